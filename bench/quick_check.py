@@ -16,7 +16,8 @@ import tempfile
 
 TEXT = {"bench", "op", "transport", "sharing", "memory", "metric", "unit", "distance"}
 NUMBERS = {"processes", "threads", "workers", "size_bytes", "median", "low95", "high95", "repeats", "p_ns"}
-UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s", "cycles": "cycles", "callbacks": "callbacks"}
+UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s", "cycles": "cycles", "callbacks": "callbacks",
+         "voluntary": "sleeps", "involuntary": "yields"}
 PROMISED = {
     "limit": {"pingpong_1line", "pingpong_2lines", "ring_each", "ring_16", "fadd_alone", "fadd_contended", "memcpy",
               "memcpy_fresh", "copy_in_out_256K", "copy_in_out_4M"},
@@ -39,10 +40,11 @@ MAPPED = {"memcpy", "memcpy_get"}  # only where the peer's memory can be mapped
 NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "mixed_job": {"heddle shm,ucx", "shm"}}
 # What programs there are, by what a library has.
 SIGNALS = {"put_latency", "put_window", "get_window", "rpc_16", "rpc_128", "halo"}
-MESSAGES = {"latency", "bw", "bibw", "mbw_mr", "latency_mt", "pairs_own", "pairs_one", "pairs_any", "fan_in", "overlap_alone",
+EXCHANGES = {"exchange_flag", "exchange_count", "exchange_barrier"}
+MESSAGES = {"latency", "bw", "bibw", "mbw_mr", "latency_mt", "pingpong_mt_own", "pingpong_mt_one", "pairs_own", "pairs_one", "pairs_any", "fan_in", "overlap_alone",
             "overlap_added"}
-PROGRAMS = {"shm": SIGNALS | MESSAGES, "ucx": SIGNALS | MESSAGES, "openmpi": (SIGNALS | MESSAGES) - {"put_latency"},
-            "mpich": (SIGNALS | MESSAGES) - {"put_latency"}, "oshmem": SIGNALS, "shmem": SIGNALS}
+PROGRAMS = {"shm": SIGNALS | MESSAGES | EXCHANGES, "ucx": SIGNALS | MESSAGES, "openmpi": (SIGNALS | MESSAGES) - {"put_latency"},
+            "mpich": (SIGNALS | MESSAGES) - {"put_latency"}, "oshmem": SIGNALS | EXCHANGES, "shmem": SIGNALS | EXCHANGES}
 LIMIT = 580  # s
 MODES = ["overhead", "fairness"]  # measured in each sharing mode
 
@@ -54,8 +56,8 @@ def check_record(record):
     for name in NUMBERS:
         assert isinstance(record[name], (int, float)) and math.isfinite(record[name]) and record[name] >= 0, name
     assert record["unit"] == UNITS[record["metric"]], "unit"
-    # A thread may have run no handler at all, or all threads the same number.
-    measured = record["median"] > 0 or record["metric"] == "callbacks"
+    # A thread may have run no handler at all, or all threads the same number; nobody may have given a core away.
+    measured = record["median"] > 0 or record["metric"] in ("callbacks", "voluntary", "involuntary")
     assert measured and record["p_ns"] > 0 and record["repeats"] >= 1, "nothing was measured"
     assert record["low95"] <= record["median"] <= record["high95"], "interval"
     assert record["distance"] in ("near", "close", "far", "changed"), "distance"
@@ -119,7 +121,7 @@ def check_networks(records):
 
 def check_programs(tool, arguments):
     """Every program of every library that is there, and two of them beside processes that compute."""
-    for more, bench, few in ([], "programs", None), (["--busy", "2", "--op", "latency,halo"], "programs_busy_2", {"latency", "halo"}):
+    for more, bench, few in ([], "programs", None), (["--busy", "2", "--op", "latency,halo,bw", "--switches"], "programs_busy_2", {"latency", "halo", "bw"}):
         if few and "--peers" in arguments:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -145,11 +147,19 @@ def check_programs(tool, arguments):
             wanted = few or operations
             if wanted - measured:
                 sys.exit(f"quick_check: {library}: {sorted(wanted - measured)} were not measured")
+        counted = {r["metric"] for r in records if r["op"] == "bw"}
+        if counted != {"bandwidth"} | ({"voluntary", "involuntary"} if "--switches" in more else set()):
+            sys.exit(f"quick_check: bw: {sorted(counted)}")
         modes = {r["sharing"] for r in records if r["op"] == "pairs_one" and r["transport"] == "shm"}
         if not few and modes != {"shared", "offload", "delegate"}:
             sys.exit(f"quick_check: pairs_one in {sorted(modes)}")
         if not few and {r["processes"] for r in records if r["op"] in ("mbw_mr", "fan_in")} != {2, 8}:
             sys.exit("quick_check: mbw_mr and fan_in were not measured with 2 and 8 processes")
+        if not few:
+            exchanged = {(r["transport"], r["processes"]) for r in records if r["op"] in EXCHANGES}
+            wanted = {(library, count) for library, _ in exchanged for count in (2, 8)}
+            if not exchanged or wanted - exchanged:
+                sys.exit(f"quick_check: exchanges: {sorted(wanted - exchanged)} were not measured")
 
 
 def main(arguments):

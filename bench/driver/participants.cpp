@@ -225,7 +225,7 @@ struct ProgramPeer {
   std::string packages;
   std::vector<std::string> start;  // empty: the program forks
   std::vector<std::string> environment;
-  bool only_pairs = false;  // does nothing in more than two processes
+  bool no_messages = false;  // in more than two processes, only the exchange
   // a shell file that tells launcher and library path, of a peer that was installed beside the
   // system's
   std::string settings = {};
@@ -314,7 +314,7 @@ void add_programs(const harness::Options& options, std::uint32_t repeat, Partici
     heddle.environment = {"HEDDLE_PEERS_DIR"};
     out->programs.push_back(std::move(heddle));
     for (const ProgramPeer& peer : others) {
-      if (peer.only_pairs && processes > 2) continue;
+      if (peer.no_messages && processes > 2 && !programs::contains(part.ops, "exchange")) continue;
       out->programs.push_back(program_of(peer, part, repeat, processes));
     }
   }

@@ -42,6 +42,9 @@ struct CrowdMemory {
   alignas(kApart) std::atomic<std::uint32_t> wrong;  // processes that found a wrong result
   std::atomic<std::uint64_t> begin_ns;               // the first
   std::atomic<std::uint64_t> end_ns;                 // the last
+  // Switches of all processes meanwhile: those that slept; yields and slices that ended.
+  std::atomic<std::uint64_t> voluntary;
+  std::atomic<std::uint64_t> involuntary;
 };
 
 // What this process has done in all crowds so far: one crowd follows the other on the same memory.

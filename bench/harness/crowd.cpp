@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +19,12 @@ void futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value) {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), op, value, nullptr, nullptr, 0);
 }
 
+rusage usage() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return used;
+}
+
 // To `mine`, if that is further.
 template <class Further>
 void move_to(std::atomic<std::uint64_t>* word, std::uint64_t mine, Further&& further) {
@@ -28,12 +35,12 @@ void move_to(std::atomic<std::uint64_t>* word, std::uint64_t mine, Further&& fur
 
 }  // namespace
 
-void Crowd::measure(Session* session, const Figure& figure, const CrowdWork& work) {
+void Crowd::measure(Session* session, std::span<const Figure> figures, const CrowdWork& work) {
   if (session == nullptr) {
     follow(work);
     return;
   }
-  session->measure(figure, [&](std::uint64_t n) {
+  session->measure(figures, [&](std::uint64_t n) {
     if (rank_ == 0) call(n);
     return take_part(n, work);
   });
@@ -77,15 +84,24 @@ Run Crowd::take_part(std::uint64_t n, const CrowdWork& work) {
     memory.wrong.store(0, std::memory_order_relaxed);
     memory.begin_ns.store(~std::uint64_t{0}, std::memory_order_relaxed);
     memory.end_ns.store(0, std::memory_order_relaxed);
+    memory.voluntary.store(0, std::memory_order_relaxed);
+    memory.involuntary.store(0, std::memory_order_relaxed);
   }
   barrier();
+  const rusage before = usage();
   const Interval own = work.run(n);
+  const rusage after = usage();
+  memory.voluntary.fetch_add(static_cast<std::uint64_t>(after.ru_nvcsw - before.ru_nvcsw), std::memory_order_relaxed);
+  memory.involuntary.fetch_add(static_cast<std::uint64_t>(after.ru_nivcsw - before.ru_nivcsw),
+                               std::memory_order_relaxed);
   move_to(&memory.begin_ns, own.begin_ns, [](std::uint64_t now, std::uint64_t mine) { return mine < now; });
   move_to(&memory.end_ns, own.end_ns, [](std::uint64_t now, std::uint64_t mine) { return mine > now; });
   barrier();
   Run run;
   run.elapsed_ns = static_cast<double>(memory.end_ns.load(std::memory_order_relaxed) -
                                        memory.begin_ns.load(std::memory_order_relaxed));
+  run.voluntary = static_cast<double>(memory.voluntary.load(std::memory_order_relaxed));
+  run.involuntary = static_cast<double>(memory.involuntary.load(std::memory_order_relaxed));
   if (!work.right()) memory.wrong.fetch_add(1, std::memory_order_relaxed);
   barrier();
   run.verified = memory.wrong.load(std::memory_order_relaxed) == 0;

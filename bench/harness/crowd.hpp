@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "harness/channel.hpp"
 #include "harness/session.hpp"
@@ -32,7 +33,10 @@ class Crowd {
 
   // All processes call it for the same figures in the same order; `session` is null in those that
   // follow.
-  void measure(Session* session, const Figure& figure, const CrowdWork& work);
+  void measure(Session* session, const Figure& figure, const CrowdWork& work) {
+    measure(session, std::span(&figure, 1), work);
+  }
+  void measure(Session* session, std::span<const Figure> figures, const CrowdWork& work);
   // Those that follow sleep until both leaders have come.
   void meet_asleep();
 

@@ -39,6 +39,7 @@ const char* const kUsage =
     "  --total-words 20M        gups: words of the table, over both processes\n"
     "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
     "  --busy N                 N processes compute beside each measurement, one to each core in turn\n"
+    "  --switches               programs: context switches for each window, too\n"
     "  --json FILE              write the records; -: to standard output, and the table to standard error\n"
     "  --quick                  short repeats: checks that everything runs, measures little\n"
     "In a plain shell this starts two processes; inside a job of two processes (heddle run -n 2) it takes part.\n";
@@ -186,7 +187,7 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-const std::vector<std::string> kFlags = {"--peers", "--quick", "--pair"};
+const std::vector<std::string> kFlags = {"--peers", "--quick", "--pair", "--switches"};
 
 std::string unknown_bench(std::string_view word) {
   if (is_collective_name(word) || word == "tune") {
@@ -216,6 +217,8 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
     }
     if (word == "--peers") {
       options.peers = true;
+    } else if (word == "--switches") {
+      options.switches = true;
     } else if (word == "--quick") {
       options.quick = true;
     } else if (word == "--pair") {
@@ -265,6 +268,7 @@ std::vector<std::string> participant_arguments(const Options& options, std::uint
   add("--channel", options.channel);
   add("--cores", options.cores);
   if (options.busy != 0) add("--busy", std::to_string(options.busy));
+  if (options.switches) out.emplace_back("--switches");
   if (options.quick) out.emplace_back("--quick");
   return out;
 }

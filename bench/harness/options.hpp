@@ -22,6 +22,7 @@ struct Options {
   std::uint32_t repeat = 9;
   // processes that compute while a measurement runs, one to each core in turn
   std::uint32_t busy = 0;
+  bool switches = false;  // count context switches of windows
   bool peers = false;
   bool quick = false;
   bool demo = false;
@@ -55,8 +56,8 @@ inline bool is_network(std::string_view name) {
 inline constexpr std::uint32_t kMixedProcesses = 4;
 // Operations of the bench `programs`: see bench/programs/README.md.
 inline const std::vector<std::string> kProgramNames = {
-    "latency",    "bw",    "bibw", "mbw_mr", "latency_mt", "put_latency", "put_window",
-    "get_window", "pairs", "rpc",  "halo",   "fan_in",     "overlap"};
+    "latency",    "bw",    "bibw", "mbw_mr", "latency_mt", "pingpong_mt", "put_latency", "put_window",
+    "get_window", "pairs", "rpc",  "halo",   "fan_in",     "overlap",     "exchange"};
 inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
 inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
 inline const std::vector<std::uint32_t> kOversubscribed = {4, 8};  // processes

@@ -32,11 +32,16 @@ Distance judge(double before, double after) {
 const char* unit_of(const std::string& metric) {
   if (metric == "latency") return "ns";
   if (metric == "cycles" || metric == "callbacks") return metric.c_str();
+  if (metric == "voluntary") return "sleeps";
+  if (metric == "involuntary") return "yields";
   return metric == "bandwidth" ? "GB/s" : "Mop/s";
 }
 
-double value_of(const Figure& figure, double elapsed_ns, std::uint64_t n) {
+double value_of(const Figure& figure, const Run& run, std::uint64_t n) {
   const double things = figure.per_iteration * static_cast<double>(n);
+  const double elapsed_ns = run.elapsed_ns;
+  if (figure.key.metric == "voluntary") return run.voluntary / things;
+  if (figure.key.metric == "involuntary") return run.involuntary / things;
   if (elapsed_ns <= 0) return 0;
   if (figure.key.metric == "latency") return elapsed_ns / things;
   // bytes per ns are GB/s
@@ -131,7 +136,7 @@ void Session::measure(std::span<const Figure> figures, const Body& body) {
       if (rank() != 0) continue;
       sample.key = figures[i].key;
       sample.key.unit = unit_of(sample.key.metric);
-      sample.value = i < run.values.size() ? run.values[i] : value_of(figures[i], run.elapsed_ns, n);
+      sample.value = i < run.values.size() ? run.values[i] : value_of(figures[i], run, n);
       sink_(sample);
     }
   }

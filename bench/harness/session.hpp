@@ -22,6 +22,10 @@ struct Run {
   bool verified = true;
   std::vector<double> values =
       {};  // where a body gives several figures: one for each, in its unit, instead of the time
+  // For figures with these metrics: context switches of all processes. Threads that sleep in the
+  // kernel; and yields, and slices that ended.
+  double voluntary = 0;
+  double involuntary = 0;
 };
 // called a few times per figure, never per operation
 using Body = std::function<Run(std::uint64_t n)>;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "programs/bench.hpp"
+#include "programs/exchange.hpp"
 #include "programs/messages.hpp"
 #include "programs/one_sided.hpp"
 #include "programs/overlapping.hpp"
@@ -17,11 +18,13 @@ void run_own(Bench& bench, Library& own) {
     one_way(bench, own, "bw", "bandwidth", bench.sizes({8, 4096, 65536, 1U << 20}));
     both_ways(bench, own);
     one_way(bench, own, "mbw_mr", "rate", {8});
+    pingpongs(bench, own, "pingpong_mt_own");
     pairs(bench, own, "pairs_own", false);
     fan_in(bench, own);
     overlap(bench, own);
   }
   if constexpr (Library::kSignals) put_latency(bench, own);
+  if constexpr (Library::kCounts) exchanges(bench, own);
   windows(bench, own, "put_window", true);
   windows(bench, own, "get_window", false);
   rpc(bench, own);
@@ -33,6 +36,7 @@ template <class Library>
 void run_one(Bench& bench, Library& one) {
   if constexpr (Library::kMessages) {
     latency_of_threads(bench, one);
+    pingpongs(bench, one, "pingpong_mt_one");
     pairs(bench, one, "pairs_one", false);
     pairs(bench, one, "pairs_any", true);
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -116,12 +117,31 @@ class Bench {
     return out;
   }
 
+  // What a program of windows measures, by iterations of so many windows: with --switches also how
+  // often threads of all processes gave their cores away for one.
+  [[nodiscard]] std::vector<Figure> by_windows(Figure what, std::uint64_t windows) const {
+    std::vector<Figure> out = {what};
+    for (const char* metric : {"voluntary", "involuntary"}) {
+      if (!options_.switches) break;
+      what.key.metric = metric;
+      what.per_iteration = static_cast<double>(windows);
+      out.push_back(what);
+    }
+    return out;
+  }
+
   // prepare(run): before each run, with its number; work(lane, n): n iterations by each of
   // `threads` threads; right(run): afterwards. The time is from the first beginning to the last
   // end; then all meet by the library's own barrier, which makes progress for those that are still
   // at work.
   template <class Library, class Prepare, class Work, class Right>
   void measure(Library& library, const Figure& what, std::uint32_t threads, Prepare&& prepare, Work&& work,
+               Right&& right) {
+    measure(library, std::span(&what, 1), threads, prepare, work, right);
+  }
+  // The same time as several figures.
+  template <class Library, class Prepare, class Work, class Right>
+  void measure(Library& library, std::span<const Figure> what, std::uint32_t threads, Prepare&& prepare, Work&& work,
                Right&& right) {
     CrowdWork parts;
     parts.prepare = [&] { prepare(++runs_); };

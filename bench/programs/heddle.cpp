@@ -70,6 +70,7 @@ class Heddle {
   static constexpr bool kMessages = true;
   static constexpr bool kSignals = true;
   static constexpr bool kActive = true;
+  static constexpr bool kCounts = true;
 
   // Of a send: what wait_all waits for stands in the lane.
   struct Request {
@@ -188,6 +189,24 @@ class Heddle {
   }
   void meet() {
     must(heddle_context_barrier(memory_.context(), lanes_[0].worker, HEDDLE_FOREVER), "heddle_context_barrier");
+  }
+
+  // ---- buffers that are told of by words ----
+  void put_now(std::uint32_t lane, std::uint32_t to, std::uint64_t offset, const void* source, std::uint64_t bytes) {
+    const heddle_worker worker = lanes_[lane].worker;
+    const heddle_status status = must(heddle_put(worker, source, bytes, memory_.at(to, offset), nullptr), "heddle_put");
+    if (status == HEDDLE_POSTED) must(heddle_quiet(worker), "heddle_quiet");
+  }
+  void fence(std::uint32_t lane) { must(heddle_fence(lanes_[lane].worker), "heddle_fence"); }
+  void set_word(std::uint32_t lane, std::uint32_t to, std::uint64_t word, std::uint64_t value) {
+    put_now(lane, to, word, &value, sizeof value);
+  }
+  void add_word(std::uint32_t lane, std::uint32_t to, std::uint64_t word, std::uint64_t value) {
+    must(heddle_atomic(lanes_[lane].worker, HEDDLE_ADD64, memory_.at(to, word), value, nullptr), "heddle_atomic");
+  }
+  void meet_complete() {
+    must(heddle_quiet(lanes_[0].worker), "heddle_quiet");
+    meet();
   }
 
   // ---- calls by active messages ----

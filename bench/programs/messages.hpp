@@ -1,5 +1,5 @@
-// Programs of two-sided messages: OSU's latency, bw, bibw, mbw_mr, latency_mt, and multirate's
-// pairs of threads.
+// Programs of two-sided messages: OSU's latency, bw, bibw, mbw_mr, latency_mt, multirate's pairs of
+// threads, and the ping-pongs of all threads at once of LCI's LCW.
 #pragma once
 
 #include <string>
@@ -75,8 +75,11 @@ void one_way(Bench& bench, Library& library, const char* name, const char* metri
     const std::uint64_t messages = kWindow * bench.size() / 2;
     const bool rate = std::string(metric) == "rate";
     bench.measure(
-        library, bench.figure(library, name, metric, bytes, static_cast<double>(rate ? messages : messages * bytes)), 1,
-        [&](std::uint64_t run) { ends.prepare(bytes, pattern(bench.rank(), 0, run)); },
+        library,
+        bench.by_windows(
+            bench.figure(library, name, metric, bytes, static_cast<double>(rate ? messages : messages * bytes)),
+            bench.size() / 2),
+        1, [&](std::uint64_t run) { ends.prepare(bytes, pattern(bench.rank(), 0, run)); },
         [&](std::uint32_t lane, std::uint64_t n) {
           for (std::uint64_t i = 0; i < n; ++i) {
             if (sends) {
@@ -97,8 +100,10 @@ void both_ways(Bench& bench, Library& library) {
   Ends ends;
   for (const std::uint64_t bytes : bench.sizes({8, 4096, 65536, 1U << 20})) {
     bench.measure(
-        library, bench.figure(library, "bibw", "bandwidth", bytes, 2.0 * kWindow * static_cast<double>(bytes)), 1,
-        [&](std::uint64_t run) { ends.prepare(bytes, pattern(bench.rank(), 0, run)); },
+        library,
+        bench.by_windows(bench.figure(library, "bibw", "bandwidth", bytes, 2.0 * kWindow * static_cast<double>(bytes)),
+                         2),
+        1, [&](std::uint64_t run) { ends.prepare(bytes, pattern(bench.rank(), 0, run)); },
         [&](std::uint32_t lane, std::uint64_t n) {
           typename Library::Request in[kWindow];
           typename Library::Request out[kWindow];
@@ -159,7 +164,10 @@ void pairs(Bench& bench, Library& library, const char* op, bool any_source) {
   constexpr std::uint64_t kBytes = 8;
   for (const std::uint32_t threads : bench.threads({1, 2, 4, 8})) {
     bench.measure(
-        library, bench.figure(library, op, "rate", kBytes, static_cast<double>(kWindow * threads), threads), threads,
+        library,
+        bench.by_windows(bench.figure(library, op, "rate", kBytes, static_cast<double>(kWindow * threads), threads),
+                         threads),
+        threads,
         [&](std::uint64_t run) {
           for (std::uint32_t i = 0; i < threads; ++i) ends[i].prepare(kBytes, pattern(bench.rank(), i, run));
         },
@@ -176,6 +184,39 @@ void pairs(Bench& bench, Library& library, const char* op, bool any_source) {
         },
         [&](std::uint64_t run) {
           for (std::uint32_t i = 0; bench.rank() == 1 && i < threads; ++i) {
+            if (!is_filled(ends[i].in.data(), kBytes, pattern(bench.peer(), i, run))) return false;
+          }
+          return true;
+        });
+  }
+}
+
+// Each thread and the thread of its number send one message there and back, all of them at once.
+// The time of a message, as a thread sees it; and what all threads together send.
+template <class Library>
+void pingpongs(Bench& bench, Library& library, const char* op) {
+  if (!bench.wants("pingpong_mt")) return;
+  std::vector<Ends> ends(kMostThreads);
+  constexpr std::uint64_t kBytes = 8;
+  for (const std::uint32_t threads : bench.threads({1, 2, 4, 8})) {
+    const Figure figures[] = {bench.figure(library, op, "latency", kBytes, 2, threads),
+                              bench.figure(library, op, "rate", kBytes, 2.0 * threads, threads)};
+    bench.measure(
+        library, figures, threads,
+        [&](std::uint64_t run) {
+          for (std::uint32_t i = 0; i < threads; ++i) ends[i].prepare(kBytes, pattern(bench.rank(), i, run));
+        },
+        [&](std::uint32_t lane, std::uint64_t n) {
+          const std::uint64_t tag = 16 + 4 * std::uint64_t{lane};
+          const Ends& mine = ends[lane];
+          for (std::uint64_t i = 0; i < n; ++i) {
+            if (bench.rank() == 0) library.send_now(lane, bench.peer(), tag, mine.out.data(), kBytes);
+            library.receive_now(lane, bench.peer(), bench.rank() == 0 ? tag + kAnswer : tag, mine.in.data(), kBytes);
+            if (bench.rank() == 1) library.send_now(lane, bench.peer(), tag + kAnswer, mine.out.data(), kBytes);
+          }
+        },
+        [&](std::uint64_t run) {
+          for (std::uint32_t i = 0; i < threads; ++i) {
             if (!is_filled(ends[i].in.data(), kBytes, pattern(bench.peer(), i, run))) return false;
           }
           return true;

@@ -47,6 +47,7 @@ class Mpi {
   static constexpr bool kMessages = true;
   static constexpr bool kSignals = false;
   static constexpr bool kActive = false;
+  static constexpr bool kCounts = false;
   using Request = MPI_Request;
   static Request nothing() { return MPI_REQUEST_NULL; }
 

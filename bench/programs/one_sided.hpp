@@ -58,7 +58,8 @@ void windows(Bench& bench, Library& library, const char* name, bool put) {
     std::byte* const from = put ? local.data() : library.own() + kDataAt;
     std::byte* const to = put ? library.own() + kDataAt : local.data();
     bench.measure(
-        library, bench.figure(library, name, "bandwidth", bytes, static_cast<double>(kWindow * bytes)), 1,
+        library,
+        bench.by_windows(bench.figure(library, name, "bandwidth", bytes, static_cast<double>(kWindow * bytes)), 1), 1,
         [&](std::uint64_t run) {
           const bool gives = origin == put;
           fill(gives ? from : to, places * bytes, gives ? pattern(0, 0, run) : std::byte{0});

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "peers/main.hpp"
 #include "programs/all.hpp"
@@ -25,6 +26,7 @@ class Shmem {
   static constexpr bool kMessages = false;
   static constexpr bool kSignals = true;
   static constexpr bool kActive = false;
+  static constexpr bool kCounts = true;
 
   Shmem() : own_(static_cast<std::byte*>(shmem_malloc(kRegionBytes))) {
     if (own_ == nullptr) {
@@ -69,6 +71,19 @@ class Shmem {
   }
   void meet() { shmem_barrier_all(); }
 
+  void put_now(std::uint32_t, std::uint32_t to, std::uint64_t offset, const void* data, std::uint64_t bytes) {
+    shmem_putmem(own_ + offset, data, bytes, static_cast<int>(to));
+  }
+  void fence(std::uint32_t) { shmem_fence(); }
+  void set_word(std::uint32_t, std::uint32_t to, std::uint64_t word, std::uint64_t value) {
+    shmem_uint64_p(word_of(word), value, static_cast<int>(to));
+  }
+  void add_word(std::uint32_t, std::uint32_t to, std::uint64_t word, std::uint64_t value) {
+    // OpenSHMEM 1.4 adds no uint64_t
+    shmem_ulong_atomic_add(reinterpret_cast<unsigned long*>(word_of(word)), value, static_cast<int>(to));
+  }
+  void meet_complete() { shmem_barrier_all(); }
+
  private:
   [[nodiscard]] std::uint64_t* word_of(std::uint64_t offset) const {
     return reinterpret_cast<std::uint64_t*>(own_ + offset);
@@ -85,17 +100,20 @@ int main(int argc, char** argv) {
   const int wanted = programs::has_threads(options) ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE;
   int provided = 0;
   shmem_init_thread(wanted, &provided);
-  if (provided < wanted || shmem_n_pes() != 2) {
-    std::fprintf(stderr, "program_%s: needs 2 processes, and SHMEM_THREAD_MULTIPLE for programs with threads\n",
-                 programs::kName);
+  const auto rank = static_cast<std::uint32_t>(shmem_my_pe());
+  const auto size = static_cast<std::uint32_t>(shmem_n_pes());
+  if (provided < wanted || (size != 2 && size != programs::kManyProcesses)) {
+    std::fprintf(stderr, "program_%s: needs 2 or %u processes, and SHMEM_THREAD_MULTIPLE for programs with threads\n",
+                 programs::kName, programs::kManyProcesses);
     shmem_global_exit(1);
   }
   harness::Channel channel = peers::channel_or_exit(options);
-  channel.set_rank(static_cast<std::uint32_t>(shmem_my_pe()));
-  harness::Crowd crowd(channel, channel.rank(), 2);
+  if (rank < 2) channel.set_rank(rank);
+  harness::Crowd crowd(channel, rank, size);
   {
-    harness::Session session(channel, options, harness::print_sample);
-    programs::Bench bench(&session, crowd, options);
+    std::optional<harness::Session> session;
+    if (crowd.leads()) session.emplace(channel, options, harness::print_sample);
+    programs::Bench bench(session ? &*session : nullptr, crowd, options);
     programs::Shmem library;
     programs::run_own(bench, library);
   }

@@ -15,7 +15,7 @@ namespace heddle::bench::programs {
 // Messages, puts or gets that are begun before any of them is waited for: OSU's.
 inline constexpr std::uint64_t kWindow = 64;
 inline constexpr std::uint32_t kMostThreads = 8;
-inline constexpr std::uint32_t kManyProcesses = 8;  // 7 to 1; 4 pairs
+inline constexpr std::uint32_t kManyProcesses = 8;  // 7 to 1; 4 pairs; all to all
 
 // A library is started once for each of these: MPI with MPI_THREAD_SINGLE or MULTIPLE, as its
 // programs do it.
@@ -28,11 +28,12 @@ inline std::uint32_t processes_of(Group group) {
 inline std::vector<std::string> programs_of(Group group) {
   switch (group) {
     case Group::alone:
-      return {"latency", "bw", "bibw", "mbw_mr", "put_latency", "put_window", "get_window", "rpc", "overlap"};
+      return {"latency",    "bw",         "bibw", "mbw_mr",  "put_latency",
+              "put_window", "get_window", "rpc",  "overlap", "exchange"};
     case Group::threads:
-      return {"latency_mt", "pairs", "halo"};
+      return {"latency_mt", "pingpong_mt", "pairs", "halo"};
     case Group::many:
-      return {"mbw_mr", "fan_in"};
+      return {"mbw_mr", "fan_in", "exchange"};
   }
   return {};
 }

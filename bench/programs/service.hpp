@@ -265,8 +265,10 @@ void fan_in(Bench& bench, Library& library) {
   if (!bench.wants("fan_in")) return;
   ManyToOne<Library> program(bench, library);
   bench.measure(
-      library, bench.figure(library, "fan_in", "rate", 16, static_cast<double>(kWindow * (bench.size() - 1))), 1,
-      [&](std::uint64_t run) { program.prepare(run); }, [&](std::uint32_t, std::uint64_t n) { program.work(n); },
+      library,
+      bench.by_windows(bench.figure(library, "fan_in", "rate", 16, static_cast<double>(kWindow * (bench.size() - 1))),
+                       bench.size() - 1),
+      1, [&](std::uint64_t run) { program.prepare(run); }, [&](std::uint32_t, std::uint64_t n) { program.work(n); },
       [&](std::uint64_t) { return program.right(); });
 }
 

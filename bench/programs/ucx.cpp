@@ -121,6 +121,7 @@ class Ucx {
   static constexpr bool kMessages = true;
   static constexpr bool kSignals = true;
   static constexpr bool kActive = true;
+  static constexpr bool kCounts = false;
   using Request = ucs_status_ptr_t;
 
   Ucx(Context& context, std::uint32_t lanes, std::uint32_t workers)

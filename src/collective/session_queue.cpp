@@ -41,9 +41,9 @@ void SessionQueue::prepare(const Schedule& schedule, CounterWord* counters) {
 
 std::uint64_t* SessionQueue::sum_of(const CounterWord* counter) {
   const auto found = std::ranges::find(sums_, counter, [](const auto& entry) { return entry.first; });
-  if (found != sums_.end()) return found->second.get();
+  if (found != sums_.end()) return &found->second->given;
   // prepare() may not have been called yet, so the initial value is added at the first gift.
-  return sums_.emplace_back(counter, std::make_unique<std::uint64_t>(0)).second.get();
+  return &sums_.emplace_back(counter, std::make_unique<Sum>()).second->given;
 }
 
 void SessionQueue::bind_command(const Command& command, Rank rank, std::span<const RankMemory> ranks,

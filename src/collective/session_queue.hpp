@@ -24,6 +24,7 @@
 
 #include "base/cache_line.hpp"
 #include "base/error.hpp"
+#include "base/own_lines.hpp"
 #include "collective/runner.hpp"
 
 namespace heddle::collective {
@@ -159,6 +160,9 @@ class SessionQueue : public Runner {
     std::uint32_t settled = 0;  // steps before this one have given their credits
     bool carries = false;       // some step has a carrier
   };
+  struct alignas(base::kCacheLine) Sum {
+    std::uint64_t given = 0;
+  };
 
   [[nodiscard]] static bool released(const Due& due) {
     return due.counter == nullptr || due.counter->credits.load(std::memory_order_acquire) >= due.credits;
@@ -181,13 +185,16 @@ class SessionQueue : public Runner {
   Delivery delivery_;
   std::uint64_t allowance_ = kAll;  // bytes that the current call may still move
   std::uint64_t running_ = 0;       // the run that queues_ belong to
-  std::vector<Queue> queues_;       // the first open_ of them have not reached their end
+  // What a run writes has lines of its own: operations that are made one after the other lie side
+  // by side in memory, and each may be run by another thread.
+  // The first open_ queues have not reached their end.
+  std::vector<Queue, base::OwnLines<Queue>> queues_;
   std::size_t open_ = 0;
-  std::vector<Step> steps_;  // queue by queue
+  std::vector<Step, base::OwnLines<Step>> steps_;  // queue by queue
   // For steps with a carrier and bytes; 0: under way. Release by the carrier, partner: the acquire
   // load in settle().
   std::unique_ptr<std::atomic<std::int32_t>[]> ended_;
-  std::vector<std::pair<const CounterWord*, std::unique_ptr<std::uint64_t>>> sums_;
+  std::vector<std::pair<const CounterWord*, std::unique_ptr<Sum>>> sums_;
   Reduction reduction_;
 };
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/own_lines.hpp"
 #include "engine/objects.hpp"
 #include "engine/operation.hpp"
 
@@ -113,8 +114,9 @@ class Operations {
 
   Objects& objects_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
-  std::vector<std::uint32_t> towards_;               // not ended, by rank
-  std::uint32_t towards_many_ = 0;                   // lists over several ranks
+  // not ended, by rank
+  std::vector<std::uint32_t, base::OwnLines<std::uint32_t>> towards_;
+  std::uint32_t towards_many_ = 0;  // lists over several ranks
   std::uint32_t total_ = 0;
   OperationPool pool_;
   OperationQueue pending_;                // have something left to post, in order

@@ -39,7 +39,10 @@ base::Status cma_copy(Peer& peer, Direction direction, void* local, std::uint64_
     }
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "process_vm access to rank %u", peer.rank);
   }
-  peer.cma.store(Cma::allowed, std::memory_order_relaxed);
+  // Told once: all ports read this line, and a store at each copy would take it from them.
+  if (peer.cma.load(std::memory_order_relaxed) != Cma::allowed) {
+    peer.cma.store(Cma::allowed, std::memory_order_relaxed);
+  }
   return HEDDLE_DONE;
 }
 

@@ -1,0 +1,124 @@
+// What programs of OpenSHMEM do that aggregate: a buffer of some KiB is put to each of the other
+// processes and told there by a flag or by an atomic count; they wait for these words, or all meet
+// in a barrier; then what came is read.
+#pragma once
+
+#include <cstring>
+
+#include "programs/one_sided.hpp"
+
+namespace heddle::bench::programs {
+
+// How a process learns that all buffers of a round have come: a flag for each that puts, and the
+// wait for each flag; one atomic count of bytes, and the wait for it; or the count, read after a
+// barrier.
+enum class Told { flag, count, barrier };
+
+// A process's side. There are two places for the buffer of each process, by the round's parity: who
+// puts in round r + 2 has had from all what they put in round r + 1, after they had read round r.
+// For the same reason there are two counts.
+template <class Library>
+class Exchanging {
+ public:
+  Exchanging(Library& library, std::uint32_t rank, std::uint32_t size, Told told)
+      : library_(library), rank_(rank), size_(size), told_(told), out_(kMostExchanged) {
+    clear_words(library, kFirstWord, kExchangeWords);
+  }
+
+  void prepare(std::uint64_t bytes, std::byte with, std::uint64_t run) {
+    right_ = true;
+    run_ = run;
+    fill(out_.data(), bytes, with);
+  }
+  void round(std::uint64_t bytes) {
+    ++rounds_;
+    const std::uint64_t parity = rounds_ % 2;
+    bytes_[parity] += bytes * (size_ - 1);
+    std::memcpy(out_.data(), &rounds_, sizeof rounds_);
+    // Each begins with another, that not all are at one.
+    for (std::uint32_t i = 1; i < size_; ++i) give((rank_ + i) % size_, parity, bytes);
+    await(parity);
+    for (std::uint32_t i = 1; i < size_; ++i) read((rank_ + i) % size_, parity, bytes);
+  }
+  [[nodiscard]] bool right() const { return right_; }
+
+ private:
+  static constexpr std::uint64_t kMostExchanged = 32768;
+  static constexpr std::uint64_t kFirstWord = 512;
+  static constexpr std::uint64_t kExchangeWords = kManyProcesses + 2;
+  static_assert(2 * kManyProcesses * kMostExchanged <= kDataBytes && kFirstWord + kExchangeWords <= kWords);
+
+  static std::uint64_t place_of(std::uint32_t from, std::uint64_t parity) {
+    return kDataAt + (from * 2 + parity) * kMostExchanged;
+  }
+  static std::uint64_t flag_of(std::uint32_t from) { return word_at(kFirstWord + from); }
+  static std::uint64_t count_of(std::uint64_t parity) { return word_at(kFirstWord + kManyProcesses + parity); }
+
+  void give(std::uint32_t to, std::uint64_t parity, std::uint64_t bytes) {
+    library_.put_now(0, to, place_of(rank_, parity), out_.data(), bytes);
+    if (told_ != Told::barrier) library_.fence(0);
+    if (told_ == Told::flag) {
+      library_.set_word(0, to, flag_of(rank_), rounds_);
+    } else {
+      library_.add_word(0, to, count_of(parity), bytes);
+    }
+  }
+  void await(std::uint64_t parity) {
+    switch (told_) {
+      case Told::flag:
+        for (std::uint32_t i = 1; i < size_; ++i) library_.wait_signal(0, flag_of((rank_ + i) % size_), rounds_);
+        break;
+      case Told::count:
+        library_.wait_signal(0, count_of(parity), bytes_[parity]);
+        break;
+      case Told::barrier: {
+        library_.meet_complete();
+        std::uint64_t came = 0;
+        std::memcpy(&came, library_.own() + count_of(parity), sizeof came);
+        right_ = right_ && came == bytes_[parity];
+        break;
+      }
+    }
+  }
+  // Every word of it, as who sorts out what the buffer has for whom.
+  void read(std::uint32_t from, std::uint64_t parity, std::uint64_t bytes) {
+    const auto* words = reinterpret_cast<const std::uint64_t*>(library_.own() + place_of(from, parity));
+    std::uint64_t sum = 0;
+    for (std::uint64_t i = 0; i < bytes / sizeof *words; ++i) sum += words[i];
+    std::uint64_t one = 0;
+    std::memset(&one, static_cast<int>(pattern(from, 0, run_)), sizeof one);
+    right_ = right_ && sum == rounds_ + (bytes / sizeof *words - 1) * one;
+  }
+
+  Library& library_;
+  std::uint32_t rank_;
+  std::uint32_t size_;
+  Told told_;
+  Pages out_;
+  std::uint64_t rounds_ = 0;
+  std::uint64_t bytes_[2] = {};  // that have come in all rounds of this parity
+  std::uint64_t run_ = 0;
+  bool right_ = true;
+};
+
+template <class Library>
+void exchanges(Bench& bench, Library& library) {
+  if (!bench.wants("exchange") || library.is_variant()) return;
+  constexpr std::pair<Told, const char*> kWays[] = {
+      {Told::flag, "exchange_flag"}, {Told::count, "exchange_count"}, {Told::barrier, "exchange_barrier"}};
+  for (const auto& [told, op] : kWays) {
+    Exchanging<Library> mine(library, bench.rank(), bench.size(), told);
+    for (const std::uint64_t bytes : bench.sizes({1024, 4096, 32768})) {
+      if (bytes < 8 || bytes > 32768 || bytes % 8 != 0) continue;
+      bench.measure(
+          library, bench.figure(library, op, "latency", bytes, 1), 1,
+          [&](std::uint64_t run) { mine.prepare(bytes, pattern(bench.rank(), 0, run), run); },
+          [&](std::uint32_t, std::uint64_t n) {
+            for (std::uint64_t i = 0; i < n; ++i) mine.round(bytes);
+          },
+          [&](std::uint64_t) { return mine.right(); });
+    }
+  }
+}
+
+}  // namespace heddle::bench::programs

@@ -1,0 +1,63 @@
+// Waits of windows cost few context switches: the number is bounded, not a time, so that it holds
+// on a loaded machine, too. Sleeps in the kernel are bounded, each of which costs a system call
+// here, a wake-up there and two switches; yields are only shown, since each waits for its turn in
+// them where threads share a core.
+#include "system/launched.hpp"
+
+namespace heddle::tests {
+namespace {
+
+struct Case {
+  const char* sharing;
+  std::uint32_t threads;
+  std::uint32_t processes;
+};
+
+std::string name_of(const testing::TestParamInfo<Case>& about) {
+  return std::string(about.param.sharing) + "_" + std::to_string(about.param.threads) + "_threads_" +
+         std::to_string(about.param.processes) + "_processes";
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> all;
+  for (const char* sharing : {"exclusive", "shared", "offload", "delegate"}) {
+    for (const std::uint32_t threads : {1U, 2U, 4U}) {
+      for (const std::uint32_t processes : {2U, 4U}) all.push_back({sharing, threads, processes});
+    }
+  }
+  return all;
+}
+
+// Sleeps of all processes for a window of 64 messages there and an answer back. Usual on two cores,
+// without load and beside two busy processes: 0.006 (at most 0.14), and 0.007 (at most 1.8); in
+// offload mode 0.06 to 10 (at most 23), and the same. A waiter that sleeps at each window, a thread
+// that wakes others at each message, or an executor that sleeps after each record are beyond the
+// bounds.
+double most_sleeps(const std::string& sharing) {
+  return sharing == "offload" ? 64 : 4;
+}
+
+class Windows : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(In, Windows, testing::ValuesIn(all_cases()), name_of);
+
+TEST_P(Windows, FewSleepsInTheKernel) {
+  constexpr int kWindows = 400;
+  const Case given = GetParam();
+  Launched job({HEDDLE_TOOL, "run", "-n", std::to_string(given.processes), "--bind", "none", "--timeout", "100",
+                "--env", std::string("HEDDLE_SHARING=") + given.sharing, HEDDLE_WINDOWS_RANK,
+                std::to_string(given.threads), std::to_string(kWindows)});
+  ASSERT_EQ(job.wait(), 0) << job.err();
+  const double windows = double{kWindows} * given.threads * given.processes / 2;
+  const auto per_window = [&](const char* word) {
+    double sum = 0;
+    for (const long long one : job.numbers(word)) sum += static_cast<double>(one);
+    return sum / windows;
+  };
+  const double slept = per_window("slept");
+  std::printf("%s, %u threads, %u processes: %.3f sleeps, %.3f yields per window\n", given.sharing, given.threads,
+              given.processes, slept, per_window("yielded"));
+  EXPECT_LE(slept, most_sleeps(given.sharing));
+}
+
+}  // namespace
+}  // namespace heddle::tests
