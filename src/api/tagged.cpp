@@ -131,10 +131,10 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   return counted(status, completion);  // on an error the engine has also set the receive's status
 }
 
-// Inline in both forms, as try_send().
-[[gnu::always_inline]] inline Status try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data,
-                                              std::size_t bytes, heddle_receive* receive,
-                                              const heddle_completion* completion) {
+// Inline in both forms, as try_send(). On a worker without a gate a receive never has to be tried
+// again.
+[[gnu::noinline]] Status try_any_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, std::size_t bytes,
+                                      heddle_receive* receive, const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (receive == nullptr) return null_argument("recv", "receive");
@@ -144,6 +144,24 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
     return not_posted(*worker, receive, status);
   receive->status = HEDDLE_POSTED;  // set first, since another thread may execute the receive
   return post_receive(*worker, what, completion);
+}
+
+// The usual receive: from one worker, nobody is told, and no gate. Null: it is another one.
+[[gnu::always_inline]] inline Worker* takes_at_once(heddle_worker handle, const heddle_wanted* wanted, const void* data,
+                                                    std::size_t bytes, const heddle_receive* receive,
+                                                    const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr || completion != nullptr || receive == nullptr || wanted == nullptr) return nullptr;
+  if (data == nullptr && bytes != 0) return nullptr;
+  if (wanted->source.rank >= worker->size() || wanted->source.worker >= worker->max_workers()) return nullptr;
+  return worker->gate() == nullptr ? worker : nullptr;
+}
+
+[[gnu::noinline]] Status recv_otherwise(heddle_worker handle, const heddle_wanted* wanted, void* data,
+                                        std::size_t bytes, heddle_receive* receive,
+                                        const heddle_completion* completion) {
+  return blocking("heddle_recv", handle,
+                  [=] { return try_any_recv(handle, wanted, data, bytes, receive, completion); });
 }
 
 // Runs look_inside() inside the worker, after everything queued before; AGAIN if that is impossible
@@ -215,19 +233,21 @@ heddle_status heddle_send(heddle_worker worker, heddle_peer target, uint64_t tag
   return blocking("heddle_send", worker, [=] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
 }
 
-heddle_status heddle_try_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
+heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
                               heddle_receive* receive, const heddle_completion* completion) {
-  return try_recv(worker, wanted, data, bytes, receive, completion);
+  Worker* worker = takes_at_once(handle, wanted, data, bytes, receive, completion);
+  if (worker != nullptr) [[likely]]
+    return worker->tagged().receive_from(*wanted, data, bytes, receive);
+  return try_any_recv(handle, wanted, data, bytes, receive, completion);
 }
 
-heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
+heddle_status heddle_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
                           heddle_receive* receive, const heddle_completion* completion) {
-  const Status first = try_recv(worker, wanted, data, bytes, receive, completion);
-  if (first != HEDDLE_AGAIN) [[likely]] {
-    return first;
-  }
-  return blocking("heddle_recv", worker,
-                  [=] { return heddle_try_recv(worker, wanted, data, bytes, receive, completion); });
+  Worker* worker = takes_at_once(handle, wanted, data, bytes, receive, completion);
+  // never AGAIN
+  if (worker != nullptr) [[likely]]
+    return worker->tagged().receive_from(*wanted, data, bytes, receive);
+  return recv_otherwise(handle, wanted, data, bytes, receive, completion);
 }
 
 heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, int64_t timeout_ns) {

@@ -164,7 +164,7 @@ void Completer::note_failed_ranks() {
   bool more = false;
   for (std::uint32_t rank = 0; rank < core_.failed.size(); ++rank) {
     if (core_.failed[rank] || !core_.job.failed(rank)) continue;
-    core_.failed[rank] = true;
+    core_.failed[rank] = core_.any_failed = true;
     more = true;
     core_.transport.peer_failed(rank);
     core_.responder.forget(rank);

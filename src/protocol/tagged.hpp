@@ -115,6 +115,9 @@ class Tagged final : public Protocol {
   // ---- receiving ----
   // DONE and errors: told by the return, and by *request.receive; the completion is not run.
   base::Status receive(const Wanted& wanted, const ReceiveRequest& request);
+  // The same of one that nobody is told of, from one worker. Its arguments are in registers, so that
+  // it is put together where it stays.
+  base::Status receive_from(const heddle_wanted& wanted, void* data, std::size_t bytes, heddle_receive* receive);
   base::Status receive_claimed(const ReceiveRequest& request);
   base::Status cancel(heddle_receive* receive);
   base::Status probe(const Wanted& wanted, heddle_receive* found);
@@ -175,12 +178,15 @@ class Tagged final : public Protocol {
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
   void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
   void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
+  bool take_word(const transport::Completion& arrival);
+  base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
   void stash(heddle_peer from, Source& source, const wire::Tagged& message);
   Kept* keep(heddle_peer from, Source& source, const wire::Tagged& message);
   base::Status deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
   base::Status deliver_kept(const ReceiveRequest& request, Kept* kept);
+  base::Status take_kept(Posted* posted, Kept* kept);
   base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
   base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
   base::Status start_fetch(Fetch* fetch);
