@@ -86,7 +86,7 @@ const char* name_of(heddle_compare compare) {
 int heddle_worker_progress(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  return worker->progress();
+  return worker->gate() == nullptr ? worker->completer().progress() : worker->progress();
 }
 
 heddle_status heddle_worker_wait(heddle_worker handle, int64_t timeout_ns) {
