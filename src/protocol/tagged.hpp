@@ -78,6 +78,12 @@ class Tagged final : public Protocol {
       return reserve_offer<kShared>(target);
     return credit(target).template reserve<kShared>(wire::tagged_charge(bytes), window_);
   }
+  // The same of a message of at most eager() bytes, by the one thread of its worker: what it
+  // counts in; null: no room.
+  SendCredit* reserve_own(heddle_peer target, std::uint64_t bytes) {
+    SendCredit& to = credit(target);
+    return to.reserve<false>(wire::tagged_charge(bytes), window_) ? &to : nullptr;
+  }
   // Of a message that was not sent.
   template <bool kShared>
   void give_back(heddle_peer target, std::uint64_t bytes) {
@@ -90,8 +96,17 @@ class Tagged final : public Protocol {
   base::Status no_room(heddle_peer target);
   // A message of at most eager() bytes. Credit is reserved. Any thread.
   static transport::Command message(const SendRequest& request) {
-    transport::Command command(request.target.rank, request.target.worker, wire::encode_tagged(0, false));
-    command.set_message(request.tag, request.data, request.bytes);
+    return message(request.target, request.tag, request.data, request.bytes);
+  }
+  [[gnu::always_inline]] static transport::Command message(heddle_peer target, std::uint64_t tag, const void* data,
+                                                           std::uint64_t bytes) {
+    transport::Command command(target.rank, target.worker, wire::encode_tagged(0, false));
+    if (bytes == sizeof tag) [[likely]] {
+      command.set_words(tag, data);
+    } else {
+      const std::uint64_t header = tag;  // else the tag would have to lie in memory in both cases
+      command.set_message(header, data, bytes);
+    }
     return command;
   }
   // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved

@@ -137,6 +137,11 @@ class Counts {
       shared_->add_operation(field, bytes);
     }
   }
+  // The same where share() was not called.
+  void add_own_operation(Tallies::Field field, std::uint64_t bytes) {
+    own_.*field += 1;
+    own_.bytes += bytes;
+  }
   // One that was not direct.
   void add_command(Tallies::Field field, std::uint64_t bytes) {
     if (shared_ == nullptr) {
