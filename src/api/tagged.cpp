@@ -198,8 +198,8 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 template <bool kWaits>
 inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_otherwise;
 
-// The usual message: short, on a worker without a gate, whose transport keeps the order. Null: it is
-// another one, or something is wrong with it.
+// The usual message: short, on a worker without a gate, whose transport keeps the order. Null: it
+// is another one, or something is wrong with it.
 [[gnu::always_inline]] inline Worker* sends_at_once(heddle_worker handle, heddle_peer target, const void* data,
                                                     std::size_t bytes) {
   Worker* worker = find_handle<Worker>(handle.id);

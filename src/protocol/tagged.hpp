@@ -130,8 +130,8 @@ class Tagged final : public Protocol {
   // ---- receiving ----
   // DONE and errors: told by the return, and by *request.receive; the completion is not run.
   base::Status receive(const Wanted& wanted, const ReceiveRequest& request);
-  // The same of one that nobody is told of, from one worker. Its arguments are in registers, so that
-  // it is put together where it stays.
+  // The same of one that nobody is told of, from one worker. Its arguments are in registers, so
+  // that it is put together where it stays.
   base::Status receive_from(const heddle_wanted& wanted, void* data, std::size_t bytes, heddle_receive* receive);
   base::Status receive_claimed(const ReceiveRequest& request);
   base::Status cancel(heddle_receive* receive);

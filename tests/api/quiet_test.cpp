@@ -28,7 +28,8 @@ class Quiet : public testing::TestWithParam<heddle_sharing> {
     }
   }
   ~Quiet() override {
-    for (std::uint32_t rank = 0; rank < kRanks; ++rank) fail(rank);  // so that nobody waits for another
+    // so that nobody waits for another
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) fail(rank);
     remotes_.clear();
     regions_.clear();
     std::vector<std::thread> leaving;
