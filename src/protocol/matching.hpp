@@ -28,9 +28,9 @@
 // Cost (x86-64, g++ 12 -O2, instructions by callgrind): of the current key, inline, about 20 each
 // for post() that stores and arrive() that matches. Of others (the same with 1 and with 16 tags):
 // post() that stores 53, arrive() that matches 62, arrive() where nothing is posted 11, keep() 64,
-// post() that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep() 95,
-// post() that takes a kept message 145. A search reads one bucket and the leaders of the keys in
-// it.
+// post() that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep()
+// 95, post() that takes a kept message 145. A search reads one bucket and the leaders of the keys
+// in it.
 //
 // Nothing here allocates per receive or message: the caller owns the nodes. The tables grow as
 // key_table.hpp describes: in post() and keep() after the node is in, and in a search that fills a
