@@ -512,7 +512,10 @@ HEDDLE_API heddle_status heddle_region_pack(heddle_region region, void* buffer, 
 HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void* buffer, size_t bytes,
                                               heddle_remote_region* remote);
 /* Collective: every rank contributes a region and receives those of all ranks in all[size], its own
- * included. It makes no progress on workers. On an error no handle of all[] is open.
+ * included. It makes no progress on workers. On an error no handle of all[] is open. In a job of
+ * more than HEDDLE_MEET_RANKS (64) ranks a peer is met when its region is first accessed, not here:
+ * that access may return AGAIN, and reports what is wrong with the peer; a blocking one is refused
+ * in a handler if it would have to wait.
  * Errors: as for heddle_context_exchange and heddle_region_unpack; ARGUMENT (a region of another
  * context). */
 HEDDLE_API heddle_status heddle_region_exchange(heddle_context context, heddle_region region,
@@ -531,7 +534,8 @@ typedef struct heddle_remote {
 
 /* A pointer for direct loads, stores and atomic instructions to the remote address. Valid until the
  * remote region is released here or its context is left; also after the owner has died, with what
- * its memory held then. It must not be used after the owner has released the region. Errors (then
+ * its memory held then. It must not be used after the owner has released the region. What the
+ * program stores through it heddle_fence orders; flush and quiet are about operations. Errors (then
  * *address is null): UNSUPPORTED (it cannot be mapped here: use put and get), RANGE. */
 HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** address);
 

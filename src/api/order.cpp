@@ -37,6 +37,42 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
   return heddle::base::fail(status, "an operation of this counter ended with %s", heddle_status_name(status));
 }
 
+// Everything that was posted before has ended, and there is no error to tell: by loads alone, and
+// without the gate. False: perhaps not.
+[[gnu::always_inline]] inline bool all_ended(Worker& worker) {
+  const heddle::engine::Gate* gate = worker.gate();
+  const heddle::engine::Operations& operations = worker.core().operations;
+  if (gate != nullptr) {
+    // The queue first: a command leaves it when its operation counts as begun.
+    if (gate->queued() || operations.busy()) return false;
+    heddle::base::full_fence();
+    return true;
+  }
+  if (operations.busy()) return false;
+  // Messages need no fence, and a fence waits until what was stored for them has left this core.
+  if (worker.counts().stored_directly()) heddle::base::full_fence();
+  return true;
+}
+
+// The same towards any rank, where none has failed.
+[[gnu::always_inline]] inline bool all_arrived(Worker& worker) {
+  return worker.core().failure_epoch.load(std::memory_order_relaxed) == 0 && all_ended(worker);
+}
+
+[[gnu::noinline]] Status wait_quiet(Worker& worker) {
+  if (const Status status = worker.try_quiet(); status != HEDDLE_AGAIN) return status;
+  return worker.until({"heddle_quiet"}, [&] { return all_ended(worker) ? HEDDLE_DONE : worker.try_quiet(); });
+}
+
+[[gnu::noinline]] Status wait_flush(Worker& worker, uint32_t rank) {
+  if (const Status status = worker.try_flush(rank); status != HEDDLE_AGAIN) return status;
+  return worker.until(
+      {"heddle_flush"}, [&] { return all_arrived(worker) ? HEDDLE_DONE : worker.try_flush(rank); },
+      [&](std::span<char> text) {
+        std::snprintf(text.data(), text.size(), "it awaits the operations to rank %u", rank);
+      });
+}
+
 const char* name_of(heddle_compare compare) {
   constexpr std::array<const char*, 6> kNames = {"HEDDLE_EQ", "HEDDLE_NE", "HEDDLE_GT",
                                                  "HEDDLE_GE", "HEDDLE_LT", "HEDDLE_LE"};
@@ -50,7 +86,7 @@ const char* name_of(heddle_compare compare) {
 int heddle_worker_progress(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  return worker->progress();
+  return worker->gate() == nullptr ? worker->completer().progress() : worker->progress();
 }
 
 heddle_status heddle_worker_wait(heddle_worker handle, int64_t timeout_ns) {
@@ -75,7 +111,7 @@ heddle_status heddle_fence(heddle_worker handle) {
   // Direct operations take effect at once, so a fence between stores orders them. Operations that a
   // transport has accepted may overtake each other and later direct operations, so they are waited
   // for.
-  if (worker->try_drain() == HEDDLE_AGAIN) {
+  if (!all_ended(*worker) && worker->try_drain() == HEDDLE_AGAIN) {
     const Status status = worker->until({"heddle_fence"}, [&] { return worker->try_drain(); });
     if (status != HEDDLE_DONE) return status;
   }
@@ -87,32 +123,26 @@ heddle_status heddle_try_flush(heddle_worker handle, uint32_t rank) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (rank >= worker->size()) return bad_rank(*worker, rank);
-  return worker->try_flush(rank);
+  return all_arrived(*worker) ? HEDDLE_DONE : worker->try_flush(rank);
 }
 
 heddle_status heddle_flush(heddle_worker handle, uint32_t rank) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (rank >= worker->size()) return bad_rank(*worker, rank);
-  if (const Status status = worker->try_flush(rank); status != HEDDLE_AGAIN) return status;
-  return worker->until(
-      {"heddle_flush"}, [&] { return worker->try_flush(rank); },
-      [&](std::span<char> text) {
-        std::snprintf(text.data(), text.size(), "it awaits the operations to rank %u", rank);
-      });
+  return all_arrived(*worker) ? HEDDLE_DONE : wait_flush(*worker, rank);
 }
 
 heddle_status heddle_try_quiet(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  return worker->try_quiet();
+  return all_ended(*worker) ? HEDDLE_DONE : worker->try_quiet();
 }
 
 heddle_status heddle_quiet(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (const Status status = worker->try_quiet(); status != HEDDLE_AGAIN) return status;
-  return worker->until({"heddle_quiet"}, [&] { return worker->try_quiet(); });
+  return all_ended(*worker) ? HEDDLE_DONE : wait_quiet(*worker);
 }
 
 heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_handle, uint64_t value,

@@ -1,5 +1,6 @@
 // Tagged messages.
 #include <cstdio>
+#include <cstring>
 #include <span>
 
 #include "api/arguments.hpp"
@@ -131,10 +132,10 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   return counted(status, completion);  // on an error the engine has also set the receive's status
 }
 
-// Inline in both forms, as try_send().
-[[gnu::always_inline]] inline Status try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data,
-                                              std::size_t bytes, heddle_receive* receive,
-                                              const heddle_completion* completion) {
+// Inline in both forms, as try_send(). On a worker without a gate a receive never has to be tried
+// again.
+[[gnu::noinline]] Status try_any_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, std::size_t bytes,
+                                      heddle_receive* receive, const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (receive == nullptr) return null_argument("recv", "receive");
@@ -146,6 +147,24 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   return post_receive(*worker, what, completion);
 }
 
+// The usual receive: from one worker, nobody is told, and no gate. Null: it is another one.
+[[gnu::always_inline]] inline Worker* takes_at_once(heddle_worker handle, const heddle_wanted* wanted, const void* data,
+                                                    std::size_t bytes, const heddle_receive* receive,
+                                                    const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr || completion != nullptr || receive == nullptr || wanted == nullptr) return nullptr;
+  if (data == nullptr && bytes != 0) return nullptr;
+  if (wanted->source.rank >= worker->size() || wanted->source.worker >= worker->max_workers()) return nullptr;
+  return worker->gate() == nullptr ? worker : nullptr;
+}
+
+[[gnu::noinline]] Status recv_otherwise(heddle_worker handle, const heddle_wanted* wanted, void* data,
+                                        std::size_t bytes, heddle_receive* receive,
+                                        const heddle_completion* completion) {
+  return blocking("heddle_recv", handle,
+                  [=] { return try_any_recv(handle, wanted, data, bytes, receive, completion); });
+}
+
 // Runs look_inside() inside the worker, after everything queued before; AGAIN if that is impossible
 // now.
 template <class Look>
@@ -153,9 +172,7 @@ Status look(Worker& worker, Look&& look_inside) {
   return worker.gate() == nullptr ? look_inside() : worker.gate()->after_queued(std::forward<Look>(look_inside));
 }
 
-// Inline in both forms; the blocking form hardly ever needs more than this.
-[[gnu::always_inline]] inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
-                                              const heddle_completion* completion) {
+inline Status try_send(heddle_worker handle, const engine::SendRequest& request, const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) [[unlikely]]
     return bad_handle("worker", handle.id);
@@ -167,6 +184,69 @@ Status look(Worker& worker, Look&& look_inside) {
   }
   return worker->gate() == nullptr ? send<false>(*worker, request, completion)
                                    : send_shared(*worker, request, completion);
+}
+
+[[gnu::noinline]] Status send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
+                                        std::size_t bytes, const heddle_completion* completion) {
+  const auto attempt = [=] { return try_send(worker, {target, tag, data, bytes}, completion); };
+  return blocking("heddle_send", worker, attempt);
+}
+[[gnu::noinline]] Status try_send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
+                                            std::size_t bytes, const heddle_completion* completion) {
+  return try_send(worker, {target, tag, data, bytes}, completion);
+}
+template <bool kWaits>
+inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_otherwise;
+
+// The usual message: short, on a worker without a gate, whose transport keeps the order. Null: it
+// is another one, or something is wrong with it.
+[[gnu::always_inline]] inline Worker* sends_at_once(heddle_worker handle, heddle_peer target, const void* data,
+                                                    std::size_t bytes) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr || worker->gate() != nullptr || data == nullptr) return nullptr;
+  if (target.rank >= worker->size() || target.worker >= worker->max_workers()) return nullptr;
+  const bool is_short = transport::Command::inlines(sizeof(std::uint64_t), bytes) && bytes <= worker->tagged().eager();
+  return is_short && worker->tagged().ordered() ? worker : nullptr;
+}
+
+// Sends it. What does not go at once takes the other way, from its beginning: with what stands in
+// the command, so that no argument is kept for that.
+template <bool kWaits, bool kTold>
+[[gnu::noinline]] Status send_short(Worker& worker, heddle_peer target, std::uint64_t tag, const void* data,
+                                    std::size_t bytes, const heddle_completion* completion) {
+  Counter* counter = nullptr;
+  if constexpr (kTold) {
+    // With HEDDLE_WHEN_LOCAL it is DONE when it is accepted: nobody need be told but a counter.
+    engine::Completion told;
+    if (completion->when != HEDDLE_WHEN_LOCAL || !resolved(worker, completion, &told)) [[unlikely]]
+      return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
+    counter = told.counter;
+  }
+  engine::SendCredit* const credit = worker.tagged().reserve_own(target, bytes);
+  if (credit == nullptr) [[unlikely]]
+    return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, kTold ? completion : nullptr);
+  transport::Command command = engine::Tagged::message(target, tag, data, bytes);
+  const Status status = worker.core().requester.post(command, engine::kNoCompletion);
+  const std::size_t length = command.bytes - sizeof(std::uint64_t);
+  if (status != HEDDLE_DONE && status != HEDDLE_POSTED) [[unlikely]] {
+    worker.tagged().give_back<false>({command.rank, command.worker}, length);
+    std::uint64_t same = 0;
+    std::memcpy(&same, command.packet, sizeof same);
+    return kSendOtherwise<kWaits>(worker.core().handle, {command.rank, command.worker}, same,
+                                  command.packet + sizeof same, length, kTold ? completion : nullptr);
+  }
+  ++credit->sequence;
+  worker.counts().add_own_operation(&Tally::sends, length);
+  if constexpr (!kTold) return status;
+  if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
+  return HEDDLE_DONE;
+}
+template <bool kWaits>
+[[gnu::always_inline]] inline Status send_at_once(Worker& worker, heddle_peer target, std::uint64_t tag,
+                                                  const void* data, std::size_t bytes,
+                                                  const heddle_completion* completion) {
+  return completion == nullptr ? send_short<kWaits, false>(worker, target, tag, data, bytes, nullptr)
+                               : send_short<kWaits, true>(worker, target, tag, data, bytes, completion);
 }
 
 Status status_of(heddle_receive* receive) {
@@ -201,33 +281,37 @@ Status status_of(heddle_receive* receive) {
 
 }  // namespace
 
-heddle_status heddle_try_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
+heddle_status heddle_try_send(heddle_worker handle, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
                               const heddle_completion* completion) {
-  return try_send(worker, {target, tag, data, bytes}, completion);
+  Worker* worker = sends_at_once(handle, target, data, bytes);
+  if (worker != nullptr) [[likely]]
+    return send_at_once<false>(*worker, target, tag, data, bytes, completion);
+  return try_send_otherwise(handle, target, tag, data, bytes, completion);
 }
 
-heddle_status heddle_send(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
+heddle_status heddle_send(heddle_worker handle, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
                           const heddle_completion* completion) {
-  const Status first = try_send(worker, {target, tag, data, bytes}, completion);
-  if (first != HEDDLE_AGAIN) [[likely]] {
-    return first;
-  }
-  return blocking("heddle_send", worker, [=] { return heddle_try_send(worker, target, tag, data, bytes, completion); });
+  Worker* worker = sends_at_once(handle, target, data, bytes);
+  if (worker != nullptr) [[likely]]
+    return send_at_once<true>(*worker, target, tag, data, bytes, completion);
+  return send_otherwise(handle, target, tag, data, bytes, completion);
 }
 
-heddle_status heddle_try_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
+heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
                               heddle_receive* receive, const heddle_completion* completion) {
-  return try_recv(worker, wanted, data, bytes, receive, completion);
+  Worker* worker = takes_at_once(handle, wanted, data, bytes, receive, completion);
+  if (worker != nullptr) [[likely]]
+    return worker->tagged().receive_from(*wanted, data, bytes, receive);
+  return try_any_recv(handle, wanted, data, bytes, receive, completion);
 }
 
-heddle_status heddle_recv(heddle_worker worker, const heddle_wanted* wanted, void* data, size_t bytes,
+heddle_status heddle_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
                           heddle_receive* receive, const heddle_completion* completion) {
-  const Status first = try_recv(worker, wanted, data, bytes, receive, completion);
-  if (first != HEDDLE_AGAIN) [[likely]] {
-    return first;
-  }
-  return blocking("heddle_recv", worker,
-                  [=] { return heddle_try_recv(worker, wanted, data, bytes, receive, completion); });
+  Worker* worker = takes_at_once(handle, wanted, data, bytes, receive, completion);
+  // never AGAIN
+  if (worker != nullptr) [[likely]]
+    return worker->tagged().receive_from(*wanted, data, bytes, receive);
+  return recv_otherwise(handle, wanted, data, bytes, receive, completion);
 }
 
 heddle_status heddle_recv_wait(heddle_worker handle, heddle_receive* receive, int64_t timeout_ns) {

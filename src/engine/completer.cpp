@@ -66,13 +66,27 @@ inline void Completer::take_in(std::span<const transport::Completion> polled) {
   }
 }
 
+// Most looks of a thread that waits find nothing: that takes few registers and no call but poll().
 int Completer::progress() {
   if (inside_of() != nullptr) [[unlikely]] {
     return refuse_progress();
   }
-  const Inside inside(core_);
   ++core_.stats.polls;
-  std::size_t events = poll_guarded(core_.transport, arrivals_);
+  const std::size_t events = poll_guarded(core_.transport, arrivals_);
+  return events != 0 || has_work() ? advance(events) : 0;
+}
+
+inline bool Completer::has_work() const {
+  if (!core_.operations.pending().empty() || !core_.responder.idle()) [[unlikely]]
+    return true;
+  if (core_.failure_epoch.load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]]
+    return true;
+  return core_.operations.under_way() > 0 && looks_for_closed();
+}
+
+// After a poll that found so many events.
+[[gnu::noinline]] int Completer::advance(std::size_t events) {
+  const Inside inside(core_);
   if (events != 0) take_in(std::span(arrivals_).first(events));
   if (!core_.operations.pending().empty() || !core_.responder.idle()) [[unlikely]] {
     events += advance_pending();
@@ -81,11 +95,15 @@ int Completer::progress() {
     static_cast<void>(note_failures());  // if that is not all, the next call goes on
     ++events;
   }
-  if (core_.operations.under_way() > 0 && (closed_next_ != 0 || core_.stats.polls % kClosedPeriod == 0)) [[unlikely]] {
+  if (core_.operations.under_way() > 0 && looks_for_closed()) [[unlikely]] {
     if (note_closed()) ++events;
   }
   if (events > 0) core_.note_moved();
   return static_cast<int>(events);
+}
+
+inline bool Completer::looks_for_closed() const {
+  return closed_next_ != 0 || core_.stats.polls % kClosedPeriod == 0;
 }
 
 inline void Completer::completed(const transport::Completion& completion) {
@@ -164,7 +182,7 @@ void Completer::note_failed_ranks() {
   bool more = false;
   for (std::uint32_t rank = 0; rank < core_.failed.size(); ++rank) {
     if (core_.failed[rank] || !core_.job.failed(rank)) continue;
-    core_.failed[rank] = true;
+    core_.failed[rank] = core_.any_failed = true;
     more = true;
     core_.transport.peer_failed(rank);
     core_.responder.forget(rank);

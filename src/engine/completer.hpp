@@ -46,6 +46,9 @@ class Completer {
   [[nodiscard]] bool arm() { return core_.transport.arm() && !under_way(); }
 
  private:
+  [[nodiscard]] bool has_work() const;
+  [[nodiscard]] bool looks_for_closed() const;
+  int advance(std::size_t events);
   void completed(const transport::Completion& completion);
   void completed_otherwise(const transport::Completion& completion);
   void take_in(std::span<const transport::Completion> polled);

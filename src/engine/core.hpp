@@ -53,6 +53,7 @@ struct Core {
   Requester requester;
   Responder responder;
   std::vector<bool> failed;     // ranks whose failure has been dealt with
+  bool any_failed = false;      // one of them is true
   heddle_worker_stats stats{};  // but what Operations counts, and what is posted
   // written inside, with release; partner: Worker::moved()'s acquire load
   std::atomic<std::uint64_t> moves{0};

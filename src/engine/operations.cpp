@@ -24,7 +24,7 @@ Operation* Operations::begin(Kind kind, std::uint32_t rank, const Completion& co
   // no source to free
   if (kind == Kind::get || kind == Kind::atomic) operation->completion.when = HEDDLE_WHEN_REMOTE;
   if (completion.counter != nullptr) pool_.mark_counter(*operation, completion.counter);
-  ++total_;
+  count_begun();
   ++(rank == kManyRanks ? towards_many_ : towards_[rank]);
   return operation;
 }
@@ -42,7 +42,7 @@ void Operations::finish(Operation& operation) {
   const bool marked = operation.marked;
   if (operation.owner != nullptr) [[unlikely]]
     operation.owner->ended(operation);
-  --total_;
+  count_ended();
   --(operation.rank == kManyRanks ? towards_many_ : towards_[operation.rank]);
   pool_.give_back(&operation);
   reclaim(marked);
@@ -89,12 +89,12 @@ void Operations::end_served(Operation& operation, base::Status status) {
 
 void Operations::end_unnotified(Unnotified unnotified, base::Status status) {
   if (towards_[unnotified.rank] == 0) return;  // cancelled before
-  --total_;
-  --towards_[unnotified.rank];
   if (status != HEDDLE_DONE) [[unlikely]] {
     ++failed_;
     keep_error(unnotified.rank, status);
   }
+  --towards_[unnotified.rank];
+  count_ended();
   if (unnotified.memory) reclaim(pool_.marks().leave_unnotified());
 }
 
@@ -132,15 +132,15 @@ void Operations::forget_unnotified() {
     ++towards_[operation.rank];
     ++live;
   }
-  failed_ += total_ - live;
-  total_ = live;
+  failed_ += under_way() - live;
+  set_busy((has_unreported() ? kUnreported : 0) | live);
   pool_.marks().forget_unnotified();
 }
 
 // ---- errors of which nobody was told ------------------------------------------------------------
 
 void Operations::keep_error(std::uint32_t rank, base::Status status) {
-  has_unreported_ = true;
+  set_busy(busy_.load(std::memory_order_relaxed) | kUnreported);
   if (unreported_[rank] == HEDDLE_DONE) unreported_[rank] = status;
 }
 
@@ -168,7 +168,7 @@ base::Status Operations::take_error(std::uint32_t rank) {
 base::Status Operations::flush(std::uint32_t rank) {
   if (towards_[rank] + towards_many_ > 0) return HEDDLE_AGAIN;
   base::full_fence();  // direct stores are visible to everybody before anything that follows
-  if (has_unreported_) [[unlikely]] {
+  if (has_unreported()) [[unlikely]] {
     if (const base::Status status = take_error(rank); status != HEDDLE_DONE) return status;
   }
   if (failure_epoch_.load(std::memory_order_relaxed) != 0 && objects_.job().failed(rank)) [[unlikely]] {
@@ -178,12 +178,12 @@ base::Status Operations::flush(std::uint32_t rank) {
 }
 
 base::Status Operations::quiet() {
-  if (total_ > 0) return HEDDLE_AGAIN;
+  if (under_way() > 0) return HEDDLE_AGAIN;
   base::full_fence();
-  if (!has_unreported_) [[likely]] {
+  if (!has_unreported()) [[likely]] {
     return HEDDLE_DONE;
   }
-  has_unreported_ = false;
+  set_busy(0);
   base::Status first = HEDDLE_DONE;
   for (std::uint32_t rank = static_cast<std::uint32_t>(unreported_.size()); rank-- > 0;) {
     if (const base::Status status = take_error(rank); status != HEDDLE_DONE)

@@ -11,7 +11,8 @@
 // A command of which nobody is told has no slot: it is only counted (note_unnotified(),
 // end_unnotified()).
 //
-// One thread at a time: the one inside the worker; but marks() and take_offer(), give_offer_back().
+// One thread at a time: the one inside the worker; but marks(), busy(), and take_offer(),
+// give_offer_back().
 #pragma once
 
 #include <atomic>
@@ -77,7 +78,13 @@ class Operations {
   base::Status quiet();
 
   // ---- what is under way ----
-  [[nodiscard]] std::uint32_t under_way() const { return total_; }
+  [[nodiscard]] std::uint32_t under_way() const {
+    return static_cast<std::uint32_t>(busy_.load(std::memory_order_relaxed));
+  }
+  // Any thread. False: what was posted before has ended, with all its effects, and quiet has no
+  // error to tell. "Before": by this thread, or ordered before this call by other means. What waits
+  // in a command queue is not posted yet: look there first.
+  [[nodiscard]] bool busy() const { return busy_.load(std::memory_order_acquire) != 0; }
   [[nodiscard]] std::uint32_t under_way_to(std::uint32_t rank) const { return towards_[rank]; }
   [[nodiscard]] OperationQueue& pending() { return pending_; }
   [[nodiscard]] const OperationQueue& pending() const { return pending_; }
@@ -111,17 +118,25 @@ class Operations {
       objects_.reclaim();
   }
   void forget_unnotified();
+  void set_busy(std::uint64_t busy) { busy_.store(busy, std::memory_order_release); }
+  void count_begun() { set_busy(busy_.load(std::memory_order_relaxed) + 1); }
+  void count_ended() { set_busy(busy_.load(std::memory_order_relaxed) - 1); }
+  [[nodiscard]] bool has_unreported() const { return (busy_.load(std::memory_order_relaxed) & kUnreported) != 0; }
+
+  static constexpr std::uint64_t kUnreported = std::uint64_t{1} << 63;
 
   Objects& objects_;
   const std::atomic<std::uint64_t>& failure_epoch_;  // the bootstrap's; partner: its release
   // not ended, by rank
   std::vector<std::uint32_t, base::OwnLines<std::uint32_t>> towards_;
   std::uint32_t towards_many_ = 0;  // lists over several ranks
-  std::uint32_t total_ = 0;
+  // kUnreported, and in the lower half how many operations have not ended. One word, so that any
+  // thread learns by one look that neither is left. Written inside. An error is there before its
+  // operation counts as ended. Release: who sees the end sees what it brought. Partner: busy().
+  std::atomic<std::uint64_t> busy_{0};
   OperationPool pool_;
   OperationQueue pending_;                // have something left to post, in order
   std::vector<base::Status> unreported_;  // by rank: first error of what nobody is told of
-  bool has_unreported_ = false;
   std::uint64_t failed_ = 0;
   // shares taken by take_offer(); relaxed: it is only counted
   std::atomic<std::uint64_t> offers_{0};
@@ -134,7 +149,7 @@ inline Operation& Operations::begin_plain(Kind kind, std::uint32_t rank, const C
   operation.rank = rank;
   operation.completion = completion;
   if (kind == Kind::get) operation.completion.when = HEDDLE_WHEN_REMOTE;  // no source to free
-  ++total_;
+  count_begun();
   ++towards_[rank];
   return operation;
 }
@@ -147,7 +162,7 @@ inline bool Operations::complete_plain(transport::Token token) {
   operation->fired = true;
   operation->unfinished = 0;
   operation->completion.fire(HEDDLE_DONE);
-  --total_;
+  count_ended();
   --towards_[operation->rank];
   pool_.give_back(operation);
   reclaim(marked);
@@ -155,7 +170,7 @@ inline bool Operations::complete_plain(transport::Token token) {
 }
 
 inline void Operations::note_unnotified(Unnotified unnotified) {
-  ++total_;
+  count_begun();
   ++towards_[unnotified.rank];
   if (unnotified.memory) pool_.marks().enter_unnotified();
 }

@@ -81,8 +81,26 @@ template <std::size_t kWhich>
   posted_.add(find_posted(at, wanted.tag, wanted.source, number), receive, at, number);
 }
 
-KeptMessage* Matching::post(PostedReceive* receive) {
-  Wanted& wanted = receive->wanted;
+// The receive is of a whole tag from one worker.
+void Matching::store_exact(PostedReceive* receive) {
+  const Wanted& wanted = receive->wanted;
+  if (is_current(wanted.tag, wanted.source)) return append_current(receive);
+  Shape& shape = shapes_[kWorkerTag];
+  const std::uint32_t at = hash(wanted.tag, wanted.source, shape.salt);
+  PostedReceive** const link = find_posted(at, wanted.tag, wanted.source, kWorkerTag);
+  if (current_ == nullptr && *link == nullptr) {
+    current_tag_ = wanted.tag;
+    current_source_ = wanted.source;
+    return append_current(receive);
+  }
+  receive->sequence = sequence_++;
+  ++shape.receives;
+  used_ |= 1U << kWorkerTag;
+  posted_.add(link, receive, at, kWorkerTag);
+}
+
+KeptMessage* Matching::post_other(PostedReceive* receive) {
+  const Wanted& wanted = receive->wanted;
   if (wanted.mask == kWholeTag && static_cast<std::uint32_t>(wanted.source) != kAnyNumber) [[likely]] {
     if (messages_ != 0) {
       KeptMessage** const link = find(&by_worker_, wanted.tag, wanted.source, kWorkerShape);
@@ -93,7 +111,7 @@ KeptMessage* Matching::post(PostedReceive* receive) {
         return message;
       }
     }
-    store(receive, kWorkerTag);
+    store_exact(receive);
     return nullptr;
   }
   return post_wild(receive);
@@ -111,6 +129,7 @@ KeptMessage* Matching::post_wild(PostedReceive* receive) {
   if (number == kListed) {
     receive->sequence = sequence_++;
     append_listed(&listed_, receive);
+    note_listed();
   } else {
     store(receive, number);
   }
@@ -122,7 +141,7 @@ KeptMessage* Matching::post_wild(PostedReceive* receive) {
 std::uint32_t Matching::shape_for(std::uint64_t mask, Source wild) {
   if (mask == kWholeTag && wild == kAnySource) return kAnyTag;
   constexpr std::uint32_t kFixed = 1U << kWorkerTag | 1U << kAnyTag;
-  for (std::uint32_t left = used_ & ~kFixed; left != 0; left &= left - 1) {
+  for (std::uint32_t left = used_ & kInTable & ~kFixed; left != 0; left &= left - 1) {
     const auto number = static_cast<std::uint32_t>(std::countr_zero(left));
     if (shapes_[number].mask == mask && shapes_[number].wild == wild) return number;
   }
@@ -133,9 +152,10 @@ std::uint32_t Matching::shape_for(std::uint64_t mask, Source wild) {
   return free;
 }
 
-PostedReceive* Matching::arrive(std::uint64_t tag, Source source) {
+PostedReceive* Matching::arrive_other(std::uint64_t tag, Source source) {
   const std::uint32_t used = used_;
-  if ((used & (used - 1)) != 0 || listed_ != nullptr) return arrive_among(tag, source);
+  const bool several = (used & (used - 1)) != 0 || (used & ~kInTable) != 0;
+  if (several || (current_ != nullptr && is_current(tag, source))) return arrive_among(tag, source);
   if (used == 0) return nullptr;
   const auto number = static_cast<std::uint32_t>(std::countr_zero(used));
   PostedReceive** const link = find_for(tag, source, number);
@@ -148,9 +168,10 @@ PostedReceive* Matching::arrive(std::uint64_t tag, Source source) {
 
 // For receives of several shapes.
 PostedReceive* Matching::arrive_among(std::uint64_t tag, Source source) {
+  PostedReceive* const current = current_ != nullptr && is_current(tag, source) ? current_ : nullptr;
   PostedReceive** best = nullptr;
-  std::uint64_t before = ~0ULL;
-  for (std::uint32_t left = used_; left != 0; left &= left - 1) {
+  std::uint64_t before = current == nullptr ? ~0ULL : current->sequence;
+  for (std::uint32_t left = used_ & kInTable; left != 0; left &= left - 1) {
     PostedReceive** const link = find_for(tag, source, static_cast<std::uint32_t>(std::countr_zero(left)));
     if (*link != nullptr && (*link)->sequence < before) {
       best = link;
@@ -160,9 +181,13 @@ PostedReceive* Matching::arrive_among(std::uint64_t tag, Source source) {
   PostedReceive* const listed = first_listed(tag, source, before);
   if (listed != nullptr) {
     remove_listed(listed);
+    note_listed();
     return listed;
   }
-  if (best == nullptr) return nullptr;
+  if (best == nullptr) {
+    if (current != nullptr) remove_current(current);
+    return current;
+  }
   PostedReceive* const receive = *best;
   unposted(receive->place[0].shape);
   posted_.remove_leader(best);
@@ -172,8 +197,11 @@ PostedReceive* Matching::arrive_among(std::uint64_t tag, Source source) {
 bool Matching::cancel(PostedReceive* receive) {
   const std::uint32_t shape = receive->place[0].shape;
   if (shape == kNowhere) return false;
-  if (shape == kListed) {
+  if (shape == kCurrent) {
+    remove_current(receive);
+  } else if (shape == kListed) {
     remove_listed(receive);
+    note_listed();
   } else {
     unposted(shape);
     posted_.remove(receive, &visits_);
@@ -238,6 +266,12 @@ void Matching::take_from_others(KeptMessage* message) {
 
 std::uint64_t Matching::receives() const {
   std::uint64_t sum = listed_receives_;
+  if (const PostedReceive* receive = current_; receive != nullptr) {
+    do {
+      ++sum;
+      receive = receive->place[0].next;
+    } while (receive != current_);
+  }
   for (const Shape& shape : shapes_) sum += shape.receives;
   return sum;
 }

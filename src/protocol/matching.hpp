@@ -13,6 +13,11 @@
 // lowest number. If more than kShapes shapes are in use at once, the receives of the others are in
 // a list, which is searched in order.
 //
+// Programs post and receive windows of one tag and one worker. So one such key, the *current* one,
+// has its receives in a ring of its own, which is found by two comparisons. A key becomes the
+// current one when a receive of it is posted while the ring is empty and the table has none of that
+// key; so its receives are never in both.
+//
 // Unexpected messages are kept in the order of arrival and in a hash table by (source, tag). Two
 // more tables are filled at the first search that needs them: one by tag, for receives from any
 // source, and one for one other shape. A search of yet another shape walks the messages in the
@@ -20,11 +25,12 @@
 // walks have looked at more messages than there are. By then the walks have cost as much as the
 // rebuilding.
 //
-// Cost (x86-64, g++ 12 -O2, instructions by callgrind; the same with 1 and with 16 tags): post()
-// that stores 53, arrive() that matches 62, arrive() where nothing is posted 11, keep() 64, post()
-// that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep() 95,
-// post() that takes a kept message 145. A search reads one bucket and the leaders of the keys in
-// it.
+// Cost (x86-64, g++ 12 -O2, instructions by callgrind): of the current key, inline, about 20 each
+// for post() that stores and arrive() that matches. Of others (the same with 1 and with 16 tags):
+// post() that stores 53, arrive() that matches 62, arrive() where nothing is posted 11, keep() 64,
+// post() that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep()
+// 95, post() that takes a kept message 145. A search reads one bucket and the leaders of the keys
+// in it.
 //
 // Nothing here allocates per receive or message: the caller owns the nodes. The tables grow as
 // key_table.hpp describes: in post() and keep() after the node is in, and in a search that fills a
@@ -109,12 +115,31 @@ class Matching {
   ~Matching() = default;
 
   // Returns the earliest message that fits and removes it; the receive is then not stored. Null:
-  // the receive is stored.
-  KeptMessage* post(PostedReceive* receive);
+  // the receive is stored. The usual case is inline here and in arrive(): a call would save and
+  // restore as many registers as it has work.
+  [[gnu::always_inline]] KeptMessage* post(PostedReceive* receive) {
+    const Wanted& wanted = receive->wanted;
+    if (messages_ != 0 || wanted.mask != kWholeTag || !is_current(wanted.tag, wanted.source)) [[unlikely]]
+      return post_other(receive);
+    append_current(receive);
+    return nullptr;
+  }
 
   // A message has arrived: returns the receive that it belongs to, and removes it. Null: the
   // message is unexpected; the caller must keep() it (or drop it) before the next post().
-  PostedReceive* arrive(std::uint64_t tag, Source source);
+  [[gnu::always_inline]] PostedReceive* arrive(std::uint64_t tag, Source source) {
+    PostedReceive* const first = awaits(tag, source);
+    if (first == nullptr) [[unlikely]]
+      return arrive_other(tag, source);
+    remove_current(first);
+    return first;
+  }
+  // The same in two steps for the usual case: the receive, which stays, if it is of the current key
+  // and there are none but exact ones; null: ask arrive().
+  [[nodiscard, gnu::always_inline]] PostedReceive* awaits(std::uint64_t tag, Source source) const {
+    return is_current(tag, source) && only_exact() ? current_ : nullptr;
+  }
+  void take_awaiting(PostedReceive* receive) { remove_current(receive); }
   void keep(KeptMessage* message);
 
   // True: the receive is removed and will match nothing. False: it is not stored (a message has
@@ -122,7 +147,7 @@ class Matching {
   bool cancel(PostedReceive* receive);
 
   // True: all posted receives are of whole tags from one worker.
-  [[nodiscard]] bool only_exact() const { return (used_ & ~(1U << kWorkerTag)) == 0 && listed_ == nullptr; }
+  [[nodiscard]] bool only_exact() const { return (used_ & ~(1U << kWorkerTag)) == 0; }
   // For a receive that post() has just stored, while only_exact(): the receive before it of the
   // same tag and source; null: there is none.
   static PostedReceive* before(const PostedReceive* latest) {
@@ -160,6 +185,7 @@ class Matching {
   template <class F>
   void each_message(F f) const;
 
+  // Counts those of the current key.
   [[nodiscard]] std::uint64_t receives() const;
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
@@ -180,14 +206,34 @@ class Matching {
   // indices in shapes_; the other entries are assigned on demand
   static constexpr std::uint32_t kWorkerTag = 0;
   static constexpr std::uint32_t kAnyTag = 1;
-  // value of a place's shape: the receive is in listed_
+  // values of a place's shape: the receive is in listed_; in current_
   static constexpr std::uint32_t kListed = kShapes;
+  static constexpr std::uint32_t kCurrent = kShapes + 1;
   static constexpr std::uint64_t kFreeWalk = 64;  // walks over so few messages build no table
-  static_assert(kShapes <= 32, "used_ has a bit for each");
+  // bits of used_
+  static constexpr std::uint32_t kInTable = (1U << kShapes) - 1;
+  static_assert(kListed < 32, "used_ has a bit for each");
+  // any worker 0: what no receive may ask for, and no message comes from
+  static constexpr Source kNoSource = Source{kAnyNumber} << 32;
 
   [[nodiscard, gnu::always_inline]] std::uint32_t hash(std::uint64_t tag, Source source, std::uint64_t salt) const {
     return static_cast<std::uint32_t>((tag * tag_factor_ + source * source_factor_ + salt) >> 32);
   }
+  [[nodiscard]] bool is_current(std::uint64_t tag, Source source) const {
+    return tag == current_tag_ && source == current_source_;
+  }
+  void append_current(PostedReceive* receive) {
+    receive->sequence = sequence_++;
+    receive->place[0].shape = kCurrent;
+    ring_append<0>(&current_, receive);
+  }
+  void remove_current(PostedReceive* receive) {
+    current_ = ring_remove<0>(current_, receive);
+    receive->place[0].shape = kNowhere;
+  }
+  KeptMessage* post_other(PostedReceive* receive);
+  void store_exact(PostedReceive* receive);
+  PostedReceive* arrive_other(std::uint64_t tag, Source source);
   static Source wild_of(Source source);
   std::uint32_t shape_for(std::uint64_t mask, Source wild);
   KeptMessage* post_wild(PostedReceive* receive);
@@ -198,6 +244,7 @@ class Matching {
   PostedReceive* first_listed(std::uint64_t tag, Source source, std::uint64_t before);
   void append_listed(PostedReceive** list, PostedReceive* receive);
   void remove_listed(PostedReceive* receive);
+  void note_listed() { used_ = (used_ & kInTable) | (listed_ != nullptr ? 1U << kListed : 0U); }
   void unposted(std::uint32_t shape);
   template <class OfReceive, class OfMessage>
   Removed remove_if(OfReceive of_receive, OfMessage of_message);
@@ -213,7 +260,8 @@ class Matching {
 
   std::uint64_t tag_factor_ = 0;  // odd, secret
   std::uint64_t source_factor_ = 0;
-  std::uint32_t used_ = 0;  // bit i: shapes_[i].receives != 0
+  // bit i: shapes_[i].receives != 0; bit kListed: listed_ != nullptr
+  std::uint32_t used_ = 0;
   bool by_tag_filled_ = false;
   bool other_filled_ = false;
   std::uint64_t sequence_ = 0;
@@ -223,6 +271,10 @@ class Matching {
   std::uint64_t visits_ = 0;
   std::uint64_t walked_ = 0;         // messages that walks looked at since other_ was last used
   PostedReceive* listed_ = nullptr;  // ring by place[0]
+  // Ring by place[0], of this key; no receive of the key is in posted_.
+  PostedReceive* current_ = nullptr;
+  std::uint64_t current_tag_ = 0;
+  Source current_source_ = kNoSource;
   KeptMessage* earliest_ = nullptr;  // list by earlier, later
   KeptMessage* latest_ = nullptr;
   std::array<Shape, kShapes> shapes_;
@@ -255,6 +307,12 @@ Matching::Removed Matching::remove_if(OfReceive of_receive, OfMessage of_message
         receive->place[0].next = removed.receives;
         removed.receives = receive;
       });
+  while (current_ != nullptr && of_receive(current_source_)) {
+    PostedReceive* const receive = current_;
+    remove_current(receive);
+    receive->place[0].next = removed.receives;
+    removed.receives = receive;
+  }
   PostedReceive* kept = nullptr;
   while (listed_ != nullptr) {
     PostedReceive* const receive = listed_;
@@ -267,6 +325,7 @@ Matching::Removed Matching::remove_if(OfReceive of_receive, OfMessage of_message
     }
   }
   listed_ = kept;
+  note_listed();
   KeptMessage* last = nullptr;
   for (KeptMessage *message = earliest_, *later = nullptr; message != nullptr; message = later) {
     later = message->later;
@@ -282,12 +341,14 @@ Matching::Removed Matching::remove_if(OfReceive of_receive, OfMessage of_message
 template <class F>
 void Matching::each_receive(F f) const {
   posted_.each(f);
-  const PostedReceive* receive = listed_;
-  if (receive == nullptr) return;
-  do {
-    f(*receive);
-    receive = receive->place[0].next;
-  } while (receive != listed_);
+  for (const PostedReceive* const head : {current_, listed_}) {
+    const PostedReceive* receive = head;
+    if (receive == nullptr) continue;
+    do {
+      f(*receive);
+      receive = receive->place[0].next;
+    } while (receive != head);
+  }
 }
 
 template <class F>

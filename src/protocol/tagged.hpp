@@ -78,6 +78,12 @@ class Tagged final : public Protocol {
       return reserve_offer<kShared>(target);
     return credit(target).template reserve<kShared>(wire::tagged_charge(bytes), window_);
   }
+  // The same of a message of at most eager() bytes, by the one thread of its worker: what it
+  // counts in; null: no room.
+  SendCredit* reserve_own(heddle_peer target, std::uint64_t bytes) {
+    SendCredit& to = credit(target);
+    return to.reserve<false>(wire::tagged_charge(bytes), window_) ? &to : nullptr;
+  }
   // Of a message that was not sent.
   template <bool kShared>
   void give_back(heddle_peer target, std::uint64_t bytes) {
@@ -90,8 +96,17 @@ class Tagged final : public Protocol {
   base::Status no_room(heddle_peer target);
   // A message of at most eager() bytes. Credit is reserved. Any thread.
   static transport::Command message(const SendRequest& request) {
-    transport::Command command(request.target.rank, request.target.worker, wire::encode_tagged(0, false));
-    command.set_message(request.tag, request.data, request.bytes);
+    return message(request.target, request.tag, request.data, request.bytes);
+  }
+  [[gnu::always_inline]] static transport::Command message(heddle_peer target, std::uint64_t tag, const void* data,
+                                                           std::uint64_t bytes) {
+    transport::Command command(target.rank, target.worker, wire::encode_tagged(0, false));
+    if (bytes == sizeof tag) [[likely]] {
+      command.set_words(tag, data);
+    } else {
+      const std::uint64_t header = tag;  // else the tag would have to lie in memory in both cases
+      command.set_message(header, data, bytes);
+    }
     return command;
   }
   // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved
@@ -115,6 +130,9 @@ class Tagged final : public Protocol {
   // ---- receiving ----
   // DONE and errors: told by the return, and by *request.receive; the completion is not run.
   base::Status receive(const Wanted& wanted, const ReceiveRequest& request);
+  // The same of one that nobody is told of, from one worker. Its arguments are in registers, so
+  // that it is put together where it stays.
+  base::Status receive_from(const heddle_wanted& wanted, void* data, std::size_t bytes, heddle_receive* receive);
   base::Status receive_claimed(const ReceiveRequest& request);
   base::Status cancel(heddle_receive* receive);
   base::Status probe(const Wanted& wanted, heddle_receive* found);
@@ -175,12 +193,15 @@ class Tagged final : public Protocol {
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
   void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
   void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
+  bool take_word(const transport::Completion& arrival);
+  base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
   void stash(heddle_peer from, Source& source, const wire::Tagged& message);
   Kept* keep(heddle_peer from, Source& source, const wire::Tagged& message);
   base::Status deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
   base::Status deliver_kept(const ReceiveRequest& request, Kept* kept);
+  base::Status take_kept(Posted* posted, Kept* kept);
   base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
   base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
   base::Status start_fetch(Fetch* fetch);

@@ -13,7 +13,8 @@ namespace heddle::engine {
 // Lives in heddle_receive::library while the receive waits or is fetched, or while a message is
 // claimed with it.
 struct Tagged::Posted : PostedReceive {
-  Posted(const Wanted& what, const ReceiveRequest& how, const Tagged* by) : request(how), owner(by) { wanted = what; }
+  Posted(const Wanted& what, const ReceiveRequest& how, const Tagged* by)
+      : PostedReceive{what, 0, {}}, request(how), owner(by) {}
   ReceiveRequest request;
   const Tagged* owner;
   Kept* claimed = nullptr;
@@ -141,6 +142,10 @@ inline Tagged::Posted& Tagged::posted_of(heddle_receive* receive) {
   return *std::launder(reinterpret_cast<Posted*>(receive->library));
 }
 
+inline Tagged::Posted* Tagged::match(std::uint64_t tag, heddle_peer from) {
+  return static_cast<Posted*>(matching_.arrive(tag, source_of(from)));
+}
+
 inline void set_status(heddle_receive* receive, base::Status status) {
   // Release: who sees the end sees the data. Partner: the acquire load in heddle_recv_wait.
   std::atomic_ref(receive->status).store(status, std::memory_order_release);
@@ -183,6 +188,12 @@ inline void Tagged::end(const ReceiveRequest& request, base::Status status) {
   set_status(request.receive, status);
   completion.fire(status);
   unmark(completion.counter);
+}
+
+inline void Tagged::free_credit(Source& source, std::uint64_t charge) {
+  if (!source.credit.free(charge, window_) || source.owed) [[likely]]
+    return;
+  if (!tell_credit(source)) owe(source);
 }
 
 // ---- data ---------------------------------------------------------------------------------------

@@ -129,22 +129,37 @@ bool Tagged::advance_waiting() {
 
 // ---- receiving: calls ---------------------------------------------------------------------------
 
-base::Status Tagged::receive(const Wanted& wanted, const ReceiveRequest& request) {
-  if (wanted.source != kAnySource && core_.failed[rank_of(wanted.source)]) {
+[[gnu::always_inline]] inline base::Status Tagged::post_receive(const Wanted& wanted, const ReceiveRequest& request) {
+  if (core_.any_failed && wanted.source != kAnySource && core_.failed[rank_of(wanted.source)]) [[unlikely]] {
     set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
   }
-  auto* const posted = new (request.receive->library) Posted(wanted, request, this);
-  mark(request.completion.counter);
   set_status(request.receive, HEDDLE_POSTED);
+  mark(request.completion.counter);
+  auto* const posted = new (request.receive->library) Posted(wanted, request, this);
   auto* const kept = static_cast<Kept*>(matching_.post(posted));
-  if (kept == nullptr) [[likely]] {
-    if (request.bytes > eager_) [[unlikely]]
-      show(posted);
-    return HEDDLE_POSTED;
+  if (kept != nullptr) [[unlikely]] {
+    return take_kept(posted, kept);
   }
+  if (posted->request.bytes > eager_) [[unlikely]]
+    show(posted);
+  return HEDDLE_POSTED;
+}
+
+// Its message was here before.
+[[gnu::noinline]] base::Status Tagged::take_kept(Posted* posted, Kept* kept) {
   posted->owner = nullptr;
+  const ReceiveRequest request = posted->request;  // with the status it is the program's again
   return deliver_kept(request, kept);
+}
+
+base::Status Tagged::receive(const Wanted& wanted, const ReceiveRequest& request) {
+  return post_receive(wanted, request);
+}
+
+base::Status Tagged::receive_from(const heddle_wanted& wanted, void* data, std::size_t bytes, heddle_receive* receive) {
+  return post_receive({wanted.tag, wanted.mask, source_of(wanted.source)},
+                      {static_cast<std::byte*>(data), bytes, receive, kNoCompletion});
 }
 
 // The counter is marked.

@@ -107,13 +107,17 @@ struct Command {
   // The same with a header of one word, which stays where it is until post() returns.
   void set_message(const std::uint64_t& word, const void* payload, std::uint64_t payload_bytes) {
     if (payload_bytes == 8) [[likely]] {
-      inlined = true;
-      bytes = 16;
-      std::memcpy(packet, &word, 8);
-      std::memcpy(packet + 8, payload, 8);
+      set_words(word, payload);
     } else {
       set_other_message(&word, sizeof word, payload, payload_bytes);
     }
+  }
+  // The same with a payload of one word.
+  void set_words(std::uint64_t word, const void* payload) {
+    inlined = true;
+    bytes = 16;
+    std::memcpy(packet, &word, 8);
+    std::memcpy(packet + 8, payload, 8);
   }
 
  private:

@@ -38,6 +38,11 @@ constexpr std::uint32_t encode_tagged(std::uint32_t sequence, bool offer) {
   return immediate_of(Kind::tagged) | (offer ? kOfferBit : 0) | (sequence & kSequenceMask);
 }
 
+// Of a message whose data is in its packet.
+constexpr bool is_plain(std::uint32_t immediate) {
+  return (immediate & ~kSequenceMask) == immediate_of(Kind::tagged);
+}
+
 inline constexpr std::size_t kOfferKeyBytes = 48;
 
 struct Offer {

@@ -137,6 +137,11 @@ class Counts {
       shared_->add_operation(field, bytes);
     }
   }
+  // The same where share() was not called.
+  void add_own_operation(Tallies::Field field, std::uint64_t bytes) {
+    own_.*field += 1;
+    own_.bytes += bytes;
+  }
   // One that was not direct.
   void add_command(Tallies::Field field, std::uint64_t bytes) {
     if (shared_ == nullptr) {
@@ -147,11 +152,21 @@ class Counts {
       shared_->add_command(field, bytes);
     }
   }
+  // True: since the last call something may have been stored without a command. Only where share()
+  // was not called.
+  [[nodiscard]] bool stored_directly() {
+    const std::uint64_t stores = own_.puts + own_.word_puts + own_.atomics;
+    if (stores == stores_seen_) [[likely]]
+      return false;
+    stores_seen_ = stores;
+    return true;
+  }
   [[nodiscard]] Tally total() { return (shared_ == nullptr ? own_ : shared_->sum()).total(); }
 
  private:
   std::unique_ptr<Tallies> shared_;
   Tally own_;
+  std::uint64_t stores_seen_ = 0;
 };
 
 }  // namespace heddle::engine

@@ -7,17 +7,26 @@
 namespace heddle::transport::shm {
 
 // Nothing is to be taken from it now. Most looks of a thread that waits end here.
-inline bool Worker::rests(Incoming& from) {
+[[gnu::always_inline]] inline bool Worker::rests(Incoming& from) {
   if (from.rest != 0) {
     --from.rest;
     return true;
   }
-  if (from.ring.look() != queue::Take::none || failed_[from.peer->rank] != 0) return false;
+  if (from.ring.look() != queue::Take::none || (any_failed_ && failed_[from.peer->rank] != 0)) return false;
   from.pace(0);
   return true;
 }
 
+// A look at one ring that finds nothing calls nothing, so that no registers are saved.
 std::size_t Worker::poll(std::span<Completion> completions) {
+  const bool one_ring = incoming_.size() == 1 && lent_.empty() && backlog_.empty();
+  if (one_ring && !entry_.attention.wanted() && transfers_.idle() && rests(*incoming_.front())) {
+    return 0;
+  }
+  return poll_all(completions);
+}
+
+[[gnu::noinline]] std::size_t Worker::poll_all(std::span<Completion> completions) {
   if (!lent_.empty()) release_lent();
   if (entry_.attention.wanted()) [[unlikely]]
     discover();

@@ -239,6 +239,7 @@ bool Worker::closed(Target target) {
 void Worker::peer_failed(std::uint32_t rank) {
   if (rank >= device_.size()) return;
   failed_[rank] = 1;
+  any_failed_ = true;
   std::fill_n(outgoing_.begin() + std::size_t{rank} * max_workers_, max_workers_, nullptr);
   if (!transfers_.idle()) transfers_.peer_failed(rank);
 }

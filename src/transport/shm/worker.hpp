@@ -62,6 +62,7 @@ class Worker final : public TransportWorker {
   void accept(Peer& peer, const RingEntry& entry);
   bool rests(Incoming& from);
   std::size_t note_served(std::span<Completion> completions, std::size_t n);
+  std::size_t poll_all(std::span<Completion> completions);
   std::size_t drain(std::size_t position, std::span<Completion> out);
   std::size_t drain_cold(std::span<Completion> out);
   void drop(std::size_t position);
@@ -78,6 +79,7 @@ class Worker final : public TransportWorker {
   std::vector<Outgoing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
   std::vector<std::unique_ptr<Outgoing>> owned_outgoing_;
   std::vector<std::uint8_t> failed_;      // by rank
+  bool any_failed_ = false;               // one of them is not 0
   std::vector<std::uint8_t> unmet_told_;  // by rank: it was logged that the peer cannot be set up
 
   std::vector<Incoming*> incoming_;  // the first kHot are the hot ones

@@ -1,0 +1,208 @@
+// Quiet, flush and fence by their short way, where a look at one word tells that nothing is under
+// way: no error is lost by it, what ended on another thread is seen, and stores have left the core.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+// All ranks in the test's thread: the others do nothing but live, or fail.
+class Quiet : public testing::TestWithParam<heddle_sharing> {
+ protected:
+  static constexpr std::uint32_t kRanks = 3;
+
+  Quiet() {
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) contexts_.push_back(job_.join(rank));
+    workers_.push_back(contexts_[0].open_worker(GetParam()));
+    for (std::uint32_t rank = 1; rank < kRanks; ++rank) {
+      workers_.push_back(contexts_[rank].open_worker());
+      regions_.push_back(contexts_[rank].alloc(64));
+      remotes_.push_back(contexts_[0].unpack(regions_.back().pack()));
+    }
+  }
+  ~Quiet() override {
+    // so that nobody waits for another
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) fail(rank);
+    remotes_.clear();
+    regions_.clear();
+    std::vector<std::thread> leaving;
+    for (Worker& worker : workers_) worker = {};
+    for (Context& context : contexts_) leaving.emplace_back([&context] { context = {}; });
+    for (std::thread& thread : leaving) thread.join();
+  }
+
+  Worker& worker() { return workers_[0]; }
+  heddle_remote at(std::uint32_t rank) { return remotes_[rank - 1].at(0); }
+  void fail(std::uint32_t rank) const { check(heddle_inproc_fail(job_.handle(), rank)); }
+  // A put of which nobody is told, and which its target does not answer.
+  void put_to(std::uint32_t rank) {
+    ASSERT_EQ(worker().put(bytes_of(value_), at(rank)), HEDDLE_POSTED) << heddle_last_error();
+  }
+  // Progress until the worker has seen so many operations fail.
+  void await_failed(std::uint64_t operations) {
+    while (worker().stats().failed < operations) turn(worker());
+  }
+  void serve(std::uint32_t rank) { ASSERT_GE(workers_[rank].progress(), 0); }
+
+  const Job job_{kRanks, "loopback-messages"};  // a put is a request, and ends with its answer
+  std::vector<Context> contexts_;
+  std::vector<Worker> workers_;
+  std::vector<Region> regions_;
+  std::vector<RemoteRegion> remotes_;
+  std::uint64_t value_ = 7;
+};
+
+TEST_P(Quiet, SaysAgainWhileSomethingIsUnderWayAndDoneAfterIt) {
+  EXPECT_EQ(worker().try_quiet(), HEDDLE_DONE) << "without the gate";
+  put_to(1);
+  EXPECT_EQ(worker().try_quiet(), HEDDLE_AGAIN);
+  EXPECT_EQ(worker().try_flush(1), HEDDLE_AGAIN);
+  while (worker().try_quiet() == HEDDLE_AGAIN) {
+    serve(1);
+    turn(worker());
+  }
+  EXPECT_EQ(regions_[0].memory<std::uint64_t>()[0], value_);
+  EXPECT_EQ(worker().quiet(), HEDDLE_DONE);
+  EXPECT_EQ(worker().flush(1), HEDDLE_DONE);
+  EXPECT_EQ(worker().fence(), HEDDLE_DONE);
+}
+
+TEST_P(Quiet, TellsOnceOfAnErrorThatIsOlderThanTheCall) {
+  put_to(1);
+  fail(1);
+  await_failed(1);
+  EXPECT_EQ(worker().fence(), HEDDLE_DONE) << "a fence tells of no error, and takes none";
+  EXPECT_EQ(worker().quiet(), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_NE(std::string(heddle_last_error()).find("rank 1"), std::string::npos) << heddle_last_error();
+  EXPECT_EQ(worker().quiet(), HEDDLE_DONE);
+  EXPECT_EQ(worker().try_quiet(), HEDDLE_DONE) << "without the gate";
+}
+
+TEST_P(Quiet, TellsOfAnErrorAfterOperationsThatWentWell) {
+  put_to(1);
+  put_to(2);
+  fail(1);
+  await_failed(1);
+  EXPECT_EQ(worker().try_quiet(), HEDDLE_AGAIN) << "the other is under way";
+  while (worker().try_flush(2) == HEDDLE_AGAIN) {
+    serve(2);
+    turn(worker());
+  }
+  EXPECT_EQ(worker().flush(2), HEDDLE_DONE) << "not its error";
+  EXPECT_EQ(worker().quiet(), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker().quiet(), HEDDLE_DONE);
+}
+
+TEST_P(Quiet, FlushTellsOfTheErrorOfItsRankAndThatTheRankHasFailed) {
+  put_to(1);
+  fail(1);
+  await_failed(1);
+  EXPECT_EQ(worker().flush(2), HEDDLE_DONE);
+  EXPECT_EQ(worker().flush(1), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker().quiet(), HEDDLE_DONE) << "flush has told it";
+  EXPECT_EQ(worker().flush(1), HEDDLE_ERR_PEER_FAILED) << "it has failed, though nothing is under way";
+  EXPECT_EQ(worker().flush(2), HEDDLE_DONE);
+}
+
+// Ranks that fail while the worker is in the middle of its windows.
+TEST_P(Quiet, TellsOfAMessageThatCouldNotBeSent) {
+  const std::vector<std::byte> data(200'000, std::byte{1});  // offered: it stays under way
+  ASSERT_EQ(worker().send({1, 0}, 5, data), HEDDLE_POSTED);
+  EXPECT_EQ(worker().try_quiet(), HEDDLE_AGAIN);
+  fail(1);
+  Status status = HEDDLE_AGAIN;
+  while ((status = worker().try_quiet()) == HEDDLE_AGAIN) turn(worker());
+  EXPECT_EQ(status, HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker().quiet(), HEDDLE_DONE);
+}
+
+std::string mode_name(const testing::TestParamInfo<heddle_sharing>& info) {
+  return name_of_mode(info.param);
+}
+INSTANTIATE_TEST_SUITE_P(Modes, Quiet, testing::ValuesIn(all_modes()), mode_name);
+
+// Threads of one worker, each with gets of its own, of which nobody is told, while others make all
+// the progress: whoever's quiet says DONE sees its data.
+class QuietOfThreads : public testing::TestWithParam<heddle_sharing> {};
+
+TEST_P(QuietOfThreads, SeesWhatAnotherThreadsProgressBrought) {
+  constexpr int kThreads = 3;
+  constexpr std::uint64_t kRounds = 300;
+  const Variables variables(
+      {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}});
+  Job(2, "shm").run([](Context& context, Worker& main) {
+    const Region region = context.alloc(4096);
+    const auto remote = context.exchange(region);
+    for (std::size_t i = 0; i < 512; ++i) region.memory<std::uint64_t>()[i] = i + 1;
+    context.barrier(main);
+    Worker worker = context.open_worker(GetParam());
+    std::atomic<int> left = kThreads;
+    std::vector<std::thread> threads;
+    for (int number = 0; number < kThreads; ++number) {
+      threads.emplace_back([&, number] {
+        const RemoteRegion& peer = remote[1 - context.rank()];
+        for (std::uint64_t round = 0; round < kRounds; ++round) {
+          const std::uint64_t word = (round * kThreads + static_cast<std::uint64_t>(number)) % 512;
+          std::uint64_t value = 0;
+          ASSERT_GE(worker.get(writable_bytes_of(value), peer.at(8 * word)), 0) << heddle_last_error();
+          ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
+          ASSERT_EQ(value, word + 1);
+        }
+        left.fetch_sub(1, std::memory_order_relaxed);
+      });
+    }
+    while (left.load(std::memory_order_relaxed) > 0) {
+      turn(worker);
+      turn(main);
+    }
+    for (std::thread& thread : threads) thread.join();
+    context.barrier(main);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, QuietOfThreads, testing::ValuesIn(shared_modes()), mode_name);
+
+// Each of two stores into the other's memory, then looks at its own: at least one sees the other's
+// store. Messages in between, after which quiet has nothing to do, must not hide that.
+class QuietFence : public testing::TestWithParam<heddle_sharing> {};
+
+TEST_P(QuietFence, OfTwoThatPutAndLookOneSeesTheOther) {
+  constexpr std::uint64_t kRounds = 20'000;
+  std::array<std::atomic<std::uint64_t>, 2> here{};
+  std::array<std::vector<std::uint64_t>, 2> seen{std::vector<std::uint64_t>(kRounds),
+                                                 std::vector<std::uint64_t>(kRounds)};
+  Job(2, "shm").run([&](Context& context, Worker& main) {
+    const std::uint32_t rank = context.rank();
+    Worker worker = context.open_worker(GetParam());
+    const Region region = context.alloc(4096);
+    const auto remote = context.exchange(region);
+    const std::atomic_ref<std::uint64_t> own(region.memory<std::uint64_t>()[0]);
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      const std::uint64_t mark = round + 1;
+      here[rank].store(mark, std::memory_order_release);
+      for (int looks = 0; here[1 - rank].load(std::memory_order_acquire) < mark;) {
+        if (++looks % 1024 == 0) std::this_thread::yield();
+      }
+      ASSERT_EQ(worker.put(bytes_of(mark), remote[1 - rank].at(0)), HEDDLE_DONE);
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+      seen[rank][round] = own.load(std::memory_order_relaxed);
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+    }
+    context.barrier(main);
+  });
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    ASSERT_TRUE(seen[0][round] > round || seen[1][round] > round) << "round " << round;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, QuietFence, testing::ValuesIn(all_modes()), mode_name);
+
+}  // namespace
+}  // namespace heddle::test
