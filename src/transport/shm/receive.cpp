@@ -102,9 +102,12 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {
       const bool small = record.type == kSmallPutType || record.type == kSmallGetType;
       const bool transfer = record.type == kPutType || record.type == kGetType;
-      const auto outcome = small      ? transfers_.serve_small(*from.peer, number, record)
-                           : transfer ? transfers_.serve(*from.peer, record)
-                                      : Served::malformed;
+      // Of a peer that is known to have died nothing is done to memory any more: the program may
+      // have given it another use.
+      const auto outcome = device_.failed(rank) ? Served::done
+                           : small              ? transfers_.serve_small(*from.peer, number, record)
+                           : transfer           ? transfers_.serve(*from.peer, record)
+                                                : Served::malformed;
       if (outcome == Served::done) {
         served += small ? 1 : kChunkWeight;
         continue;

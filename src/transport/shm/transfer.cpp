@@ -17,7 +17,7 @@ Transfers::Transfers(Device& device, std::uint32_t worker, Backlog& backlog)
       patience_ns_(device.environment().config.number(base::Var::shm_bounce_patience_ns)),
       transfers_(kMost),
       ways_(device.size()),
-      last_end_(device.size()) {
+      windows_(device.size()) {
   for (std::uint32_t i = 0; i < kMost; ++i) idle_.push_back(i);
   active_.reserve(kMost);
 }
@@ -75,6 +75,8 @@ bool Transfers::start(Command& command, Outgoing& to) {
   }
   const std::uint64_t began = now();
   note_gap(began);
+  const auto shares = [&](std::uint32_t other) { return transfers_[other].to->peer == to.peer; };
+  if (std::none_of(active_.begin(), active_.end(), shares)) windows_[peer.rank] = {began, 0};
   const std::uint32_t index = idle_.back();
   idle_.pop_back();
   active_.push_back(index);
@@ -165,10 +167,15 @@ void Transfers::retire(std::size_t position) {
     ways_.stalled(rank);
   } else if (!transfer.by_cma && transfer.status == HEDDLE_DONE) {
     const std::uint64_t end = now();
-    // Transfers to one peer that are under way together share the time.
-    if (!transfer.away && !transfer.cold)
-      ways_.bounce_took(rank, transfer.bytes, end - std::max(transfer.began, last_end_[rank]));
-    last_end_[rank] = end;
+    // Transfers to one peer that are under way together share the time, and what came meanwhile.
+    Window& window = windows_[rank];
+    const double share =
+        static_cast<double>(transfer.bytes) / static_cast<double>(std::max(window.bytes, std::uint64_t{1}));
+    if (!transfer.away && !transfer.cold && window.bytes != 0) {
+      ways_.bounce_took(rank, transfer.bytes,
+                        static_cast<std::uint64_t>(share * static_cast<double>(end - window.began)));
+    }
+    window = {end, 0};
   }
   active_[position] = active_.back();
   active_.pop_back();
@@ -243,6 +250,7 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
                                    transfer.to->peer->rank);
     }
     pool_.give_back(piece.chunk);
+    windows_[transfer.to->peer->rank].bytes += piece.bytes;
     transfer.first = (transfer.first + 1) % kDepth;
     --transfer.out;
     transfer.last_progress = now();
@@ -313,7 +321,8 @@ void Transfers::copy_by_cma(Transfer& transfer) {
   const base::Status status = cma_copy(*transfer.to->peer, transfer.direction, transfer.local + transfer.next,
                                        transfer.address + transfer.offset + transfer.next, step);
   if (status == HEDDLE_DONE) {
-    ways_.kernel_took(transfer.to->peer->rank, step, now() - before);
+    // What is left of a transfer may be short: that measures the call, not the copy.
+    if (step >= min_bounce_) ways_.kernel_took(transfer.to->peer->rank, step, now() - before);
     transfer.next += step;
   } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
     transfer.status = pool_.prepare(device_.segment(), device_.control().header());

@@ -131,8 +131,13 @@ class Transfers {
   std::vector<std::uint32_t> idle_;  // of transfers_
   std::vector<std::uint32_t> active_;
   Ways ways_;
-  std::vector<std::uint64_t> last_end_;  // ns, by rank: of the last transfer through bounce space
-  std::uint64_t last_advance_ = 0;       // ns
+  // What came back through bounce space since the last transfer ended, or the first one began.
+  struct Window {
+    std::uint64_t began = 0;  // ns
+    std::uint64_t bytes = 0;
+  };
+  std::vector<Window> windows_;     // by rank
+  std::uint64_t last_advance_ = 0;  // ns
 };
 
 }  // namespace heddle::transport::shm

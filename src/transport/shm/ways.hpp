@@ -36,8 +36,8 @@ class Ways {
   [[nodiscard]] std::uint64_t kernel_ns(std::uint32_t rank, std::uint64_t bytes) const;
 
   void kernel_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns);
-  // A transfer went through bounce space as a whole; the end of the one before, or its own start,
-  // was `ns` before its end.
+  // A transfer went through bounce space as a whole, in `ns`, its share of the time where several
+  // were under way.
   void bounce_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns);
   // The target polls, but has not finished a chunk in the time of the kernel.
   void bounce_slow(std::uint32_t rank, std::uint64_t bytes);
