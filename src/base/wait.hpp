@@ -67,7 +67,7 @@ class Crowd {
         enough ? std::max(known, std::min(2 * ns, kMostCrowdedNs)) : std::max(known / 2, kShortestSpinNs);
     if (next != known) spin_.store(next, std::memory_order_relaxed);
   }
-  // A thread that waits was without its core for `ns`, until `now`. Somebody who computes keeps it
+  // A yield took `ns`, until `now`. Somebody who computes keeps it
   // for so long: to yield to him is to wait until his slice is over, for nothing that this thread
   // waits for. A thread that sleeps, and is woken, has its core back at once. Where there are more
   // ranks than cores it may have been many that wait, who are to have the core.
@@ -213,8 +213,6 @@ class Waiter {
   // The time to spin is not over.
   [[gnu::noinline]] bool spins_on() {
     const std::uint64_t now = clock_.now_ns();
-    if (spinning_since_ != 0 && crowd_ != nullptr) crowd_->was_away(now - looked_ns_, now);
-    looked_ns_ = now;
     if (spinning_since_ == 0) {
       spinning_since_ = now;
       if (learns_ && !crowd_->strangers(now)) spin_ns_ = crowd_->spin_ns(now);
@@ -255,7 +253,6 @@ class Waiter {
   std::uint64_t idle_ns_ = 0;     // since then
   bool learns_ = false;
   std::uint64_t spin_ns_ = Crowd::kLongestSpinNs;
-  std::uint64_t looked_ns_ = 0;       // at the clock, while it spins
   std::uint64_t spinning_since_ = 0;  // the first look at the clock since the last busy(); 0: none
   std::uint32_t attempts_ = 0;
   std::uint32_t since_clock_ = 0;

@@ -148,19 +148,6 @@ TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
   EXPECT_EQ(nap_after(waiter, clock, 0), 0);
 }
 
-TEST(Waiter, AGapBetweenTwoLooksTellsOfOneWhoComputes) {
-  ManualClock clock;
-  clock.advance_ns(kMs);
-  Crowd crowd;
-  crowd.expect(2, 2);
-  Waiter waiter(clock, -1, &crowd);
-  for (int i = 0; i < 64; ++i) EXPECT_TRUE(waiter.idle());
-  EXPECT_FALSE(crowd.strangers(clock.now_ns()));
-  clock.advance_ns(3 * kMs);
-  for (int i = 0; i < 32; ++i) EXPECT_TRUE(waiter.idle());
-  EXPECT_TRUE(crowd.strangers(clock.now_ns()));
-}
-
 TEST(Crowd, WhereThereAreMoreRanksThanCoresThoseWhoWaitHaveTheCore) {
   Crowd crowd;
   crowd.expect(3, 2);

@@ -13,8 +13,8 @@
 //   leaves.
 //   Inside is the owner of current_ between enter() and leave(), or who has the claim of current_:
 //   the hand-over admits one of them. When current_ moves, the owner of the old place is outside,
-//   since the mover has the claim. An owner who enters its old place later sees the claim, waits
-//   for it to be released, and then sees that current_ has moved: it leaves. A helper or mover that
+//   since the mover has the claim. An owner who enters its old place later sees the claim, or sees
+//   it released and then that current_ has moved: it leaves. A helper or mover that
 //   claims an old place sees the same. So what is written to an old place concerns nobody.
 //   When shared() is true, nobody is inside by a place, nor ever will be.
 //
@@ -47,12 +47,11 @@ class Bias {
   [[nodiscard]] bool shared() const { return current_.load(std::memory_order_acquire) == nullptr; }
 
   // `me`: what names the calling thread, which is not inside. Not null: it is the owner, and is
-  // inside until leave(). It waits for a helper that is inside.
+  // inside until leave(). Null: it is not, or somebody has a claim.
   [[nodiscard]] Place* enter(const void* me) {
     Place* const place = current_.load(std::memory_order_acquire);
-    if (place == nullptr || place->owner != me) return nullptr;
-    place->handover.enter();
-    // relaxed: who moved it has released the claim that enter() has seen released
+    if (place == nullptr || place->owner != me || !place->handover.try_enter()) return nullptr;
+    // relaxed: who moved it has released the claim that try_enter() has seen released
     if (current_.load(std::memory_order_relaxed) == place) [[likely]]
       return place;
     place->handover.leave();
@@ -60,13 +59,18 @@ class Bias {
   }
   static void leave(Place* place) { place->handover.leave(); }
 
-  // Makes the calling thread, which is not inside, the owner, or the thing shared. `number`: as for
-  // Handover. False: somebody is inside, or about to be; nothing has happened, or another thread
-  // has done it.
-  [[nodiscard]] bool take_over(const void* me, std::uint32_t number) {
+  [[nodiscard]] bool owned_by(const void* me) const {
+    const Place* const place = current_.load(std::memory_order_acquire);
+    return place != nullptr && place->owner == me;
+  }
+
+  // Makes the calling thread, which is not inside, the owner, or the thing shared. `number`,
+  // `urgent`: as for Handover. False: somebody is inside, or about to be; nothing has happened, or
+  // another thread has done it.
+  [[nodiscard]] bool take_over(const void* me, std::uint32_t number, bool urgent) {
     Place* const place = current_.load(std::memory_order_acquire);
     if (place == nullptr) return true;
-    if (!place->handover.try_claim_urgently(number)) return false;
+    if (!(urgent ? place->handover.try_claim_urgently(number) : place->handover.try_claim(number))) return false;
     const bool mine = current_.load(std::memory_order_relaxed) == place;
     if (mine) {
       Place* const next = place == &places_.back() ? nullptr : place + 1;

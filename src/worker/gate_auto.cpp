@@ -6,16 +6,36 @@
 namespace heddle::engine {
 namespace {
 
-// A helper that is inside, or another thread that takes over, may have lost its core.
+// Looks of the owner at a claim: a short visit of a helper.
+constexpr int kOwnLooks = 64;
+// Then whoever is inside may have lost its core; or it runs a handler, and is not waited for.
 constexpr std::int64_t kFetchNs = 50'000;
+
+std::uint32_t own_number() {
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid)) | queue::SystemHandover::kStays;
+}
 
 }  // namespace
 
-bool AutoGate::enter_first() {
-  const auto number = static_cast<std::uint32_t>(::syscall(SYS_gettid)) | queue::SystemHandover::kStays;
-  if (bias_.take_over(base::thread_mark(), number)) return enter_own() || (bias_.shared() && SharedGate::let_in());
+bool AutoGate::enter_later() {
+  if (!bias_.owned_by(base::thread_mark()) && take_over(true)) return true;
+  for (int i = 0; i < kOwnLooks; ++i) {
+    if (enter_own()) return true;
+    if (bias_.shared()) return SharedGate::let_in();
+    base::cpu_relax();
+  }
   bias_.fetch_helper(kFetchNs);
   return false;
+}
+
+// Of a thread that is not the owner.
+bool AutoGate::take_over(bool urgent) {
+  if (bias_.owned_by(base::thread_mark()) || !bias_.take_over(base::thread_mark(), own_number(), urgent)) return false;
+  return enter_own() || (bias_.shared() && SharedGate::let_in_at_once());
+}
+
+bool AutoGate::claim(bool urgent) {
+  return !bias_.owned_by(base::thread_mark()) && claim_as(own_number(), urgent);
 }
 
 }  // namespace heddle::engine

@@ -40,9 +40,12 @@ class ExclusiveGate final : public Gate {
   bool let_in_helper(std::uint32_t number, bool urgent) override {
     return urgent ? handover_.try_claim_urgently(number) : handover_.try_claim(number);
   }
-  void let_out_helper(bool /*helper*/) override {
+  void let_out_helper(bool helper) override {
+    // A thread of the application may leave something under way while the helpers sleep.
+    const bool call = !helper && must_call_helpers();
     mark_outside();
     handover_.release();
+    if (call) wake_helpers();
   }
   [[nodiscard]] bool counts_visitors() const override { return false; }
 

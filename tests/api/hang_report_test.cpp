@@ -236,8 +236,9 @@ TEST_F(HangReport, TellsThatAnotherThreadDoesNotLeaveTheWorker) {
   EXPECT_EQ(worker_.progress(), 0) << "skipped, not waited for";
   EXPECT_EQ(
       report(
-          2, [&] { EXPECT_EQ(worker_.quiet(), HEDDLE_DONE); }, [&] { stuck.out.store(true); }),
-      "heddle[0] heddle_quiet has waited 1 s on worker 0 (shared: this thread advances it, or who is inside)\n"
+          2, [&] { EXPECT_GE(worker_.am({1, 0}, {1, 0, nullptr, nullptr, 0}), 0); }, [&] { stuck.out.store(true); }),
+      "heddle[0] heddle_am has waited 1 s on worker 0 (shared: this thread advances it, or who is inside): the message "
+      "to worker 0 of rank 1 is not accepted; a thread there must make progress on that worker\n"
       "heddle[0]   worker 0: another thread is inside and does not leave: it is in a handler, a callback or a call of "
       "heddle_run_on_engine that waits, or it was stopped\n");
   handler.join();
