@@ -80,7 +80,7 @@ inline bool resolved(const Worker& worker, const heddle_completion* from, engine
 // Explains why resolved() is false; DONE if it is not.
 [[gnu::cold]] Status explain_counter(const Worker& worker, const heddle_completion& completion);
 inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
-  return resolved(worker, from, to) ? HEDDLE_DONE : explain_counter(worker, *from);
+  return from == nullptr || resolved(worker, from, to) ? HEDDLE_DONE : explain_counter(worker, *from);
 }
 
 // True: the completion has no counter.
@@ -110,7 +110,7 @@ inline bool counter_fits(const Worker& worker, const heddle_completion* completi
 // raises a counter that also counts such operations.
 void raise_done(const heddle_completion& completion);
 inline Status counted(Status status, const heddle_completion* completion) {
-  if (status == HEDDLE_DONE && !uncounted(completion)) [[unlikely]]
+  if (status == HEDDLE_DONE && completion != nullptr && completion->counter.id != 0) [[unlikely]]
     raise_done(*completion);
   return status;
 }

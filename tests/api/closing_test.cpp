@@ -182,15 +182,15 @@ TEST_P(Silent, PeerLeavesTheWorkerOpen) {
   EXPECT_EQ(sent.times, 0);
 
   heddle_receive receive{};
-  Outcome received;
-  const heddle_completion at_receiver = received.completion();
-  ASSERT_EQ(peer.try_recv({{0, 0}, 1, UINT64_MAX}, target, &receive, &at_receiver), HEDDLE_POSTED);
+  // DONE: the kernel has copied it, since the sender does not poll.
+  const Status begun = peer.try_recv({{0, 0}, 1, UINT64_MAX}, target, &receive);
+  EXPECT_TRUE(begun == HEDDLE_POSTED || begun == HEDDLE_DONE) << begun;
   EXPECT_TRUE(within_time([&] {
     turn(peer);
     turn(sender);
-    return received.times == 1 && sent.times == 1;
+    return receive.status != HEDDLE_POSTED && sent.times == 1;
   }));
-  EXPECT_EQ(received.status, HEDDLE_DONE);
+  EXPECT_EQ(receive.status, HEDDLE_DONE);
   EXPECT_EQ(sent.status, HEDDLE_DONE);
   EXPECT_EQ(target, source);
   EXPECT_EQ(heddle_worker_close(sender.release()), HEDDLE_DONE) << heddle_last_error();

@@ -150,6 +150,7 @@ TEST(ShmDeath, SenderKilledLeavesWholeMessages) {
           EXPECT_EQ(side.rank.worker->counters().malformed, 0U);
           Command command;
           command.rank = 1;
+          command.token = 1;
           ASSERT_EQ(side.rank.worker->post({&command, 1}), 1U);
           EXPECT_EQ(side.rank.poll().at(0).completion.status, HEDDLE_ERR_PEER_FAILED);
         });

@@ -97,6 +97,7 @@ bool SmallTransfers::start(Command& command, Outgoing& to) {
 // looked at: to read the word of another one would take its line from a target that is just about
 // to write it.
 void SmallTransfers::advance() {
+  // Of these workers; an operation always has one.
   const Outgoing* waits = nullptr;
   const Outgoing* given_up = nullptr;
   base::Status failure = HEDDLE_DONE;
@@ -104,7 +105,7 @@ void SmallTransfers::advance() {
   for (std::uint32_t i = 0; i < count_; ++i) {
     const std::uint8_t slot = order_[i];
     Operation& operation = operations_[slot];
-    if (operation.to == waits) {
+    if (operation.to == nullptr || operation.to == waits) {
       order_[kept++] = slot;
       continue;
     }

@@ -113,8 +113,8 @@ struct TestRank {
   bool transfer(Opcode opcode, const RemoteMemory& remote, std::uint64_t offset, std::span<std::byte> local,
                 Command* posted = nullptr) {
     Command command;
-    command.token = 1;
     if (posted != nullptr) command = *posted;
+    if (command.token == 0) command.token = 1;  // 0 is of no command
     command.opcode = opcode;
     command.rank = remote.rank;
     command.local = local.data();
