@@ -225,7 +225,7 @@ template <bool kWaits, bool kTold>
   engine::SendCredit* const credit = worker.tagged().reserve_own(target, bytes);
   if (credit == nullptr) [[unlikely]]
     return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, kTold ? completion : nullptr);
-  transport::Command command = engine::Tagged::message(target, tag, data, bytes);
+  transport::Command command = engine::Tagged::short_message(target, tag, data, bytes);
   const Status status = worker.core().requester.post(command, engine::kNoCompletion);
   const std::size_t length = command.bytes - sizeof(std::uint64_t);
   if (status != HEDDLE_DONE && status != HEDDLE_POSTED) [[unlikely]] {

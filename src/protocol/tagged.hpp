@@ -96,10 +96,17 @@ class Tagged final : public Protocol {
   base::Status no_room(heddle_peer target);
   // A message of at most eager() bytes. Credit is reserved. Any thread.
   static transport::Command message(const SendRequest& request) {
-    return message(request.target, request.tag, request.data, request.bytes);
+    transport::Command command(request.target.rank, request.target.worker, wire::encode_tagged(0, false));
+    if (request.bytes == sizeof request.tag) [[likely]] {
+      command.set_words(request.tag, request.data);
+    } else {
+      command.set_message(request.tag, request.data, request.bytes);  // a longer one names the request's tag
+    }
+    return command;
   }
-  [[gnu::always_inline]] static transport::Command message(heddle_peer target, std::uint64_t tag, const void* data,
-                                                           std::uint64_t bytes) {
+  // One that lies in its command (Command::inlines()).
+  [[gnu::always_inline]] static transport::Command short_message(heddle_peer target, std::uint64_t tag,
+                                                                 const void* data, std::uint64_t bytes) {
     transport::Command command(target.rank, target.worker, wire::encode_tagged(0, false));
     if (bytes == sizeof tag) [[likely]] {
       command.set_words(tag, data);
