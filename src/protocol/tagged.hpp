@@ -100,7 +100,8 @@ class Tagged final : public Protocol {
     if (request.bytes == sizeof request.tag) [[likely]] {
       command.set_words(request.tag, request.data);
     } else {
-      command.set_message(request.tag, request.data, request.bytes);  // a longer one names the request's tag
+      // a longer one names the request's tag
+      command.set_message(request.tag, request.data, request.bytes);
     }
     return command;
   }
