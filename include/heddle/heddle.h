@@ -515,7 +515,7 @@ HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void
  * included. It makes no progress on workers. On an error no handle of all[] is open. In a job of
  * more than HEDDLE_MEET_RANKS (64) ranks a peer is met when its region is first accessed, not here:
  * that access may return AGAIN, and reports what is wrong with the peer; a blocking one is refused
- * in a handler if it would have to wait.
+ * in a handler if it would have to wait, and may be tried again there.
  * Errors: as for heddle_context_exchange and heddle_region_unpack; ARGUMENT (a region of another
  * context). */
 HEDDLE_API heddle_status heddle_region_exchange(heddle_context context, heddle_region region,
@@ -535,8 +535,12 @@ typedef struct heddle_remote {
 /* A pointer for direct loads, stores and atomic instructions to the remote address. Valid until the
  * remote region is released here or its context is left; also after the owner has died, with what
  * its memory held then. It must not be used after the owner has released the region. What the
- * program stores through it heddle_fence orders; flush and quiet are about operations. Errors (then
- * *address is null): UNSUPPORTED (it cannot be mapped here: use put and get), RANGE. */
+ * program stores through it heddle_fence orders; flush and quiet are about operations. After
+ * heddle_region_exchange in a large job the first call may wait until the owner has been met; in a
+ * handler, where it cannot wait, it returns STATE then, and may be tried again. Errors (then
+ * *address is null): UNSUPPORTED (it cannot be mapped here: use put and get), PEER_FAILED (the
+ * owner has died or left, and it was not mapped before), RANGE, HANDLE (also: released while the
+ * call waited); what is wrong with the owner, as of heddle_region_unpack. */
 HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** address);
 
 /* ---- put and get ----------------------------------------------------------------------------- */

@@ -33,14 +33,14 @@ Place locate(Call call, const char* argument, const void* address, std::size_t b
 }
 
 heddle_remote Place::on(int world) const {
-  memory::meet(*segment, world);
+  static_cast<void>(memory::meet(*segment, world));
   return {segment->remotes[world], segment->skews[world] + offset};
 }
 
 std::byte* mapped(const void* address, int world) {
   for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
     if (!segment->present() || !segment->holds(address, 1)) continue;
-    memory::meet(*segment, world);
+    static_cast<void>(memory::meet(*segment, world));
     std::byte* base = Segment::of(segment->mapped, world);
     // This PE's own memory is here, even where the transport maps no memory of peers.
     if (base == nullptr && world == g_state.my_pe) {

@@ -42,6 +42,11 @@ Status meet(RemoteRegion& remote) {
   return guarded([&] { return remote.owner->meet(remote); });
 }
 
+Status meet_now(std::uint64_t handle) {
+  RemoteRegion* remote = find_handle<RemoteRegion>(handle);
+  return remote != nullptr && unmet(*remote) ? meet(*remote) : HEDDLE_DONE;
+}
+
 Status out_of_memory() {
   return base::fail(HEDDLE_ERR_NO_MEMORY,
                     "memory is exhausted; release what is not needed, or start fewer ranks on this machine");

@@ -41,9 +41,12 @@ inline bool accessible(Worker& worker, const RemoteRegion& remote, std::uint64_t
 inline bool unmet(const RemoteRegion& remote) {
   return remote.is(RemoteRegion::Barred::unmet);
 }
-// Meets the owner. DONE: try the operation again, which may be direct now. AGAIN: its card is under
-// way. Else why it cannot be met.
+// Meets the owner. DONE: try the operation again, which may be direct now, and never unmet. AGAIN:
+// its card is under way. Else why it cannot be met; then, as after AGAIN, the region may be gone.
 [[gnu::cold]] Status meet(RemoteRegion& remote);
+// For a call that waits, in a handler: what is direct once its owner has been met needs no wait.
+// DONE: the region of this handle is met, or not open; else as meet().
+[[gnu::cold]] Status meet_now(std::uint64_t handle);
 [[gnu::cold]] Status out_of_memory();
 
 // Text for reports of threads that wait until their operation is accepted.
@@ -151,12 +154,18 @@ class Awaited {
   std::atomic<Status> status_{HEDDLE_POSTED};
 };
 
-// The waiting form `call` of an operation whose blocking form is post(completion). is_direct():
-// true if the operation needs no wait.
-template <class IsDirect, class Post>
-Status until_ended(const char* call, heddle_worker handle, IsDirect&& is_direct, Post&& post) {
-  if (engine::inside_of() != nullptr && !is_direct()) [[unlikely]] {
-    return engine::refuse_wait(call);
+// The waiting form `call` of an operation whose blocking form is post(completion). In a handler an
+// owner that has not been met is met, if that needs no wait, so that who tries again gets on.
+// at_once(region): true if an operation on that region is never posted; `remote` is the handle.
+template <class AtOnce, class Post>
+Status until_ended(const char* call, heddle_worker handle, std::uint64_t remote, AtOnce&& at_once, Post&& post) {
+  if (engine::inside_of() != nullptr) [[unlikely]] {
+    const Status met = meet_now(remote);
+    if (met != HEDDLE_DONE && met != HEDDLE_AGAIN) return met;
+    // one that is not open, or whose owner has died, is an error at once
+    const RemoteRegion* region = find_handle<RemoteRegion>(remote);
+    const bool waits = region != nullptr && !region->is(RemoteRegion::Barred::failed) && !at_once(*region);
+    if (waits) return engine::refuse_wait(call);
   }
   Awaited awaited;
   const heddle_completion completion = awaited.completion();

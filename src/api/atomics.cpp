@@ -142,11 +142,11 @@ heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, hed
 
 heddle_status heddle_fetch_atomic_wait(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                        const heddle_fetch* fetch) {
-  const auto is_direct = [&] {
-    const RemoteRegion* remote = find_handle<RemoteRegion>(target.region.id);
-    return remote == nullptr || (heddle::wire::atomic_known(op) && directly(*remote, op, target.offset));
+  const auto at_once = [&](const RemoteRegion& remote) {
+    return heddle::wire::atomic_known(op) && directly(remote, op, target.offset);
   };
-  return until_ended("heddle_fetch_atomic_wait", worker, is_direct, [&](const heddle_completion* completion) {
+  const auto post = [&](const heddle_completion* completion) {
     return heddle_fetch_atomic(worker, op, target, fetch, completion);
-  });
+  };
+  return until_ended("heddle_fetch_atomic_wait", worker, target.region.id, at_once, post);
 }

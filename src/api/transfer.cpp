@@ -313,13 +313,12 @@ Status check_list(const Worker& worker, const heddle_segment* segments, std::siz
   return HEDDLE_DONE;
 }
 
-// Meets the owners of a list's regions, all of which exist.
+// Meets the owners of a list's regions.
 Status meet_list(const heddle_segment* segments, std::size_t count) {
   Status all = HEDDLE_DONE;
   for (std::size_t i = 0; i < count; ++i) {
-    RemoteRegion& remote = *find_handle<RemoteRegion>(segments[i].remote.region.id);
-    if (segments[i].bytes == 0 || !unmet(remote)) continue;
-    const Status status = meet(remote);
+    if (segments[i].bytes == 0) continue;
+    const Status status = meet_now(segments[i].remote.region.id);
     if (status != HEDDLE_DONE && status != HEDDLE_AGAIN) return status;
     if (status == HEDDLE_AGAIN) all = status;  // the cards of the others are asked for meanwhile
   }
@@ -473,11 +472,10 @@ heddle_status heddle_get_wait(heddle_worker worker, void* target, size_t bytes, 
   if (bytes == kWord && word_moved<Kind::get>(worker, target, source.region, source.offset, nullptr)) [[likely]] {
     return HEDDLE_DONE;
   }
-  const auto is_direct = [&] {
-    const RemoteRegion* remote = find_handle<RemoteRegion>(source.region.id);
-    return remote == nullptr || bytes == 0 || remote->direct_range(source.offset, bytes);
-  };
-  return until_ended("heddle_get_wait", worker, is_direct, [&](const heddle_completion* completion) {
+  const auto at_once = [&](const RemoteRegion& remote) { return remote.direct_range(source.offset, bytes); };
+  // an empty one meets nobody
+  const std::uint64_t remote = bytes != 0 ? source.region.id : 0;
+  return until_ended("heddle_get_wait", worker, remote, at_once, [&](const heddle_completion* completion) {
     return heddle_get(worker, target, bytes, source, completion);
   });
 }

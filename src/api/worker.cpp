@@ -132,8 +132,10 @@ Status import_all(Context& context, const std::vector<std::vector<std::byte>>& p
     if (i < kAhead) continue;
     const uint32_t rank = at(i - kAhead);
     engine::Objects& objects = context.objects();
-    const Status status =
-        give(context, late(rank) ? objects.import_late(parts[rank]) : objects.import(parts[rank]), &all[rank]);
+    // also when memory is exhausted, none of them stays open
+    const Status status = guarded([&] {
+      return give(context, late(rank) ? objects.import_late(parts[rank]) : objects.import(parts[rank]), &all[rank]);
+    });
     if (status == HEDDLE_DONE) continue;
     for (size_t undo = 0; undo < size; ++undo) {
       if (all[undo].id != 0) heddle_remote_region_release(all[undo]);
@@ -247,6 +249,17 @@ heddle_status heddle_remote_region_bytes(heddle_remote_region handle, uint64_t* 
   return HEDDLE_DONE;
 }
 
+namespace {
+
+// For heddle_remote_pointer, which waits, but not in a handler.
+Status meet_owner(RemoteRegion& remote, uint64_t handle) {
+  if (engine::inside_of() == nullptr) return guarded([&] { return remote.owner->meet_wait(handle); });
+  const Status status = meet(remote);
+  return status == HEDDLE_AGAIN ? engine::refuse_wait("heddle_remote_pointer") : status;
+}
+
+}  // namespace
+
 heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
   RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
   if (remote == nullptr) return bad_handle("remote region", address.region.id);
@@ -258,8 +271,17 @@ heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
                       static_cast<unsigned long long>(remote->bytes));
   }
   if (unmet(*remote)) {
-    const Status status = guarded([&] { return remote->owner->meet_wait(*remote); });
+    const Status status = meet_owner(*remote, address.region.id);
     if (status != HEDDLE_DONE) return status;
+    remote = find_handle<RemoteRegion>(address.region.id);
+    if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  }
+  // loaded first: while it is unmet, another thread may write `direct`
+  const bool failed = remote->is(RemoteRegion::Barred::failed);
+  if (remote->direct == nullptr && failed) {
+    return base::fail(HEDDLE_ERR_PEER_FAILED,
+                      "rank %u, the owner of the region, has failed or left, and its memory was not mapped before",
+                      remote->rank);
   }
   if (remote->direct == nullptr) {
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "the region of rank %u cannot be mapped here; use put and get",

@@ -19,6 +19,10 @@ base::Status fail_owner(std::uint32_t rank) {
   return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u, the owner of this region, has failed", rank);
 }
 
+base::Status fail_released() {
+  return base::fail(HEDDLE_ERR_HANDLE, "the remote region was released while another thread accessed it");
+}
+
 }  // namespace
 
 base::Result<Region*> Objects::open_region(void* address, std::uint64_t bytes) {
@@ -136,71 +140,91 @@ base::Result<RemoteRegion*> Objects::import_late(std::span<const std::byte> pack
   if (rank == job_.rank() || !job_.transport().imports_late(rank)) return import_named(*named);
   if (job_.failed(rank)) return fail_owner(rank);
   auto remote = std::make_unique<RemoteRegion>();
-  const RemoteRegion* const raw = remote.get();
   remote->barred = RemoteRegion::Barred::unmet;
   remote->bytes = named->name.bytes;
   remote->rank = rank;
   remote->owner = this;
   remote->number = named->name.region;
-  // before anybody finds the region
-  note_unmet(raw, named->key);
   auto added = remotes_.add(std::move(remote));
-  if (!added) static_cast<void>(forget_unmet(raw));
+  if (!added) return added;
+  // nobody else has the handle yet
+  try {
+    note_late(**added, named->key);
+  } catch (...) {
+    static_cast<void>(remotes_.remove(*added));
+    throw;
+  }
   // the owner may have died between the check and the entry in the list
   if (job_.failed(rank)) note_failures();
   return added;
 }
 
-void Objects::note_unmet(const RemoteRegion* remote, const transport::MemoryKey& key) {
+void Objects::note_late(RemoteRegion& remote, const transport::MemoryKey& key) {
+  auto meeting = std::make_shared<Meeting>(Meeting{remote.rank, remote.bytes, key, remote});
+  const std::uint64_t handle = remotes_.handle(&remote);
   const std::lock_guard lock(meeting_);
-  unmet_.emplace(remote, key);
+  late_.emplace(handle, std::move(meeting));
 }
 
-// True: nobody has met its owner.
-bool Objects::forget_unmet(const RemoteRegion* remote) {
+// Before the region is destroyed. True: nobody has met its owner, and nobody will.
+bool Objects::forget_late(std::uint64_t handle) {
   const std::lock_guard lock(meeting_);
-  return unmet_.erase(remote) == 1;
+  const auto entry = late_.find(handle);
+  if (entry == late_.end()) return false;
+  const bool unmet = std::exchange(entry->second->state, Meeting::State::released) == Meeting::State::unmet;
+  late_.erase(entry);
+  return unmet;
 }
 
-base::Status Objects::meet_wait(RemoteRegion& remote) {
+base::Status Objects::meet_wait(std::uint64_t handle) {
   bootstrap::CardWait wait(job_.transport().card_bell());
   for (;;) {
-    const base::Status status = meet(remote);
+    const base::Status status = meet(handle);
     if (status != HEDDLE_AGAIN) return status;
     wait.take();
   }
 }
 
 base::Status Objects::meet(RemoteRegion& remote) {
-  transport::MemoryKey key;
+  return meet(remotes_.handle(&remote));
+}
+
+base::Status Objects::meet(std::uint64_t handle) {
+  std::shared_ptr<Meeting> meeting;
   {
     const std::lock_guard lock(meeting_);
-    const auto entry = unmet_.find(&remote);
-    if (entry == unmet_.end()) return HEDDLE_DONE;  // another thread has met it
-    key = entry->second;
+    const auto entry = late_.find(handle);
+    if (entry != late_.end() && entry->second->state == Meeting::State::met) return HEDDLE_DONE;
+    if (entry != late_.end()) meeting = entry->second;
   }
-  const auto memory = job_.transport().try_import(remote.rank, key);
+  if (meeting == nullptr) return find_handle<RemoteRegion>(handle) != nullptr ? HEDDLE_DONE : fail_released();
+  const auto memory = job_.transport().try_import(meeting->rank, meeting->key);
   if (!memory) return memory.status();
-  if (memory->bytes < remote.bytes) {
-    job_.transport().release(*memory);
-    return base::fail(HEDDLE_ERR_PROTOCOL, "the key of a region of rank %u is for %llu bytes, its name for %llu",
-                      remote.rank, static_cast<unsigned long long>(memory->bytes),
-                      static_cast<unsigned long long>(remote.bytes));
+  base::Status status = HEDDLE_DONE;
+  if (memory->bytes < meeting->bytes) {
+    status = base::fail(HEDDLE_ERR_PROTOCOL, "the key of a region of rank %u is for %llu bytes, its name for %llu",
+                        meeting->rank, static_cast<unsigned long long>(memory->bytes),
+                        static_cast<unsigned long long>(meeting->bytes));
+  } else {
+    status = conclude(*meeting, *memory);
+    if (status == HEDDLE_DONE) return status;
   }
-  {
-    const std::lock_guard lock(meeting_);
-    if (unmet_.erase(&remote) == 1) {
-      remote.memory = *memory;
-      remote.direct = memory->direct;
-      // not of one that has died since
-      if (remote.is(RemoteRegion::Barred::unmet)) {
-        remote.direct_bytes.store(memory->direct != nullptr ? remote.bytes : 0, std::memory_order_release);
-        remote.barred.store(RemoteRegion::Barred::no, std::memory_order_release);
-      }
-      return HEDDLE_DONE;
-    }
-  }
-  job_.transport().release(*memory);  // another thread was first
+  job_.transport().release(*memory);
+  return status == HEDDLE_POSTED ? HEDDLE_DONE : status;
+}
+
+// DONE: the region has the memory. POSTED: it has that of another thread, which was first.
+base::Status Objects::conclude(Meeting& meeting, const transport::RemoteMemory& memory) {
+  const std::lock_guard lock(meeting_);
+  if (meeting.state == Meeting::State::released) return fail_released();
+  if (std::exchange(meeting.state, Meeting::State::met) == Meeting::State::met) return HEDDLE_POSTED;
+  RemoteRegion& remote = meeting.region;
+  remote.memory = memory;
+  // not of one that has died since: who finds it failed may look at `direct` at any time
+  if (!remote.is(RemoteRegion::Barred::unmet)) return HEDDLE_DONE;
+  remote.direct = memory.direct;
+  remote.direct_bytes.store(memory.direct != nullptr ? remote.bytes : 0, std::memory_order_release);
+  remote.barred.store(RemoteRegion::Barred::no, std::memory_order_release);
   return HEDDLE_DONE;
 }
 
@@ -224,9 +248,10 @@ void Objects::close_remote(RemoteRegion* remote) {
   {
     const std::lock_guard lock(retired_mutex_);
     retired_remotes_.reserve(retired_remotes_.size() + 1);  // before anything has happened
+    const std::uint64_t handle = remotes_.handle(remote);
     auto taken = remotes_.remove(remote);
     if (taken == nullptr) return;
-    if (forget_unmet(taken.get())) return;  // no operation names it, nothing to release
+    if (forget_late(handle)) return;  // no operation names it, nothing to release
     taken->closed.store(true, std::memory_order_relaxed);
     retired_remotes_.push_back(std::move(taken));
     retired_.fetch_add(1, std::memory_order_relaxed);
@@ -278,8 +303,10 @@ void Objects::reclaim() noexcept {
 
 void Objects::clear() {
   reclaim();
-  while (const auto remote = remotes_.remove_any()) {
-    if (!forget_unmet(remote.get())) job_.transport().release(remote->memory);
+  while (const RemoteRegion* any = remotes_.any()) {
+    const std::uint64_t handle = remotes_.handle(any);
+    const auto remote = remotes_.remove(any);
+    if (!forget_late(handle)) job_.transport().release(remote->memory);
   }
   while (const auto region = owned_regions_.remove_any()) free_region(*region);
 }
@@ -291,7 +318,8 @@ void Objects::note_failures() {
       remotes_.for_each([&](RemoteRegion& remote) {
         if (remote.rank != rank) return;
         const std::lock_guard lock(meeting_);
-        remote.barred.store(RemoteRegion::Barred::failed, std::memory_order_relaxed);
+        // release: what another thread that met it has written is seen with it
+        remote.barred.store(RemoteRegion::Barred::failed, std::memory_order_release);
         remote.direct_bytes.store(0, std::memory_order_relaxed);
       });
     }

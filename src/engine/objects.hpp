@@ -66,11 +66,13 @@ class Objects {
   base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
   // The same, but where the transport can, the owner is met by meet(), before the first access.
   base::Result<RemoteRegion*> import_late(std::span<const std::byte> packed);
-  // Makes a region usable that import_late() has returned. Returns at once. AGAIN: its owner's card
-  // is under way; else as import().
+  // Makes a region usable that import_late() has returned. Returns at once. DONE: it is not unmet
+  // (any more); AGAIN: its owner's card is under way; HANDLE: it is not open; else as import().
+  // Other threads may release it meanwhile: only after DONE it may be looked at.
+  base::Status meet(std::uint64_t handle);
   base::Status meet(RemoteRegion& remote);
   // The same, but waits for the card.
-  base::Status meet_wait(RemoteRegion& remote);
+  base::Status meet_wait(std::uint64_t handle);
   void close_remote(RemoteRegion* remote);
   // The failure epoch has moved: closes the regions of the dead for direct access.
   void note_failures();
@@ -107,8 +109,20 @@ class Objects {
   };
   base::Result<Named> decode(std::span<const std::byte> packed) const;
   base::Result<RemoteRegion*> import_named(const Named& named);
-  void note_unmet(const RemoteRegion* remote, const transport::MemoryKey& key);
-  bool forget_unmet(const RemoteRegion* remote);
+  // A late region's way to its owner. Threads that import share it, so that they need not look at
+  // the region, which may be released meanwhile. meeting_ guards `state`; the region lives as long
+  // as that is not `released`.
+  struct Meeting {
+    enum class State : std::uint8_t { unmet, met, released };
+    const std::uint32_t rank;
+    const std::uint64_t bytes;
+    const transport::MemoryKey key;
+    RemoteRegion& region;
+    State state = State::unmet;
+  };
+  void note_late(RemoteRegion& remote, const transport::MemoryKey& key);
+  bool forget_late(std::uint64_t handle);
+  base::Status conclude(Meeting& meeting, const transport::RemoteMemory& memory);
   void free_region(const Region& region);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
@@ -119,10 +133,11 @@ class Objects {
   Owned<RemoteRegion> remotes_;
   Owned<Counter> counters_;
 
-  // Guards unmet_, and what meet() and note_failures() write into a region; taken after the mutex
+  // Guards late_, and what meet() and note_failures() write into a region; taken after the mutex
   // of remotes_.
   queue::FetchingMutex meeting_;
-  std::unordered_map<const RemoteRegion*, transport::MemoryKey> unmet_;
+  // by handle: of import_late(), met or not, until they are released
+  std::unordered_map<std::uint64_t, std::shared_ptr<Meeting>> late_;
 
   // guards the three lists; taken before the mutexes of the Owned lists
   queue::FetchingMutex retired_mutex_;

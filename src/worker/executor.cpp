@@ -3,32 +3,14 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "base/quiet_thread.hpp"
 #include "base/topology.hpp"
-#include "base/wait.hpp"
 #include "worker/gate_offload.hpp"
 
 namespace heddle::engine {
 namespace {
-
-// Rounds without work before the thread sleeps: a few microseconds, about what waking it costs a
-// producer.
-constexpr int kIdleRounds = 200;
-// Rounds without events before it gives its core to others, for the answer may have to be computed
-// there.
-constexpr int kWaitRounds = 1000;
-// How long it stands aside for threads that do its work, at first and at most: that long what they
-// leave behind may wait.
-constexpr std::int64_t kAsideNs = 50'000;
-constexpr std::int64_t kMostAsideNs = 200'000;
-// A transport that cannot ring is looked at so often.
-constexpr std::int64_t kDeafSleepNs = 1'000'000;
-// A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
-constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
 
 bool rings(const transport::Transport* transport) {
   return transport != nullptr && transport->capabilities().sleeping != transport::Sleeping::impossible;
@@ -38,9 +20,9 @@ bool rings(const transport::Transport* transport) {
 
 ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport* transport, std::uint32_t number,
                            const std::vector<int>& cores)
-    : role_(role), transport_(transport), on_bell_(role != ExecutorRole::commands && rings(transport)) {
+    : rounds_(role, role != ExecutorRole::commands && rings(transport) ? transport : nullptr) {
   // It reads thread_ when a gate is there, and that is after this.
-  thread_ = base::start_quiet_thread([this] { run(); });
+  thread_ = base::start_quiet_thread([this] { rounds_.run(); });
   char name[16];
   std::snprintf(name, sizeof name, "heddle-%s-%u", role == ExecutorRole::completions ? "comp" : "exec", number % 1000);
   pthread_setname_np(thread_.native_handle(), name);
@@ -59,149 +41,8 @@ ExecutorLoop& ExecutorLoop::of_process() {
 }
 
 ExecutorLoop::~ExecutorLoop() {
-  stop_.store(true, std::memory_order_relaxed);
-  orders_.store(true, std::memory_order_release);
-  wake();
+  rounds_.stop();
   thread_.join();
-}
-
-void ExecutorLoop::add(OffloadGate* gate) {
-  {
-    const std::lock_guard lock(mutex_);
-    wanted_.push_back(gate);
-    ++given_;
-    orders_.store(true, std::memory_order_release);
-  }
-  wake();
-}
-
-void ExecutorLoop::remove(OffloadGate* gate) {
-  std::unique_lock lock(mutex_);
-  if (std::erase(wanted_, gate) == 0) return;
-  const std::uint64_t order = ++given_;
-  orders_.store(true, std::memory_order_release);
-  wake();
-  taken_.wait(lock, [&] { return done_ >= order; });
-}
-
-void ExecutorLoop::take_orders() {
-  Call* calls = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    orders_.store(false, std::memory_order_relaxed);
-    gates_ = wanted_;
-    done_ = given_;
-    calls = std::exchange(calls_, nullptr);
-    taken_.notify_all();
-  }
-  if (calls != nullptr) run_calls(calls);
-}
-
-void ExecutorLoop::wait_for(Call& call) {
-  {
-    std::unique_lock lock(mutex_);
-    call.next = std::exchange(calls_, &call);
-    orders_.store(true, std::memory_order_release);
-    wake();
-    taken_.wait(lock, [&] { return call.done; });
-  }
-  if (call.thrown) std::rethrow_exception(call.thrown);
-}
-
-// In the order in which they came.
-void ExecutorLoop::run_calls(Call* first) {
-  Call* ordered = nullptr;
-  while (first != nullptr) {
-    Call* const next = std::exchange(first->next, ordered);
-    ordered = std::exchange(first, next);
-  }
-  while (ordered != nullptr) {
-    Call& call = *ordered;
-    ordered = call.next;
-    try {
-      call.run(call.function);
-    } catch (...) {
-      call.thrown = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    call.done = true;  // and its caller may be gone
-    taken_.notify_all();
-  }
-}
-
-void ExecutorLoop::wake() {
-  sleeper_.wake();
-  if (on_bell_) transport_->ring();
-}
-
-void ExecutorLoop::run() {
-  int fruitless = 0;
-  std::int64_t aside_ns = kAsideNs;
-  for (;;) {
-    if (orders_.load(std::memory_order_acquire)) [[unlikely]] {
-      take_orders();
-      if (stop_.load(std::memory_order_relaxed)) return;
-    }
-    OffloadGate::Round found = OffloadGate::Round::idle;
-    for (OffloadGate* gate : gates_) found = std::max(found, gate->execute_round(role_));
-    if (found == OffloadGate::Round::busy) {
-      fruitless = 0;
-      aside_ns = kAsideNs;
-      continue;
-    }
-    if (found == OffloadGate::Round::aside_briefly) aside_ns = kAsideNs;
-    if (found == OffloadGate::Round::aside || found == OffloadGate::Round::aside_briefly) {
-      sleep_aside(aside_ns);
-      aside_ns = std::min(2 * aside_ns, kMostAsideNs);
-      continue;
-    }
-    aside_ns = kAsideNs;
-    ++fruitless;
-    if (found == OffloadGate::Round::idle && fruitless > kIdleRounds) {
-      fruitless = 0;
-      sleep();
-    } else if (fruitless > kWaitRounds) {
-      sched_yield();
-    } else {
-      base::cpu_relax();
-    }
-  }
-}
-
-void ExecutorLoop::sleep() {
-  const std::uint32_t seen = on_bell_ ? transport_->bell() : 0;
-  if (prepare_sleep()) {
-    // Without gates nothing that arrives concerns it.
-    if (on_bell_ && !gates_.empty()) {
-      // Who gives an order rings after it: either the order is seen here, or the bell has rung
-      // since.
-      if (!orders_.load(std::memory_order_acquire)) transport_->wait(seen, kLongestSleepNs);
-    } else {
-      const bool deaf = role_ != ExecutorRole::commands && !gates_.empty();
-      static_cast<void>(sleeper_.sleep(deaf ? kDeafSleepNs : -1));
-    }
-  }
-  for (OffloadGate* gate : gates_) gate->end_sleep(role_);
-}
-
-// At least one gate stands aside, and none has work. Producers of the others wake this thread.
-void ExecutorLoop::sleep_aside(std::int64_t ns) {
-  bool may = true;
-  for (OffloadGate* gate : gates_) may = gate->aside() || gate->prepare_sleep(ExecutorRole::commands) ? may : false;
-  if (may) static_cast<void>(sleeper_.sleep(ns));
-  for (OffloadGate* gate : gates_) {
-    if (!gate->aside()) gate->end_sleep(ExecutorRole::commands);
-  }
-}
-
-// True: whatever any of the gates wants from now on wakes this thread.
-bool ExecutorLoop::prepare_sleep() {
-  for (OffloadGate* gate : gates_) {
-    if (!gate->prepare_sleep(role_)) return false;
-  }
-  if (role_ == ExecutorRole::commands) return true;
-  if (on_bell_ && !gates_.empty()) transport_->settle();
-  return std::all_of(gates_.begin(), gates_.end(), [](OffloadGate* gate) { return gate->is_quiet(); });
 }
 
 Executor::Executor(CompleterThread completer, transport::Transport& transport, std::uint32_t number,

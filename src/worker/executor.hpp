@@ -9,15 +9,13 @@
 // inside a worker wakes who polls.
 //
 // Gates come and go by orders, which the thread takes between two rounds: remove() returns when it
-// has let the gate go.
+// has let the gate go. rounds.hpp has the rounds, the sleep and the orders.
 //
 // Where the transport's library takes calls of one thread only (Capabilities::one_thread), one loop
 // of the process serves all workers of all its contexts, and makes the other calls of these
 // transports too (call(); one_thread.hpp). Decision 0028.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -29,19 +27,12 @@
 #include <utility>
 #include <vector>
 
-#include "queue/sleeper.hpp"
 #include "transport/transport.hpp"
+#include "worker/rounds.hpp"
 
 namespace heddle::engine {
 
 class OffloadGate;
-
-// What a thread of an executor does.
-enum class ExecutorRole : std::uint8_t {
-  both,
-  commands,    // takes and posts; does not poll
-  completions  // polls
-};
 
 // HEDDLE_COMPLETER.
 enum class CompleterThread : std::uint8_t { together, apart };
@@ -71,52 +62,23 @@ class ExecutorLoop {
   template <class Function>
   void call(Function&& function) {
     if (is_calling_thread()) return function();
-    Call call;
+    ExecutorCall call;
     call.function = &function;
     call.run = [](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); };
-    wait_for(call);
+    rounds_.call(call);
+    if (call.thrown) std::rethrow_exception(call.thrown);
   }
 
-  void add(OffloadGate* gate);
+  void add(OffloadGate* gate) { rounds_.add(gate); }
   // Afterwards it does not touch the gate. Not from inside a handler.
-  void remove(OffloadGate* gate);
+  void remove(OffloadGate* gate) { rounds_.remove(gate); }
   // Any thread.
-  void wake();
+  void wake() { rounds_.wake(); }
   [[nodiscard]] bool is_calling_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
-  // On its caller's stack.
-  struct Call {
-    void (*run)(void*) = nullptr;
-    void* function = nullptr;
-    Call* next = nullptr;
-    bool done = false;  // guarded by mutex_, as the list is
-    std::exception_ptr thrown;
-  };
-
-  void run();
-  void take_orders();
-  void wait_for(Call& call);
-  void run_calls(Call* first);
-  void sleep();
-  void sleep_aside(std::int64_t ns);
-  [[nodiscard]] bool prepare_sleep();
-
-  const ExecutorRole role_;
-  transport::Transport* const transport_;
-  const bool on_bell_;               // it sleeps on the transport's bell
-  std::vector<OffloadGate*> gates_;  // the thread's
-  queue::Sleeper<> sleeper_;
-  std::atomic<bool> stop_{false};  // relaxed: orders_ orders it
-  // release by who gives them, acquire by the thread; before each wake()
-  std::atomic<bool> orders_{false};
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable taken_;
-  std::vector<OffloadGate*> wanted_;
-  Call* calls_ = nullptr;  // the last one first
-  std::uint64_t given_ = 0;
-  std::uint64_t done_ = 0;
-  std::thread thread_;  // the last: it uses all of them
+  ExecutorRounds<OffloadGate, transport::Transport> rounds_;
+  std::thread thread_;  // the last: it uses the rounds
 };
 
 class Executor {

@@ -441,6 +441,7 @@ class Leased {
   ~Leased() { ::unlink(path_.c_str()); }
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] bool somebody_waits() const { return ::fcntl(file_.get(), F_GETLEASE) != F_WRLCK; }
+  void give_back() { file_.reset(); }
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
@@ -462,6 +463,42 @@ TEST(launch, an_interrupt_ends_a_job_whose_program_cannot_be_opened_yet) {
     EXPECT_TRUE(ended(open_pidfd(job.pid()), 15'000)) << "the launcher waits for the exec";
     EXPECT_EQ(job.wait(), by_signal ? 130 : 124) << job.err();
   }
+}
+
+long processor_ms(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  std::istringstream after(line.substr(line.rfind(')') + 1));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) after >> skipped;
+  long user = 0;
+  long system = 0;
+  after >> user >> system;
+  return (user + system) * 1000 / ::sysconf(_SC_CLK_TCK);
+}
+
+// A child that has not come to its exec has copies of the launcher's descriptors, also of those
+// that belong to ranks that have ended meanwhile.
+TEST(launch, ranks_end_while_another_has_not_come_to_its_exec) {
+  Leased program;
+  if (!program.taken()) GTEST_SKIP() << "the file system of " << program.path() << " has no leases";
+  Launched job(words({"-n", "3", "--tag"}, {program.path()}));
+  // the guardian, and the ranks in their order
+  std::vector<pid_t> children;
+  const std::uint64_t end = base::SystemClock().now_ns() + 20'000'000'000;
+  while ((children = children_of(job.pid())).size() < 4) ASSERT_LT(base::SystemClock().now_ns(), end);
+  std::sort(children.begin(), children.end());
+  ::kill(children[3], SIGSTOP);
+  program.give_back();
+  EXPECT_TRUE(ended(open_pidfd(children[1]), 20'000));
+  EXPECT_TRUE(ended(open_pidfd(children[2]), 20'000));
+  ::usleep(50'000);
+  const long before = processor_ms(job.pid());
+  ::usleep(400'000);
+  EXPECT_LT(processor_ms(job.pid()) - before, 100) << "it is told on and on of what it has closed";
+  ::kill(children[3], SIGCONT);
+  EXPECT_EQ(job.wait(), 0) << job.err();
 }
 
 TEST(launch, a_rank_that_has_left_its_group_ends_with_the_job_all_the_same) {

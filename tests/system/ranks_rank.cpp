@@ -11,6 +11,7 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rank_support.hpp"
@@ -73,6 +74,48 @@ void say_sum(const Rank& rank, const char* word, long number) {
   std::vector<long> everyone(rank.size);
   done(heddle_context_exchange(rank.context, &number, sizeof number, everyone.data()), "exchange");
   if (rank.rank == 0) say(word, std::accumulate(everyone.begin(), everyone.end(), 0L));
+}
+
+// The first access in a handler: what the calls that wait return there.
+struct InHandler {
+  heddle_worker worker;
+  heddle_remote there;
+  heddle_status pointer = HEDDLE_AGAIN;
+  heddle_status get = HEDDLE_AGAIN;
+  heddle_status atomic = HEDDLE_AGAIN;
+  bool ran = false;
+
+  void expect_all(heddle_status wanted) const {
+    expect(atomic, wanted, "atomic in a handler");
+    expect(get, wanted, "get in a handler");
+    expect(pointer, wanted, "pointer in a handler");
+  }
+};
+
+void access_in_handler(const heddle_am_arrival*, void* arg) {
+  InHandler& in = *static_cast<InHandler*>(arg);
+  std::uint64_t value = 0;
+  void* pointer = nullptr;
+  const heddle_fetch fetch{1, 0, &value};
+  // the first of them meets the owner, where that needs no wait
+  in.atomic = heddle_fetch_atomic_wait(in.worker, HEDDLE_ADD64, in.there, &fetch);
+  in.get = heddle_get_wait(in.worker, &value, sizeof value, in.there);
+  in.pointer = heddle_remote_pointer(in.there, &pointer);
+  in.ran = true;
+}
+
+InHandler in_handler(const Rank& rank, heddle_remote there) {
+  constexpr std::uint32_t kHandler = 4;
+  InHandler in{rank.worker, there};
+  done(heddle_am_register(rank.context, kHandler, access_in_handler, &in), "handler");
+  const heddle_am_message message{kHandler, 0, nullptr, nullptr, 0};
+  accepted(heddle_am(rank.worker, {rank.rank, 0}, &message, nullptr), "message to itself");
+  const Deadline run("the handler does not run");
+  while (!in.ran) {
+    check(heddle_worker_progress(rank.worker) >= 0, "progress");
+    run.idle();
+  }
+  return in;
 }
 
 // From start to end: three barriers, a region exchange, and a put to the next ranks, which some
@@ -142,6 +185,11 @@ void between() {
   refused(heddle_atomic(rank.worker, HEDDLE_ADD64, there, 1, nullptr), "atomic");
   refused(heddle_fetch_atomic(rank.worker, HEDDLE_ADD64, there, &fetch, nullptr), "fetch atomic");
   refused(heddle_remote_pointer(there, &pointer), "pointer");
+  in_handler(rank, there).expect_all(HEDDLE_ERR_PEER_FAILED);
+  // the same when the regions of the dead have been closed
+  check(heddle_worker_progress(rank.worker) >= 0, "progress");
+  refused(heddle_remote_pointer(there, &pointer), "pointer to what is closed");
+  in_handler(rank, there).expect_all(HEDDLE_ERR_PEER_FAILED);
   // the others are met as ever
   const heddle_remote alive{rank.all[rank.size - 1 - rank.rank], 8};
   value = 7;
@@ -193,12 +241,27 @@ char launcher_state() {
   return end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
 }
 
+// A thread waits for a peer, and another one releases the region.
+void release_while_it_waits(heddle_remote_region region) {
+  std::thread waits([&] {
+    void* pointer = nullptr;
+    expect(heddle_remote_pointer({region, 0}, &pointer), HEDDLE_ERR_HANDLE, "pointer to what is released");
+  });
+  ::usleep(20'000);
+  done(heddle_remote_region_release(region), "release while another thread waits");
+  waits.join();
+}
+
 // The first access while the launcher, which passes the cards on, is stopped: a try says AGAIN, a
-// wait waits.
+// wait waits, or is refused in a handler; which meets the peer by and by.
 void stopped() {
   Rank rank;
   join(rank);
   exchange_regions(rank);
+  std::vector<heddle_remote_region> more(rank.size);
+  std::vector<heddle_remote_region> released(rank.size);
+  done(heddle_region_exchange(rank.context, rank.mine, more.data()), "second exchange");
+  done(heddle_region_exchange(rank.context, rank.mine, released.data()), "third exchange");
   barrier(rank, rank.worker);
   say("ready", rank.rank);
   const Deadline stop("the launcher is not stopped");
@@ -206,12 +269,26 @@ void stopped() {
   const std::uint64_t value = rank.rank + 1;
   // not rank 0, which all have met for their barriers
   const std::uint32_t next = (rank.rank + 1) % rank.size == 0 ? 1 : rank.rank + 1;
+  const std::uint32_t far = next % (rank.size - 1) + 1;
   const heddle_remote there{rank.all[next], 8 * (rank.rank + 1)};
   for (int i = 0; i < 100; ++i) {
     expect(heddle_try_put(rank.worker, &value, sizeof value, there, nullptr), HEDDLE_AGAIN, "try while it is stopped");
   }
+  // only a handler meets that one; memory that nobody checks
+  const heddle_remote late{more[far], kBytes - 8};
+  in_handler(rank, late).expect_all(HEDDLE_ERR_STATE);
+  release_while_it_waits(std::exchange(released[next], {}));
+  say("waiting", rank.rank);
   done(heddle_put(rank.worker, &value, sizeof value, there, nullptr), "put");
+  const Deadline meeting("what is refused in a handler is refused for ever");
+  while (in_handler(rank, late).atomic == HEDDLE_ERR_STATE) meeting.idle();
+  in_handler(rank, late).expect_all(HEDDLE_DONE);
   barrier(rank, rank.worker);
+  for (const auto* all : {&more, &released}) {
+    for (const heddle_remote_region& remote : *all) {
+      if (remote.id != 0) done(heddle_remote_region_release(remote), "release");
+    }
+  }
   for (std::uint64_t from = 0; from < rank.size; ++from) {
     const bool mine = rank.rank != 0 && (from + 1 == rank.rank || (rank.rank == 1 && from + 1 == rank.size));
     check(rank.words[from + 1] == (mine ? from + 1 : 0), "what a rank has put");

@@ -127,7 +127,8 @@ TEST(Ranks, TheLauncherIsStoppedWhileRanksMeet) {
   Launched job(words(4, {"stopped"}, kLate));
   ASSERT_TRUE(job.await_lines(4)) << job.err();
   job.signal(SIGSTOP);
-  ::usleep(300'000);
+  EXPECT_TRUE(job.await_lines(8)) << "all have tried, and wait: " << job.err();
+  ::usleep(50'000);
   EXPECT_TRUE(job.numbers("left").empty()) << "nobody can have met anybody";
   job.signal(SIGCONT);
   EXPECT_EQ(job.wait(), 0) << job.err();

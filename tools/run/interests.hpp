@@ -16,12 +16,12 @@ class Interests {
   // For descriptors 0 to `count` - 1, in numbers of the caller's.
   base::Status open(std::size_t count);
 
-  // Becomes readable when some descriptor is ready.
+  // Becomes readable when some descriptor is ready. Another one after some calls of ready().
   [[nodiscard]] int fd() const { return epoll_.get(); }
 
   // From now on `number` is this descriptor, and these events of poll(2) are waited for; none: also
-  // not its end. -1: the descriptor has been closed. It must not be open elsewhere (dup(2), a child
-  // that keeps it): then the kernel would report it on. A number always means the same descriptor,
+  // not its end. -1: the descriptor has been closed; others may have copies of it (children between
+  // fork and exec). To be told before ready() is called. A number always means the same descriptor,
   // but for -1 before and after.
   base::Status set(std::uint32_t number, int fd, short events);
 
@@ -34,6 +34,9 @@ class Interests {
     int fd = -1;  // -1: the kernel knows nothing of it
     short events = 0;
   };
+  static base::Status tell(const base::Fd& epoll, int change, std::uint32_t number, const Entry& entry);
+  bool begin_anew();
+
   base::Fd epoll_;
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> ready_;

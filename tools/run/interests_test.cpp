@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,6 +97,36 @@ TEST(Interests, AClosedOneIsForgottenThoughItsNumberIsUsedAgain) {
   ASSERT_EQ(interests.set(0, -1, 0), HEDDLE_DONE);
   second.fill();
   EXPECT_EQ(ready(interests), Numbers{1});
+}
+
+// A child that has not come to its exec holds copies of all descriptors, so the kernel does not
+// forget one that is closed here.
+TEST(Interests, AClosedOneOfWhichAChildHoldsACopySaysNothing) {
+  Interests interests;
+  ASSERT_EQ(interests.open(3), HEDDLE_DONE);
+  Pipe closed;
+  Pipe other;
+  const Pipe quiet;
+  ASSERT_EQ(interests.set(0, closed.read.get(), POLLIN), HEDDLE_DONE);
+  ASSERT_EQ(interests.set(1, other.read.get(), POLLIN), HEDDLE_DONE);
+  ASSERT_EQ(interests.set(2, quiet.write.get(), POLLIN), HEDDLE_DONE);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  closed.fill();
+  closed.read.reset();
+  ASSERT_EQ(interests.set(0, -1, 0), HEDDLE_DONE);
+  EXPECT_EQ(ready(interests), Numbers{});
+  pollfd whole{interests.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&whole, 1, 0), 0) << "who waits for it is woken on and on";
+  other.fill();
+  EXPECT_EQ(ready(interests), Numbers{1}) << "the others are as they were";
+  ASSERT_EQ(interests.set(2, quiet.write.get(), POLLOUT), HEDDLE_DONE);
+  EXPECT_EQ(ready(interests), (Numbers{1, 2}));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(Interests, AnErrorIsTold) {

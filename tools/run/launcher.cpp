@@ -167,12 +167,16 @@ base::Status Launcher::watch(std::uint32_t rank) {
     return interests_.set(rank * kSources + source, fd, events);
   };
   const short running = it.running ? POLLIN : 0;
-  base::Status status = set(output, it.output.fd(), it.output.readable_fd() >= 0 ? POLLIN : 0);
-  if (status == HEDDLE_DONE) status = set(error, it.error.fd(), it.error.readable_fd() >= 0 ? POLLIN : 0);
-  if (status == HEDDLE_DONE) status = set(socket, broker_->socket(rank), it.running ? broker_->events(rank) : 0);
-  if (status == HEDDLE_DONE) status = set(joined_process, it.joined_pidfd.get(), running);
-  if (status == HEDDLE_DONE) status = set(process, it.child.pidfd.get(), running);
-  return status;
+  // All are tried: its end above all must be seen, and a closed one forgotten.
+  const base::Status of_process = set(process, it.child.pidfd.get(), running);
+  const base::Status of_joined = set(joined_process, it.joined_pidfd.get(), running);
+  const base::Status of_socket = set(socket, broker_->socket(rank), it.running ? broker_->events(rank) : 0);
+  const base::Status of_output = set(output, it.output.fd(), it.output.readable_fd() >= 0 ? POLLIN : 0);
+  const base::Status of_error = set(error, it.error.fd(), it.error.readable_fd() >= 0 ? POLLIN : 0);
+  for (const base::Status status : {of_process, of_joined, of_socket, of_output, of_error}) {
+    if (status != HEDDLE_DONE) return status;
+  }
+  return HEDDLE_DONE;
 }
 
 // After what the last round has changed.

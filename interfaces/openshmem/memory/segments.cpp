@@ -51,13 +51,24 @@ std::uint64_t this_machine() {
     used = static_cast<std::size_t>(std::max<ssize_t>(::read(file, seen, 64), 0));
     ::close(file);
   }
+  const bool known = used > 0;
   for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
     struct stat about{};
     if (::stat(space, &about) != 0) continue;
     std::memcpy(seen + used, &about.st_ino, sizeof about.st_ino);
     used += sizeof about.st_ino;
   }
+  // Not known: no other PE is taken to be here without having been met.
+  if (!known) return ~static_cast<std::uint64_t>(g_state.my_pe);
   return std::hash<std::string_view>()({seen, used});
+}
+
+// Whether that PE's heap can be mapped. It must be told alike on all PEs: an error that passes
+// would make teams of them that differ.
+void learn_one(Call call, std::size_t pe) {
+  const heddle_status status = meet(g_state.heap, static_cast<int>(pe));
+  if (status != HEDDLE_ERR_UNSUPPORTED && status != HEDDLE_ERR_PEER_FAILED) must(call, status);
+  g_near[pe] = g_heap.mapped[pe] != nullptr;
 }
 
 // What is known of the PEs of a large job before they are met. PEs of other machines are not met
@@ -70,8 +81,7 @@ void learn_near(Call call) {
   const bool divided = parts != nullptr && std::strtoull(parts, nullptr, 10) != 0;
   g_near.assign(n, false);
   for (std::size_t pe = 0; (n <= kMeetAtOnce || divided) && pe < n; ++pe) {
-    meet(g_state.heap, static_cast<int>(pe));
-    g_near[pe] = g_heap.mapped[pe] != nullptr;
+    learn_one(call, pe);
   }
   if (n <= kMeetAtOnce || divided) return;
   const std::uint64_t mine = this_machine();
@@ -86,8 +96,7 @@ void learn_near(Call call) {
       g_near[pe] = of_first;
       continue;
     }
-    meet(g_state.heap, static_cast<int>(pe));
-    g_near[pe] = g_heap.mapped[pe] != nullptr;
+    learn_one(call, pe);
     if (pe != me && here && std::exchange(first, false)) of_first = g_near[pe];
   }
 }
@@ -109,7 +118,7 @@ void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void
   segment.remotes = backing.remotes.data();
   segment.skews = backing.skews.data();
   if (n > kMeetAtOnce) return;
-  for (std::size_t pe = 0; pe < n; ++pe) meet(segment, static_cast<int>(pe));
+  for (std::size_t pe = 0; pe < n; ++pe) static_cast<void>(meet(segment, static_cast<int>(pe)));
 }
 
 void open_heap(Call call, std::size_t bytes) {
@@ -170,16 +179,22 @@ void open_segments(Call call, std::size_t heap_bytes) {
   }
 }
 
-void meet(const Segment& segment, int world) {
+heddle_status meet(const Segment& segment, int world) {
   Backing& backing = &segment == &g_state.heap ? g_heap : g_statics;
   const auto pe = static_cast<std::size_t>(world);
-  if (backing.met == nullptr || backing.met[pe].load(std::memory_order_acquire)) return;
+  if (backing.met == nullptr || backing.met[pe].load(std::memory_order_acquire)) {
+    return HEDDLE_DONE;
+  }
   void* address = nullptr;
-  // Of a PE that has died, the operation that follows says so.
-  if (heddle_remote_pointer({backing.remotes[pe], backing.skews[pe]}, &address) == HEDDLE_DONE) {
+  const heddle_status status = heddle_remote_pointer({backing.remotes[pe], backing.skews[pe]}, &address);
+  if (status == HEDDLE_DONE) {
     __atomic_store_n(&backing.mapped[pe], static_cast<std::byte*>(address), __ATOMIC_RELAXED);
   }
-  backing.met[pe].store(true, std::memory_order_release);
+  // Another error may pass; the operation that follows tells it, or that the PE has died.
+  if (status == HEDDLE_DONE || status == HEDDLE_ERR_UNSUPPORTED) {
+    backing.met[pe].store(true, std::memory_order_release);
+  }
+  return status;
 }
 
 bool is_near(int world) {

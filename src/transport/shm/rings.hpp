@@ -39,7 +39,7 @@ struct Incoming {
 
   // Called when the ring was emptied and gave `records`. If we polled a ring at once again that is
   // being filled all the time, we would take the line of its tail from the producer for every
-  // record. After a rest of about two cache transfers it gives several records. Bursts shorter than
+  // record. After a rest of a few looks it gives several records. Bursts shorter than
   // kStream get no rest.
   void pace(std::size_t records) {
     if (records == 0) {
@@ -51,7 +51,7 @@ struct Incoming {
   }
 
   static constexpr std::uint32_t kStream = 32;
-  static constexpr std::uint32_t kRest = 16;
+  static constexpr std::uint32_t kRest = 8;
 };
 
 }  // namespace heddle::transport::shm

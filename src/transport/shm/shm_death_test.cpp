@@ -176,11 +176,12 @@ void target_killed(const TestRank::Settings& settings, std::size_t bytes = Side:
           std::size_t failed = 0;
           bool killed = false;
           const heddle::test::Deadline deadline;
-          for (int polls = 0; polls < 400 || finished < started; ++polls) {
+          int last = 400;  // some are started after the target has died, however late that is
+          for (int polls = 0; polls < last || finished < started; ++polls) {
             ASSERT_FALSE(deadline.over()) << "hangs";
             if (polls >= 400) sched_yield();
             Command command;
-            if (polls < 400 &&
+            if (polls < last &&
                 side.rank.transfer(polls % 2 == 0 ? Opcode::put : Opcode::get, side.remote, 0, data, &command)) {
               ++started;
               finished += command.done ? 1 : 0;
@@ -195,6 +196,7 @@ void target_killed(const TestRank::Settings& settings, std::size_t bytes = Side:
             if (!killed && polls >= round * 8 && (round < 4 || finished > 0)) {
               kill_and_tell(side, pid);
               killed = true;
+              last = std::max(last, polls + 8);
             }
           }
           EXPECT_GT(failed, 0U);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "base/prefetch.hpp"
 
@@ -86,6 +87,8 @@ bool SmallTransfers::start(Command& command, Outgoing& to) {
   operation.address = region + command.offset;
   operation.word = word;
   operation.looks = 0;
+  operation.taken = false;
+  operation.given_up = false;
   operation.bytes = bytes;
   operation.direction = put ? Direction::put : Direction::get;
   order_[count_++] = static_cast<std::uint8_t>(slot);
@@ -95,7 +98,8 @@ bool SmallTransfers::start(Command& command, Outgoing& to) {
 
 // Requests to one worker are served in their order. So only the oldest one that is not over is
 // looked at: to read the word of another one would take its line from a target that is just about
-// to write it.
+// to write it. A target that does not take it, or takes it and does not end it, gets none of those
+// behind it.
 void SmallTransfers::advance() {
   // Of these workers; an operation always has one.
   const Outgoing* waits = nullptr;
@@ -114,8 +118,9 @@ void SmallTransfers::advance() {
       finish(slot, state == ChunkState::done);
       continue;
     }
-    if (operation.to != given_up && state == ChunkState::requested && disappointed(operation)) {
-      if (gives_up(operation, &failure)) given_up = operation.to;
+    if (state == ChunkState::taken && !std::exchange(operation.taken, true)) operation.looks = 0;
+    if (operation.to != given_up && disappointed(operation) && gives_up(operation, &failure)) {
+      given_up = operation.to;
     }
     if (operation.to == given_up && slots_[slot].word.take_back(operation.word)) {
       end(slot, failure != HEDDLE_DONE ? failure : copied_by_kernel(operation));
@@ -164,6 +169,8 @@ inline bool SmallTransfers::disappointed(Operation& operation) const {
   Peer& peer = *to.peer;
   *failure = HEDDLE_DONE;
   if (cma_works(device_, peer, operation.region)) {
+    // One that the target keeps says it once, however long that lasts.
+    if (std::exchange(operation.given_up, true)) return true;
     to.entry->attention.ignore();
     Patience& patience = patience_[peer.rank];
     patience.last = static_cast<std::uint16_t>(std::clamp(patience.last * 2, 4, int{kMostSkips}));

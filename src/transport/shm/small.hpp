@@ -71,6 +71,8 @@ class SmallTransfers {
     std::uint32_t looks = 0;
     std::uint32_t bytes = 0;
     Direction direction = Direction::put;
+    bool taken = false;                       // the target was seen to have it,
+    bool given_up = false;                    // and not to go on, or not to take it
     std::array<std::byte, kSmallBytes> data;  // a put's, since its source is free
   };
   // Per rank: after a target did not react, `skip` operations go straight to the kernel before it

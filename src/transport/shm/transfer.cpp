@@ -37,9 +37,9 @@ Way Transfers::way_of(const Command& command, const Outgoing& to) {
 base::Status Transfers::copy_timed(const Command& command, Peer& peer, Direction direction) {
   const std::uint64_t address = command.remote->handle[0] + command.offset;
   if (command.bytes < min_bounce_) return cma_copy(peer, direction, command.local, address, command.bytes);
-  const std::uint64_t before = now();
+  const std::uint64_t before = look_at_clock();
   const base::Status status = cma_copy(peer, direction, command.local, address, command.bytes);
-  if (status == HEDDLE_DONE) ways_.kernel_took(peer.rank, command.bytes, now() - before);
+  if (status == HEDDLE_DONE) ways_.kernel_took(peer.rank, command.bytes, look_at_clock() - before);
   return status;
 }
 
@@ -50,12 +50,12 @@ bool Transfers::start(Command& command, Outgoing& to) {
     note_under_way();
     return true;
   }
-  if (idle_.empty()) return false;
   Peer& peer = *to.peer;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   const std::uint64_t address = command.remote->handle[0];
   const Way way = way_of(command, to);
   const bool by_cma = way == Way::kernel;
+  if (idle_.empty() && (!by_cma || command.bytes > kCmaStep)) return false;
   base::Status status = HEDDLE_DONE;
   if (by_cma && command.bytes <= kCmaStep) {
     status = copy_timed(command, peer, direction);
@@ -73,10 +73,10 @@ bool Transfers::start(Command& command, Outgoing& to) {
     if (!command.done) backlog_.put(command.token, status);
     return true;
   }
-  const std::uint64_t began = now();
+  const std::uint64_t began = look_at_clock();
   note_gap(began);
   const auto shares = [&](std::uint32_t other) { return transfers_[other].to->peer == to.peer; };
-  if (std::none_of(active_.begin(), active_.end(), shares)) windows_[peer.rank] = {began, 0};
+  if (std::none_of(active_.begin(), active_.end(), shares)) windows_[peer.rank] = {began, 0, 0};
   const std::uint32_t index = idle_.back();
   idle_.pop_back();
   active_.push_back(index);
@@ -91,11 +91,13 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.next = 0;
   transfer.began = began;
   transfer.last_progress = began;
+  transfer.patience_ns = command.bytes > Ways::kShort ? patience_ns_ : std::min(patience_ns_, kShortPatienceNs);
   transfer.direction = direction;
   transfer.status = HEDDLE_DONE;
   transfer.owes_source_free = false;
   transfer.source_given = false;
   transfer.by_cma = by_cma;
+  transfer.starved = false;
   transfer.stalled = false;
   transfer.away = false;
   transfer.cold = false;
@@ -108,7 +110,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.out = 0;
   note_under_way();
   feed(transfer);
-  transfer.looks = last_advance_ = now();  // what was copied just now took its time, too
+  transfer.looks = last_advance_ = time_;  // what was copied just now took its time, too
   command.source_free = direction == Direction::get || transfer.next == transfer.bytes;
   transfer.source_given = command.source_free && direction == Direction::put;
   transfer.owes_source_free = command.wants_source_free && !command.source_free;
@@ -127,7 +129,7 @@ bool Transfers::copy_alone(Command& command, Peer& peer) {
 void Transfers::advance() {
   if (!small_.idle()) small_.advance();
   if (active_.empty()) return note_under_way();
-  const std::uint64_t before = now();
+  const std::uint64_t before = look_at_clock();
   note_gap(before);
   for (std::size_t position = 0; position < active_.size();) {
     Transfer& transfer = transfers_[active_[position]];
@@ -135,17 +137,24 @@ void Transfers::advance() {
     if (transfer.status == HEDDLE_DONE) feed(transfer);
     // No piece is with the target; its ring may stay full as long as the target computes.
     const bool stands = transfer.status == HEDDLE_DONE && transfer.out == 0 && transfer.next != transfer.bytes;
-    if (stands && !transfer.by_cma && now() - transfer.last_progress > patience_ns_) {
-      give_up(transfer);
-    }
+    if (stands && !transfer.by_cma && time_ - transfer.last_progress > transfer.patience_ns) stand_no_longer(transfer);
     if (transfer.out == 0 && (transfer.next == transfer.bytes || transfer.status != HEDDLE_DONE)) {
       retire(position);
     } else {
       ++position;
     }
   }
-  last_advance_ = now();
+  last_advance_ = time_;
   note_under_way();
+}
+
+// Where there was only no chunk to lend, the target is not to blame. As long as it gives chunks
+// back, there will be one.
+void Transfers::stand_no_longer(Transfer& transfer) {
+  if (!transfer.starved) return give_up(transfer);
+  const std::uint64_t came = windows_[transfer.to->peer->rank].came;
+  if (time_ - came > transfer.patience_ns) return fall_back_to_cma(transfer);
+  transfer.last_progress = came;
 }
 
 // What was under way while this thread was somewhere else measures nothing.
@@ -166,7 +175,7 @@ void Transfers::retire(std::size_t position) {
   if (transfer.stalled) {
     ways_.stalled(rank);
   } else if (!transfer.by_cma && transfer.status == HEDDLE_DONE) {
-    const std::uint64_t end = now();
+    const std::uint64_t end = time_;
     // Transfers to one peer that are under way together share the time, and what came meanwhile.
     Window& window = windows_[rank];
     const double share =
@@ -175,7 +184,8 @@ void Transfers::retire(std::size_t position) {
       ways_.bounce_took(rank, transfer.bytes,
                         static_cast<std::uint64_t>(share * static_cast<double>(end - window.began)));
     }
-    window = {end, 0};
+    window.began = end;
+    window.bytes = 0;
   }
   active_[position] = active_.back();
   active_.pop_back();
@@ -205,7 +215,8 @@ void Transfers::feed(Transfer& transfer) {
 
 bool Transfers::feed_one(Transfer& transfer) {
   std::uint32_t chunk = 0;
-  if (!pool_.lend(&chunk)) return false;
+  transfer.starved = !pool_.lend(&chunk);
+  if (transfer.starved) return false;
   const std::uint8_t type = transfer.direction == Direction::put ? kPutType : kGetType;
   std::byte* room = transfer.to->ring.begin(type, 0, sizeof(TransferRequest));
   if (room == nullptr) {
@@ -219,12 +230,16 @@ bool Transfers::feed_one(Transfer& transfer) {
   request.bytes = static_cast<std::uint32_t>(std::min(pool_.chunk_bytes(), transfer.bytes - transfer.next));
   if (transfer.direction == Direction::put) {
     std::memcpy(pool_.view().data(chunk), transfer.local + transfer.next, request.bytes);
+    note_copied(request.bytes);
   }
   request.generation = pool_.request(chunk);
-  if (request.generation == 1) transfer.cold = true;
+  if (request.generation == 1) {
+    transfer.cold = true;
+    look_at_clock();
+  }
   std::memcpy(room, &request, sizeof request);
   transfer.to->publish();
-  if (transfer.out == 0) transfer.last_progress = now();
+  if (transfer.out == 0) transfer.last_progress = time_;
   transfer.pieces[(transfer.first + transfer.out) % kDepth] = {transfer.next, request.generation, chunk, request.bytes};
   ++transfer.out;
   transfer.next += request.bytes;
@@ -244,16 +259,18 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
     if (state == ChunkState::done && transfer.direction == Direction::get && transfer.status == HEDDLE_DONE) {
       if (copied == kBurst) return;
       std::memcpy(transfer.local + piece.at, pool_.view().data(piece.chunk), piece.bytes);
+      note_copied(piece.bytes);
       ++copied;
     } else if (state != ChunkState::done && transfer.status == HEDDLE_DONE) {
       transfer.status = base::fail(HEDDLE_ERR_RANGE, "rank %u has no living region for this transfer; was it released?",
                                    transfer.to->peer->rank);
     }
     pool_.give_back(piece.chunk);
-    windows_[transfer.to->peer->rank].bytes += piece.bytes;
     transfer.first = (transfer.first + 1) % kDepth;
     --transfer.out;
-    transfer.last_progress = now();
+    Window& window = windows_[transfer.to->peer->rank];
+    window.bytes += piece.bytes;
+    window.came = transfer.last_progress = time_;
   }
 }
 
@@ -267,10 +284,13 @@ std::uint64_t Transfers::probing_ns(const Transfer& transfer) const {
 // does not poll, or takes longer than the kernel would.
 void Transfers::look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now_ns) {
   const auto past = [now_ns](std::uint64_t since) { return now_ns > since ? now_ns - since : 0; };
-  const bool late = transfer.probe != Probe::none && past(transfer.looks) > probing_ns(transfer);
+  // What the target does for a transfer before this one says that it is there.
+  const std::uint64_t came = windows_[transfer.to->peer->rank].came;
+  const bool late = transfer.probe != Probe::none && past(std::max(transfer.looks, came)) > probing_ns(transfer);
   if (!taken) {
     if (transfer.status != HEDDLE_DONE) return fall_back_to_cma(transfer);
-    if (late || past(transfer.last_progress) > patience_ns_) give_up(transfer);
+    const std::uint64_t patience = transfer.patience_ns + (transfer.cold ? kColdNs : 0);
+    if (late || past(std::max(transfer.last_progress, came)) > patience) give_up(transfer);
     return;
   }
   // The target finishes it or dies.
@@ -293,7 +313,7 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
   if (transfer.status == HEDDLE_DONE && !cma_works(device_, peer, transfer.address)) {
     const auto state =
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
-    transfer.last_progress = now();
+    transfer.last_progress = time_;
     if (state != WorkerState::closed && !transfer.to->ring.refused()) return;
     transfer.status = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more",
                                  transfer.to->worker, peer.rank);
@@ -317,12 +337,12 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
 
 void Transfers::copy_by_cma(Transfer& transfer) {
   const std::uint64_t step = std::min(transfer.bytes - transfer.next, kCmaStep);
-  const std::uint64_t before = now();
+  const std::uint64_t before = look_at_clock();
   const base::Status status = cma_copy(*transfer.to->peer, transfer.direction, transfer.local + transfer.next,
                                        transfer.address + transfer.offset + transfer.next, step);
   if (status == HEDDLE_DONE) {
     // What is left of a transfer may be short: that measures the call, not the copy.
-    if (step >= min_bounce_) ways_.kernel_took(transfer.to->peer->rank, step, now() - before);
+    if (step >= min_bounce_) ways_.kernel_took(transfer.to->peer->rank, step, look_at_clock() - before);
     transfer.next += step;
   } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
     transfer.status = pool_.prepare(device_.segment(), device_.control().header());

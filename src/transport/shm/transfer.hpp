@@ -58,6 +58,8 @@ class Transfers {
   static constexpr std::uint32_t kDepth = 64;
   static constexpr std::uint32_t kBurst = 4;
   static constexpr std::uint64_t kCmaStep = std::uint64_t{1} << 20;
+  // How long a chunk of a short transfer waits for a target that does not take it.
+  static constexpr std::uint64_t kShortPatienceNs = 2'000;
   // Between two calls of advance(): this thread was somewhere else, and measures nothing.
   static constexpr std::uint64_t kAwayNs = 5'000;
   // The first chunk may take so many times what the kernel takes for it: alone it is not as quick
@@ -84,11 +86,13 @@ class Transfers {
     std::uint64_t bytes = 0;
     std::uint64_t next = 0;           // everything before it is in a chunk or copied
     std::uint64_t last_progress = 0;  // ns
+    std::uint64_t patience_ns = 0;
     Direction direction = Direction::put;
     base::Status status = HEDDLE_DONE;
     bool owes_source_free = false;
     bool source_given = false;  // the caller may reuse the source: only the chunks have the data
     bool by_cma = false;        // the kernel copies the rest
+    bool starved = false;       // there was no chunk to lend
     bool stalled = false;       // the target has lost its core with a piece
     bool away = false;          // this thread was somewhere else meanwhile
     bool cold = false;          // it has had a chunk that was used for the first time
@@ -106,6 +110,7 @@ class Transfers {
   void feed(Transfer& transfer);
   [[nodiscard]] bool feed_one(Transfer& transfer);
   void collect(Transfer& transfer, std::uint64_t now);
+  void stand_no_longer(Transfer& transfer);
   void note_gap(std::uint64_t now);
   void look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now);
   [[nodiscard]] std::uint64_t probing_ns(const Transfer& transfer) const;
@@ -116,7 +121,11 @@ class Transfers {
   void reclaim(Transfer& transfer);
   void retire(std::size_t position);
   [[nodiscard]] Served pool_of(Peer& peer, BounceView* pool) noexcept;
-  [[nodiscard]] std::uint64_t now() const { return device_.environment().clock->now_ns(); }
+  std::uint64_t look_at_clock() { return time_ = device_.environment().clock->now_ns(); }
+  // Whoever copies much looks at the clock again.
+  void note_copied(std::uint64_t bytes) {
+    if (bytes > Ways::kShort) look_at_clock();
+  }
 
   void note_under_way() { under_way_ = static_cast<std::uint32_t>(active_.size()) + small_.under_way(); }
 
@@ -135,9 +144,13 @@ class Transfers {
   struct Window {
     std::uint64_t began = 0;  // ns
     std::uint64_t bytes = 0;
+    std::uint64_t came = 0;  // ns: the last of them
   };
   std::vector<Window> windows_;     // by rank
   std::uint64_t last_advance_ = 0;  // ns
+  // ns: the clock as it was looked at last, in this call and after everything that takes long. To
+  // look at it takes a tenth of what a short transfer does.
+  std::uint64_t time_ = 0;
 };
 
 }  // namespace heddle::transport::shm

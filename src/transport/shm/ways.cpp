@@ -18,7 +18,7 @@ constexpr std::uint32_t blend(std::uint32_t known, std::uint32_t sample) {
 }  // namespace
 
 std::size_t Ways::class_of(std::uint64_t bytes) {
-  constexpr std::uint64_t kFirst = std::uint64_t{32} << 10;
+  constexpr std::uint64_t kFirst = 512;
   std::size_t of = 0;
   for (std::uint64_t limit = kFirst; of + 1 < kClasses && bytes > limit; limit *= 4) ++of;
   return of;
@@ -26,7 +26,7 @@ std::size_t Ways::class_of(std::uint64_t bytes) {
 
 std::uint32_t Ways::rate(std::uint64_t bytes, std::uint64_t ns) {
   constexpr std::uint64_t kMostNs = 1'000'000'000;
-  const std::uint64_t sixteenths = std::min(ns, kMostNs) * 16 * 1024 / std::max<std::uint64_t>(bytes, 1);
+  const std::uint64_t sixteenths = std::min(ns, kMostNs) * 16 * 1024 / std::max(bytes, kShort);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(sixteenths, 1, std::uint32_t{1} << 26));
 }
 
@@ -40,15 +40,21 @@ void Ways::wait_for_trial(Class& of, std::uint32_t kernel) {
       static_cast<std::uint16_t>(std::clamp<std::uint64_t>(kTrialShare * more / kernel, kShortestWait, kLongestWait));
 }
 
+void Ways::skip(Peer& peer, std::uint64_t bytes) {
+  if (peer.avoids && bytes <= kShort && ++peer.parts < kShortAsOne) return;
+  peer.parts = 0;
+  --peer.skip;
+}
+
 Way Ways::choose(std::uint32_t rank, std::uint64_t bytes) {
   Peer& peer = peers_[rank];
   if (peer.skip != 0) {
-    --peer.skip;
+    skip(peer, bytes);
     return Way::kernel;
   }
   Class& of = peer.classes[class_of(bytes)];
   if (of.bounce <= kernel_rate(of, bytes)) {
-    if (++of.since < kKernelPeriod) return Way::bounce;
+    if (++of.since < (of.kernel == 0 && bytes <= kShort ? kFirstPeriod : kKernelPeriod)) return Way::bounce;
     of.since = 0;
     return Way::kernel;
   }
@@ -66,7 +72,7 @@ bool Ways::unknown(std::uint32_t rank, std::uint64_t bytes) const {
 
 std::uint64_t Ways::kernel_ns(std::uint32_t rank, std::uint64_t bytes) const {
   const Class& of = peers_[rank].classes[class_of(bytes)];
-  return of.kernel != 0 ? of.kernel * bytes / (std::uint64_t{16} * 1024) : kernel_guess(bytes);
+  return of.kernel != 0 ? of.kernel * std::max(bytes, kShort) / (std::uint64_t{16} * 1024) : kernel_guess(bytes);
 }
 
 void Ways::kernel_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns) {
@@ -102,7 +108,9 @@ void Ways::bounce_slow(std::uint32_t rank, std::uint64_t bytes) {
 void Ways::unanswered(std::uint32_t rank) {
   Peer& peer = peers_[rank];
   peer.skipped = static_cast<std::uint16_t>(std::clamp(2U * peer.skipped, kLeastSkips, kMostSkips));
-  peer.skip = std::max(peer.skip, peer.skipped);
+  if (peer.skip >= peer.skipped) return;
+  peer.skip = peer.skipped;
+  peer.avoids = false;
 }
 
 void Ways::stalled(std::uint32_t rank) {
@@ -110,6 +118,7 @@ void Ways::stalled(std::uint32_t rank) {
   peer.calm = 0;
   peer.avoided = static_cast<std::uint16_t>(std::clamp(2U * peer.avoided, kLeastAvoided, kMostAvoided));
   peer.skip = std::max(peer.skip, peer.avoided);
+  peer.avoids = true;
 }
 
 }  // namespace heddle::transport::shm

@@ -48,10 +48,16 @@ class Ways {
   void stalled(std::uint32_t rank);
 
   static constexpr std::uint64_t kStallNs = 200'000;
+  // Up to so many bytes what a transfer takes hardly depends on the length, by either way.
+  static constexpr std::uint64_t kShort = 8192;
 
  private:
-  static constexpr std::size_t kClasses = 4;  // up to 32 KiB, 128 KiB, 512 KiB, and more
+  static constexpr std::size_t kClasses = 7;  // up to 512 B, 2, 8, 32, 128, 512 KiB, and more
   static constexpr std::uint32_t kKernelPeriod = 256;
+  static constexpr std::uint32_t kFirstPeriod = 32;  // of short ones, before it is known at all
+  // A slice of time that a target takes to get its core back is as long as many short transfers:
+  // so many of them count as one of those that avoid it.
+  static constexpr std::uint32_t kShortAsOne = 8;
   static constexpr std::uint32_t kShortestWait = 8;
   static constexpr std::uint32_t kLongestWait = 64;
   // What a trial may cost, in all transfers: one part in this.
@@ -64,7 +70,8 @@ class Ways {
   static constexpr std::uint32_t kMostAvoided = 2048;
   static constexpr std::uint32_t kCalm = 64;
 
-  // Times in sixteenths of a nanosecond for each KiB; 0: unknown.
+  // Times in sixteenths of a nanosecond for each KiB, a short transfer counted as of kShort; 0:
+  // unknown.
   struct Class {
     std::uint32_t kernel = 0;
     std::uint32_t bounce = 0;
@@ -77,8 +84,11 @@ class Ways {
     std::uint16_t skipped = 0;  // the last number of them, for a target that did not answer
     std::uint16_t avoided = 0;  // for one that lost its core
     std::uint16_t calm = 0;     // transfers since then
+    std::uint16_t parts = 0;    // short transfers, of kShortAsOne
+    bool avoids = false;        // `skip` is for a target that lost its core
   };
 
+  static void skip(Peer& peer, std::uint64_t bytes);
   static std::size_t class_of(std::uint64_t bytes);
   static std::uint32_t rate(std::uint64_t bytes, std::uint64_t ns);
   static std::uint32_t kernel_rate(const Class& of, std::uint64_t bytes);

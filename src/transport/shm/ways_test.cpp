@@ -97,6 +97,36 @@ TEST(Ways, EachLengthByItself) {
   EXPECT_EQ(peer.ways.choose(0, kBytes), Way::bounce) << "another peer";
 }
 
+// What short transfers take hardly depends on their length, so those of one class are compared
+// whatever their lengths are.
+TEST(Ways, ShortOnesAreOfOneLength) {
+  Ways ways(1);
+  ways.bounce_took(0, 200, 1200);
+  ways.kernel_took(0, 500, 1500);
+  EXPECT_EQ(ways.choose(0, 130), Way::bounce);
+  EXPECT_NEAR(static_cast<double>(ways.kernel_ns(0, 130)), 1500, 10);
+  for (int i = 0; i < 10; ++i) ways.bounce_took(0, 130, 1800);
+  EXPECT_EQ(ways.choose(0, 500), Way::kernel);
+  for (const std::uint64_t bytes : {1024U, 4096U, 16384U}) EXPECT_EQ(ways.choose(0, bytes), Way::bounce) << bytes;
+}
+
+// Far or near, once both have been measured: no slower than the faster one.
+TEST(Ways, ShortOnesToo) {
+  for (const std::uint64_t bytes : {121U, 1024U, 8192U}) {
+    for (const std::uint64_t bounce_ns : {300U, 1400U, 3000U}) {
+      constexpr std::uint64_t kKernel = 1500;
+      Ways ways(1);
+      std::uint64_t spent = 0;
+      for (int i = 0; i < 10000; ++i) {
+        const bool kernel = ways.choose(0, bytes) == Way::kernel;
+        spent += kernel ? kKernel : bounce_ns;
+        kernel ? ways.kernel_took(0, bytes, kKernel) : ways.bounce_took(0, bytes, bounce_ns);
+      }
+      EXPECT_LE(spent, 10000 * std::min(bounce_ns, kKernel) * 103 / 100) << bytes << " " << bounce_ns;
+    }
+  }
+}
+
 TEST(Ways, KernelIsMeasured) {
   Ways ways(1);
   const std::uint64_t guess = ways.kernel_ns(0, kBytes);
@@ -109,9 +139,9 @@ TEST(Ways, KernelIsMeasured) {
   EXPECT_GT(ways.kernel_ns(0, kBytes), 0U);
 }
 
-int kernel_copies(Ways& ways) {
+int kernel_copies(Ways& ways, std::uint64_t bytes = kBytes) {
   int copies = 0;
-  while (ways.choose(0, kBytes) == Way::kernel) ++copies;
+  while (ways.choose(0, bytes) == Way::kernel) ++copies;
   return copies;
 }
 
@@ -138,6 +168,15 @@ TEST(Ways, WhoLosesItsCoreIsAvoided) {
   for (int i = 0; i < 64 * 3; ++i) ways.bounce_took(0, kBytes, 3000);
   ways.stalled(0);
   EXPECT_EQ(kernel_copies(ways), 2048 / 8 * 2);
+}
+
+// Short ones last less long, and the slice of time that it may cost is the same.
+TEST(Ways, WhoLosesItsCoreIsAvoidedByManyShortOnes) {
+  Ways ways(1);
+  ways.stalled(0);
+  EXPECT_EQ(kernel_copies(ways, 1000), 64 * 8);
+  ways.unanswered(0);
+  EXPECT_EQ(kernel_copies(ways, 1000), 4) << "that costs some microseconds only";
 }
 
 TEST(Ways, ImpossibleFiguresDoNoHarm) {
