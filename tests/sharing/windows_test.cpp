@@ -29,12 +29,12 @@ std::vector<Case> all_cases() {
 }
 
 // Sleeps of all processes for a window of 64 messages there and an answer back. Usual on two cores,
-// without load: 0.006 (at most 0.14); beside three busy processes 1 (at most 2.8), beside a
-// parallel build once 4.03: then each of the two waiters of a window sleeps once or twice. In
-// offload mode 0.06 to 10 (at most 23), loaded or not. A thread that wakes others at each message,
-// or an executor that sleeps after each record, takes 64 and more and is beyond the bounds.
+// without load: 0.006 (at most 0.14); beside three busy processes 1 (at most 2.8); beside a build
+// 4.03 was seen once, in delegate mode. In offload mode 0.06 to 10 (at most 23), loaded or not. A
+// thread that wakes others at each message, or an executor that sleeps after each record, is beyond
+// the bounds.
 double most_sleeps(const std::string& sharing) {
-  return sharing == "offload" ? 64 : 8;
+  return sharing == "offload" ? 64 : 4;
 }
 
 class Windows : public testing::TestWithParam<Case> {};
