@@ -32,7 +32,8 @@ const char* const kUsage =
     "2,8)\n"
     "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
     "  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex;\n"
-    "                           benches of papers: which modes (default: all but mutex; exclusive: a worker each)\n"
+    "                           benches of papers: which modes (default: all but mutex; exclusive: a worker each);\n"
+    "                           programs: also auto, with a worker each, and auto_one\n"
     "  --memory KIND            allocated, registered or both\n"
     "  --repeat R               repeats per figure (default 9)\n"
     "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
@@ -59,7 +60,7 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
 const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
                                        "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
 
-const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex"};
+const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex", "auto", "auto_one"};
 
 template <class T>
 std::string join(const std::vector<T>& items) {
@@ -136,7 +137,7 @@ class Parser {
   }
   bool sharing(const std::string& item) {
     if (std::find(kSharing.begin(), kSharing.end(), item) == kSharing.end()) {
-      return fail("--sharing " + item + " is not exclusive, shared, offload, delegate or mutex");
+      return fail("--sharing " + item + " is not exclusive, shared, offload, delegate, mutex, auto or auto_one");
     }
     options_->sharing.push_back(item);
     return true;

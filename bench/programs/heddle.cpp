@@ -57,14 +57,13 @@ class Memory {
 struct Mode {
   const char* name;
   heddle_sharing sharing;
+  bool own;  // a worker for each lane; else all lanes use one
 };
-constexpr Mode kModes[] = {{"exclusive", HEDDLE_SHARING_EXCLUSIVE},
-                           {"shared", HEDDLE_SHARING_SHARED},
-                           {"offload", HEDDLE_SHARING_OFFLOAD},
-                           {"delegate", HEDDLE_SHARING_DELEGATE},
-                           {"mutex", HEDDLE_SHARING_MUTEX}};
+constexpr Mode kModes[] = {{"exclusive", HEDDLE_SHARING_EXCLUSIVE, true}, {"auto", HEDDLE_SHARING_AUTO, true},
+                           {"auto_one", HEDDLE_SHARING_AUTO, false},      {"shared", HEDDLE_SHARING_SHARED, false},
+                           {"offload", HEDDLE_SHARING_OFFLOAD, false},    {"delegate", HEDDLE_SHARING_DELEGATE, false},
+                           {"mutex", HEDDLE_SHARING_MUTEX, false}};
 
-// Exclusive: a worker for each lane. Else all lanes use one.
 class Heddle {
  public:
   static constexpr bool kMessages = true;
@@ -80,7 +79,7 @@ class Heddle {
 
   Heddle(Memory& memory, const Mode& mode, std::uint32_t lanes)
       : memory_(memory), mode_(mode), lanes_(lanes), replies_(kMostOutstanding) {
-    const bool own = mode.sharing == HEDDLE_SHARING_EXCLUSIVE;
+    const bool own = mode.own;
     for (std::uint32_t i = 0; i < lanes; ++i) {
       Lane& lane = lanes_[i];
       if (own || i == 0) {
@@ -95,7 +94,7 @@ class Heddle {
       }
       heddle_counter_options options{};
       options.size = sizeof options;
-      if (own) options.worker = lane.worker;
+      if (mode.sharing == HEDDLE_SHARING_EXCLUSIVE) options.worker = lane.worker;
       must(heddle_counter_create(memory.context(), &options, &lane.counter), "heddle_counter_create");
     }
     must(heddle_am_register(memory.context(), kOnCall, on_call, this), "heddle_am_register");
@@ -124,7 +123,7 @@ class Heddle {
   }
   [[nodiscard]] const char* sharing() const { return mode_.name; }
   [[nodiscard]] bool is_variant() const { return mode_.sharing != HEDDLE_SHARING_EXCLUSIVE; }
-  [[nodiscard]] std::uint32_t workers(std::uint32_t threads) const { return is_variant() ? 1 : threads; }
+  [[nodiscard]] std::uint32_t workers(std::uint32_t threads) const { return mode_.own ? threads : 1; }
   [[nodiscard]] std::byte* own() const { return memory_.own(); }
 
   // ---- messages ----
@@ -316,7 +315,7 @@ void run_heddle(heddle_context context, harness::Session* session, const harness
     // Where the thread that opens a worker may run, there its executor may.
     harness::Cores::parse(options.cores).unpin();
     Heddle library(memory, mode, lanes);
-    if (mode.sharing == HEDDLE_SHARING_EXCLUSIVE) {
+    if (mode.own) {
       run_own(bench, library);
       continue;
     }

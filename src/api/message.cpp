@@ -80,6 +80,8 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return heddle::engine::post(worker, command, completion);
 }
 
+// kGated: a worker of one thread has been asked already, if it is the usual message.
+template <bool kGated = false>
 [[gnu::always_inline]] inline Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                                   std::uint32_t immediate,
                                                   const heddle::engine::Completion& completion) {
@@ -90,7 +92,26 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   command.set_message(nullptr, 0, message.payload, 8);
   // It is no tagged message, so it needs no number.
   heddle::engine::Gate* gate = worker.gate();
-  return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
+  return !kGated && gate == nullptr ? worker.core().requester.post(command, completion)
+                                    : gate->post(command, completion);
+}
+
+// The usual message, on a worker of one thread (exclusive or auto). False: it is another one.
+[[gnu::always_inline]] inline bool posted_at_once(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                                  Status* status) {
+  if (message.payload_bytes != 8 || message.header_bytes != 0) [[unlikely]]
+    return false;
+  const heddle::engine::OwnEntry entry(worker);
+  if (!entry.inside()) return false;
+  heddle::transport::Command command(target.rank, target.worker, heddle::wire::encode_am(message.handler, 0));
+  command.set_message(nullptr, 0, message.payload, 8);
+  // It is no tagged message, so it needs no number.
+  *status = worker.core().requester.post(command, heddle::engine::kNoCompletion);
+  if (*status == HEDDLE_DONE || *status == HEDDLE_POSTED) [[likely]] {
+    worker.counts().add_own_operation(&Tally::messages, 8);
+  }
+  entry.leave(*status);
+  return true;
 }
 
 // Class USER: the message needs credit, since the receiver stores it. The caller takes the credit
@@ -118,7 +139,16 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   });
 }
 
-// For class NETWORK, with a completion.
+// For class NETWORK, without a completion.
+[[gnu::noinline]] Status try_otherwise(Worker& worker, heddle_peer target, const heddle_am_message& message) {
+  const std::uint32_t immediate = heddle::wire::encode_am(message.handler, message.header_bytes);
+  const Status status = post_message<true>(worker, target, message, immediate, heddle::engine::kNoCompletion);
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
+    return accepted(worker, message, status);
+  return status == HEDDLE_AGAIN ? again(worker) : status;
+}
+
+// With a completion.
 [[gnu::noinline]] Status try_with_completion(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                              const heddle_completion* completion) {
   heddle::engine::Completion resolved;
@@ -162,10 +192,12 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   }
   if (completion != nullptr) [[unlikely]]
     return try_with_completion(*worker, target, *message, completion);
-  const std::uint32_t immediate = heddle::wire::encode_am(message->handler, message->header_bytes);
-  const Status status = post_message(*worker, target, *message, immediate, heddle::engine::kNoCompletion);
-  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
-    return accepted(*worker, *message, status);
+  if (worker->gate() != nullptr && !worker->gate()->may_be_owned()) {
+    return try_otherwise(*worker, target, *message);
+  }
+  Status status = HEDDLE_AGAIN;
+  if (!posted_at_once(*worker, target, *message, &status)) [[unlikely]]
+    return try_otherwise(*worker, target, *message);
   return status == HEDDLE_AGAIN ? again(*worker) : status;
 }
 

@@ -92,9 +92,14 @@ template <bool kShared>
   return told(worker, request, post_reserved<kShared>(worker, request, engine::kNoCompletion), kShared);
 }
 
-[[gnu::noinline]] Status send_shared(Worker& worker, const engine::SendRequest& request,
-                                     const heddle_completion* completion) {
-  return send<true>(worker, request, completion);
+[[gnu::noinline]] Status send_gated(Worker& worker, const engine::SendRequest& request,
+                                    const heddle_completion* completion) {
+  Status status = HEDDLE_AGAIN;
+  const auto send_inside = [&] { return send<false>(worker, request, completion); };
+  if (!worker.gate()->may_be_owned() || !worker.gate()->visit_owned(send_inside, &status)) {
+    return send<true>(worker, request, completion);
+  }
+  return status;
 }
 
 // ---- receives -----------------------------------------------------------------------------------
@@ -147,7 +152,8 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   return post_receive(*worker, what, completion);
 }
 
-// The usual receive: from one worker, nobody is told, and no gate. Null: it is another one.
+// The usual receive: from one worker, nobody is told, on a worker of one thread. Null: it is another
+// one.
 [[gnu::always_inline]] inline Worker* takes_at_once(heddle_worker handle, const heddle_wanted* wanted, const void* data,
                                                     std::size_t bytes, const heddle_receive* receive,
                                                     const heddle_completion* completion) {
@@ -155,7 +161,20 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   if (worker == nullptr || completion != nullptr || receive == nullptr || wanted == nullptr) return nullptr;
   if (data == nullptr && bytes != 0) return nullptr;
   if (wanted->source.rank >= worker->size() || wanted->source.worker >= worker->max_workers()) return nullptr;
-  return worker->gate() == nullptr ? worker : nullptr;
+  return worker->gate() == nullptr || worker->gate()->may_be_owned() ? worker : nullptr;
+}
+
+// Null in *worker, which takes_at_once() has given: it has to be the other way.
+[[gnu::always_inline]] inline Status take_at_once(Worker** worker, const heddle_wanted& wanted, void* data,
+                                                  std::size_t bytes, heddle_receive* receive) {
+  engine::OwnEntry entry(**worker);
+  if (!entry.inside()) [[unlikely]] {
+    *worker = nullptr;
+    return HEDDLE_AGAIN;
+  }
+  const Status status = (*worker)->tagged().receive_from(wanted, data, bytes, receive);
+  entry.leave(HEDDLE_POSTED);  // whatever it says: the room of a message that was kept is told to its sender
+  return status;
 }
 
 [[gnu::noinline]] Status recv_otherwise(heddle_worker handle, const heddle_wanted* wanted, void* data,
@@ -183,7 +202,7 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
     return null_argument("send", "data");
   }
   return worker->gate() == nullptr ? send<false>(*worker, request, completion)
-                                   : send_shared(*worker, request, completion);
+                                   : send_gated(*worker, request, completion);
 }
 
 [[gnu::noinline]] Status send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
@@ -198,12 +217,13 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 template <bool kWaits>
 inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_otherwise;
 
-// The usual message: short, on a worker without a gate, whose transport keeps the order. Null: it
-// is another one, or something is wrong with it.
+// The usual message: short, on a worker of one thread (exclusive or auto), whose transport keeps the
+// order. Null: it is another one, or something is wrong with it.
 [[gnu::always_inline]] inline Worker* sends_at_once(heddle_worker handle, heddle_peer target, const void* data,
                                                     std::size_t bytes) {
   Worker* worker = find_handle<Worker>(handle.id);
-  if (worker == nullptr || worker->gate() != nullptr || data == nullptr) return nullptr;
+  if (worker == nullptr || data == nullptr) return nullptr;
+  if (worker->gate() != nullptr && !worker->gate()->may_be_owned()) return nullptr;
   if (target.rank >= worker->size() || target.worker >= worker->max_workers()) return nullptr;
   const bool is_short = transport::Command::inlines(sizeof(std::uint64_t), bytes) && bytes <= worker->tagged().eager();
   return is_short && worker->tagged().ordered() ? worker : nullptr;
@@ -222,14 +242,20 @@ template <bool kWaits, bool kTold>
       return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
     counter = told.counter;
   }
-  engine::SendCredit* const credit = worker.tagged().reserve_own(target, bytes);
-  if (credit == nullptr) [[unlikely]]
+  engine::OwnEntry entry(worker);
+  if (!entry.inside()) [[unlikely]]
     return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, kTold ? completion : nullptr);
+  engine::SendCredit* const credit = worker.tagged().reserve_own(target, bytes);
+  if (credit == nullptr) [[unlikely]] {
+    entry.leave(HEDDLE_AGAIN);
+    return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, kTold ? completion : nullptr);
+  }
   transport::Command command = engine::Tagged::short_message(target, tag, data, bytes);
   const Status status = worker.core().requester.post(command, engine::kNoCompletion);
   const std::size_t length = command.bytes - sizeof(std::uint64_t);
   if (status != HEDDLE_DONE && status != HEDDLE_POSTED) [[unlikely]] {
     worker.tagged().give_back<false>({command.rank, command.worker}, length);
+    entry.leave(status);
     std::uint64_t same = 0;
     std::memcpy(&same, command.packet, sizeof same);
     return kSendOtherwise<kWaits>(worker.core().handle, {command.rank, command.worker}, same,
@@ -237,6 +263,7 @@ template <bool kWaits, bool kTold>
   }
   ++credit->sequence;
   worker.counts().add_own_operation(&Tally::sends, length);
+  entry.leave(status);
   if constexpr (!kTold) return status;
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
   return HEDDLE_DONE;
@@ -300,8 +327,11 @@ heddle_status heddle_send(heddle_worker handle, heddle_peer target, uint64_t tag
 heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,
                               heddle_receive* receive, const heddle_completion* completion) {
   Worker* worker = takes_at_once(handle, wanted, data, bytes, receive, completion);
-  if (worker != nullptr) [[likely]]
-    return worker->tagged().receive_from(*wanted, data, bytes, receive);
+  if (worker != nullptr) [[likely]] {
+    const Status status = take_at_once(&worker, *wanted, data, bytes, receive);
+    if (worker != nullptr) [[likely]]
+      return status;
+  }
   return try_any_recv(handle, wanted, data, bytes, receive, completion);
 }
 
@@ -309,8 +339,11 @@ heddle_status heddle_recv(heddle_worker handle, const heddle_wanted* wanted, voi
                           heddle_receive* receive, const heddle_completion* completion) {
   Worker* worker = takes_at_once(handle, wanted, data, bytes, receive, completion);
   // never AGAIN
-  if (worker != nullptr) [[likely]]
-    return worker->tagged().receive_from(*wanted, data, bytes, receive);
+  if (worker != nullptr) [[likely]] {
+    const Status status = take_at_once(&worker, *wanted, data, bytes, receive);
+    if (worker != nullptr) [[likely]]
+      return status;
+  }
   return recv_otherwise(handle, wanted, data, bytes, receive, completion);
 }
 

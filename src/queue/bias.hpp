@@ -1,21 +1,24 @@
 // Who owns something that mostly one thread uses, and that others may come to use. While it has an
 // owner, that thread enters and leaves by plain stores (handover.hpp). A thread that is not the
-// owner takes it over, which costs it a membarrier; after kOwners owners nobody owns it any more,
-// and all share it by a lock of the caller's.
+// owner takes it over, which costs it a membarrier. When a mover says so, or all places have
+// owners, nobody owns it any more, and all share it by a lock of the caller's.
 //
-//   places_[0] … places_[kOwners]    a Handover for each owner, one after the other; the first has
-//                                    none
-//   current_                         the place of the present owner; null: it is shared
+//   places_[0] … places_[kOwners]    a Handover for each thread that has been the owner; the first
+//                                    has none
+//   current_                         the place of the present owner; null: it is shared, for ever
 //
 // Invariants
-//   A place's owner is written before current_ names the place, and never again. current_ only goes
-//   on, place by place, to null at last, moved by a thread that has the claim of the place that it
-//   leaves.
+//   A place's owner is written before current_ names the place for the first time, and never again:
+//   a thread that becomes the owner once more has its old place again, and no other thread enters by
+//   it. A thread that ends leaves its place to the later one that has the same mark.
+//   current_ and known_ are written by a thread that has the claim of the place that current_ names,
+//   or names till then.
 //   Inside is the owner of current_ between enter() and leave(), or who has the claim of current_:
 //   the hand-over admits one of them. When current_ moves, the owner of the old place is outside,
 //   since the mover has the claim. An owner who enters its old place later sees the claim, or sees
-//   it released and then that current_ has moved: it leaves. A helper or mover that
-//   claims an old place sees the same. So what is written to an old place concerns nobody.
+//   it released and then that current_ has moved: it leaves; only itself could move current_ back.
+//   A helper or mover that claims an old place sees the same, or that current_ has come back to it,
+//   and is inside. So what is written to an old place concerns nobody.
 //   When shared() is true, nobody is inside by a place, nor ever will be.
 //
 // Where the kernel has no membarrier it is shared from the beginning.
@@ -24,14 +27,14 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "queue/handover.hpp"
 
 namespace heddle::queue {
 
-// `kOwners`: threads that may own it, one after the other: whoever prepares it, who tries it, who
-// uses it.
-template <template <class> class Atomic = std::atomic, class System = SystemHandover, std::uint32_t kOwners = 4>
+// `kOwners`: different threads that may own it.
+template <template <class> class Atomic = std::atomic, class System = SystemHandover, std::uint32_t kOwners = 15>
 class Bias {
  public:
   struct alignas(base::kCacheLine) Place {
@@ -51,7 +54,7 @@ class Bias {
   [[nodiscard]] Place* enter(const void* me) {
     Place* const place = current_.load(std::memory_order_acquire);
     if (place == nullptr || place->owner != me || !place->handover.try_enter()) return nullptr;
-    // relaxed: who moved it has released the claim that try_enter() has seen released
+    // relaxed: either nobody has moved it since the first look, or it names another place
     if (current_.load(std::memory_order_relaxed) == place) [[likely]]
       return place;
     place->handover.leave();
@@ -64,21 +67,15 @@ class Bias {
     return place != nullptr && place->owner == me;
   }
 
-  // Makes the calling thread, which is not inside, the owner, or the thing shared. `number`,
-  // `urgent`: as for Handover. False: somebody is inside, or about to be; nothing has happened, or
-  // another thread has done it.
-  [[nodiscard]] bool take_over(const void* me, std::uint32_t number, bool urgent) {
-    Place* const place = current_.load(std::memory_order_acquire);
-    if (place == nullptr) return true;
-    if (!(urgent ? place->handover.try_claim_urgently(number) : place->handover.try_claim(number))) return false;
-    const bool mine = current_.load(std::memory_order_relaxed) == place;
-    if (mine) {
-      Place* const next = place == &places_.back() ? nullptr : place + 1;
-      if (next != nullptr) next->owner = me;
-      current_.store(next, std::memory_order_release);
-    }
-    place->handover.release();
-    return mine;
+  // Makes the calling thread, which is not inside, the owner; with `share` the thing shared.
+  // `number`, `urgent`: as for Handover. False: somebody is inside, or about to be; nothing has
+  // happened, or another thread has done it.
+  [[nodiscard]] bool take_over(const void* me, bool share, std::uint32_t number, bool urgent) {
+    Place* const place = claim(number, urgent);
+    if (place == nullptr) return shared();
+    current_.store(share ? nullptr : place_of(me), std::memory_order_release);
+    give_back(place);
+    return true;
   }
 
   // A helper: as the hand-over's claims. Not null: inside until give_back(). Null: not now, or it
@@ -87,7 +84,8 @@ class Bias {
     Place* const place = current_.load(std::memory_order_acquire);
     if (place == nullptr) return nullptr;
     if (!(urgent ? place->handover.try_claim_urgently(number) : place->handover.try_claim(number))) return nullptr;
-    if (current_.load(std::memory_order_relaxed) == place) return place;
+    // acquire: it may have been claimed before current_ came back to it
+    if (current_.load(std::memory_order_acquire) == place) return place;
     place->handover.release();
     return nullptr;
   }
@@ -105,7 +103,18 @@ class Bias {
   }
 
  private:
+  // For who has the claim of current_. Null: all have other owners.
+  Place* place_of(const void* me) {
+    for (Place& place : std::span(places_).first(known_).subspan(1)) {
+      if (place.owner == me) return &place;
+    }
+    if (known_ == places_.size()) return nullptr;
+    places_[known_].owner = me;
+    return &places_[known_++];
+  }
+
   std::array<Place, kOwners + 1> places_;
+  std::uint32_t known_ = 1;  // places that have been current, from the front
   // Release by who moves it, acquire by all: what the owner before has written, and the new one's
   // name.
   Atomic<Place*> current_;

@@ -118,11 +118,8 @@ void Gate::wake_helpers() {
   worker_.context().helpers().wake();
 }
 
-// Inside: what this thread leaves under way, or executes on its way out, would wait for helpers
-// that sleep.
-bool Gate::must_call_helpers() const {
-  return worker_.context().helpers().asleep() &&
-         (leaves_others_commands() || queued() || worker_.completer().under_way());
+[[gnu::cold]] bool Gate::leaves_under_way() const {
+  return leaves_others_commands() || queued() || worker_.completer().under_way();
 }
 
 bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
@@ -140,6 +137,17 @@ void Gate::leave_as_helper() {
 }
 
 int Gate::progress() {
+  Place* const place = inside_of() == nullptr ? enter_own() : nullptr;
+  if (place == nullptr) return progress_any();
+  mark_inside();
+  count_poll();
+  const int events = worker_.completer().progress();
+  mark_outside();
+  leave_own(place, HEDDLE_POSTED);
+  return events;
+}
+
+int Gate::progress_any() {
   if (inside_of() != nullptr || inside()) [[unlikely]]
     return refuse_progress();
   if (!may_advance() || !enter_at_once()) return 0;

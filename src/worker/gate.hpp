@@ -33,7 +33,7 @@
 
 #include "base/fence.hpp"
 #include "base/thread_number.hpp"
-#include "queue/handover.hpp"
+#include "queue/bias.hpp"
 #include "worker/inbox.hpp"
 #include "worker/sharing.hpp"
 
@@ -60,6 +60,8 @@ class Gate {
   [[nodiscard]] const SmallOffload* small_offload() const {
     return inbox_ == nullptr ? nullptr : inbox_->small_offload();
   }
+  // Messages may be registered there.
+  [[nodiscard]] bool registers() const { return registers_; }
   // Registered messages wait. Any thread.
   [[nodiscard]] bool registered() const { return small_offload() != nullptr && queued(); }
 
@@ -88,6 +90,50 @@ class Gate {
   }
   // 0 if another thread is inside.
   int progress();
+
+  // ---- auto, while one thread owns the worker (gate_auto.hpp): its short ways, without a virtual
+  // call. What they run calls back nobody.
+  using Place = queue::Bias<>::Place;
+  // One thread may own it now.
+  [[nodiscard]] bool may_be_owned() const { return bias_ != nullptr && !bias_->shared(); }
+  // The calling thread is let in if it is the owner, and not inside. Null: it is not.
+  [[nodiscard]] Place* enter_own() {
+    return bias_ == nullptr || inside() ? nullptr : bias_->enter(base::thread_mark());
+  }
+  // `status`: POSTED: something is left under way.
+  void leave_own(Place* place, base::Status status) {
+    bool call = false;
+    if (status == HEDDLE_POSTED) {
+      note_under_way();
+      call = must_call_helpers();
+    }
+    queue::Bias<>::leave(place);
+    if (call) [[unlikely]]
+      wake_helpers();
+  }
+  // Counts an entry that leaves something under way, for helpers that are about to sleep.
+  void note_under_way() {
+    count_entry();
+    base::light_fence();  // between the two, for the barrier in Helpers::sleep()
+  }
+  // Runs function() inside while one thread owns the worker: that thread, or one that has taken it
+  // over. False: the worker is shared, or has another mode; nothing has run. AGAIN in *status, which
+  // function() returns else: not now.
+  template <class Function>
+  bool visit_owned(Function&& function, base::Status* status) {
+    if (!may_be_owned()) return false;
+    if (inside()) {
+      *status = function();
+      return true;
+    }
+    *status = HEDDLE_AGAIN;
+    if (!enter()) return true;
+    // Inside nobody moves it on, but it may have become shared on the way in.
+    const bool owned = !bias_->shared();
+    if (owned) *status = function();
+    leave();
+    return owned;
+  }
   // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From
   // inside a command that came out of the queue: it counts as started.
   template <class Attempt>
@@ -161,6 +207,8 @@ class Gate {
  protected:
   // `inbox`: null: there is no queue.
   Gate(Worker& worker, std::unique_ptr<Inbox> inbox, bool leaves_all = false);
+  // auto; once, by its constructor.
+  void set_bias(queue::Bias<>& bias) { bias_ = &bias; }
 
   // ---- what a mode is ---------------------------------------------------------------------------
   // A command, by a thread that may be inside already. Where this merely posts it, and leaves
@@ -194,8 +242,7 @@ class Gate {
   base::Status post_inside(transport::Command& command, const Completion& completion, bool* wake) {
     const base::Status status = worker_.post(command, completion);
     if (status == HEDDLE_POSTED) [[unlikely]] {
-      count_entry();
-      base::light_fence();  // between the two, for the barrier in Helpers::sleep()
+      note_under_way();
       *wake = must_call_helpers();
     }
     return status;
@@ -213,7 +260,9 @@ class Gate {
   void count_entry() { add_one(entries_); }
   void count_poll() { add_one(polls_); }
   void wake_helpers();
-  [[nodiscard]] bool must_call_helpers() const;
+  // Inside: what this thread leaves under way, or executes on its way out, would wait for helpers
+  // that sleep.
+  [[nodiscard]] bool must_call_helpers() const { return worker_.context().helpers().asleep() && leaves_under_way(); }
   void mark_inside() { inside_.store(base::thread_mark(), std::memory_order_relaxed); }
   void mark_outside() { inside_.store(nullptr, std::memory_order_relaxed); }
   std::size_t drain() { return inbox_->drain(helper_inside_); }
@@ -250,6 +299,8 @@ class Gate {
   }
   base::Status post_or_register(transport::Command& command, const Completion& completion);
   base::Status register_or_post(transport::Command& command, const Completion& completion);
+  int progress_any();
+  [[nodiscard]] bool leaves_under_way() const;
   // What waits in the queue goes first. True: some of it still waits.
   bool behind() { return queued() && (drain(), queued()); }
   bool enter_unless_held();
@@ -263,7 +314,8 @@ class Gate {
   // Read by every thread that posts; written by nobody after begin().
   Worker& worker_;
   const std::unique_ptr<Inbox> inbox_;
-  const bool registers_;  // small-message offload
+  queue::Bias<>* bias_ = nullptr;  // auto without small-message offload; null: any other
+  const bool registers_;           // small-message offload
   const bool leaves_all_;
 
   // Written inside, or (exclusive) by the owner before it enters; relaxed, with the barrier of
@@ -274,6 +326,33 @@ class Gate {
   // knows what it wrote.
   std::atomic<const void*> inside_{nullptr};
   bool helper_inside_ = false;  // for the thread inside
+};
+
+// The calling thread's entry to a worker of one thread: without a gate it is always inside; by auto's
+// short way if it owns the worker, or is inside already. What it does inside calls back nobody.
+class OwnEntry {
+ public:
+  explicit OwnEntry(Worker& worker) : gate_(worker.gate()) {
+    if (gate_ == nullptr) return;
+    if (gate_->inside()) {
+      inside_ = gate_->may_be_owned();
+    } else {
+      place_ = gate_->enter_own();
+      inside_ = place_ != nullptr;
+    }
+  }
+  OwnEntry(const OwnEntry&) = delete;
+  OwnEntry& operator=(const OwnEntry&) = delete;
+  [[nodiscard]] bool inside() const { return inside_; }
+  // Once, if it is inside. `status`: POSTED: something is left under way.
+  void leave(base::Status status) const {
+    if (place_ != nullptr) gate_->leave_own(place_, status);
+  }
+
+ private:
+  Gate* const gate_;
+  Gate::Place* place_ = nullptr;
+  bool inside_ = true;
 };
 
 // A command, a put or get of one block, or another start: here and now, or by the worker's gate.

@@ -20,7 +20,7 @@ std::uint32_t own_number() {
 bool AutoGate::enter_later() {
   if (!bias_.owned_by(base::thread_mark()) && take_over(true)) return true;
   for (int i = 0; i < kOwnLooks; ++i) {
-    if (enter_own()) return true;
+    if (enter_as_owner()) return true;
     if (bias_.shared()) return SharedGate::let_in();
     base::cpu_relax();
   }
@@ -30,8 +30,14 @@ bool AutoGate::enter_later() {
 
 // Of a thread that is not the owner.
 bool AutoGate::take_over(bool urgent) {
-  if (bias_.owned_by(base::thread_mark()) || !bias_.take_over(base::thread_mark(), own_number(), urgent)) return false;
-  return enter_own() || (bias_.shared() && SharedGate::let_in_at_once());
+  if (bias_.owned_by(base::thread_mark())) return false;
+  const std::uint64_t now = worker().context().clock().now_ns();
+  const bool soon = now - moved_at_.load(std::memory_order_relaxed) < kSoonNs;
+  const std::uint32_t in_a_row = soon ? soon_.load(std::memory_order_relaxed) + 1 : 0;
+  if (!bias_.take_over(base::thread_mark(), in_a_row > kMostSoon, own_number(), urgent)) return false;
+  moved_at_.store(now, std::memory_order_relaxed);
+  soon_.store(in_a_row, std::memory_order_relaxed);
+  return enter_as_owner() || (bias_.shared() && SharedGate::let_in_at_once());
 }
 
 bool AutoGate::claim(bool urgent) {

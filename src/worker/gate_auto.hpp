@@ -1,10 +1,18 @@
 // auto: exclusive to the thread that uses it, as long as that is one thread; then shared
-// (queue/bias.hpp). A thread that finds another owner takes over, four times; then all share.
+// (queue/bias.hpp). A thread that finds another owner takes over. When that happens often, each time
+// soon after the last, or when more threads than queue::Bias has places for have come, all share.
 //
-// Invariant: place_ is not null exactly while the owner is inside by enter(), claimed_ while
+// With small-message offload it is shared from the beginning: what waits in the queue has its credit
+// by any thread.
+//
+// Invariants
+//   While one thread owns the worker, what else only `shared` counts by atomic operations (credit
+//   for tagged messages) is counted inside, by plain ones: Gate::visit_owned(), enter_own().
+//   place_ is not null exactly while the owner is inside by enter(), claimed_ while
 // somebody is inside by a claim; both are written inside.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -17,7 +25,9 @@ namespace heddle::engine {
 class AutoGate final : public SharedGate {
  public:
   AutoGate(Worker& worker, std::unique_ptr<Inbox> inbox)
-      : SharedGate(worker, std::move(inbox)), bias_(base::membarrier_private_ready()) {}
+      : SharedGate(worker, std::move(inbox)), bias_(!registers() && base::membarrier_private_ready()) {
+    set_bias(bias_);
+  }
 
   void fetch_helper() override {
     if (bias_.shared()) return SharedGate::fetch_helper();
@@ -26,29 +36,28 @@ class AutoGate final : public SharedGate {
   [[nodiscard]] bool wanted() const override { return bias_.looks_inside(); }
 
  private:
-  using Place = queue::Bias<>::Place;
   static constexpr std::int64_t kFetchSleepNs = 1'000'000;
+  // A take-over costs about a microsecond, here and there: once in kSoonNs that is nothing. So many
+  // in a row, each sooner, tell that several threads use the worker.
+  static constexpr std::uint64_t kSoonNs = 1'000'000;
+  static constexpr std::uint32_t kMostSoon = 4;
 
   base::Status post_now(transport::Command& command, const Completion& completion) override {
-    if (inside()) return post_or_queue(command, completion);
-    Place* const place = bias_.enter(base::thread_mark());
-    if (place == nullptr) [[unlikely]] {
-      return bias_.shared() ? SharedGate::post_now(command, completion) : post_or_queue(command, completion);
-    }
-    bool wake = false;
-    const base::Status status = post_inside(command, completion, &wake);
-    queue::Bias<>::leave(place);
-    if (wake) [[unlikely]]
-      wake_helpers();
+    if (bias_.shared()) return SharedGate::post_now(command, completion);
+    Place* const place = enter_own();
+    if (place == nullptr) [[unlikely]]
+      return post_or_queue(command, completion);
+    const base::Status status = worker().post(command, completion);
+    leave_own(place, status);
     return status;
   }
-  bool let_in() override { return bias_.shared() ? SharedGate::let_in() : enter_own() || enter_later(); }
+  bool let_in() override { return bias_.shared() ? SharedGate::let_in() : enter_as_owner() || enter_later(); }
   bool let_in_at_once() override {
-    return bias_.shared() ? SharedGate::let_in_at_once() : enter_own() || take_over(false);
+    return bias_.shared() ? SharedGate::let_in_at_once() : enter_as_owner() || take_over(false);
   }
   // Who only looks does not become the owner.
   bool let_in_unless_held() override {
-    return bias_.shared() ? SharedGate::let_in_unless_held() : enter_own() || claim(false);
+    return bias_.shared() ? SharedGate::let_in_unless_held() : enter_as_owner() || claim(false);
   }
   void let_out() override {
     if (claimed_ != nullptr) return give_back();
@@ -69,7 +78,7 @@ class AutoGate final : public SharedGate {
     if (call) wake_helpers();
   }
 
-  bool enter_own() {
+  bool enter_as_owner() {
     Place* const place = bias_.enter(base::thread_mark());
     if (place != nullptr) place_ = place;
     return place != nullptr;
@@ -93,6 +102,9 @@ class AutoGate final : public SharedGate {
   queue::Bias<> bias_;
   Place* place_ = nullptr;
   Place* claimed_ = nullptr;
+  // Of take-overs; relaxed: hints. When the last one was, and how many in a row came soon.
+  std::atomic<std::uint64_t> moved_at_{0};
+  std::atomic<std::uint32_t> soon_{0};
 };
 
 }  // namespace heddle::engine

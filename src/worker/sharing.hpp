@@ -46,6 +46,10 @@ struct Tally {
 class Tallies {
  public:
   using Field = std::uint64_t Tally::*;
+  // All but `commands`.
+  static constexpr std::array<Field, 9> kFields = {&Tally::puts,     &Tally::gets,      &Tally::atomics,
+                                                   &Tally::messages, &Tally::bytes,     &Tally::again,
+                                                   &Tally::sends,    &Tally::word_puts, &Tally::word_gets};
 
   void add(Field field, std::uint64_t amount) {
     for_caller([=](auto place) { place.raise(field, amount); });
@@ -67,9 +71,6 @@ class Tallies {
     });
   }
   [[nodiscard]] Tally sum() {
-    static constexpr std::array<Field, 9> kFields = {&Tally::puts,     &Tally::gets,      &Tally::atomics,
-                                                     &Tally::messages, &Tally::bytes,     &Tally::again,
-                                                     &Tally::sends,    &Tally::word_puts, &Tally::word_gets};
     Tally all;
     for (Place& place : places_) {
       all.commands += std::atomic_ref<std::uint64_t>(place.tally.commands).load(std::memory_order_acquire);
@@ -137,7 +138,7 @@ class Counts {
       shared_->add_operation(field, bytes);
     }
   }
-  // The same where share() was not called.
+  // The same inside a worker that one thread owns (exclusive, auto).
   void add_own_operation(Tallies::Field field, std::uint64_t bytes) {
     own_.*field += 1;
     own_.bytes += bytes;
@@ -161,7 +162,13 @@ class Counts {
     stores_seen_ = stores;
     return true;
   }
-  [[nodiscard]] Tally total() { return (shared_ == nullptr ? own_ : shared_->sum()).total(); }
+  // Inside.
+  [[nodiscard]] Tally total() {
+    Tally all = shared_ == nullptr ? Tally{} : shared_->sum();
+    for (const Tallies::Field field : Tallies::kFields) all.*field += own_.*field;
+    all.commands += own_.commands;
+    return all.total();
+  }
 
  private:
   std::unique_ptr<Tallies> shared_;

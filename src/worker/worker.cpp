@@ -83,8 +83,10 @@ Worker::~Worker() {
 
 heddle_worker_stats Worker::read_stats() {
   heddle_worker_stats all;
+  Tally posted;
   const auto read = [&] {
     all = core_.stats;
+    posted = counts_.total();
     all.failed += core_.operations.failed();
     all.dropped += transport_->counters().malformed + core_.responder.lost() + messages_.tasks().dropped();
     if (aggregator_ == nullptr) return;
@@ -92,7 +94,6 @@ heddle_worker_stats Worker::read_stats() {
     all.packets = aggregator_->counts().packets;
   };
   gate_ == nullptr ? read() : gate_->visit(read);
-  const Tally posted = counts_.total();
   if (gate_ != nullptr && gate_->small_offload() != nullptr) {
     all.registered = gate_->small_offload()->registered_messages();
     all.helped = gate_->small_offload()->helped_messages();

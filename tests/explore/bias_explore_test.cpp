@@ -35,6 +35,7 @@ struct Shape {
   std::uint32_t helpers;  // one look each
   std::uint32_t owners = 2;
   bool urgent = true;
+  std::uint32_t shares = 9;  // who takes over in this round of its own shares it
 };
 
 // As AutoGate: a thread tries as its owner, else takes over, else by the lock.
@@ -49,7 +50,7 @@ struct BiasModel final : Model {
 
   BiasModel() {
     guarded.name("guarded");
-    check(bias.take_over(&marks[0], 1, true), "nobody is there");
+    check(bias.take_over(&marks[0], false, 1, true), "nobody is there");
   }
   [[nodiscard]] std::uint32_t threads() const override { return kShape.users + kShape.helpers; }
   void use(std::uint32_t thread) {
@@ -81,7 +82,8 @@ struct BiasModel final : Model {
     if (thread >= kShape.users) return help(thread);
     for (std::uint32_t i = 0; i < kShape.rounds; ++i) {
       step();
-      if (by_own(thread) || !bias.take_over(&marks[thread], thread + 1, kShape.urgent) || by_own(thread)) continue;
+      if (by_own(thread)) continue;
+      if (!bias.take_over(&marks[thread], i >= kShape.shares, thread + 1, kShape.urgent) || by_own(thread)) continue;
       if (bias.shared()) static_cast<void>(by_lock(thread));
     }
   }
@@ -109,6 +111,7 @@ class OldCurrent : public Atomic<T> {
 };
 
 constexpr Options kBounded{.weak = true, .preemptions = 1};
+constexpr Options kFewer{.weak = false, .preemptions = 2};
 constexpr Options kFew{.weak = false, .preemptions = 3};
 
 TEST(Bias, OneIsInsideInAllSchedules) {
@@ -117,7 +120,10 @@ TEST(Bias, OneIsInsideInAllSchedules) {
   expect_holds<BiasModel<Atomic, Bug::none, Shape{2, 1, 0}>>("bias, two threads once", kOrdered);
   expect_holds<BiasModel<Atomic, Bug::none, Shape{2, 2, 0}>>("bias, two threads twice", kFew);
   expect_holds<BiasModel<Atomic, Bug::none, Shape{3, 1, 0}>>("bias, three threads", kFew);
+  expect_holds<BiasModel<Atomic, Bug::none, Shape{2, 3, 0}>>("bias, two threads to and fro", kFew);
+  expect_holds<BiasModel<Atomic, Bug::none, Shape{2, 2, 0, 2, true, 1}>>("bias, to and fro, then shared", kFew);
   expect_holds<BiasModel<Atomic, Bug::none, Shape{2, 1, 1}>>("bias, two threads and a helper", kFew);
+  expect_holds<BiasModel<Atomic, Bug::none, Shape{2, 2, 1}>>("bias, to and fro and a helper", kFewer);
   expect_holds<BiasModel<Atomic, Bug::none, Shape{2, 1, 1, 1}>>("bias, a helper, then shared", kFew);
 }
 
