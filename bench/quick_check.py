@@ -151,7 +151,7 @@ def check_programs(tool, arguments):
         if counted != {"bandwidth"} | ({"voluntary", "involuntary"} if "--switches" in more else set()):
             sys.exit(f"quick_check: bw: {sorted(counted)}")
         modes = {r["sharing"] for r in records if r["op"] == "pairs_one" and r["transport"] == "shm"}
-        if not few and modes != {"shared", "offload", "delegate"}:
+        if not few and modes != {"auto_one", "shared", "offload", "delegate"}:
             sys.exit(f"quick_check: pairs_one in {sorted(modes)}")
         if not few and {r["processes"] for r in records if r["op"] in ("mbw_mr", "fan_in")} != {2, 8}:
             sys.exit("quick_check: mbw_mr and fan_in were not measured with 2 and 8 processes")

@@ -20,7 +20,8 @@ from collections import Counter
 
 # name: (operation of the program, the function in which its instructions are counted, what is set in the environment).
 # loopback: memory that is reached by commands only, even one's own.
-SHARED, DELEGATE, OFFLOAD = ({"HEDDLE_SHARING": name} for name in ("shared", "delegate", "offload"))
+AUTO, SHARED, DELEGATE, OFFLOAD = ({"HEDDLE_SHARING": name} for name in ("auto", "shared", "delegate", "offload"))
+EXCLUSIVE = {"HEDDLE_SHARING": "exclusive"}  # where nothing else is said
 PATHS = {
     "put_8": ("put", "count_put"),
     "get_8": ("get", "count_get"),
@@ -34,6 +35,13 @@ PATHS = {
     "tagged_send_counted_8": ("counted", "count_send_counted"),
     "quiet_idle": ("tagged", "count_quiet"),
     "progress_idle": ("tagged", "count_idle"),
+    "put_8_auto": ("put", "count_put", AUTO),
+    "am_send_8_auto": ("am", "count_am_send", AUTO),
+    "am_receive_8_auto": ("am", "count_am_receive", AUTO),
+    "tagged_send_8_auto": ("tagged", "count_send", AUTO),
+    "tagged_recv_8_auto": ("tagged", "count_recv", AUTO),
+    "tagged_arrive_8_auto": ("tagged", "count_arrive", AUTO),
+    "progress_idle_auto": ("tagged", "count_idle", AUTO),
     "quiet_idle_shared": ("tagged", "count_quiet", SHARED),
     "quiet_idle_delegate": ("tagged", "count_quiet", DELEGATE),
     "put_8_shared": ("put", "count_put", SHARED),
@@ -102,7 +110,7 @@ def instructions(program, operation, function, extra, n, context=()):
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={function}",
                    f"--callgrind-out-file={folder}/out", program, operation, str(n), *context]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | extra)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | EXCLUSIVE | extra)
         if result.returncode != 0:
             sys.exit(f"count_instructions: {' '.join(command)} ended with {result.returncode}:\n{result.stderr}")
         text = pathlib.Path(folder, "out").read_text()

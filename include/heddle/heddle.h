@@ -252,7 +252,7 @@ HEDDLE_API heddle_status heddle_inproc_fail(heddle_inproc_job job, uint32_t rank
 /* ---- worker ---------------------------------------------------------------------------------- */
 
 typedef enum heddle_sharing {
-  HEDDLE_SHARING_DEFAULT = 0, /* what HEDDLE_SHARING says; exclusive unless set */
+  HEDDLE_SHARING_DEFAULT = 0, /* what HEDDLE_SHARING says; auto unless set */
   /* one thread at a time uses it; no lock, no atomic read-modify-write on the path */
   HEDDLE_SHARING_EXCLUSIVE = 1,
   /* In the other modes any thread may call any function at any time, and every operation has the
@@ -271,9 +271,10 @@ typedef enum heddle_sharing {
    * threads without a spare core */
   HEDDLE_SHARING_DELEGATE = 4,
   HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
-  /* as exclusive while one thread uses it, but safe: when others come, as shared. A thread that
-   * finds another one's worker takes it over, which costs it a membarrier; after four owners all
-   * share it until it is closed */
+  /* about as exclusive while one thread uses it, but safe: when several do, as shared. A thread that
+   * finds another one's worker takes it over, which costs it a membarrier (about a microsecond);
+   * when that has happened five times in a row within a millisecond each, or with the sixteenth
+   * thread, all share it until it is closed */
   HEDDLE_SHARING_AUTO = 6
 } heddle_sharing;
 

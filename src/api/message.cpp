@@ -80,8 +80,6 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return heddle::engine::post(worker, command, completion);
 }
 
-// kGated: a worker of one thread has been asked already, if it is the usual message.
-template <bool kGated = false>
 [[gnu::always_inline]] inline Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                                   std::uint32_t immediate,
                                                   const heddle::engine::Completion& completion) {
@@ -92,8 +90,7 @@ template <bool kGated = false>
   command.set_message(nullptr, 0, message.payload, 8);
   // It is no tagged message, so it needs no number.
   heddle::engine::Gate* gate = worker.gate();
-  return !kGated && gate == nullptr ? worker.core().requester.post(command, completion)
-                                    : gate->post(command, completion);
+  return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
 }
 
 // The usual message, on a worker of one thread (exclusive or auto). False: it is another one.
@@ -139,16 +136,7 @@ template <bool kGated = false>
   });
 }
 
-// For class NETWORK, without a completion.
-[[gnu::noinline]] Status try_otherwise(Worker& worker, heddle_peer target, const heddle_am_message& message) {
-  const std::uint32_t immediate = heddle::wire::encode_am(message.handler, message.header_bytes);
-  const Status status = post_message<true>(worker, target, message, immediate, heddle::engine::kNoCompletion);
-  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
-    return accepted(worker, message, status);
-  return status == HEDDLE_AGAIN ? again(worker) : status;
-}
-
-// With a completion.
+// For class NETWORK, with a completion.
 [[gnu::noinline]] Status try_with_completion(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                              const heddle_completion* completion) {
   heddle::engine::Completion resolved;
@@ -179,26 +167,63 @@ template <bool kGated = false>
   }
 }
 
-// Inline in both forms; the blocking form hardly ever needs more than this.
-[[gnu::always_inline]] inline Status try_am(heddle_worker handle, heddle_peer target, const heddle_am_message* message,
-                                            const heddle_completion* completion) {
+// Any message, on any worker.
+[[gnu::always_inline]] inline Status try_any(Worker& worker, heddle_peer target, const heddle_am_message* message,
+                                             const heddle_completion* completion) {
+  if (message == nullptr) [[unlikely]]
+    return null_argument("am", "message");
+  if (!well_formed(worker, target, *message, HEDDLE_AM_USER)) [[unlikely]] {
+    return try_user(worker, target, *message, completion);
+  }
+  if (completion != nullptr) [[unlikely]]
+    return try_with_completion(worker, target, *message, completion);
+  const std::uint32_t immediate = heddle::wire::encode_am(message->handler, message->header_bytes);
+  const Status status = post_message(worker, target, *message, immediate, heddle::engine::kNoCompletion);
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
+    return accepted(worker, *message, status);
+  return status == HEDDLE_AGAIN ? again(worker) : status;
+}
+
+Status try_again(heddle_worker handle, heddle_peer target, const heddle_am_message* message,
+                 const heddle_completion* completion) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  return worker == nullptr ? bad_handle("worker", handle.id) : try_any(*worker, target, message, completion);
+}
+
+template <bool kWaits>
+[[gnu::noinline]] Status post_otherwise(Worker& worker, heddle_peer target, const heddle_am_message* message,
+                                        const heddle_completion* completion) {
+  const heddle_worker handle = worker.core().handle;
+  const Status first = try_any(worker, target, message, completion);
+  if (!kWaits || first != HEDDLE_AGAIN) [[likely]]
+    return first;
+  return blocking(
+      "heddle_am", handle, [=] { return try_again(handle, target, message, completion); },
+      [&](Worker& own, std::span<char> text) { describe_message(own, target, *message, text); });
+}
+
+// Without a completion, on a worker of one thread.
+template <bool kWaits>
+[[gnu::noinline]] Status post_by_one(Worker& worker, heddle_peer target, const heddle_am_message* message) {
+  Status status = HEDDLE_AGAIN;
+  const bool posted =
+      well_formed(worker, target, *message, HEDDLE_AM_USER) && posted_at_once(worker, target, *message, &status);
+  if (posted && status != HEDDLE_AGAIN) [[likely]]
+    return status;
+  return post_otherwise<kWaits>(worker, target, message, nullptr);
+}
+
+// Only chooses, so that neither way saves registers for the other.
+template <bool kWaits>
+[[gnu::always_inline]] inline Status post_am(heddle_worker handle, heddle_peer target, const heddle_am_message* message,
+                                             const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) [[unlikely]]
     return bad_handle("worker", handle.id);
-  if (message == nullptr) [[unlikely]]
-    return null_argument("am", "message");
-  if (!well_formed(*worker, target, *message, HEDDLE_AM_USER)) [[unlikely]] {
-    return try_user(*worker, target, *message, completion);
-  }
-  if (completion != nullptr) [[unlikely]]
-    return try_with_completion(*worker, target, *message, completion);
-  if (worker->gate() != nullptr && !worker->gate()->may_be_owned()) {
-    return try_otherwise(*worker, target, *message);
-  }
-  Status status = HEDDLE_AGAIN;
-  if (!posted_at_once(*worker, target, *message, &status)) [[unlikely]]
-    return try_otherwise(*worker, target, *message);
-  return status == HEDDLE_AGAIN ? again(*worker) : status;
+  const bool by_one = worker->gate() == nullptr || worker->gate()->may_be_owned();
+  if (by_one && message != nullptr && completion == nullptr) [[likely]]
+    return post_by_one<kWaits>(*worker, target, message);
+  return post_otherwise<kWaits>(*worker, target, message, completion);
 }
 
 }  // namespace
@@ -213,18 +238,12 @@ heddle_status heddle_am_register(heddle_context handle, uint32_t handler, heddle
 
 heddle_status heddle_try_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                             const heddle_completion* completion) {
-  return try_am(worker, target, message, completion);
+  return post_am<false>(worker, target, message, completion);
 }
 
 heddle_status heddle_am(heddle_worker worker, heddle_peer target, const heddle_am_message* message,
                         const heddle_completion* completion) {
-  const Status first = try_am(worker, target, message, completion);
-  if (first != HEDDLE_AGAIN) [[likely]] {
-    return first;
-  }
-  return blocking(
-      "heddle_am", worker, [&] { return heddle_try_am(worker, target, message, completion); },
-      [&](Worker& own, std::span<char> text) { describe_message(own, target, *message, text); });
+  return post_am<true>(worker, target, message, completion);
 }
 
 int heddle_run_tasks(heddle_worker handle, uint32_t most, int64_t timeout_ns) {

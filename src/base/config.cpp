@@ -33,7 +33,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::bootstrap, "HEDDLE_BOOTSTRAP", Type::text, "auto",
      "how a process joins its job: auto (whatever has started it), local (heddle run), pmix, pmi, or single (a job of "
      "one)"},
-    {Var::sharing, "HEDDLE_SHARING", Type::text, "exclusive",
+    {Var::sharing, "HEDDLE_SHARING", Type::text, "auto",
      "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: a name that `heddle info engine` lists"},
     {Var::progress, "HEDDLE_PROGRESS", Type::text, "none",
      "who makes progress besides the application: none, dedicated:N, idle or adaptive (see the guide)"},

@@ -210,7 +210,7 @@ TEST(Inside, WaitingFormsAreRefusedUnlessTheMemoryIsDirect) {
 }
 
 TEST_F(Arguments, ACounterOfAllBelongsToItsWorkerEvenIfTheOperationIsDoneAtOnce) {
-  Worker other = context_.open_worker();
+  Worker other = context_.open_worker(HEDDLE_SHARING_EXCLUSIVE);
   const Counter counter = context_.counter_of_all(other);
   const heddle_completion completion = counter.completion();
   EXPECT_EQ(other.put(bytes_of(value_), remote_.at(0), &completion), HEDDLE_DONE);

@@ -61,7 +61,7 @@ TEST(WorkerMode, IsTheOneThatWasAskedFor) {
   for (const heddle_sharing asked : all_modes()) {
     EXPECT_EQ(context.open_worker(options_of(asked)).mode(), asked);
   }
-  EXPECT_EQ(context.open_worker().mode(), HEDDLE_SHARING_EXCLUSIVE);
+  EXPECT_EQ(context.open_worker().mode(), HEDDLE_SHARING_AUTO);
   heddle_sharing mode{};
   EXPECT_EQ(heddle_worker_mode({12345}, &mode), HEDDLE_ERR_HANDLE);
 }
