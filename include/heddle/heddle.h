@@ -271,10 +271,10 @@ typedef enum heddle_sharing {
    * threads without a spare core */
   HEDDLE_SHARING_DELEGATE = 4,
   HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
-  /* about as exclusive while one thread uses it, but safe: when several do, as shared. A thread that
-   * finds another one's worker takes it over, which costs it a membarrier (about a microsecond);
-   * when that has happened five times in a row within a millisecond each, or with the sixteenth
-   * thread, all share it until it is closed */
+  /* about as exclusive while one thread uses it, but safe: when several do, as shared. A thread
+   * that finds another one's worker takes it over, which costs it a membarrier (about a
+   * microsecond); when that has happened five times in a row within a millisecond each, or with the
+   * sixteenth thread, all share it until it is closed */
   HEDDLE_SHARING_AUTO = 6
 } heddle_sharing;
 

@@ -152,8 +152,8 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   return post_receive(*worker, what, completion);
 }
 
-// The usual receive: from one worker, nobody is told, on a worker of one thread. Null: it is another
-// one.
+// The usual receive: from one worker, nobody is told, on a worker of one thread. Null: it is
+// another one.
 [[gnu::always_inline]] inline Worker* takes_at_once(heddle_worker handle, const heddle_wanted* wanted, const void* data,
                                                     std::size_t bytes, const heddle_receive* receive,
                                                     const heddle_completion* completion) {
@@ -173,7 +173,8 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
     return HEDDLE_AGAIN;
   }
   const Status status = (*worker)->tagged().receive_from(wanted, data, bytes, receive);
-  entry.leave(HEDDLE_POSTED);  // whatever it says: the room of a message that was kept is told to its sender
+  // whatever it says: the room of a message that was kept is told to its sender
+  entry.leave(HEDDLE_POSTED);
   return status;
 }
 
@@ -217,8 +218,8 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 template <bool kWaits>
 inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_otherwise;
 
-// The usual message: short, on a worker of one thread (exclusive or auto), whose transport keeps the
-// order. Null: it is another one, or something is wrong with it.
+// The usual message: short, on a worker of one thread (exclusive or auto), whose transport keeps
+// the order. Null: it is another one, or something is wrong with it.
 [[gnu::always_inline]] inline Worker* sends_at_once(heddle_worker handle, heddle_peer target, const void* data,
                                                     std::size_t bytes) {
   Worker* worker = find_handle<Worker>(handle.id);

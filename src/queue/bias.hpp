@@ -9,10 +9,10 @@
 //
 // Invariants
 //   A place's owner is written before current_ names the place for the first time, and never again:
-//   a thread that becomes the owner once more has its old place again, and no other thread enters by
-//   it. A thread that ends leaves its place to the later one that has the same mark.
-//   current_ and known_ are written by a thread that has the claim of the place that current_ names,
-//   or names till then.
+//   a thread that becomes the owner once more has its old place again, and no other thread enters
+//   by it. A thread that ends leaves its place to the later one that has the same mark. current_
+//   and known_ are written by a thread that has the claim of the place that current_ names, or
+//   names till then.
 //   Inside is the owner of current_ between enter() and leave(), or who has the claim of current_:
 //   the hand-over admits one of them. When current_ moves, the owner of the old place is outside,
 //   since the mover has the claim. An owner who enters its old place later sees the claim, or sees

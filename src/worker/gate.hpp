@@ -117,8 +117,8 @@ class Gate {
     base::light_fence();  // between the two, for the barrier in Helpers::sleep()
   }
   // Runs function() inside while one thread owns the worker: that thread, or one that has taken it
-  // over. False: the worker is shared, or has another mode; nothing has run. AGAIN in *status, which
-  // function() returns else: not now.
+  // over. False: the worker is shared, or has another mode; nothing has run. AGAIN in *status,
+  // which function() returns else: not now.
   template <class Function>
   bool visit_owned(Function&& function, base::Status* status) {
     if (!may_be_owned()) return false;
@@ -328,8 +328,9 @@ class Gate {
   bool helper_inside_ = false;  // for the thread inside
 };
 
-// The calling thread's entry to a worker of one thread: without a gate it is always inside; by auto's
-// short way if it owns the worker, or is inside already. What it does inside calls back nobody.
+// The calling thread's entry to a worker of one thread: without a gate it is always inside; by
+// auto's short way if it owns the worker, or is inside already. What it does inside calls back
+// nobody.
 class OwnEntry {
  public:
   explicit OwnEntry(Worker& worker) : gate_(worker.gate()) {

@@ -1,9 +1,10 @@
 // auto: exclusive to the thread that uses it, as long as that is one thread; then shared
-// (queue/bias.hpp). A thread that finds another owner takes over. When that happens often, each time
-// soon after the last, or when more threads than queue::Bias has places for have come, all share.
+// (queue/bias.hpp). A thread that finds another owner takes over. When that happens often, each
+// time soon after the last, or when more threads than queue::Bias has places for have come, all
+// share.
 //
-// With small-message offload it is shared from the beginning: what waits in the queue has its credit
-// by any thread.
+// With small-message offload it is shared from the beginning: what waits in the queue has its
+// credit by any thread.
 //
 // Invariants
 //   While one thread owns the worker, what else only `shared` counts by atomic operations (credit
