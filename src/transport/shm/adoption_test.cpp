@@ -154,7 +154,8 @@ TEST_F(AdoptionTest, MemoryWithoutAWholePageIsRegisteredOnly) {
   b.transport->deregister(local);
 }
 
-// Of advice for huge pages, at addresses that fit them and at others; untouched pages need no memory.
+// Of advice for huge pages, at addresses that fit them and at others; untouched pages need no
+// memory.
 TEST_F(AdoptionTest, LongAndHugeMemory) {
   for (const std::uint64_t shift : {std::uint64_t{0}, page_bytes()}) {
     const std::uint64_t bytes = 3 * kHuge + 5 * page_bytes();
