@@ -44,8 +44,9 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   [[nodiscard]] std::span<std::byte> span() const { return {base_ + page() - before_, bytes_}; }
-  [[nodiscard]] std::size_t first() const { return before_; }                      // mapped from here
-  [[nodiscard]] std::size_t end() const { return before_ + (all_ - 2 * page()); }  // to here
+  // What is between these two offsets is mapped.
+  [[nodiscard]] std::size_t first() const { return before_; }
+  [[nodiscard]] std::size_t end() const { return before_ + (all_ - 2 * page()); }
   [[nodiscard]] bool shared() const {
     for (const base::MappedRange& range : base::read_mappings()) {
       const auto at = reinterpret_cast<std::uintptr_t>(base_ + page());
