@@ -1,5 +1,6 @@
 #include "transport/shm/adoption.hpp"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -82,6 +84,11 @@ class Registry {
 
   std::mutex& mutex() { return mutex_; }
   std::vector<Range>& ranges() { return ranges_; }
+  // A range that cannot be put back, after its region, for children; there is room for it.
+  void keep(Range range) {
+    range.fd = fcntl(range.fd, F_DUPFD_CLOEXEC, 0);
+    if (range.fd >= 0) ranges_.push_back(range);
+  }
 
  private:
   void before_fork() {
@@ -321,7 +328,7 @@ base::Result<std::uint64_t> move_in(Segment& segment, const WholePages& pages) {
     if (put_back(range, {pages.first, 0, range.bytes}, space.window(), PROT_READ | PROT_WRITE)) {
       space.free();
     } else {
-      registry.ranges().push_back(range);  // it stays shared, with its contents
+      registry.keep(range);
     }
     return status;
   }
@@ -344,10 +351,19 @@ bool move_out(Segment& segment, std::uint64_t offset, const WholePages& pages) {
   const Range range = *found;
   ranges.erase(found);
   AdoptedSpace space(segment, pages);
-  if (space.open(offset) != HEDDLE_DONE) return false;
-  const bool back = put_all_back(range, space.window());
-  space.close();
-  if (back) space.free();
+  bool back = false;
+  try {
+    back = space.open(offset) == HEDDLE_DONE;
+    if (back) back = put_all_back(range, space.window());
+    if (space.is_open()) space.close();
+  } catch (const std::bad_alloc&) {  // it stays where it is
+    back = false;
+  }
+  if (back) {
+    space.free();
+  } else {
+    registry.keep(range);
+  }
   return back;
 }
 

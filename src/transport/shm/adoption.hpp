@@ -45,6 +45,7 @@ class AdoptedSpace {
   // Where the first page lies in the segment's file, and in the segment's own mapping.
   [[nodiscard]] std::uint64_t offset() const { return offset_ + skip_; }
   [[nodiscard]] std::byte* window() const { return address_ + skip_; }
+  [[nodiscard]] bool is_open() const { return address_ != nullptr; }
 
  private:
   Segment& segment_;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -18,6 +21,8 @@
 #include <vector>
 
 #include "base/mappings.hpp"
+#include "base/test_sanitizer.hpp"
+#include "memory/unmap_watch.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/region_key.hpp"
 #include "transport/shm/test_job.hpp"
@@ -270,6 +275,72 @@ TEST_F(AdoptionTest, MemoryThatIsMovedKeepsItsSpace) {
   EXPECT_EQ(moved[page], Pages::expected(page)) << "nobody else has got that space";
   b.transport->free(*fresh);
   munmap(moved, 2 * page);
+}
+
+TEST_F(AdoptionTest, WithoutRoomNothingHasChanged) {
+  const Pages memory(64 * page_bytes());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{1, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const base::Status status = refused(memory.at(), 64 * page_bytes());
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status, HEDDLE_ERR_NO_MEMORY) << message;
+  EXPECT_FALSE(Pages::shared(memory.at()));
+  EXPECT_TRUE(memory.intact());
+  b.transport->deregister(adopt(memory.at(), 64 * page_bytes()));
+}
+
+#if !defined(__SANITIZE_THREAD__)
+// No memory to put it back: it stays where it is, with its contents, and nobody gets its space.
+TEST_F(AdoptionTest, MemoryThatCannotBePutBackStays) {
+  if (base::kAddressSanitizer) GTEST_SKIP() << "it has mapped nearly all addresses";
+  const std::uint64_t bytes = 16 * kHuge;
+  const Pages memory(bytes, kHuge);
+  const LocalMemory local = adopt(memory.at(), bytes);
+  unsigned long long used = 0;
+  FILE* file = std::fopen("/proc/self/statm", "r");
+  ASSERT_EQ(std::fscanf(file, "%llu", &used), 1);
+  std::fclose(file);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit small{used * page_bytes() + 4 * kHuge, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
+  b.transport->deregister(local);
+  setrlimit(RLIMIT_AS, &before);
+  EXPECT_TRUE(Pages::shared(memory.at()));
+  EXPECT_TRUE(memory.intact());
+  const auto fresh = b.transport->allocate(bytes);
+  ASSERT_TRUE(fresh.ok());
+  std::memset(fresh->address, 0x11, bytes);
+  EXPECT_TRUE(memory.intact());
+  b.transport->free(*fresh);
+}
+#endif
+
+// Registrations of it that a cache holds are forgotten in both calls, since its pages are others.
+TEST_F(AdoptionTest, RegistrationCachesAreTold) {
+  const auto watch = memory::UnmapWatch::open(memory::UnmapWatch::Way::protection);
+  if (!watch) GTEST_SKIP() << base::last_message();
+  const Pages memory(4 * page_bytes());
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.at());
+  const std::uint64_t end = begin + 4 * page_bytes();
+  ASSERT_TRUE((*watch)->watch(begin, end));
+  std::uint64_t generation = (*watch)->log().generation();
+  const LocalMemory local = adopt(memory.at(), 4 * page_bytes());
+  EXPECT_GT((*watch)->log().generation(), generation);
+  (*watch)->unwatch(begin, end);
+  if ((*watch)->watch(begin, end)) {
+    generation = (*watch)->log().generation();
+    b.transport->deregister(local);
+    EXPECT_GT((*watch)->log().generation(), generation);
+    (*watch)->unwatch(begin, end);
+  } else {
+    b.transport->deregister(local);
+  }
+  EXPECT_TRUE(memory.intact());
 }
 
 int in_child(const std::function<int()>& body) {
