@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -177,6 +178,26 @@ TEST_F(AdoptionTest, LongAndHugeMemory) {
     EXPECT_TRUE(memory.intact());
     EXPECT_TRUE(memory.neighbours_intact());
   }
+}
+
+TEST_F(AdoptionTest, UntouchedMemoryNeedsNoSpace) {
+  const auto in_use = [&] {
+    struct stat file{};
+    EXPECT_EQ(fstat(cards.cards[1].fd, &file), 0);
+    return static_cast<std::uint64_t>(file.st_blocks) * 512;
+  };
+  const std::uint64_t bytes = 8 * kHuge;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const std::uint64_t before = in_use();
+  const LocalMemory local = adopt(static_cast<std::byte*>(memory), bytes);
+  EXPECT_EQ(in_use(), before);
+  static_cast<std::byte*>(memory)[5] = std::byte{1};
+  EXPECT_GT(in_use(), before);
+  b.transport->deregister(local);
+  EXPECT_EQ(in_use(), before) << "its space is empty again";
+  EXPECT_EQ(static_cast<std::byte*>(memory)[5], std::byte{1});
+  munmap(memory, bytes);
 }
 
 TEST_F(AdoptionTest, ManyTimesLeaveNothingBehind) {
