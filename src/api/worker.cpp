@@ -296,10 +296,10 @@ Status find_met(const char* call, heddle_remote address, size_t bytes, RemoteReg
 }  // namespace
 
 heddle_status heddle_remote_mapped(heddle_remote address, size_t bytes, int* mapped) {
-  if (find_handle<RemoteRegion>(address.region.id) == nullptr) return bad_handle("remote region", address.region.id);
+  RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
+  if (remote == nullptr) return bad_handle("remote region", address.region.id);
   if (mapped == nullptr) return null_argument("remote_mapped", "mapped");
   *mapped = 0;
-  RemoteRegion* remote = nullptr;
   const Status status = find_met("heddle_remote_mapped", address, bytes, &remote);
   if (status == HEDDLE_DONE) *mapped = remote->direct_range(address.offset, bytes) ? 1 : 0;
   return status;

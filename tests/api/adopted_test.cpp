@@ -126,7 +126,7 @@ TEST_P(Adopted, PutsAndGetsOverAllParts) {
       shape.block_bytes = shape.local_stride = 200;
       shape.remote_stride = 500;
       const std::size_t at = memory.first() - 600;
-      const auto source = pattern(9 * 200, 5);
+      const auto source = pattern(std::size_t{9} * 200, 5);
       for (std::size_t i = 0; i < 9; ++i) std::memcpy(theirs.data() + at + i * 500, source.data() + i * 200, 200);
       accepted(heddle_put_strided(worker.handle(), source.data(), remote[peer].at(at), &shape, nullptr));
       ASSERT_EQ(worker.flush(peer), HEDDLE_DONE);

@@ -14,8 +14,8 @@
 #include <array>
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -322,9 +322,7 @@ TEST_F(AdoptionTest, MemoryThatCannotBePutBackStays) {
   const Pages memory(bytes, kHuge);
   const LocalMemory local = adopt(memory.at(), bytes);
   unsigned long long used = 0;
-  FILE* file = std::fopen("/proc/self/statm", "r");
-  ASSERT_EQ(std::fscanf(file, "%llu", &used), 1);
-  std::fclose(file);
+  ASSERT_TRUE(std::ifstream("/proc/self/statm") >> used);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   const rlimit small{used * page_bytes() + 4 * kHuge, before.rlim_max};
