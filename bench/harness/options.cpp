@@ -34,7 +34,7 @@ const char* const kUsage =
     "  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex;\n"
     "                           benches of papers: which modes (default: all but mutex; exclusive: a worker each);\n"
     "                           programs: also auto, with a worker each, and auto_one\n"
-    "  --memory KIND            allocated, registered or both\n"
+    "  --memory KIND            allocated, registered, both (of these two) or adopted\n"
     "  --repeat R               repeats per figure (default 9)\n"
     "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
     "  --total-words 20M        gups: words of the table, over both processes\n"
@@ -154,8 +154,8 @@ class Parser {
   }
   bool memory(const char* value) {
     const std::string_view kind = value != nullptr ? value : "";
-    if (kind != "allocated" && kind != "registered" && kind != "both") {
-      return fail("--memory needs allocated, registered or both");
+    if (kind != "allocated" && kind != "registered" && kind != "both" && kind != "adopted") {
+      return fail("--memory needs allocated, registered, both or adopted");
     }
     options_->memory = kind;
     return true;

@@ -26,7 +26,7 @@ struct Options {
   bool peers = false;
   bool quick = false;
   bool demo = false;
-  std::string memory = "both";           // allocated, registered, both
+  std::string memory = "both";           // allocated, registered, both, adopted
   std::string json;                      // file to write
   std::uint64_t total_words = 0;         // gups table over both processes; 0: the default
   std::uint64_t target_ns = 20'000'000;  // time of one repeat

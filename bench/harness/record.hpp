@@ -35,7 +35,7 @@ struct Key {
   // heddle's ("heddle ucx" where a peer has that name), a peer's name, or "limit"
   std::string transport;
   std::string sharing;               // exclusive; of peers: own, shared, none
-  std::string memory = "allocated";  // allocated (direct) or registered (malloc'd)
+  std::string memory = "allocated";  // allocated (direct), registered (malloc'd), adopted
   std::string metric;                // latency, rate, bandwidth, cycles
   std::string unit;                  // ns, Mop/s, GB/s, cycles
   std::uint32_t processes = 2;

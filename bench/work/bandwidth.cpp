@@ -13,7 +13,7 @@ using harness::Session;
 template <class Work>
 void measure(Session& session, Job& job, harness::Figure figure, bool registered, Work&& work) {
   const heddle_worker worker = job.worker(0);
-  figure.key.memory = registered ? "registered" : "allocated";
+  figure.key.memory = job.kind(registered);
   session.measure(figure, [&](std::uint64_t n) {
     double elapsed = 0;
     if (session.rank() == 0) {
@@ -75,9 +75,10 @@ void measure_size(Session& session, Job& job, std::uint64_t size, bool registere
 
 void run_bandwidth(Session& session, Job& job) {
   if (!session.wants("bandwidth")) return;
+  const std::string& memory = session.options().memory;
   for (const std::uint64_t size : harness::sizes_or(session.options(), {4096, 65536, 1U << 20})) {
-    if (session.options().memory != "registered") measure_size(session, job, size, false);
-    if (session.options().memory != "allocated") measure_size(session, job, size, true);
+    if (memory == "allocated" || memory == "both") measure_size(session, job, size, false);
+    if (memory != "allocated") measure_size(session, job, size, true);
   }
 }
 

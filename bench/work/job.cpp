@@ -69,7 +69,7 @@ int measure_all(const harness::Options& options, harness::Channel& channel) {
   if (only_programs(options)) {
     programs::run_heddle(job_context, &session, options, channel);
   } else {
-    Job job(job_context, workers_needed(options), largest_size(options));
+    Job job(job_context, workers_needed(options), largest_size(options), options.memory == "adopted");
     run_pingpong(session, job);
     run_messages(session, job);
     run_tagged(session, job);
@@ -100,7 +100,7 @@ bool only_programs(const harness::Options& options) {
 
 // Ranks 0 and 1 measure; the others sleep, so that the cores are theirs.
 int measure_mixed(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
-  Job job(job_context, workers_needed(options), largest_size(options));
+  Job job(job_context, workers_needed(options), largest_size(options), options.memory == "adopted");
   harness::Crowd crowd(channel, rank, size);
   if (crowd.leads()) {
     channel.set_rank(rank);
@@ -123,7 +123,7 @@ int measure_pairs(const harness::Options& options, harness::Channel& channel, st
     return 0;
   }
   if (harness::wants_bench(options, "mixed_job")) return measure_mixed(options, channel, rank, size);
-  Job job(job_context, workers_needed(options), largest_size(options));
+  Job job(job_context, workers_needed(options), largest_size(options), options.memory == "adopted");
   harness::Crowd crowd(channel, rank, size);
   const bool oversubscribed = harness::wants_bench(options, "oversubscription");
   if (!crowd.leads()) {
@@ -142,6 +142,12 @@ int measure_pairs(const harness::Options& options, harness::Channel& channel, st
   }
   run_duplex(&session, options, crowd, job);
   return 0;
+}
+
+constexpr std::uint64_t kPage = 4096;
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
 }
 
 }  // namespace
@@ -199,8 +205,7 @@ int take_part(const harness::Options& options) {
 // waits for its own stores. What malloc gives is 16 bytes behind, so that a get of 64 KiB would be
 // measured a quarter slower than the same get by a peer.
 Job::Pages Job::pages(std::uint64_t bytes) {
-  constexpr std::uint64_t kPage = 4096;
-  const std::uint64_t whole = (bytes + kPage - 1) / kPage * kPage;
+  const std::uint64_t whole = whole_pages(bytes);
   Pages memory(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
   if (memory == nullptr) {
     heddle_context_abort(job_context, 1, "heddle bench: no memory for the buffers");
@@ -210,14 +215,17 @@ Job::Pages Job::pages(std::uint64_t bytes) {
   return memory;
 }
 
-Job::Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes)
-    : context_(context), buffer_(pages(bytes)), local_(pages(bytes)) {
+Job::Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes, bool adopt)
+    : context_(context), adopt_(adopt), buffer_(pages(bytes)), local_(pages(bytes)) {
   must(heddle_context_rank(context, &rank_), "heddle_context_rank");
   for (std::uint32_t i = 0; i < workers; ++i) {
     must(heddle_worker_open(context, nullptr, &workers_.emplace_back()), "heddle_worker_open");
   }
   must(heddle_region_alloc(context, kWordsBytes + bytes, &allocated_region_), "heddle_region_alloc");
-  must(heddle_region_register(context, buffer_.get(), bytes, &registered_region_), "heddle_region_register");
+  const heddle_region_options kept{sizeof kept, adopt ? 1U : 0U};
+  must(heddle_region_register_with(context, buffer_.get(), adopt ? whole_pages(bytes) : bytes, &kept,
+                                   &registered_region_),
+       "heddle_region_register_with");
   std::uint32_t size = 0;
   must(heddle_context_size(context, &size), "heddle_context_size");
   allocated_.resize(size);

@@ -37,7 +37,8 @@ class Job {
  public:
   // Collective, of an even number of processes: ranks 2i and 2i + 1 are each other's peers. Opens
   // `workers` workers and exchanges regions with room for transfers of `bytes` bytes.
-  Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes);
+  // `adopt`: what is called registered here is adopted.
+  Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes, bool adopt);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   ~Job();
@@ -61,6 +62,10 @@ class Job {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(own_ + i * kSlotBytes);
   }
   [[nodiscard]] std::byte* own_data(bool registered) { return registered ? buffer_.get() : own_ + kWordsBytes; }
+  // The kind of memory of a figure.
+  [[nodiscard]] const char* kind(bool registered) const {
+    return !registered ? "allocated" : adopt_ ? "adopted" : "registered";
+  }
   // Ordinary memory to put from and get into.
   [[nodiscard]] std::byte* local() { return local_.get(); }
   // The figure's key with all that is the same for Heddle's own figures.
@@ -69,6 +74,7 @@ class Job {
 
  private:
   heddle_context context_;
+  bool adopt_;
   std::uint32_t rank_ = 0;
   std::vector<heddle_worker> workers_;
   heddle_region allocated_region_{};

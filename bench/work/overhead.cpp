@@ -92,7 +92,7 @@ class Overhead {
     const auto figure = [&](const std::string& name, const char* metric) {
       harness::Figure out = job_.figure("overhead", name, metric, 8, threads);
       out.key.sharing = mode;
-      out.key.memory = registered ? "registered" : "allocated";
+      out.key.memory = job_.kind(registered);
       out.key.threads = threads;
       out.key.workers = shared_ != nullptr ? 1 : threads;
       return out;

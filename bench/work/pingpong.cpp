@@ -80,7 +80,7 @@ class PutPingPong {
 void measure_put(Session& session, Job& job, std::uint64_t size, bool registered, Watch watch) {
   const bool wait = watch == Watch::progress && !registered;  // registered memory needs it anyway
   harness::Figure figure = job.figure("pingpong", wait ? "put_wait" : "put", "latency", size, 2);
-  if (registered) figure.key.memory = "registered";
+  figure.key.memory = job.kind(registered);
   PutPingPong body(session, job, size, registered, watch);
   session.measure(figure, [&](std::uint64_t n) { return body(n); });
 }
@@ -91,7 +91,7 @@ template <class Operation>
 void measure_origin(Session& session, Job& job, const char* op, std::uint64_t size, bool registered,
                     Operation&& operation) {
   harness::Figure figure = job.figure("pingpong", op, "latency", size, 1);
-  if (registered) figure.key.memory = "registered";
+  figure.key.memory = job.kind(registered);
   const heddle_worker worker = job.worker(0);
   session.measure(figure, [&](std::uint64_t n) {
     double elapsed = 0;
@@ -145,8 +145,9 @@ void measure_kind(Session& session, Job& job, bool registered) {
 
 void run_pingpong(Session& session, Job& job) {
   if (!session.wants("pingpong")) return;
-  if (session.options().memory != "registered") measure_kind(session, job, false);
-  if (session.options().memory != "allocated") measure_kind(session, job, true);
+  const std::string& memory = session.options().memory;
+  if (memory == "allocated" || memory == "both") measure_kind(session, job, false);
+  if (memory != "allocated") measure_kind(session, job, true);
 }
 
 }  // namespace heddle::bench::work

@@ -476,13 +476,13 @@ HEDDLE_API heddle_status heddle_run_on_engine(heddle_worker worker, void (*fn)(v
 
 /* ---- regions --------------------------------------------------------------------------------- */
 
-/* Who does the work. Peers on the node map allocated memory: the caller does every operation on it,
- * and the owner need not do anything. Registered memory of a peer cannot be mapped: puts and gets
- * use the kernel's copy where it is allowed. Worker 0 of the owner serves what the kernel's copy
- * cannot do or is slower at (large transfers, which go through bounce space; everything where the
- * kernel forbids the copy), and all atomics and signals. It must be open and make progress until
- * they are complete. On loopback-messages worker 0 serves every operation. One's own memory is
- * always direct on shm. */
+/* Who does the work. Peers on the node map allocated and adopted memory: the caller does every
+ * operation on it, and the owner need not do anything. Other registered memory of a peer cannot be
+ * mapped: puts and gets use the kernel's copy where it is allowed. Worker 0 of the owner serves
+ * what the kernel's copy cannot do or is slower at (large transfers, which go through bounce space;
+ * everything where the kernel forbids the copy), and all atomics and signals. It must be open and
+ * make progress until they are complete. On loopback-messages worker 0 serves every operation.
+ * One's own memory is always direct on shm. */
 
 /* Memory of `bytes` bytes (> 0), zeroed, page-aligned, that peers on the node can map: operations
  * on it are direct loads and stores. Errors: SIZE (0 bytes), NO_MEMORY (the segment, the regions of
@@ -492,6 +492,27 @@ HEDDLE_API heddle_status heddle_region_alloc(heddle_context context, size_t byte
  * Errors: SIZE (0 bytes, or beyond the address space), NO_MEMORY (too many regions or handles). */
 HEDDLE_API heddle_status heddle_region_register(heddle_context context, void* address, size_t bytes,
                                                 heddle_region* region);
+typedef struct heddle_region_options {
+  size_t size;
+  /* not 0: the memory is *adopted*. Its whole pages move into memory that peers on the node can
+   * map, and keep their addresses and contents: operations on them are then as fast as on allocated
+   * memory. What lies before and behind the whole pages stays ordinary registered memory */
+  uint64_t adopt;
+} heddle_region_options;
+
+/* heddle_region_register with options; null: the defaults. To adopt memory, and to release such a
+ * region, moves it: no thread may access it during either call. What a thread writes meanwhile may
+ * be lost, or is noticed (STATE, nothing has changed); the rest of the program's memory is safe.
+ * Only private anonymous memory that can be read and written, such as malloc's, can be adopted, and
+ * no stack. It is registered only where there is no whole page, or where the transport maps no
+ * memory of peers. Until the release the child of a fork() has a copy of its own, in which the
+ * pages that it has not written show what the parent has there, and zeros after the release.
+ * Released memory is private again; advice for it (madvise) has to be given again. If the program
+ * has unmapped or moved it before, then nothing is put there.
+ * Errors: as for heddle_region_register; ARGUMENT (options->size; memory to adopt is in a region
+ * already), UNSUPPORTED (memory to adopt is of another kind), STATE (see above), SYSTEM. */
+HEDDLE_API heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,
+                                                     const heddle_region_options* options, heddle_region* region);
 /* Only after every peer's last operation on the region. Allocated memory is freed; registered
  * memory stays the caller's. */
 HEDDLE_API heddle_status heddle_region_release(heddle_region region);
@@ -541,8 +562,13 @@ typedef struct heddle_remote {
  * handler, where it cannot wait, it returns STATE then, and may be tried again. Errors (then
  * *address is null): UNSUPPORTED (it cannot be mapped here: use put and get), PEER_FAILED (the
  * owner has died or left, and it was not mapped before), RANGE, HANDLE (also: released while the
- * call waited); what is wrong with the owner, as of heddle_region_unpack. */
+ * call waited); what is wrong with the owner, as of heddle_region_unpack. For adopted memory it is
+ * a pointer within the whole pages (see heddle_remote_mapped). */
 HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** address);
+/* *mapped: 1 if all of the `bytes` bytes at the remote address are mapped, so that operations on
+ * them are direct; else 0, also when the owner has died or left. Of adopted memory the whole pages
+ * are. Waits, and fails, as heddle_remote_pointer does until the owner has been met. */
+HEDDLE_API heddle_status heddle_remote_mapped(heddle_remote remote, size_t bytes, int* mapped);
 
 /* ---- put and get ----------------------------------------------------------------------------- */
 

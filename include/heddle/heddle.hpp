@@ -117,6 +117,12 @@ class RemoteRegion : public Owner<heddle_remote_region, heddle_remote_region_rel
     void* address = nullptr;
     return heddle_remote_pointer(at(offset), &address) == HEDDLE_DONE ? address : nullptr;
   }
+  // All of these bytes are mapped: operations on them are direct.
+  [[nodiscard]] bool mapped(std::uint64_t offset, std::size_t bytes) const {
+    int mapped = 0;
+    check(heddle_remote_mapped(at(offset), bytes, &mapped));
+    return mapped != 0;
+  }
 };
 
 class Region : public Owner<heddle_region, heddle_region_release> {
@@ -455,6 +461,13 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   [[nodiscard]] Region register_memory(std::span<std::byte> memory) const {
     heddle_region handle{};
     check(heddle_region_register(handle_, memory.data(), memory.size(), &handle));
+    return Region(handle);
+  }
+  // Its whole pages become memory that peers on the node map (heddle_region_options).
+  [[nodiscard]] Region adopt_memory(std::span<std::byte> memory) const {
+    const heddle_region_options options{sizeof options, 1};
+    heddle_region handle{};
+    check(heddle_region_register_with(handle_, memory.data(), memory.size(), &options, &handle));
     return Region(handle);
   }
   [[nodiscard]] RemoteRegion unpack(std::span<const std::byte> packed) const {

@@ -36,8 +36,8 @@ inline Status done(Worker& worker, std::uint64_t width, const heddle_completion*
 inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t offset) {
   const std::uint64_t width = wire::atomic_bytes(op);
   // Regions are page-aligned when allocated; registered ones may not be, so the address decides.
-  return remote.direct_range(offset, width) &&
-         (reinterpret_cast<std::uintptr_t>(remote.direct + offset) & (width - 1)) == 0;
+  const bool there = width == 8 ? remote.direct_word(offset) : remote.direct_range(offset, width);
+  return there && (reinterpret_cast<std::uintptr_t>(remote.direct + offset) & (width - 1)) == 0;
 }
 
 // On memory that is mapped.

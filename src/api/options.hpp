@@ -22,11 +22,13 @@ inline constexpr std::size_t kFirstContextOptions = 40;
 inline constexpr std::size_t kFirstWorkerOptions = 16;
 inline constexpr std::size_t kFirstWorkerStats = 96;
 inline constexpr std::size_t kFirstCounterOptions = 16;
+inline constexpr std::size_t kFirstRegionOptions = 16;
 inline constexpr std::size_t kMostOptions = 4096;
 static_assert(sizeof(heddle_context_options) >= kFirstContextOptions && sizeof(void*) == 8);
 static_assert(sizeof(heddle_worker_options) >= kFirstWorkerOptions);
 static_assert(sizeof(heddle_worker_stats) >= kFirstWorkerStats);
 static_assert(sizeof(heddle_counter_options) >= kFirstCounterOptions);
+static_assert(sizeof(heddle_region_options) >= kFirstRegionOptions);
 
 namespace detail {
 

@@ -170,7 +170,7 @@ template <Kind kind>
 inline bool word_moved(heddle_worker handle, void* local, heddle_remote_region region, std::uint64_t offset,
                        const heddle_completion* completion) {
   RemoteRegion* remote = find_handle<RemoteRegion>(region.id);
-  if (remote == nullptr || !remote->direct_range(offset, kWord))
+  if (remote == nullptr || !remote->direct_word(offset))
     return false;  // checked first: so operations by commands lose least time here
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr || local == nullptr || !nothing_raised(completion)) return false;

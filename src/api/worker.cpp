@@ -96,18 +96,31 @@ heddle_status heddle_worker_stats_read(heddle_worker handle, heddle_worker_stats
 
 namespace {
 
-Status open_region(heddle_context handle, void* address, size_t bytes, heddle_region* region) {
+// Where the memory of a region is kept.
+enum class Kept : std::uint8_t { there, adopted };
+
+Status open_region(heddle_context handle, void* address, size_t bytes, Kept kept, heddle_region* region) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
   if (region == nullptr) return null_argument("region", "region");
   *region = {};
   if (bytes == 0) return base::fail(HEDDLE_ERR_SIZE, "a region of 0 bytes: at least 1 is needed");
   return guarded([&]() -> Status {
-    auto opened = context->objects().open_region(address, bytes);
+    auto opened = kept == Kept::adopted ? context->objects().adopt_region(address, bytes)
+                                        : context->objects().open_region(address, bytes);
     if (!opened) return opened.status();
     region->id = context->objects().handle_of(*opened);
     return HEDDLE_DONE;
   });
+}
+
+Status register_region(heddle_context context, void* address, size_t bytes, Kept kept, heddle_region* region) {
+  if (address == nullptr) return null_argument("region_register", "address");
+  uintptr_t end = 0;
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(address), bytes, &end)) {
+    return base::fail(HEDDLE_ERR_SIZE, "%zu bytes from %p leave the address space", bytes, address);
+  }
+  return open_region(context, address, bytes, kept, region);
 }
 
 Status give(Context& context, const base::Result<RemoteRegion*>& imported, heddle_remote_region* remote) {
@@ -149,16 +162,19 @@ Status import_all(Context& context, const std::vector<std::vector<std::byte>>& p
 }  // namespace
 
 heddle_status heddle_region_alloc(heddle_context context, size_t bytes, heddle_region* region) {
-  return open_region(context, nullptr, bytes, region);
+  return open_region(context, nullptr, bytes, Kept::there, region);
 }
 
 heddle_status heddle_region_register(heddle_context context, void* address, size_t bytes, heddle_region* region) {
-  if (address == nullptr) return null_argument("region_register", "address");
-  uintptr_t end = 0;
-  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(address), bytes, &end)) {
-    return base::fail(HEDDLE_ERR_SIZE, "%zu bytes from %p leave the address space", bytes, address);
-  }
-  return open_region(context, address, bytes, region);
+  return register_region(context, address, bytes, Kept::there, region);
+}
+
+heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,
+                                          const heddle_region_options* options, heddle_region* region) {
+  heddle_region_options own{};
+  const Status status = read_options("region options", options, kFirstRegionOptions, &own);
+  if (status != HEDDLE_DONE) return status;
+  return register_region(context, address, bytes, own.adopt != 0 ? Kept::adopted : Kept::there, region);
 }
 
 heddle_status heddle_region_release(heddle_region handle) {
@@ -251,30 +267,51 @@ heddle_status heddle_remote_region_bytes(heddle_remote_region handle, uint64_t* 
 
 namespace {
 
-// For heddle_remote_pointer, which waits, but not in a handler.
-Status meet_owner(RemoteRegion& remote, uint64_t handle) {
+// Waits for the owner, but not in a handler.
+Status meet_owner(const char* call, RemoteRegion& remote, uint64_t handle) {
   if (engine::inside_of() == nullptr) return guarded([&] { return remote.owner->meet_wait(handle); });
   const Status status = meet(remote);
-  return status == HEDDLE_AGAIN ? engine::refuse_wait("heddle_remote_pointer") : status;
+  return status == HEDDLE_AGAIN ? engine::refuse_wait(call) : status;
+}
+
+// The region that the address names, met, and the range checked.
+Status find_met(const char* call, heddle_remote address, size_t bytes, RemoteRegion** found) {
+  RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
+  if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  if (!remote->range(address.offset, bytes)) {
+    return base::fail(HEDDLE_ERR_RANGE, "%zu bytes at offset %llu leave the region of rank %u, which has %llu bytes",
+                      bytes, static_cast<unsigned long long>(address.offset), remote->rank,
+                      static_cast<unsigned long long>(remote->bytes));
+  }
+  if (unmet(*remote)) {
+    const Status status = meet_owner(call, *remote, address.region.id);
+    if (status != HEDDLE_DONE) return status;
+    remote = find_handle<RemoteRegion>(address.region.id);
+    if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  }
+  *found = remote;
+  return HEDDLE_DONE;
 }
 
 }  // namespace
+
+heddle_status heddle_remote_mapped(heddle_remote address, size_t bytes, int* mapped) {
+  RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
+  if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  if (mapped == nullptr) return null_argument("remote_mapped", "mapped");
+  *mapped = 0;
+  const Status status = find_met("heddle_remote_mapped", address, bytes, &remote);
+  if (status == HEDDLE_DONE) *mapped = remote->direct_range(address.offset, bytes) ? 1 : 0;
+  return status;
+}
 
 heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
   RemoteRegion* remote = find_handle<RemoteRegion>(address.region.id);
   if (remote == nullptr) return bad_handle("remote region", address.region.id);
   if (pointer == nullptr) return null_argument("remote_pointer", "address");
   *pointer = nullptr;
-  if (!remote->range(address.offset, 0)) {
-    return base::fail(HEDDLE_ERR_RANGE, "offset %llu leaves the region of rank %u, which has %llu bytes",
-                      static_cast<unsigned long long>(address.offset), remote->rank,
-                      static_cast<unsigned long long>(remote->bytes));
-  }
-  if (unmet(*remote)) {
-    const Status status = meet_owner(*remote, address.region.id);
-    if (status != HEDDLE_DONE) return status;
-    remote = find_handle<RemoteRegion>(address.region.id);
-    if (remote == nullptr) return bad_handle("remote region", address.region.id);
+  if (const Status status = find_met("heddle_remote_pointer", address, 0, &remote); status != HEDDLE_DONE) {
+    return status;
   }
   // loaded first: while it is unmet, another thread may write `direct`
   const bool failed = remote->is(RemoteRegion::Barred::failed);
@@ -286,6 +323,15 @@ heddle_status heddle_remote_pointer(heddle_remote address, void** pointer) {
   if (remote->direct == nullptr) {
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "the region of rank %u cannot be mapped here; use put and get",
                       remote->rank);
+  }
+  const heddle::transport::RemoteMemory& memory = remote->memory;
+  if (!memory.all_direct() &&
+      (address.offset < memory.edge_before || address.offset >= memory.bytes - memory.edge_after)) {
+    return base::fail(
+        HEDDLE_ERR_UNSUPPORTED,
+        "offset %llu of the region of rank %u lies outside of its whole pages, which alone are mapped; use "
+        "put and get",
+        static_cast<unsigned long long>(address.offset), remote->rank);
   }
   *pointer = remote->direct + address.offset;
   return HEDDLE_DONE;

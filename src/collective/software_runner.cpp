@@ -73,7 +73,7 @@ base::Status SoftwareRunner::bind_member(std::uint32_t member, const Record& rec
     if (!region) return region.status();
     if (*region == nullptr) continue;
     places[static_cast<std::size_t>(place)] = {*region, at.second};
-    const bool maps = (*region)->direct != nullptr && at.second <= (*region)->bytes;
+    const bool maps = (*region)->direct != nullptr && (*region)->memory.all_direct() && at.second <= (*region)->bytes;
     if (direct && !maps && team_.mapped()) {
       return base::fail(HEDDLE_ERR_UNSUPPORTED,
                         "a buffer of rank %u of the team cannot be mapped here, though others can", member);

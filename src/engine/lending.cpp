@@ -22,9 +22,8 @@ base::Status reach_lent(Objects& objects, const LentName& name, RemoteRegion* re
     objects.job().transport().release(remote->memory);
     return HEDDLE_ERR_PROTOCOL;
   }
-  remote->direct = remote->memory.direct;
   remote->bytes = name.bytes;
-  remote->direct_bytes.store(remote->direct != nullptr ? name.bytes : 0, std::memory_order_relaxed);
+  remote->open_direct(name.bytes);
   remote->rank = name.owner.rank;
   remote->server = name.owner.worker;
   remote->owner = &objects;

@@ -32,6 +32,24 @@ base::Result<Region*> Objects::open_region(void* address, std::uint64_t bytes) {
   return add_region(*memory, address == nullptr);
 }
 
+// The pages move: whoever knows the old ones, such as a network's interface, would go on with them.
+base::Result<Region*> Objects::adopt_region(void* address, std::uint64_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  bool free = true;
+  owned_regions_.for_each([&](const Region& region) {
+    const auto first = reinterpret_cast<std::uintptr_t>(region.memory.address);
+    if (begin < first + region.memory.bytes && first < begin + bytes) free = false;
+  });
+  if (!free) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "memory at %p of %llu bytes overlaps a region of this context; adopt it first, or release that",
+                      address, static_cast<unsigned long long>(bytes));
+  }
+  auto memory = job_.transport().adopt(address, bytes);
+  if (!memory) return memory.status();
+  return add_region(*memory, false);
+}
+
 base::Result<Region*> Objects::add_region(const transport::LocalMemory& memory, bool allocated) {
   Region undo{this, memory, 0, allocated};
   try {
@@ -222,21 +240,19 @@ base::Status Objects::conclude(Meeting& meeting, const transport::RemoteMemory& 
   remote.memory = memory;
   // not of one that has died since: who finds it failed may look at `direct` at any time
   if (!remote.is(RemoteRegion::Barred::unmet)) return HEDDLE_DONE;
-  remote.direct = memory.direct;
-  remote.direct_bytes.store(memory.direct != nullptr ? remote.bytes : 0, std::memory_order_release);
+  remote.open_direct(remote.bytes);
   remote.barred.store(RemoteRegion::Barred::no, std::memory_order_release);
   return HEDDLE_DONE;
 }
 
 base::Result<RemoteRegion*> Objects::add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory) {
   auto remote = std::make_unique<RemoteRegion>();
-  remote->direct = memory.direct;
   remote->bytes = std::min(memory.bytes, name.bytes);
-  remote->direct_bytes = memory.direct != nullptr ? remote->bytes : 0;
   remote->rank = name.rank;
   remote->owner = this;
   remote->number = name.region;
   remote->memory = memory;
+  remote->open_direct(remote->bytes);
   if (name.rank != job_.rank() && job_.failed(name.rank)) return fail_owner(name.rank);
   auto added = remotes_.add(std::move(remote));
   // the owner may have died between the check and the entry in the list
@@ -320,7 +336,7 @@ void Objects::note_failures() {
         const std::lock_guard lock(meeting_);
         // release: what another thread that met it has written is seen with it
         remote.barred.store(RemoteRegion::Barred::failed, std::memory_order_release);
-        remote.direct_bytes.store(0, std::memory_order_relaxed);
+        remote.close_direct();
       });
     }
     job_.report_failure(rank);

@@ -47,6 +47,7 @@ class Objects {
 
   // ---- regions ----
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
+  base::Result<Region*> adopt_region(void* address, std::uint64_t bytes);
   void close_region(Region* region);
   // The open region in which all of [address, address + bytes) lies; null: there is none. It stays
   // as long as the program lets it.

@@ -268,7 +268,7 @@ TEST_F(ObjectsTest, AnOperationKeepsItsRegionUntilItsEnd) {
   played.done_at_once = false;
   RemoteRegion* const remote = import_own();
   remote->direct = nullptr;
-  remote->direct_bytes = 0;
+  remote->close_direct();
   remote->memory.opcodes = transport::bit(transport::Opcode::put);
   Counter* const counter = *objects.open_counter(0, false);
   ASSERT_EQ(core.requester.try_block({Kind::put, memory.data(), 8, remote, 0}, {nullptr, nullptr, counter, {}}),

@@ -201,7 +201,8 @@ bool Requester::advance_pieces(Operation& operation) {
   return true;
 }
 
-std::uint64_t Requester::post_piece(Operation& operation, const Piece& piece) {
+std::uint64_t Requester::post_piece(Operation& operation, Piece piece) {
+  piece.bytes = piece.remote->alike(piece.offset, piece.bytes);
   if (piece.remote->direct_range(piece.offset, piece.bytes)) {
     move_directly(operation, piece);
     return piece.bytes;

@@ -58,7 +58,7 @@ class Requester {
   [[nodiscard]] bool fits_one(const Block& block, transport::Command* command) const {
     const RemoteRegion& remote = *block.remote;
     const auto opcode = block.kind == Kind::put ? transport::Opcode::put : transport::Opcode::get;
-    if ((remote.memory.opcodes & transport::bit(opcode)) == 0 || block.bytes > max_transfer_) return false;
+    if ((remote.one_command & transport::bit(opcode)) == 0 || block.bytes > max_transfer_) return false;
     command->opcode = opcode;
     command->rank = remote.rank;
     command->worker = remote.server;
@@ -139,7 +139,7 @@ class Requester {
   bool advance_pieces(Operation& operation);
   bool advance_message(Operation& operation);
   bool advance_word(Operation& operation);
-  std::uint64_t post_piece(Operation& operation, const Piece& piece);
+  std::uint64_t post_piece(Operation& operation, Piece piece);
   std::uint64_t post_command(Operation& operation, const Piece& piece);
   std::uint64_t post_request(Operation& operation, const Piece& piece);
 

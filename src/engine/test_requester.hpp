@@ -43,7 +43,7 @@ class RequesterTest : public PlayedCore {
       number = 77;
       server = 3;
       bytes = memory.bytes = 4096;
-      memory.opcodes = opcodes;
+      memory.opcodes = one_command = opcodes;
       memory.rank = of;
     }
   };

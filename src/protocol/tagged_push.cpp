@@ -44,7 +44,7 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
   } catch (const std::bad_alloc&) {
     return;
   }
-  const bool fits = view->memory.direct != nullptr && view->memory.bytes >= sizeof(wire::Board) &&
+  const bool fits = view->memory.all_direct() && view->memory.bytes >= sizeof(wire::Board) &&
                     reinterpret_cast<std::uintptr_t>(view->memory.direct) % alignof(wire::Board) == 0;
   if (!fits) {
     core_.job.transport().release(view->memory);

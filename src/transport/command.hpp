@@ -34,7 +34,14 @@ struct RemoteMemory {
   std::uint32_t opcodes = 0;  // which of put, get, atomic this memory accepts as commands
   std::uint32_t rank = 0;
   std::uint64_t bytes = 0;
+  // Of memory that has `direct`: so many bytes at its beginning and at its end are reached by
+  // commands only. `direct` is where its first byte would be.
+  std::uint32_t edge_before = 0;
+  std::uint32_t edge_after = 0;
   std::array<std::uint64_t, 4> handle{};  // the transport's own, passed back in commands
+
+  // Plain loads and stores reach every byte.
+  [[nodiscard]] bool all_direct() const { return direct != nullptr && edge_before == 0 && edge_after == 0; }
 };
 
 using Token = std::uint64_t;

@@ -229,6 +229,12 @@ class Transport {
   // Memory of the caller.
   [[nodiscard]] virtual base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) = 0;
   virtual void deregister(const LocalMemory& memory) = 0;
+  // The same, and the transport may put the pages of this memory where peers can map them; from
+  // then until the end of deregister(), which puts them back. Nobody touches the memory during
+  // either call. UNSUPPORTED: it maps memory of peers, but cannot put this kind of memory there.
+  [[nodiscard]] virtual base::Result<LocalMemory> adopt(void* address, std::uint64_t bytes) {
+    return register_memory(address, bytes);
+  }
   // Memory of the caller that only `rank` will import: it need not be made reachable for other
   // ranks. Otherwise as register_memory().
   [[nodiscard]] virtual base::Result<LocalMemory> register_for(std::uint32_t rank, void* address, std::uint64_t bytes) {

@@ -43,9 +43,19 @@ TEST(Options, OfANewerProgramAreAcceptedIfTheyAskForNothingNew) {
   ASSERT_EQ(heddle_counter_create(context, &create.known, &counter), HEDDLE_DONE) << heddle_last_error();
   const Counter counter_owner(counter);
 
+  Newer<heddle_region_options> keep;
+  keep.known.size = sizeof keep;
+  std::uint64_t word = 0;
+  heddle_region region{};
+  ASSERT_EQ(heddle_region_register_with(context, &word, sizeof word, &keep.known, &region), HEDDLE_DONE)
+      << heddle_last_error();
+  EXPECT_EQ(heddle_region_release(region), HEDDLE_DONE);
+
   open.more[2] = 1;
   expect_refused(heddle_worker_open(context, &open.known, &handle),
                  ("byte " + std::to_string(sizeof(heddle_worker_options) + 16) + " is set").c_str());
+  keep.more[1] = 1;
+  expect_refused(heddle_region_register_with(context, &word, sizeof word, &keep.known, &region), "does not know");
   create.more[0] = 1;
   expect_refused(heddle_counter_create(context, &create.known, &counter), "does not know");
   join.more[1] = 1;

@@ -42,6 +42,9 @@ class ForwardingTransport : public Transport {
     return inner_->register_memory(address, bytes);
   }
   void deregister(const LocalMemory& memory) override { inner_->deregister(memory); }
+  [[nodiscard]] base::Result<LocalMemory> adopt(void* address, std::uint64_t bytes) override {
+    return inner_->adopt(address, bytes);
+  }
   [[nodiscard]] base::Result<LocalMemory> register_for(std::uint32_t rank, void* address,
                                                        std::uint64_t bytes) override {
     return inner_->register_for(rank, address, bytes);

@@ -37,6 +37,7 @@ class Joint final : public Transport {
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override;
   [[nodiscard]] base::Result<LocalMemory> register_for(std::uint32_t rank, void* address, std::uint64_t bytes) override;
   void deregister(const LocalMemory& memory) override;
+  [[nodiscard]] base::Result<LocalMemory> adopt(void* address, std::uint64_t bytes) override;
   [[nodiscard]] MemoryKey key_for(std::uint32_t rank, const WideKey& key) const override;
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     return of(rank).try_import(rank, key);
@@ -62,6 +63,7 @@ class Joint final : public Transport {
   [[nodiscard]] std::size_t way(std::uint32_t rank) const { return rank < ways_.size() ? ways_[rank] : kNear; }
   [[nodiscard]] Transport& of(std::uint32_t rank) const { return *inner_[way(rank)]; }
   base::Status combine_capabilities();
+  base::Result<LocalMemory> add_far(base::Result<LocalMemory> near);
   static LocalMemory together(const Parts& parts);
   static LocalMemory part_of(const LocalMemory& memory, std::size_t way);
   static bool has_part(const LocalMemory& memory, std::size_t way);
@@ -203,9 +205,17 @@ void Joint::free(const LocalMemory& memory) {
 }
 
 base::Result<LocalMemory> Joint::register_memory(void* address, std::uint64_t bytes) {
-  auto near = inner_[kNear]->register_memory(address, bytes);
+  return add_far(inner_[kNear]->register_memory(address, bytes));
+}
+
+base::Result<LocalMemory> Joint::adopt(void* address, std::uint64_t bytes) {
+  return add_far(inner_[kNear]->adopt(address, bytes));
+}
+
+// The far one comes last and goes first: it may hold the pages that the near one has put there.
+base::Result<LocalMemory> Joint::add_far(base::Result<LocalMemory> near) {
   if (!near) return near.status();
-  const auto far = inner_[kFar]->register_memory(address, bytes);
+  const auto far = inner_[kFar]->register_memory(near->address, near->bytes);
   if (far) return together({&*near, &*far});
   inner_[kNear]->deregister(*near);
   return far.status();
@@ -220,7 +230,7 @@ base::Result<LocalMemory> Joint::register_for(std::uint32_t rank, void* address,
 }
 
 void Joint::deregister(const LocalMemory& memory) {
-  for (std::size_t way = 0; way < kWays; ++way) {
+  for (const std::size_t way : {kFar, kNear}) {
     if (has_part(memory, way)) inner_[way]->deregister(part_of(memory, way));
   }
 }

@@ -33,7 +33,8 @@ MemoryKey encode(RegionKey key) {
 base::Result<RegionKey> decode(const MemoryKey& bytes) {
   RegionKey key;
   std::memcpy(&key, bytes.bytes.data(), sizeof key);
-  const bool kind_known = key.kind == RegionKind::allocated || key.kind == RegionKind::registered;
+  const bool kind_known =
+      key.kind == RegionKind::allocated || key.kind == RegionKind::registered || key.kind == RegionKind::adopted;
   const bool ends = std::all_of(bytes.bytes.begin() + sizeof key, bytes.bytes.end(),
                                 [](std::byte byte) { return byte == std::byte{0}; });
   if (key.magic != RegionKey::kMagic || !kind_known || key.check != checksum(key) || !ends) {
@@ -75,6 +76,13 @@ std::optional<RegionTable::Region> RegionTable::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const Kept* found = kept(id);
   return found == nullptr ? std::nullopt : std::optional<Region>(found->region);
+}
+
+std::uint64_t RegionTable::any(RegionKind kind) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(regions_.begin(), regions_.end(),
+                                  [&](const Kept& kept) { return kept.id != 0 && kept.region.kind == kind; });
+  return found == regions_.end() ? 0 : found->id;
 }
 
 std::optional<RegionTable::Region> RegionTable::remove(std::uint64_t id) {

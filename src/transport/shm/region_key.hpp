@@ -11,7 +11,7 @@
 
 namespace heddle::transport::shm {
 
-enum class RegionKind : std::uint16_t { allocated = 1, registered = 2 };
+enum class RegionKind : std::uint16_t { allocated = 1, registered = 2, adopted = 3 };
 
 // What a MemoryKey of this transport carries.
 struct RegionKey {
@@ -22,7 +22,8 @@ struct RegionKey {
   std::uint64_t id = 0;       // index and generation in the owner's table
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
-  std::uint64_t offset = 0;  // allocated: in the owner's segment
+  // in the owner's segment; adopted: of its first whole page
+  std::uint64_t offset = 0;
 
   static constexpr std::uint16_t kMagic = 0x4B53;  // "SK"
 };
@@ -48,6 +49,8 @@ class RegionTable {
   // Empty: not the id of a living region.
   [[nodiscard]] std::optional<Region> find(std::uint64_t id);
   std::optional<Region> remove(std::uint64_t id);
+  // The id of a living region of that kind; 0: there is none.
+  [[nodiscard]] std::uint64_t any(RegionKind kind);
   // Where [offset, offset + bytes) of the region lies; empty: no such region, or the range leaves
   // it. Takes no lock, since it is called for every served chunk.
   [[nodiscard]] std::optional<memory::Span> locate(std::uint64_t id, std::uint64_t offset, std::uint64_t bytes) const {

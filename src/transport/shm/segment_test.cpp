@@ -103,7 +103,7 @@ TEST(RegionKey, ImpossibleRangesAreRefused) {
   EXPECT_TRUE(refused([](RegionKey& key) { key.address = ~std::uint64_t{0} - 50; }));
   EXPECT_TRUE(refused([](RegionKey& key) { key.offset = 3; }));
   EXPECT_TRUE(refused([](RegionKey& key) { key.offset = ~std::uint64_t{0} & ~(page_bytes() - 1); }));
-  EXPECT_TRUE(refused([](RegionKey& key) { key.kind = static_cast<RegionKind>(3); }));
+  EXPECT_TRUE(refused([](RegionKey& key) { key.kind = static_cast<RegionKind>(4); }));
   EXPECT_TRUE(refused([](RegionKey& key) { key.magic = 0; }));
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/fence.hpp"
 #include "base/membarrier.hpp"
+#include "transport/shm/adoption.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/worker.hpp"
 
@@ -17,6 +18,7 @@ constexpr std::uint64_t kLeastFetchBytes = std::uint64_t{32} << 10;
 class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(std::unique_ptr<Device> device);
+  ~ShmTransport() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] std::string describe() const override;
@@ -24,7 +26,8 @@ class ShmTransport final : public Transport {
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const LocalMemory& memory) override;
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override;
-  void deregister(const LocalMemory& memory) override;
+  void deregister(const LocalMemory& memory) override { deregister(memory.id); }
+  [[nodiscard]] base::Result<LocalMemory> adopt(void* address, std::uint64_t bytes) override;
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override;
   [[nodiscard]] bool imports_late(std::uint32_t) const override { return true; }
   void prepare_import(std::uint32_t rank) override { device_->prepare_peer(rank); }
@@ -38,7 +41,9 @@ class ShmTransport final : public Transport {
 
  private:
   base::Result<LocalMemory> enter(const RegionTable::Region& region);
+  void deregister(std::uint64_t id);
   base::Result<RemoteMemory> import_own(const RegionKey& key);
+  base::Status map(Peer& peer, const RegionKey& key, RemoteMemory* memory) const;
 
   std::unique_ptr<Device> device_;
   Capabilities capabilities_;
@@ -58,6 +63,11 @@ ShmTransport::ShmTransport(std::unique_ptr<Device> device) : device_(std::move(d
   capabilities_.memory_per_peer = layout.ring_bytes;
   capabilities_.key_bytes = sizeof(RegionKey);
   capabilities_.sleeping = device_->membarrier() ? Sleeping::free : Sleeping::fenced;
+}
+
+// Memory that is still adopted lives on, but not as a part of a segment that nobody owns.
+ShmTransport::~ShmTransport() {
+  while (const std::uint64_t id = device_->regions().any(RegionKind::adopted)) deregister(id);
 }
 
 std::string ShmTransport::describe() const {
@@ -121,8 +131,30 @@ base::Result<LocalMemory> ShmTransport::register_memory(void* address, std::uint
   return enter({static_cast<std::byte*>(address), bytes, 0, RegionKind::registered});
 }
 
-void ShmTransport::deregister(const LocalMemory& memory) {
-  device_->regions().remove(memory.id);
+base::Result<LocalMemory> ShmTransport::adopt(void* address, std::uint64_t bytes) {
+  const WholePages pages = WholePages::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+  if (pages.bytes == 0 || !capabilities_.direct) return register_memory(address, bytes);
+  const auto offset = move_in(device_->segment(), pages);
+  if (!offset) return offset.status();
+  try {
+    auto memory = enter({static_cast<std::byte*>(address), bytes, *offset, RegionKind::adopted});
+    if (!memory) move_out(device_->segment(), *offset, pages);
+    return memory;
+  } catch (...) {
+    move_out(device_->segment(), *offset, pages);
+    throw;
+  }
+}
+
+void ShmTransport::deregister(std::uint64_t id) {
+  const auto region = device_->regions().remove(id);
+  if (!region || region->kind != RegionKind::adopted) return;
+  const WholePages pages = WholePages::of(reinterpret_cast<std::uintptr_t>(region->address), region->bytes);
+  if (move_out(device_->segment(), region->offset, pages)) return;
+  device_->environment().log.line(base::Level::warn,
+                                  "adopted memory at %p of %llu bytes was unmapped, moved, or cannot be put back now: "
+                                  "its part of the shared segment is not used again",
+                                  static_cast<void*>(region->address), static_cast<unsigned long long>(region->bytes));
 }
 
 base::Result<RemoteMemory> ShmTransport::import_own(const RegionKey& key) {
@@ -157,18 +189,30 @@ base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const Me
   memory.handle = {key->address, key->id, 0, 0};
   if (key->kind == RegionKind::registered || !capabilities_.direct) return memory;
 
-  const std::uint64_t page = page_bytes();
-  const std::uint64_t rounded = (key->bytes + page - 1) / page * page;
-  if (key->offset < device_->layout().control_bytes) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "a key of rank %u names its control part", rank);
-  }
-  const auto mapped = (*peer)->mapping->map(key->offset, rounded);
-  if (!mapped) return mapped.status() == HEDDLE_ERR_RANGE ? HEDDLE_ERR_PROTOCOL : mapped.status();
-  memory.direct = *mapped;
-  memory.opcodes = 0;
-  memory.handle[2] = key->offset;
-  memory.handle[3] = rounded;
+  if (const base::Status status = map(**peer, *key, &memory); status != HEDDLE_DONE) return status;
   return memory;
+}
+
+// Memory that lies in the peer's segment, wholly or but for its edges.
+base::Status ShmTransport::map(Peer& peer, const RegionKey& key, RemoteMemory* memory) const {
+  const std::uint64_t page = page_bytes();
+  std::uint64_t bytes = (key.bytes + page - 1) / page * page;
+  if (key.kind == RegionKind::adopted) {
+    const WholePages pages = WholePages::of(key.address, key.bytes);
+    bytes = pages.bytes;
+    memory->edge_before = pages.edge_before;
+    memory->edge_after = pages.edge_after;
+  }
+  if (key.offset < device_->layout().control_bytes || bytes == 0) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "a key of rank %u names its control part, or no whole page", peer.rank);
+  }
+  const auto mapped = peer.mapping->map(key.offset, bytes);
+  if (!mapped) return mapped.status() == HEDDLE_ERR_RANGE ? HEDDLE_ERR_PROTOCOL : mapped.status();
+  memory->direct = *mapped - memory->edge_before;
+  if (memory->all_direct()) memory->opcodes = 0;
+  memory->handle[2] = key.offset;
+  memory->handle[3] = bytes;
+  return HEDDLE_DONE;
 }
 
 std::span<std::atomic<std::uint64_t>> ShmTransport::common_words() {

@@ -56,10 +56,11 @@ int receive_hello(int socket, Hello* hello) {
 
 // One side of a job of two processes.
 struct Side {
-  Side(int socket, std::uint32_t me, const TestRank::Settings& settings)
-      : rank(cards, me, 2, settings), memory(kBytes) {
+  Side(int socket, std::uint32_t me, const TestRank::Settings& settings, bool adopts)
+      : memory(kBytes), rank(cards, me, 2, settings) {
     const std::uint32_t other = 1 - me;
-    region = *rank.transport->register_memory(memory.data(), memory.size());
+    region = adopts ? *rank.transport->adopt(memory.data(), memory.size())
+                    : *rank.transport->register_memory(memory.data(), memory.size());
     Hello mine;
     const bootstrap::Card& card = cards.cards[me];
     mine.pid = card.pid;
@@ -78,14 +79,14 @@ struct Side {
   static constexpr std::size_t kBytes = 300000;
 
   TestCards cards;
-  TestRank rank;
   std::vector<std::byte> memory;
+  TestRank rank;
   LocalMemory region;
   RemoteMemory remote;
 };
 
 template <class Child, class Parent>
-void two_processes(const TestRank::Settings& settings, Child child, Parent parent) {
+void two_processes(const TestRank::Settings& settings, Child child, Parent parent, bool adopt = false) {
   int sockets[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
   const pid_t pid = fork();
@@ -93,13 +94,13 @@ void two_processes(const TestRank::Settings& settings, Child child, Parent paren
   if (pid == 0) {
     alarm(60);
     close(sockets[0]);
-    Side side(sockets[1], 1, settings);
+    Side side(sockets[1], 1, settings, adopt);
     child(side);
     _exit(0);
   }
   close(sockets[1]);
   {
-    Side side(sockets[0], 0, settings);
+    Side side(sockets[0], 0, settings, adopt);
     parent(side, pid);
     kill(pid, SIGKILL);
     int status = 0;
@@ -255,6 +256,45 @@ TEST(ShmDeath, InitiatorOfSmallKilledLeavesTheTargetWorking) {
 }
 
 // Anonymous memory only: no process of the job creates a name that outlives it.
+// One that writes into adopted memory dies, and its own adopted memory outlives it.
+TEST(ShmDeath, AdoptedMemoryOutlivesAPeer) {
+  for (int round = 0; round < kRounds; ++round) {
+    two_processes(
+        {},
+        [](Side& side) {
+          ASSERT_NE(side.remote.direct, nullptr);
+          const std::size_t begin = side.remote.edge_before;
+          const std::size_t bytes = side.remote.bytes - begin - side.remote.edge_after;
+          for (int value = 1;; value = value % 2 + 1) {
+            std::memset(side.memory.data(), value, side.memory.size());
+            std::memset(side.remote.direct + begin, value, bytes);
+          }
+        },
+        [round](Side& side, pid_t pid) {
+          const std::size_t at = side.remote.edge_before;
+          const volatile std::byte* theirs = side.remote.direct + at;
+          while (*theirs == std::byte{0} || side.memory[at] == std::byte{0}) sched_yield();
+          usleep(static_cast<useconds_t>(round * 50));
+          kill_and_tell(side, pid);
+          const auto written = [](std::byte byte) { return byte == std::byte{1} || byte == std::byte{2}; };
+          const std::size_t end = side.memory.size() - side.remote.edge_after;
+          ASSERT_TRUE(std::all_of(side.remote.direct + at, side.remote.direct + end, written));
+          // its edges cannot be reached any more
+          std::byte byte{};
+          if (at != 0) {
+            ASSERT_TRUE(side.rank.transfer(Opcode::get, side.remote, 0, {&byte, 1}));
+            const auto events = side.rank.poll();
+            ASSERT_EQ(events.size(), 1U);
+            ASSERT_EQ(events[0].completion.status, HEDDLE_ERR_PEER_FAILED);
+          }
+          const std::vector<std::byte> before = side.memory;
+          side.rank.transport->deregister(side.region);
+          ASSERT_EQ(side.memory, before);
+        },
+        true);
+  }
+}
+
 TEST(ShmDeath, SegmentHasNoName) {
   TestCards cards;
   TestRank rank(cards, 0, 1);

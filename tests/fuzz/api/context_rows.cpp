@@ -1,4 +1,6 @@
 // Contexts, jobs, workers, counters, regions.
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "rank.hpp"
@@ -252,6 +254,24 @@ void register_memory(Rank& rank) {
   if (HEDDLE_CALL(rank, heddle_region_register, context, address, bytes, region) != HEDDLE_DONE) return;
   keep_region(rank, context, *region, bytes);
 }
+// Memory of its own, since nobody else may touch what is adopted.
+void register_with(Rank& rank) {
+  heddle_region_options made{};
+  made.adopt = rank.chance(70) ? 1 : 0;
+  const heddle_region_options* options = sized(rank, made);
+  const std::size_t pages = 4096 * (1 + rank.below(20));
+  void* memory = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;
+  const std::size_t skipped = rank.chance(50) ? rank.below(5000) % pages : 0;
+  void* address = rank.maybe_null(static_cast<void*>(static_cast<std::byte*>(memory) + skipped));
+  const std::size_t bytes = rank.chance(80) ? pages - skipped : rank.chance(50) ? 0 : std::size_t{1} << 50;
+  auto* region = rank.maybe_null(rank.keep_one(heddle_region{}));
+  const heddle_context context = any_context(rank);
+  if (HEDDLE_CALL(rank, heddle_region_register_with, context, address, bytes, options, region) == HEDDLE_DONE) {
+    if (HEDDLE_CALL(rank, heddle_region_release, *region) != HEDDLE_DONE) rank.wrong("a region stays");
+  }
+  munmap(memory, pages);
+}
 void release(Rank& rank) {
   const heddle_region region = rank.pick(rank.regions, 60);
   if (HEDDLE_CALL(rank, heddle_region_release, region) == HEDDLE_DONE) rank.regions.remove(region);
@@ -342,6 +362,12 @@ void remote_pointer(Rank& rank) {
     HEDDLE_CALL(rank, heddle_remote_pointer, address, rank.maybe_null(rank.keep_one<void*>(nullptr)));
   });
 }
+void remote_mapped(Rank& rank) {
+  any_remote(rank, [&](heddle_remote_region remote) {
+    const heddle_remote address{remote, rank.chance(50) ? rank.fitting() : rank.odd()};
+    HEDDLE_CALL(rank, heddle_remote_mapped, address, rank.odd(), rank.maybe_null(rank.keep_one(0)));
+  });
+}
 
 }  // namespace
 
@@ -380,6 +406,7 @@ std::vector<Row> context_rows() {
       {"heddle_counter_wait", When::anywhere, wait_counter},
       {"heddle_region_alloc", When::anywhere, alloc},
       {"heddle_region_register", When::anywhere, register_memory},
+      {"heddle_region_register_with", When::anywhere, register_with},
       {"heddle_region_release", When::anywhere, release},
       {"heddle_region_address", When::anywhere, address},
       {"heddle_region_pack", When::anywhere, pack},
@@ -389,6 +416,7 @@ std::vector<Row> context_rows() {
       {"heddle_remote_region_rank", When::anywhere, remote_rank},
       {"heddle_remote_region_bytes", When::anywhere, remote_bytes},
       {"heddle_remote_pointer", When::anywhere, remote_pointer},
+      {"heddle_remote_mapped", When::anywhere, remote_mapped},
   };
 }
 

@@ -1,0 +1,28 @@
+// What is mapped into this process, as /proc/self/maps says. Slow: some microseconds for each
+// mapping of the process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace heddle::base {
+
+struct MappedRange {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  int protection = 0;   // PROT_…
+  bool shared = false;  // MAP_SHARED
+  std::uint64_t offset = 0;
+  // of the file; 0: there is none
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::string name;  // of the file, or such as [stack]; may be empty
+};
+
+// All of them, by address. Empty: it cannot be read.
+std::vector<MappedRange> read_mappings();
+
+}  // namespace heddle::base

@@ -1,0 +1,67 @@
+// Adopted memory: the program's own, whose whole pages lie in this process's segment as long as it
+// is registered, at the addresses where the program has them. So peers map it like allocated
+// memory. The parts of pages at its two ends stay where they are.
+//
+// Nobody may touch the memory while it moves. A thread that does so may lose what it writes, or is
+// noticed; other memory is never touched, since only whole pages of the caller's range are moved.
+//
+// Invariants
+//   A page is replaced by a copy of itself in one step of the kernel (mmap, mremap over it), so a
+//   thread that reads it meanwhile finds memory, with the right contents.
+//   Pages are put back only where /proc/self/maps shows the segment's pages of this very range.
+//   What the program has mapped there since, or has moved away, is left alone.
+//   Space of the segment is free again only when nothing of this process maps it but the segment.
+//   A child of fork() gets all adopted pages as private ones, at the same addresses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/error.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace heddle::transport::shm {
+
+// The whole pages of some memory.
+struct WholePages {
+  std::byte* first = nullptr;
+  std::uint64_t bytes = 0;        // 0: there are none
+  std::uint32_t edge_before = 0;  // bytes of the memory before and behind them
+  std::uint32_t edge_after = 0;
+
+  static WholePages of(std::uint64_t address, std::uint64_t bytes);
+};
+
+// Space of the segment for these pages.
+class AdoptedSpace {
+ public:
+  AdoptedSpace(Segment& segment, const WholePages& pages);
+  [[nodiscard]] base::Status allocate();
+  // The space that was allocated for the same pages; offset() was this. Until close().
+  [[nodiscard]] base::Status open(std::uint64_t offset);
+  void close() { segment_.mapping().unmap(offset_, skip_ + bytes_); }
+  void free() { segment_.free(offset_, skip_ + bytes_); }
+  [[nodiscard]] int fd() const { return segment_.mapping().fd(); }
+  // Where the first page lies in the segment's file, and in the segment's own mapping.
+  [[nodiscard]] std::uint64_t offset() const { return offset_ + skip_; }
+  [[nodiscard]] std::byte* window() const { return address_ + skip_; }
+  [[nodiscard]] bool is_open() const { return address_ != nullptr; }
+
+ private:
+  Segment& segment_;
+  std::uint64_t bytes_;
+  std::uint64_t skip_;  // unused, so that huge pages fit the program's addresses
+  std::uint64_t offset_ = 0;
+  std::byte* address_ = nullptr;
+};
+
+// Moves the pages into new space of the segment, and says where it begins. On an error nothing has
+// changed: UNSUPPORTED (the memory is of another kind), STATE (a thread wrote to it meanwhile),
+// NO_MEMORY, SYSTEM.
+[[nodiscard]] base::Result<std::uint64_t> move_in(Segment& segment, const WholePages& pages);
+
+// Puts them back into private memory, and frees the space. False: the space is never used again,
+// since a part of it is still mapped (no memory to put it back, or the program has moved it).
+bool move_out(Segment& segment, std::uint64_t offset, const WholePages& pages);
+
+}  // namespace heddle::transport::shm

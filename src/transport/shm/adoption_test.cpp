@@ -1,0 +1,480 @@
+// Adopted memory: what the owner's pages are before, meanwhile and after; what peers map; what
+// programs do to it that they should not.
+#include "transport/shm/adoption.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mappings.hpp"
+#include "base/test_sanitizer.hpp"
+#include "memory/unmap_watch.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/region_key.hpp"
+#include "transport/shm/test_job.hpp"
+
+namespace heddle::transport::shm {
+namespace {
+
+constexpr std::uint64_t kHuge = std::uint64_t{2} << 20;
+
+// Private pages, each byte of which is known, between two pages of a neighbour.
+class Pages {
+ public:
+  explicit Pages(std::uint64_t bytes, std::uint64_t alignment = 4096) : bytes_(bytes), all_(bytes + 2 * alignment) {
+    void* at = mmap(nullptr, all_ + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(at, MAP_FAILED);
+    base_ = static_cast<std::byte*>(at);
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    first_ = base_ + (alignment - address % alignment) % alignment + page_bytes();
+    if (alignment > page_bytes()) first_ += alignment - page_bytes();
+    for (std::uint64_t i = 0; i < bytes; ++i) first_[i] = expected(i);
+    std::memset(first_ - page_bytes(), 0x77, page_bytes());
+    std::memset(first_ + bytes, 0x77, page_bytes());
+  }
+  ~Pages() { munmap(base_, all_ + (all_ - bytes_) / 2); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  static std::byte expected(std::uint64_t i) { return std::byte(1 + (i * 7 + i / 4096) % 251); }
+  [[nodiscard]] std::byte* at(std::uint64_t offset = 0) const { return first_ + offset; }
+  [[nodiscard]] bool intact(std::uint64_t from = 0) const {
+    for (std::uint64_t i = from; i < bytes_; ++i) {
+      if (first_[i] != expected(i)) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] bool neighbours_intact() const {
+    const auto is = [](std::byte byte) { return byte == std::byte{0x77}; };
+    return std::all_of(first_ - page_bytes(), first_, is) &&
+           std::all_of(first_ + bytes_, first_ + bytes_ + page_bytes(), is);
+  }
+  // Of the page at that address.
+  static bool shared(const std::byte* address) {
+    for (const base::MappedRange& range : base::read_mappings()) {
+      const auto at = reinterpret_cast<std::uintptr_t>(address);
+      if (at >= range.begin && at < range.end) return range.shared;
+    }
+    return false;
+  }
+
+ private:
+  std::uint64_t bytes_;
+  std::uint64_t all_;
+  std::byte* base_ = nullptr;
+  std::byte* first_ = nullptr;
+};
+
+class AdoptionTest : public testing::Test {
+ protected:
+  LocalMemory adopt(std::byte* address, std::uint64_t bytes) {
+    auto memory = b.transport->adopt(address, bytes);
+    EXPECT_TRUE(memory.ok()) << base::last_message();
+    return memory ? *memory : LocalMemory{};
+  }
+  base::Status refused(void* address, std::uint64_t bytes) {
+    const auto memory = b.transport->adopt(address, bytes);
+    if (memory) b.transport->deregister(*memory);
+    message = base::last_message();
+    return memory.status();
+  }
+  static std::size_t maps() { return base::read_mappings().size(); }
+
+  TestCards cards;
+  TestRank a{cards, 0, 2};
+  TestRank b{cards, 1, 2};
+  std::string message;
+};
+
+TEST_F(AdoptionTest, PeersMapWholePagesAndTheOwnerKeepsItsMemory) {
+  for (const std::uint64_t pages : {1, 2, 3, 64}) {
+    const std::uint64_t bytes = pages * page_bytes();
+    const Pages memory(bytes);
+    const LocalMemory local = adopt(memory.at(), bytes);
+    EXPECT_EQ(local.address, memory.at());
+    EXPECT_TRUE(memory.intact());
+    EXPECT_TRUE(Pages::shared(memory.at()));
+    EXPECT_TRUE(Pages::shared(memory.at(bytes - 1)));
+    const auto remote = a.transport->import(1, local.key);
+    ASSERT_TRUE(remote.ok()) << base::last_message();
+    ASSERT_TRUE(remote->all_direct());
+    EXPECT_EQ(remote->opcodes, 0U);
+    EXPECT_NE(remote->direct, memory.at()) << "a mapping of its own";
+    EXPECT_EQ(std::memcmp(remote->direct, memory.at(), bytes), 0);
+    remote->direct[bytes - 1] = std::byte{0};
+    EXPECT_EQ(*memory.at(bytes - 1), std::byte{0});
+    *memory.at(bytes - 1) = Pages::expected(bytes - 1);
+    EXPECT_EQ(remote->direct[bytes - 1], Pages::expected(bytes - 1));
+    a.transport->release(*remote);
+    b.transport->deregister(local);
+    EXPECT_TRUE(memory.intact());
+    EXPECT_TRUE(memory.neighbours_intact());
+    EXPECT_FALSE(Pages::shared(memory.at()));
+    EXPECT_FALSE(Pages::shared(memory.at(bytes - 1)));
+  }
+}
+
+TEST_F(AdoptionTest, EdgesStayWhereTheyAreAndAreReachedByCommands) {
+  const std::uint64_t page = page_bytes();
+  const std::uint64_t bytes = 4 * page;
+  const Pages memory(bytes);
+  const LocalMemory local = adopt(memory.at(100), bytes - 300);
+  EXPECT_FALSE(Pages::shared(memory.at()));
+  EXPECT_TRUE(Pages::shared(memory.at(page)));
+  EXPECT_TRUE(Pages::shared(memory.at(3 * page - 1)));
+  EXPECT_FALSE(Pages::shared(memory.at(3 * page)));
+  const auto remote = a.transport->import(1, local.key);
+  ASSERT_TRUE(remote.ok()) << base::last_message();
+  EXPECT_FALSE(remote->all_direct());
+  EXPECT_EQ(remote->edge_before, page - 100);
+  EXPECT_EQ(remote->edge_after, page - 200);
+  ASSERT_NE(remote->direct, nullptr);
+  EXPECT_EQ(std::memcmp(remote->direct + remote->edge_before, memory.at(page), 2 * page), 0);
+  EXPECT_EQ(remote->opcodes, bit(Opcode::put) | bit(Opcode::get));
+  b.transport->deregister(local);
+  EXPECT_TRUE(memory.intact());
+  a.transport->release(*remote);
+}
+
+TEST_F(AdoptionTest, MemoryWithoutAWholePageIsRegisteredOnly) {
+  const Pages memory(2 * page_bytes());
+  const LocalMemory local = adopt(memory.at(1), 2 * page_bytes() - 2);
+  EXPECT_FALSE(Pages::shared(memory.at()));
+  const auto remote = a.transport->import(1, local.key);
+  ASSERT_TRUE(remote.ok());
+  EXPECT_EQ(remote->direct, nullptr);
+  b.transport->deregister(local);
+}
+
+// Of advice for huge pages, at addresses that fit them and at others; untouched pages need no
+// memory.
+TEST_F(AdoptionTest, LongAndHugeMemory) {
+  for (const std::uint64_t shift : {std::uint64_t{0}, page_bytes()}) {
+    const std::uint64_t bytes = 3 * kHuge + 5 * page_bytes();
+    const Pages memory(bytes, kHuge);
+    madvise(memory.at(), bytes, MADV_HUGEPAGE);
+    const LocalMemory local = adopt(memory.at(shift), bytes - shift);
+    EXPECT_TRUE(memory.intact());
+    const auto remote = a.transport->import(1, local.key);
+    ASSERT_TRUE(remote.ok()) << base::last_message();
+    EXPECT_EQ(std::memcmp(remote->direct, memory.at(shift), bytes - shift), 0);
+    a.transport->release(*remote);
+    b.transport->deregister(local);
+    EXPECT_TRUE(memory.intact());
+    EXPECT_TRUE(memory.neighbours_intact());
+  }
+}
+
+TEST_F(AdoptionTest, UntouchedMemoryNeedsNoSpace) {
+  const auto in_use = [&] {
+    struct stat file{};
+    EXPECT_EQ(fstat(cards.cards[1].fd, &file), 0);
+    return static_cast<std::uint64_t>(file.st_blocks) * 512;
+  };
+  const std::uint64_t bytes = 8 * kHuge;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const std::uint64_t before = in_use();
+  const LocalMemory local = adopt(static_cast<std::byte*>(memory), bytes);
+  EXPECT_EQ(in_use(), before);
+  static_cast<std::byte*>(memory)[5] = std::byte{1};
+  EXPECT_GT(in_use(), before);
+  b.transport->deregister(local);
+  EXPECT_EQ(in_use(), before) << "its space is empty again";
+  EXPECT_EQ(static_cast<std::byte*>(memory)[5], std::byte{1});
+  munmap(memory, bytes);
+}
+
+TEST_F(AdoptionTest, ManyTimesLeaveNothingBehind) {
+  const Pages memory(16 * page_bytes());
+  b.transport->deregister(adopt(memory.at(), 16 * page_bytes()));
+  const std::size_t before = maps();
+  MemoryKey first{};
+  for (int i = 0; i < 200; ++i) {
+    const LocalMemory local = adopt(memory.at(), 16 * page_bytes());
+    const auto key = decode(local.key.front());
+    ASSERT_TRUE(key.ok());
+    if (i == 0) first = local.key.front();
+    EXPECT_EQ(key->offset, decode(first)->offset) << "the same space again";
+    b.transport->deregister(local);
+  }
+  EXPECT_LE(maps(), before);
+  EXPECT_TRUE(memory.intact());
+  const auto fresh = b.transport->allocate(16 * page_bytes());
+  ASSERT_TRUE(fresh.ok());
+  EXPECT_EQ(decode(fresh->key.front())->offset, decode(first)->offset);
+  const auto* bytes = static_cast<const std::byte*>(fresh->address);
+  EXPECT_TRUE(std::all_of(bytes, bytes + fresh->bytes, [](std::byte byte) { return byte == std::byte{0}; }));
+  b.transport->free(*fresh);
+}
+
+TEST_F(AdoptionTest, OtherKindsOfMemoryAreRefused) {
+  const std::uint64_t page = page_bytes();
+  const auto map = [&](int protection, int flags) {
+    return static_cast<std::byte*>(mmap(nullptr, 4 * page, protection, flags | MAP_ANONYMOUS, -1, 0));
+  };
+  std::byte* const shared = map(PROT_READ | PROT_WRITE, MAP_SHARED);
+  EXPECT_EQ(refused(shared, 4 * page), HEDDLE_ERR_UNSUPPORTED);
+  EXPECT_NE(message.find("is shared"), std::string::npos) << message;
+  std::byte* const constant = map(PROT_READ, MAP_PRIVATE);
+  EXPECT_EQ(refused(constant, 4 * page), HEDDLE_ERR_UNSUPPORTED);
+  std::byte* const holes = map(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+  std::memset(holes, 5, 4 * page);
+  munmap(holes + page, page);
+  EXPECT_EQ(refused(holes, 4 * page), HEDDLE_ERR_UNSUPPORTED);
+  EXPECT_NE(message.find("is not mapped"), std::string::npos) << message;
+  EXPECT_EQ(holes[0], std::byte{5});
+  std::byte* const fixed = map(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+  if (syscall(SYS_mlock, fixed, page) == 0) {  // the sanitizers ignore mlock()
+    EXPECT_EQ(refused(fixed, 4 * page), HEDDLE_ERR_UNSUPPORTED);
+    EXPECT_NE(message.find("mlock"), std::string::npos) << message;
+  }
+  std::array<std::byte, 65536> here;
+  std::memset(here.data(), 1, here.size());
+  EXPECT_EQ(refused(here.data(), here.size()), HEDDLE_ERR_UNSUPPORTED);
+  const auto allocated = b.transport->allocate(4 * page);
+  EXPECT_EQ(refused(allocated->address, 4 * page), HEDDLE_ERR_UNSUPPORTED);
+  const Pages memory(4 * page);
+  const LocalMemory local = adopt(memory.at(), 2 * page);
+  EXPECT_EQ(refused(memory.at(), 4 * page), HEDDLE_ERR_UNSUPPORTED) << "adopted already";
+  b.transport->deregister(local);
+  EXPECT_TRUE(memory.intact());
+  for (std::byte* at : {shared, constant, holes, fixed}) munmap(at, 4 * page);
+}
+
+// The program breaks its promise: it unmaps a part. What it maps there later stays.
+TEST_F(AdoptionTest, MemoryThatWasUnmappedIsNotPutBack) {
+  const std::uint64_t page = page_bytes();
+  const Pages memory(8 * page);
+  const LocalMemory local = adopt(memory.at(), 8 * page);
+  ASSERT_EQ(munmap(memory.at(2 * page), 2 * page), 0);
+  void* other = mmap(memory.at(2 * page), page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  ASSERT_EQ(other, memory.at(2 * page));
+  std::memset(other, 9, page);
+  b.transport->deregister(local);
+  const auto* kept = static_cast<const std::byte*>(other);
+  EXPECT_TRUE(std::all_of(kept, kept + page, [](std::byte byte) { return byte == std::byte{9}; }));
+  EXPECT_EQ(*memory.at(page), Pages::expected(page));
+  EXPECT_FALSE(Pages::shared(memory.at()));
+  EXPECT_FALSE(Pages::shared(memory.at(7 * page)));
+  EXPECT_EQ(*memory.at(7 * page), Pages::expected(7 * page));
+  EXPECT_EQ(msync(memory.at(3 * page), page, MS_ASYNC), -1) << "the hole stays a hole";
+}
+
+// It may not grow over what else lies in the segment; if it is moved, its data moves with it, and
+// no region gets that space.
+TEST_F(AdoptionTest, MemoryThatIsMovedKeepsItsSpace) {
+  const std::uint64_t page = page_bytes();
+  const Pages memory(4 * page);
+  const LocalMemory local = adopt(memory.at(), 4 * page);
+  EXPECT_EQ(mremap(memory.at(), 4 * page, 64 * page, MREMAP_MAYMOVE), MAP_FAILED) << "the kernel refuses to grow it";
+  void* room = mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(room, MAP_FAILED);
+  auto* moved = static_cast<std::byte*>(mremap(memory.at(), 2 * page, 2 * page, MREMAP_MAYMOVE | MREMAP_FIXED, room));
+  ASSERT_EQ(moved, room);
+  b.transport->deregister(local);
+  EXPECT_EQ(moved[page], Pages::expected(page));
+  EXPECT_EQ(*memory.at(3 * page), Pages::expected(3 * page));
+  const auto fresh = b.transport->allocate(4 * page);
+  ASSERT_TRUE(fresh.ok());
+  std::memset(fresh->address, 0x33, 4 * page);
+  EXPECT_EQ(moved[page], Pages::expected(page)) << "nobody else has got that space";
+  b.transport->free(*fresh);
+  munmap(moved, 2 * page);
+}
+
+TEST_F(AdoptionTest, WithoutRoomNothingHasChanged) {
+  const Pages memory(64 * page_bytes());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{1, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const base::Status status = refused(memory.at(), 64 * page_bytes());
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status, HEDDLE_ERR_NO_MEMORY) << message;
+  EXPECT_FALSE(Pages::shared(memory.at()));
+  EXPECT_TRUE(memory.intact());
+  b.transport->deregister(adopt(memory.at(), 64 * page_bytes()));
+}
+
+#if !defined(__SANITIZE_THREAD__)
+// No memory to put it back: it stays where it is, with its contents, and nobody gets its space.
+TEST_F(AdoptionTest, MemoryThatCannotBePutBackStays) {
+  if (base::kAddressSanitizer) GTEST_SKIP() << "it has mapped nearly all addresses";
+  const std::uint64_t bytes = 16 * kHuge;
+  const Pages memory(bytes, kHuge);
+  const LocalMemory local = adopt(memory.at(), bytes);
+  unsigned long long used = 0;
+  ASSERT_TRUE(std::ifstream("/proc/self/statm") >> used);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit small{used * page_bytes() + 4 * kHuge, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
+  b.transport->deregister(local);
+  setrlimit(RLIMIT_AS, &before);
+  EXPECT_TRUE(Pages::shared(memory.at()));
+  EXPECT_TRUE(memory.intact());
+  const auto fresh = b.transport->allocate(bytes);
+  ASSERT_TRUE(fresh.ok());
+  std::memset(fresh->address, 0x11, bytes);
+  EXPECT_TRUE(memory.intact());
+  b.transport->free(*fresh);
+}
+#endif
+
+// Registrations of it that a cache holds are forgotten in both calls, since its pages are others.
+TEST_F(AdoptionTest, RegistrationCachesAreTold) {
+  const auto watch = memory::UnmapWatch::open(memory::UnmapWatch::Way::protection);
+  if (!watch) GTEST_SKIP() << base::last_message();
+  const Pages memory(4 * page_bytes());
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.at());
+  const std::uint64_t end = begin + 4 * page_bytes();
+  ASSERT_TRUE((*watch)->watch(begin, end));
+  std::uint64_t generation = (*watch)->log().generation();
+  const LocalMemory local = adopt(memory.at(), 4 * page_bytes());
+  EXPECT_GT((*watch)->log().generation(), generation);
+  (*watch)->unwatch(begin, end);
+  if ((*watch)->watch(begin, end)) {
+    generation = (*watch)->log().generation();
+    b.transport->deregister(local);
+    EXPECT_GT((*watch)->log().generation(), generation);
+    (*watch)->unwatch(begin, end);
+  } else {
+    b.transport->deregister(local);
+  }
+  EXPECT_TRUE(memory.intact());
+}
+
+int in_child(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST_F(AdoptionTest, TheChildOfAForkHasItsOwn) {
+  const std::uint64_t page = page_bytes();
+  const Pages memory(4 * page);
+  const LocalMemory local = adopt(memory.at(), 4 * page);
+  const auto remote = a.transport->import(1, local.key);
+  ASSERT_TRUE(remote.ok());
+  EXPECT_EQ(in_child([&] {
+              if (!memory.intact()) return 1;
+              std::memset(memory.at(), 0, 4 * page);
+              return 0;
+            }),
+            0);
+  EXPECT_TRUE(memory.intact()) << "what the child writes is its own";
+  EXPECT_EQ(std::memcmp(remote->direct, memory.at(), 4 * page), 0);
+  a.transport->release(*remote);
+  // one that the program has unmapped meanwhile is not mapped in a child
+  munmap(memory.at(page), page);
+  EXPECT_EQ(in_child([&] { return msync(memory.at(page), page, MS_ASYNC) == -1 ? 0 : 1; }), 0);
+  b.transport->deregister(local);
+}
+
+#ifndef __SANITIZE_THREAD__  // these threads do what they should not
+// A thread that breaks the promise: it is noticed, or loses what it wrote; all else is as it was.
+TEST_F(AdoptionTest, AThreadThatGoesOnWritingHarmsItselfOnly) {
+  const std::uint64_t bytes = kHuge;
+  const Pages memory(bytes);
+  std::atomic<bool> over{false};
+  std::thread stray([&] {
+    const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(memory.at()));
+    while (!over.load(std::memory_order_relaxed)) word.fetch_add(1, std::memory_order_relaxed);
+  });
+  int noticed = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto local = b.transport->adopt(memory.at(), bytes);
+    if (!local) {
+      ASSERT_EQ(local.status(), HEDDLE_ERR_STATE) << base::last_message();
+      EXPECT_FALSE(Pages::shared(memory.at())) << "nothing has changed";
+      ++noticed;
+    } else {
+      b.transport->deregister(*local);
+    }
+    EXPECT_TRUE(memory.intact(8));
+    EXPECT_TRUE(memory.neighbours_intact());
+  }
+  over = true;
+  stray.join();
+  RecordProperty("noticed", noticed);
+  EXPECT_GT(noticed, 0);
+}
+
+TEST_F(AdoptionTest, ThreadsThatOnlyReadFindTheContents) {
+  const Pages memory(64 * page_bytes());
+  std::atomic<bool> over{false};
+  std::atomic<std::uint64_t> wrong{0};
+  std::thread reader([&] {
+    while (!over.load(std::memory_order_relaxed)) {
+      for (std::uint64_t at = 0; at < 64; ++at) {
+        const volatile std::byte* byte = memory.at(at * page_bytes() + 17);
+        if (*byte != Pages::expected(at * page_bytes() + 17)) wrong.fetch_add(1);
+      }
+    }
+  });
+  for (int i = 0; i < 50; ++i) b.transport->deregister(adopt(memory.at(), 64 * page_bytes()));
+  over = true;
+  reader.join();
+  EXPECT_EQ(wrong.load(), 0U);
+}
+#endif
+
+TEST_F(AdoptionTest, ForgedKeysAreRefused) {
+  const Pages memory(4 * page_bytes());
+  const LocalMemory local = adopt(memory.at(), 4 * page_bytes());
+  RegionKey key = *decode(local.key.front());
+  key.bytes = 100;  // no whole page
+  key.address += 8;
+  EXPECT_EQ(a.transport->import(1, encode(key)).status(), HEDDLE_ERR_PROTOCOL);
+  key = *decode(local.key.front());
+  key.bytes = std::uint64_t{1} << 40;
+  EXPECT_EQ(a.transport->import(1, encode(key)).status(), HEDDLE_ERR_PROTOCOL);
+  key = *decode(local.key.front());
+  key.offset = 0;
+  EXPECT_EQ(a.transport->import(1, encode(key)).status(), HEDDLE_ERR_PROTOCOL);
+  b.transport->deregister(local);
+}
+
+TEST(Adoption, WithoutMappedMemoryItIsRegisteredOnly) {
+  TestCards cards;
+  const TestRank b(cards, 0, 1, {{"HEDDLE_SHM_DIRECT", "0"}});
+  const Pages memory(4 * page_bytes());
+  const auto local = b.transport->adopt(memory.at(), 4 * page_bytes());
+  ASSERT_TRUE(local.ok());
+  EXPECT_FALSE(Pages::shared(memory.at()));
+}
+
+TEST(Adoption, TheEndOfTheTransportPutsMemoryBack) {
+  TestCards cards;
+  const Pages memory(4 * page_bytes());
+  {
+    const TestRank b(cards, 0, 1);
+    ASSERT_TRUE(b.transport->adopt(memory.at(), 4 * page_bytes()).ok());
+    EXPECT_TRUE(Pages::shared(memory.at()));
+  }
+  EXPECT_FALSE(Pages::shared(memory.at()));
+  EXPECT_TRUE(memory.intact());
+}
+
+}  // namespace
+}  // namespace heddle::transport::shm
