@@ -95,11 +95,15 @@ template <bool kShared>
 [[gnu::noinline]] Status send_gated(Worker& worker, const engine::SendRequest& request,
                                     const heddle_completion* completion) {
   Status status = HEDDLE_AGAIN;
-  const auto send_inside = [&] { return send<false>(worker, request, completion); };
+  bool was_inside = false;
+  const auto send_inside = [&] {
+    was_inside = true;
+    return send<false>(worker, request, completion);
+  };
   if (!worker.gate()->may_be_owned() || !worker.gate()->visit_owned(send_inside, &status)) {
     return send<true>(worker, request, completion);
   }
-  return status;
+  return was_inside ? status : again(worker);  // send() has counted its own
 }
 
 // ---- receives -----------------------------------------------------------------------------------

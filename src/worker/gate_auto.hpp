@@ -69,6 +69,9 @@ class AutoGate final : public SharedGate {
   }
   bool let_in_helper(std::uint32_t number, bool urgent) override {
     if (bias_.shared()) return SharedGate::let_in_helper(number, urgent);
+    // A thread of the application becomes the owner like any other: a claim would only hold up the
+    // present one, and one after the other for as long as that thread goes on.
+    if ((number & queue::SystemHandover::kStays) != 0) return enter_as_owner() || take_over(urgent);
     return claim_as(number, urgent);
   }
   void let_out_helper(bool helper) override {
