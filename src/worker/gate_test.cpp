@@ -130,6 +130,21 @@ TEST(OffloadGate, TheExecutorStandsAsideForThoseWhoPoll) {
   EXPECT_TRUE(test::within_time([&] { return gate.executor_polls(); }));
 }
 
+// Its claims would make the owner wait for ever, one after the other.
+TEST(AutoGate, AThreadThatMakesProgressOnTheContextSharesTheWorker) {
+  bootstrap::inproc::Job job{1};
+  const Rank mine{&job, 0, Sharing::automatic};
+  if (!mine.worker->gate()->may_be_owned()) GTEST_SKIP() << "skipped: this kernel has no membarrier";
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop.load()) mine.context->helpers().advance_all();
+  });
+  EXPECT_TRUE(test::within_time([&] { return !mine.worker->gate()->may_be_owned(); },
+                                [&] { EXPECT_GE(mine.worker->progress(), 0); }));
+  stop = true;
+  other.join();
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, GateTest, testing::Values(Sharing::delegate, Sharing::offload),
                          [](const auto& of) { return of.param == Sharing::delegate ? "delegate" : "offload"; });
 
