@@ -272,9 +272,10 @@ typedef enum heddle_sharing {
   HEDDLE_SHARING_DELEGATE = 4,
   HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
   /* about as exclusive while one thread uses it, but safe: when several do, as shared. A thread
-   * that finds another one's worker takes it over, which costs it a membarrier (about a
-   * microsecond); when that has happened five times in a row within a millisecond each, or with the
-   * sixteenth thread, all share it until it is closed */
+   * that finds another one's worker takes it over, which costs both about a microsecond
+   * (membarrier); heddle_context_progress does so, too. When that is tried more than once a
+   * millisecond for long, 64 times more, or with the sixteenth thread, all share the worker until
+   * it is closed */
   HEDDLE_SHARING_AUTO = 6
 } heddle_sharing;
 

@@ -3,6 +3,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace heddle::engine {
 namespace {
 
@@ -31,12 +33,15 @@ bool AutoGate::enter_later() {
 // Of a thread that is not the owner.
 bool AutoGate::take_over(bool urgent) {
   if (bias_.owned_by(base::thread_mark())) return false;
+  // Those that fail count too: they have disturbed the owner as much.
   const std::uint64_t now = worker().context().clock().now_ns();
-  const bool soon = now - moved_at_.load(std::memory_order_relaxed) < kSoonNs;
-  const std::uint32_t in_a_row = soon ? soon_.load(std::memory_order_relaxed) + 1 : 0;
-  if (!bias_.take_over(base::thread_mark(), in_a_row > kMostSoon, own_number(), urgent)) return false;
-  moved_at_.store(now, std::memory_order_relaxed);
-  soon_.store(in_a_row, std::memory_order_relaxed);
+  const std::uint64_t last = tried_at_.load(std::memory_order_relaxed);
+  const std::uint64_t forgiven = now > last ? (now - last) / kBearableNs : 0;
+  const std::uint64_t before = hurried_.load(std::memory_order_relaxed);
+  const std::uint64_t hurried = before - std::min(before, forgiven) + 1;
+  tried_at_.store(now, std::memory_order_relaxed);
+  hurried_.store(hurried, std::memory_order_relaxed);
+  if (!bias_.take_over(base::thread_mark(), hurried > kMostHurried, own_number(), urgent)) return false;
   return enter_as_owner() || (bias_.shared() && SharedGate::let_in_at_once());
 }
 

@@ -1,7 +1,6 @@
 // auto: exclusive to the thread that uses it, as long as that is one thread; then shared
-// (queue/bias.hpp). A thread that finds another owner takes over. When that happens often, each
-// time soon after the last, or when more threads than queue::Bias has places for have come, all
-// share.
+// (queue/bias.hpp). A thread that finds another owner takes over. When that is tried often,
+// or when more threads have come than queue::Bias has places for, all share.
 //
 // With small-message offload it is shared from the beginning: what waits in the queue has its
 // credit by any thread.
@@ -9,8 +8,8 @@
 // Invariants
 //   While one thread owns the worker, what else only `shared` counts by atomic operations (credit
 //   for tagged messages) is counted inside, by plain ones: Gate::visit_owned(), enter_own().
-//   place_ is not null exactly while the owner is inside by enter(), claimed_ while
-// somebody is inside by a claim; both are written inside.
+//   place_ is not null exactly while the owner is inside by enter(), claimed_ while somebody is
+//   inside by a claim; both are written inside.
 #pragma once
 
 #include <atomic>
@@ -38,10 +37,10 @@ class AutoGate final : public SharedGate {
 
  private:
   static constexpr std::int64_t kFetchSleepNs = 1'000'000;
-  // A take-over costs about a microsecond, here and there: once in kSoonNs that is nothing. So many
-  // in a row, each sooner, tell that several threads use the worker.
-  static constexpr std::uint64_t kSoonNs = 1'000'000;
-  static constexpr std::uint32_t kMostSoon = 4;
+  // A take-over costs a microsecond or two: once in kBearableNs that is nothing. So many more than
+  // that tell that several threads use the worker at once, and not one after the other.
+  static constexpr std::uint64_t kBearableNs = 1'000'000;
+  static constexpr std::uint64_t kMostHurried = 64;
 
   base::Status post_now(transport::Command& command, const Completion& completion) override {
     if (bias_.shared()) return SharedGate::post_now(command, completion);
@@ -106,9 +105,10 @@ class AutoGate final : public SharedGate {
   queue::Bias<> bias_;
   Place* place_ = nullptr;
   Place* claimed_ = nullptr;
-  // Of take-overs; relaxed: hints. When the last one was, and how many in a row came soon.
-  std::atomic<std::uint64_t> moved_at_{0};
-  std::atomic<std::uint32_t> soon_{0};
+  // Of attempts to take over; relaxed: hints. When the last one was, and how many came till then
+  // beyond one in each kBearableNs.
+  std::atomic<std::uint64_t> tried_at_{0};
+  std::atomic<std::uint64_t> hurried_{0};
 };
 
 }  // namespace heddle::engine
