@@ -506,10 +506,13 @@ typedef struct heddle_region_options {
  * be lost, or is noticed (STATE, nothing has changed); the rest of the program's memory is safe.
  * Only private anonymous memory that can be read and written, such as malloc's, can be adopted, and
  * no stack. It is registered only where there is no whole page, or where the transport maps no
- * memory of peers. Until the release the child of a fork() has a copy of its own, in which the
- * pages that it has not written show what the parent has there, and zeros after the release.
- * Released memory is private again; advice for it (madvise) has to be given again. If the program
- * has unmapped or moved it before, then nothing is put there.
+ * memory of peers. What the child of a fork() writes there is its own, but pages that it has not
+ * written show what the parent has there, and after the release anything: copy what it needs. A
+ * child of vfork(), _Fork() or clone() shares the memory with the parent. Meanwhile MADV_DONTNEED
+ * does not empty the memory, and locks (mlock) and advice are without effect on it. Released memory
+ * is private again, without advice, locks and protection keys. If the program has unmapped or moved
+ * it before, then nothing is put there; if the system has no memory for it, then it stays shared
+ * with the segment, and the log says so. Release other regions of that memory first.
  * Errors: as for heddle_region_register; ARGUMENT (options->size; memory to adopt is in a region
  * already), UNSUPPORTED (memory to adopt is of another kind), STATE (see above), SYSTEM. */
 HEDDLE_API heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,

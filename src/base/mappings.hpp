@@ -22,7 +22,9 @@ struct MappedRange {
   std::string name;  // of the file, or such as [stack]; may be empty
 };
 
-// All of them, by address. Empty: it cannot be read.
+// All of them, by address. Empty: they cannot be read, or not whole. Throws std::bad_alloc.
 std::vector<MappedRange> read_mappings();
+// By a descriptor of /proc/self/maps that is open already. One thread at a time.
+std::vector<MappedRange> read_mappings(int maps);
 
 }  // namespace heddle::base

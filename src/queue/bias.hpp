@@ -91,6 +91,14 @@ class Bias {
   }
   static void give_back(Place* place) { place->handover.release(); }
 
+  // The owner, after enter() has said null: sleeps until who has the claim gives it back, for at
+  // most `sleep_ns`.
+  void await_helper(std::int64_t sleep_ns) {
+    if (Place* const place = current_.load(std::memory_order_acquire); place != nullptr) {
+      place->handover.await_helper(sleep_ns);
+    }
+  }
+
   // ---- any thread; hints
   void fetch_helper(std::int64_t sleep_ns) {
     if (Place* const place = current_.load(std::memory_order_acquire); place != nullptr) {

@@ -10,7 +10,7 @@
 //   inside = 0                           claim = 0, and wake the owner if it sleeps
 //
 // Invariants
-//   inside and claim are each written by one side (claim: by the helper that has it; the owner only
+//   inside and claim are each written by one side (claim: by the helper that has it; who waits only
 //   adds kWaiting to it and never removes it).
 //   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it
 //   has seen inside == 0 after its compare-and-swap. The two fences make at least one of them see
@@ -99,6 +99,18 @@ class Handover {
     }
     leave();  // with release: this store, not the last leave's, is what a helper will see
     return false;
+  }
+  // After try_enter() has said false: gives this core to the helper, which may have been preempted,
+  // and sleeps until it releases its claim, for at most `sleep_ns`.
+  void await_helper(std::int64_t sleep_ns) {
+    std::uint32_t claim = claim_.load(std::memory_order_relaxed);
+    if (claim == 0) return;
+    // relaxed: this owner is still outside
+    if ((claim & kWaiting) == 0 && !claim_.compare_exchange_strong(claim, claim | kWaiting, std::memory_order_relaxed,
+                                                                   std::memory_order_relaxed)) {
+      return;
+    }
+    System::fetch(&claim_, claim | kWaiting, number_of(claim), sleep_ns);
   }
   void leave() { inside_.store(0, std::memory_order_release); }
 

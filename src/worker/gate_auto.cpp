@@ -11,7 +11,7 @@ namespace {
 // Looks of the owner at a claim: a short visit of a helper.
 constexpr int kOwnLooks = 64;
 // Then whoever is inside may have lost its core; or it runs a handler, and is not waited for.
-constexpr std::int64_t kFetchNs = 50'000;
+constexpr std::int64_t kAwaitNs = 50'000;
 
 std::uint32_t own_number() {
   return static_cast<std::uint32_t>(::syscall(SYS_gettid)) | queue::SystemHandover::kStays;
@@ -26,8 +26,8 @@ bool AutoGate::enter_later() {
     if (bias_.shared()) return SharedGate::let_in();
     base::cpu_relax();
   }
-  bias_.fetch_helper(kFetchNs);
-  return false;
+  bias_.await_helper(kAwaitNs);
+  return enter_as_owner();
 }
 
 // Of a thread that is not the owner.

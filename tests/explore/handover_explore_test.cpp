@@ -27,6 +27,10 @@ struct ModelSystem {
     while (word->load(std::memory_order_relaxed) == expected) pause();
   }
   template <class Word>
+  static void fetch(Word* word, std::uint32_t expected, std::uint32_t helper, std::int64_t) {
+    wait(word, expected, helper, 0);
+  }
+  template <class Word>
   static void wake(Word*) {}  // the exchange before it lets pause() go on
 };
 
@@ -94,16 +98,21 @@ struct HandoverModel final : Model {
   }
 };
 
-// Whether the owner's try_enter() excludes helpers as enter() does.
+// Whether the owner's try_enter() excludes helpers as enter() does, and await_helper() after it
+// ends.
+template <template <class> class A>
 struct TryEnterModel final : Model {
-  queue::Handover<Atomic, ModelSystem<Bug::none>> handover;
+  queue::Handover<A, ModelSystem<Bug::none>> handover;
   Plain<std::uint32_t> guarded;
   [[nodiscard]] std::uint32_t threads() const override { return 2; }
   void run(std::uint32_t thread) override {
     if (thread == 0) {
       for (int i = 0; i < 2; ++i) {
         step();
-        if (!handover.try_enter()) continue;
+        if (!handover.try_enter()) {
+          handover.await_helper(1);
+          continue;
+        }
         guarded.store(1);
         handover.leave();
       }
@@ -168,7 +177,7 @@ TEST(Handover, HoldsInAllSchedules) {
   expect_holds<HandoverModel<Atomic, Bug::none, kOnce>>("hand-over, once each", kOrdered);
   expect_holds<HandoverModel<Atomic, Bug::none, kTwice>>("hand-over, twice each", kOrdered);
   expect_holds<HandoverModel<Atomic, Bug::none, kOnce>>("hand-over, by data", kByData);
-  expect_holds<TryEnterModel>("hand-over, try_enter", kOrdered);
+  expect_holds<TryEnterModel<Atomic>>("hand-over, try_enter", kOrdered);
 }
 
 TEST(Handover, HoldsWithTwoHelpers) {
@@ -193,6 +202,7 @@ TEST(Handover, PlantedBugsAreFound) {
   expect_finds<HandoverModel<RelaxedUpdates, Bug::none, kOnce>>("giving back without release", kOrdered, "race");
   expect_finds<HandoverModel<LostBit, Bug::none, kOnce>>("the waiting bit set on a claim given back", kOrdered,
                                                          "waits for ever");
+  expect_finds<TryEnterModel<LostBit>>("await_helper, the same", kOrdered, "waits for ever");
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/mappings.hpp"
+#include "transport/shm/adopted_ranges.hpp"
 #include "transport/shm/layout.hpp"
 
 namespace heddle::transport::shm {
@@ -24,96 +25,13 @@ namespace {
 constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 // What is moved in one step: while it is, twice its memory is needed, and a thread that breaks the
 // promise is not noticed behind the comparison.
-constexpr std::uint64_t kStepIn = std::uint64_t{2} << 20;
-// Each step leaves a mapping of its own, of which a process may have 65530.
-constexpr std::uint64_t kStepOut = std::uint64_t{64} << 20;
+constexpr std::uint64_t kStep = std::uint64_t{2} << 20;
+// Of the pages of a step, by number, those that copy_pages() has left out.
+using LeftOut = std::bitset<kStep / 4096>;
 
 std::uint64_t number(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address);
 }
-
-// ---- what is adopted in this process ------------------------------------------------------------
-
-struct Range {
-  std::byte* first = nullptr;
-  std::uint64_t bytes = 0;
-  int fd = -1;
-  std::uint64_t offset = 0;
-  dev_t device = 0;
-  ino_t inode = 0;
-  bool there = true;  // at the latest fork
-
-  // The part of the range that `mapped` has; 0 bytes: none.
-  struct Part {
-    std::byte* address = nullptr;
-    std::uint64_t at = 0;  // in the range
-    std::uint64_t bytes = 0;
-  };
-  [[nodiscard]] Part part_in(const base::MappedRange& mapped) const {
-    if (mapped.inode != inode || mapped.device != device) return {};
-    const std::uint64_t begin = std::max(offset, mapped.offset);
-    const std::uint64_t end = std::min(offset + bytes, mapped.offset + (mapped.end - mapped.begin));
-    if (begin >= end) return {};
-    const std::uint64_t address = mapped.begin + (begin - mapped.offset);
-    return {reinterpret_cast<std::byte*>(address), begin - offset, end - begin};  // NOLINT(performance-no-int-to-ptr)
-  }
-  [[nodiscard]] bool in_place(const Part& part) const { return part.bytes != 0 && part.address == first + part.at; }
-  [[nodiscard]] std::uint64_t bytes_in_place(const std::vector<base::MappedRange>& all) const {
-    std::uint64_t found = 0;
-    for (const base::MappedRange& mapped : all) {
-      const Part part = part_in(mapped);
-      if (in_place(part)) found += part.bytes;
-    }
-    return found;
-  }
-};
-
-// Of the whole process, since fork() is. mutex_ is held while pages move, so a child finds each
-// range moved or not.
-class Registry {
- public:
-  static Registry& of_process() {
-    static Registry* const registry = [] {
-      auto* made = new Registry;  // fork() may run at the very end of the process
-      pthread_atfork([] { of_process().before_fork(); }, [] { of_process().mutex_.unlock(); },
-                     [] { of_process().in_child(); });
-      return made;
-    }();
-    return *registry;
-  }
-
-  std::mutex& mutex() { return mutex_; }
-  std::vector<Range>& ranges() { return ranges_; }
-  // A range that cannot be put back, after its region, for children; there is room for it.
-  void keep(Range range) {
-    range.fd = fcntl(range.fd, F_DUPFD_CLOEXEC, 0);
-    if (range.fd >= 0) ranges_.push_back(range);
-  }
-
- private:
-  void before_fork() {
-    mutex_.lock();
-    if (ranges_.empty()) return;
-    const std::vector<base::MappedRange> all = base::read_mappings();
-    for (Range& range : ranges_) range.there = all.empty() || range.bytes_in_place(all) == range.bytes;
-  }
-
-  // The child keeps the memory as any other private memory, though not quite: pages that it does
-  // not write show what the parent has in them. Where that fails, the child has none.
-  void in_child() {
-    for (const Range& range : ranges_) {
-      if (!range.there) continue;
-      const void* own = mmap(range.first, range.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                             range.fd, static_cast<off_t>(range.offset));
-      if (own == MAP_FAILED) munmap(range.first, range.bytes);
-    }
-    ranges_.clear();
-    mutex_.unlock();
-  }
-
-  std::mutex mutex_;
-  std::vector<Range> ranges_;  // guarded by mutex_
-};
 
 // ---- what may be adopted ------------------------------------------------------------------------
 
@@ -153,12 +71,21 @@ const char* refusal(const base::MappedRange& mapped) {
                     static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end), why);
 }
 
-base::Status check_kind(const WholePages& pages) {
+// The kernel does not name the stacks of other threads than the first.
+bool on_own_stack(std::uint64_t begin, std::uint64_t end) {
+  pthread_attr_t attributes;
+  if (gettid() == getpid() || pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+  void* stack = nullptr;
+  std::size_t bytes = 0;
+  pthread_attr_getstack(&attributes, &stack, &bytes);
+  pthread_attr_destroy(&attributes);
+  return begin < number(stack) + bytes && number(stack) < end;
+}
+
+base::Status check_kind(const WholePages& pages, const std::vector<base::MappedRange>& all) {
   const std::uint64_t begin = number(pages.first);
   const std::uint64_t end = begin + pages.bytes;
-  const std::uint64_t here = number(__builtin_frame_address(0));
   std::uint64_t known = begin;  // everything before may be adopted
-  const std::vector<base::MappedRange> all = base::read_mappings();
   if (all.empty())
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "/proc/self/maps cannot be read; register without `adopt`");
   for (const base::MappedRange& mapped : all) {
@@ -168,7 +95,7 @@ base::Status check_kind(const WholePages& pages) {
     known = mapped.end;
   }
   if (known < end) return refuse(known, end, "is not mapped");
-  if (here >= begin && here < end) return refuse(begin, end, "is the stack of this thread");
+  if (on_own_stack(begin, end)) return refuse(begin, end, "is on the stack of this thread");
   if (locked(begin, end)) return refuse(begin, end, "is locked (mlock)");
   return HEDDLE_DONE;
 }
@@ -181,9 +108,8 @@ bool is_zero(const std::byte* page, std::uint64_t bytes) {
 
 // Copies to memory of zeros. Pages of zeros are left out, so memory that was never touched needs
 // none; `left_out` says which, if it is not null.
-void copy_pages(std::byte* to, const std::byte* from, std::uint64_t bytes, std::vector<bool>* left_out = nullptr) {
+void copy_pages(std::byte* to, const std::byte* from, std::uint64_t bytes, LeftOut* left_out = nullptr) {
   const std::uint64_t page = page_bytes();
-  if (left_out != nullptr) left_out->assign(bytes / page, false);
   for (std::uint64_t at = 0; at < bytes; at += page) {
     if (!is_zero(from + at, page)) {
       std::memcpy(to + at, from + at, page);
@@ -195,7 +121,7 @@ void copy_pages(std::byte* to, const std::byte* from, std::uint64_t bytes, std::
 
 // True: the pages are as they were when copy_pages() copied them. To look at a page of `to` that
 // was left out would give it memory.
-bool same_pages(const std::byte* to, const std::byte* from, std::uint64_t bytes, const std::vector<bool>& left_out) {
+bool same_pages(const std::byte* to, const std::byte* from, std::uint64_t bytes, const LeftOut& left_out) {
   const std::uint64_t page = page_bytes();
   for (std::uint64_t at = 0; at < bytes; at += page) {
     const bool same = left_out[at / page] ? is_zero(from + at, page) : std::memcmp(to + at, from + at, page) == 0;
@@ -206,7 +132,7 @@ bool same_pages(const std::byte* to, const std::byte* from, std::uint64_t bytes,
 
 // Replaces private pages by a copy of themselves in the segment.
 base::Status move_step(std::byte* pages, std::uint64_t bytes, std::byte* window, int fd, std::uint64_t offset) {
-  std::vector<bool> left_out;
+  LeftOut left_out;
   copy_pages(window, pages, bytes, &left_out);
   if (!same_pages(window, pages, bytes, left_out)) {
     return base::fail(HEDDLE_ERR_STATE,
@@ -217,8 +143,11 @@ base::Status move_step(std::byte* pages, std::uint64_t bytes, std::byte* window,
   const void* there = mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd,
                            static_cast<off_t>(offset));
   if (there != MAP_FAILED) return HEDDLE_DONE;
-  return base::fail_errno(errno == ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM, "mmap of %llu bytes to adopt",
-                          static_cast<unsigned long long>(bytes));
+  if (errno != ENOMEM) return base::fail_errno(HEDDLE_ERR_SYSTEM, "mmap to adopt %p", static_cast<void*>(pages));
+  return base::fail(HEDDLE_ERR_NO_MEMORY,
+                    "the memory at %p to %p cannot be adopted: the system allows this process no more mappings "
+                    "(vm.max_map_count) or no more memory; register it without `adopt`",
+                    static_cast<void*>(pages), static_cast<void*>(pages + bytes));
 }
 
 // Copies what the file has there, without giving memory to its holes.
@@ -226,49 +155,66 @@ void copy_file(std::byte* to, const std::byte* window, int fd, std::uint64_t off
   const std::uint64_t end = offset + bytes;
   for (std::uint64_t at = offset; at < end;) {
     const off_t data = lseek(fd, static_cast<off_t>(at), SEEK_DATA);
-    if (data < 0 || static_cast<std::uint64_t>(data) >= end) return;
-    const off_t hole = lseek(fd, data, SEEK_HOLE);
-    const auto from = static_cast<std::uint64_t>(data);
+    if (data < 0 && errno == ENXIO) return;  // a hole up to the end of the file
+    const std::uint64_t from = data < 0 ? at : static_cast<std::uint64_t>(data);
+    if (from >= end) return;
+    const off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
     at = hole < 0 ? end : std::min(end, static_cast<std::uint64_t>(hole));
     copy_pages(to + (from - offset), window + (from - offset), at - from);
   }
 }
 
 // Puts a part that is in place back into private memory; the segment's own mapping has it at
-// `window`.
-bool put_back(const Range& range, const Range::Part& part, const std::byte* window, int protection) {
-  for (std::uint64_t at = 0; at < part.bytes; at += kStepOut) {
-    const std::uint64_t bytes = std::min(kStepOut, part.bytes - at);
-    void* own = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (own == MAP_FAILED) return false;
-    const std::uint64_t begin = part.at + at;
-    copy_file(static_cast<std::byte*>(own), window + begin, range.fd, range.offset + begin, bytes);
-    if (protection != (PROT_READ | PROT_WRITE)) mprotect(own, bytes, protection);
-    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, part.address + at) == MAP_FAILED) {
-      munmap(own, bytes);
-      return false;
-    }
-  }
+// `window`. A fresh mapping in its place, and no copy that is moved there: the kernel merges it
+// with its neighbours, so however often memory is adopted, there are no more mappings than before.
+bool put_back(const AdoptedRange& range, const AdoptedRange::Part& part, const std::byte* window) {
+  const void* own =
+      mmap(part.address, part.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  if (own == MAP_FAILED) return false;
+  copy_file(part.address, window + part.at, range.file->fd, range.offset + part.at, part.bytes);
+  if (part.protection != (PROT_READ | PROT_WRITE)) mprotect(part.address, part.bytes, part.protection);
   return true;
 }
 
-// Puts back what is in place. False: a part of the space is still mapped.
-bool put_all_back(const Range& range, const std::byte* window) {
-  const std::vector<base::MappedRange> all = base::read_mappings();
+// Puts back what is in place. False: a part of the space is, or may be, still mapped.
+bool put_all_back(const AdoptedRange& range, const std::byte* window, const std::vector<base::MappedRange>& all) {
   std::uint64_t gone = 0;
   bool elsewhere = all.empty();
   for (const base::MappedRange& mapped : all) {
-    const Range::Part part = range.part_in(mapped);
+    const AdoptedRange::Part part = range.part_in(mapped);
     if (part.bytes == 0 || part.address == window + part.at) continue;
     if (!range.in_place(part)) {
       elsewhere = true;  // moved by the program; or a peer in this process maps it: nobody can tell
-    } else if (put_back(range, part, window, mapped.protection)) {
+    } else if (put_back(range, part, window)) {
       gone += part.bytes;
     } else {
       return false;
     }
   }
   return gone == range.bytes || !elsewhere;
+}
+
+// What the way back and fork() will look for is there.
+base::Status check_shown(const AdoptedRange& range, const AdoptedRanges& known) {
+  try {
+    if (range.bytes_in_place(known.mappings()) == range.bytes) return HEDDLE_DONE;
+  } catch (const std::bad_alloc&) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory to read /proc/self/maps");
+  }
+  return base::fail(HEDDLE_ERR_UNSUPPORTED, "/proc/self/maps does not show adopted memory; register without `adopt`");
+}
+
+// All of `pages`, in steps; range->bytes says how far it came.
+base::Status move_steps(const WholePages& pages, const AdoptedSpace& space, AdoptedRange* range) {
+  while (range->bytes < pages.bytes) {
+    const std::uint64_t at = range->bytes;
+    const std::uint64_t bytes = std::min(kStep, pages.bytes - at);
+    const base::Status status =
+        move_step(pages.first + at, bytes, space.window() + at, range->file->fd, range->offset + at);
+    if (status != HEDDLE_DONE) return status;
+    range->bytes += bytes;
+  }
+  return HEDDLE_DONE;
 }
 
 }  // namespace
@@ -278,7 +224,8 @@ WholePages WholePages::of(std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t begin = (address + page - 1) / page * page;
   const std::uint64_t end = (address + bytes) / page * page;
   WholePages pages;
-  if (begin >= end) return pages;
+  // beyond the last page of all addresses, or none
+  if (begin < address || begin >= end) return pages;
   pages.first = reinterpret_cast<std::byte*>(begin);  // NOLINT(performance-no-int-to-ptr)
   pages.bytes = end - begin;
   pages.edge_before = static_cast<std::uint32_t>(begin - address);
@@ -305,30 +252,35 @@ base::Status AdoptedSpace::open(std::uint64_t offset) {
   return HEDDLE_DONE;
 }
 
+base::Status AdoptedSpace::clear() {
+  const off_t data = lseek(fd(), static_cast<off_t>(offset()), SEEK_DATA);
+  if (data < 0 || static_cast<std::uint64_t>(data) >= offset() + bytes_) return HEDDLE_DONE;
+  if (segment_.mapping().remove(offset_, skip_ + bytes_)) return HEDDLE_DONE;
+  return base::fail_errno(HEDDLE_ERR_SYSTEM, "clearing %llu bytes of the shared segment",
+                          static_cast<unsigned long long>(bytes_));
+}
+
 base::Result<std::uint64_t> move_in(Segment& segment, const WholePages& pages) {
-  Registry& registry = Registry::of_process();
-  const std::lock_guard lock(registry.mutex());
-  if (const base::Status status = check_kind(pages); status != HEDDLE_DONE) return status;
-  registry.ranges().reserve(registry.ranges().size() + 1);  // before anything has happened
+  AdoptedRanges& known = AdoptedRanges::of_process();
+  const std::lock_guard lock(known.mutex());
+  if (const base::Status status = known.open(); status != HEDDLE_DONE) return status;
+  if (const base::Status status = check_kind(pages, known.mappings()); status != HEDDLE_DONE) return status;
+  const auto file = known.file_of(segment);
+  if (!file) return file.status();
+  known.reserve();
   AdoptedSpace space(segment, pages);
   if (const base::Status status = space.allocate(); status != HEDDLE_DONE) return status;
-  Range range{pages.first, 0, space.fd(), space.offset()};
-  struct stat file{};
-  base::Status status = HEDDLE_DONE;
-  if (fstat(range.fd, &file) != 0) status = base::fail_errno(HEDDLE_ERR_SYSTEM, "fstat of the shared segment");
-  range.device = file.st_dev;
-  range.inode = file.st_ino;
-  while (range.bytes < pages.bytes && status == HEDDLE_DONE) {
-    const std::uint64_t bytes = std::min(kStepIn, pages.bytes - range.bytes);
-    status =
-        move_step(pages.first + range.bytes, bytes, space.window() + range.bytes, range.fd, range.offset + range.bytes);
-    if (status == HEDDLE_DONE) range.bytes += bytes;
-  }
+  // From here on nothing throws.
+  AdoptedRange range{&segment, *file, space.offset(), pages.first, 0};
+  base::Status status = space.clear();
+  if (status == HEDDLE_DONE) status = move_steps(pages, space, &range);
+  if (status == HEDDLE_DONE) status = check_shown(range, known);
   if (status != HEDDLE_DONE) {
-    if (put_back(range, {pages.first, 0, range.bytes}, space.window(), PROT_READ | PROT_WRITE)) {
+    const AdoptedRange::Part moved{pages.first, 0, range.bytes, PROT_READ | PROT_WRITE};
+    if (moved.bytes == 0 || put_back(range, moved, space.window())) {
       space.free();
     } else {
-      registry.keep(range);
+      known.keep(range);
     }
     return status;
   }
@@ -336,25 +288,20 @@ base::Result<std::uint64_t> move_in(Segment& segment, const WholePages& pages) {
   // A mapping of its own for the last page: so the kernel refuses an mremap() that would let the
   // range grow over what follows in the segment.
   if (pages.bytes > page_bytes()) madvise(pages.first + pages.bytes - page_bytes(), page_bytes(), MADV_RANDOM);
-  registry.ranges().push_back(range);
+  known.add(range);
   return space.offset();
 }
 
 bool move_out(Segment& segment, std::uint64_t offset, const WholePages& pages) {
-  Registry& registry = Registry::of_process();
-  const std::lock_guard lock(registry.mutex());
-  const int fd = segment.mapping().fd();
-  std::vector<Range>& ranges = registry.ranges();
-  const auto found = std::find_if(ranges.begin(), ranges.end(),
-                                  [&](const Range& range) { return range.fd == fd && range.offset == offset; });
-  if (found == ranges.end()) return false;
-  const Range range = *found;
-  ranges.erase(found);
+  AdoptedRanges& known = AdoptedRanges::of_process();
+  const std::lock_guard lock(known.mutex());
+  AdoptedRange range;
+  if (!known.take(segment, offset, &range)) return false;
   AdoptedSpace space(segment, pages);
   bool back = false;
   try {
     back = space.open(offset) == HEDDLE_DONE;
-    if (back) back = put_all_back(range, space.window());
+    if (back) back = put_all_back(range, space.window(), known.mappings());
     if (space.is_open()) space.close();
   } catch (const std::bad_alloc&) {  // it stays where it is
     back = false;
@@ -362,7 +309,7 @@ bool move_out(Segment& segment, std::uint64_t offset, const WholePages& pages) {
   if (back) {
     space.free();
   } else {
-    registry.keep(range);
+    known.keep(std::move(range));
   }
   return back;
 }

@@ -6,12 +6,13 @@
 // noticed; other memory is never touched, since only whole pages of the caller's range are moved.
 //
 // Invariants
-//   A page is replaced by a copy of itself in one step of the kernel (mmap, mremap over it), so a
-//   thread that reads it meanwhile finds memory, with the right contents.
+//   On its way into the segment a page is replaced by a copy of itself in one step of the kernel
+//   (mmap over it). On its way back it is empty for a moment.
 //   Pages are put back only where /proc/self/maps shows the segment's pages of this very range.
 //   What the program has mapped there since, or has moved away, is left alone.
 //   Space of the segment is free again only when nothing of this process maps it but the segment.
-//   A child of fork() gets all adopted pages as private ones, at the same addresses.
+//   A child of fork() gets all adopted pages as private ones, at the same addresses
+//   (adopted_ranges.hpp).
 #pragma once
 
 #include <cstddef>
@@ -39,6 +40,8 @@ class AdoptedSpace {
   [[nodiscard]] base::Status allocate();
   // The space that was allocated for the same pages; offset() was this. Until close().
   [[nodiscard]] base::Status open(std::uint64_t offset);
+  // Bytes that a peer wrote there after a release, against its promise, go.
+  [[nodiscard]] base::Status clear();
   void close() { segment_.mapping().unmap(offset_, skip_ + bytes_); }
   void free() { segment_.free(offset_, skip_ + bytes_); }
   [[nodiscard]] int fd() const { return segment_.mapping().fd(); }
@@ -56,8 +59,8 @@ class AdoptedSpace {
 };
 
 // Moves the pages into new space of the segment, and says where it begins. On an error nothing has
-// changed: UNSUPPORTED (the memory is of another kind), STATE (a thread wrote to it meanwhile),
-// NO_MEMORY, SYSTEM.
+// changed, unless the system has no memory even for the way back: UNSUPPORTED (the memory is of
+// another kind), STATE (a thread wrote to it meanwhile), NO_MEMORY, SYSTEM.
 [[nodiscard]] base::Result<std::uint64_t> move_in(Segment& segment, const WholePages& pages);
 
 // Puts them back into private memory, and frees the space. False: the space is never used again,

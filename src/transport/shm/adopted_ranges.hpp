@@ -1,0 +1,102 @@
+// What is adopted in this process (adoption.hpp), for the way back and for the children of fork():
+// of the whole process, since fork() is.
+//
+// Invariants
+//   mutex() is held while pages move, and by fork(), so a child finds each page moved or not.
+//   A range that could not be put back stays here for ever, without its segment.
+//   What the way back and fork() need is there from the adoption on: a descriptor of the segment's
+//   file and one of /proc/self/maps. So neither fails when descriptors are used up.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/mappings.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace heddle::transport::shm {
+
+// A descriptor of its own, which outlives the segment.
+struct SegmentFile {
+  int fd = -1;
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  SegmentFile() = default;
+  SegmentFile(const SegmentFile&) = delete;
+  SegmentFile& operator=(const SegmentFile&) = delete;
+  ~SegmentFile();
+};
+
+// Pages of the program at `first`, which lie in the file at `offset`.
+struct AdoptedRange {
+  const Segment* segment = nullptr;  // null: it has been left
+  std::shared_ptr<const SegmentFile> file;
+  std::uint64_t offset = 0;
+  std::byte* first = nullptr;
+  std::uint64_t bytes = 0;
+
+  struct Part {
+    std::byte* address = nullptr;
+    std::uint64_t at = 0;  // in the range
+    std::uint64_t bytes = 0;
+    int protection = 0;
+  };
+  // What of the range the mapping has; 0 bytes: nothing.
+  [[nodiscard]] Part part_in(const base::MappedRange& mapped) const;
+  // The part is where the program had it when it was adopted.
+  [[nodiscard]] bool in_place(const Part& part) const { return part.bytes != 0 && part.address == first + part.at; }
+  [[nodiscard]] std::uint64_t bytes_in_place(const std::vector<base::MappedRange>& all) const;
+};
+
+class AdoptedRanges {
+ public:
+  static AdoptedRanges& of_process();
+  AdoptedRanges(const AdoptedRanges&) = delete;
+  AdoptedRanges& operator=(const AdoptedRanges&) = delete;
+
+  std::mutex& mutex() { return mutex_; }
+
+  // ---- with mutex() held
+  // Before the first adoption of this process. SYSTEM: there is no descriptor, or no /proc.
+  [[nodiscard]] base::Status open();
+  // As base::read_mappings(); after open().
+  [[nodiscard]] std::vector<base::MappedRange> mappings() const { return base::read_mappings(maps_); }
+  [[nodiscard]] base::Result<std::shared_ptr<const SegmentFile>> file_of(Segment& segment) const;
+  // Room for one more add(). Throws std::bad_alloc.
+  void reserve() { ranges_.reserve(ranges_.size() + 1); }
+  void add(AdoptedRange range) { ranges_.push_back(std::move(range)); }
+  // Without its segment.
+  void keep(AdoptedRange range) {
+    range.segment = nullptr;
+    add(std::move(range));
+  }
+  // Takes it out. False: there is none.
+  [[nodiscard]] bool take(const Segment& segment, std::uint64_t offset, AdoptedRange* range);
+
+ private:
+  // For the child of the fork() that is under way.
+  struct Copy {
+    AdoptedRange::Part part;
+    int fd;
+    std::uint64_t offset;
+  };
+
+  AdoptedRanges() = default;
+  void before_fork();
+  void in_child();
+  void list_copies();
+
+  std::mutex mutex_;
+  std::vector<AdoptedRange> ranges_;
+  std::vector<Copy> copies_;
+  int maps_ = -1;  // /proc/self/maps
+};
+
+}  // namespace heddle::transport::shm
