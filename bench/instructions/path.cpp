@@ -26,6 +26,7 @@ struct Self {
   heddle_peer peer{0, 0};
   std::uint64_t value = 7;
   std::uint64_t target = 0;
+  std::uint64_t words[8] = {};
   heddle_receive receives[kBatch];
 };
 
@@ -87,6 +88,10 @@ extern "C" {
   }
 }
 [[gnu::noinline]] void count_am_send(Self* self, std::uint64_t n) {
+  for (std::uint64_t i = 0; i < n; ++i) heddle_am(self->worker, self->peer, &self->message, nullptr);
+}
+// With a payload of 64 bytes, the most that lies in a command.
+[[gnu::noinline]] void count_am_send_64(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) heddle_am(self->worker, self->peer, &self->message, nullptr);
 }
 [[gnu::noinline]] void count_am_receive(Self* self, std::uint64_t target) {
@@ -180,7 +185,7 @@ bool run_bursts(Self* self, const char* op, std::uint64_t n) {
 int main(int argc, char** argv) {
   if (argc != 3) {
     std::fprintf(stderr,
-                 "usage: path put|get|post_get|fetch_add|am|tagged|counted|burst_put|burst_get|burst_am N    (N a "
+                 "usage: path put|get|post_get|fetch_add|am|am_64|tagged|counted|burst_put|burst_get|burst_am N    (N a "
                  "multiple of %llu)\n",
                  static_cast<unsigned long long>(kBatch));
     return 2;
@@ -201,9 +206,12 @@ int main(int argc, char** argv) {
     }
   } else if (std::strcmp(op, "fetch_add") == 0) {
     count_fetch_add(&self, n);
-  } else if (std::strcmp(op, "am") == 0) {
+  } else if (std::strcmp(op, "am") == 0 || std::strcmp(op, "am_64") == 0) {
+    const bool long_ones = std::strcmp(op, "am_64") == 0;
+    if (long_ones) self.message.payload = self.words;
+    if (long_ones) self.message.payload_bytes = sizeof self.words;
     for (std::uint64_t sent = 0; sent < n; sent += kBatch) {
-      count_am_send(&self, kBatch);
+      long_ones ? count_am_send_64(&self, kBatch) : count_am_send(&self, kBatch);
       count_am_receive(&self, sent + kBatch);
       // Not counted: a worker that thinks it sees a stream looks less often, and these polls would
       // be counted as receiving.

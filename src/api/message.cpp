@@ -83,29 +83,39 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
 [[gnu::always_inline]] inline Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                                   std::uint32_t immediate,
                                                   const heddle::engine::Completion& completion) {
-  if (message.payload_bytes != 8 || message.header_bytes != 0) [[unlikely]] {
+  if (!heddle::transport::Command::inlines(message.header_bytes, message.payload_bytes)) [[unlikely]] {
     return post_any(worker, target, message, immediate, completion);
   }
   heddle::transport::Command command(target.rank, target.worker, immediate);
-  command.set_message(nullptr, 0, message.payload, 8);
+  command.set_message(message.header, message.header_bytes, message.payload, message.payload_bytes);
   // It is no tagged message, so it needs no number.
   heddle::engine::Gate* gate = worker.gate();
   return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
 }
 
-// The usual message, on a worker of one thread (exclusive or auto). False: it is another one.
+// The usual message has a payload of one word.
+inline bool is_word(const heddle_am_message& message) {
+  return message.payload_bytes == 8 && message.header_bytes == 0;
+}
+
+// A message that lies in its command, on a worker of one thread (exclusive or auto). False: it is
+// another one. `kWord`: is_word().
+template <bool kWord>
 [[gnu::always_inline]] inline bool posted_at_once(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                                   Status* status) {
-  if (message.payload_bytes != 8 || message.header_bytes != 0) [[unlikely]]
+  const std::uint32_t header_bytes = kWord ? 0 : message.header_bytes;
+  const std::uint64_t bytes = kWord ? 8 : message.payload_bytes;
+  if (!heddle::transport::Command::inlines(header_bytes, bytes)) [[unlikely]]
     return false;
   const heddle::engine::OwnEntry entry(worker);
   if (!entry.inside()) return false;
-  heddle::transport::Command command(target.rank, target.worker, heddle::wire::encode_am(message.handler, 0));
-  command.set_message(nullptr, 0, message.payload, 8);
+  heddle::transport::Command command(target.rank, target.worker,
+                                     heddle::wire::encode_am(message.handler, header_bytes));
+  command.set_message(message.header, header_bytes, message.payload, bytes);
   // It is no tagged message, so it needs no number.
   *status = worker.core().requester.post(command, heddle::engine::kNoCompletion);
   if (*status == HEDDLE_DONE || *status == HEDDLE_POSTED) [[likely]] {
-    worker.counts().add_own_operation(&Tally::messages, 8);
+    worker.counts().add_own_operation(&Tally::messages, bytes);
   }
   entry.leave(*status);
   return true;
@@ -203,11 +213,11 @@ template <bool kWaits>
 }
 
 // Without a completion, on a worker of one thread.
-template <bool kWaits>
+template <bool kWaits, bool kWord>
 [[gnu::noinline]] Status post_by_one(Worker& worker, heddle_peer target, const heddle_am_message* message) {
   Status status = HEDDLE_AGAIN;
   const bool posted =
-      well_formed(worker, target, *message, HEDDLE_AM_USER) && posted_at_once(worker, target, *message, &status);
+      well_formed(worker, target, *message, HEDDLE_AM_USER) && posted_at_once<kWord>(worker, target, *message, &status);
   if (posted && status != HEDDLE_AGAIN) [[likely]]
     return status;
   return post_otherwise<kWaits>(worker, target, message, nullptr);
@@ -221,8 +231,10 @@ template <bool kWaits>
   if (worker == nullptr) [[unlikely]]
     return bad_handle("worker", handle.id);
   const bool by_one = worker->gate() == nullptr || worker->gate()->may_be_owned();
-  if (by_one && message != nullptr && completion == nullptr) [[likely]]
-    return post_by_one<kWaits>(*worker, target, message);
+  if (by_one && message != nullptr && completion == nullptr) [[likely]] {
+    return is_word(*message) ? post_by_one<kWaits, true>(*worker, target, message)
+                             : post_by_one<kWaits, false>(*worker, target, message);
+  }
   return post_otherwise<kWaits>(*worker, target, message, completion);
 }
 

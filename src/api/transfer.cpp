@@ -2,39 +2,18 @@
 #include <cstring>
 
 #include "api/arguments.hpp"
+#include "base/copy.hpp"
 #include "base/fence.hpp"
 #include "base/tsan_order.hpp"
 
 namespace heddle::api {
 namespace {
 
+using base::copy_bytes;
 using engine::Kind;
 using engine::Pieces;
 
 constexpr std::size_t kWord = 8;
-
-// Copies so that naturally aligned accesses of 1, 2, 4 and 8 bytes are single accesses.
-inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  switch (bytes) {
-    case 8:
-      std::memcpy(to, from, 8);
-      return;
-    case 4:
-      std::memcpy(to, from, 4);
-      return;
-    case 2:
-      std::memcpy(to, from, 2);
-      return;
-    case 1:
-      std::memcpy(to, from, 1);
-      return;
-    case 0:  // the addresses may be null, which memcpy does not allow
-      return;
-    default:
-      std::memcpy(to, from, bytes);
-      return;
-  }
-}
 
 template <Kind kind>
 inline void tally(Worker& worker, std::uint64_t bytes) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/copy.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::transport {
@@ -151,8 +152,8 @@ struct Command {
   // Zeros behind header and payload: the last word of each.
   if (room != 0) std::memset(packet + room - 8, 0, 8);
   std::memset(packet + wire::pad8(static_cast<std::uint32_t>(bytes)) - 8, 0, 8);
-  if (message_header_bytes != 0) std::memcpy(packet, message_header, message_header_bytes);
-  if (payload_bytes != 0) std::memcpy(packet + room, payload, payload_bytes);
+  base::copy_short(packet, message_header, message_header_bytes);
+  base::copy_short(packet + room, payload, payload_bytes);
 }
 
 // Copies a packet of at most Command::kInlineBytes, in whole words: it ends with zeros up to a

@@ -5,31 +5,10 @@
 #include <span>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "base/prefetch.hpp"
 
 namespace heddle::transport::shm {
-namespace {
-
-// Words of naturally aligned memory are single accesses.
-inline void copy_small(void* to, const void* from, std::uint32_t bytes) {
-  switch (bytes) {
-    case 8:
-      std::memcpy(to, from, 8);
-      return;
-    case 4:
-      std::memcpy(to, from, 4);
-      return;
-    case 2:
-      std::memcpy(to, from, 2);
-      return;
-    default:
-      std::memcpy(to, from, bytes);
-      return;
-  }
-}
-
-}  // namespace
-
 SmallTransfers::SmallTransfers(Device& device, std::uint32_t worker, Backlog& backlog)
     : device_(device),
       backlog_(backlog),
@@ -76,8 +55,8 @@ bool SmallTransfers::start(Command& command, Outgoing& to) {
   const SmallRequest request{command.remote->handle[1], command.offset, word, slot, bytes};
   std::memcpy(room, &request, sizeof request);
   if (put) {
-    copy_small(room + sizeof request, command.local, bytes);
-    copy_small(operation.data.data(), command.local, bytes);
+    base::copy_bytes(room + sizeof request, command.local, bytes);
+    base::copy_bytes(operation.data.data(), command.local, bytes);
   }
   to.publish();
   operation.token = command.token;
@@ -140,7 +119,7 @@ inline void SmallTransfers::finish(std::uint32_t slot, bool copied) {
     status = base::fail(HEDDLE_ERR_RANGE, "rank %u has no living region for this transfer; was it released?",
                         operation.to->peer->rank);
   } else if (operation.direction == Direction::get) {
-    copy_small(operation.local, slots_[slot].data.data(), operation.bytes);
+    base::copy_bytes(operation.local, slots_[slot].data.data(), operation.bytes);
   }
   std::uint16_t& last = patience_[operation.to->peer->rank].last;
   if (last != 0) [[unlikely]]
@@ -227,9 +206,9 @@ Served SmallTransfers::serve(const Peer& peer, std::uint32_t worker, const queue
   if (!slot.word.take(request.word)) return Served::done;
   if (place) {
     if (put) {
-      copy_small(place->address, record.data + sizeof request, request.bytes);
+      base::copy_bytes(place->address, record.data + sizeof request, request.bytes);
     } else {
-      copy_small(slot.data.data(), place->address, request.bytes);
+      base::copy_bytes(slot.data.data(), place->address, request.bytes);
     }
   }
   slot.word.end(request.word, place.has_value());

@@ -1,0 +1,62 @@
+// Copies of few bytes, without a call.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+namespace heddle::base {
+
+// Copies so that naturally aligned accesses of 1, 2, 4 and 8 bytes are single accesses. With no
+// bytes the addresses may be null.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  switch (bytes) {
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 2:
+      std::memcpy(to, from, 2);
+      return;
+    case 1:
+      std::memcpy(to, from, 1);
+      return;
+    case 0:
+      return;
+    default:
+      std::memcpy(to, from, bytes);
+      return;
+  }
+}
+
+inline constexpr std::size_t kShortBytes = 64;
+
+// At most kShortBytes, that do not overlap. No loop and no call: two pieces may have bytes in
+// common. With no bytes the addresses may be null.
+[[gnu::always_inline]] inline void copy_short(void* to, const void* from, std::size_t bytes) {
+  auto* const out = static_cast<std::byte*>(to);
+  const auto* const in = static_cast<const std::byte*>(from);
+  const auto ends = [&](std::size_t piece) {
+    std::memcpy(out, in, piece);
+    std::memcpy(out + bytes - piece, in + bytes - piece, piece);
+  };
+  if (bytes >= 16) {
+    if (bytes > 32) {
+      std::memcpy(out + 16, in + 16, 16);
+      std::memcpy(out + bytes - 32, in + bytes - 32, 16);
+    }
+    std::memcpy(out, in, 16);
+    std::memcpy(out + bytes - 16, in + bytes - 16, 16);
+  } else if (bytes >= 8) {
+    ends(8);
+  } else if (bytes >= 4) {
+    ends(4);
+  } else if (bytes >= 2) {
+    ends(2);
+  } else if (bytes == 1) {
+    *out = *in;
+  }
+}
+
+}  // namespace heddle::base
