@@ -33,6 +33,13 @@ Way Transfers::way_of(const Command& command, const Outgoing& to) {
   return ways_.choose(to.peer->rank, command.bytes);
 }
 
+// A target that is only late, since something has interrupted it, is worth a tenth of what the
+// kernel takes for the whole.
+std::uint64_t Transfers::patience(std::uint32_t rank, std::uint64_t bytes) const {
+  if (bytes <= Ways::kShort) return std::min(patience_ns_, kShortPatienceNs);
+  return std::max(patience_ns_, ways_.kernel_ns(rank, bytes) / 10);
+}
+
 // By the kernel, as a whole.
 base::Status Transfers::copy_timed(const Command& command, Peer& peer, Direction direction) {
   const std::uint64_t address = command.remote->handle[0] + command.offset;
@@ -91,7 +98,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.next = 0;
   transfer.began = began;
   transfer.last_progress = began;
-  transfer.patience_ns = command.bytes > Ways::kShort ? patience_ns_ : std::min(patience_ns_, kShortPatienceNs);
+  transfer.patience_ns = patience(peer.rank, command.bytes);
   transfer.direction = direction;
   transfer.status = HEDDLE_DONE;
   transfer.owes_source_free = false;
@@ -277,7 +284,7 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
 // How long the first piece may take.
 std::uint64_t Transfers::probing_ns(const Transfer& transfer) const {
   const std::uint64_t bytes = transfer.pieces[transfer.first].bytes;
-  return kLateTimes * ways_.kernel_ns(transfer.to->peer->rank, bytes) + (transfer.cold ? kColdNs : 0);
+  return kLateTimes * ways_.kernel_ns(transfer.to->peer->rank, bytes) + (transfer.cold ? kColdCopyNs : 0);
 }
 
 // The oldest piece that is out is not finished. The kernel takes over what it can if the target

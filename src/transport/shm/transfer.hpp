@@ -67,6 +67,10 @@ class Transfers {
   // first time have to be made and mapped.
   static constexpr std::uint64_t kLateTimes = 3;
   static constexpr std::uint64_t kColdNs = 8'000;
+  // The same for a target that has taken such a chunk: its copy makes and maps four pages, and says
+  // nothing about the next use. Too short a time here leaves all transfers to the kernel, since
+  // each trial takes a chunk that was not used yet.
+  static constexpr std::uint64_t kColdCopyNs = 100'000;
   // Whether the first chunk still has to show that bounce space is worth it.
   enum class Probe : std::uint8_t { none, first, alone };
 
@@ -107,6 +111,7 @@ class Transfers {
   [[nodiscard]] bool copy_alone(Command& command, Peer& peer);
   [[nodiscard]] Way way_of(const Command& command, const Outgoing& to);
   [[nodiscard]] base::Status copy_timed(const Command& command, Peer& peer, Direction direction);
+  [[nodiscard]] std::uint64_t patience(std::uint32_t rank, std::uint64_t bytes) const;
   void feed(Transfer& transfer);
   [[nodiscard]] bool feed_one(Transfer& transfer);
   void collect(Transfer& transfer, std::uint64_t now);

@@ -227,6 +227,36 @@ TEST_F(WayOfTransfer, ShortOnesWaitShortlyButForNewPages) {
   EXPECT_FALSE(job.take(&request)) << "it was taken back";
 }
 
+// Pages of a chunk that is used for the first time take the target many times as long as the copy:
+// that says nothing of the next use, and each trial takes another new chunk.
+TEST_F(WayOfTransfer, NewPagesTellNothingOfTheTarget) {
+  Scripted job(Settings{}, false);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(job.put(50'000), 8U) << "all 16 chunks are used for the first time";
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(job.put(1000), 8U) << i;
+}
+
+// The kernel takes 97 us for 1 MiB: a target that comes 8 us late is worth waiting for.
+TEST_F(WayOfTransfer, LongOnesWaitForATenthOfTheKernelsTime) {
+  Scripted job;
+  job.source.resize(std::size_t{1} << 20);
+  job.target.resize(job.source.size());
+  job.remote.bytes = job.target.size();
+  job.remote.handle[0] = reinterpret_cast<std::uintptr_t>(job.target.data());
+  ASSERT_FALSE(job.start());
+  for (int i = 0; i < 8; ++i) {
+    job.clock.advance_ns(1000);
+    ASSERT_EQ(job.look(), 0U);
+  }
+  TransferRequest request;
+  EXPECT_TRUE(job.take(&request)) << "it is still the target's";
+  job.finish(request);
+  for (int i = 0; i < 12; ++i) {
+    job.clock.advance_ns(1000);
+    static_cast<void>(job.look());
+  }
+  EXPECT_FALSE(job.take(&request)) << "the kernel has copied the rest";
+}
+
 TEST_F(WayOfTransfer, ChunksThatComeBackAreWaitedFor) {
   Scripted job;
   for (int i = 0; i < 4; ++i) ASSERT_FALSE(job.start());
