@@ -99,14 +99,20 @@ class Context : public Job {
   [[nodiscard]] base::Crowd& crowd() { return crowd_; }
   // Sleeps for `ns` (at most a second), or until something arrives for one of these workers, after
   // progress on them has found nothing. What does not ring (see transport.hpp) does not end it.
-  void nap(std::span<Worker* const> workers, std::int64_t ns);
+  void nap(std::span<Worker* const> workers, std::int64_t ns) { static_cast<void>(nap_unless(workers, ns, nullptr)); }
   void nap(Worker* worker, std::int64_t ns) { nap({&worker, 1}, ns); }
+  // The same of one worker, unless that has moved since its moved() was `seen`: another thread may
+  // have ended what this one waits for, and rings for nobody. False: so it is; it has not slept.
+  [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen) {
+    return nap_unless({&worker, 1}, ns, &seen);
+  }
   // Of all workers, in a report about a wait.
   void report_operations();
   [[noreturn]] void abort(int code, const char* message);
 
  private:
   explicit Context(base::Environment environment);
+  bool nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved);
   base::Status open_parts(const ContextOptions& options);
   base::Status open_transport(const std::string& name);
   void open_executors(CompleterThread completer);

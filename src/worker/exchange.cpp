@@ -64,21 +64,24 @@ const char* name_of(Collective kind) {
 
 }  // namespace
 
-void Context::nap(std::span<Worker* const> workers, std::int64_t ns) {
+// `moved`: of the first worker; null: whatever it has done.
+bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved) {
   if (transport().capabilities().sleeping == transport::Sleeping::impossible) {
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
     // less than a second, see Crowd
     const timespec length{0, ns};
     ::nanosleep(&length, nullptr);
-    return;
+    return true;
   }
   const std::uint32_t seen = transport().bell();
   for (Worker* worker : workers) {
     const Worker::Rest rest = worker->lie_down();
-    if (rest == Worker::Rest::none) return;
+    if (rest == Worker::Rest::none) return true;
     if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
   }
+  if (moved != nullptr && workers.front()->moved() != *moved) return false;
   transport().wait(seen, ns);
+  return true;
 }
 
 base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {

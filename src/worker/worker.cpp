@@ -228,7 +228,17 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
 Worker::Rest Worker::lie_down() {
   bool quiet = true;
   const auto look = [&] {
-    if (transport_->arm()) {
+    bool armed = transport_->arm();
+    // Where several threads use it the last poll may have been another thread's. What that has taken
+    // is lent until the next poll, and this thread's poll was refused.
+    if (!armed && gate_ != nullptr && gate_->may_advance()) {
+      if (completer_.progress() != 0) {
+        quiet = false;
+        return;
+      }
+      armed = transport_->arm();
+    }
+    if (armed) {
       context_.transport().settle();
       quiet = !transport_->has_arrivals();
     }  // else only polls move it on: the next one is after the nap

@@ -175,7 +175,9 @@ template <class Attempt, class Describe>
 [[gnu::noinline]] base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   Watch watch(context_, this, wait.call);
+  bool sleeps = false;  // though the worker has moved: that has kept it awake once
   for (;;) {
+    const std::uint64_t seen = moved();
     const base::Status status = attempt();
     if (status != HEDDLE_AGAIN) return status;
     if (inside_of() != nullptr) [[unlikely]] {
@@ -185,7 +187,11 @@ template <class Attempt, class Describe>
     if (events < 0) return static_cast<base::Status>(events);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return HEDDLE_ERR_TIMEOUT;
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
-      context_.nap(this, ns);
+      if (std::exchange(sleeps, false)) {
+        context_.nap(this, ns);
+      } else {
+        sleeps = !context_.nap_unless_moved(this, ns, seen);
+      }
     }
     watch.round(describe, waiter.nap_ns() > 0);
   }
