@@ -245,6 +245,12 @@ class Heddle {
       must(heddle_worker_wait(lanes_[0].worker, HEDDLE_FOREVER), "heddle_worker_wait");
     }
   }
+  // Handlers of a worker run one at a time, so that a store is enough; release: another thread than
+  // the one that waits may run them.
+  static void count(std::uint64_t* word) {
+    const std::atomic_ref<std::uint64_t> counted(*word);
+    counted.store(counted.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
   heddle_status try_reply(heddle_peer to, const Call& reply) {
     const heddle_am_message message{kOnReply, 0, nullptr, &reply, sizeof reply};
     return must(heddle_try_am(lanes_[0].worker, to, &message, nullptr), "heddle_try_am");
@@ -274,12 +280,12 @@ class Heddle {
       self.waiting_.emplace_back(arrival->source, call.slot);
       self.late_.store(true, std::memory_order_release);
     }
-    std::atomic_ref(self.called_).fetch_add(1, std::memory_order_release);
+    count(&self.called_);
   }
   static void on_reply(const heddle_am_arrival* arrival, void* arg) {
     Heddle& self = *static_cast<Heddle*>(arg);
     std::memcpy(&self.arrived_[self.replied_ % kMostOutstanding], arrival->payload, sizeof(Call));
-    std::atomic_ref(self.replied_).fetch_add(1, std::memory_order_release);
+    count(&self.replied_);
   }
 
   Memory& memory_;
