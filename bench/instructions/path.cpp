@@ -184,10 +184,11 @@ bool run_bursts(Self* self, const char* op, std::uint64_t n) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr,
-                 "usage: path put|get|post_get|fetch_add|am|am_64|tagged|counted|burst_put|burst_get|burst_am N    (N a "
-                 "multiple of %llu)\n",
-                 static_cast<unsigned long long>(kBatch));
+    std::fprintf(
+        stderr,
+        "usage: path put|get|post_get|fetch_add|am|am_64|tagged|counted|burst_put|burst_get|burst_am N    (N a "
+        "multiple of %llu)\n",
+        static_cast<unsigned long long>(kBatch));
     return 2;
   }
   const char* op = argv[1];

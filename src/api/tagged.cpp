@@ -45,24 +45,44 @@ inline Status accepted(Worker& worker, std::uint64_t bytes, Status status) {
 template <bool kShared>
 [[gnu::always_inline]] inline Status post_reserved(Worker& worker, const engine::SendRequest& request,
                                                    const engine::Completion& completion) {
-  if (request.bytes > worker.tagged().eager()) [[unlikely]] {
-    if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
-    return engine::start(worker, engine::OfferStart{request, completion});
-  }
   transport::Command command = engine::Tagged::message(request);
   if constexpr (kShared) return worker.gate()->post(command, completion);
   const auto post = [&] { return worker.core().requester.post(command, completion); };
   return worker.tagged().post_numbered(command, post);
 }
 
+// A message that the receiver is told of, and fetches.
+template <bool kShared>
+[[gnu::noinline]] Status send_offer(Worker& worker, const engine::SendRequest& request,
+                                    const heddle_completion* completion) {
+  if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
+  engine::Completion resolved;
+  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  if (!worker.tagged().reserve_offer<kShared>(request.target)) return no_room<kShared>(worker, request.target);
+  const Status status = engine::start(worker, engine::OfferStart{request, resolved});
+  if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
+    return counted(accepted(worker, request.bytes, status), completion);
+  worker.tagged().give_offer_back<kShared>(request.target);
+  return status == HEDDLE_AGAIN ? again(worker) : counted(status, completion);
+}
+
+// A message for which there is no room for long: its sender need not wait until the receiver has
+// taken what came before.
+inline bool offers(const engine::SendRequest& request) {
+  constexpr std::uint64_t kLeastBytes = 2048;
+  return request.offers && request.bytes >= kLeastBytes;
+}
+
 // The result for the caller, after room was reserved for the message. Gives the room back on
 // failure.
-inline Status told(Worker& worker, const engine::SendRequest& request, Status status, bool shared) {
+template <bool kShared>
+[[gnu::always_inline]] inline Status told(Worker& worker, const engine::SendRequest& request, Status status,
+                                          const heddle_completion* completion) {
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
     return accepted(worker, request.bytes, status);
-  shared ? worker.tagged().give_back<true>(request.target, request.bytes)
-         : worker.tagged().give_back<false>(request.target, request.bytes);
-  return status == HEDDLE_AGAIN ? again(worker) : status;
+  worker.tagged().give_back<kShared>(request.target, request.bytes);
+  if (status != HEDDLE_AGAIN) return status;
+  return offers(request) ? send_offer<kShared>(worker, request, completion) : again(worker);
 }
 
 template <bool kShared>
@@ -70,26 +90,30 @@ template <bool kShared>
                                               const heddle_completion* completion) {
   engine::Completion resolved;
   Status status = resolve(worker, completion, &resolved);
-  if (status == HEDDLE_DONE) {
-    const bool inlined =
-        request.bytes <= worker.tagged().eager() && transport::Command::inlines(sizeof request.tag, request.bytes);
-    const bool at_once = resolved.told_when_accepted(inlined);
-    status = post_reserved<kShared>(worker, request, at_once ? engine::kNoCompletion : resolved);
-    if (at_once && status == HEDDLE_POSTED) status = HEDDLE_DONE;
+  if (status != HEDDLE_DONE) {
+    worker.tagged().give_back<kShared>(request.target, request.bytes);
+    return status;
   }
-  return counted(told(worker, request, status, kShared), completion);
+  const bool at_once = resolved.told_when_accepted(transport::Command::inlines(sizeof request.tag, request.bytes));
+  status = post_reserved<kShared>(worker, request, at_once ? engine::kNoCompletion : resolved);
+  if (at_once && status == HEDDLE_POSTED) status = HEDDLE_DONE;
+  const Status outcome = told<kShared>(worker, request, status, completion);
+  return status == HEDDLE_DONE ? counted(outcome, completion) : outcome;
 }
 
 template <bool kShared>
 [[gnu::always_inline]] inline Status send(Worker& worker, const engine::SendRequest& request,
                                           const heddle_completion* completion) {
+  if (request.bytes > worker.tagged().eager() || worker.tagged().prefers_fetch(request)) [[unlikely]]
+    return send_offer<kShared>(worker, request, completion);
   if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
     // The calling thread reserves the credit, so that no command in a queue ever waits for credit.
-    return no_room<kShared>(worker, request.target);
+    return offers(request) ? send_offer<kShared>(worker, request, completion)
+                           : no_room<kShared>(worker, request.target);
   }
   if (completion != nullptr) [[unlikely]]
     return post_with_completion<kShared>(worker, request, completion);
-  return told(worker, request, post_reserved<kShared>(worker, request, engine::kNoCompletion), kShared);
+  return told<kShared>(worker, request, post_reserved<kShared>(worker, request, engine::kNoCompletion), nullptr);
 }
 
 [[gnu::noinline]] Status send_gated(Worker& worker, const engine::SendRequest& request,
@@ -212,7 +236,11 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 
 [[gnu::noinline]] Status send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
                                         std::size_t bytes, const heddle_completion* completion) {
-  const auto attempt = [=] { return try_send(worker, {target, tag, data, bytes}, completion); };
+  // With a look for progress each, these take about as long as a receiver that is there.
+  constexpr int kTriesForRoom = 64;
+  auto attempt = [=, tries = 0]() mutable {
+    return try_send(worker, {target, tag, data, bytes, ++tries > kTriesForRoom}, completion);
+  };
   return blocking("heddle_send", worker, attempt);
 }
 [[gnu::noinline]] Status try_send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,

@@ -100,9 +100,10 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::shm_ring_bytes,
      "HEDDLE_SHM_RING_BYTES",
      Type::bytes,
-     "32K",
-     "message ring of one worker to one worker, control lines included",
-     {2 * kKi, 16 * kMi, 64}},
+     "0",
+     "message ring of one worker to one worker, control lines included; a message of up to a quarter is copied at "
+     "once; 0: 132K in jobs of up to 33 ranks, 68K up to 65, 36K in larger ones",
+     {2 * kKi, 16 * kMi, 64, true}},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
     {Var::shm_cma, "HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
     {Var::shm_bounce_pool_bytes, "HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "4M",
@@ -355,7 +356,7 @@ std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
 std::string range_text(const Variable& variable) {
   const Range& range = variable.range;
   if (range.everything()) return "";
-  std::string text = written(variable.type, range.least);
+  std::string text = (range.or_zero ? "0, " : "") + written(variable.type, range.least);
   text +=
       range.most == kAnyNumber ? std::string(" and more") : std::string("-").append(written(variable.type, range.most));
   if (range.unit != 1) text += ", a multiple of " + std::to_string(range.unit);

@@ -88,7 +88,10 @@ struct Range {
   std::uint64_t least = 0;
   std::uint64_t most = ~std::uint64_t{0};
   std::uint64_t unit = 1;
-  [[nodiscard]] bool has(std::uint64_t value) const { return value >= least && value <= most && value % unit == 0; }
+  bool or_zero = false;  // 0 too: Heddle chooses
+  [[nodiscard]] bool has(std::uint64_t value) const {
+    return (or_zero && value == 0) || (value >= least && value <= most && value % unit == 0);
+  }
   [[nodiscard]] bool everything() const { return least == 0 && most == ~std::uint64_t{0} && unit == 1; }
 };
 

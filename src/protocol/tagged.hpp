@@ -32,6 +32,7 @@
 #include "engine/operation.hpp"
 #include "engine/protocol.hpp"
 #include "engine/region.hpp"
+#include "protocol/copy_costs.hpp"
 #include "protocol/credits.hpp"
 #include "protocol/matching.hpp"
 #include "transport/transport.hpp"
@@ -54,6 +55,7 @@ struct SendRequest {
   std::uint64_t tag = 0;
   const void* data = nullptr;
   std::uint64_t bytes = 0;
+  bool offers = false;  // a longer one is offered if there is no room for it
 };
 
 [[nodiscard]] inline bool is_tagged(const transport::Command& command) {
@@ -69,26 +71,36 @@ class Tagged final : public Protocol {
   ~Tagged() override;
 
   // ---- sending ----
-  // Reserves the receiver's memory for a message, and for a long one also one of this worker's
-  // operations that offers may take: the others fetch long messages, so that two workers which send
-  // to each other never wait for each other. False: no_room() says what to do.
+  // Reserves the receiver's memory for a message of at most eager() bytes. False: no_room() says
+  // what to do.
   template <bool kShared>
   bool reserve(heddle_peer target, std::uint64_t bytes) {
-    if (bytes > eager_) [[unlikely]]
-      return reserve_offer<kShared>(target);
     return credit(target).template reserve<kShared>(wire::tagged_charge(bytes), window_);
   }
-  // The same of a message of at most eager() bytes, by the one thread of its worker: what it
-  // counts in; null: no room.
+  // The same of any message that is to be offered, and one of this worker's operations that offers
+  // may take: the others fetch long messages, so that two workers which send to each other never
+  // wait for each other.
+  template <bool kShared>
+  bool reserve_offer(heddle_peer target) {
+    if (!core_.operations.take_offer()) return false;
+    if (credit(target).template reserve<kShared>(kOfferCharge, window_)) return true;
+    core_.operations.give_offer_back();
+    return false;
+  }
+  // As reserve(), by the one thread of its worker: what it counts in; null: no room.
   SendCredit* reserve_own(heddle_peer target, std::uint64_t bytes) {
     SendCredit& to = credit(target);
     return to.reserve<false>(wire::tagged_charge(bytes), window_) ? &to : nullptr;
   }
-  // Of a message that was not sent.
+  // Of a message that was not sent, or not offered.
   template <bool kShared>
   void give_back(heddle_peer target, std::uint64_t bytes) {
-    if (bytes > eager_) core_.operations.give_offer_back();
-    credit(target).template give_back<kShared>(charge_of(bytes));
+    credit(target).template give_back<kShared>(wire::tagged_charge(bytes));
+  }
+  template <bool kShared>
+  void give_offer_back(heddle_peer target) {
+    core_.operations.give_offer_back();
+    credit(target).template give_back<kShared>(kOfferCharge);
   }
   // The longest message that travels in one packet.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
@@ -117,8 +129,8 @@ class Tagged final : public Protocol {
     }
     return command;
   }
-  // A longer one: its receiver is told of it and fetches it. Credit is reserved, and stays reserved
-  // whatever is returned.
+  // A longer one, or one for which there is no room: its receiver is told of it and fetches it.
+  // reserve_offer() was true, and stays so whatever is returned.
   base::Status offer(const SendRequest& request, const Completion& completion);
   // Posts a message of at most eager() bytes: post(command), with its number where the transport
   // does not keep the order.
@@ -127,9 +139,13 @@ class Tagged final : public Protocol {
     SendCredit& to = credit({command.rank, command.worker});
     if (!ordered_) [[unlikely]]
       command.immediate = wire::encode_tagged(static_cast<std::uint32_t>(to.sequence), false);
-    const base::Status status = post();
+    const base::Status status = command.bytes > CopyCosts::kLeastBytes ? post_timed(command, post) : post();
     if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
     return status;
+  }
+  // A message of at most eager() bytes is offered all the same. Any thread.
+  [[nodiscard]] bool prefers_fetch(const SendRequest& request) {
+    return request.bytes > CopyCosts::kLeastBytes && copy_costs_[pair(request.target)].prefers_fetch();
   }
   // Several may be posted at once, each counted thereafter.
   [[nodiscard]] bool ordered() const { return ordered_; }
@@ -177,15 +193,18 @@ class Tagged final : public Protocol {
   struct Inlet;
   struct View;
 
-  template <bool kShared>
-  bool reserve_offer(heddle_peer target) {
-    if (!core_.operations.take_offer()) return false;
-    if (credit(target).template reserve<kShared>(wire::tagged_charge(sizeof(wire::Offer)), window_)) return true;
-    core_.operations.give_offer_back();
-    return false;
-  }
-  [[nodiscard]] std::uint64_t charge_of(std::uint64_t bytes) const {
-    return wire::tagged_charge(bytes <= eager_ ? bytes : sizeof(wire::Offer));
+  static constexpr std::uint64_t kOfferCharge = wire::tagged_charge(sizeof(wire::Offer));
+
+  // By a transport that copies it into memory of both.
+  template <class Post>
+  [[gnu::noinline]] base::Status post_timed(const transport::Command& command, Post&& post) {
+    const heddle_peer target{command.rank, command.worker};
+    const std::uint64_t began = core_.job.clock().now_ns();
+    const base::Status status = post();
+    if (status == HEDDLE_DONE && core_.job.transport().direct_to(target.rank)) {
+      copy_costs_[pair(target)].copied(command.bytes, core_.job.clock().now_ns() - began);
+    }
+    return status;
   }
   [[nodiscard]] std::size_t pair(heddle_peer peer) const { return std::size_t{peer.rank} * max_workers_ + peer.worker; }
   SendCredit& credit(heddle_peer target) { return credits_[pair(target)]; }
@@ -270,6 +289,7 @@ class Tagged final : public Protocol {
   const std::uint64_t eager_;  // longest message in one packet
   const bool shows_;           // receives on boards
   LazyArray<SendCredit> credits_;
+  LazyArray<CopyCosts> copy_costs_;
   LazyArray<Source> sources_;
   Matching matching_;
   std::unique_ptr<Offered[]> offered_;  // by operation; made with the first offer

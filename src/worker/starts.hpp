@@ -92,7 +92,7 @@ struct OfferStart {
 
   base::Status start(Worker& worker) const { return worker.tagged().offer(request, completion); }
   void ended(Worker& worker, base::Status status) const {
-    if (status < HEDDLE_DONE) worker.tagged().give_back<true>(request.target, request.bytes);
+    if (status < HEDDLE_DONE) worker.tagged().give_offer_back<true>(request.target);
     worker.core().operations.end_queued(status, completion, request.target.rank);
   }
 };

@@ -1,0 +1,58 @@
+#include "protocol/copy_costs.hpp"
+
+#include <gtest/gtest.h>
+
+namespace heddle::engine {
+namespace {
+
+constexpr std::uint64_t kBytes = 16 << 10;
+constexpr std::uint64_t kNear = 40 * 16;  // ns
+constexpr std::uint64_t kFar = 250 * 16;  // ns
+
+TEST(CopyCosts, WhatIsUnknownOrNearIsCopied) {
+  CopyCosts costs{};
+  EXPECT_FALSE(costs.prefers_fetch());
+  for (int i = 0; i < 100; ++i) {
+    costs.copied(kBytes, kNear);
+    ASSERT_FALSE(costs.prefers_fetch());
+  }
+}
+
+TEST(CopyCosts, WhatIsFarIsFetchedButForOneIn32) {
+  CopyCosts costs{};
+  for (int i = 0; i < 8; ++i) costs.copied(kBytes, kFar);
+  int copied = 0;
+  for (int i = 0; i < 320; ++i) {
+    if (costs.prefers_fetch()) continue;
+    ++copied;
+    costs.copied(kBytes, kFar);
+  }
+  EXPECT_EQ(copied, 10);
+}
+
+TEST(CopyCosts, CoresThatAreNearAgainAreNoticed) {
+  CopyCosts costs{};
+  for (int i = 0; i < 100; ++i) costs.copied(kBytes, kFar);
+  int fetched = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (costs.prefers_fetch()) {
+      ++fetched;
+    } else {
+      costs.copied(kBytes, kNear);
+    }
+  }
+  EXPECT_LE(fetched, 5 * 32);
+}
+
+TEST(CopyCosts, OneThreadThatLosesItsCoreTellsNothing) {
+  CopyCosts costs{};
+  for (int i = 0; i < 10; ++i) costs.copied(kBytes, kNear);
+  costs.copied(kBytes, 3'000'000);
+  EXPECT_FALSE(costs.prefers_fetch());
+  CopyCosts first{};
+  first.copied(kBytes, 3'000'000);
+  EXPECT_FALSE(first.prefers_fetch()) << "nor does the first one";
+}
+
+}  // namespace
+}  // namespace heddle::engine
