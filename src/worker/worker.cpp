@@ -229,8 +229,8 @@ Worker::Rest Worker::lie_down() {
   bool quiet = true;
   const auto look = [&] {
     bool armed = transport_->arm();
-    // Where several threads use it the last poll may have been another thread's. What that has taken
-    // is lent until the next poll, and this thread's poll was refused.
+    // Where several threads use it the last poll may have been another thread's. What that has
+    // taken is lent until the next poll, and this thread's poll was refused.
     if (!armed && gate_ != nullptr && gate_->may_advance()) {
       if (completer_.progress() != 0) {
         quiet = false;
