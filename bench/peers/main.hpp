@@ -8,6 +8,18 @@
 
 namespace heddle::bench::peers {
 
+// A tree configured with HEDDLE_PRECOMPILE compiles the programs quickly, not well.
+inline void warn_unoptimised(const char* program) {
+#if !defined(__OPTIMIZE__)
+  std::fprintf(stderr,
+               "%s is compiled without optimisation (HEDDLE_PRECOMPILE is ON): its figures tell nothing; configure "
+               "with -D HEDDLE_PRECOMPILE=OFF\n",
+               program);
+#else
+  static_cast<void>(program);
+#endif
+}
+
 // Parses the arguments and opens the channel; exits with status 2 if that cannot be done.
 inline harness::Options options_or_exit(int argc, char** argv) {
   std::string error;
@@ -17,6 +29,7 @@ inline harness::Options options_or_exit(int argc, char** argv) {
     std::fprintf(stderr, "%s: %s\n", argv[0], error.c_str());
     std::exit(2);
   }
+  if (!options->quick) warn_unoptimised(argv[0]);
   return *options;
 }
 

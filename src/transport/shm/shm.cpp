@@ -11,7 +11,7 @@
 namespace heddle::transport::shm {
 namespace {
 
-// A message that does not fit into a ring takes several turns, in each of which the sender and the
+// A message in many parts takes several turns of the ring, in each of which the sender and the
 // receiver must poll. Measured: see docs/decisions/0020.
 constexpr std::uint64_t kLeastFetchBytes = std::uint64_t{32} << 10;
 
@@ -58,7 +58,7 @@ ShmTransport::ShmTransport(std::unique_ptr<Device> device) : device_(std::move(d
   capabilities_.ordered_messages = true;
   capabilities_.max_message = queue::largest_record(layout.ring_capacity);
   capabilities_.max_transfer = std::uint64_t{1} << 46;
-  capabilities_.fetch_bytes = std::max<std::uint64_t>(kLeastFetchBytes, layout.ring_capacity);
+  capabilities_.fetch_bytes = std::max<std::uint64_t>(kLeastFetchBytes, capabilities_.max_message);
   capabilities_.max_workers = layout.max_workers;
   capabilities_.memory_per_peer = layout.ring_bytes;
   capabilities_.key_bytes = sizeof(RegionKey);
