@@ -40,5 +40,49 @@ TEST_F(AdoptionTest, TheChildOfAForkHasItsOwn) {
   b.transport->deregister(local);
 }
 
+// Other memory that the program has now where it once adopted some.
+class OtherMemory {
+ public:
+  explicit OtherMemory(std::byte* address, std::uint64_t bytes) : bytes_(bytes) {
+    at_ = static_cast<std::byte*>(
+        mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+    EXPECT_EQ(at_, address);
+    std::memset(at_, 9, bytes);
+  }
+  [[nodiscard]] bool intact() const {
+    return std::all_of(at_, at_ + bytes_, [](std::byte byte) { return byte == std::byte{9}; });
+  }
+
+ private:
+  std::byte* at_ = nullptr;
+  std::uint64_t bytes_;
+};
+
+TEST_F(AdoptionTest, TheChildKeepsWhatIsMappedInsteadOfAllAdoptedMemory) {
+  const std::uint64_t bytes = 4 * page_bytes();
+  const Pages memory(bytes);
+  const LocalMemory local = adopt(memory.at(), bytes);
+  ASSERT_EQ(munmap(memory.at(), bytes), 0);
+  const OtherMemory other(memory.at(), bytes);
+  EXPECT_EQ(in_child([&] { return other.intact() ? 0 : 1; }), 0);
+  b.transport->deregister(local);
+  EXPECT_TRUE(other.intact());
+}
+
+// The process keeps the range for ever, since what was moved is still mapped somewhere.
+TEST_F(AdoptionTest, TheChildKeepsWhatIsMappedWhereMemoryWasMovedAwayAndReleased) {
+  const std::uint64_t bytes = 4 * page_bytes();
+  const Pages memory(bytes);
+  const LocalMemory local = adopt(memory.at(), bytes);
+  void* const moved = mremap(memory.at(), bytes - page_bytes(), bytes - page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED,
+                             mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(moved, MAP_FAILED);
+  ASSERT_EQ(munmap(memory.at(bytes - page_bytes()), page_bytes()), 0);
+  b.transport->deregister(local);
+  const OtherMemory other(memory.at(), bytes);
+  EXPECT_EQ(in_child([&] { return other.intact() ? 0 : 1; }), 0);
+  munmap(moved, bytes);
+}
+
 }  // namespace
 }  // namespace heddle::transport::shm
