@@ -31,6 +31,12 @@ base::Result<std::byte*> map_file(int fd, std::uint64_t offset, std::uint64_t by
 
 }  // namespace
 
+bool remove_pages(std::byte* address, std::uint64_t bytes) {
+  if (madvise(address, bytes, MADV_REMOVE) == 0) return true;
+  // EINVAL: the program has locked them (mlockall)
+  return errno == EINVAL && munlock(address, bytes) == 0 && madvise(address, bytes, MADV_REMOVE) == 0;
+}
+
 Mapping::~Mapping() {
   for (const auto& [number, address] : windows_) munmap(address, kWindowBytes);
   for (const auto& [extent, own] : own_) munmap(own.address, extent.second);
@@ -96,7 +102,7 @@ bool Mapping::remove(std::uint64_t offset, std::uint64_t bytes) {
   } else if (const auto window = windows_.find(offset / kWindowBytes); window != windows_.end()) {
     address = window->second + offset % kWindowBytes;
   }
-  return address != nullptr && madvise(address, bytes, MADV_REMOVE) == 0;
+  return address != nullptr && remove_pages(address, bytes);
 }
 
 std::size_t Mapping::mappings() {

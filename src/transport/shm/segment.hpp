@@ -21,6 +21,10 @@ namespace heddle::transport::shm {
 
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
 
+// Returns pages of a segment, by a mapping of it, to the system; later reads there find zeros.
+// They are locked no more. False: the system does not take them.
+[[nodiscard]] bool remove_pages(std::byte* address, std::uint64_t bytes);
+
 class Mapping {
  public:
   explicit Mapping(int fd) : fd_(fd) {}  // owns the descriptor
@@ -35,8 +39,7 @@ class Mapping {
   // unmapped as often as mapped.
   [[nodiscard]] base::Result<std::byte*> map(std::uint64_t offset, std::uint64_t bytes);
   void unmap(std::uint64_t offset, std::uint64_t bytes);
-  // Returns the pages of an extent that is mapped here to the system; later reads there find zeros.
-  // False: the system does not take them.
+  // As remove_pages(), of an extent that is mapped here.
   [[nodiscard]] bool remove(std::uint64_t offset, std::uint64_t bytes);
 
   [[nodiscard]] std::size_t mappings();  // number of mappings, for tests
