@@ -1,4 +1,4 @@
-// The way of adopted memory back, and its way in, where the system has little memory to give.
+// The way of adopted memory back, also where the system has little memory to give.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -13,6 +13,37 @@
 #include "transport/shm/adoption.hpp"
 #include "transport/shm/test_adoption.hpp"
 
+namespace {
+
+// What the system refuses, in place of memory that is really used up.
+struct Refusals {
+  bool reserved = false;      // private memory at a given address, if it is to be reserved
+  bool all = false;           // and also if not
+  bool unmaps_first = false;  // as before Linux 6.12, what is there goes nevertheless
+};
+Refusals g_refusals;
+
+class Refuse {
+ public:
+  explicit Refuse(const Refusals& what) { g_refusals = what; }
+  ~Refuse() { g_refusals = {}; }
+  Refuse(const Refuse&) = delete;
+  Refuse& operator=(const Refuse&) = delete;
+};
+
+}  // namespace
+
+// The library's calls come here, since it is linked statically.
+extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
+  const bool given = (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != 0 && (flags & MAP_ANONYMOUS) != 0;
+  if (given && (g_refusals.all || (g_refusals.reserved && (flags & MAP_NORESERVE) == 0))) {
+    if (g_refusals.unmaps_first && (flags & MAP_FIXED) != 0) munmap(address, bytes);
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+}
 namespace heddle::transport::shm {
 namespace {
 
@@ -59,6 +90,57 @@ TEST_F(AdoptionTest, MemoryThatCannotBePutBackStays) {
   EXPECT_TRUE(memory.intact()) << "what the child writes is its own";
 }
 #endif
+
+// The program may have reserved it when the system promised more than it has.
+TEST_F(AdoptionTest, MemoryThatCannotBeReservedComesBackUnreserved) {
+  for (const bool unmaps_first : {false, true}) {
+    const std::uint64_t bytes = 4 * page_bytes();
+    const Pages memory(bytes);
+    const LocalMemory local = adopt(memory.at(), bytes);
+    {
+      const Refuse refuse({.reserved = true, .unmaps_first = unmaps_first});
+      b.transport->deregister(local);
+    }
+    EXPECT_FALSE(Pages::shared(memory.at()));
+    EXPECT_TRUE(memory.intact());
+    EXPECT_TRUE(memory.neighbours_intact());
+  }
+}
+
+TEST_F(AdoptionTest, MemoryThatWasUnmappedInVainIsMappedAgain) {
+  const std::uint64_t bytes = 4 * page_bytes();
+  const Pages memory(bytes);
+  const LocalMemory local = adopt(memory.at(), bytes);
+  {
+    const Refuse refuse({.all = true, .unmaps_first = true});
+    b.transport->deregister(local);
+  }
+  ASSERT_TRUE(Pages::shared(memory.at())) << "it stays where it is";
+  EXPECT_TRUE(memory.intact());
+  *memory.at() = std::byte{0};
+  *memory.at() = Pages::expected(0);
+}
+
+// Of memory that is partly kept in the segment one sees what the way back has left there.
+TEST(AdoptionBack, WhatIsPutBackIsNoLongerInTheSegment) {
+  const auto segment = Segment::create(page_bytes());
+  ASSERT_TRUE(segment.ok());
+  const std::uint64_t before = (*segment)->bytes_in_use();
+  const std::uint64_t bytes = 4 * kHuge;
+  const Pages memory(bytes, kHuge);
+  const WholePages pages = WholePages::of(reinterpret_cast<std::uintptr_t>(memory.at()), bytes);
+  const auto offset = move_in(**segment, pages);
+  ASSERT_TRUE(offset.ok()) << base::last_message();
+  EXPECT_GE((*segment)->bytes_in_use(), before + bytes);
+  void* const moved = mremap(memory.at(bytes - page_bytes()), page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED,
+                             mmap(nullptr, page_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(moved, MAP_FAILED);
+  EXPECT_FALSE(move_out(**segment, *offset, pages));
+  for (std::uint64_t i = 0; i < bytes - page_bytes(); i += 512) ASSERT_EQ(*memory.at(i), Pages::expected(i));
+  EXPECT_EQ(*static_cast<std::byte*>(moved), Pages::expected(bytes - page_bytes()));
+  EXPECT_LE((*segment)->bytes_in_use(), before + kHuge);
+  munmap(moved, page_bytes());
+}
 
 }  // namespace
 }  // namespace heddle::transport::shm
