@@ -246,8 +246,9 @@ base::Status move_steps(const WholePages& pages, const AdoptedSpace& space, Adop
   while (range->bytes < pages.bytes) {
     const std::uint64_t at = range->bytes;
     const std::uint64_t bytes = std::min(kStep, pages.bytes - at);
-    const base::Status status =
-        move_step(pages.first + at, bytes, space.window() + at, range->file->fd, range->offset + at);
+    base::Status status = space.secure(at, bytes);
+    if (status != HEDDLE_DONE) return status;
+    status = move_step(pages.first + at, bytes, space.window() + at, range->file->fd, range->offset + at);
     if (status != HEDDLE_DONE) return status;
     range->bytes += bytes;
   }

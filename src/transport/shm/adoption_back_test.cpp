@@ -1,4 +1,4 @@
-// The way of adopted memory back, also where the system has little memory to give.
+// The way of adopted memory back, and its way in, where the system has little memory to give.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,6 +20,7 @@ struct Refusals {
   bool reserved = false;      // private memory at a given address, if it is to be reserved
   bool all = false;           // and also if not
   bool unmaps_first = false;  // as before Linux 6.12, what is there goes nevertheless
+  int steps = -1;             // it gives the segment memory so many times; -1: always
 };
 Refusals g_refusals;
 
@@ -44,6 +45,15 @@ extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flag
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
 }
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
+  if (g_refusals.steps == 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  if (g_refusals.steps > 0) --g_refusals.steps;
+  return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, bytes));
+}
+
 namespace heddle::transport::shm {
 namespace {
 
@@ -140,6 +150,30 @@ TEST(AdoptionBack, WhatIsPutBackIsNoLongerInTheSegment) {
   EXPECT_EQ(*static_cast<std::byte*>(moved), Pages::expected(bytes - page_bytes()));
   EXPECT_LE((*segment)->bytes_in_use(), before + kHuge);
   munmap(moved, page_bytes());
+}
+
+// Where memory that is touched may be missing, the segment has it before.
+TEST(AdoptionBack, AStrictSystemIsAskedForMemoryBeforeItIsTouched) {
+  const auto segment = Segment::create(page_bytes(), true);
+  ASSERT_TRUE(segment.ok());
+  const std::uint64_t before = (*segment)->bytes_in_use();
+  const std::uint64_t bytes = 2 * kHuge + page_bytes();
+  const Pages memory(bytes, kHuge);
+  const WholePages pages = WholePages::of(reinterpret_cast<std::uintptr_t>(memory.at()), bytes);
+  {
+    const Refuse refuse({.steps = 1});
+    const auto offset = move_in(**segment, pages);
+    EXPECT_EQ(offset.status(), HEDDLE_ERR_NO_MEMORY) << base::last_message();
+  }
+  EXPECT_FALSE(Pages::shared(memory.at())) << "the first step has gone back";
+  EXPECT_TRUE(memory.intact());
+  EXPECT_EQ((*segment)->bytes_in_use(), before);
+  std::memset(memory.at(), 0, bytes);  // which would need none else
+  const auto offset = move_in(**segment, pages);
+  ASSERT_TRUE(offset.ok()) << base::last_message();
+  EXPECT_GE((*segment)->bytes_in_use(), before + bytes);
+  EXPECT_TRUE(move_out(**segment, *offset, pages));
+  EXPECT_EQ((*segment)->bytes_in_use(), before);
 }
 
 }  // namespace
