@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -86,6 +87,31 @@ TEST(Handover, NoHelpWithoutABarrier) {
   EXPECT_FALSE(handover.looks_claimed());
   EXPECT_TRUE(handover.try_enter());
   handover.leave();
+}
+
+// An owner that waits outside is seen by the helper, which is moved only if it takes long.
+struct RecordingSystem : SystemHandover {
+  static inline std::function<void()> while_waiting;
+  static inline int fetches = 0;
+  static void wait(std::atomic<std::uint32_t>*, std::uint32_t, std::uint32_t, std::uint32_t) { while_waiting(); }
+  static void fetch(std::atomic<std::uint32_t>*, std::uint32_t, std::uint32_t, std::int64_t) { ++fetches; }
+};
+TEST(Handover, AHelperThatLeavesInAMomentIsNotMoved) {
+  ASSERT_TRUE(base::membarrier_private_ready());
+  Handover<std::atomic, RecordingSystem> handover;
+  RecordingSystem::fetches = 0;
+  ASSERT_TRUE(handover.try_claim(7));
+  EXPECT_FALSE(handover.try_enter());
+  EXPECT_FALSE(handover.looks_wanted());
+  RecordingSystem::while_waiting = [] {};
+  handover.await_helper(1);
+  EXPECT_EQ(RecordingSystem::fetches, 1);
+  EXPECT_TRUE(handover.looks_wanted());
+  EXPECT_FALSE(handover.looks_inside());
+  RecordingSystem::while_waiting = [&] { handover.release(); };
+  handover.await_helper(1);
+  EXPECT_EQ(RecordingSystem::fetches, 1);
+  EXPECT_FALSE(handover.looks_wanted());
 }
 
 // The owner is inside when the helper asks, and comes back before the helper has looked again: on
