@@ -51,7 +51,9 @@ struct SystemHandover {
   static constexpr std::uint32_t kSpins = 200;
   static constexpr std::uint32_t kUrgentLooks = 400;
   static void light() { base::light_fence(); }
-  [[nodiscard]] static bool heavy() { return base::membarrier_private(); }
+  [[nodiscard]] static bool heavy() { return base::membarrier_private() || barrier_failed(); }
+  // Says so once, if the kernel forbids the barrier that it allowed before. Returns false.
+  [[gnu::cold]] static bool barrier_failed();
   static void relax();
   // Sleeps for a while, as long as *word == expected. From the second `round` on it first moves the
   // helper, thread number `helper`, to the core that the caller is about to leave: on a core that
