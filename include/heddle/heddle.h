@@ -27,7 +27,8 @@
  * thread at any time, unless they say otherwise. Functions on an exclusive worker may be called by
  * one thread at a time; to hand a worker to another thread, the program provides the happens-before
  * edge (a join, a mutex, a barrier). Closing a handle while another thread still uses it is an
- * error of the program.
+ * error of the program. A thread must not be cancelled (pthread_cancel) inside a call of the
+ * library.
  *
  * Progress.  A worker moves only while some thread is in a call that makes progress on it:
  *   - heddle_worker_progress and heddle_worker_wait
@@ -505,14 +506,15 @@ typedef struct heddle_region_options {
  * region, moves it: no thread may access it during either call. What a thread writes meanwhile may
  * be lost, or is noticed (STATE, nothing has changed); the rest of the program's memory is safe.
  * Only private anonymous memory that can be read and written, such as malloc's, can be adopted, and
- * no stack. It is registered only where there is no whole page, or where the transport maps no
- * memory of peers. What the child of a fork() writes there is its own, but pages that it has not
- * written show what the parent has there, and after the release anything: copy what it needs. A
- * child of vfork(), _Fork() or clone() shares the memory with the parent. Meanwhile MADV_DONTNEED
- * does not empty the memory, and locks (mlock) and advice are without effect on it. Released memory
- * is private again, without advice, locks and protection keys. If the program has unmapped or moved
- * it before, then nothing is put there; if the system has no memory for it, then it stays shared
- * with the segment, and the log says so. Release other regions of that memory first.
+ * no stack. Memory that a region of another context has must not be adopted. It is registered only
+ * where there is no whole page, or where the transport maps no memory of peers. What the child of a
+ * fork() writes there is its own, but pages that it has not written show what the parent has there,
+ * and after the release anything: copy what it needs. A child of vfork(), _Fork() or clone() shares
+ * the memory with the parent. Meanwhile MADV_DONTNEED does not empty the memory, and locks (mlock)
+ * and advice are without effect on it. Released memory is private again, without advice, locks and
+ * protection keys. If the program has unmapped or moved it before, then nothing is put there; if
+ * the system has no memory for it, then it stays shared with the segment, and the log says so.
+ * Release other regions of that memory first.
  * Errors: as for heddle_region_register; ARGUMENT (options->size; memory to adopt is in a region
  * already), UNSUPPORTED (memory to adopt is of another kind), STATE (see above), SYSTEM. */
 HEDDLE_API heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,
@@ -897,7 +899,8 @@ HEDDLE_API heddle_status heddle_send(heddle_worker worker, heddle_peer target, u
  * follows. POSTED: the receive waits; receive->status and the completion (may be null) tell its
  * outcome. Flush, quiet and fence do not wait for receives. Without a completion, wait by
  * heddle_recv_wait. Both forms return when the receive is posted; AGAIN and waiting concern only
- * the worker's command queue (offload, delegate) or a busy worker (shared).
+ * the worker's command queue (offload, delegate) or a busy worker (shared; auto: also one that a
+ * thread of HEDDLE_PROGRESS is inside of).
  * Errors: RANK, ARGUMENT (null with a length, {HEDDLE_ANY, a worker}, a counter of another worker
  * or context), HANDLE, STATE. Returned, or reported by receive->status and the completion:
  * TRUNCATED (the message is longer than the buffer, which is full), PEER_FAILED (the source's rank

@@ -1,14 +1,28 @@
 #include "base/membarrier.hpp"
 
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 namespace heddle::base {
 namespace {
 
 bool command(int what) {
   return ::syscall(SYS_membarrier, what, 0, 0) == 0;
+}
+
+// ENOMEM: the kernel had no memory for its list of processors at that moment.
+bool barrier(int what) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (command(what)) return true;
+    if (errno != ENOMEM) return false;
+    ::sched_yield();
+  }
+  return false;
 }
 
 bool supported(int commands) {
@@ -26,7 +40,7 @@ bool membarrier_private_ready() {
 }
 
 bool membarrier_private() {
-  return command(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  return barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 bool membarrier_shared_ready() {
@@ -35,7 +49,7 @@ bool membarrier_shared_ready() {
 }
 
 bool membarrier_shared() {
-  return command(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+  return barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 }  // namespace heddle::base

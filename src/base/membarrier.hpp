@@ -20,7 +20,9 @@ inline void light_fence() {
 // membarrier_private_ready() registers the process; false: this kernel does not have the call, or
 // forbids it.
 [[nodiscard]] bool membarrier_private_ready();
-// False: no barrier happened (only possible if membarrier_private_ready() said false).
+// False: no barrier happened, and errno says why. After membarrier_private_ready() has said true:
+// the kernel has no memory (ENOMEM, though tried again), or a filter of system calls (seccomp) that
+// the program has installed since forbids it.
 [[nodiscard]] bool membarrier_private();
 
 // The same for all threads of all processes that have called membarrier_shared_ready(), this one

@@ -4,12 +4,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -30,6 +27,7 @@
 #include <vector>
 
 #include "base/fence.hpp"
+#include "base/test_kernel.hpp"
 #include "memory/registration_cache.hpp"
 #include "memory/test_pages.hpp"
 
@@ -305,18 +303,6 @@ INSTANTIATE_TEST_SUITE_P(Ways, UnmapWatchTest, testing::Values(UnmapWatch::Way::
 
 // ---- where it is forbidden ----------------------------------------------------------------------
 
-// From now on this process cannot open a userfaultfd, as in many containers.
-bool forbid_userfaultfd() {
-  std::array<sock_filter, 4> filter = {{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 TEST(UnmapWatchForbidden, TheCacheIsOffAndSaysSoOnce) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
@@ -324,7 +310,8 @@ TEST(UnmapWatchForbidden, TheCacheIsOffAndSaysSoOnce) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     ::dup2(ends[1], STDERR_FILENO);
-    if (!forbid_userfaultfd()) ::_exit(77);
+    // as in many containers
+    if (!heddle::test::forbid_call(SYS_userfaultfd, EPERM)) ::_exit(77);
     StampHardware hardware;
     const RegistrationCache::Options options;
     const auto watch = RegistrationCache::watch_for(options, base::Log(base::Level::info, 0));
@@ -351,7 +338,7 @@ TEST(UnmapWatchForbidden, TheCacheIsOffAndSaysSoOnce) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "skipped: no seccomp filters here";
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << heddle::test::kNoFilters;
   EXPECT_EQ(WEXITSTATUS(status), 0) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_NE(said.find("HEDDLE_REG_CACHE"), std::string::npos) << said;

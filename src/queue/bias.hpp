@@ -91,8 +91,7 @@ class Bias {
   }
   static void give_back(Place* place) { place->handover.release(); }
 
-  // The owner, after enter() has said null: sleeps until who has the claim gives it back, for at
-  // most `sleep_ns`.
+  // The owner, after enter() has said null: as the hand-over's await_helper().
   void await_helper(std::int64_t sleep_ns) {
     if (Place* const place = current_.load(std::memory_order_acquire); place != nullptr) {
       place->handover.await_helper(sleep_ns);
@@ -108,6 +107,10 @@ class Bias {
   [[nodiscard]] bool looks_inside() const {
     const Place* const place = current_.load(std::memory_order_acquire);
     return place != nullptr && place->handover.looks_inside();
+  }
+  [[nodiscard]] bool looks_wanted() const {
+    const Place* const place = current_.load(std::memory_order_acquire);
+    return place != nullptr && place->handover.looks_wanted();
   }
 
  private:

@@ -4,6 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <string_view>
+
 #include "base/futex.hpp"
 #include "base/wait.hpp"
 
@@ -19,6 +22,17 @@ bool is_thread_of_ours(pid_t thread) {
 }
 
 }  // namespace
+
+bool SystemHandover::barrier_failed() {
+  static std::atomic<bool> said{false};
+  if (errno == ENOMEM || said.exchange(true, std::memory_order_relaxed)) return false;
+  constexpr std::string_view kLine =
+      "heddle: membarrier is forbidden now (seccomp?) but was allowed before: no thread can enter a worker that "
+      "another "
+      "one owns, nor can helpers; set HEDDLE_SHARING=shared, or forbid it before heddle_context_join\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  return false;
+}
 
 void SystemHandover::relax() {
   base::cpu_relax();

@@ -51,7 +51,9 @@ struct SystemHandover {
   static constexpr std::uint32_t kSpins = 200;
   static constexpr std::uint32_t kUrgentLooks = 400;
   static void light() { base::light_fence(); }
-  [[nodiscard]] static bool heavy() { return base::membarrier_private(); }
+  [[nodiscard]] static bool heavy() { return base::membarrier_private() || barrier_failed(); }
+  // Says so once, if the kernel forbids the barrier that it allowed before. Returns false.
+  [[gnu::cold]] static bool barrier_failed();
   static void relax();
   // Sleeps for a while, as long as *word == expected. From the second `round` on it first moves the
   // helper, thread number `helper`, to the core that the caller is about to leave: on a core that
@@ -100,8 +102,9 @@ class Handover {
     leave();  // with release: this store, not the last leave's, is what a helper will see
     return false;
   }
-  // After try_enter() has said false: gives this core to the helper, which may have been preempted,
-  // and sleeps until it releases its claim, for at most `sleep_ns`.
+  // After try_enter() has said false: sleeps until the helper releases its claim, for System's
+  // patience. A helper that takes longer may have been preempted: then gives this core to it, and
+  // sleeps for at most `sleep_ns` more.
   void await_helper(std::int64_t sleep_ns) {
     std::uint32_t claim = claim_.load(std::memory_order_relaxed);
     if (claim == 0) return;
@@ -110,7 +113,10 @@ class Handover {
                                                                    std::memory_order_relaxed)) {
       return;
     }
-    System::fetch(&claim_, claim | kWaiting, number_of(claim), sleep_ns);
+    const std::uint32_t expected = claim | kWaiting;
+    System::wait(&claim_, expected, number_of(claim), 0);
+    if (claim_.load(std::memory_order_relaxed) != expected) return;
+    System::fetch(&claim_, expected, number_of(claim), sleep_ns);
   }
   void leave() { inside_.store(0, std::memory_order_release); }
 
@@ -158,6 +164,10 @@ class Handover {
   // For heuristics and printing: out of date when the caller reads the result.
   [[nodiscard]] bool looks_claimed() const { return claim_.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool looks_inside() const { return inside_.load(std::memory_order_relaxed) != 0; }
+  // Who has the claim is waited for: by an owner inside, or outside (await_helper()).
+  [[nodiscard]] bool looks_wanted() const {
+    return looks_inside() || (claim_.load(std::memory_order_relaxed) & kWaiting) != 0;
+  }
 
   // Bits of a claim besides the thread's number.
   static constexpr std::uint32_t kWaiting = 1U << 31;

@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <functional>
 #include <thread>
 #include <vector>
 
 #include "base/fence.hpp"
+#include "base/test_kernel.hpp"
 #include "base/test_waits.hpp"
 
 namespace heddle::queue {
@@ -86,6 +89,47 @@ TEST(Handover, NoHelpWithoutABarrier) {
   EXPECT_FALSE(handover.looks_claimed());
   EXPECT_TRUE(handover.try_enter());
   handover.leave();
+}
+
+// The kernel allowed the barrier when the worker was made.
+TEST(Handover, ABarrierThatIsForbiddenLaterIsToldOnce) {
+  ASSERT_TRUE(base::membarrier_private_ready());
+  bool filters = false;
+  std::thread([&] { filters = test::forbid_call(SYS_membarrier, EPERM); }).join();
+  if (!filters) GTEST_SKIP() << test::kNoFilters;
+  const auto claim_twice = [](std::uint32_t error) {
+    if (!test::forbid_call(SYS_membarrier, error)) ::_exit(2);
+    Handover<> handover;
+    const bool claimed = handover.try_claim(7) || handover.try_claim_urgently(7);
+    ::_exit(claimed || handover.looks_claimed() ? 1 : 0);
+  };
+  EXPECT_EXIT(claim_twice(EPERM), testing::ExitedWithCode(0), "^heddle: membarrier is [^\n]*HEDDLE_SHARING=[^\n]*\n$");
+  EXPECT_EXIT(claim_twice(ENOMEM), testing::ExitedWithCode(0), "^$") << "another time it may work";
+}
+
+// An owner that waits outside is seen by the helper, which is moved only if it takes long.
+struct RecordingSystem : SystemHandover {
+  static inline std::function<void()> while_waiting;
+  static inline int fetches = 0;
+  static void wait(std::atomic<std::uint32_t>*, std::uint32_t, std::uint32_t, std::uint32_t) { while_waiting(); }
+  static void fetch(std::atomic<std::uint32_t>*, std::uint32_t, std::uint32_t, std::int64_t) { ++fetches; }
+};
+TEST(Handover, AHelperThatLeavesInAMomentIsNotMoved) {
+  ASSERT_TRUE(base::membarrier_private_ready());
+  Handover<std::atomic, RecordingSystem> handover;
+  RecordingSystem::fetches = 0;
+  ASSERT_TRUE(handover.try_claim(7));
+  EXPECT_FALSE(handover.try_enter());
+  EXPECT_FALSE(handover.looks_wanted());
+  RecordingSystem::while_waiting = [] {};
+  handover.await_helper(1);
+  EXPECT_EQ(RecordingSystem::fetches, 1);
+  EXPECT_TRUE(handover.looks_wanted());
+  EXPECT_FALSE(handover.looks_inside());
+  RecordingSystem::while_waiting = [&] { handover.release(); };
+  handover.await_helper(1);
+  EXPECT_EQ(RecordingSystem::fetches, 1);
+  EXPECT_FALSE(handover.looks_wanted());
 }
 
 // The owner is inside when the helper asks, and comes back before the helper has looked again: on

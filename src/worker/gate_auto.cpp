@@ -45,6 +45,12 @@ bool AutoGate::take_over(bool urgent) {
   return enter_as_owner() || (bias_.shared() && SharedGate::let_in_at_once());
 }
 
+bool AutoGate::enter_after_visit() {
+  if (!helper_stays()) return false;
+  bias_.await_helper(kFetchSleepNs);
+  return enter_as_owner();
+}
+
 bool AutoGate::claim(bool urgent) {
   return !bias_.owned_by(base::thread_mark()) && claim_as(own_number(), urgent);
 }

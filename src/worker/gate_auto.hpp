@@ -33,7 +33,7 @@ class AutoGate final : public SharedGate {
     if (bias_.shared()) return SharedGate::fetch_helper();
     bias_.fetch_helper(kFetchSleepNs);
   }
-  [[nodiscard]] bool wanted() const override { return bias_.looks_inside(); }
+  [[nodiscard]] bool wanted() const override { return bias_.looks_wanted(); }
 
  private:
   static constexpr std::int64_t kFetchSleepNs = 1'000'000;
@@ -53,7 +53,8 @@ class AutoGate final : public SharedGate {
   }
   bool let_in() override { return bias_.shared() ? SharedGate::let_in() : enter_as_owner() || enter_later(); }
   bool let_in_at_once() override {
-    return bias_.shared() ? SharedGate::let_in_at_once() : enter_as_owner() || take_over(false);
+    if (bias_.shared()) return SharedGate::let_in_at_once();
+    return enter_as_owner() || take_over(false) || (helped_.load(std::memory_order_relaxed) && enter_after_visit());
   }
   // Who only looks does not become the owner.
   bool let_in_unless_held() override {
@@ -71,12 +72,16 @@ class AutoGate final : public SharedGate {
     // A thread of the application becomes the owner like any other: a claim would only hold up the
     // present one, and one after the other for as long as that thread goes on.
     if ((number & queue::SystemHandover::kStays) != 0) return enter_as_owner() || take_over(urgent);
-    return claim_as(number, urgent);
+    if (!claim_as(number, urgent)) return false;
+    count_visit();
+    helped_.store(true, std::memory_order_relaxed);
+    return true;
   }
   void let_out_helper(bool helper) override {
     if (claimed_ == nullptr) return SharedGate::let_out_helper(helper);
     // A thread of the application may leave something under way while the helpers sleep.
     const bool call = !helper && must_call_helpers();
+    helped_.store(false, std::memory_order_relaxed);
     give_back();
     if (call) wake_helpers();
   }
@@ -90,6 +95,8 @@ class AutoGate final : public SharedGate {
   // waits for about as long as a short post takes.
   bool enter_later();
   bool take_over(bool urgent);
+  // Of progress, which a helper that is inside refuses.
+  bool enter_after_visit();
   bool claim(bool urgent);
   bool claim_as(std::uint32_t number, bool urgent) {
     Place* const place = bias_.claim(number, urgent);
@@ -109,6 +116,7 @@ class AutoGate final : public SharedGate {
   // beyond one in each kBearableNs.
   std::atomic<std::uint64_t> tried_at_{0};
   std::atomic<std::uint64_t> hurried_{0};
+  std::atomic<bool> helped_{false};  // a helper is inside by a claim; relaxed: a hint
 };
 
 }  // namespace heddle::engine

@@ -9,7 +9,6 @@ bool CoreGate::enter_after_helper() {
   return helper_stays() && helper_.fetch(kFetchSleepNs) && try_enter();
 }
 
-// The same visit has refused others for long, and is to be ended by the caller.
 bool CoreGate::helper_stays() {
   const std::uint64_t now = worker().context().clock().now_ns();
   const std::uint32_t visit = visits_.load(std::memory_order_relaxed);
@@ -27,7 +26,7 @@ bool CoreGate::let_in_helper(std::uint32_t number, bool /*urgent*/) {
   // a thread of the application
   if ((number & queue::SystemHandover::kStays) != 0) return door_.try_enter();
   if (!helper_.try_claim(number)) return false;
-  visits_.store(visits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  count_visit();
   if (door_.try_enter()) return true;
   helper_.release();
   return false;

@@ -32,6 +32,13 @@ class CoreGate : public Gate {
   virtual bool try_enter() { return door_.try_enter(); }
   [[nodiscard]] queue::Delegation<>& door() { return door_; }
 
+ protected:
+  // The visit of a helper that is inside has refused others for long, and is to be ended by the
+  // caller.
+  bool helper_stays();
+  // By a helper that is inside, or about to be.
+  void count_visit() { visits_.store(visits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+
  private:
   // How long a helper may be inside before those whom it refuses fetch it; and for how long one of
   // them then sleeps, at most half of the time, in calls that otherwise do not wait.
@@ -39,7 +46,6 @@ class CoreGate : public Gate {
   static constexpr std::uint64_t kFetchSleepNs = 1'000'000;
 
   bool enter_after_helper();
-  bool helper_stays();
 
   alignas(base::kCacheLine) queue::Delegation<> door_;
   queue::HelperClaim<> helper_;
@@ -47,7 +53,7 @@ class CoreGate : public Gate {
   // when (ns) it is to be fetched.
   std::atomic<std::uint32_t> refused_visit_{0};
   std::atomic<std::uint64_t> fetch_at_{0};
-  // of helpers; written by who has helper_, relaxed: a number that changes
+  // of helpers; written by one of them at a time, relaxed: a number that changes
   std::atomic<std::uint32_t> visits_{0};
 };
 

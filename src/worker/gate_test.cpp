@@ -145,6 +145,62 @@ TEST(AutoGate, AThreadThatMakesProgressOnTheContextSharesTheWorker) {
   other.join();
 }
 
+// A helper inside of an auto worker that the calling thread owns, until stop().
+class HelperInside {
+ public:
+  explicit HelperInside(Worker& worker) {
+    EXPECT_GE(worker.progress(), 0);
+    thread_ = std::thread([this, &gate = *worker.gate()] {
+      const auto number = static_cast<std::uint32_t>(test::this_thread());
+      const auto stay = [&] {
+        inside_ = true;
+        EXPECT_TRUE(test::within_time([&] { return stop_.load(); }));
+      };
+      EXPECT_TRUE(test::within_time([&] { return gate.try_visit(number, false, stay); }));
+    });
+    EXPECT_TRUE(test::within_time([this] { return inside_.load(); }));
+  }
+  void stop() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> inside_{false};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// Between its looks the owner is outside.
+TEST(AutoGate, AHelperSeesThatTheOwnerWaits) {
+  bootstrap::inproc::Job job{1};
+  const Rank mine{&job, 0, Sharing::automatic};
+  Gate& gate = *mine.worker->gate();
+  if (!gate.may_be_owned()) GTEST_SKIP() << "skipped: this kernel has no membarrier";
+  HelperInside helper(*mine.worker);
+  EXPECT_FALSE(gate.wanted());
+  const auto nothing = [] { return base::Status{HEDDLE_DONE}; };
+  EXPECT_EQ(gate.after_queued(nothing), HEDDLE_AGAIN);
+  EXPECT_TRUE(gate.wanted());
+  helper.stop();
+  EXPECT_FALSE(gate.wanted());
+  EXPECT_EQ(gate.after_queued(nothing), HEDDLE_DONE);
+}
+
+// It may have lost its core, and the owner may do nothing but poll.
+TEST(AutoGate, ProgressFetchesAHelperThatStays) {
+  bootstrap::inproc::Job job{1};
+  const Rank mine{&job, 0, Sharing::automatic};
+  if (!mine.worker->gate()->may_be_owned()) GTEST_SKIP() << "skipped: this kernel has no membarrier";
+  HelperInside helper(*mine.worker);
+  const std::uint32_t before = queue::SystemHandover::moves();
+  EXPECT_TRUE(test::within_time([&] { return queue::SystemHandover::moves() != before; },
+                                [&] { EXPECT_EQ(mine.worker->progress(), 0); }));
+  helper.stop();
+  EXPECT_GE(mine.worker->progress(), 0);
+  EXPECT_TRUE(mine.worker->gate()->may_be_owned());
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, GateTest, testing::Values(Sharing::delegate, Sharing::offload),
                          [](const auto& of) { return of.param == Sharing::delegate ? "delegate" : "offload"; });
 

@@ -87,6 +87,7 @@ bool AdoptedRanges::take(const Segment& segment, std::uint64_t offset, AdoptedRa
 void AdoptedRanges::before_fork() {
   mutex_.lock();
   copies_.clear();
+  listed_ = false;
   if (ranges_.empty()) return;
   try {
     list_copies();
@@ -96,13 +97,16 @@ void AdoptedRanges::before_fork() {
 }
 
 void AdoptedRanges::list_copies() {
-  for (const base::MappedRange& mapped : mappings()) {
+  const std::vector<base::MappedRange> all = mappings();
+  if (all.empty()) return;  // they cannot be read
+  for (const base::MappedRange& mapped : all) {
     if (mapped.inode == 0) continue;
     for (const AdoptedRange& range : ranges_) {
       const AdoptedRange::Part part = range.part_in(mapped);
       if (range.in_place(part)) copies_.push_back({part, range.file->fd, range.offset + part.at});
     }
   }
+  listed_ = true;
 }
 
 // The child keeps the memory as any other private memory, though not quite: pages that it does not
@@ -113,8 +117,9 @@ void AdoptedRanges::in_child() {
                                 static_cast<off_t>(offset));
     if (at == MAP_FAILED) munmap(part.address, part.bytes);
   };
-  for (const Copy& copy : copies_) own(copy.part, copy.fd, copy.offset);
-  if (copies_.empty()) {
+  if (listed_) {
+    for (const Copy& copy : copies_) own(copy.part, copy.fd, copy.offset);
+  } else {
     for (const AdoptedRange& range : ranges_) {
       own({range.first, 0, range.bytes, PROT_READ | PROT_WRITE}, range.file->fd, range.offset);
     }

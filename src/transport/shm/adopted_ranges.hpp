@@ -96,7 +96,8 @@ class AdoptedRanges {
   std::mutex mutex_;
   std::vector<AdoptedRange> ranges_;
   std::vector<Copy> copies_;
-  int maps_ = -1;  // /proc/self/maps
+  bool listed_ = false;  // copies_ is all that is in place, which may be nothing
+  int maps_ = -1;        // /proc/self/maps
 };
 
 }  // namespace heddle::transport::shm

@@ -164,20 +164,57 @@ void copy_file(std::byte* to, const std::byte* window, int fd, std::uint64_t off
   }
 }
 
+// The part of the range is in place now.
+bool shown(const AdoptedRange& range, const AdoptedRange::Part& part) {
+  try {
+    for (const base::MappedRange& mapped : AdoptedRanges::of_process().mappings()) {
+      const AdoptedRange::Part found = range.part_in(mapped);
+      if (found.address == part.address && found.bytes >= part.bytes) return true;
+    }
+  } catch (const std::bad_alloc&) {  // then nobody knows
+  }
+  return false;
+}
+
+// Maps fresh private memory over a part that is in place. False: there is none, and the part stays.
+// Where the system refuses what the program may once have reserved, more than there is memory, it
+// is asked to reserve nothing. Before Linux 6.12 the kernel unmaps first and looks for memory then;
+// another thread may map something there at once.
+bool map_private(const AdoptedRange& range, const AdoptedRange::Part& part) {
+  const auto map = [&part](int protection, int flags, int fd, std::uint64_t offset) {
+    void* const at = mmap(part.address, part.bytes, protection, flags, fd, static_cast<off_t>(offset));
+    if (at != MAP_FAILED && at != part.address) munmap(at, part.bytes);
+    return at == part.address;
+  };
+  const auto fresh = [&map](int flags) {
+    return map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  };
+  if (fresh(MAP_FIXED) || fresh(MAP_FIXED_NOREPLACE | MAP_NORESERVE)) return true;
+  if (shown(range, part) && fresh(MAP_FIXED | MAP_NORESERVE)) return true;
+  map(part.protection, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, range.file->fd, range.offset + part.at);
+  return false;
+}
+
 // Puts a part that is in place back into private memory; the segment's own mapping has it at
 // `window`. A fresh mapping in its place, and no copy that is moved there: the kernel merges it
 // with its neighbours, so however often memory is adopted, there are no more mappings than before.
-bool put_back(const AdoptedRange& range, const AdoptedRange::Part& part, const std::byte* window) {
-  const void* own =
-      mmap(part.address, part.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  if (own == MAP_FAILED) return false;
-  copy_file(part.address, window + part.at, range.file->fd, range.offset + part.at, part.bytes);
+bool put_back(const AdoptedRange& range, const AdoptedRange::Part& part, std::byte* window) {
+  if (!map_private(range, part)) return false;
+  const std::uint64_t offset = range.offset + part.at;
+  for (std::uint64_t at = 0; at < part.bytes;) {
+    const std::uint64_t bytes = std::min(kStep - (offset + at) % kStep, part.bytes - at);
+    std::byte* const from = window + part.at + at;
+    copy_file(part.address + at, from, range.file->fd, offset + at, bytes);
+    // So this way, too, needs no more memory than a step's. If it fails, free() tries again.
+    static_cast<void>(remove_pages(from, bytes));
+    at += bytes;
+  }
   if (part.protection != (PROT_READ | PROT_WRITE)) mprotect(part.address, part.bytes, part.protection);
   return true;
 }
 
 // Puts back what is in place. False: a part of the space is, or may be, still mapped.
-bool put_all_back(const AdoptedRange& range, const std::byte* window, const std::vector<base::MappedRange>& all) {
+bool put_all_back(const AdoptedRange& range, std::byte* window, const std::vector<base::MappedRange>& all) {
   std::uint64_t gone = 0;
   bool elsewhere = all.empty();
   for (const base::MappedRange& mapped : all) {
@@ -209,8 +246,9 @@ base::Status move_steps(const WholePages& pages, const AdoptedSpace& space, Adop
   while (range->bytes < pages.bytes) {
     const std::uint64_t at = range->bytes;
     const std::uint64_t bytes = std::min(kStep, pages.bytes - at);
-    const base::Status status =
-        move_step(pages.first + at, bytes, space.window() + at, range->file->fd, range->offset + at);
+    base::Status status = space.secure(at, bytes);
+    if (status != HEDDLE_DONE) return status;
+    status = move_step(pages.first + at, bytes, space.window() + at, range->file->fd, range->offset + at);
     if (status != HEDDLE_DONE) return status;
     range->bytes += bytes;
   }

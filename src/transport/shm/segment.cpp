@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 
 #include "transport/shm/layout.hpp"
 
@@ -30,6 +31,18 @@ base::Result<std::byte*> map_file(int fd, std::uint64_t offset, std::uint64_t by
 }
 
 }  // namespace
+
+bool remove_pages(std::byte* address, std::uint64_t bytes) {
+  if (madvise(address, bytes, MADV_REMOVE) == 0) return true;
+  // EINVAL: the program has locked them (mlockall)
+  return errno == EINVAL && munlock(address, bytes) == 0 && madvise(address, bytes, MADV_REMOVE) == 0;
+}
+
+bool strict_overcommit() {
+  char mode = '0';
+  std::ifstream("/proc/sys/vm/overcommit_memory") >> mode;
+  return mode == '2';
+}
 
 Mapping::~Mapping() {
   for (const auto& [number, address] : windows_) munmap(address, kWindowBytes);
@@ -96,7 +109,7 @@ bool Mapping::remove(std::uint64_t offset, std::uint64_t bytes) {
   } else if (const auto window = windows_.find(offset / kWindowBytes); window != windows_.end()) {
     address = window->second + offset % kWindowBytes;
   }
-  return address != nullptr && madvise(address, bytes, MADV_REMOVE) == 0;
+  return address != nullptr && remove_pages(address, bytes);
 }
 
 std::size_t Mapping::mappings() {
@@ -104,13 +117,13 @@ std::size_t Mapping::mappings() {
   return windows_.size() + own_.size();
 }
 
-Segment::Segment(int fd, std::uint64_t control_bytes)
-    : mapping_(std::make_unique<Mapping>(fd)), extents_(control_bytes, kMaxFileBytes, page_bytes()) {}
+Segment::Segment(int fd, std::uint64_t control_bytes, bool strict)
+    : mapping_(std::make_unique<Mapping>(fd)), strict_(strict), extents_(control_bytes, kMaxFileBytes, page_bytes()) {}
 
-base::Result<std::unique_ptr<Segment>> Segment::create(std::uint64_t control_bytes) {
+base::Result<std::unique_ptr<Segment>> Segment::create(std::uint64_t control_bytes, bool strict) {
   const int fd = memfd_create("heddle", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "memfd_create for the shared segment");
-  std::unique_ptr<Segment> segment(new Segment(fd, control_bytes));
+  std::unique_ptr<Segment> segment(new Segment(fd, control_bytes, strict));
   if (fchmod(fd, S_IRUSR | S_IWUSR) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "setting up the shared segment");
   }
@@ -170,6 +183,17 @@ void Segment::free(std::uint64_t offset, std::uint64_t bytes) {
   mapping_->unmap(offset, rounded);
   const std::lock_guard lock(mutex_);
   if (removed) extents_.give(offset, bytes);
+}
+
+base::Status Segment::secure(std::uint64_t offset, std::uint64_t bytes) const {
+  if (!strict_) return HEDDLE_DONE;
+  int failed = 0;
+  do {
+    failed = fallocate(mapping_->fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (failed != 0 && errno == EINTR);
+  if (failed == 0) return HEDDLE_DONE;
+  return base::fail_errno(HEDDLE_ERR_NO_MEMORY, "the system has no %llu bytes for the shared segment",
+                          static_cast<unsigned long long>(bytes));
 }
 
 std::uint64_t Segment::bytes_in_use() const {

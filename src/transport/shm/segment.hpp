@@ -21,6 +21,12 @@ namespace heddle::transport::shm {
 
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
 
+// Returns pages of a segment, by a mapping of it, to the system; later reads there find zeros.
+// They are locked no more. False: the system does not take them.
+[[nodiscard]] bool remove_pages(std::byte* address, std::uint64_t bytes);
+// The system promises no more memory than it has (vm.overcommit_memory is 2).
+[[nodiscard]] bool strict_overcommit();
+
 class Mapping {
  public:
   explicit Mapping(int fd) : fd_(fd) {}  // owns the descriptor
@@ -35,8 +41,7 @@ class Mapping {
   // unmapped as often as mapped.
   [[nodiscard]] base::Result<std::byte*> map(std::uint64_t offset, std::uint64_t bytes);
   void unmap(std::uint64_t offset, std::uint64_t bytes);
-  // Returns the pages of an extent that is mapped here to the system; later reads there find zeros.
-  // False: the system does not take them.
+  // As remove_pages(), of an extent that is mapped here.
   [[nodiscard]] bool remove(std::uint64_t offset, std::uint64_t bytes);
 
   [[nodiscard]] std::size_t mappings();  // number of mappings, for tests
@@ -58,8 +63,8 @@ class Mapping {
 // This process's own segment.
 class Segment {
  public:
-  // control_bytes: reserved at the beginning.
-  static base::Result<std::unique_ptr<Segment>> create(std::uint64_t control_bytes);
+  // control_bytes: reserved at the beginning. `strict`: see secure().
+  static base::Result<std::unique_ptr<Segment>> create(std::uint64_t control_bytes, bool strict = strict_overcommit());
 
   struct Extent {
     std::uint64_t offset = 0;
@@ -71,16 +76,20 @@ class Segment {
   // Zeroed.
   [[nodiscard]] base::Result<Extent> allocate(std::uint64_t bytes, Use use = Use::region);
   void free(std::uint64_t offset, std::uint64_t bytes);
+  // Where the system is strict, who touches memory of the segment gets SIGBUS when there is none.
+  // There this gives these bytes their memory before. NO_MEMORY: there is none.
+  [[nodiscard]] base::Status secure(std::uint64_t offset, std::uint64_t bytes) const;
 
   [[nodiscard]] Mapping& mapping() { return *mapping_; }
   // memory that the file really occupies, for tests
   [[nodiscard]] std::uint64_t bytes_in_use() const;
 
  private:
-  Segment(int fd, std::uint64_t control_bytes);
+  Segment(int fd, std::uint64_t control_bytes, bool strict);
   base::Status grow(std::uint64_t end);
 
   std::unique_ptr<Mapping> mapping_;
+  const bool strict_;
   std::mutex mutex_;
   Extents extents_;
   std::uint64_t file_bytes_ = 0;

@@ -76,6 +76,21 @@ TEST(Segment, FreedExtentsGiveTheirMemoryBackAndReturnZeroed) {
   for (std::uint64_t i = 0; i < kBytes; i += 512) ASSERT_EQ(again->address[i], std::byte{0});
 }
 
+// A program that has called mlockall() has the segment locked, too.
+TEST(Segment, LockedExtentsGiveTheirMemoryBack) {
+  auto segment = Segment::create(page_bytes());
+  const std::uint64_t bytes = 16 * page_bytes();
+  const std::uint64_t before = (*segment)->bytes_in_use();
+  const auto extent = (*segment)->allocate(bytes);
+  std::memset(extent->address, 1, bytes);
+  if (mlock(extent->address + page_bytes(), page_bytes()) != 0) GTEST_SKIP() << "skipped: no memory may be locked";
+  (*segment)->free(extent->offset, bytes);
+  EXPECT_EQ((*segment)->bytes_in_use(), before);
+  const auto again = (*segment)->allocate(bytes);
+  EXPECT_EQ(again->offset, extent->offset);
+  EXPECT_EQ(again->address[page_bytes()], std::byte{0});
+}
+
 TEST(Segment, PeersCannotShrinkIt) {
   auto segment = Segment::create(page_bytes());
   EXPECT_NE(ftruncate((*segment)->mapping().fd(), 0), 0);
