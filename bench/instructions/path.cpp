@@ -90,10 +90,6 @@ extern "C" {
 [[gnu::noinline]] void count_am_send(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) heddle_am(self->worker, self->peer, &self->message, nullptr);
 }
-// With a payload of 64 bytes, the most that lies in a command.
-[[gnu::noinline]] void count_am_send_64(Self* self, std::uint64_t n) {
-  for (std::uint64_t i = 0; i < n; ++i) heddle_am(self->worker, self->peer, &self->message, nullptr);
-}
 [[gnu::noinline]] void count_am_receive(Self* self, std::uint64_t target) {
   while (received < target) heddle_worker_progress(self->worker);
 }
@@ -208,11 +204,12 @@ int main(int argc, char** argv) {
   } else if (std::strcmp(op, "fetch_add") == 0) {
     count_fetch_add(&self, n);
   } else if (std::strcmp(op, "am") == 0 || std::strcmp(op, "am_64") == 0) {
-    const bool long_ones = std::strcmp(op, "am_64") == 0;
-    if (long_ones) self.message.payload = self.words;
-    if (long_ones) self.message.payload_bytes = sizeof self.words;
+    if (std::strcmp(op, "am_64") == 0) {  // the most that lies in a command
+      self.message.payload = self.words;
+      self.message.payload_bytes = sizeof self.words;
+    }
     for (std::uint64_t sent = 0; sent < n; sent += kBatch) {
-      long_ones ? count_am_send_64(&self, kBatch) : count_am_send(&self, kBatch);
+      count_am_send(&self, kBatch);
       count_am_receive(&self, sent + kBatch);
       // Not counted: a worker that thinks it sees a stream looks less often, and these polls would
       // be counted as receiving.

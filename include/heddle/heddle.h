@@ -506,15 +506,15 @@ typedef struct heddle_region_options {
  * region, moves it: no thread may access it during either call. What a thread writes meanwhile may
  * be lost, or is noticed (STATE, nothing has changed); the rest of the program's memory is safe.
  * Only private anonymous memory that can be read and written, such as malloc's, can be adopted, and
- * no stack. Memory that a region of another context has must not be adopted. It is registered only
- * where there is no whole page, or where the transport maps no memory of peers. What the child of a
- * fork() writes there is its own, but pages that it has not written show what the parent has there,
- * and after the release anything: copy what it needs. A child of vfork(), _Fork() or clone() shares
- * the memory with the parent. Meanwhile MADV_DONTNEED does not empty the memory, and locks (mlock)
- * and advice are without effect on it. Released memory is private again, without advice, locks and
- * protection keys. If the program has unmapped or moved it before, then nothing is put there; if
- * the system has no memory for it, then it stays shared with the segment, and the log says so.
- * Release other regions of that memory first.
+ * no stack. It is registered only where there is no whole page, or where the transport maps no
+ * memory of peers. Memory that a region of another context has must not be adopted. What the child
+ * of a fork() writes there is its own, but pages that it has not written show what the parent has
+ * there, and after the release anything: copy what it needs. A child of vfork(), _Fork() or clone()
+ * shares the memory with the parent. Meanwhile MADV_DONTNEED does not empty the memory, and locks
+ * (mlock) and advice are without effect on it. Released memory is private again, without advice,
+ * locks and protection keys. If the program has unmapped or moved it before, then nothing is put
+ * there; if the system has no memory for it, then it stays shared with the segment, and the log
+ * says so. Release other regions of that memory first.
  * Errors: as for heddle_region_register; ARGUMENT (options->size; memory to adopt is in a region
  * already), UNSUPPORTED (memory to adopt is of another kind), STATE (see above), SYSTEM. */
 HEDDLE_API heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,
@@ -844,14 +844,18 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  * Memory. An unexpected message (no posted receive fits it yet) is kept in the receiving worker's
  * memory, up to HEDDLE_TAG_CREDIT_BYTES for each sending worker. A message counts its length and
  * 176 bytes, rounded up to a multiple of 64, 256 bytes at least; a long one counts 256. When these
- * credits are used up, sends to that worker get AGAIN until something is received there. If the
+ * credits are used up, sends to that worker get AGAIN until something is received there;
+ * heddle_send of 2 KiB or more tries for a while, and then sends it as a long one. If the
  * receiver's memory is exhausted before that, the message is dropped, counted and logged there, and
  * not received; the sender of a long one gets NO_MEMORY.
  * Long messages (more than HEDDLE_TAG_EAGER_BYTES) go from buffer to buffer once the receive is
  * posted (rendezvous), so the sending and the receiving worker both make progress until the message
- * is complete. If the receive was posted before, for one worker and the whole tag, the sender may
- * copy while the receiver does not (HEDDLE_TAG_READY): until the receive has completed, its buffer
- * belongs to the library, and is registered memory to the transport. */
+ * is complete. The library may send shorter ones as long ones, too: those of more than 8 KiB where
+ * copies take long (not if HEDDLE_TAG_EAGER_BYTES is set), and in heddle_send those that find no
+ * room. So flush and quiet after a send of 2 KiB or more may wait until it is received. If the
+ * receive was posted before, for one worker and the whole tag, the sender may copy while the
+ * receiver does not (HEDDLE_TAG_READY): until the receive has completed, its buffer belongs to the
+ * library, and is registered memory to the transport. */
 
 #define HEDDLE_ANY UINT32_MAX
 
@@ -899,8 +903,8 @@ HEDDLE_API heddle_status heddle_send(heddle_worker worker, heddle_peer target, u
  * follows. POSTED: the receive waits; receive->status and the completion (may be null) tell its
  * outcome. Flush, quiet and fence do not wait for receives. Without a completion, wait by
  * heddle_recv_wait. Both forms return when the receive is posted; AGAIN and waiting concern only
- * the worker's command queue (offload, delegate) or a busy worker (shared; auto: also one that a
- * thread of HEDDLE_PROGRESS is inside of).
+ * the worker's command queue (offload, delegate) or a busy worker (shared; auto: while a helper is
+ * inside).
  * Errors: RANK, ARGUMENT (null with a length, {HEDDLE_ANY, a worker}, a counter of another worker
  * or context), HANDLE, STATE. Returned, or reported by receive->status and the completion:
  * TRUNCATED (the message is longer than the buffer, which is full), PEER_FAILED (the source's rank

@@ -63,14 +63,14 @@ template <bool kShared>
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
     return counted(accepted(worker, request.bytes, status), completion);
   worker.tagged().give_offer_back<kShared>(request.target);
-  return status == HEDDLE_AGAIN ? again(worker) : counted(status, completion);
+  return status == HEDDLE_AGAIN ? again(worker) : status;
 }
 
-// A message for which there is no room for long: its sender need not wait until the receiver has
-// taken what came before.
-inline bool offers(const engine::SendRequest& request) {
+// A message that has found no room for many tries is offered: so its sender does not wait until the
+// receiver has taken what came before.
+inline bool is_offered_instead(const engine::SendRequest& request) {
   constexpr std::uint64_t kLeastBytes = 2048;
-  return request.offers && request.bytes >= kLeastBytes;
+  return request.may_offer && request.bytes >= kLeastBytes;
 }
 
 // The result for the caller, after room was reserved for the message. Gives the room back on
@@ -82,7 +82,7 @@ template <bool kShared>
     return accepted(worker, request.bytes, status);
   worker.tagged().give_back<kShared>(request.target, request.bytes);
   if (status != HEDDLE_AGAIN) return status;
-  return offers(request) ? send_offer<kShared>(worker, request, completion) : again(worker);
+  return is_offered_instead(request) ? send_offer<kShared>(worker, request, completion) : again(worker);
 }
 
 template <bool kShared>
@@ -108,8 +108,8 @@ template <bool kShared>
     return send_offer<kShared>(worker, request, completion);
   if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
     // The calling thread reserves the credit, so that no command in a queue ever waits for credit.
-    return offers(request) ? send_offer<kShared>(worker, request, completion)
-                           : no_room<kShared>(worker, request.target);
+    return is_offered_instead(request) ? send_offer<kShared>(worker, request, completion)
+                                       : no_room<kShared>(worker, request.target);
   }
   if (completion != nullptr) [[unlikely]]
     return post_with_completion<kShared>(worker, request, completion);
@@ -236,7 +236,7 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 
 [[gnu::noinline]] Status send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
                                         std::size_t bytes, const heddle_completion* completion) {
-  // With a look for progress each, these take about as long as a receiver that is there.
+  // A receiver that polls makes room within so many tries, each with a look for progress.
   constexpr int kTriesForRoom = 64;
   auto attempt = [=, tries = 0]() mutable {
     return try_send(worker, {target, tag, data, bytes, ++tries > kTriesForRoom}, completion);

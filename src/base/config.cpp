@@ -79,7 +79,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "in all ranks",
      {64 * kKi, kGi}},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
-     "longest tagged message that is copied at once; a longer one waits for its receive; 0: what fits one packet"},
+     "longest tagged message that may be copied at once; a longer one waits for its receive, and so may one of 2K or "
+     "more that finds no room, or of more than 8K to a far core; 0: what fits one packet"},
     {Var::tag_ready, "HEDDLE_TAG_READY", Type::flag, "1",
      "show receives that wait for long tagged messages to their sender, which then pushes while the receiver computes"},
     {Var::am_user_bytes,
@@ -101,8 +102,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_SHM_RING_BYTES",
      Type::bytes,
      "0",
-     "message ring of one worker to one worker, control lines included; a message of up to a quarter is copied at "
-     "once; 0: 132K in jobs of up to 33 ranks, 68K up to 65, 36K in larger ones",
+     "message ring of one worker to one worker, control lines included; a message of up to a quarter may be copied at "
+     "once; the same in all ranks; 0: 132K in jobs of up to 33 ranks, 68K up to 65, 36K in larger ones",
      {2 * kKi, 16 * kMi, 64, true}},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
     {Var::shm_cma, "HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
@@ -117,7 +118,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::shm_bounce_min_bytes, "HEDDLE_SHM_BOUNCE_MIN_BYTES", Type::bytes, "121",
      "registered memory: smaller transfers use CMA where allowed, unless a message suffices"},
     {Var::shm_bounce_patience_ns, "HEDDLE_SHM_BOUNCE_PATIENCE_NS", Type::time_ns, "5us",
-     "how long a chunk waits for a peer that makes no progress before CMA takes over"},
+     "how long a chunk waits for a peer that makes no progress before CMA takes over; a long transfer waits for a "
+     "tenth "
+     "of CMA's time if that is longer"},
     {Var::shm_membarrier, "HEDDLE_SHM_MEMBARRIER", Type::flag, "1",
      "let a process that goes to sleep pay for the barrier (needs the kernel's membarrier); 0: senders pay a fence"},
     {Var::reg_cache, "HEDDLE_REG_CACHE", Type::flag, "1",

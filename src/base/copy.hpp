@@ -1,4 +1,4 @@
-// Copies of few bytes, without a call.
+// Copies of few bytes: words and short ones without a call.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +30,16 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   }
 }
 
+// From 16 to 64 bytes, that do not overlap: pieces may have bytes in common.
+[[gnu::always_inline]] inline void copy_pieces(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 32) {
+    std::memcpy(to + 16, from + 16, 16);
+    std::memcpy(to + bytes - 32, from + bytes - 32, 16);
+  }
+  std::memcpy(to, from, 16);
+  std::memcpy(to + bytes - 16, from + bytes - 16, 16);
+}
+
 inline constexpr std::size_t kShortBytes = 64;
 
 // At most kShortBytes, that do not overlap. No loop and no call: two pieces may have bytes in
@@ -42,12 +52,7 @@ inline constexpr std::size_t kShortBytes = 64;
     std::memcpy(out + bytes - piece, in + bytes - piece, piece);
   };
   if (bytes >= 16) {
-    if (bytes > 32) {
-      std::memcpy(out + 16, in + 16, 16);
-      std::memcpy(out + bytes - 32, in + bytes - 32, 16);
-    }
-    std::memcpy(out, in, 16);
-    std::memcpy(out + bytes - 16, in + bytes - 16, 16);
+    copy_pieces(out, in, bytes);
   } else if (bytes >= 8) {
     ends(8);
   } else if (bytes >= 4) {

@@ -16,11 +16,12 @@ namespace heddle::engine {
 // Zeroed memory is a valid initial state.
 class CopyCosts {
  public:
-  // Shorter messages are always copied: there, two ways take about as long between far cores too.
-  static constexpr std::uint64_t kLeastBytes = std::uint64_t{8} << 10;
+  // Messages of up to so many bytes are always copied: there both ways take about as long between
+  // far cores, too.
+  static constexpr std::uint64_t kAlwaysCopied = std::uint64_t{8} << 10;
 
-  // Of the next message. One in kTrial is copied all the same, so that it is noticed when the cores
-  // are near again.
+  // Whether the next message is to be fetched. One in kTrial is copied all the same, so that it is
+  // noticed when the cores are near again.
   [[nodiscard]] bool prefers_fetch() {
     if (Ref(ns_per_kib_).load(std::memory_order_relaxed) <= kFarNsPerKib) return false;
     const std::uint32_t fetched = Ref(fetched_).load(std::memory_order_relaxed) + 1;

@@ -44,6 +44,7 @@ Tagged::Tagged(Core& core)
       shows_(core.job.environment().config.flag(base::Var::tag_ready) && ordered_ && core.capabilities.direct),
       credits_(std::size_t{core.job.size()} * max_workers_),
       copy_costs_(std::size_t{core.job.size()} * max_workers_),
+      eager_is_set_(core.job.environment().config.number(base::Var::tag_eager_bytes) != 0),
       sources_(std::size_t{core.job.size()} * max_workers_),
       matching_({secret(&core), 1U << 20}) {
   static_assert(sizeof(Posted) <= sizeof(heddle_receive::library) && alignof(Posted) <= alignof(std::uint64_t));

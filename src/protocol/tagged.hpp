@@ -55,7 +55,7 @@ struct SendRequest {
   std::uint64_t tag = 0;
   const void* data = nullptr;
   std::uint64_t bytes = 0;
-  bool offers = false;  // a longer one is offered if there is no room for it
+  bool may_offer = false;  // if there is no room, a message that is long enough is offered
 };
 
 [[nodiscard]] inline bool is_tagged(const transport::Command& command) {
@@ -139,13 +139,15 @@ class Tagged final : public Protocol {
     SendCredit& to = credit({command.rank, command.worker});
     if (!ordered_) [[unlikely]]
       command.immediate = wire::encode_tagged(static_cast<std::uint32_t>(to.sequence), false);
-    const base::Status status = command.bytes > CopyCosts::kLeastBytes ? post_timed(command, post) : post();
+    const base::Status status = command.bytes > CopyCosts::kAlwaysCopied ? post_timed(command, post) : post();
     if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
     return status;
   }
-  // A message of at most eager() bytes is offered all the same. Any thread.
+  // A message of at most eager() bytes is offered all the same, unless the program says what
+  // eager() is. Any thread.
   [[nodiscard]] bool prefers_fetch(const SendRequest& request) {
-    return request.bytes > CopyCosts::kLeastBytes && copy_costs_[pair(request.target)].prefers_fetch();
+    return !eager_is_set_ && request.bytes > CopyCosts::kAlwaysCopied &&
+           copy_costs_[pair(request.target)].prefers_fetch();
   }
   // Several may be posted at once, each counted thereafter.
   [[nodiscard]] bool ordered() const { return ordered_; }
@@ -195,7 +197,7 @@ class Tagged final : public Protocol {
 
   static constexpr std::uint64_t kOfferCharge = wire::tagged_charge(sizeof(wire::Offer));
 
-  // By a transport that copies it into memory of both.
+  // Only copies into memory that both sides map are timed: elsewhere DONE says nothing about them.
   template <class Post>
   [[gnu::noinline]] base::Status post_timed(const transport::Command& command, Post&& post) {
     const heddle_peer target{command.rank, command.worker};
@@ -290,6 +292,7 @@ class Tagged final : public Protocol {
   const bool shows_;           // receives on boards
   LazyArray<SendCredit> credits_;
   LazyArray<CopyCosts> copy_costs_;
+  const bool eager_is_set_;
   LazyArray<Source> sources_;
   Matching matching_;
   std::unique_ptr<Offered[]> offered_;  // by operation; made with the first offer

@@ -27,9 +27,9 @@ bool SystemHandover::barrier_failed() {
   static std::atomic<bool> said{false};
   if (errno == ENOMEM || said.exchange(true, std::memory_order_relaxed)) return false;
   constexpr std::string_view kLine =
-      "heddle: membarrier is forbidden now (seccomp?) but was allowed before: no thread can enter a worker that "
-      "another "
-      "one owns, nor can helpers; set HEDDLE_SHARING=shared, or forbid it before heddle_context_join\n";
+      "heddle: membarrier is forbidden now (seccomp?) but was allowed before: only its owner can enter a worker of "
+      "one thread, no other thread and no helper; set HEDDLE_SHARING=shared, or forbid it before "
+      "heddle_context_join\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
   return false;
 }

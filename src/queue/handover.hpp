@@ -164,7 +164,7 @@ class Handover {
   // For heuristics and printing: out of date when the caller reads the result.
   [[nodiscard]] bool looks_claimed() const { return claim_.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool looks_inside() const { return inside_.load(std::memory_order_relaxed) != 0; }
-  // Who has the claim is waited for: by an owner inside, or outside (await_helper()).
+  // An owner waits for who has the claim: inside, or outside (await_helper()).
   [[nodiscard]] bool looks_wanted() const {
     return looks_inside() || (claim_.load(std::memory_order_relaxed) & kWaiting) != 0;
   }

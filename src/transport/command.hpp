@@ -53,6 +53,7 @@ using Token = std::uint64_t;
 struct Command {
   // Every transport accepts a packet (see `inlined`) of this length.
   static constexpr std::uint32_t kInlineBytes = 64;
+  static_assert(kInlineBytes <= base::kShortBytes);
 
   Opcode opcode = Opcode::message;
   bool wants_source_free = false;  // in: report separately when the source may be reused
@@ -168,12 +169,7 @@ struct Command {
     if (end == 8) std::memcpy(to, from, 8);
     return;
   }
-  if (end > 32) {
-    std::memcpy(to + 16, from + 16, 16);
-    std::memcpy(to + end - 32, from + end - 32, 16);
-  }
-  std::memcpy(to, from, 16);
-  std::memcpy(to + end - 16, from + end - 16, 16);
+  base::copy_pieces(to, from, end);
 }
 
 // Writes the packet of a message, from `packet` or from header and payload. `to` needs room for

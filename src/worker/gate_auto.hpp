@@ -95,7 +95,7 @@ class AutoGate final : public SharedGate {
   // waits for about as long as a short post takes.
   bool enter_later();
   bool take_over(bool urgent);
-  // Of progress, which a helper that is inside refuses.
+  // A helper that is inside refuses progress: this fetches one that stays too long.
   bool enter_after_visit();
   bool claim(bool urgent);
   bool claim_as(std::uint32_t number, bool urgent) {

@@ -175,7 +175,7 @@ template <class Attempt, class Describe>
 [[gnu::noinline]] base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   Watch watch(context_, this, wait.call);
-  bool sleeps = false;  // though the worker has moved: that has kept it awake once
+  bool sleeps = false;  // the next nap is taken even if the worker has moved: one was not, for that
   for (;;) {
     const std::uint64_t seen = moved();
     const base::Status status = attempt();

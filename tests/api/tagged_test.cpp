@@ -46,7 +46,8 @@ struct Receipt {
   heddle_receive receive{};
 };
 
-const std::vector<std::size_t> kSizes = {0, 1, 7, 8, 9, 64, 1000, 4096, 8176, 8184, 8200, 20'000, 300'000, 1'000'000};
+const std::vector<std::size_t> kSizes = {0,    1,    7,    8,      9,      64,     1000,    4096,
+                                         8176, 8192, 8200, 20'000, 32'768, 33'640, 300'000, 1'000'000};
 
 // One buffer for all messages: it is overwritten as soon as the library says that it may be.
 // Whatever the length is from which a message is fetched by its receiver.

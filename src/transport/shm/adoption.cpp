@@ -165,7 +165,7 @@ void copy_file(std::byte* to, const std::byte* window, int fd, std::uint64_t off
 }
 
 // The part of the range is in place now.
-bool shown(const AdoptedRange& range, const AdoptedRange::Part& part) {
+bool is_in_place(const AdoptedRange& range, const AdoptedRange::Part& part) {
   try {
     for (const base::MappedRange& mapped : AdoptedRanges::of_process().mappings()) {
       const AdoptedRange::Part found = range.part_in(mapped);
@@ -190,7 +190,7 @@ bool map_private(const AdoptedRange& range, const AdoptedRange::Part& part) {
     return map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   };
   if (fresh(MAP_FIXED) || fresh(MAP_FIXED_NOREPLACE | MAP_NORESERVE)) return true;
-  if (shown(range, part) && fresh(MAP_FIXED | MAP_NORESERVE)) return true;
+  if (is_in_place(range, part) && fresh(MAP_FIXED | MAP_NORESERVE)) return true;
   map(part.protection, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, range.file->fd, range.offset + part.at);
   return false;
 }

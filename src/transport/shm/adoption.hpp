@@ -42,7 +42,8 @@ class AdoptedSpace {
   [[nodiscard]] base::Status open(std::uint64_t offset);
   // Bytes that a peer wrote there after a release, against its promise, go.
   [[nodiscard]] base::Status clear();
-  // Before the pages there, from `at` on, are touched. NO_MEMORY: there is none for them.
+  // To be called before the pages there, from `at` on, are touched. NO_MEMORY: there is none for
+  // them.
   [[nodiscard]] base::Status secure(std::uint64_t at, std::uint64_t bytes) const {
     return segment_.secure(offset() + at, bytes);
   }

@@ -2,26 +2,10 @@
 
 #include <unistd.h>
 
-#include <iterator>
-
 #include "base/fence.hpp"
 
 namespace heddle::transport::shm {
 namespace {
-
-// Messages are copied at once, not fetched, up to a quarter of the ring: 8 KiB take a third of the
-// time then. Short ones lose a few percent with a long ring, since a lap does not stay in the first
-// cache. Each length takes a message of a power of two with its header.
-constexpr std::uint64_t kRingBytes[] = {132U << 10, 68U << 10, 36U << 10};
-// Those of one rank to all others.
-constexpr std::uint64_t kMostRingsBytes = 4352U << 10;
-
-std::uint64_t ring_bytes_for(std::uint32_t ranks) {
-  for (const std::uint64_t bytes : kRingBytes) {
-    if (bytes * (ranks - 1) <= kMostRingsBytes) return bytes;
-  }
-  return kRingBytes[std::size(kRingBytes) - 1];
-}
 
 base::Status read_settings(const base::Config& config, Agreement* agreement) {
   agreement->max_workers = static_cast<std::uint32_t>(config.number(base::Var::max_workers));

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iterator>
 
 namespace heddle::transport::shm {
 namespace {
@@ -12,6 +13,17 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 }
 
 }  // namespace
+
+// Each length takes a message of a power of two with its header.
+std::uint64_t ring_bytes_for(std::uint32_t ranks) {
+  constexpr std::uint64_t kLengths[] = {132U << 10, 68U << 10, 36U << 10};
+  // to all others together, of one worker to one of each
+  constexpr std::uint64_t kMost = 4352U << 10;
+  for (const std::uint64_t bytes : kLengths) {
+    if (bytes * (ranks - 1) <= kMost) return bytes;
+  }
+  return kLengths[std::size(kLengths) - 1];
+}
 
 std::uint64_t page_bytes() {
   static const auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));

@@ -77,7 +77,8 @@ class Segment {
   [[nodiscard]] base::Result<Extent> allocate(std::uint64_t bytes, Use use = Use::region);
   void free(std::uint64_t offset, std::uint64_t bytes);
   // Where the system is strict, who touches memory of the segment gets SIGBUS when there is none.
-  // There this gives these bytes their memory before. NO_MEMORY: there is none.
+  // There secure() gives these bytes their memory before that; elsewhere it does nothing.
+  // NO_MEMORY: there is none.
   [[nodiscard]] base::Status secure(std::uint64_t offset, std::uint64_t bytes) const;
 
   [[nodiscard]] Mapping& mapping() { return *mapping_; }

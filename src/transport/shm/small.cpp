@@ -9,6 +9,7 @@
 #include "base/prefetch.hpp"
 
 namespace heddle::transport::shm {
+
 SmallTransfers::SmallTransfers(Device& device, std::uint32_t worker, Backlog& backlog)
     : device_(device),
       backlog_(backlog),

@@ -1,0 +1,82 @@
+// Tagged messages that find no room at their receiver, in every sharing mode.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+
+#include "api/test_job.hpp"
+
+namespace heddle::test {
+namespace {
+
+constexpr std::int64_t kLong = 120'000'000'000;
+constexpr std::size_t kBytes = 4096;
+
+std::vector<std::byte> message(std::size_t number) {
+  std::vector<std::byte> data(kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) data[i] = static_cast<std::byte>(i * 29 + number * 13 + (i >> 8));
+  return data;
+}
+
+// Sends until there is no credit for one more: a worker that is busy says AGAIN too, but not for so
+// many turns.
+void fill(Worker& worker, std::deque<std::vector<std::byte>>* sent) {
+  for (int turns = 0; turns < 1000;) {
+    sent->push_back(message(sent->size()));
+    const Status status = worker.try_send({1, 0}, 1, sent->back());
+    ASSERT_GE(status, 0) << heddle_last_error();
+    if (status != HEDDLE_AGAIN) {
+      turns = 0;
+      continue;
+    }
+    sent->pop_back();
+    turn(worker);
+    ++turns;
+  }
+}
+
+// A message counts its length and 176 bytes, in 64s: 15 of them leave room for no other, but for
+// offers.
+TEST(TaggedRoom, WhatFindsNoRoomForLongIsOfferedAndKeepsItsPlace) {
+  const Variables small(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_CREDIT_BYTES", "64K"}});
+  static std::atomic<int> told;
+  told = 0;
+  Job(2, "shm").run([](Context& context, Worker& worker) {
+    context.register_am(9, [](const heddle_am_arrival*, void*) { ++told; }, nullptr);
+    context.barrier(worker);
+    constexpr std::size_t kKept = 15;
+    constexpr std::size_t kOffered = 3;
+    if (context.rank() == 0) {
+      std::deque<std::vector<std::byte>> sent;
+      fill(worker, &sent);
+      ASSERT_EQ(sent.size(), kKept);
+      for (std::size_t i = 0; i < kOffered; ++i) {
+        sent.push_back(message(sent.size()));
+        ASSERT_EQ(worker.send({1, 0}, 1, sent.back()), HEDDLE_POSTED) << heddle_last_error();
+      }
+      const std::vector<std::byte> one_more = message(0);
+      for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(worker.try_send({1, 0}, 1, one_more), HEDDLE_AGAIN) << "heddle_try_send does not offer it";
+        turn(worker);
+      }
+      const std::uint64_t value = 1;
+      ASSERT_GE(worker.am({1, 0}, {9, 0, nullptr, &value, 8}), 0);  // now the other begins to receive
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
+      EXPECT_EQ(worker.stats().sends, kKept + kOffered);
+    } else {
+      while (told == 0) turn(worker);
+      for (std::size_t i = 0; i < kKept + kOffered; ++i) {
+        std::vector<std::byte> data(kBytes);
+        heddle_receive receive{};
+        ASSERT_GE(worker.recv({{0, 0}, 1, UINT64_MAX}, data, &receive), 0) << heddle_last_error();
+        ASSERT_EQ(worker.wait(receive, kLong), HEDDLE_DONE) << heddle_last_error();
+        ASSERT_EQ(data, message(i)) << "message " << i;
+      }
+    }
+    context.barrier(worker);
+  });
+}
+
+}  // namespace
+}  // namespace heddle::test
