@@ -61,7 +61,8 @@ TEST(TaggedRoom, WhatFindsNoRoomForLongIsOfferedAndKeepsItsPlace) {
         turn(worker);
       }
       const std::uint64_t value = 1;
-      ASSERT_GE(worker.am({1, 0}, {9, 0, nullptr, &value, 8}), 0);  // now the other begins to receive
+      // now the other begins to receive
+      ASSERT_GE(worker.am({1, 0}, {9, 0, nullptr, &value, 8}), 0);
       ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
       EXPECT_EQ(worker.stats().sends, kKept + kOffered);
     } else {

@@ -70,22 +70,6 @@ class FirstContact : public testing::Test {
   std::array<std::byte, 5> text_{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5}};
 };
 
-TEST(Layout, RingsAreAsLongAsTheJobPermits) {
-  const auto longest = [](std::uint32_t ranks) {
-    return queue::largest_record(queue::ring_capacity(ring_bytes_for(ranks)));
-  };
-  constexpr std::uint32_t kTag = 8;
-  for (const std::uint32_t ranks : {1U, 2U, 33U}) EXPECT_GE(longest(ranks), (32U << 10) + kTag) << ranks;
-  for (const std::uint32_t ranks : {34U, 65U}) {
-    EXPECT_GE(longest(ranks), (16U << 10) + kTag) << ranks;
-    EXPECT_LT(longest(ranks), 32U << 10) << ranks;
-  }
-  for (const std::uint32_t ranks : {66U, 1024U}) {
-    EXPECT_GE(longest(ranks), (8U << 10) + kTag) << ranks;
-    EXPECT_LT(longest(ranks), 16U << 10) << ranks;
-  }
-}
-
 TEST_F(FirstContact, a_post_is_not_accepted_until_the_card_is_there) {
   TestRank peer(cards_, 1, 2);
   Completion none;
