@@ -850,12 +850,12 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  * not received; the sender of a long one gets NO_MEMORY.
  * Long messages (more than HEDDLE_TAG_EAGER_BYTES) go from buffer to buffer once the receive is
  * posted (rendezvous), so the sending and the receiving worker both make progress until the message
- * is complete. The library may send shorter ones as long ones, too: those of more than 8 KiB where
- * copies take long (not if HEDDLE_TAG_EAGER_BYTES is set), and in heddle_send those that find no
- * room. So flush and quiet after a send of 2 KiB or more may wait until it is received. If the
- * receive was posted before, for one worker and the whole tag, the sender may copy while the
- * receiver does not (HEDDLE_TAG_READY): until the receive has completed, its buffer belongs to the
- * library, and is registered memory to the transport. */
+ * is complete. Those of more than 8 KiB are sent as long ones, too, where copies take long (not if
+ * HEDDLE_TAG_EAGER_BYTES is set), and by heddle_send where there is no room on the way. So flush
+ * and quiet after a send of more than 8 KiB may wait until it is received. If the receive was
+ * posted before, for one worker and the whole tag, the sender may copy while the receiver does not
+ * (HEDDLE_TAG_READY): until the receive has completed, its buffer belongs to the library, and is
+ * registered memory to the transport. */
 
 #define HEDDLE_ANY UINT32_MAX
 

@@ -66,11 +66,12 @@ template <bool kShared>
   return status == HEDDLE_AGAIN ? again(worker) : status;
 }
 
-// A message that has found no room for many tries is offered: so its sender does not wait until the
-// receiver has taken what came before.
-inline bool is_offered_instead(const engine::SendRequest& request) {
-  constexpr std::uint64_t kLeastBytes = 2048;
-  return request.may_offer && request.bytes >= kLeastBytes;
+// A message that has found no credit for many tries is offered: so its sender does not wait until
+// something is received. If only the way is full, the receiver's progress makes room, and a message
+// of the length that was always copied waits for that.
+constexpr std::uint64_t kOfferedWithoutCredit = 2048;
+inline bool is_offered_instead(const engine::SendRequest& request, std::uint64_t least_bytes) {
+  return request.may_offer && request.bytes >= least_bytes;
 }
 
 // The result for the caller, after room was reserved for the message. Gives the room back on
@@ -82,7 +83,9 @@ template <bool kShared>
     return accepted(worker, request.bytes, status);
   worker.tagged().give_back<kShared>(request.target, request.bytes);
   if (status != HEDDLE_AGAIN) return status;
-  return is_offered_instead(request) ? send_offer<kShared>(worker, request, completion) : again(worker);
+  return is_offered_instead(request, engine::CopyCosts::kAlwaysCopied + 1)
+             ? send_offer<kShared>(worker, request, completion)
+             : again(worker);
 }
 
 template <bool kShared>
@@ -108,8 +111,8 @@ template <bool kShared>
     return send_offer<kShared>(worker, request, completion);
   if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
     // The calling thread reserves the credit, so that no command in a queue ever waits for credit.
-    return is_offered_instead(request) ? send_offer<kShared>(worker, request, completion)
-                                       : no_room<kShared>(worker, request.target);
+    return is_offered_instead(request, kOfferedWithoutCredit) ? send_offer<kShared>(worker, request, completion)
+                                                              : no_room<kShared>(worker, request.target);
   }
   if (completion != nullptr) [[unlikely]]
     return post_with_completion<kShared>(worker, request, completion);
@@ -239,7 +242,9 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
   // A receiver that polls makes room within so many tries, each with a look for progress.
   constexpr int kTriesForRoom = 64;
   auto attempt = [=, tries = 0]() mutable {
-    return try_send(worker, {target, tag, data, bytes, ++tries > kTriesForRoom}, completion);
+    const bool may_offer = tries == kTriesForRoom;
+    if (!may_offer) ++tries;
+    return try_send(worker, {target, tag, data, bytes, may_offer}, completion);
   };
   return blocking("heddle_send", worker, attempt);
 }

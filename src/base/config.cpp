@@ -80,7 +80,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      {64 * kKi, kGi}},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
      "longest tagged message that may be copied at once; a longer one waits for its receive, and so may one of 2K or "
-     "more that finds no room, or of more than 8K to a far core; 0: what fits one packet"},
+     "more without credit; 0: what fits one packet, but more than 8K only where there is room, and to near cores"},
     {Var::tag_ready, "HEDDLE_TAG_READY", Type::flag, "1",
      "show receives that wait for long tagged messages to their sender, which then pushes while the receiver computes"},
     {Var::am_user_bytes,

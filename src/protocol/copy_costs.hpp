@@ -31,6 +31,9 @@ class CopyCosts {
   // A copy of `bytes` bytes took `ns`. One that took very long has lost its core meanwhile, so it
   // counts as no more than twice what a far one takes: two in a row tell.
   void copied(std::uint64_t bytes, std::uint64_t ns) {
+    const std::uint64_t before = std::atomic_ref(copied_).load(std::memory_order_relaxed);
+    std::atomic_ref(copied_).store(before + bytes, std::memory_order_relaxed);
+    if (before < kFirstLap) return;
     const auto sample = static_cast<std::uint32_t>(std::min(ns * 1024 / bytes, std::uint64_t{2} * kFarNsPerKib));
     const std::uint32_t known = Ref(ns_per_kib_).load(std::memory_order_relaxed);
     Ref(ns_per_kib_)
@@ -42,9 +45,15 @@ class CopyCosts {
   // Measured, 16 and 32 KiB: 20 to 80 between near cores, above 160 between far ones.
   static constexpr std::uint32_t kFarNsPerKib = 128;
   static constexpr std::uint32_t kTrial = 32;
+  // More than the longest ring that Heddle chooses. In its first lap the pages are made and mapped
+  // meanwhile, which takes many times as long as the copy.
+  static constexpr std::uint64_t kFirstLap = std::uint64_t{192} << 10;
 
-  std::uint32_t ns_per_kib_;  // 0: unknown
-  std::uint32_t fetched_;     // since the last copy
+  // bytes, in all
+  alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t copied_;
+  std::uint32_t ns_per_kib_;                                                          // 0: unknown
+  // since the last copy
+  std::uint32_t fetched_;
 };
 
 }  // namespace heddle::engine

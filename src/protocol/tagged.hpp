@@ -203,7 +203,8 @@ class Tagged final : public Protocol {
     const heddle_peer target{command.rank, command.worker};
     const std::uint64_t began = core_.job.clock().now_ns();
     const base::Status status = post();
-    if (status == HEDDLE_DONE && core_.job.transport().direct_to(target.rank)) {
+    const bool other = target.rank != core_.job.rank();
+    if (status == HEDDLE_DONE && other && core_.job.transport().direct_to(target.rank)) {
       copy_costs_[pair(target)].copied(command.bytes, core_.job.clock().now_ns() - began);
     }
     return status;

@@ -18,7 +18,7 @@ bool CoreGate::helper_stays() {
     return false;
   }
   if (now < fetch_at_.load(std::memory_order_relaxed)) return false;
-  fetch_at_.store(now + kFetchSleepNs, std::memory_order_relaxed);
+  fetch_at_.store(now + 2 * kFetchSleepNs, std::memory_order_relaxed);  // half of it is slept
   return true;
 }
 
