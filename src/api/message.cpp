@@ -80,22 +80,21 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   return heddle::engine::post(worker, command, completion);
 }
 
-[[gnu::always_inline]] inline Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
-                                                  std::uint32_t immediate,
-                                                  const heddle::engine::Completion& completion) {
-  if (!heddle::transport::Command::inlines(message.header_bytes, message.payload_bytes)) [[unlikely]] {
-    return post_any(worker, target, message, immediate, completion);
-  }
-  heddle::transport::Command command(target.rank, target.worker, immediate);
-  command.set_message(message.header, message.header_bytes, message.payload, message.payload_bytes);
-  // It is no tagged message, so it needs no number.
-  heddle::engine::Gate* gate = worker.gate();
-  return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
-}
-
 // The usual message has a payload of one word.
 inline bool is_word(const heddle_am_message& message) {
   return message.payload_bytes == 8 && message.header_bytes == 0;
+}
+
+[[gnu::always_inline]] inline Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
+                                                  std::uint32_t immediate,
+                                                  const heddle::engine::Completion& completion) {
+  if (!is_word(message)) [[unlikely]]
+    return post_any(worker, target, message, immediate, completion);
+  heddle::transport::Command command(target.rank, target.worker, immediate);
+  command.set_message(nullptr, 0, message.payload, 8);
+  // It is no tagged message, so it needs no number.
+  heddle::engine::Gate* gate = worker.gate();
+  return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
 }
 
 // A message that lies in its command, on a worker of one thread (exclusive or auto). False: it is
