@@ -51,7 +51,7 @@ class CopyCosts {
 
   // bytes, in all
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t copied_;
-  std::uint32_t ns_per_kib_;                                                          // 0: unknown
+  std::uint32_t ns_per_kib_;  // 0: unknown
   // since the last copy
   std::uint32_t fetched_;
 };
