@@ -31,8 +31,6 @@ class CoreGate : public Gate {
   // Shared: a moment's wait.
   virtual bool try_enter() { return door_.try_enter(); }
   [[nodiscard]] queue::Delegation<>& door() { return door_; }
-
- protected:
   // The visit of a helper that is inside has refused others for long, and is to be ended by the
   // caller.
   bool helper_stays();

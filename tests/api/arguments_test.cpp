@@ -495,6 +495,7 @@ TEST(Failure, AWorkerThatWasClosedOwesNoAnswers) {
 }
 
 TEST(Completions, LocalOnesNeedNoTarget) {
+  const Variables short_ring(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_SHM_RING_BYTES", "32K"}});
   const Job job(2, "shm");
   Context sends = job.join(0);
   Context sleeps = job.join(1);
