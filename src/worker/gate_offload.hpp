@@ -42,7 +42,8 @@ class OffloadGate final : public CoreGate {
   base::Status post_now(transport::Command& command, const Completion& completion) override {
     return starts_here() ? post_from_inside(command, completion) : inbox().put(command, completion);
   }
-  base::Status post_from_inside(transport::Command& command, const Completion& completion);
+  // Out of line: else every thread that posts saves registers for it.
+  [[gnu::noinline]] base::Status post_from_inside(transport::Command& command, const Completion& completion);
   void let_out() override;
   // Only handlers and callbacks of this worker. Their thread knows by itself that it is in one,
   // while inside_ stands on a line that the executor writes all the time.
