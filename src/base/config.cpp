@@ -107,7 +107,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      {2 * kKi, 16 * kMi, 64, true}},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
     {Var::shm_cma, "HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
-    {Var::shm_bounce_pool_bytes, "HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "4M",
+    {Var::shm_bounce_pool_bytes, "HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "1M",
      "bounce space of a process for registered memory; larger than the L2 cache is faster; 0: none"},
     {Var::shm_bounce_chunk_bytes,
      "HEDDLE_SHM_BOUNCE_CHUNK_BYTES",
