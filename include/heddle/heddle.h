@@ -587,10 +587,10 @@ HEDDLE_API heddle_status heddle_remote_mapped(heddle_remote remote, size_t bytes
  *     direct operations do not check this), HANDLE (also of the completion's counter), STATE (a
  *     blocking form inside a handler of the worker that would have to wait)
  *   - reported by the completion, or by flush and quiet if there is none, or returned if known at
- *     once: PEER_FAILED (the owner died), RANGE or HANDLE (the owner has released the region or
- *     unmapped its memory, or this rank has released the remote region), CANCELLED (the owner's
- *     worker 0, which had to serve it, or this worker was closed), UNSUPPORTED (neither the
- *     kernel's copy nor bounce space is available), NO_MEMORY, SYSTEM */
+ *     once: PEER_FAILED (the owner died), RANGE or HANDLE (the owner has released the region, if it
+ *     is not mapped, or unmapped its memory, or this rank has released the remote region),
+ *     CANCELLED (the owner's worker 0, which had to serve it, or this worker was closed),
+ *     UNSUPPORTED (neither the kernel's copy nor bounce space is available), NO_MEMORY, SYSTEM */
 HEDDLE_API heddle_status heddle_try_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,
                                         const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_try_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
@@ -845,9 +845,9 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  * memory, up to HEDDLE_TAG_CREDIT_BYTES for each sending worker. A message counts its length and
  * 176 bytes, rounded up to a multiple of 64, 256 bytes at least; a long one counts 256. When these
  * credits are used up, sends to that worker get AGAIN until something is received there;
- * heddle_send of 2 KiB or more tries for a while, and then sends it as a long one. If the
- * receiver's memory is exhausted before that, the message is dropped, counted and logged there, and
- * not received; the sender of a long one gets NO_MEMORY.
+ * heddle_send of 2 KiB or more tries for a while, and then sends it as a long one, if there is
+ * credit for that. If the receiver's memory is exhausted before that, the message is dropped,
+ * counted and logged there, and not received; the sender of a long one gets NO_MEMORY.
  * Long messages (more than HEDDLE_TAG_EAGER_BYTES) go from buffer to buffer once the receive is
  * posted (rendezvous), so the sending and the receiving worker both make progress until the message
  * is complete. Those of more than 8 KiB are sent as long ones, too, where copies take long (not if

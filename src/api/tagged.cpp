@@ -237,6 +237,17 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
                                    : send_gated(*worker, request, completion);
 }
 
+[[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::size_t bytes, std::span<char> text) {
+  const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
+  std::snprintf(
+      text.data(), text.size(),
+      "the message of %zu bytes to worker %u of rank %u is not accepted; %llu of HEDDLE_TAG_CREDIT_BYTES=%llu "
+      "are used by messages that are not known as received there: post receives there first, and make progress "
+      "on that worker",
+      bytes, target.worker, target.rank, used,
+      static_cast<unsigned long long>(worker.context().environment().config.number(base::Var::tag_credit_bytes)));
+}
+
 [[gnu::noinline]] Status send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
                                         std::size_t bytes, const heddle_completion* completion) {
   // A receiver that polls makes room within so many tries, each with a look for progress.
@@ -246,7 +257,8 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
     if (!may_offer) ++tries;
     return try_send(worker, {target, tag, data, bytes, may_offer}, completion);
   };
-  return blocking("heddle_send", worker, attempt);
+  return blocking("heddle_send", worker, attempt,
+                  [=](Worker& own, std::span<char> text) { describe_send(own, target, bytes, text); });
 }
 [[gnu::noinline]] Status try_send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
                                             std::size_t bytes, const heddle_completion* completion) {

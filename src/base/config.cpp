@@ -79,8 +79,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "in all ranks",
      {64 * kKi, kGi}},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
-     "longest tagged message that may be copied at once; a longer one waits for its receive, and so may one of 2K or "
-     "more without credit; 0: what fits one packet, but more than 8K only where there is room, and to near cores"},
+     "longest tagged message that may be copied at once, at most one packet (shm: a quarter of "
+     "HEDDLE_SHM_RING_BYTES); a longer one waits for its receive, and so may one of 2K or more without credit; 0: what "
+     "fits one packet, but more than 8K only where there is room, and to near cores"},
     {Var::tag_ready, "HEDDLE_TAG_READY", Type::flag, "1",
      "show receives that wait for long tagged messages to their sender, which then pushes while the receiver computes"},
     {Var::am_user_bytes,
@@ -359,7 +360,7 @@ std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
 std::string range_text(const Variable& variable) {
   const Range& range = variable.range;
   if (range.everything()) return "";
-  std::string text = (range.or_zero ? "0, " : "") + written(variable.type, range.least);
+  std::string text = (range.or_zero ? "0 or " : "") + written(variable.type, range.least);
   text +=
       range.most == kAnyNumber ? std::string(" and more") : std::string("-").append(written(variable.type, range.most));
   if (range.unit != 1) text += ", a multiple of " + std::to_string(range.unit);

@@ -213,6 +213,36 @@ TEST_F(HangReport, TellsThatTheTargetRunsNoTasks) {
             "heddle_run_tasks\n");
 }
 
+TEST_F(HangReport, TellsThatTheTargetReceivesNothing) {
+  open(HEDDLE_SHARING_EXCLUSIVE);
+  const std::vector<std::byte> data(1000);
+  std::size_t kept = 0;
+  for (int refused = 0; refused < 1000;) {
+    const Status status = worker_.try_send({1, 0}, 1, data);
+    ASSERT_GE(status, 0) << heddle_last_error();
+    refused = status == HEDDLE_AGAIN ? refused + 1 : 0;
+    kept += status == HEDDLE_AGAIN ? 0 : 1;
+    if (refused != 0) ASSERT_GE(peer_.progress(), 0);
+  }
+  const std::string told = report(
+      1, [&] { EXPECT_GE(worker_.send({1, 0}, 1, data), 0); },
+      [&] {
+        std::vector<std::byte> room(data.size());
+        for (std::size_t i = 0; i < kept; ++i) {
+          heddle_receive receive{};
+          ASSERT_GE(peer_.recv({{0, 0}, 1, UINT64_MAX}, room, &receive), 0);
+          ASSERT_EQ(peer_.wait(receive), HEDDLE_DONE);
+        }
+      });
+  EXPECT_EQ(
+      told,
+      "heddle[0] heddle_send has waited 1 s on worker 0 (exclusive: this thread advances it): the message of 1000 "
+      "bytes to worker 0 of rank 1 is not accepted; " +
+          std::to_string(kept * 1216) +
+          " of HEDDLE_TAG_CREDIT_BYTES=1048576 are used by messages that are not known as received there: "
+          "post receives there first, and make progress on that worker\n");
+}
+
 // A handler that waits in its own code holds up its worker, and nobody else.
 TEST_F(HangReport, TellsThatAnotherThreadDoesNotLeaveTheWorker) {
   open(HEDDLE_SHARING_SHARED);
