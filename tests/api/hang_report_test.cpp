@@ -222,7 +222,7 @@ TEST_F(HangReport, TellsThatTheTargetReceivesNothing) {
     ASSERT_GE(status, 0) << heddle_last_error();
     refused = status == HEDDLE_AGAIN ? refused + 1 : 0;
     kept += status == HEDDLE_AGAIN ? 0 : 1;
-    if (refused != 0) ASSERT_GE(peer_.progress(), 0);
+    static_cast<void>(peer_.progress());  // which keeps what has come
   }
   const std::string told = report(
       1, [&] { EXPECT_GE(worker_.send({1, 0}, 1, data), 0); },
