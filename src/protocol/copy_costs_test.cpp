@@ -6,8 +6,8 @@ namespace heddle::engine {
 namespace {
 
 constexpr std::uint64_t kBytes = 16 << 10;
-constexpr std::uint64_t kNear = 40 * 16;  // ns
-constexpr std::uint64_t kFar = 250 * 16;  // ns
+constexpr std::uint64_t kNear = std::uint64_t{40} * 16;  // ns
+constexpr std::uint64_t kFar = std::uint64_t{250} * 16;  // ns
 
 // With the first lap behind it.
 CopyCosts warm() {

@@ -171,9 +171,10 @@ bool is_in_place(const AdoptedRange& range, const AdoptedRange::Part& part) {
       const AdoptedRange::Part found = range.part_in(mapped);
       if (found.address == part.address && found.bytes >= part.bytes) return true;
     }
-  } catch (const std::bad_alloc&) {  // then nobody knows
+    return false;
+  } catch (const std::bad_alloc&) {
+    return false;  // nobody knows
   }
-  return false;
 }
 
 // Maps fresh private memory over a part that is in place. False: there is none, and the part stays.
