@@ -6,7 +6,9 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/clock.hpp"
@@ -67,13 +69,29 @@ class Crowd {
         enough ? std::max(known, std::min(2 * ns, kMostCrowdedNs)) : std::max(known / 2, kShortestSpinNs);
     if (next != known) spin_.store(next, std::memory_order_relaxed);
   }
-  // A yield took `ns`, until `now`. Somebody who computes keeps it
-  // for so long: to yield to him is to wait until his slice is over, for nothing that this thread
-  // waits for. A thread that sleeps, and is woken, has its core back at once. Where there are more
-  // ranks than cores it may have been many that wait, who are to have the core.
-  void was_away(std::uint64_t ns, std::uint64_t now) {
-    if (ns < kSliceNs || !roomy_.load(std::memory_order_relaxed)) return;
-    strangers_until_.store(now + kStrangersNs, std::memory_order_relaxed);
+  // A thread that waits is on this core and is about to yield or to sleep.
+  void seen(std::uint64_t now) {
+    Core& core = this_core();
+    core.seen.store(now, std::memory_order_relaxed);
+    core.waits.store(0, std::memory_order_relaxed);
+  }
+  // A wait has ended on this core.
+  void ended() {
+    std::atomic<std::uint64_t>& waits = this_core().waits;
+    waits.store(waits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  // A yield took from `before` until `now`. Somebody who computes keeps the core for a slice: to
+  // yield to him is to wait until it is over, for nothing that this thread waits for. A thread that
+  // sleeps, and is woken, has its core back at once. But ten threads of the process that take turns
+  // on the core are away for long, too, and are to have it. So only the time since one of them was
+  // last seen there tells, divided among the waits that have ended since. Where there are more
+  // ranks than cores they may all have been waiting.
+  void was_away(std::uint64_t before, std::uint64_t now) {
+    if (now - before < kSliceNs || !roomy_.load(std::memory_order_relaxed)) return;
+    const Core& core = this_core();
+    const std::uint64_t since = std::max(before, core.seen.load(std::memory_order_relaxed));
+    const std::uint64_t turns = 1 + core.waits.load(std::memory_order_relaxed);
+    if (now >= since + turns * kSliceNs) strangers_until_.store(now + kStrangersNs, std::memory_order_relaxed);
   }
   // Do not yield: spin, then sleep. From time to time a yield is tried again.
   [[nodiscard]] bool strangers(std::uint64_t now) const {
@@ -101,6 +119,14 @@ class Crowd {
   }
 
  private:
+  // One for each core, a line each, so that waits on different cores share none. Two cores may have
+  // one by their number: then strangers may be taken for threads of the process for a while.
+  struct alignas(64) Core {
+    std::atomic<std::uint64_t> seen{0};   // when a thread was last about to yield or to sleep
+    std::atomic<std::uint64_t> waits{0};  // which have ended since
+  };
+  static constexpr std::size_t kCores = 64;
+  Core& this_core() { return cores_[static_cast<std::size_t>(std::max(sched_getcpu(), 0)) % kCores]; }
   static constexpr std::uint32_t kMostShared = 64;  // consecutive yields to another thread
   static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
@@ -127,6 +153,7 @@ class Crowd {
   std::atomic<std::uint64_t> pause_{kFirstPauseNs};
   std::atomic<std::uint64_t> not_before_{0};
   std::atomic<std::uint64_t> strangers_until_{0};
+  std::array<Core, kCores> cores_;
 };
 
 // Moves the calling thread to another core that it may run on, if there is one. Its affinity mask
@@ -222,7 +249,9 @@ class Waiter {
   }
   // What it waited for has come, or the wait is over.
   void end_spell() {
-    if (learns_ && spinning_since_ != 0) crowd_->spun(clock_.now_ns() - spinning_since_, idle_since_ == 0);
+    if (!learns_) return;
+    crowd_->ended();
+    if (spinning_since_ != 0) crowd_->spun(clock_.now_ns() - spinning_since_, idle_since_ == 0);
   }
 
   [[gnu::noinline]] bool yield() {
@@ -230,6 +259,7 @@ class Waiter {
     std::uint64_t now = clock_.now_ns();
     if (idle_since_ == 0) idle_since_ = now;
     idle_ns_ = now - idle_since_;
+    if (crowd_ != nullptr) crowd_->seen(now);
     if (crowd_ != nullptr && crowd_->strangers(now)) idle_ns_ = std::max(idle_ns_, kBeforeNapsNs);
     if (idle_ns_ < kBeforeNapsNs) {
       const std::uint64_t before = now;
@@ -237,7 +267,7 @@ class Waiter {
       now = clock_.now_ns();
       if (crowd_ != nullptr) {
         crowd_->yielded(now - before);
-        crowd_->was_away(now - before, now);
+        crowd_->was_away(before, now);
         if (crowd_->should_step_aside(now - before, now)) step_aside();
       }
     }

@@ -10,6 +10,24 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
+// Keeps the calling thread where it is.
+class OnThisCore {
+ public:
+  OnThisCore() {
+    pthread_getaffinity_np(pthread_self(), sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
+    EXPECT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+  }
+  OnThisCore(const OnThisCore&) = delete;
+  OnThisCore& operator=(const OnThisCore&) = delete;
+  ~OnThisCore() { pthread_setaffinity_np(pthread_self(), sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_;
+};
+
 // Idles until the waiter yields, `ns` later by the clock; returns how long it then wants to sleep.
 std::int64_t nap_after(Waiter& waiter, ManualClock& clock, std::uint64_t ns) {
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(waiter.idle());
@@ -132,9 +150,9 @@ TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
   Crowd crowd;
   crowd.expect(2, 2);
   EXPECT_FALSE(crowd.strangers(clock.now_ns()));
-  crowd.was_away(299'999, clock.now_ns());
+  crowd.was_away(clock.now_ns() - 299'999, clock.now_ns());
   EXPECT_FALSE(crowd.strangers(clock.now_ns())) << "that may have been threads that wait, too";
-  crowd.was_away(300'000, clock.now_ns());
+  crowd.was_away(clock.now_ns() - 300'000, clock.now_ns());
   EXPECT_TRUE(crowd.strangers(clock.now_ns()));
   {
     Waiter waiter(clock, -1, &crowd);
@@ -151,8 +169,58 @@ TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
 TEST(Crowd, WhereThereAreMoreRanksThanCoresThoseWhoWaitHaveTheCore) {
   Crowd crowd;
   crowd.expect(3, 2);
-  crowd.was_away(10 * kMs, kMs);
-  EXPECT_FALSE(crowd.strangers(kMs));
+  crowd.was_away(kMs, 11 * kMs);
+  EXPECT_FALSE(crowd.strangers(11 * kMs));
+}
+
+// Eight threads of a process that take turns on a core are away for long, too.
+TEST(Crowd, WaitingThreadsOfTheProcessAreNoStrangers) {
+  const OnThisCore pinned;
+  Crowd crowd;
+  crowd.expect(2, 2);
+  crowd.seen(5 * kMs);
+  crowd.was_away(kMs, 5 * kMs + 299'999);
+  EXPECT_FALSE(crowd.strangers(6 * kMs));
+  crowd.seen(5 * kMs);
+  crowd.was_away(kMs, 5 * kMs + 300'000);
+  EXPECT_TRUE(crowd.strangers(6 * kMs)) << "none of them has been seen for a slice";
+}
+
+// Two of them that answer each other do not yield for a while.
+TEST(Crowd, WhoseWaitsEndIsNoStranger) {
+  const OnThisCore pinned;
+  Crowd crowd;
+  crowd.expect(2, 2);
+  for (int i = 0; i < 100; ++i) crowd.ended();
+  crowd.was_away(kMs, 20 * kMs);
+  EXPECT_FALSE(crowd.strangers(20 * kMs));
+  crowd.seen(kMs);
+  crowd.ended();
+  crowd.was_away(kMs, kMs + 599'999);
+  EXPECT_FALSE(crowd.strangers(2 * kMs));
+  crowd.was_away(kMs, kMs + 600'000);
+  EXPECT_TRUE(crowd.strangers(2 * kMs)) << "it computes between two waits";
+}
+
+TEST(Waiter, IsSeenWhenItYieldsAndWhenItsWaitEnds) {
+  const OnThisCore pinned;
+  ManualClock clock;
+  Crowd crowd;
+  crowd.expect(2, 2);
+  crowd.yielded(4000);
+  // Another thread has yielded since kMs, and has the core again in `ns`.
+  const auto away = [&](std::uint64_t ns) {
+    crowd.was_away(kMs, clock.now_ns() + ns);
+    return crowd.strangers(clock.now_ns() + ns);
+  };
+  clock.advance_ns(5 * kMs);
+  {
+    Waiter waiter(clock, -1, &crowd);
+    nap_after(waiter, clock, kMs / 10);
+    EXPECT_FALSE(away(299'999)) << "it has yielded";
+  }
+  EXPECT_FALSE(away(599'999)) << "its wait has ended";
+  EXPECT_TRUE(away(600'000));
 }
 
 TEST(Crowd, WhoCouldNotLookNapsBrieflyByWhatTheOthersNap) {
