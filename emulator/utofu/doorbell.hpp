@@ -17,7 +17,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "queue/bell.hpp"
+#include "base/futex.hpp"
 
 namespace tofu_emulator {
 
@@ -26,7 +26,17 @@ struct DoorbellWord {
   Atomic<std::uint32_t> asleep{0};  // seq_cst with what is published; see above
 };
 
-template <template <class> class Atomic = std::atomic, class Futex = heddle::queue::SharedFutex>
+// A futex that other processes may wake.
+struct SharedFutex {
+  static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns) {
+    heddle::base::futex_wait(word, expected, timeout_ns, heddle::base::FutexScope::shared);
+  }
+  static void wake_all(std::atomic<std::uint32_t>* word) {
+    heddle::base::futex_wake_all(word, heddle::base::FutexScope::shared);
+  }
+};
+
+template <template <class> class Atomic = std::atomic, class Futex = SharedFutex>
 class Doorbell {
  public:
   explicit Doorbell(DoorbellWord<Atomic>* word) : word_(word) {}

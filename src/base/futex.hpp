@@ -29,6 +29,27 @@ inline void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,
   ::syscall(SYS_futex, word, op, expected, timeout_ns < 0 ? nullptr : &timeout, nullptr, 0);
 }
 
+// Of the threads that wait on a word some may be woken alone: those that share a bit of `bits` with
+// who wakes. Threads that wait by futex_wait() have all bits.
+inline void futex_wait_bits(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns,
+                            std::uint32_t bits, FutexScope scope) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  timespec until{};  // this form of the wait takes a time, not a length
+  if (timeout_ns >= 0) {
+    ::clock_gettime(CLOCK_MONOTONIC, &until);
+    const std::int64_t ns = until.tv_nsec + timeout_ns % kSecond;
+    until.tv_sec += static_cast<time_t>(timeout_ns / kSecond + ns / kSecond);
+    until.tv_nsec = static_cast<long>(ns % kSecond);
+  }
+  const int op = scope == FutexScope::process ? FUTEX_WAIT_BITSET_PRIVATE : FUTEX_WAIT_BITSET;
+  ::syscall(SYS_futex, word, op, expected, timeout_ns < 0 ? nullptr : &until, nullptr, bits);
+}
+// Returns how many it has woken.
+inline int futex_wake_bits(std::atomic<std::uint32_t>* word, std::uint32_t bits, FutexScope scope) {
+  const int op = scope == FutexScope::process ? FUTEX_WAKE_BITSET_PRIVATE : FUTEX_WAKE_BITSET;
+  return static_cast<int>(::syscall(SYS_futex, word, op, INT_MAX, nullptr, nullptr, bits));
+}
+
 inline void futex_wake(std::atomic<std::uint32_t>* word, int most, FutexScope scope) {
   ::syscall(SYS_futex, word, scope == FutexScope::process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, most, nullptr, nullptr, 0);
 }

@@ -15,6 +15,8 @@
 //   the threads that are in the kernel or on their way into it.
 //   A sender that dies between its exchange and its ring leaves the sleeper asleep although
 //   something is there: whoever notices the death must ring.
+//   A ring for some places wakes those who sleep on one of them; who is not asleep yet, and waits
+//   for others, sees that rings has changed, and looks again.
 //
 // Zeroed memory is a valid bell that nobody waits for. It may lie in memory that several processes
 // share; the worst that another process can do is to ring needlessly, or not to ring.
@@ -35,15 +37,26 @@ struct BellWords {
   Atomic<std::uint32_t> sleepers{0};  // seq_cst with `rings`
 };
 
+// The places that a sleeper waits for or a ring is for, a bit each: so a ring for one of a
+// process's workers does not wake the threads that wait for others. Places whose numbers differ by
+// a multiple of 32 share a bit.
+using Places = std::uint32_t;
+inline constexpr Places kEveryPlace = ~Places{0};
+constexpr Places place(std::uint32_t number) {
+  return Places{1} << number % 32;
+}
+
 // For Bell: a futex that other processes may wake.
-struct SharedFutex {
-  static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns) {
-    base::futex_wait(word, expected, timeout_ns, base::FutexScope::shared);
+struct PlacesFutex {
+  static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns, Places places) {
+    base::futex_wait_bits(word, expected, timeout_ns, places, base::FutexScope::shared);
   }
-  static void wake_all(std::atomic<std::uint32_t>* word) { base::futex_wake_all(word, base::FutexScope::shared); }
+  static void wake(std::atomic<std::uint32_t>* word, Places places) {
+    base::futex_wake_bits(word, places, base::FutexScope::shared);
+  }
 };
 
-template <template <class> class Atomic = std::atomic, class Futex = SharedFutex>
+template <template <class> class Atomic = std::atomic, class Futex = PlacesFutex>
 class Bell {
  public:
   Bell() = default;
@@ -52,17 +65,18 @@ class Bell {
   // Pass it to wait(): every ring from now on ends that wait.
   [[nodiscard]] std::uint32_t rings() const { return words_->rings.load(std::memory_order_acquire); }
 
-  // Any thread.
-  void ring() const {
+  // Wakes who sleeps on one of `places`. Any thread.
+  void ring(Places places = kEveryPlace) const {
     words_->rings.fetch_add(1, std::memory_order_seq_cst);
-    if (words_->sleepers.load(std::memory_order_seq_cst) != 0) Futex::wake_all(&words_->rings);
+    if (words_->sleepers.load(std::memory_order_seq_cst) != 0) Futex::wake(&words_->rings, places);
   }
 
-  // Returns when the bell has rung since `seen` was read, after timeout_ns (negative: never), or
-  // for no reason. Any number of threads may wait; all of them wake.
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) const {
+  // Returns when the bell has rung for one of `places` (at least one) since `seen` was read, after
+  // timeout_ns (negative: never), or for no reason. Any number of threads may wait; all of those
+  // that a ring is for wake.
+  void wait(std::uint32_t seen, std::int64_t timeout_ns, Places places = kEveryPlace) const {
     words_->sleepers.fetch_add(1, std::memory_order_seq_cst);
-    if (words_->rings.load(std::memory_order_seq_cst) == seen) Futex::wait(&words_->rings, seen, timeout_ns);
+    if (words_->rings.load(std::memory_order_seq_cst) == seen) Futex::wait(&words_->rings, seen, timeout_ns, places);
     words_->sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
 

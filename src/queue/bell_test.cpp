@@ -71,5 +71,40 @@ TEST(Bell, AllSleepersWake) {
   for (std::thread& sleeper : sleepers) sleeper.join();
 }
 
+// How many threads the kernel has woken.
+struct CountingFutex : PlacesFutex {
+  static inline int woken = 0;
+  static void wake(std::atomic<std::uint32_t>* word, Places places) {
+    woken = base::futex_wake_bits(word, places, base::FutexScope::shared);
+  }
+};
+
+// Eight threads that each wait for a worker of their own must not all wake for each message.
+TEST(Bell, ARingForAPlaceWakesOnlyWhoSleepsOnIt) {
+  BellWords<> words;
+  const Bell<std::atomic, CountingFutex> bell(&words);
+  std::atomic<bool> stop{false};
+  std::thread sleeper([&] {
+    while (!stop.load()) {
+      const std::uint32_t seen = bell.rings();
+      if (!stop.load()) bell.wait(seen, -1, place(1) | place(34));
+    }
+  });
+  const auto woken_by = [&](Places places) {
+    CountingFutex::woken = 0;
+    bell.ring(places);
+    return CountingFutex::woken;
+  };
+  for (int times = 0; times < 100;) {
+    while (words.sleepers.load() == 0) std::this_thread::yield();
+    std::this_thread::yield();  // and now it is probably in the kernel
+    EXPECT_EQ(woken_by(~(place(1) | place(2))), 0);
+    if (woken_by(times % 2 == 0 ? place(1) : place(2)) == 1) ++times;
+  }
+  stop.store(true);
+  bell.ring();
+  sleeper.join();
+}
+
 }  // namespace
 }  // namespace heddle::queue

@@ -33,7 +33,7 @@ class Sleeper {
       if (port_.worker().has_arrivals()) continue;
       const auto start = std::chrono::steady_clock::now();
       asleep_.store(true);
-      transport_.wait(seen, kLongNs);
+      transport_.wait(seen, kLongNs, queue::place(port_.index()));
       asleep_.store(false);
       sleeps_.fetch_add(1);
       if (std::chrono::steady_clock::now() - start > kTooLong) {
@@ -223,10 +223,10 @@ TEST_P(Conformance, AWaitEndsInTime) {
   Transport& transport = world.transport(0);
   const std::uint32_t seen = transport.bell();
   const auto start = std::chrono::steady_clock::now();
-  transport.wait(seen, 30'000'000);
+  transport.wait(seen, 30'000'000, queue::kEveryPlace);
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(25));
   transport.ring();
-  transport.wait(seen, kLongNs);  // the bell has rung since
+  transport.wait(seen, kLongNs, queue::place(3));  // the bell has rung since
   EXPECT_LT(std::chrono::steady_clock::now() - start, kTooLong);
 }
 

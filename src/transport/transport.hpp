@@ -294,19 +294,20 @@ class Transport {
   //   each worker: poll() has found nothing, arm() says true
   //   settle()                                               once for all workers; about 2 µs
   //   each worker: has_arrivals() says false
-  //   wait(seen, timeout)
+  //   wait(seen, timeout, places)                            a place for each worker: its index
   //
   // Then wait() returns when one of these has happened since bell(): a message or a peer's transfer
-  // has arrived for an armed worker, a peer has died or left, or ring() was called. It also returns
-  // after the time-out, or for no reason. These do not wake it: a put to direct memory (a thread
-  // that waits for a word must look at it), an arrival for a worker opened meanwhile, and new room
-  // in a peer's ring or mailbox that was full (a thread that has a command to post must try again).
-  // Any thread; several may wait.
+  // has arrived for an armed worker among `places`, a peer has died or left, or ring() was called.
+  // It also returns after the time-out, or for no reason. These do not wake it: a put to direct
+  // memory (a thread that waits for a word must look at it), an arrival for a worker opened
+  // meanwhile, and new room in a peer's ring or mailbox that was full (a thread that has a command
+  // to post must try again). Any thread; several may wait.
   [[nodiscard]] virtual std::uint32_t bell() { return 0; }
   virtual void settle() {}
-  virtual void wait(std::uint32_t seen, std::int64_t timeout_ns) {
+  virtual void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) {
     static_cast<void>(seen);
     static_cast<void>(timeout_ns);
+    static_cast<void>(places);
   }
   virtual void ring() {}
 };

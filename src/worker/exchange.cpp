@@ -74,13 +74,15 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
     return true;
   }
   const std::uint32_t seen = transport().bell();
+  queue::Places places = 0;
   for (Worker* worker : workers) {
+    places |= queue::place(worker->index());
     const Worker::Rest rest = worker->lie_down();
     if (rest == Worker::Rest::none) return true;
     if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
   }
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
-  transport().wait(seen, ns);
+  transport().wait(seen, ns, places != 0 ? places : queue::kEveryPlace);
   return true;
 }
 

@@ -15,7 +15,7 @@
 //   call() return when the thread has taken theirs; the thread has let a gate go before it says so.
 //
 // Gate: execute_round(role), aside(), prepare_sleep(role), is_quiet(), end_sleep(role), as
-// standby.hpp has them. Bell: bell(), ring(), settle(), wait(seen, ns), as transport.hpp has them.
+// standby.hpp has them. Bell: bell(), ring(), settle(), wait(), as transport.hpp has them.
 #pragma once
 
 #include <sched.h>
@@ -220,7 +220,7 @@ class ExecutorRounds {
       if (bell_ != nullptr && !gates_.empty()) {
         // Who gives an order rings after it: either the order is seen here, or the bell has rung
         // since.
-        if (!orders_.load(std::memory_order_acquire)) bell_->wait(seen, kLongestSleepNs);
+        if (!orders_.load(std::memory_order_acquire)) bell_->wait(seen, kLongestSleepNs, queue::kEveryPlace);
       } else {
         const bool deaf = role_ != ExecutorRole::commands && !gates_.empty();
         static_cast<void>(sleeper_.sleep(deaf ? kDeafSleepNs : -1));

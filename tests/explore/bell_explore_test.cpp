@@ -11,22 +11,26 @@ namespace {
 // A futex that never wakes by itself: a lost wake-up is a thread that waits for ever.
 struct PatientFutex {
   template <class Word>
-  static void wait(Word* word, std::uint32_t expected, std::int64_t) {
+  static void wait(Word* word, std::uint32_t expected, std::int64_t, queue::Places) {
     while (word->load(std::memory_order_relaxed) == expected) pause();
   }
   template <class Word>
-  static void wake_all(Word*) {}
+  static void wake(Word*, queue::Places) {}
 };
-// As the kernel does it: only who is in it is woken, once for each wake-up; `gate` is its own.
+// As the kernel does it: only who is in it is woken, once for each wake-up, and only if it sleeps
+// on one of the places. `gate` is its own: wake-ups of places 0 and 1, sixteen bits each.
 template <template <class> class A>
 struct KernelFutex {
   static inline Atomic<std::uint32_t>* gate = nullptr;
-  static void wait(A<std::uint32_t>* word, std::uint32_t expected, std::int64_t) {
-    const std::uint32_t before = gate->load();
-    if (word->load(std::memory_order_seq_cst) != expected) return;
-    while (gate->load() == before) pause();
+  static std::uint32_t mask(queue::Places places) {
+    return ((places & 1) != 0 ? 0xffffU : 0U) | ((places & 2) != 0 ? 0xffff0000U : 0U);
   }
-  static void wake_all(A<std::uint32_t>*) { gate->fetch_add(1); }
+  static void wait(A<std::uint32_t>* word, std::uint32_t expected, std::int64_t, queue::Places places) {
+    const std::uint32_t before = gate->load() & mask(places);
+    if (word->load(std::memory_order_seq_cst) != expected) return;
+    while ((gate->load() & mask(places)) == before) pause();
+  }
+  static void wake(A<std::uint32_t>*, queue::Places places) { gate->fetch_add(mask(places) & 0x10001U); }
 };
 
 enum class Bug { none, no_barrier, reads_the_bell_late, does_not_look_again };
@@ -107,11 +111,40 @@ struct RingModel final : Model {
   }
 };
 
+// Two threads sleep on one bell, each for what is sent to its place. Planted: the place is named
+// wrongly, so that a ring wakes the other one.
+enum class Mistake { none, wrong_place };
+template <Mistake kMistake>
+struct PlacesModel final : Model {
+  Atomic<std::uint32_t> gate;
+  queue::BellWords<Atomic> words;
+  queue::Bell<Atomic, KernelFutex<Atomic>> bell{&words};
+  std::array<Atomic<std::uint32_t>, 2> things;
+
+  PlacesModel() { KernelFutex<Atomic>::gate = &gate; }
+  [[nodiscard]] std::uint32_t threads() const override { return 3; }
+  void run(std::uint32_t thread) override {
+    if (thread == 2) {
+      for (std::uint32_t i = 0; i < 2; ++i) {
+        things[i].store(1, std::memory_order_release);
+        bell.ring(queue::place(kMistake == Mistake::wrong_place ? 1 - i : i));
+      }
+      return;
+    }
+    for (;;) {
+      const std::uint32_t seen = bell.rings();
+      if (things[thread].load(std::memory_order_acquire) == 1) return;
+      bell.wait(seen, -1, queue::place(thread));
+    }
+  }
+};
+
 // All schedules of the larger cases are more than there is time for.
 constexpr Options kBounded{.preemptions = 2};
 
 TEST(Bell, HoldsInAllSchedules) {
   expect_holds<RingModel<Atomic>>("bell", kOrdered);
+  expect_holds<PlacesModel<Mistake::none>>("two sleepers, each with a place", kBounded);
   expect_holds<ArmingModel<Bug::none, 1, 1>>("arming, 1 sender", kOrdered);
   expect_holds<ArmingModel<Bug::none, 1, 2>>("arming, 1 sender of 2", kBounded);
   expect_holds<ArmingModel<Bug::none, 2, 1>>("arming, 2 senders", Options{.preemptions = 1});
@@ -119,6 +152,7 @@ TEST(Bell, HoldsInAllSchedules) {
 
 TEST(Bell, PlantedBugsAreFound) {
   expect_finds<RingModel<Relaxed>>("relaxed ring and sleep", kOrdered, "waits for ever");
+  expect_finds<PlacesModel<Mistake::wrong_place>>("the wrong place", kBounded, "waits for ever");
   expect_finds<ArmingModel<Bug::no_barrier, 1, 1>>("no membarrier", kOrdered, "waits for ever");
   expect_finds<ArmingModel<Bug::reads_the_bell_late, 1, 1>>("the bell is read late", kOrdered, "waits for ever");
   expect_finds<ArmingModel<Bug::does_not_look_again, 1, 1>>("no second look", kOrdered, "waits for ever");

@@ -70,6 +70,12 @@ struct PatientFutex {
     while (word->load(std::memory_order_relaxed) == expected) pause();
   }
   template <class Word>
+  static void wait(Word* word, std::uint32_t expected, std::int64_t timeout_ns, queue::Places) {
+    wait(word, expected, timeout_ns);
+  }
+  template <class Word>
+  static void wake(Word*, queue::Places) {}
+  template <class Word>
   static void wake_one(Word*) {}
   template <class Word>
   static void wake_all(Word*) {}
@@ -84,7 +90,9 @@ class ModelBell {
   void settle() {
     if (kBug != Bug::does_not_settle) barrier();
   }
-  void wait(std::uint32_t seen, std::int64_t) { bell_.wait(kBug == Bug::bell_read_late ? bell_.rings() : seen, -1); }
+  void wait(std::uint32_t seen, std::int64_t, queue::Places) {
+    bell_.wait(kBug == Bug::bell_read_late ? bell_.rings() : seen, -1);
+  }
 
  private:
   queue::BellWords<Atomic> words_;

@@ -64,7 +64,9 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] BarrierGates* gates() override { return inner_->gates(); }
   [[nodiscard]] std::uint32_t bell() override { return inner_->bell(); }
   void settle() override { inner_->settle(); }
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { inner_->wait(seen, timeout_ns); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
+    inner_->wait(seen, timeout_ns, places);
+  }
   void ring() override { inner_->ring(); }
 
  protected:

@@ -53,7 +53,9 @@ class Joint final : public Transport {
   void settle() override {
     for (const auto& transport : inner_) transport->settle();
   }
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { inner_[kNear]->wait(seen, timeout_ns); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
+    inner_[kNear]->wait(seen, timeout_ns, places);
+  }
   void ring() override { inner_[kNear]->ring(); }
 
  private:

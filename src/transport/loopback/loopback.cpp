@@ -107,7 +107,9 @@ class Loopback final : public Transport {
   void release(const RemoteMemory&) override {}  // it holds nothing
 
   [[nodiscard]] std::uint32_t bell() override { return node_->bell().rings(); }
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { node_->bell().wait(seen, timeout_ns); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
+    node_->bell().wait(seen, timeout_ns, places);
+  }
   void ring() override { node_->bell().ring(); }
 
  private:

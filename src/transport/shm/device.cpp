@@ -140,12 +140,12 @@ base::Result<std::byte*> Device::open_ring(std::uint32_t source_worker, Peer& ta
 BellPull Device::bell_pull(const Peer& peer, std::uint32_t worker) {
   std::atomic<std::uint32_t>& armed = peer.control.worker(worker).armed;
   const bool free = membarrier() && peer.agreement.membarrier != 0;
-  return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell)};
+  return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell), queue::place(worker)};
 }
 
 [[gnu::cold]] void BellPull::pull() const {
   if (looked_at_ != armed_) base::full_fence();
-  if (queue::disarmed_by_me(*armed_)) bell_.ring();
+  if (queue::disarmed_by_me(*armed_)) bell_.ring(place_);
 }
 
 }  // namespace heddle::transport::shm

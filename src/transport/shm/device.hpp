@@ -37,8 +37,9 @@ struct Peer {
 class BellPull {
  public:
   BellPull() = default;
-  BellPull(std::atomic<std::uint32_t>* looked_at, std::atomic<std::uint32_t>* armed, queue::Bell<> bell)
-      : looked_at_(looked_at), armed_(armed), bell_(bell) {}
+  BellPull(std::atomic<std::uint32_t>* looked_at, std::atomic<std::uint32_t>* armed, queue::Bell<> bell,
+           queue::Places place)
+      : looked_at_(looked_at), armed_(armed), bell_(bell), place_(place) {}
   void published() const {
     if (wanted()) [[unlikely]]
       pull();
@@ -54,6 +55,7 @@ class BellPull {
   std::atomic<std::uint32_t>* looked_at_ = nullptr;
   std::atomic<std::uint32_t>* armed_ = nullptr;
   queue::Bell<> bell_;
+  queue::Places place_ = queue::kEveryPlace;  // of the worker
 };
 
 class Device {

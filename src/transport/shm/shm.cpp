@@ -36,7 +36,9 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
   [[nodiscard]] std::uint32_t bell() override { return device_->bell().rings(); }
   void settle() override;
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { device_->bell().wait(seen, timeout_ns); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
+    device_->bell().wait(seen, timeout_ns, places);
+  }
   void ring() override { device_->bell().ring(); }
 
  private:

@@ -111,7 +111,9 @@ class UcxTransport final : public Transport {
   void release(const RemoteMemory& memory) override { device_->regions().release(memory); }
 
   [[nodiscard]] std::uint32_t bell() override { return device_->helper().bell().rings(); }
-  void wait(std::uint32_t seen, std::int64_t timeout_ns) override { device_->helper().bell().wait(seen, timeout_ns); }
+  void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
+    device_->helper().bell().wait(seen, timeout_ns, places);
+  }
   void ring() override { device_->helper().bell().ring(); }
 
  private:

@@ -194,7 +194,7 @@ void Helpers::sleep(std::uint32_t seen) {
   base::full_fence();
   const bool ordered = base::membarrier_private();
   if (all_unchanged() && !stop_.load(std::memory_order_relaxed)) {
-    transport_.wait(seen, ordered ? kLongestSleepNs : kLongestNapNs);
+    transport_.wait(seen, ordered ? kLongestSleepNs : kLongestNapNs, queue::kEveryPlace);
   }
   asleep_.store(0, std::memory_order_relaxed);
 }
@@ -373,7 +373,7 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
   // time to time.
   const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
   if (found == Found::later || (found == Found::soon && !soon)) {
-    transport_.wait(seen, *nap_ns);
+    transport_.wait(seen, *nap_ns, queue::kEveryPlace);
     *nap_ns = std::min(2 * *nap_ns, kLongestNapNs);
     return;
   }
