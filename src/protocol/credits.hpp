@@ -3,7 +3,9 @@
 // (wire/tagged.hpp).
 //
 // sender     sent: charges of all messages on their way or arrived; freed: what the receiver
-//            reported as free again. sent - freed <= window
+//            reported as free again. sent - freed <= window. Messages of one kind may be given a
+//            larger window than those of another: then the latter wait until less than theirs is
+//            used.
 // receiver   freed: charges of messages received or dropped. The receiver reports it when half a
 //            window has become free since its last report. So a sender that waits for room gets it
 //            once everything is received, provided that no message takes more than half a window.
@@ -92,7 +94,7 @@ struct ReceiveCredit {
   std::uint64_t told;
 
   [[nodiscard]] bool hold(std::uint64_t charge, std::uint64_t window) {
-    if (charge > window - held) return false;
+    if (held + charge > window) return false;
     held += charge;
     return true;
   }

@@ -38,6 +38,9 @@ TEST(Credits, AReceiverHoldsAtMostAWindowAndTellsHalves) {
   EXPECT_FALSE(receiver.hold(25, kWindow));
   EXPECT_TRUE(receiver.hold(24, kWindow));
   EXPECT_FALSE(receiver.hold(1, kWindow));
+  EXPECT_TRUE(receiver.hold(kWindow, 2 * kWindow)) << "another kind of message has more";
+  EXPECT_FALSE(receiver.hold(1, kWindow));
+  EXPECT_FALSE(receiver.hold(1, 2 * kWindow));
   EXPECT_FALSE(receiver.free(511, kWindow));
   EXPECT_TRUE(receiver.free(1, kWindow));
   receiver.told = receiver.freed;

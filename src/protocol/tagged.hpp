@@ -83,7 +83,7 @@ class Tagged final : public Protocol {
   template <bool kShared>
   bool reserve_offer(heddle_peer target) {
     if (!core_.operations.take_offer()) return false;
-    if (credit(target).template reserve<kShared>(kOfferCharge, window_)) return true;
+    if (credit(target).template reserve<kShared>(kOfferCharge, kOfferWindows * window_)) return true;
     core_.operations.give_offer_back();
     return false;
   }
@@ -202,6 +202,9 @@ class Tagged final : public Protocol {
   struct View;
 
   static constexpr std::uint64_t kOfferCharge = wire::tagged_charge(sizeof(wire::Offer));
+  // Copied messages have one window, offers go on into a second one: so who has filled the window
+  // may still offer, and two workers that both send before they receive do not wait for each other.
+  static constexpr std::uint64_t kOfferWindows = 2;
 
   // Only copies into memory that both sides map are timed: elsewhere DONE says nothing about them.
   template <class Post>

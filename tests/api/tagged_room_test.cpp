@@ -79,5 +79,38 @@ TEST(TaggedRoom, WhatFindsNoRoomForLongIsOfferedAndKeepsItsPlace) {
   });
 }
 
+// As MPI's programs do: both send everything, then both receive.
+void sends_before_it_receives(Context& context, Worker& worker) {
+  constexpr std::size_t kMessages = 150;  // ten times what there is credit for
+  const std::uint32_t other = 1 - context.rank();
+  std::vector<std::vector<std::byte>> sent;
+  for (std::size_t i = 0; i < kMessages; ++i) sent.push_back(message(i));
+  for (const std::vector<std::byte>& data : sent) {
+    ASSERT_GE(worker.send({other, 0}, 1, data), 0) << heddle_last_error();
+  }
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    std::vector<std::byte> data(kBytes);
+    heddle_receive receive{};
+    ASSERT_GE(worker.recv({{other, 0}, 1, UINT64_MAX}, data, &receive), 0) << heddle_last_error();
+    ASSERT_EQ(worker.wait(receive, kLong), HEDDLE_DONE) << heddle_last_error();
+    ASSERT_EQ(data, message(i)) << "message " << i;
+  }
+  ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
+  // The credit is back: short messages, which are never offered, have it all.
+  std::vector<std::byte> word(8);
+  for (std::size_t i = 0; i < 128; ++i) {
+    ASSERT_GE(worker.send({other, 0}, 2, word), 0) << heddle_last_error();
+    heddle_receive receive{};
+    ASSERT_GE(worker.recv({{other, 0}, 2, UINT64_MAX}, word, &receive), 0) << heddle_last_error();
+    ASSERT_EQ(worker.wait(receive, kLong), HEDDLE_DONE) << heddle_last_error();
+  }
+  context.barrier(worker);
+}
+
+TEST(TaggedRoom, TwoRanksThatBothSendBeforeTheyReceive) {
+  const Variables small(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_CREDIT_BYTES", "64K"}});
+  Job(2, "shm").run(sends_before_it_receives);
+}
+
 }  // namespace
 }  // namespace heddle::test
