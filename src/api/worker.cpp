@@ -99,10 +99,11 @@ namespace {
 // Where the memory of a region is kept.
 enum class Kept : std::uint8_t { there, adopted };
 
-Status open_region(heddle_context handle, void* address, size_t bytes, Kept kept, heddle_region* region) {
+Status open_region(const char* function, heddle_context handle, void* address, size_t bytes, Kept kept,
+                   heddle_region* region) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
-  if (region == nullptr) return null_argument("region", "region");
+  if (region == nullptr) return null_argument(function, "region");
   *region = {};
   if (bytes == 0) return base::fail(HEDDLE_ERR_SIZE, "a region of 0 bytes: at least 1 is needed");
   return guarded([&]() -> Status {
@@ -114,13 +115,14 @@ Status open_region(heddle_context handle, void* address, size_t bytes, Kept kept
   });
 }
 
-Status register_region(heddle_context context, void* address, size_t bytes, Kept kept, heddle_region* region) {
-  if (address == nullptr) return null_argument("region_register", "address");
+Status register_region(const char* function, heddle_context context, void* address, size_t bytes, Kept kept,
+                       heddle_region* region) {
+  if (address == nullptr) return null_argument(function, "address");
   uintptr_t end = 0;
   if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(address), bytes, &end)) {
     return base::fail(HEDDLE_ERR_SIZE, "%zu bytes from %p leave the address space", bytes, address);
   }
-  return open_region(context, address, bytes, kept, region);
+  return open_region(function, context, address, bytes, kept, region);
 }
 
 Status give(Context& context, const base::Result<RemoteRegion*>& imported, heddle_remote_region* remote) {
@@ -162,11 +164,11 @@ Status import_all(Context& context, const std::vector<std::vector<std::byte>>& p
 }  // namespace
 
 heddle_status heddle_region_alloc(heddle_context context, size_t bytes, heddle_region* region) {
-  return open_region(context, nullptr, bytes, Kept::there, region);
+  return open_region("region_alloc", context, nullptr, bytes, Kept::there, region);
 }
 
 heddle_status heddle_region_register(heddle_context context, void* address, size_t bytes, heddle_region* region) {
-  return register_region(context, address, bytes, Kept::there, region);
+  return register_region("region_register", context, address, bytes, Kept::there, region);
 }
 
 heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,
@@ -174,7 +176,8 @@ heddle_status heddle_region_register_with(heddle_context context, void* address,
   heddle_region_options own{};
   const Status status = read_options("region options", options, kFirstRegionOptions, &own);
   if (status != HEDDLE_DONE) return status;
-  return register_region(context, address, bytes, own.adopt != 0 ? Kept::adopted : Kept::there, region);
+  return register_region("region_register_with", context, address, bytes, own.adopt != 0 ? Kept::adopted : Kept::there,
+                         region);
 }
 
 heddle_status heddle_region_release(heddle_region handle) {
