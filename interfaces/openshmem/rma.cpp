@@ -5,6 +5,22 @@
 namespace heddle::shmem {
 namespace {
 
+// glibc copies some KiB by one instruction, which current AMD processors execute 25 times as slowly
+// if the target begins 1 to 63 bytes after the source, modulo 4096, as memory from malloc does
+// after a symmetric page (decision 0049). Pieces of less than 2 KiB are copied otherwise. Source
+// and target may overlap.
+void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::uintptr_t kPage = 4096;
+  constexpr std::uintptr_t kLine = 64;
+  constexpr std::size_t kPiece = 31 * kLine;
+  const std::uintptr_t after = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+  const bool apart = after >= bytes && -after >= bytes;
+  if (apart && after % kPage - 1 < kLine - 1) {
+    for (; bytes > kPiece; to += kPiece, from += kPiece, bytes -= kPiece) std::memcpy(to, from, kPiece);
+  }
+  std::memmove(to, from, bytes);
+}
+
 // Naturally aligned 1-, 2-, 4- and 8-byte copies are single accesses. Source and target may be the
 // same memory.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
@@ -22,7 +38,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
       std::memcpy(to, from, 1);
       return;
     default:
-      std::memmove(to, from, bytes);
+      copy_long(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
       return;
   }
 }

@@ -1,10 +1,30 @@
-// Copies of few bytes: words and short ones without a call.
+// Copies: words and short ones without a call, and long ones that are as fast wherever the two lie.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
 
 namespace heddle::base {
+
+#if defined(__x86_64__)
+// What copy_data() does with kLeastLong to kMostLong bytes.
+void copy_long(void* to, const void* from, std::size_t bytes);
+inline constexpr std::size_t kLeastLong = 1024;
+inline constexpr std::size_t kMostLong = std::size_t{1} << 20;
+#endif
+
+// Copies data that does not overlap. With no bytes the addresses may be null.
+//
+// Not memcpy, since glibc's, from 2 or 4 KiB to the size of an L2 cache, is one instruction (`rep
+// movsb`), which current AMD processors execute 25 times as slowly if the target lies 1 to 63 bytes
+// after the source, modulo 4096 (glibc bug 30994, mended in 2.39). Memory from malloc, of which a
+// long piece begins 16 bytes into a page, and pages shared by processes lie just so.
+inline void copy_data(void* to, const void* from, std::size_t bytes) {
+#if defined(__x86_64__)
+  if (bytes >= kLeastLong && bytes <= kMostLong) return copy_long(to, from, bytes);
+#endif
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
 
 // Copies so that naturally aligned accesses of 1, 2, 4 and 8 bytes are single accesses. With no
 // bytes the addresses may be null.
@@ -25,7 +45,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
     case 0:
       return;
     default:
-      std::memcpy(to, from, bytes);
+      copy_data(to, from, bytes);
       return;
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy.hpp"
+
 namespace heddle::collective {
 namespace {
 
@@ -121,7 +123,7 @@ bool SessionQueue::execute(Step& step) {
       if (step.action == Action::reduce)
         reduction_.combine(destination, source, step.bytes, reduction_.argument);
       else if (source != destination)
-        std::memcpy(destination, source, step.bytes);
+        base::copy_data(destination, source, step.bytes);
     }
   }
   for (Due& due : step.dues) due.credits += due.per_run;
@@ -210,7 +212,7 @@ void SessionQueue::begin_run(std::uint64_t run) {
 
 bool SessionQueue::end_run(std::uint64_t run) {
   if (delivery_.bytes > allowance_) return false;
-  if (delivery_.bytes > 0 && status() == HEDDLE_DONE) std::memcpy(delivery_.to, delivery_.from, delivery_.bytes);
+  if (status() == HEDDLE_DONE) base::copy_data(delivery_.to, delivery_.from, delivery_.bytes);
   complete(run);
   return true;
 }

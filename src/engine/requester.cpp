@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy.hpp"
 #include "engine/operations.hpp"
 #include "memory/atomics.hpp"
 
@@ -29,9 +30,9 @@ base::Status fail_memory() {
 void move_directly(const Operation& operation, const Piece& piece) {
   std::byte* remote = piece.remote->direct + piece.offset;
   if (operation.kind == Kind::put) {
-    std::memcpy(remote, piece.local, piece.bytes);
+    base::copy_data(remote, piece.local, piece.bytes);
   } else {
-    std::memcpy(piece.local, remote, piece.bytes);
+    base::copy_data(piece.local, remote, piece.bytes);
   }
 }
 

@@ -1,9 +1,9 @@
 #include "engine/responder.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
+#include "base/copy.hpp"
 #include "memory/atomics.hpp"
 
 namespace heddle::engine {
@@ -18,7 +18,7 @@ void Responder::serve(heddle_peer source, const wire::Request& request) {
   }
   switch (head.kind) {
     case wire::RequestKind::put:
-      std::memcpy(memory->address, request.payload.data(), head.bytes);
+      base::copy_data(memory->address, request.payload.data(), head.bytes);
       break;
     case wire::RequestKind::get:
       answer.data = {memory->address, head.bytes};

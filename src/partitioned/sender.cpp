@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy.hpp"
 #include "partitioned/switchboard.hpp"
 #include "wire/packed_region.hpp"
 
@@ -57,7 +58,7 @@ bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
   if (!words_->direct_range(at, sizeof(std::uint64_t))) return false;
   if (bytes > 0) {
     if (!data_->direct_range(offset_ + from, bytes)) return false;
-    std::memcpy(data_->direct + offset_ + from, source_ + from, bytes);
+    base::copy_data(data_->direct + offset_ + from, source_ + from, bytes);
   }
   // Release: the data is written first. Partner: the acquire load in Receiver::has().
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(words_->direct + at)).store(run, std::memory_order_release);

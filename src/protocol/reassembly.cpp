@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/copy.hpp"
+
 namespace heddle::engine {
 namespace {
 
@@ -67,7 +69,7 @@ Reassembly::Outcome Reassembly::place(heddle_peer source, const wire::Fragment& 
   if (!fragment.header.empty()) {
     std::memcpy(partial.message.header.data(), fragment.header.data(), fragment.header.size());
   }
-  std::memcpy(partial.message.payload.get() + head.offset, fragment.payload.data(), fragment.payload.size());
+  base::copy_data(partial.message.payload.get() + head.offset, fragment.payload.data(), fragment.payload.size());
   if (partial.received < partial.stream_bytes) return Outcome::incomplete;
   memory_ -= charge(head.total_bytes);
   peer.memory -= charge(head.total_bytes);

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/copy.hpp"
+
 namespace heddle::engine {
 
 bool Requests::arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) {
@@ -33,7 +35,7 @@ void Requests::arrived_reply(heddle_peer source, const wire::Reply& reply) {
         bytes > operation->window_bytes - reply.head.offset || bytes > operation->window_left) {
       return core_.drop(source, "it answers a get with data outside what was asked");
     }
-    std::memcpy(operation->window + reply.head.offset, reply.payload.data(), bytes);
+    base::copy_data(operation->window + reply.head.offset, reply.payload.data(), bytes);
     operation->window_left -= bytes;
   }
   // Parts of a get may overtake each other: it is finished when all its bytes are here, or with an

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "engine/core.hpp"
 #include "protocol/tagged_nodes.hpp"
 
@@ -259,7 +260,7 @@ Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged&
   kept->payload_bytes = static_cast<std::uint32_t>(message.payload.size());
   kept->sequence = message.sequence;
   kept->offer = message.offer;
-  if (!message.payload.empty()) std::memcpy(kept->payload(), message.payload.data(), message.payload.size());
+  base::copy_data(kept->payload(), message.payload.data(), message.payload.size());
   return kept;
 }
 

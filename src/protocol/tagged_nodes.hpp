@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/copy.hpp"
 #include "protocol/tagged.hpp"
 
 namespace heddle::engine {
@@ -208,7 +209,7 @@ inline base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer f
     return HEDDLE_DONE;
   }
   const std::uint64_t bytes = std::min(message.bytes, request.bytes);
-  if (bytes != 0) std::memcpy(request.data, message.payload.data(), bytes);
+  base::copy_data(request.data, message.payload.data(), bytes);
   return bytes == message.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "protocol/user_credits.hpp"
 
 namespace heddle::engine {
@@ -70,7 +71,7 @@ Tasks::Stored Tasks::store(heddle_peer peer, const wire::ActiveMessage& message)
   task->payload_bytes = message.payload_bytes;
   task->charge = charge;
   if (message.header_bytes > 0) std::memcpy(task->header.data(), message.header, message.header_bytes);
-  if (message.payload_bytes > 0) std::memcpy(task->small(), message.payload, message.payload_bytes);
+  base::copy_data(task->small(), message.payload, message.payload_bytes);
   append(task);
   return Stored::yes;
 }

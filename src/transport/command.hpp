@@ -185,7 +185,7 @@ inline void write_packet(const Command& command, std::byte* to) {
     std::memcpy(to, command.header, command.header_bytes);
     to += room;
   }
-  if (command.bytes != 0) std::memcpy(to, command.local, command.bytes);
+  base::copy_data(to, command.local, command.bytes);
 }
 
 }  // namespace heddle::transport

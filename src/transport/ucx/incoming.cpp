@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "transport/ucx/port.hpp"
 
 namespace heddle::transport::ucx {
@@ -33,7 +34,7 @@ bool is_ours(const Came& came, std::size_t most) {
 }
 
 [[gnu::noinline]] ucs_status_t copy(std::byte* place, const std::byte* packet, std::size_t bytes) {
-  std::memcpy(place, packet, bytes);
+  base::copy_data(place, packet, bytes);
   return UCS_OK;
 }
 
@@ -218,8 +219,8 @@ inline bool Incoming::take(PeerState& peer, std::uint32_t position, const Arriva
   place += sizeof *record;
   if (arrival.bytes == 8) {  // a call of memcpy costs more than that
     std::memcpy(place, arrival.data, 8);
-  } else if (arrival.keep == nullptr && arrival.bytes != 0) {
-    std::memcpy(place, arrival.data, arrival.bytes);
+  } else if (arrival.keep == nullptr) {
+    base::copy_data(place, arrival.data, arrival.bytes);
   }
   // If a poll has room left, it has handed out all that was queued.
   if (!port_.completions().has_room()) [[unlikely]] {

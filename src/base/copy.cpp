@@ -1,0 +1,81 @@
+#include "base/copy.hpp"
+
+#if defined(__x86_64__)
+
+#include <cstdint>
+
+// Where a sanitizer replaces memcpy in the program, memcpy tells it what is read and written.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are given
+extern "C" {
+[[gnu::weak]] void __tsan_release(void* address);
+[[gnu::weak]] void __asan_init();
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+
+namespace heddle::base {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+template <std::size_t kBytes>
+struct VectorOf {
+  using Type [[gnu::vector_size(kBytes)]] = long long;
+};
+
+// At least a line and kBlock. Stores are aligned but for those of the first line and of the last
+// kBlock, which come last and have bytes in common with the others.
+template <std::size_t kVector>
+[[gnu::always_inline]] inline void copy_by(std::byte* to, const std::byte* from, std::size_t bytes) {
+  using Vector = typename VectorOf<kVector>::Type;
+  constexpr std::size_t kBlock = 4 * kVector;
+  struct Block {
+    Vector a, b, c, d;
+  };
+  Block first;  // a line of it is used
+  Block last;
+  std::memcpy(&first, from, kLine);
+  std::memcpy(&last, from + bytes - kBlock, kBlock);
+  const std::size_t begin = kLine - reinterpret_cast<std::uintptr_t>(to) % kLine;
+  for (std::size_t at = begin; at + kBlock < bytes; at += kBlock) {
+    Block block;
+    std::memcpy(&block.a, from + at, kVector);
+    std::memcpy(&block.b, from + at + kVector, kVector);
+    std::memcpy(&block.c, from + at + 2 * kVector, kVector);
+    std::memcpy(&block.d, from + at + 3 * kVector, kVector);
+    std::byte* const out = static_cast<std::byte*>(__builtin_assume_aligned(to + at, kLine));
+    std::memcpy(out, &block.a, kVector);
+    std::memcpy(out + kVector, &block.b, kVector);
+    std::memcpy(out + 2 * kVector, &block.c, kVector);
+    std::memcpy(out + 3 * kVector, &block.d, kVector);
+    asm volatile("" ::: "memory");  // or the compiler makes a call of memcpy of it
+  }
+  std::memcpy(to, &first, kLine);
+  std::memcpy(to + bytes - kBlock, &last, kBlock);
+}
+
+__attribute__((target("avx2"))) void copy_by_32(std::byte* to, const std::byte* from, std::size_t bytes) {
+  copy_by<32>(to, from, bytes);
+}
+void copy_by_16(std::byte* to, const std::byte* from, std::size_t bytes) {
+  copy_by<16>(to, from, bytes);
+}
+void copy_by_memcpy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
+Copy best_copy() {
+  if (__tsan_release != nullptr || __asan_init != nullptr) return copy_by_memcpy;
+  return __builtin_cpu_supports("avx2") ? copy_by_32 : copy_by_16;
+}
+
+}  // namespace
+
+void copy_long(void* to, const void* from, std::size_t bytes) {
+  static const Copy copy = best_copy();
+  copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+}
+
+}  // namespace heddle::base
+
+#endif

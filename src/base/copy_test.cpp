@@ -1,0 +1,52 @@
+#include "base/copy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace heddle::base {
+namespace {
+
+constexpr std::size_t kMargin = 256;
+
+// Whether a copy of `bytes` between places that lie so in their lines is right, and writes nothing
+// else.
+bool copies(std::size_t to_offset, std::size_t from_offset, std::size_t bytes) {
+  std::vector<std::uint8_t> from(bytes + 2 * kMargin);
+  std::vector<std::uint8_t> to(bytes + 2 * kMargin, 0xee);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 31 + (i >> 8) * 7);
+  std::vector<std::uint8_t> expected = to;
+  for (std::size_t i = 0; i < bytes; ++i) expected[to_offset + i] = from[from_offset + i];
+  copy_data(to.data() + to_offset, from.data() + from_offset, bytes);
+  return to == expected;
+}
+
+TEST(Copy, EveryLengthUpToSomeBlocks) {
+  for (std::size_t bytes = 1; bytes <= 1600; ++bytes) ASSERT_TRUE(copies(64, 64, bytes)) << bytes;
+}
+
+TEST(Copy, WhereverTheTwoLie) {
+  for (const std::size_t bytes : {1024U, 1025U, 1087U, 2048U, 4095U, 4096U, 10'001U}) {
+    for (std::size_t to = 0; to < 70; ++to) {
+      for (const std::size_t from : {0U, 1U, 8U, 15U, 16U, 40U, 63U}) {
+        ASSERT_TRUE(copies(to, from, bytes)) << bytes << " bytes from " << from << " to " << to;
+      }
+    }
+  }
+}
+
+TEST(Copy, LongOnes) {
+  for (const std::size_t bytes : {65'536U, 262'147U, (1U << 20) - 1, 1U << 20, (1U << 20) + 1, 3'000'000U}) {
+    ASSERT_TRUE(copies(16, 0, bytes)) << bytes;
+    ASSERT_TRUE(copies(5, 40, bytes)) << bytes;
+  }
+}
+
+TEST(Copy, NothingFromNowhere) {
+  copy_data(nullptr, nullptr, 0);
+  copy_bytes(nullptr, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace heddle::base
