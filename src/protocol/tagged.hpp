@@ -283,7 +283,8 @@ class Tagged final : public Protocol {
   void tell_taken(Offered& offered);
   [[nodiscard]] bool may_push(const Offered& offered);
   bool reach(Offered& offered);
-  bool post_alone(const Offered& offered, transport::Opcode opcode, void* local, wire::Part part);
+  bool copy_alone(heddle_peer peer, const transport::RemoteMemory& remote, transport::Opcode opcode, void* local,
+                  wire::Part part);
   bool push_part(Offered& offered);
   void leave_place(Offered& offered);
   void count_end(base::Status status);

@@ -235,6 +235,14 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
     }
     shown.imported = true;
   }
+  // Where the sender copies parts as well, neither looks for the other meanwhile, so each of them
+  // goes alone. What the transport has learned of them together does not hold here.
+  if (place.shared.load(std::memory_order_relaxed) != 0 &&
+      copy_alone(shown.inlet->from, shown.from.memory, transport::Opcode::get, shown.request.data + fetching.part.at,
+                 fetching.part)) {
+    end_part(shown, which, HEDDLE_DONE);
+    return true;
+  }
   fetching.shown = &shown;
   fetching.posted = true;  // before it can end
   const Completion ended{[](void* arg, heddle_status status) {

@@ -155,21 +155,22 @@ bool Tagged::reach(Offered& offered) {
   if (offered.room.bytes < offered.total) return false;
   if (offered.view->alone == View::Alone::untried) {
     std::byte first{};
-    const bool possible = post_alone(offered, transport::Opcode::get, &first, {0, 1});
+    const bool possible = copy_alone(offered.view->to, offered.room, transport::Opcode::get, &first, {0, 1});
     offered.view->alone = possible ? View::Alone::possible : View::Alone::impossible;
   }
   return offered.view->alone == View::Alone::possible;
 }
 
-bool Tagged::post_alone(const Offered& offered, transport::Opcode opcode, void* local, wire::Part part) {
+bool Tagged::copy_alone(heddle_peer peer, const transport::RemoteMemory& remote, transport::Opcode opcode, void* local,
+                        wire::Part part) {
   transport::Command command;
   command.opcode = opcode;
   command.alone = true;
-  command.rank = offered.view->to.rank;
-  command.worker = offered.view->to.worker;
+  command.rank = peer.rank;
+  command.worker = peer.worker;
   command.local = local;
   command.bytes = part.bytes;
-  command.remote = &offered.room;
+  command.remote = &remote;
   command.offset = part.at;
   try {
     return transport_.post({&command, 1}) == 1 && command.done;
@@ -185,7 +186,7 @@ bool Tagged::push_part(Offered& offered) {
   if (part.bytes == 0 && !wire::claim_part(place, offered.total, kPart, &part)) return false;
   offered.began = true;
   auto* const source = static_cast<std::byte*>(offered.memory.memory.address);
-  if (post_alone(offered, transport::Opcode::put, source + part.at, part)) {
+  if (copy_alone(offered.view->to, offered.room, transport::Opcode::put, source + part.at, part)) {
     wire::finish_part(place, std::exchange(part.bytes, 0), HEDDLE_DONE);
     offered.refused_since = 0;
     return true;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/copy.hpp"
+
 namespace heddle::transport::shm {
 
 Transfers::Transfers(Device& device, std::uint32_t worker, Backlog& backlog)
@@ -33,6 +35,14 @@ Way Transfers::way_of(const Command& command, const Outgoing& to) {
   return ways_.choose(to.peer->rank, command.bytes);
 }
 
+// A transfer to the peer that is to show how long bounce space takes: while the kernel copied
+// others, this thread would not look at it, nor perhaps the target, and it would show nothing.
+bool Transfers::tries(const Peer& peer) const {
+  return std::ranges::any_of(active_, [&](std::uint32_t index) {
+    return transfers_[index].to->peer == &peer && transfers_[index].trial && !transfers_[index].by_cma;
+  });
+}
+
 // A target that is only late, since something has interrupted it, is worth a tenth of what the
 // kernel takes for the whole.
 std::uint64_t Transfers::patience(std::uint32_t rank, std::uint64_t bytes) const {
@@ -58,6 +68,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
     return true;
   }
   Peer& peer = *to.peer;
+  if (command.bytes > Ways::kShort && tries(peer)) return false;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   const std::uint64_t address = command.remote->handle[0];
   const Way way = way_of(command, to);
@@ -108,6 +119,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.stalled = false;
   transfer.away = false;
   transfer.cold = false;
+  transfer.trial = way == Way::trial && command.bytes > Ways::kShort;
   transfer.probe = Probe::none;
   if (!by_cma && peer.cma.load(std::memory_order_relaxed) == Cma::allowed) {
     if (way == Way::trial) transfer.probe = Probe::alone;
@@ -236,7 +248,7 @@ bool Transfers::feed_one(Transfer& transfer) {
   request.chunk = chunk;
   request.bytes = static_cast<std::uint32_t>(std::min(pool_.chunk_bytes(), transfer.bytes - transfer.next));
   if (transfer.direction == Direction::put) {
-    std::memcpy(pool_.view().data(chunk), transfer.local + transfer.next, request.bytes);
+    base::copy_data(pool_.view().data(chunk), transfer.local + transfer.next, request.bytes);
     note_copied(request.bytes);
   }
   request.generation = pool_.request(chunk);
@@ -265,7 +277,7 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
     transfer.probe = Probe::none;
     if (state == ChunkState::done && transfer.direction == Direction::get && transfer.status == HEDDLE_DONE) {
       if (copied == kBurst) return;
-      std::memcpy(transfer.local + piece.at, pool_.view().data(piece.chunk), piece.bytes);
+      base::copy_data(transfer.local + piece.at, pool_.view().data(piece.chunk), piece.bytes);
       note_copied(piece.bytes);
       ++copied;
     } else if (state != ChunkState::done && transfer.status == HEDDLE_DONE) {
@@ -435,9 +447,9 @@ Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
   if (place) {
     std::byte* there = place->address;
     if (record.type == kPutType) {
-      std::memcpy(there, pool.data(request.chunk), request.bytes);
+      base::copy_data(there, pool.data(request.chunk), request.bytes);
     } else {
-      std::memcpy(pool.data(request.chunk), there, request.bytes);
+      base::copy_data(pool.data(request.chunk), there, request.bytes);
     }
     outcome = ChunkState::done;
   }

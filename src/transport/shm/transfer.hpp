@@ -100,6 +100,7 @@ class Transfers {
     bool stalled = false;       // the target has lost its core with a piece
     bool away = false;          // this thread was somewhere else meanwhile
     bool cold = false;          // it has had a chunk that was used for the first time
+    bool trial = false;         // it is to show whether bounce space is faster
     Probe probe = Probe::none;  // alone: nothing else is sent before
     std::uint64_t began = 0;    // ns
     std::uint64_t looks = 0;    // ns: since when this thread is here and looks
@@ -110,6 +111,7 @@ class Transfers {
 
   [[nodiscard]] bool copy_alone(Command& command, Peer& peer);
   [[nodiscard]] Way way_of(const Command& command, const Outgoing& to);
+  [[nodiscard]] bool tries(const Peer& peer) const;
   [[nodiscard]] base::Status copy_timed(const Command& command, Peer& peer, Direction direction);
   [[nodiscard]] std::uint64_t patience(std::uint32_t rank, std::uint64_t bytes) const;
   void feed(Transfer& transfer);
