@@ -18,7 +18,7 @@ constexpr std::uint64_t kTwoSwitchesNs = 1'500;
 // Whoever keeps the core for so long computes, and does not wait. For how long nobody yields then.
 constexpr std::uint64_t kSliceNs = 300'000;
 constexpr std::uint64_t kStrangersNs = 100'000'000;
-constexpr std::uint64_t kStrangerSpinNs = 20'000;
+constexpr std::uint64_t kStrangerSpinNs = 100'000;
 constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
 constexpr std::uint64_t kNapShare = 16;
 constexpr std::uint64_t kShortestNapNs = 50'000;

@@ -99,6 +99,9 @@ class Crowd {
   }
   static constexpr std::uint64_t kLongestSpinNs = 20'000;
   static constexpr std::uint64_t kShortestSpinNs = 1'000;
+  // Beside a stranger. Who sleeps may get the core back only when the stranger's slice is over, and
+  // the system does not make good for the time slept.
+  static constexpr std::uint64_t kStrangersSpinNs = 100'000;
   // Call it after yielded(). True: the thread has shared its core for a while, although there
   // should be a core for each. The system leaves two threads that yield to each other on one core
   // for ever, since neither of them waits in its run queue for long.
@@ -225,7 +228,8 @@ class Waiter {
   // looks without a pause: the answer is one cache transfer away
   static constexpr std::uint32_t kFree = 64;
   static constexpr std::uint32_t kLooks = 32;       // between two looks at the clock
-  static constexpr std::uint32_t kMostLooks = 800;  // if the clock stands still
+  // if the clock stands still, or a look takes long
+  static constexpr std::uint32_t kMostLooks = 800;
   static constexpr std::uint32_t kClockPeriod = 256;
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
@@ -242,7 +246,11 @@ class Waiter {
     const std::uint64_t now = clock_.now_ns();
     if (spinning_since_ == 0) {
       spinning_since_ = now;
-      if (learns_ && !crowd_->strangers(now)) spin_ns_ = crowd_->spin_ns(now);
+      if (crowd_ != nullptr && crowd_->strangers(now)) {
+        spin_ns_ = Crowd::kStrangersSpinNs;
+      } else if (learns_) {
+        spin_ns_ = crowd_->spin_ns(now);
+      }
       if (timeout_ns_ > 0) spin_ns_ = std::min(spin_ns_, static_cast<std::uint64_t>(timeout_ns_));
     }
     return spin_ns_ > Crowd::kShortestSpinNs && now - spinning_since_ < spin_ns_;

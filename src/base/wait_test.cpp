@@ -158,6 +158,10 @@ TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
     Waiter waiter(clock, -1, &crowd);
     for (int i = 0; i < 300; ++i) EXPECT_TRUE(waiter.idle());
     EXPECT_EQ(waiter.nap_ns(), 0) << "it spins first";
+    clock.advance_ns(99'000);
+    for (int i = 0; i < 64; ++i) EXPECT_TRUE(waiter.idle());
+    EXPECT_EQ(waiter.nap_ns(), 0) << "for longer than where it is alone: a sleep may last a slice";
+    clock.advance_ns(2'000);
     EXPECT_GT(nap_after(waiter, clock, 0), 0);
   }
   clock.advance_ns(100 * kMs);
