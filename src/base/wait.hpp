@@ -227,7 +227,7 @@ class Waiter {
  private:
   // looks without a pause: the answer is one cache transfer away
   static constexpr std::uint32_t kFree = 64;
-  static constexpr std::uint32_t kLooks = 32;       // between two looks at the clock
+  static constexpr std::uint32_t kLooks = 32;  // between two looks at the clock
   // if the clock stands still, or a look takes long
   static constexpr std::uint32_t kMostLooks = 800;
   static constexpr std::uint32_t kClockPeriod = 256;
