@@ -846,10 +846,10 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  * 176 bytes, rounded up to a multiple of 64, 256 bytes at least. When these credits are used up,
  * sends to that worker get AGAIN until something is received there; heddle_send of 2 KiB or more
  * tries for a while, and then sends it as a long one. A long one counts 256 bytes, and long ones
- * may use as many credits again, so two workers may both send before they receive: as many long
- * messages as three quarters of HEDDLE_WORKER_OPERATIONS. If the receiver's memory is exhausted
- * before that, the message is dropped, counted and logged there, and not received; the sender of a
- * long one gets NO_MEMORY.
+ * may use as many credits again, so two workers may both send before they receive. A worker has at
+ * most three quarters of HEDDLE_WORKER_OPERATIONS of long ones under way. If the receiver's memory
+ * is exhausted before that, the message is dropped, counted and logged there, and not received; the
+ * sender of a long one gets NO_MEMORY.
  * Long messages (more than HEDDLE_TAG_EAGER_BYTES) go from buffer to buffer once the receive is
  * posted (rendezvous), so the sending and the receiving worker both make progress until the message
  * is complete. Those of more than 8 KiB are sent as long ones, too, where copies take long (not if

@@ -16,7 +16,9 @@ void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::uintptr_t after = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
   const bool apart = after >= bytes && -after >= bytes;
   if (apart && after % kPage - 1 < kLine - 1) {
-    for (; bytes > kPiece; to += kPiece, from += kPiece, bytes -= kPiece) std::memcpy(to, from, kPiece);
+    std::size_t piece = kPiece;
+    asm("" : "+r"(piece));  // a length that the compiler knows becomes just such an instruction
+    for (; bytes > piece; to += piece, from += piece, bytes -= piece) std::memcpy(to, from, piece);
   }
   std::memmove(to, from, bytes);
 }

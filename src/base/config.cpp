@@ -75,8 +75,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_TAG_CREDIT_BYTES",
      Type::bytes,
      "1M",
-     "most memory one worker keeps of tagged messages of one sending worker that nobody has received yet; the same "
-     "in all ranks",
+     "most memory one worker keeps of tagged messages of one sending worker that nobody has received yet, and as "
+     "much again for what it knows of long ones; the same in all ranks",
      {64 * kKi, kGi}},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
      "longest tagged message that may be copied at once, at most one packet (shm: a quarter of "

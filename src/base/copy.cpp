@@ -72,6 +72,11 @@ Copy best_copy() {
 }  // namespace
 
 void copy_long(void* to, const void* from, std::size_t bytes) {
+  const std::uintptr_t after = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+  if (after < bytes || -after < bytes) [[unlikely]] {
+    std::memmove(to, from, bytes);
+    return;
+  }
   static const Copy copy = best_copy();
   copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
 }

@@ -13,7 +13,8 @@ inline constexpr std::size_t kLeastLong = 1024;
 inline constexpr std::size_t kMostLong = std::size_t{1} << 20;
 #endif
 
-// Copies data that does not overlap. With no bytes the addresses may be null.
+// Copies data, of which long pieces may overlap, as glibc's memcpy allows: a program may put to
+// itself. With no bytes the addresses may be null.
 //
 // Not memcpy, since glibc's, from 2 or 4 KiB to the size of an L2 cache, is one instruction (`rep
 // movsb`), which current AMD processors execute 25 times as slowly if the target lies 1 to 63 bytes

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -40,6 +41,22 @@ TEST(Copy, LongOnes) {
   for (const std::size_t bytes : {65'536U, 262'147U, (1U << 20) - 1, 1U << 20, (1U << 20) + 1, 3'000'000U}) {
     ASSERT_TRUE(copies(16, 0, bytes)) << bytes;
     ASSERT_TRUE(copies(5, 40, bytes)) << bytes;
+  }
+}
+
+TEST(Copy, WhatOverlaps) {
+  for (const std::size_t bytes : {1024U, 5000U, 100'000U}) {
+    for (const std::size_t by : {1U, 16U, 64U, 500U}) {
+      std::vector<std::uint8_t> data(bytes + by);
+      for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i * 31 + (i >> 8) * 7);
+      const std::vector<std::uint8_t> before = data;
+      copy_data(data.data() + by, data.data(), bytes);
+      ASSERT_TRUE(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(bytes),
+                             data.begin() + static_cast<std::ptrdiff_t>(by)));
+      data = before;
+      copy_data(data.data(), data.data() + by, bytes);
+      ASSERT_TRUE(std::equal(before.begin() + static_cast<std::ptrdiff_t>(by), before.end(), data.begin()));
+    }
   }
 }
 

@@ -229,7 +229,7 @@ class Waiter {
   static constexpr std::uint32_t kFree = 64;
   static constexpr std::uint32_t kLooks = 32;  // between two looks at the clock
   // if the clock stands still, or a look takes long
-  static constexpr std::uint32_t kMostLooks = 800;
+  static constexpr std::uint32_t kMostLooks = 5000;
   static constexpr std::uint32_t kClockPeriod = 256;
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
@@ -248,8 +248,8 @@ class Waiter {
       spinning_since_ = now;
       if (crowd_ != nullptr && crowd_->strangers(now)) {
         spin_ns_ = Crowd::kStrangersSpinNs;
-      } else if (learns_) {
-        spin_ns_ = crowd_->spin_ns(now);
+      } else {
+        spin_ns_ = learns_ ? crowd_->spin_ns(now) : Crowd::kLongestSpinNs;
       }
       if (timeout_ns_ > 0) spin_ns_ = std::min(spin_ns_, static_cast<std::uint64_t>(timeout_ns_));
     }

@@ -30,7 +30,7 @@ class OnThisCore {
 
 // Idles until the waiter yields, `ns` later by the clock; returns how long it then wants to sleep.
 std::int64_t nap_after(Waiter& waiter, ManualClock& clock, std::uint64_t ns) {
-  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(waiter.idle());
+  for (int i = 0; i < 6000; ++i) EXPECT_TRUE(waiter.idle());
   clock.advance_ns(ns);
   EXPECT_TRUE(waiter.idle());
   return waiter.nap_ns();

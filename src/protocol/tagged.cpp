@@ -229,7 +229,9 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& messa
 // The message in a block of its own; null: it is dropped.
 Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged& message) {
   const std::uint64_t charge = wire::tagged_charge(message.payload.size());
-  if (!source.credit.hold(charge, message.offer ? kOfferWindows * window_ : window_)) [[unlikely]] {
+  // Messages may come in another order than their credit was reserved in: a copied one may find the
+  // second window in use, too. Who may use which, the sender sees to.
+  if (!source.credit.hold(charge, kOfferWindows * window_)) [[unlikely]] {
     core_.drop(from, "its sender had no credit for it; is HEDDLE_TAG_CREDIT_BYTES the same in all ranks?");
     return nullptr;
   }
