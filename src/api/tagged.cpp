@@ -241,9 +241,9 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
   const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
   std::snprintf(
       text.data(), text.size(),
-      "the message of %zu bytes to worker %u of rank %u is not accepted; %llu of HEDDLE_TAG_CREDIT_BYTES=%llu, "
-      "which long ones may use twice, are used by messages that are not known as received there: post receives "
-      "there first, and make progress on that worker",
+      "the message of %zu bytes to worker %u of rank %u is not accepted; %llu of HEDDLE_TAG_CREDIT_BYTES=%llu "
+      "are used by messages that are not known as received there: post receives there first, and make progress "
+      "on that worker",
       bytes, target.worker, target.rank, used,
       static_cast<unsigned long long>(worker.context().environment().config.number(base::Var::tag_credit_bytes)));
 }
