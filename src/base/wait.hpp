@@ -82,10 +82,10 @@ class Crowd {
   }
   // A yield took from `before` until `now`. Somebody who computes keeps the core for a slice: to
   // yield to him is to wait until it is over, for nothing that this thread waits for. A thread that
-  // sleeps, and is woken, has its core back at once. But ten threads of the process that take turns
-  // on the core are away for long, too, and are to have it. So only the time since one of them was
-  // last seen there tells, divided among the waits that have ended since. Where there are more
-  // ranks than cores they may all have been waiting.
+  // sleeps, and is woken, mostly has its core back at once. But ten threads of the process that
+  // take turns on the core are away for long, too, and are to have it. So only the time since one
+  // of them was last seen there tells, divided among the waits that have ended since. Where there
+  // are more ranks than cores they may all have been waiting.
   void was_away(std::uint64_t before, std::uint64_t now) {
     if (now - before < kSliceNs || !roomy_.load(std::memory_order_relaxed)) return;
     const Core& core = this_core();
