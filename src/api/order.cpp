@@ -191,7 +191,10 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
         name_of(compare), static_cast<unsigned long long>(value));
   };
   const Status status = worker->until({"heddle_signal_wait", timeout_ns}, attempt, describe);
-  if (status == HEDDLE_DONE) heddle::base::show_acquire(const_cast<uint64_t*>(word));
+  if (status == HEDDLE_DONE) {
+    heddle::base::show_acquire(const_cast<uint64_t*>(word));
+    heddle::base::show_learnt();  // what the signal's writer had waited for before
+  }
   if (status != HEDDLE_ERR_TIMEOUT) return status;
   return heddle::base::fail(status, "heddle_signal_wait: after %lld ns the word at %p is %llu, awaited %s %llu",
                             static_cast<long long>(timeout_ns), static_cast<const void*>(word),

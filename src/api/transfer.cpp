@@ -402,6 +402,7 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
   // Empty blocks are dropped: their number does not matter.
   const heddle_strided shape = covered.bytes == 0 ? heddle_strided{} : covered.shape;
   const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, shape);
+  heddle::base::show_told();
   const Status status = engine::start(
       *worker, engine::PutSignalStart{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);

@@ -10,6 +10,8 @@
 // Costs a load and a predicted branch where there is no ThreadSanitizer.
 #pragma once
 
+#include <array>
+
 // From ThreadSanitizer's run-time library; null where the process has none.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are given
 extern "C" {
@@ -30,6 +32,27 @@ inline void show_release(void* word) {
 inline void show_acquire(void* word) {
   if (__tsan_acquire != nullptr) [[unlikely]]
     __tsan_acquire(word);
+}
+
+// Orders that go through memory of other ranks, where ThreadSanitizer sees nothing; so each is one
+// for the whole process:
+//
+// * What a thread has done happens before what this process executes for other ranks after the
+//   thread has told them, by a collective operation or a signal (show_told, show_serving).
+// * What this process has executed for other ranks happens before what a thread does once it has
+//   learnt from them, by the same, that they know of it (show_served, show_learnt).
+inline std::array<char, 2> order_with_others{};
+inline void show_told() {
+  show_release(&order_with_others[0]);
+}
+inline void show_serving() {
+  show_acquire(&order_with_others[0]);
+}
+inline void show_served() {
+  show_release(&order_with_others[1]);
+}
+inline void show_learnt() {
+  show_acquire(&order_with_others[1]);
 }
 
 }  // namespace heddle::base

@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <mutex>
 
+#include "base/tsan_order.hpp"
 #include "collective/algorithms/tree.hpp"
 #include "collective/exchange.hpp"
 #include "collective/givers.hpp"
@@ -321,6 +322,7 @@ base::Status Collective::start() {
   }
   if (runner_->status() != HEDDLE_DONE) return end_of(runner_->status());
   running_ = true;
+  base::show_told();
   runner_->start(kStartBytes);
   if (runner_->done() || by_interface()) return HEDDLE_POSTED;
   engine::Helpers& helpers = team_.context().helpers();
@@ -329,7 +331,10 @@ base::Status Collective::start() {
 }
 
 base::Status Collective::end_of(base::Status status) {
-  if (status == HEDDLE_DONE) return HEDDLE_DONE;
+  if (status == HEDDLE_DONE) {
+    base::show_learnt();  // what the members had waited for before they came
+    return HEDDLE_DONE;
+  }
   if (const auto failed = team_.failed_member()) return team_.report_failed(*failed);
   if (status == HEDDLE_ERR_PEER_FAILED) return team_.report_dead();
   return base::fail(status, "%s has failed: %s", name_of(call_.operation), runner_->reason(status));
@@ -370,6 +375,7 @@ base::Status Collective::wait(std::int64_t timeout_ns) {
 base::Status Collective::run_with(const Call& call) {
   runner_->set_buffers(call);
   if (runner_->status() != HEDDLE_DONE) return end_of(runner_->status());
+  base::show_told();
   runner_->start();
   if (!runner_->done()) {
     team_.commons().wait(

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/tsan_order.hpp"
 #include "collective/collective.hpp"
 #include "worker/worker.hpp"
 
@@ -347,6 +348,7 @@ base::Result<Collective*> Team::init(const Call& call) {
 }
 
 base::Result<Collective*> Team::start(const Call& call) {
+  base::show_told();
   return Collective::open(*this, call, Use::once);
 }
 

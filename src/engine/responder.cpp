@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/copy.hpp"
+#include "base/tsan_order.hpp"
 #include "memory/atomics.hpp"
 
 namespace heddle::engine {
@@ -16,6 +17,7 @@ void Responder::serve(heddle_peer source, const wire::Request& request) {
     answer.head.status = regions_.known(head.region) ? HEDDLE_ERR_RANGE : HEDDLE_ERR_HANDLE;
     return keep_or_lose(answer);
   }
+  base::show_serving();
   switch (head.kind) {
     case wire::RequestKind::put:
       base::copy_data(memory->address, request.payload.data(), head.bytes);
@@ -32,6 +34,7 @@ void Responder::serve(heddle_peer source, const wire::Request& request) {
       }
       break;
   }
+  base::show_served();
   keep_or_lose(answer);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/fence.hpp"
+#include "base/tsan_order.hpp"
 #include "base/wait.hpp"
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
@@ -198,6 +199,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
   }
   if (!in_exchange_) {
     show_order(exchange.worker);
+    base::show_told();
     if (const base::Status status = begin_exchange(exchange.kind, exchange.mine); status != HEDDLE_DONE) return status;
   }
   const std::span<Worker* const> workers(&exchange.worker, exchange.worker != nullptr ? 1 : 0);
@@ -208,6 +210,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
     const base::Status status = test_exchange(exchange.kind, all);
     if (status != HEDDLE_AGAIN) {
       show_order(exchange.worker);
+      if (status == HEDDLE_DONE) base::show_learnt();
       return status;
     }
     int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;

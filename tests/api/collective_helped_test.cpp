@@ -1,5 +1,5 @@
 // Helpers and collectives: one that loses its core inside an operation is fetched by who waits for
-// that operation.
+// that operation; a barrier orders what one has executed for other ranks.
 #include <sched.h>
 
 #include <atomic>
@@ -74,6 +74,45 @@ TEST(HelpedCollectives, AHelperThatWasPutAsideInsideIsFetched) {
     must(heddle_collective_free(made), "free");
   });
   EXPECT_TRUE(test.brought.load()) << "it was left where it was";
+}
+
+// Whether the order is there shows on machines with weak memory, and to ThreadSanitizer, which does
+// not see the way that it takes through the other rank.
+TEST(HelpedCollectives, ABarrierOrdersWhatAHelperHasExecuted) {
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", "dedicated:1"},
+                                                                             {"HEDDLE_SHM_DIRECT", "0"},
+                                                                             {"HEDDLE_SHM_CMA", "0"},
+                                                                             {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}});
+  constexpr std::uint64_t kRounds = 20;
+  constexpr std::size_t kLong = 512;  // words
+  constexpr std::size_t kWords = kLong + 2;
+  std::atomic<std::uint64_t> executed{0};  // rounds; relaxed: it orders nothing
+  run_members(2, "shm", [&](const Member& member) {
+    Worker worker = member.context.open_worker();
+    const Region region = member.context.alloc(kWords * sizeof(std::uint64_t));
+    const auto remotes = member.context.exchange(region);
+    const auto words = region.memory<std::uint64_t>();
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      if (member.rank() == 0) {
+        const RemoteRegion& there = remotes[1];
+        const std::vector<std::uint64_t> sent(kLong, round);
+        const auto bytes = std::as_bytes(std::span(sent));
+        must(worker.put(bytes, there.at(0)), "put");
+        must(worker.put(bytes.first(sizeof(std::uint64_t)), there.at(bytes.size())), "short put");
+        must(worker.atomic(HEDDLE_ADD64, there.at(bytes.size() + sizeof(std::uint64_t)), 1), "atomic");
+        must(worker.quiet(), "quiet");
+        executed.store(round, std::memory_order_relaxed);
+      } else {  // executes nothing itself meanwhile
+        must_be(within_time([&] { return executed.load(std::memory_order_relaxed) >= round; }), "the helper executes");
+      }
+      must(heddle_barrier(member.world.handle()), "barrier");
+      if (member.rank() == 1) {
+        must_be(std::all_of(words.begin(), words.begin() + kWords, [&](std::uint64_t word) { return word == round; }),
+                "all has come");
+      }
+      must(heddle_barrier(member.world.handle()), "barrier");
+    }
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/copy.hpp"
 #include "base/prefetch.hpp"
+#include "base/tsan_order.hpp"
 
 namespace heddle::transport::shm {
 
@@ -206,8 +207,10 @@ Served SmallTransfers::serve(const Peer& peer, std::uint32_t worker, const queue
   const auto place = device_.regions().locate(request.region, request.offset, request.bytes);
   if (!slot.word.take(request.word)) return Served::done;
   if (place) {
+    base::show_serving();
     if (put) {
       base::copy_bytes(place->address, record.data + sizeof request, request.bytes);
+      base::show_served();
     } else {
       base::copy_bytes(slot.data.data(), place->address, request.bytes);
     }

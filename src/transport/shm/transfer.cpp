@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/copy.hpp"
+#include "base/tsan_order.hpp"
 
 namespace heddle::transport::shm {
 
@@ -447,8 +448,10 @@ Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
   ChunkState outcome = ChunkState::failed;
   if (place) {
     std::byte* there = place->address;
+    base::show_serving();
     if (record.type == kPutType) {
       base::copy_data(there, pool.data(request.chunk), request.bytes);
+      base::show_served();
     } else {
       base::copy_data(pool.data(request.chunk), there, request.bytes);
     }
