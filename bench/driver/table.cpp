@@ -57,7 +57,7 @@ std::string row(const Record& record, const std::string& ratios) {
   std::string op = key.op;
   // Each is measured in several ways.
   if (key.bench == "atomics" || key.bench == "overhead") op += " " + key.metric;
-  if (key.memory == "registered" || key.memory == "adopted") op += " (" + key.memory + ")";
+  if (key.memory == "registered" || key.memory == "adopted" || key.memory == "malloc") op += " (" + key.memory + ")";
   if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
   std::string line = "  " + padded(op, 30) +
                      padded(key.transport + (key.sharing == "exclusive" || key.sharing == "own" ||

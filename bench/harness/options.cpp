@@ -34,7 +34,9 @@ const char* const kUsage =
     "  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex;\n"
     "                           benches of papers: which modes (default: all but mutex; exclusive: a worker each);\n"
     "                           programs: also auto, with a worker each, and auto_one\n"
-    "  --memory KIND            allocated, registered, both (of these two) or adopted\n"
+    "  --memory KIND            allocated, registered, both (of these two) or adopted; programs: malloc (buffers do "
+    "not\n"
+    "                           begin with a page)\n"
     "  --repeat R               repeats per figure (default 9)\n"
     "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
     "  --total-words 20M        gups: words of the table, over both processes\n"
@@ -154,8 +156,8 @@ class Parser {
   }
   bool memory(const char* value) {
     const std::string_view kind = value != nullptr ? value : "";
-    if (kind != "allocated" && kind != "registered" && kind != "both" && kind != "adopted") {
-      return fail("--memory needs allocated, registered, both or adopted");
+    if (kind != "allocated" && kind != "registered" && kind != "both" && kind != "adopted" && kind != "malloc") {
+      return fail("--memory needs allocated, registered, both, adopted or malloc");
     }
     options_->memory = kind;
     return true;
@@ -239,6 +241,10 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
   }
   if (options.busy != 0 && options.names != std::vector<std::string>{"programs"}) {
     parser.fail("--busy is for programs alone: heddle bench programs --busy " + std::to_string(options.busy));
+    return std::nullopt;
+  }
+  if (options.memory == "malloc" && options.names != std::vector<std::string>{"programs"}) {
+    parser.fail("--memory malloc is for programs alone: heddle bench programs --memory malloc");
     return std::nullopt;
   }
   // A repeat must see several time slices of those that compute beside it.

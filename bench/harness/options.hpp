@@ -26,7 +26,7 @@ struct Options {
   bool peers = false;
   bool quick = false;
   bool demo = false;
-  std::string memory = "both";           // allocated, registered, both, adopted
+  std::string memory = "both";           // allocated, registered, both, adopted, malloc
   std::string json;                      // file to write
   std::uint64_t total_words = 0;         // gups table over both processes; 0: the default
   std::uint64_t target_ns = 20'000'000;  // time of one repeat
@@ -57,7 +57,7 @@ inline constexpr std::uint32_t kMixedProcesses = 4;
 // Operations of the bench `programs`: see bench/programs/README.md.
 inline const std::vector<std::string> kProgramNames = {
     "latency",    "bw",    "bibw", "mbw_mr", "latency_mt", "pingpong_mt", "put_latency", "put_window",
-    "get_window", "pairs", "rpc",  "halo",   "fan_in",     "overlap",     "exchange"};
+    "get_window", "pairs", "rpc",  "rpc_mt", "halo",       "fan_in",      "overlap",     "exchange"};
 inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
 inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
 inline const std::vector<std::uint32_t> kOversubscribed = {4, 8};  // processes

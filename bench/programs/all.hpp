@@ -27,7 +27,8 @@ void run_own(Bench& bench, Library& own) {
   if constexpr (Library::kCounts) exchanges(bench, own);
   windows(bench, own, "put_window", true);
   windows(bench, own, "get_window", false);
-  rpc(bench, own);
+  calls(bench, own, "rpc", {1});
+  calls(bench, own, "rpc_mt", bench.threads({4}));
   halo(bench, own);
 }
 
@@ -52,7 +53,7 @@ void run_variant(Bench& bench, Library& one) {
     fan_in(bench, one);
   }
   if constexpr (Library::kSignals) put_latency(bench, one);
-  rpc(bench, one);
+  calls(bench, one, "rpc", {1});
 }
 
 }  // namespace heddle::bench::programs

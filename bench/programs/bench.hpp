@@ -38,22 +38,26 @@ inline constexpr std::uint64_t word_at(std::uint64_t i) {
   return i * kWordBytes;
 }
 
-// Ordinary memory of whole pages, as programs have their large buffers in: where malloc puts it by
-// chance decides nothing.
-class Pages {
+// Ordinary memory, as programs have their large buffers in. It begins with a page, or as far behind
+// one as malloc does: where that puts it by chance decides nothing.
+class Buffer {
  public:
-  explicit Pages(std::uint64_t bytes) : memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded(bytes)))) {
+  Buffer(std::uint64_t bytes, const harness::Options& options)
+      : begin_(options.memory == "malloc" ? kBehindPage : 0),
+        memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded(begin_ + bytes)))) {
     if (memory_ == nullptr) std::abort();
-    std::fill_n(memory_.get(), rounded(bytes), std::byte{0});
+    std::fill_n(memory_.get(), rounded(begin_ + bytes), std::byte{0});
   }
-  [[nodiscard]] std::byte* data() const { return memory_.get(); }
+  [[nodiscard]] std::byte* data() const { return memory_.get() + begin_; }
 
  private:
   static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kBehindPage = 16;  // glibc's, of what it maps by itself
   static std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
+  std::uint64_t begin_;
   std::unique_ptr<std::byte, Free> memory_;
 };
 
@@ -109,6 +113,7 @@ class Bench {
     out.key.transport = library.transport();
     out.key.sharing = library.sharing();
     out.key.metric = metric;
+    if (options_.memory == "malloc") out.key.memory = options_.memory;
     out.key.processes = size();
     out.key.threads = threads;
     out.key.workers = library.workers(threads);

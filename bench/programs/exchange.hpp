@@ -20,8 +20,12 @@ enum class Told { flag, count, barrier };
 template <class Library>
 class Exchanging {
  public:
-  Exchanging(Library& library, std::uint32_t rank, std::uint32_t size, Told told)
-      : library_(library), rank_(rank), size_(size), told_(told), out_(kMostExchanged) {
+  Exchanging(const Bench& bench, Library& library, Told told)
+      : library_(library),
+        rank_(bench.rank()),
+        size_(bench.size()),
+        told_(told),
+        out_(kMostExchanged, bench.options()) {
     clear_words(library, kFirstWord, kExchangeWords);
   }
 
@@ -94,7 +98,7 @@ class Exchanging {
   std::uint32_t rank_;
   std::uint32_t size_;
   Told told_;
-  Pages out_;
+  Buffer out_;
   std::uint64_t rounds_ = 0;
   std::uint64_t bytes_[2] = {};  // that have come in all rounds of this parity
   std::uint64_t run_ = 0;
@@ -107,7 +111,7 @@ void exchanges(Bench& bench, Library& library) {
   constexpr std::pair<Told, const char*> kWays[] = {
       {Told::flag, "exchange_flag"}, {Told::count, "exchange_count"}, {Told::barrier, "exchange_barrier"}};
   for (const auto& [told, op] : kWays) {
-    Exchanging<Library> mine(library, bench.rank(), bench.size(), told);
+    Exchanging<Library> mine(bench, library, told);
     for (const std::uint64_t bytes : bench.sizes({1024, 4096, 32768})) {
       if (bytes < 8 || bytes > 32768 || bytes % 8 != 0) continue;
       bench.measure(

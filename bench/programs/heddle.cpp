@@ -78,7 +78,7 @@ class Heddle {
   };
 
   Heddle(Memory& memory, const Mode& mode, std::uint32_t lanes)
-      : memory_(memory), mode_(mode), lanes_(lanes), replies_(kMostOutstanding) {
+      : memory_(memory), mode_(mode), lanes_(lanes), desks_(lanes) {
     const bool own = mode.own;
     for (std::uint32_t i = 0; i < lanes; ++i) {
       Lane& lane = lanes_[i];
@@ -210,22 +210,28 @@ class Heddle {
 
   // ---- calls by active messages ----
   void call(std::uint32_t to, const Call& call) {
+    const Lane& mine = lanes_[call.lane];
     const heddle_am_message message{kOnCall, 0, nullptr, &call, sizeof call};
-    must(heddle_am(lanes_[0].worker, {to, lanes_[0].index}, &message, nullptr), "heddle_am");
+    must(heddle_am(mine.worker, {to, mine.index}, &message, nullptr), "heddle_am");
   }
-  void wait_reply() { wait_for(&replied_, taken_ + 1); }
-  bool next_reply(Call* reply) {
-    if (taken_ == std::atomic_ref(replied_).load(std::memory_order_acquire)) return false;
-    *reply = arrived_[taken_++ % kMostOutstanding];
+  void wait_reply(std::uint32_t lane) {
+    Desk& desk = desks_[lane];
+    wait_for(lane, &desk.replied, desk.taken + 1);
+  }
+  bool next_reply(std::uint32_t lane, Call* reply) {
+    Desk& desk = desks_[lane];
+    if (desk.taken == std::atomic_ref(desk.replied).load(std::memory_order_acquire)) return false;
+    *reply = desk.arrived[desk.taken++ % kMostOutstanding];
     return true;
   }
   // Until n calls are answered. What the handler could not send now is sent here.
-  void serve(std::uint64_t n) {
-    const std::uint64_t all = served_ + n;
-    while (served_ < all) {
-      wait_for(&called_, served_ + 1);
-      served_ = std::atomic_ref(called_).load(std::memory_order_acquire);
-      send_late();
+  void serve(std::uint32_t lane, std::uint64_t n) {
+    Desk& desk = desks_[lane];
+    const std::uint64_t all = desk.served + n;
+    while (desk.served < all) {
+      wait_for(lane, &desk.called, desk.served + 1);
+      desk.served = std::atomic_ref(desk.called).load(std::memory_order_acquire);
+      send_late(lane);
     }
   }
 
@@ -237,12 +243,24 @@ class Heddle {
     std::uint64_t posted = 0;  // sends that the counter will count
     std::uint64_t waited = 0;
   };
+  // The calls of a lane: the server's side, then the client's.
+  struct alignas(harness::kApart) Desk {
+    std::array<Call, kMostOutstanding> replies{};  // by slot
+    alignas(8) std::uint64_t called = 0;
+    std::uint64_t served = 0;
+    std::atomic<bool> late{false};
+    std::mutex mutex;
+    std::vector<std::pair<heddle_peer, std::uint64_t>> waiting;
+    std::array<Call, kMostOutstanding> arrived{};
+    alignas(8) std::uint64_t replied = 0;
+    std::uint64_t taken = 0;
+  };
 
   // What a handler counts.
-  void wait_for(std::uint64_t* word, std::uint64_t value) {
+  void wait_for(std::uint32_t lane, std::uint64_t* word, std::uint64_t value) {
     const std::atomic_ref<std::uint64_t> counted(*word);
     while (counted.load(std::memory_order_acquire) < value) {
-      must(heddle_worker_wait(lanes_[0].worker, HEDDLE_FOREVER), "heddle_worker_wait");
+      must(heddle_worker_wait(lanes_[lane].worker, HEDDLE_FOREVER), "heddle_worker_wait");
     }
   }
   // Handlers of a worker run one at a time, so that a store is enough; release: another thread than
@@ -251,21 +269,18 @@ class Heddle {
     const std::atomic_ref<std::uint64_t> counted(*word);
     counted.store(counted.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  heddle_status try_reply(heddle_peer to, const Call& reply) {
-    const heddle_am_message message{kOnReply, 0, nullptr, &reply, sizeof reply};
-    return must(heddle_try_am(lanes_[0].worker, to, &message, nullptr), "heddle_try_am");
-  }
-  void send_late() {
-    if (!late_.load(std::memory_order_acquire)) return;
+  void send_late(std::uint32_t lane) {
+    Desk& desk = desks_[lane];
+    if (!desk.late.load(std::memory_order_acquire)) return;
     std::vector<std::pair<heddle_peer, std::uint64_t>> waiting;
     {
-      const std::scoped_lock lock(mutex_);
-      waiting.swap(waiting_);
-      late_.store(false, std::memory_order_relaxed);
+      const std::scoped_lock lock(desk.mutex);
+      waiting.swap(desk.waiting);
+      desk.late.store(false, std::memory_order_relaxed);
     }
     for (const auto& [to, slot] : waiting) {
-      const heddle_am_message message{kOnReply, 0, nullptr, &replies_[slot], sizeof(Call)};
-      must(heddle_am(lanes_[0].worker, to, &message, nullptr), "heddle_am");
+      const heddle_am_message message{kOnReply, 0, nullptr, &desk.replies[slot], sizeof(Call)};
+      must(heddle_am(lanes_[lane].worker, to, &message, nullptr), "heddle_am");
     }
   }
   static void on_call(const heddle_am_arrival* arrival, void* arg) {
@@ -273,35 +288,31 @@ class Heddle {
     Call call;
     std::memcpy(&call, arrival->payload, sizeof call);
     call.number = answer_to(call.number);
-    Call& reply = self.replies_[call.slot % kMostOutstanding];
+    Desk& desk = self.desks_[call.lane];
+    Call& reply = desk.replies[call.slot];
     reply = call;
-    if (self.try_reply(arrival->source, reply) == HEDDLE_AGAIN) {
-      const std::scoped_lock lock(self.mutex_);
-      self.waiting_.emplace_back(arrival->source, call.slot);
-      self.late_.store(true, std::memory_order_release);
+    const heddle_am_message message{kOnReply, 0, nullptr, &reply, sizeof reply};
+    const heddle_worker worker = self.lanes_[call.lane].worker;
+    if (must(heddle_try_am(worker, arrival->source, &message, nullptr), "heddle_try_am") == HEDDLE_AGAIN) {
+      const std::scoped_lock lock(desk.mutex);
+      desk.waiting.emplace_back(arrival->source, call.slot);
+      desk.late.store(true, std::memory_order_release);
     }
-    count(&self.called_);
+    count(&desk.called);
   }
   static void on_reply(const heddle_am_arrival* arrival, void* arg) {
     Heddle& self = *static_cast<Heddle*>(arg);
-    std::memcpy(&self.arrived_[self.replied_ % kMostOutstanding], arrival->payload, sizeof(Call));
-    count(&self.replied_);
+    Call reply;
+    std::memcpy(&reply, arrival->payload, sizeof reply);
+    Desk& desk = self.desks_[reply.lane];
+    desk.arrived[desk.replied % kMostOutstanding] = reply;
+    count(&desk.replied);
   }
 
   Memory& memory_;
   const Mode& mode_;
   std::vector<Lane> lanes_;
-  // The server's.
-  std::vector<Call> replies_;  // by slot
-  alignas(8) std::uint64_t called_ = 0;
-  std::uint64_t served_ = 0;
-  std::atomic<bool> late_{false};
-  std::mutex mutex_;
-  std::vector<std::pair<heddle_peer, std::uint64_t>> waiting_;
-  // The client's.
-  std::array<Call, kMostOutstanding> arrived_{};
-  alignas(8) std::uint64_t replied_ = 0;
-  std::uint64_t taken_ = 0;
+  std::vector<Desk> desks_;  // by lane
 };
 
 }  // namespace

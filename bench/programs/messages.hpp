@@ -15,20 +15,25 @@ inline constexpr std::uint64_t kAnswer = 2;
 // A thread's memory: as OSU's programs, all messages of a window leave from one buffer and arrive
 // in one.
 struct Ends {
-  Ends() : out(kMostBytes), in(kMostBytes) {}
+  explicit Ends(const Bench& bench) : out(kMostBytes, bench.options()), in(kMostBytes, bench.options()) {}
   void prepare(std::uint64_t bytes, std::byte with) const {
     fill(out.data(), bytes, with);
     fill(in.data(), bytes, std::byte{0});
   }
-  Pages out;
-  Pages in;
+  Buffer out;
+  Buffer in;
   std::uint64_t answer = 0;
 };
+inline std::vector<Ends> ends_of_threads(const Bench& bench) {
+  std::vector<Ends> all;
+  for (std::uint32_t lane = 0; lane < kMostThreads; ++lane) all.emplace_back(bench);
+  return all;
+}
 
 template <class Library>
 void latency(Bench& bench, Library& library) {
   if (!bench.wants("latency")) return;
-  Ends ends;
+  Ends ends(bench);
   for (const std::uint64_t bytes : bench.sizes({8, 4096, 65536, 1U << 20})) {
     if (library.is_variant() && bytes > 8) break;
     bench.measure(
@@ -68,7 +73,7 @@ template <class Library>
 void one_way(Bench& bench, Library& library, const char* name, const char* metric,
              const std::vector<std::uint64_t>& sizes) {
   if (!bench.wants(name)) return;
-  Ends ends;
+  Ends ends(bench);
   const bool sends = bench.rank() % 2 == 0;
   for (const std::uint64_t bytes : sizes) {
     if (library.is_variant() && bytes > 8) break;
@@ -97,7 +102,7 @@ void one_way(Bench& bench, Library& library, const char* name, const char* metri
 template <class Library>
 void both_ways(Bench& bench, Library& library) {
   if (!bench.wants("bibw") || library.is_variant()) return;
-  Ends ends;
+  Ends ends(bench);
   for (const std::uint64_t bytes : bench.sizes({8, 4096, 65536, 1U << 20})) {
     bench.measure(
         library,
@@ -122,7 +127,7 @@ void both_ways(Bench& bench, Library& library) {
 template <class Library>
 void latency_of_threads(Bench& bench, Library& library) {
   if (!bench.wants("latency_mt")) return;
-  std::vector<Ends> ends(kMostThreads);
+  std::vector<Ends> ends = ends_of_threads(bench);
   constexpr std::uint64_t kBytes = 8;
   for (const std::uint32_t threads : bench.threads({2, 8})) {
     std::uint64_t rounds = 0;
@@ -160,7 +165,7 @@ void latency_of_threads(Bench& bench, Library& library) {
 template <class Library>
 void pairs(Bench& bench, Library& library, const char* op, bool any_source) {
   if (!bench.wants("pairs")) return;
-  std::vector<Ends> ends(kMostThreads);
+  std::vector<Ends> ends = ends_of_threads(bench);
   constexpr std::uint64_t kBytes = 8;
   for (const std::uint32_t threads : bench.threads({1, 2, 4, 8})) {
     bench.measure(
@@ -196,7 +201,7 @@ void pairs(Bench& bench, Library& library, const char* op, bool any_source) {
 template <class Library>
 void pingpongs(Bench& bench, Library& library, const char* op) {
   if (!bench.wants("pingpong_mt")) return;
-  std::vector<Ends> ends(kMostThreads);
+  std::vector<Ends> ends = ends_of_threads(bench);
   constexpr std::uint64_t kBytes = 8;
   for (const std::uint32_t threads : bench.threads({1, 2, 4, 8})) {
     const Figure figures[] = {bench.figure(library, op, "latency", kBytes, 2, threads),

@@ -23,7 +23,7 @@ void put_latency(Bench& bench, Library& library) {
   if (!bench.wants("put_latency")) return;
   clear_words(library, 0, 1);
   std::uint64_t turn = 0;
-  const Pages source(kMostBytes);
+  const Buffer source(kMostBytes, bench.options());
   for (const std::uint64_t bytes : bench.sizes({8, 4096, 65536})) {
     if (library.is_variant() && bytes > 8) break;
     bench.measure(
@@ -48,7 +48,7 @@ void put_latency(Bench& bench, Library& library) {
 template <class Library>
 void windows(Bench& bench, Library& library, const char* name, bool put) {
   if (!bench.wants(name)) return;
-  const Pages local(kDataBytes);
+  const Buffer local(kDataBytes, bench.options());
   const bool origin = bench.rank() == 0;
   for (const std::uint64_t bytes : bench.sizes({8, 4096, 65536})) {
     if (library.is_variant() && bytes > 8) break;
@@ -99,8 +99,8 @@ inline std::uint64_t face_word(std::uint32_t lane, std::uint64_t face) {
 template <class Library>
 class Halo {
  public:
-  Halo(Library& library, std::uint32_t lane, std::uint32_t peer)
-      : library_(library), lane_(lane), peer_(peer), out_(2 * kFaces * kFaceRoom) {}
+  Halo(const Bench& bench, Library& library, std::uint32_t lane)
+      : library_(library), lane_(lane), peer_(bench.peer()), out_(2 * kFaces * kFaceRoom, bench.options()) {}
 
   void prepare(std::uint64_t bytes, std::byte with) {
     wrong_ = false;
@@ -152,7 +152,7 @@ class Halo {
   std::uint32_t lane_;
   std::uint32_t peer_;
   std::uint64_t steps_ = 0;
-  Pages out_;
+  Buffer out_;
   bool wrong_ = false;
 };
 
@@ -162,7 +162,7 @@ void halo(Bench& bench, Library& library) {
   clear_words(library, 16, kMostThreads * kFaces);
   std::vector<std::unique_ptr<Halo<Library>>> halos;
   for (std::uint32_t lane = 0; lane < kMostThreads; ++lane) {
-    halos.push_back(std::make_unique<Halo<Library>>(library, lane, bench.peer()));
+    halos.push_back(std::make_unique<Halo<Library>>(bench, library, lane));
   }
   for (const std::uint64_t bytes : bench.sizes({1024, 65536})) {
     if (bytes > kFaceRoom) continue;

@@ -13,7 +13,7 @@ namespace heddle::bench::programs {
 template <class Library>
 class Exchange {
  public:
-  Exchange(Bench& bench, Library& library) : bench_(bench), library_(library) {}
+  Exchange(Bench& bench, Library& library) : bench_(bench), library_(library), ends_(bench) {}
 
   // Nanoseconds of n exchanges, without the computing itself.
   double run(std::uint64_t bytes, std::uint64_t n, std::uint64_t compute_ns) {

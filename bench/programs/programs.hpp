@@ -31,7 +31,7 @@ inline std::vector<std::string> programs_of(Group group) {
       return {"latency",    "bw",         "bibw", "mbw_mr",  "put_latency",
               "put_window", "get_window", "rpc",  "overlap", "exchange"};
     case Group::threads:
-      return {"latency_mt", "pingpong_mt", "pairs", "halo"};
+      return {"latency_mt", "pingpong_mt", "pairs", "rpc_mt", "halo"};
     case Group::many:
       return {"mbw_mr", "fan_in", "exchange"};
   }

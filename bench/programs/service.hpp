@@ -5,7 +5,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "programs/one_sided.hpp"
@@ -18,7 +21,8 @@ inline constexpr std::uint64_t kCallBytes = 64;
 struct Call {
   std::uint64_t slot;
   std::uint64_t number;  // of the request; the reply has its answer
-  std::byte rest[kCallBytes - 16];
+  std::uint64_t lane;    // of who asks, and of who answers
+  std::byte rest[kCallBytes - 24];
 };
 static_assert(sizeof(Call) == kCallBytes);
 
@@ -29,7 +33,8 @@ inline std::uint64_t answer_to(std::uint64_t number) {
 // The client's side: which slots are free, and what each has asked.
 class Client {
  public:
-  explicit Client(std::uint32_t outstanding) {
+  Client(std::uint32_t lane, std::uint32_t outstanding) {
+    for (Call& call : calls_) call.lane = lane;
     for (std::uint32_t i = 0; i < outstanding; ++i) free_[free_count_++] = i;
   }
   [[nodiscard]] bool has_free() const { return free_count_ > 0; }
@@ -55,20 +60,21 @@ class Client {
 // n requests by active messages. The handlers are the library's (see on_call, next_reply of the
 // adapters).
 template <class Library>
-bool call_actively(Library& library, std::uint32_t rank, std::uint32_t outstanding, std::uint64_t n) {
+bool call_actively(Library& library, std::uint32_t rank, std::uint32_t lane, std::uint32_t outstanding,
+                   std::uint64_t n) {
   if (rank == 1) {
-    library.serve(n);
+    library.serve(lane, n);
     return true;
   }
-  Client client(outstanding);
+  Client client(lane, outstanding);
   std::uint64_t sent = 0;
   std::uint64_t done = 0;
   while (done < n) {
     while (sent < n && client.has_free()) library.call(1, client.take(sent++));
     // At least one reply; then all that are there.
     Call reply;
-    library.wait_reply();
-    while (library.next_reply(&reply)) {
+    library.wait_reply(lane);
+    while (library.next_reply(lane, &reply)) {
       client.replied(reply);
       ++done;
     }
@@ -79,19 +85,20 @@ bool call_actively(Library& library, std::uint32_t rank, std::uint32_t outstandi
 // The same by messages: a receive for each request outstanding; the server takes one request after
 // the other.
 template <class Library>
-bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t outstanding, std::uint64_t n) {
+bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t lane, std::uint32_t outstanding,
+                      std::uint64_t n) {
   constexpr std::uint64_t kRequest = 200;
   constexpr std::uint64_t kReply = 201;
   if (rank == 1) {
     Call call;
     for (std::uint64_t i = 0; i < n; ++i) {
-      library.receive_now(0, kAny, kRequest, &call, sizeof call);
+      library.receive_now(lane, kAny, kRequest, &call, sizeof call);
       call.number = answer_to(call.number);
-      library.send_now(0, 0, kReply + call.slot, &call, sizeof call);
+      library.send_now(lane, 0, kReply + call.slot, &call, sizeof call);
     }
     return true;
   }
-  Client client(outstanding);
+  Client client(lane, outstanding);
   std::vector<Call> replies(outstanding);
   std::vector<typename Library::Request> requests(outstanding, Library::nothing());
   std::vector<int> ended(outstanding);
@@ -100,10 +107,10 @@ bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t outsta
   while (done < n) {
     while (sent < n && client.has_free()) {
       Call& call = client.take(sent++);
-      library.receive(0, 1, kReply + call.slot, &replies[call.slot], sizeof(Call), requests[call.slot]);
-      library.send_now(0, 1, kRequest, &call, sizeof call);
+      library.receive(lane, 1, kReply + call.slot, &replies[call.slot], sizeof(Call), requests[call.slot]);
+      library.send_now(lane, 1, kRequest, &call, sizeof call);
     }
-    const int count = library.wait_some(0, requests.data(), static_cast<int>(outstanding), ended.data());
+    const int count = library.wait_some(lane, requests.data(), static_cast<int>(outstanding), ended.data());
     for (int i = 0; i < count; ++i)
       client.replied(replies[static_cast<std::size_t>(ended[static_cast<std::size_t>(i)])]);
     done += static_cast<std::uint64_t>(count);
@@ -116,19 +123,24 @@ bool call_by_messages(Library& library, std::uint32_t rank, std::uint32_t outsta
 template <class Library>
 class SignalledCalls {
  public:
-  SignalledCalls(Library& library, std::uint32_t outstanding) : library_(library), outstanding_(outstanding) {}
+  static_assert(kMostThreads * kMostOutstanding <= kWords);
+
+  SignalledCalls(Library& library, std::uint32_t lane, std::uint32_t outstanding)
+      : library_(library), lane_(lane), outstanding_(outstanding) {}
   bool run(std::uint32_t rank, std::uint64_t n) { return rank == 1 ? serve(n) : ask(n); }
 
  private:
-  static std::uint64_t word(std::uint64_t slot) { return word_at(64 + slot); }
-  static std::uint64_t data(std::uint64_t slot) { return kDataAt + slot * kCallBytes; }
+  [[nodiscard]] std::uint64_t word(std::uint64_t slot) const { return word_at(lane_ * kMostOutstanding + slot); }
+  [[nodiscard]] std::uint64_t data(std::uint64_t slot) const {
+    return kDataAt + (lane_ * kMostOutstanding + slot) * kCallBytes;
+  }
   bool serve(std::uint64_t n) {
     for (std::uint64_t i = 0; i < n; ++i) {
       const std::uint64_t slot = i % outstanding_;
-      library_.wait_signal(0, word(slot), ++uses_[slot]);
+      library_.wait_signal(lane_, word(slot), ++uses_[slot]);
       std::memcpy(&calls_[slot], library_.own() + data(slot), sizeof(Call));
       calls_[slot].number = answer_to(calls_[slot].number);
-      library_.put_signal(0, 0, data(slot), &calls_[slot], sizeof(Call), word(slot), uses_[slot]);
+      library_.put_signal(lane_, 0, data(slot), &calls_[slot], sizeof(Call), word(slot), uses_[slot]);
     }
     return true;
   }
@@ -136,7 +148,7 @@ class SignalledCalls {
     bool right = true;
     const auto take = [&](std::uint64_t i) {
       const std::uint64_t slot = i % outstanding_;
-      library_.wait_signal(0, word(slot), uses_[slot]);
+      library_.wait_signal(lane_, word(slot), uses_[slot]);
       Call reply;
       std::memcpy(&reply, library_.own() + data(slot), sizeof reply);
       right = right && reply.slot == slot && reply.number == answer_to(i);
@@ -146,45 +158,62 @@ class SignalledCalls {
       const std::uint64_t slot = i % outstanding_;
       calls_[slot].slot = slot;
       calls_[slot].number = i;
-      library_.put_signal(0, 1, data(slot), &calls_[slot], sizeof(Call), word(slot), ++uses_[slot]);
+      library_.put_signal(lane_, 1, data(slot), &calls_[slot], sizeof(Call), word(slot), ++uses_[slot]);
     }
     for (std::uint64_t i = n > outstanding_ ? n - outstanding_ : 0; i < n; ++i) take(i);
     return right;
   }
 
   Library& library_;
+  std::uint32_t lane_;
   std::uint64_t outstanding_;
   std::array<Call, kMostOutstanding> calls_{};
   std::array<std::uint64_t, kMostOutstanding> uses_{};
 };
 
+// Each thread of rank 0 asks the thread of rank 1 that has its number.
 template <class Library>
-void rpc(Bench& bench, Library& library) {
-  if (!bench.wants("rpc")) return;
-  for (const std::uint32_t outstanding : {16U, 32U, 128U}) {
-    if (bench.options().quick && outstanding == 32) continue;
-    bool right = true;
-    SignalledCalls<Library>* signalled = nullptr;
-    std::unique_ptr<SignalledCalls<Library>> owner;
-    if constexpr (!Library::kActive && !Library::kMessages) {
-      clear_words(library, 64, kMostOutstanding);
-      owner = std::make_unique<SignalledCalls<Library>>(library, outstanding);
-      signalled = owner.get();
+void calls_of(Bench& bench, Library& library, const char* name, std::uint32_t threads, std::uint32_t outstanding) {
+  std::vector<std::atomic<bool>> right(threads);
+  std::vector<std::unique_ptr<SignalledCalls<Library>>> signalled;
+  if constexpr (!Library::kActive && !Library::kMessages) {
+    clear_words(library, 0, kMostThreads * kMostOutstanding);
+    for (std::uint32_t lane = 0; lane < threads; ++lane) {
+      signalled.push_back(std::make_unique<SignalledCalls<Library>>(library, lane, outstanding));
     }
-    bench.measure(
-        library, bench.figure(library, "rpc_" + std::to_string(outstanding), "rate", kCallBytes, 1), 1,
-        [&](std::uint64_t) { right = true; },
-        [&](std::uint32_t, std::uint64_t n) {
-          if constexpr (Library::kActive) {
-            right = call_actively(library, bench.rank(), outstanding, n);
-          } else if constexpr (Library::kMessages) {
-            right = call_by_messages(library, bench.rank(), outstanding, n);
-          } else {
-            right = signalled->run(bench.rank(), n);
-          }
-        },
-        [&](std::uint64_t) { return right; });
-    library.meet();
+  }
+  const auto figure = bench.figure(library, std::string(name) + "_" + std::to_string(outstanding), "rate", kCallBytes,
+                                   threads, threads);
+  bench.measure(
+      library, figure, threads,
+      [&](std::uint64_t) {
+        for (auto& one : right) one.store(true);
+      },
+      [&](std::uint32_t lane, std::uint64_t n) {
+        bool all = false;
+        if constexpr (Library::kActive) {
+          all = call_actively(library, bench.rank(), lane, outstanding, n);
+        } else if constexpr (Library::kMessages) {
+          all = call_by_messages(library, bench.rank(), lane, outstanding, n);
+        } else {
+          all = signalled[lane]->run(bench.rank(), n);
+        }
+        right[lane].store(all);
+      },
+      [&](std::uint64_t) {
+        return std::all_of(right.begin(), right.end(), [](const auto& one) { return one.load(); });
+      });
+  library.meet();
+}
+
+template <class Library>
+void calls(Bench& bench, Library& library, const char* name, const std::vector<std::uint32_t>& threads) {
+  if (!bench.wants(name)) return;
+  for (const std::uint32_t count : threads) {
+    for (const std::uint32_t outstanding : {16U, 32U, 128U}) {
+      if (bench.options().quick && outstanding == 32) continue;
+      calls_of(bench, library, name, count, outstanding);
+    }
   }
 }
 

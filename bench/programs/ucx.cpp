@@ -125,7 +125,7 @@ class Ucx {
   using Request = ucs_status_ptr_t;
 
   Ucx(Context& context, std::uint32_t lanes, std::uint32_t workers)
-      : context_(context), workers_(workers), lanes_(lanes), replies_(kMostOutstanding) {
+      : context_(context), workers_(workers), lanes_(lanes), desks_(lanes) {
     for (std::uint32_t i = 0; i < workers; ++i) open(&workers_[i], i);
     context_.meet([] {});
     for (std::uint32_t i = 0; i < workers; ++i) connect(&workers_[i], i);
@@ -229,17 +229,20 @@ class Ucx {
 
   // ---- calls by active messages ----
   void call(std::uint32_t to, const Call& call) { send_call(kOnCall, to, call); }
-  void wait_reply() {
-    while (taken_ == replied_) ucp_worker_progress(workers_[0].handle);
+  void wait_reply(std::uint32_t lane) {
+    Desk& desk = desks_[lane];
+    while (desk.taken == desk.replied) ucp_worker_progress(worker(lane).handle);
   }
-  bool next_reply(Call* reply) {
-    if (taken_ == replied_) return false;
-    *reply = arrived_[taken_++ % kMostOutstanding];
+  bool next_reply(std::uint32_t lane, Call* reply) {
+    Desk& desk = desks_[lane];
+    if (desk.taken == desk.replied) return false;
+    *reply = desk.arrived[desk.taken++ % kMostOutstanding];
     return true;
   }
-  void serve(std::uint64_t n) {
-    served_ += n;
-    while (called_ < served_) ucp_worker_progress(workers_[0].handle);
+  void serve(std::uint32_t lane, std::uint64_t n) {
+    Desk& desk = desks_[lane];
+    desk.served += n;
+    while (desk.called < desk.served) ucp_worker_progress(worker(lane).handle);
   }
 
  private:
@@ -248,6 +251,17 @@ class Ucx {
     Worker* worker = nullptr;
     std::uint64_t next = 0;
     std::array<std::uint64_t, kValues> values{};
+  };
+
+  // The calls of a lane: the server's side, then the client's. Its own thread runs the handlers: by
+  // one worker for all only one thread calls.
+  struct alignas(harness::kApart) Desk {
+    std::array<Call, kMostOutstanding> replies{};  // by slot
+    std::uint64_t called = 0;
+    std::uint64_t served = 0;
+    std::array<Call, kMostOutstanding> arrived{};
+    std::uint64_t replied = 0;
+    std::uint64_t taken = 0;
   };
 
   Worker& worker(std::uint32_t lane) { return *lanes_[lane].worker; }
@@ -272,8 +286,10 @@ class Ucx {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_AM_SEND_FLAG_EAGER;
-    const ucs_status_ptr_t request = checked(
-        ucp_am_send_nbx(workers_[0].endpoints[to], id, nullptr, 0, &call, sizeof call, &params), "ucp_am_send_nbx");
+    const ucs_status_ptr_t request =
+        checked(ucp_am_send_nbx(worker(static_cast<std::uint32_t>(call.lane)).endpoints[to], id, nullptr, 0, &call,
+                                sizeof call, &params),
+                "ucp_am_send_nbx");
     // ends by itself; the call lies still until its reply
     if (request != nullptr) ucp_request_free(request);
   }
@@ -282,27 +298,26 @@ class Ucx {
     Call call;
     std::memcpy(&call, data, sizeof call);
     call.number = answer_to(call.number);
-    Call& reply = self.replies_[call.slot % kMostOutstanding];
+    Desk& desk = self.desks_[call.lane];
+    Call& reply = desk.replies[call.slot];
     reply = call;
     self.send_call(kOnReply, 0, reply);
-    ++self.called_;
+    ++desk.called;
     return UCS_OK;
   }
   static ucs_status_t on_reply(void* arg, const void*, size_t, void* data, size_t, const ucp_am_recv_param_t*) {
     Ucx& self = *static_cast<Ucx*>(arg);
-    std::memcpy(&self.arrived_[self.replied_++ % kMostOutstanding], data, sizeof(Call));
+    Call reply;
+    std::memcpy(&reply, data, sizeof reply);
+    Desk& desk = self.desks_[reply.lane];
+    desk.arrived[desk.replied++ % kMostOutstanding] = reply;
     return UCS_OK;
   }
 
   Context& context_;
   std::vector<Worker> workers_;
   std::vector<Lane> lanes_;
-  std::vector<Call> replies_;  // by slot
-  std::array<Call, kMostOutstanding> arrived_{};
-  std::uint64_t called_ = 0;
-  std::uint64_t served_ = 0;
-  std::uint64_t replied_ = 0;
-  std::uint64_t taken_ = 0;
+  std::vector<Desk> desks_;  // by lane
 };
 
 void Ucx::open(Worker* worker, std::uint32_t number) {
