@@ -39,7 +39,7 @@ MAPPED = {"memcpy", "memcpy_get"}  # only where the peer's memory can be mapped
 # Beside UCX itself, so only where its peer was built. In the transport's column.
 NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "mixed_job": {"heddle shm,ucx", "shm"}}
 # What programs there are, by what a library has.
-SIGNALS = {"put_latency", "put_window", "get_window", "rpc_16", "rpc_128", "halo"}
+SIGNALS = {"put_latency", "put_window", "get_window", "rpc_16", "rpc_128", "rpc_mt_16", "rpc_mt_128", "halo"}
 EXCHANGES = {"exchange_flag", "exchange_count", "exchange_barrier"}
 MESSAGES = {"latency", "bw", "bibw", "mbw_mr", "latency_mt", "pingpong_mt_own", "pingpong_mt_one", "pairs_own", "pairs_one", "pairs_any", "fan_in", "overlap_alone",
             "overlap_added"}

@@ -4,6 +4,7 @@
 // would take. RPC: active messages (kActive), else messages (kMessages), else puts with signals.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>

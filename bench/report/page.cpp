@@ -68,7 +68,7 @@ std::string who(const Record& record) {
   } else if (record.key.sharing == "shared") {
     name += ", one shared worker";
   }
-  if (record.key.memory == "registered") name += ", registered";
+  if (record.key.memory == "registered" || record.key.memory == "malloc") name += ", " + record.key.memory;
   if (record.key.bench == "convolution") name += ", " + record.key.op;
   if (record.key.bench == "overlap" && record.key.op.find('_') != std::string::npos) {
     name += ", progress " + record.key.op.substr(record.key.op.find('_') + 1);

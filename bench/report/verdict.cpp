@@ -58,7 +58,7 @@ std::string name_of(const Record& record) {
   std::string text = key.bench + " " + key.op + " of " + driver::size_text(key.size_bytes) + ", " +
                      std::to_string(key.threads) + (key.threads == 1 ? " thread" : " threads");
   if (!key.sharing.empty() && key.sharing != "exclusive") text += ", " + key.sharing;
-  if (key.memory == "registered") text += ", registered";
+  if (key.memory == "registered" || key.memory == "malloc") text += ", " + key.memory;
   if (record.distance != "near") text += ", cores " + record.distance;
   return text;
 }

@@ -48,10 +48,10 @@
  * HEDDLE_ERR_STATE: the lists of errors call this "inside a handler". USER handlers may do both.
  * Direct operations need no progress at either side.
  * A call that waits spins, then yields its core, and sleeps once it has waited for a millisecond.
- * Messages wake it. It notices other events, such as a direct put into the word that it waits for,
- * at its next look. Between looks it sleeps for a sixteenth of the time waited so far, but not
- * longer than 1 ms. Where n > 5 ranks share a core, this limit is n * 0.2 ms, and never more than
- * 100 ms.
+ * Messages to its worker wake it. It notices other events, such as a direct put into the word that
+ * it waits for, at its next look. Between looks it sleeps for a sixteenth of the time waited, but
+ * not longer than 1 ms. Where n > 5 ranks share a core, this limit is n * 0.2 ms, and never more
+ * than 100 ms.
  *
  * Structures with a size.  Set `size` to sizeof the structure. A smaller structure, from an older
  * header, is accepted: its missing fields take the defaults (statistics: it gets the fields that it

@@ -242,8 +242,8 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
   std::snprintf(
       text.data(), text.size(),
       "the message of %zu bytes to worker %u of rank %u is not accepted; %llu of HEDDLE_TAG_CREDIT_BYTES=%llu "
-      "are used by messages that are not known as received there: post receives there first, and make progress "
-      "on that worker",
+      "(long ones: twice that) are used by messages that are not received there: post receives there, and make "
+      "progress on that worker",
       bytes, target.worker, target.rank, used,
       static_cast<unsigned long long>(worker.context().environment().config.number(base::Var::tag_credit_bytes)));
 }

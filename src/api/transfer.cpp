@@ -381,6 +381,7 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
     copy_blocks<Kind::put>(static_cast<std::byte*>(const_cast<void*>(source)), remote->direct + target.offset, covered);
     const std::atomic_ref<std::uint64_t> at(*reinterpret_cast<std::uint64_t*>(word->direct + signal->word.offset));
     heddle::base::show_release(word->direct + signal->word.offset);
+    heddle::base::show_told();
     // Release: the data is written first. Partner: the acquire load in heddle_signal_wait, or the
     // user's own.
     signal->op == HEDDLE_SIGNAL_SET ? at.store(signal->value, std::memory_order_release)

@@ -4,12 +4,10 @@
 
 #include <cstdint>
 
-// Where a sanitizer replaces memcpy in the program, memcpy tells it what is read and written.
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are given
-extern "C" {
-[[gnu::weak]] void __tsan_release(void* address);
-[[gnu::weak]] void __asan_init();
-}
+#include "base/tsan_order.hpp"
+
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the name is given
+extern "C" [[gnu::weak]] void __asan_init();
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace heddle::base {
@@ -53,23 +51,25 @@ template <std::size_t kVector>
   std::memcpy(to + bytes - kBlock, &last, kBlock);
 }
 
+void copy_by_memmove(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memmove(to, from, bytes);
+}
+
+using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
+// Where a sanitizer replaces memmove in the program, memmove tells it what is read and written.
+Copy best_copy() {
+  if (__tsan_release != nullptr || __asan_init != nullptr) return copy_by_memmove;
+  return __builtin_cpu_supports("avx2") ? copy_by_32 : copy_by_16;
+}
+
+}  // namespace
+
 __attribute__((target("avx2"))) void copy_by_32(std::byte* to, const std::byte* from, std::size_t bytes) {
   copy_by<32>(to, from, bytes);
 }
 void copy_by_16(std::byte* to, const std::byte* from, std::size_t bytes) {
   copy_by<16>(to, from, bytes);
 }
-void copy_by_memcpy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
-}
-
-using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
-Copy best_copy() {
-  if (__tsan_release != nullptr || __asan_init != nullptr) return copy_by_memcpy;
-  return __builtin_cpu_supports("avx2") ? copy_by_32 : copy_by_16;
-}
-
-}  // namespace
 
 void copy_long(void* to, const void* from, std::size_t bytes) {
   const std::uintptr_t after = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);

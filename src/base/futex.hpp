@@ -30,7 +30,8 @@ inline void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,
 }
 
 // Of the threads that wait on a word some may be woken alone: those that share a bit of `bits` with
-// who wakes. Threads that wait by futex_wait() have all bits.
+// who wakes. Threads that wait by futex_wait() have all bits. `bits` is not 0: the kernel refuses
+// that, and the wait returns at once.
 inline void futex_wait_bits(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns,
                             std::uint32_t bits, FutexScope scope) {
   constexpr std::int64_t kSecond = 1'000'000'000;

@@ -34,13 +34,17 @@ inline void show_acquire(void* word) {
     __tsan_acquire(word);
 }
 
-// Orders that go through memory of other ranks, where ThreadSanitizer sees nothing; so each is one
-// for the whole process:
+// Orders that go through memory of other ranks, where ThreadSanitizer sees nothing:
 //
 // * What a thread has done happens before what this process executes for other ranks after the
-//   thread has told them, by a collective operation or a signal (show_told, show_serving).
+//   thread has told them, by a collective operation, a barrier or a signal (show_told,
+//   show_serving).
 // * What this process has executed for other ranks happens before what a thread does once it has
 //   learnt from them, by the same, that they know of it (show_served, show_learnt).
+//
+// Each is one order for the whole process, whoever told whom: a race between the program and a
+// request that came too early is hidden where another thread has told something meanwhile. Messages
+// carry no such order.
 inline std::array<char, 2> order_with_others{};
 inline void show_told() {
   show_release(&order_with_others[0]);

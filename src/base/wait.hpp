@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/cache_line.hpp"
 #include "base/clock.hpp"
 
 namespace heddle::base {
@@ -124,9 +125,10 @@ class Crowd {
  private:
   // One for each core, a line each, so that waits on different cores share none. Two cores may have
   // one by their number: then strangers may be taken for threads of the process for a while.
-  struct alignas(64) Core {
+  // Relaxed: hints.
+  struct alignas(kCacheLine) Core {
     std::atomic<std::uint64_t> seen{0};   // when a thread was last about to yield or to sleep
-    std::atomic<std::uint64_t> waits{0};  // which have ended since
+    std::atomic<std::uint64_t> waits{0};  // ends of waits, and what came to them, since then
   };
   static constexpr std::size_t kCores = 64;
   Core& this_core() { return cores_[static_cast<std::size_t>(std::max(sched_getcpu(), 0)) % kCores]; }
@@ -228,7 +230,7 @@ class Waiter {
   // looks without a pause: the answer is one cache transfer away
   static constexpr std::uint32_t kFree = 64;
   static constexpr std::uint32_t kLooks = 32;  // between two looks at the clock
-  // if the clock stands still, or a look takes long
+  // if the clock stands still, or looks are very short
   static constexpr std::uint32_t kMostLooks = 5000;
   static constexpr std::uint32_t kClockPeriod = 256;
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;

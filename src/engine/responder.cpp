@@ -98,6 +98,7 @@ bool Responder::send(Answer& answer) noexcept {
     } catch (const std::bad_alloc&) {  // the first message to a worker connects to it; retried
       return false;
     }
+    base::show_served();  // of a get, whose data has been read now
     answer.data = answer.data.subspan(bytes);
     answer.head.offset += bytes;
     if (answer.head.last == 1) return true;

@@ -62,7 +62,7 @@ class Bell {
   Bell() = default;
   explicit Bell(BellWords<Atomic>* words) : words_(words) {}
 
-  // Pass it to wait(): every ring from now on ends that wait.
+  // Pass it to wait(): every ring from now on for its places ends that wait.
   [[nodiscard]] std::uint32_t rings() const { return words_->rings.load(std::memory_order_acquire); }
 
   // Wakes who sleeps on one of `places`. Any thread.

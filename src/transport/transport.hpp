@@ -25,6 +25,7 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "queue/bell.hpp"
 #include "transport/command.hpp"
 
 namespace heddle::transport {

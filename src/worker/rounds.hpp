@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/wait.hpp"
+#include "queue/bell.hpp"
 #include "queue/sleeper.hpp"
 #include "worker/standby.hpp"
 

@@ -84,14 +84,16 @@ TEST(HelpedCollectives, ABarrierOrdersWhatAHelperHasExecuted) {
                                                                              {"HEDDLE_SHM_CMA", "0"},
                                                                              {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}});
   constexpr std::uint64_t kRounds = 20;
-  constexpr std::size_t kLong = 512;  // words
-  constexpr std::size_t kWords = kLong + 2;
+  constexpr std::size_t kLong = 512;       // words
+  constexpr std::size_t kPut = kLong + 2;  // words that rank 0 changes; it gets those behind them
   std::atomic<std::uint64_t> executed{0};  // rounds; relaxed: it orders nothing
   run_members(2, "shm", [&](const Member& member) {
     Worker worker = member.context.open_worker();
-    const Region region = member.context.alloc(kWords * sizeof(std::uint64_t));
+    const Region region = member.context.alloc((kPut + kLong) * sizeof(std::uint64_t));
     const auto remotes = member.context.exchange(region);
     const auto words = region.memory<std::uint64_t>();
+    const auto changed = words.first(kPut);
+    const auto got = words.subspan(kPut, kLong);
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       if (member.rank() == 0) {
         const RemoteRegion& there = remotes[1];
@@ -100,15 +102,19 @@ TEST(HelpedCollectives, ABarrierOrdersWhatAHelperHasExecuted) {
         must(worker.put(bytes, there.at(0)), "put");
         must(worker.put(bytes.first(sizeof(std::uint64_t)), there.at(bytes.size())), "short put");
         must(worker.atomic(HEDDLE_ADD64, there.at(bytes.size() + sizeof(std::uint64_t)), 1), "atomic");
+        std::vector<std::uint64_t> seen(kLong);
+        must(worker.get(std::as_writable_bytes(std::span(seen)), there.at(kPut * sizeof(std::uint64_t))), "get");
         must(worker.quiet(), "quiet");
+        must_be(seen == std::vector<std::uint64_t>(kLong, round - 1), "what was there is got");
         executed.store(round, std::memory_order_relaxed);
       } else {  // executes nothing itself meanwhile
         must_be(within_time([&] { return executed.load(std::memory_order_relaxed) >= round; }), "the helper executes");
       }
       must(heddle_barrier(member.world.handle()), "barrier");
       if (member.rank() == 1) {
-        must_be(std::all_of(words.begin(), words.begin() + kWords, [&](std::uint64_t word) { return word == round; }),
+        must_be(std::all_of(changed.begin(), changed.end(), [&](std::uint64_t word) { return word == round; }),
                 "all has come");
+        std::fill(got.begin(), got.end(), round);
       }
       must(heddle_barrier(member.world.handle()), "barrier");
     }

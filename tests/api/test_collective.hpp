@@ -71,8 +71,8 @@ inline std::byte given(std::uint64_t run, std::uint32_t rank, std::uint64_t i) {
   return static_cast<std::byte>((run * 31 + rank * 7 + i * 3 + (i >> 8U)) & 0xffU);
 }
 // The same of many bytes, from `first` on; and added to what stands there. These loops are most of
-// what a test of long operations does, so sanitizers leave them alone: only the test's own memory is
-// written here.
+// what a test of long operations does, so sanitizers leave them alone: they write only the test's
+// own memory.
 [[gnu::no_sanitize("thread", "address", "undefined")]] inline void give(std::span<std::byte> out, std::uint64_t run,
                                                                         std::uint32_t rank, std::uint64_t first) {
   std::byte* const to = out.data();

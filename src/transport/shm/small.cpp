@@ -210,10 +210,10 @@ Served SmallTransfers::serve(const Peer& peer, std::uint32_t worker, const queue
     base::show_serving();
     if (put) {
       base::copy_bytes(place->address, record.data + sizeof request, request.bytes);
-      base::show_served();
     } else {
       base::copy_bytes(slot.data.data(), place->address, request.bytes);
     }
+    base::show_served();
   }
   slot.word.end(request.word, place.has_value());
   return Served::done;

@@ -451,10 +451,10 @@ Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
     base::show_serving();
     if (record.type == kPutType) {
       base::copy_data(there, pool.data(request.chunk), request.bytes);
-      base::show_served();
     } else {
       base::copy_data(pool.data(request.chunk), there, request.bytes);
     }
+    base::show_served();
     outcome = ChunkState::done;
   }
   word.store(chunk_word(request.generation, outcome), std::memory_order_release);

@@ -43,8 +43,7 @@ struct Scripted {
   Scripted(const Scripted&) = delete;
   Scripted& operator=(const Scripted&) = delete;
 
-  // True: it was copied at once.
-  bool start() {
+  Command command() {
     Command command;
     command.opcode = Opcode::put;
     command.rank = 1;
@@ -52,8 +51,17 @@ struct Scripted {
     command.bytes = source.size();
     command.remote = &remote;
     command.token = 1;
-    EXPECT_TRUE(transfers->start(command, to));
-    return command.done;
+    return command;
+  }
+  // True: it was copied at once.
+  bool start() {
+    Command one = command();
+    EXPECT_TRUE(transfers->start(one, to));
+    return one.done;
+  }
+  bool accepts() {
+    Command one = command();
+    return transfers->start(one, to);
   }
   // The initiator looks; how many transfers have ended.
   std::size_t look() {
@@ -155,6 +163,26 @@ TEST_F(WayOfTransfer, SlowTargetIsNoticedWithinOneChunk) {
   EXPECT_EQ(chunks, trials) << "a trial is one chunk";
   EXPECT_GE(trials, 10U);
   EXPECT_LE(trials, 20U);
+}
+
+// Beside it a trial would measure nothing.
+TEST_F(WayOfTransfer, NoLongTransferBeginsBesideATrial) {
+  Scripted job;
+  EXPECT_EQ(job.put(15000), 1U);
+  std::size_t copied = 0;
+  while (job.start()) ASSERT_LT(++copied, 200U);
+  EXPECT_FALSE(job.accepts());
+  TransferRequest request;
+  ASSERT_TRUE(job.take(&request));
+  EXPECT_FALSE(job.accepts());
+  std::size_t ended = 0;
+  for (int looks = 0; ended == 0 && looks < 10000; ++looks) {
+    job.clock.advance_ns(500);
+    if (looks == 30) job.finish(request);
+    ended = job.look();
+  }
+  EXPECT_EQ(ended, 1U);
+  EXPECT_TRUE(job.accepts());
 }
 
 TEST_F(WayOfTransfer, TargetThatBecomesQuickGetsBounceSpaceAgain) {
