@@ -67,6 +67,24 @@ TEST(Options, OnlyProgramsRunBesideBusyProcesses) {
   EXPECT_NE(error.find("heddle bench programs --busy 2"), std::string::npos) << error;
 }
 
+TEST(Options, ProgramsHaveBuffersOfPagesOrAsMallocGivesThem) {
+  std::string error;
+  const auto malloc = parse({"programs", "--memory", "malloc"}, &error);
+  ASSERT_TRUE(malloc) << error;
+  const auto again = parse(participant_arguments(*malloc, 1), &error);
+  ASSERT_TRUE(again) << error;
+  EXPECT_EQ(again->memory, "malloc");
+  EXPECT_FALSE(parse({"rate", "--memory", "malloc"}, &error));
+  EXPECT_NE(error.find("for programs alone"), std::string::npos) << error;
+  EXPECT_FALSE(parse({"programs", "--memory", "adopted"}, &error));
+  EXPECT_NE(error.find("--memory adopted"), std::string::npos) << error;
+}
+
+TEST(Options, HelpNamesEveryProgram) {
+  const std::string help = kUsage;
+  for (const std::string& name : kProgramNames) EXPECT_NE(help.find(name), std::string::npos) << name;
+}
+
 TEST(Options, MeasurementsOfPapersRunOnlyByName) {
   std::string error;
   const auto usual = parse({}, &error);

@@ -24,10 +24,12 @@ const char* const kUsage =
     "  aggregation              small messages with aggregation and without, also on a fabric that is busy\n"
     "  network_tcp, network_posix  8 bytes over UCX's TCP, and its shared memory; with --peers beside UCX itself\n"
     "  mixed_job                two ranks on one of two nodes, by shm,ucx, beside the same two by shm alone\n"
-    "  programs                 what programs do, with the library's own waits: windows, RPC, halos, many to one\n"
+    "  programs                 what programs do, with the library's own waits;\n"
+    "                           --op latency,bw,bibw,mbw_mr,latency_mt,pingpong_mt,put_latency,put_window,get_window,\n"
+    "                           pairs,rpc,rpc_mt,halo,fan_in,overlap,exchange\n"
     "Options:\n"
     "  --op put,get,am,tagged,… only these operations\n"
-    "  --size 8,4K,1M           sizes instead of each bench's own\n"
+    "  --size 8,4K,1M           sizes instead of each bench's own, where it has several\n"
     "  --threads 1,2            threads per process (overhead: 1,2,4,8,15; duplex, network: 1,2,4,8; convolution: "
     "2,8)\n"
     "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
@@ -239,11 +241,16 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
       return std::nullopt;
     }
   }
-  if (options.busy != 0 && options.names != std::vector<std::string>{"programs"}) {
+  const bool programs_alone = options.names == std::vector<std::string>{"programs"};
+  if (options.busy != 0 && !programs_alone) {
     parser.fail("--busy is for programs alone: heddle bench programs --busy " + std::to_string(options.busy));
     return std::nullopt;
   }
-  if (options.memory == "malloc" && options.names != std::vector<std::string>{"programs"}) {
+  if (programs_alone && options.memory != "both" && options.memory != "malloc") {
+    parser.fail("--memory " + options.memory + ": heddle bench programs has buffers of whole pages, or malloc");
+    return std::nullopt;
+  }
+  if (options.memory == "malloc" && !programs_alone) {
     parser.fail("--memory malloc is for programs alone: heddle bench programs --memory malloc");
     return std::nullopt;
   }

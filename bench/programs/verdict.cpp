@@ -60,7 +60,8 @@ std::string name_of(const harness::Key& key) {
 
 std::string row(const Record& ours, const std::vector<Record>& records) {
   char line[512];
-  std::snprintf(line, sizeof line, "  %-14s%8s %3u %3u  %-7s%-17s%-28s", ours.key.op.c_str(),
+  std::snprintf(line, sizeof line, "  %-14s%8s %3u %3u  %-7s%-17s%-28s",
+                (ours.key.op + (ours.key.memory == "malloc" ? " malloc" : "")).c_str(),
                 driver::size_text(ours.key.size_bytes).c_str(), ours.key.processes, ours.key.threads,
                 ours.key.unit.c_str(), name_of(ours.key).c_str(), with_interval(ours).c_str());
   std::string out = line;
@@ -180,7 +181,8 @@ std::string table(const std::vector<Record>& records) {
     out +=
         "\nratio: Heddle's median / the best peer's; ns: smaller is better, Mop/s and GB/s: larger. ahead: whose "
         "interval is apart "
-        "on the better side; level: they overlap, or fewer than 3 repeats. near, far: P below or above 150 ns "
+        "on the better side; level: they overlap, or fewer than 3 repeats, which (2x) counts. near, far: P below or "
+        "above 150 ns "
         "throughout.\n";
   }
   return out;

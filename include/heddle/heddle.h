@@ -490,7 +490,7 @@ HEDDLE_API heddle_status heddle_run_on_engine(heddle_worker worker, void (*fn)(v
  * on it are direct loads and stores. Errors: SIZE (0 bytes), NO_MEMORY (the segment, the regions of
  * a context or the handles are used up), SYSTEM. */
 HEDDLE_API heddle_status heddle_region_alloc(heddle_context context, size_t bytes, heddle_region* region);
-/* The caller's memory. It must stay mapped until the region is released.
+/* The caller's memory, to be read and written. It must stay mapped until the region is released.
  * Errors: SIZE (0 bytes, or beyond the address space), NO_MEMORY (too many regions or handles). */
 HEDDLE_API heddle_status heddle_region_register(heddle_context context, void* address, size_t bytes,
                                                 heddle_region* region);
@@ -588,7 +588,8 @@ HEDDLE_API heddle_status heddle_remote_mapped(heddle_remote remote, size_t bytes
  *     blocking form inside a handler of the worker that would have to wait)
  *   - reported by the completion, or by flush and quiet if there is none, or returned if known at
  *     once: PEER_FAILED (the owner died), RANGE or HANDLE (the owner has released the region, if it
- *     is not mapped, or unmapped its memory, or this rank has released the remote region),
+ *     is not mapped, or unmapped its memory and the kernel's copy finds that: an owner that serves
+ *     it dies of its own SIGSEGV; or this rank has released the remote region),
  *     CANCELLED (the owner's worker 0, which had to serve it, or this worker was closed),
  *     UNSUPPORTED (neither the kernel's copy nor bounce space is available), NO_MEMORY, SYSTEM */
 HEDDLE_API heddle_status heddle_try_put(heddle_worker worker, const void* source, size_t bytes, heddle_remote target,

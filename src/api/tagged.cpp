@@ -238,6 +238,13 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 }
 
 [[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::size_t bytes, std::span<char> text) {
+  if (engine::Operations& operations = worker.core().operations; operations.all_offered()) {
+    std::snprintf(text.data(), text.size(),
+                  "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "
+                  "many as HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides",
+                  bytes, target.worker, target.rank, operations.most_offers());
+    return;
+  }
   const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
   std::snprintf(
       text.data(), text.size(),
@@ -348,6 +355,13 @@ Status status_of(heddle_receive* receive) {
   if (outcome == HEDDLE_DONE) return outcome;
   if (outcome == HEDDLE_AGAIN) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "the receive is not posted: the call that should have said HEDDLE_AGAIN");
+  }
+  if (outcome == HEDDLE_ERR_TRUNCATED) {
+    return base::fail(outcome,
+                      "the message of %llu bytes with tag %llu from rank %u is longer than the buffer of its receive, "
+                      "which has what fits",
+                      static_cast<unsigned long long>(receive->bytes), static_cast<unsigned long long>(receive->tag),
+                      receive->source.rank);
   }
   if (receive->source.rank == HEDDLE_ANY) {
     return base::fail(outcome, "the receive, from anybody, has ended with %s", heddle_status_name(outcome));

@@ -101,10 +101,13 @@ class Operations {
   // was refused.
   [[nodiscard]] bool take_offer() {
     // Whoever is refused for another's that fails tries again.
-    if (offers_.fetch_add(1, std::memory_order_relaxed) < pool_.all().size() * 3 / 4) return true;
+    if (offers_.fetch_add(1, std::memory_order_relaxed) < most_offers()) return true;
     give_offer_back();
     return false;
   }
+  // For reports.
+  [[nodiscard]] bool all_offered() { return offers_.load(std::memory_order_relaxed) >= most_offers(); }
+  [[nodiscard]] std::size_t most_offers() { return pool_.all().size() * 3 / 4; }
   void give_offer_back() { offers_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:

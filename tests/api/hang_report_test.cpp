@@ -81,6 +81,18 @@ class HangReport : public testing::Test {
     waiter.join();
     return told;
   }
+  // How many messages with tag 1 rank 0 may send that rank 1 only keeps.
+  std::size_t send_until_refused(const std::vector<std::byte>& data) {
+    std::size_t sent = 0;
+    for (int refused = 0; refused < 1000;) {
+      const Status status = worker_.try_send({1, 0}, 1, data);
+      EXPECT_GE(status, 0) << heddle_last_error();
+      refused = status == HEDDLE_AGAIN ? refused + 1 : 0;
+      sent += status == HEDDLE_AGAIN ? 0 : 1;
+      static_cast<void>(peer_.progress());
+    }
+    return sent;
+  }
   template <class Call>
   std::string report(std::size_t count, Call&& call) {
     return report(count, call, [] {});
@@ -216,14 +228,7 @@ TEST_F(HangReport, TellsThatTheTargetRunsNoTasks) {
 TEST_F(HangReport, TellsThatTheTargetReceivesNothing) {
   open(HEDDLE_SHARING_EXCLUSIVE);
   const std::vector<std::byte> data(1000);
-  std::size_t kept = 0;
-  for (int refused = 0; refused < 1000;) {
-    const Status status = worker_.try_send({1, 0}, 1, data);
-    ASSERT_GE(status, 0) << heddle_last_error();
-    refused = status == HEDDLE_AGAIN ? refused + 1 : 0;
-    kept += status == HEDDLE_AGAIN ? 0 : 1;
-    static_cast<void>(peer_.progress());  // which keeps what has come
-  }
+  const std::size_t kept = send_until_refused(data);
   const std::string told = report(
       1, [&] { EXPECT_GE(worker_.send({1, 0}, 1, data), 0); },
       [&] {
@@ -242,6 +247,31 @@ TEST_F(HangReport, TellsThatTheTargetReceivesNothing) {
           " of HEDDLE_TAG_CREDIT_BYTES=1048576 (long ones: twice that) are used by messages that are not received "
           "there: "
           "post receives there, and make progress on that worker\n");
+}
+
+TEST_F(HangReport, TellsThatLongMessagesAreNotReceived) {
+  open(HEDDLE_SHARING_EXCLUSIVE);
+  const std::vector<std::byte> data(100'000);
+  const std::size_t offered = send_until_refused(data);
+  EXPECT_EQ(offered, 768U) << "three quarters of 1024";
+  const std::string told = report(
+      1,
+      [&] {
+        EXPECT_GE(worker_.send({1, 0}, 1, data), 0);
+        EXPECT_EQ(worker_.quiet(), HEDDLE_DONE);
+      },
+      [&] {
+        std::vector<std::byte> room(data.size());
+        for (std::size_t i = 0; i <= offered; ++i) {
+          heddle_receive receive{};
+          ASSERT_GE(peer_.recv({{0, 0}, 1, UINT64_MAX}, room, &receive), 0);
+          ASSERT_EQ(peer_.wait(receive), HEDDLE_DONE);
+        }
+      });
+  EXPECT_EQ(told,
+            "heddle[0] heddle_send has waited 1 s on worker 0 (exclusive: this thread advances it): the message of "
+            "100000 bytes to worker 0 of rank 1 is not accepted; 768 long ones are under way, as many as "
+            "HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides\n");
 }
 
 // A handler that waits in its own code holds up its worker, and nobody else.

@@ -201,6 +201,7 @@ TEST_P(TaggedMessages, WhatDoesNotFitIsCutAndTold) {
         accepted(worker.send({peer, 0}, 1, source));
         accepted(worker.send({peer, 0}, 2, source));
         EXPECT_EQ(worker.wait(posted.receive, kLong), HEDDLE_ERR_TRUNCATED);
+        EXPECT_NE(std::string(heddle_last_error()).find("is longer than the buffer"), std::string::npos);
         EXPECT_EQ(posted.receive.bytes, bytes);
         Receipt late(room);
         heddle_receive found;
