@@ -27,8 +27,10 @@ class Attention {
   // After a ring has been made known.
   void announce() { word_.fetch_or(kRings, std::memory_order_release); }
   // It does not poll, as far as the caller knows: a request by a record would wait. A hint, which
-  // orders nothing; the owner's next poll clears it.
-  void ignore() { word_.fetch_or(kIgnored, std::memory_order_relaxed); }
+  // orders nothing; the owner's next poll clears it. Only the first to say so writes the line.
+  void ignore() {
+    if (polls()) word_.fetch_or(kIgnored, std::memory_order_relaxed);
+  }
   [[nodiscard]] bool polls() const { return (word_.load(std::memory_order_relaxed) & kIgnored) == 0; }
 
  private:
