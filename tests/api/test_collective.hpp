@@ -73,17 +73,19 @@ inline std::byte given(std::uint64_t run, std::uint32_t rank, std::uint64_t i) {
 // The same of many bytes, from `first` on; and added to what stands there. These loops are most of
 // what a test of long operations does, so sanitizers leave them alone: they write only the test's
 // own memory.
-[[gnu::no_sanitize("thread", "address", "undefined")]] inline void give(std::span<std::byte> out, std::uint64_t run,
-                                                                        std::uint32_t rank, std::uint64_t first) {
+__attribute__((no_sanitize("thread", "address", "undefined"))) inline void give(std::span<std::byte> out,
+                                                                                std::uint64_t run, std::uint32_t rank,
+                                                                                std::uint64_t first) {
   std::byte* const to = out.data();
   const std::uint64_t bytes = out.size();
   for (std::uint64_t i = 0; i < bytes; ++i) {
     to[i] = static_cast<std::byte>((run * 31 + rank * 7 + (first + i) * 3 + ((first + i) >> 8U)) & 0xffU);
   }
 }
-[[gnu::no_sanitize("thread", "address", "undefined")]] inline void add_given(std::span<std::byte> out,
-                                                                             std::uint64_t run, std::uint32_t rank,
-                                                                             std::uint64_t first) {
+__attribute__((no_sanitize("thread", "address", "undefined"))) inline void add_given(std::span<std::byte> out,
+                                                                                     std::uint64_t run,
+                                                                                     std::uint32_t rank,
+                                                                                     std::uint64_t first) {
   std::byte* const to = out.data();
   const std::uint64_t bytes = out.size();
   for (std::uint64_t i = 0; i < bytes; ++i) {
