@@ -238,7 +238,9 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 }
 
 [[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::size_t bytes, std::span<char> text) {
-  if (engine::Operations& operations = worker.core().operations; operations.all_offered()) {
+  // Shorter ones wait for credit, however many long ones are under way.
+  engine::Operations& operations = worker.core().operations;
+  if (bytes > worker.tagged().eager() && operations.all_offered()) {
     std::snprintf(text.data(), text.size(),
                   "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "
                   "many as HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides",
