@@ -31,7 +31,7 @@
  * library.
  *
  * Progress.  A worker moves only while some thread is in a call that makes progress on it:
- *   - heddle_worker_progress and heddle_worker_wait
+ *   - heddle_worker_progress, heddle_worker_wait and heddle_worker_arm
  *   - the blocking forms of operations (when the first attempt returns HEDDLE_AGAIN)
  *   - heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
  *   - heddle_fence (when something is outstanding)
@@ -357,6 +357,35 @@ HEDDLE_API int heddle_worker_progress(heddle_worker worker);
  * one process may open (several contexts) may return early from some of these waits.
  * Errors: TIMEOUT, STATE (inside a handler). */
 HEDDLE_API heddle_status heddle_worker_wait(heddle_worker worker, int64_t timeout_ns);
+
+/* For a program whose loop waits for descriptors (poll, epoll, libuv, asyncio): a descriptor that
+ * becomes readable when the worker, armed by heddle_worker_arm, has to be looked at. The same one
+ * at each call. It is the library's, which closes it when the worker is closed: take it out of your
+ * loop before. Only wait for it to be readable; do not read it. The first call starts a thread,
+ * which makes no progress: it sleeps, and makes the descriptor readable. Any thread, also in a
+ * handler.
+ *   struct pollfd one = {descriptor, POLLIN, 0};
+ *   while (!finished) {
+ *     int events = heddle_worker_progress(worker);
+ *     if (events < 0) break;
+ *     if (events == 0 && heddle_worker_arm(worker) == HEDDLE_DONE && !finished) poll(&one, 1, -1);
+ *   }
+ * Errors: SYSTEM (no descriptor or no thread left). */
+HEDDLE_API heddle_status heddle_worker_descriptor(heddle_worker worker, int* descriptor);
+/* DONE: the descriptor is not readable now, and becomes so when something of the worker moves, or
+ * has to be moved by progress: a message arrives, an operation advances or completes, a peer dies,
+ * whichever thread notices it. It may become readable although nothing has happened: make progress,
+ * look, and arm again. It does so after a time, 50 us at first and a millisecond at most, where the
+ * worker may need polls: while operations are under way, or another thread was inside it; and
+ * always where the transport cannot ring (utofu) or the system has no membarrier.
+ * AGAIN: it is not armed, and readable: something has moved since the last arming (at the first:
+ * since the worker was opened), or progress will find something. Look, make progress, and arm
+ * again. So a program that arms, then looks at what handlers and callbacks write, misses nothing.
+ * What the worker does not see, such as a direct put, does not make it readable. Costs a few
+ * microseconds. Threads: as heddle_worker_progress; several loops may wait for the
+ * descriptor: all see that it is readable, and each arms it again.
+ * Errors: STATE (inside a handler; heddle_worker_descriptor has not been called). */
+HEDDLE_API heddle_status heddle_worker_arm(heddle_worker worker);
 
 /* Advances every worker of the context that helpers may advance; it skips a busy worker (one that a
  * thread is inside of) and never waits for it. Any thread. Helpers may advance the workers that are

@@ -188,6 +188,13 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   int progress() noexcept { return heddle_worker_progress(handle_); }
   // For the program's own loop: while (!finished) worker.wait();
   Status wait(std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept { return heddle_worker_wait(handle_, timeout_ns); }
+  // For a loop that waits for descriptors: readable once the armed worker has to be looked at.
+  [[nodiscard]] int descriptor() const {
+    int descriptor = -1;
+    check(heddle_worker_descriptor(handle_, &descriptor));
+    return descriptor;
+  }
+  [[nodiscard]] Status arm() noexcept { return heddle_worker_arm(handle_); }
   [[nodiscard]] std::uint32_t index() const {
     std::uint32_t index = 0;
     check(heddle_worker_index(handle_, &index));

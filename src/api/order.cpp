@@ -98,6 +98,26 @@ heddle_status heddle_worker_wait(heddle_worker handle, int64_t timeout_ns) {
                             static_cast<long long>(timeout_ns), worker->index());
 }
 
+heddle_status heddle_worker_descriptor(heddle_worker handle, int* descriptor) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (descriptor == nullptr) return null_argument("worker_descriptor", "descriptor");
+  *descriptor = -1;
+  return guarded([&]() -> Status {
+    const auto opened = worker->descriptor().open();
+    if (!opened) return opened.status();
+    *descriptor = *opened;
+    return HEDDLE_DONE;
+  });
+}
+
+heddle_status heddle_worker_arm(heddle_worker handle) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_wait("heddle_worker_arm");
+  return worker->descriptor().arm();
+}
+
 int heddle_context_progress(heddle_context handle) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);

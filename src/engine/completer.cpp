@@ -79,7 +79,7 @@ int Completer::progress() {
 inline bool Completer::has_work() const {
   if (!core_.operations.pending().empty() || !core_.responder.idle()) [[unlikely]]
     return true;
-  if (core_.failure_epoch.load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]]
+  if (!knows_failures()) [[unlikely]]
     return true;
   return core_.operations.under_way() > 0 && looks_for_closed();
 }
@@ -91,7 +91,7 @@ inline bool Completer::has_work() const {
   if (!core_.operations.pending().empty() || !core_.responder.idle()) [[unlikely]] {
     events += advance_pending();
   }
-  if (core_.failure_epoch.load(std::memory_order_relaxed) != seen_epoch_) [[unlikely]] {
+  if (!knows_failures()) [[unlikely]] {
     static_cast<void>(note_failures());  // if that is not all, the next call goes on
     ++events;
   }

@@ -42,6 +42,10 @@ class Completer {
     return core_.operations.under_way() > 0 || !core_.operations.pending().empty() || !core_.responder.idle() ||
            (aggregator_ != nullptr && !aggregator_->idle());
   }
+  // No rank has failed of which the operations have not been told.
+  [[nodiscard]] bool knows_failures() const {
+    return core_.failure_epoch.load(std::memory_order_relaxed) == seen_epoch_;
+  }
   // For sleeping, see transport.hpp. False: it needs more polls, though what arrives rings.
   [[nodiscard]] bool arm() { return core_.transport.arm() && !under_way(); }
 

@@ -2,7 +2,8 @@
 // peers, and what is known of failed ranks. Its parts are the completer and the protocols;
 // worker/worker.hpp puts them together.
 //
-// For the thread inside the worker, but for what is constant, `moves` and what Operations says.
+// For the thread inside the worker, but for what is constant, `moves`, `notifier` and what
+// Operations says.
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "engine/job.hpp"
+#include "engine/notifier.hpp"
 #include "engine/objects.hpp"
 #include "engine/operations.hpp"
 #include "engine/requester.hpp"
@@ -36,7 +38,10 @@ struct Core {
     operations.pending().push_back(&protocol_work);
   }
   // Something has moved that a program may wait for: after its handlers and callbacks have run.
-  void note_moved() { moves.store(moves.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  void note_moved() {
+    moves.store(moves.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    notifier.tell();
+  }
 
   [[nodiscard]] bool can_ring() const { return capabilities.sleeping != transport::Sleeping::impossible; }
 
@@ -57,6 +62,7 @@ struct Core {
   heddle_worker_stats stats{};  // but what Operations counts, and what is posted
   // written inside, with release; partner: Worker::moved()'s acquire load
   std::atomic<std::uint64_t> moves{0};
+  Notifier<> notifier;  // of the worker's descriptor
   // has no slot: stands in pending() while a protocol has something left to do
   Operation protocol_work;
 };

@@ -158,6 +158,15 @@ int Gate::progress_any() {
   return events < 0 ? events : events + static_cast<int>(started);
 }
 
+base::Status CallStart::start(Worker& worker) const {
+  // whoever else is inside leaves it to the executor
+  if (worker.gate() != nullptr && !worker.gate()->may_call()) return HEDDLE_AGAIN;
+  const Inside inside(worker.core());  // it may not wait
+  call(fn, arg);
+  worker.core().note_moved();
+  return HEDDLE_DONE;
+}
+
 void CallStart::ended(Worker& worker, base::Status status) const {
   if (status <= HEDDLE_DONE && worker.gate() != nullptr) worker.gate()->call_ends();
   worker.core().operations.end_queued(status, completion, rank);

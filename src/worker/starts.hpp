@@ -61,15 +61,9 @@ struct CallStart {
   std::uint32_t rank;
   Completion completion;
 
-  base::Status start(Worker& worker) const {
-    // whoever else is inside leaves it to the executor
-    if (!worker.may_call()) return HEDDLE_AGAIN;
-    const Inside inside(worker.core());  // it may not wait
-    call(fn, arg);
-    worker.core().note_moved();
-    return HEDDLE_DONE;
-  }
-  void ended(Worker& worker, base::Status status) const;  // gate.cpp
+  // gate.cpp
+  base::Status start(Worker& worker) const;
+  void ended(Worker& worker, base::Status status) const;
 };
 
 // An active message that is longer than one of the transport's. Credit and offer are reserved.

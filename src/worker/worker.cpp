@@ -136,10 +136,6 @@ void Worker::end() {
       index_, static_cast<unsigned long long>(messages_.tasks().stored()));
 }
 
-bool Worker::may_call() const {
-  return gate_ == nullptr || gate_->may_call();
-}
-
 int Worker::progress() {
   return gate_ == nullptr ? completer_.progress() : gate_->progress();
 }
@@ -225,8 +221,9 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
 // Who is inside may only be posting, or have polled before something came; and when it leaves,
 // nothing is armed. So what has come may wait for this thread's next look, and where the look is
 // refused that has to be soon. Unless the executor is the one inside.
-Worker::Rest Worker::lie_down() {
+Worker::Rest Worker::lie_down(bool* was_armed) {
   bool quiet = true;
+  bool polls = false;
   const auto look = [&] {
     bool armed = transport_->arm();
     // Where several threads use it the last poll may have been another thread's. What that has
@@ -242,6 +239,9 @@ Worker::Rest Worker::lie_down() {
       context_.transport().settle();
       quiet = !transport_->has_arrivals();
     }  // else only polls move it on: the next one is after the nap
+    quiet = quiet && completer_.knows_failures();
+    polls = !armed || completer_.under_way();
+    if (was_armed != nullptr) *was_armed = armed;
     if (quiet) completer_.note_rest();
   };
   if (gate_ == nullptr) {
@@ -249,7 +249,8 @@ Worker::Rest Worker::lie_down() {
   } else if (!gate_->look(look) && !gate_->executor_polls()) {
     return Rest::brief;
   }
-  return quiet ? Rest::whole : Rest::none;
+  if (!quiet) return Rest::none;
+  return polls || (gate_ != nullptr && gate_->queued()) ? Rest::polls : Rest::whole;
 }
 
 base::Status Worker::try_flush(std::uint32_t rank) {
@@ -311,15 +312,20 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
     if (events < 0) return events;
     std::uint32_t ran = 0;
     Tasks::Task* task = nullptr;
-    for (; ran < most && (task = messages_.tasks().take()) != nullptr; ++ran) {
+    while (ran < most && (task = messages_.tasks().take()) != nullptr) {
       ActiveMessages::EndedTask ended{};
-      if (!messages_.run_task(handle, task, &ended)) continue;
+      const bool tells = messages_.run_task(handle, task, &ended);
+      ran += ended.handled ? 1 : 0;
+      if (!tells) continue;
       // Not by the queue: what stands there may wait behind messages that wait for credit of their
       // own.
       const auto inside = [&] { messages_.ended_task(ended); };
       gate_ == nullptr ? inside() : gate_->visit(inside);
     }
-    if (ran > 0) return static_cast<int>(ran);
+    if (ran > 0) {
+      core_.notifier.tell();
+      return static_cast<int>(ran);
+    }
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return 0;
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) context_.nap(this, ns);
   }

@@ -23,6 +23,7 @@
 #include "protocol/active_messages.hpp"
 #include "protocol/tagged.hpp"
 #include "worker/context.hpp"
+#include "worker/descriptor.hpp"
 #include "worker/hang_report.hpp"
 #include "worker/sharing.hpp"
 
@@ -96,8 +97,6 @@ class Worker final : public NamesObjects {
   base::Status try_answer();
   // Operations that have not ended, and records of commands in the queue of its sharing mode.
   std::uint64_t unfinished_operations();
-  // Calls of heddle_run_on_engine may run on this thread, which is inside: offload: the executor.
-  [[nodiscard]] bool may_call() const;
   // heddle_run_tasks; `handle` is this worker's.
   int run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns);
   // Credit for a message of class USER: DONE; AGAIN: its target must handle some first.
@@ -105,10 +104,14 @@ class Worker final : public NamesObjects {
   // For Context::nap(): arms the worker, so that arrivals ring.
   enum class Rest : std::uint8_t {
     whole,  // what arrives rings, or another thread sees to it
+    polls,  // the same, but something is under way that may need polls
     brief,  // nobody could look: something may be there
     none    // there is something for progress already
   };
-  [[nodiscard]] Rest lie_down();
+  // *armed, if not null: the transport was, so it is not armed() any more once something arrives.
+  [[nodiscard]] Rest lie_down(bool* armed = nullptr);
+  // heddle_worker_descriptor and heddle_worker_arm.
+  [[nodiscard]] Descriptor& descriptor() { return descriptor_; }
   // The lines of a report about what is under way.
   void report_operations();
   // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who
@@ -168,6 +171,7 @@ class Worker final : public NamesObjects {
   Tagged tagged_;
   std::vector<std::unique_ptr<Protocol>> others_;  // of the table, and the extension
   Completer completer_;
+  Descriptor descriptor_{*this};  // its thread looks at the others
 };
 
 // Out of line: what calls it hardly ever waits, and should save no registers for that.

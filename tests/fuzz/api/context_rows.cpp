@@ -188,6 +188,12 @@ void wait(Rank& rank) {
   const std::int64_t time = rank.timeout();
   HEDDLE_CALL(rank, heddle_worker_wait, worker, time);
 }
+void descriptor(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_worker_descriptor, rank.pick(rank.workers), rank.maybe_null(rank.keep_one(-1)));
+}
+void arm(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_worker_arm, rank.pick(rank.workers));
+}
 void stats(Rank& rank) {
   const heddle_worker worker = rank.pick(rank.workers);
   const auto* made = sized(rank, heddle_worker_stats{});
@@ -394,6 +400,8 @@ std::vector<Row> context_rows() {
       {"heddle_worker_mode", When::anywhere, worker_mode},
       {"heddle_worker_progress", When::anywhere, progress},
       {"heddle_worker_wait", When::anywhere, wait},
+      {"heddle_worker_descriptor", When::anywhere, descriptor},
+      {"heddle_worker_arm", When::anywhere, arm},
       {"heddle_worker_stats_read", When::anywhere, stats},
       {"heddle_try_run_on_engine", When::anywhere,
        [](Rank& rank) { on_engine(rank, "heddle_try_run_on_engine", heddle_try_run_on_engine); }},
