@@ -188,7 +188,7 @@ bool ActiveMessages::run_task(heddle_worker handle, Tasks::Task* task, EndedTask
     core_.job.report_drop(core_.index, task->peer, why.data());
   }
   // others of its kind may wait for its room
-  *ended = {task->peer, task->source, task->large != nullptr};
+  *ended = {task->peer, task->source, task->large != nullptr, handler.fn != nullptr};
   return tasks_.end(task, handler.fn != nullptr) || ended->large;
 }
 

@@ -57,6 +57,7 @@ class ActiveMessages final : public Protocol {
     heddle_peer peer;
     Tasks::Source* source;
     bool large;
+    bool handled;  // a handler has run
   };
   bool run_task(heddle_worker handle, Tasks::Task* task, EndedTask* ended);
   void ended_task(const EndedTask& task);
