@@ -1,0 +1,113 @@
+// Worker: tagged messages.
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "worker.hpp"
+
+namespace heddle::python {
+namespace {
+
+// A message that waits to be received.
+struct Envelope {
+  std::uint32_t source;
+  std::uint32_t source_worker;
+  std::uint64_t tag;
+  std::uint64_t bytes;
+};
+
+nb::object send(Worker& self, nb::handle data, nb::handle target, nb::handle message_tag, nb::handle target_worker,
+                bool remote) {
+  const heddle_peer to{number32(target, "the rank"), number32(target_worker, "the worker")};
+  const std::uint64_t tag = number64(message_tag, "the tag");
+  Draft draft(self);
+  const Memory& memory = draft.take(data, Access::read);
+  return draft.post(
+      remote ? HEDDLE_WHEN_REMOTE : HEDDLE_WHEN_LOCAL,
+      [&](const heddle_completion* ended) {
+        return heddle_try_send(self.handle(), to, tag, memory.data(), memory.bytes(), ended);
+      },
+      [&](const heddle_completion* ended) {
+        return heddle_send(self.handle(), to, tag, memory.data(), memory.bytes(), ended);
+      });
+}
+
+heddle_wanted wanted_of(nb::handle source, nb::handle tag, nb::handle mask, nb::handle source_worker) {
+  return {{number32(source, "the rank"), number32(source_worker, "the worker")},
+          number64(tag, "the tag"),
+          number64(mask, "the mask")};
+}
+
+nb::object recv(Worker& self, nb::handle buffer, nb::handle source, nb::handle tag, nb::handle mask,
+                nb::handle source_worker) {
+  const heddle_wanted wanted = wanted_of(source, tag, mask, source_worker);
+  Draft draft(self);
+  const Memory& memory = draft.take(buffer, Access::write);
+  heddle_receive* const receive = draft.receive();
+  return draft.post_receive(
+      [&](const heddle_completion* ended) {
+        return heddle_try_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, ended);
+      },
+      [&](const heddle_completion* ended) {
+        return heddle_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, ended);
+      });
+}
+
+std::optional<Envelope> probe(const Worker& self, nb::handle source, nb::handle tag, nb::handle mask,
+                              nb::handle source_worker) {
+  const heddle_wanted wanted = wanted_of(source, tag, mask, source_worker);
+  const Use use(self.users(), kWorkerClosed);
+  heddle_receive found{};
+  const heddle_status status = self.call([&] {
+    const heddle_status seen = heddle_try_probe(self.handle(), &wanted, &found);
+    if (seen != HEDDLE_AGAIN) return seen;
+    const int events = heddle_worker_progress(self.handle());
+    return events < 0 ? static_cast<heddle_status>(events) : heddle_try_probe(self.handle(), &wanted, &found);
+  });
+  if (status == HEDDLE_AGAIN) return std::nullopt;
+  return Envelope{found.source.rank, found.source.worker, found.tag, found.bytes};
+}
+
+nb::str repr(const Envelope& self) {
+  return nb::str("<heddle.Envelope, {} bytes from rank {}, tag {}>").format(self.bytes, self.source, self.tag);
+}
+
+}  // namespace
+
+void bind_messages(nb::module_& module, nb::class_<Worker>& worker) {
+  nb::class_<Envelope>(module, "Envelope", "A message that waits to be received.")
+      .def_ro("source", &Envelope::source, "The sender's rank.")
+      .def_ro("source_worker", &Envelope::source_worker, "The sender's worker.")
+      .def("__repr__", &repr)
+      .def_ro("tag", &Envelope::tag, "Its tag.")
+      .def_ro("nbytes", &Envelope::bytes, "Its length in bytes.");
+  worker
+      .def("send", &send, nb::arg("data").none(), nb::arg("target"), nb::arg("tag") = 0, nb::arg("target_worker") = 0,
+           nb::kw_only(), nb::arg("remote") = false,
+           nb::sig("def send(self, data: heddle.types.Buffer, target: typing.SupportsIndex, "
+                   "tag: typing.SupportsIndex = 0, target_worker: typing.SupportsIndex = 0, *, remote: bool = False) "
+                   "-> Request"),
+           "Send the bytes of `data` with a tag (64 bits) to a worker of rank `target`.\n\n"
+           "The request is complete when `data` may be changed; remote: when the message is in the target's memory (a "
+           "long "
+           "one: received).\n"
+           "ArgumentError: no such rank. PeerFailedError: the rank has died. A short message that was copied is done, "
+           "and "
+           "quiet() tells of the death, unless `remote` was asked for.")
+      .def("recv", &recv, nb::arg("buffer").none(), nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0,
+           nb::arg("mask") = UINT64_MAX, nb::arg("source_worker") = HEDDLE_ANY,
+           nb::sig("def recv(self, buffer: heddle.types.Buffer, source: typing.SupportsIndex = ANY, "
+                   "tag: typing.SupportsIndex = 0, mask: typing.SupportsIndex = 0xffffffffffffffff, "
+                   "source_worker: typing.SupportsIndex = ANY) -> Request"),
+           "Receive into `buffer` a message whose tag equals `tag` in the bits of `mask` (0: any tag).\n\n"
+           "source, source_worker: from whom; heddle.ANY: from anybody. The request tells source, tag and nbytes, and "
+           "completes with TruncatedError if the message was longer than the buffer.")
+      .def("probe", &probe, nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0, nb::arg("mask") = UINT64_MAX,
+           nb::arg("source_worker") = HEDDLE_ANY,
+           nb::sig("def probe(self, source: typing.SupportsIndex = ANY, tag: typing.SupportsIndex = 0, "
+                   "mask: typing.SupportsIndex = 0xffffffffffffffff, source_worker: typing.SupportsIndex = ANY) -> "
+                   "Envelope | None"),
+           "The message that such a receive would take, if one is there; it stays. Makes progress once.");
+}
+
+}  // namespace heddle::python

@@ -1,0 +1,251 @@
+#include "request.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "worker.hpp"
+
+namespace heddle::python {
+namespace {
+
+// One for each thread.
+struct Spare {
+  Operation* operation = nullptr;
+  ~Spare() { delete operation; }
+};
+thread_local Spare t_spare;
+
+PyObject* g_done = nullptr;
+
+}  // namespace
+
+// ---- operations that have ended -----------------------------------------------------------------
+
+void Retired::clear_all() {
+  for (Operation* one = first_.exchange(nullptr, std::memory_order_acquire); one != nullptr;) {
+    Operation* const next = one->next;
+    one->release();
+    PyObject* const callback = one->callback.exchange(Operation::retired(), std::memory_order_acq_rel);
+    one->drop();
+    one = next;
+    if (callback == nullptr) continue;
+    const nb::object function = nb::steal(callback);
+    PyObject* const result = PyObject_CallNoArgs(callback);
+    if (result == nullptr) PyErr_WriteUnraisable(callback);
+    Py_XDECREF(result);
+  }
+}
+
+// ---- posting ------------------------------------------------------------------------------------
+
+Draft::Draft(Worker& worker) : worker_(worker), use_(worker.users(), kWorkerClosed), operation_(take_spare()) {
+  worker.retired().clear();
+  operation_->references.store(2, std::memory_order_relaxed);
+  operation_->status.store(HEDDLE_POSTED, std::memory_order_relaxed);
+  operation_->home = &worker.retired();
+}
+
+Operation* Draft::take_spare() {
+  Operation* const spare = std::exchange(t_spare.operation, nullptr);
+  return spare != nullptr ? spare : new Operation;
+}
+
+void Draft::keep_spare(Operation* operation) {
+  operation->receives = false;
+  delete std::exchange(t_spare.operation, operation);
+}
+
+void Draft::ended(void* argument, heddle_status status) {
+  auto* operation = static_cast<Operation*>(argument);
+  operation->status.store(status, std::memory_order_release);
+  operation->home->add(operation);
+}
+
+std::unique_ptr<Request> Draft::request() {
+  return std::make_unique<Request>(std::exchange(operation_, nullptr), worker_.shared_from_this());
+}
+
+nb::object Draft::given_away() {
+  return nb::cast(request().release(), nb::rv_policy::take_ownership);
+}
+
+nb::object Draft::given_away_done(heddle_status status) {
+  operation_->status.store(status, std::memory_order_relaxed);
+  operation_->release();
+  operation_->callback.store(Operation::retired(), std::memory_order_relaxed);
+  operation_->references.store(1, std::memory_order_relaxed);
+  return given_away();
+}
+
+nb::object Draft::done() {
+  return nb::borrow(g_done);
+}
+
+// ---- what Python has of them --------------------------------------------------------------------
+
+void Request::check() const {
+  const heddle_status now = status();
+  if (now >= 0) return;
+  if (now == HEDDLE_ERR_TRUNCATED) {
+    raise(now, "a message of " + std::to_string(operation_->receive.bytes) +
+                   " bytes was longer than the buffer, which has what fits");
+  }
+  // By the time of this call the thread that ran the completion may have had other errors.
+  raise(now, now == HEDDLE_ERR_PEER_FAILED ? "the other rank has died or left the job before the operation was complete"
+             : now == HEDDLE_ERR_CANCELLED ? "the receive was cancelled, or a worker was closed before it was complete"
+                                           : heddle_status_name(now));
+}
+
+const heddle_receive& Request::received() const {
+  if (operation_ == nullptr || !operation_->receives) {
+    raise(HEDDLE_ERR_STATE, "this is no receive: only a receive knows source, tag and length of a message");
+  }
+  if (!done()) raise(HEDDLE_ERR_STATE, "the receive has not completed: await it, or call wait()");
+  return operation_->receive;
+}
+
+// It is done. Whoever has completed it puts it on the list at once, and whoever has taken it from
+// there retires it.
+void Request::retire() const {
+  while (operation_ != nullptr) {
+    operation_->home->clear();
+    if (operation_->callback.load(std::memory_order_acquire) == Operation::retired()) return;
+    released([] {
+      std::this_thread::yield();
+      return HEDDLE_DONE;
+    });
+  }
+}
+
+void Request::on_done(nb::object function) const {
+  const bool withdraws = function.is_none();
+  if (!withdraws && PyCallable_Check(function.ptr()) == 0) raise(PyExc_TypeError, "a function is wanted, or None");
+  if (done()) {
+    retire();
+    if (!withdraws) function();
+    return;
+  }
+  PyObject* const wanted = withdraws ? nullptr : function.release().ptr();
+  for (PyObject* now = operation_->callback.load(std::memory_order_acquire);;) {
+    const bool retired = now == Operation::retired();
+    if (!retired && now != nullptr && !withdraws) {
+      Py_DECREF(wanted);
+      raise(HEDDLE_ERR_STATE, "another task, or function, waits for this request already");
+    }
+    if (retired) {
+      if (withdraws) return;
+      nb::steal(wanted)();
+      return;
+    }
+    if (operation_->callback.compare_exchange_weak(now, wanted, std::memory_order_acq_rel)) {
+      Py_XDECREF(now);
+      return;
+    }
+  }
+}
+
+void Request::cancel() const {
+  if (operation_ == nullptr || !operation_->receives || done()) return;
+  const Use use(worker_->users(), kWorkerClosed);
+  worker_->call([&] { return heddle_recv_cancel(worker_->handle(), &operation_->receive); });
+}
+
+bool Request::test() const {
+  if (!done()) {
+    const Use use(worker_->users(), kWorkerClosed);
+    worker_->call([&] { return static_cast<heddle_status>(std::min(heddle_worker_progress(worker_->handle()), 0)); });
+  }
+  if (!done()) return false;
+  retire();
+  check();
+  return true;
+}
+
+void Request::wait(const nb::object& seconds) const {
+  using Clock = std::chrono::steady_clock;
+  const std::int64_t limit_ns = timeout_ns(seconds);
+  if (!done()) {
+    const Use use(worker_->users(), kWorkerClosed);
+    const heddle_status status = in_slices(worker_->users(), limit_ns, [&](std::int64_t slice_ns) {
+      const auto until = Clock::now() + std::chrono::nanoseconds(slice_ns);
+      heddle_status moved = HEDDLE_DONE;
+      while (moved == HEDDLE_DONE && !done()) {
+        moved = heddle_worker_wait(worker_->handle(), slice_ns);
+        if (moved == HEDDLE_DONE && Clock::now() >= until) moved = HEDDLE_ERR_TIMEOUT;
+      }
+      return done() ? HEDDLE_DONE : moved;
+    });
+    if (status == HEDDLE_ERR_TIMEOUT) {
+      raise(status, "the operation has not completed within " + std::string(nb::str(seconds).c_str()) +
+                        " s; it goes on, and can be waited for again");
+    }
+    python::check(status);
+  }
+  retire();
+  check();
+}
+
+nb::str Request::repr() const {
+  const heddle_status now = status();
+  std::string text = "<heddle.Request ";
+  text += operation_ != nullptr && operation_->receives ? "receive, " : "";
+  text += now == HEDDLE_POSTED ? "under way" : now == HEDDLE_DONE ? "done" : heddle_status_name(now);
+  if (now == HEDDLE_DONE && operation_ != nullptr && operation_->receives) {
+    text += ": " + std::to_string(operation_->receive.bytes) + " bytes from rank " +
+            std::to_string(operation_->receive.source.rank) + ", tag " + std::to_string(operation_->receive.tag);
+  }
+  text += ">";
+  return nb::str(text.c_str());
+}
+
+void bind_requests(nb::module_& module) {
+  nb::class_<Request>(module, "Request", nb::is_weak_referenceable(),
+                      "An operation that was posted. Its memory stays until it is complete, whether or not the request "
+                      "is kept.\n\nAwait it under asyncio, or call wait(). Any thread.")
+      .def_prop_ro("done", &Request::done, "Whether it is complete, by success or an error. Makes no progress.")
+      .def_prop_ro("status", &Request::status, "Status.POSTED while it is under way; then its outcome.")
+      .def("wait", &Request::wait, nb::arg("timeout").none() = nb::none(),
+           nb::sig("def wait(self, timeout: float | None = None) -> None"),
+           "Make progress until the operation is complete; raise its error.\n\n"
+           "timeout: seconds, or None. TimedOut: it goes on, and can be waited for again.")
+      .def("test", &Request::test, "Make progress once; whether the operation is complete. Raises its error.")
+      .def("check", &Request::check, "Raise the error with which the operation has completed, if it was one.")
+      .def("cancel", &Request::cancel,
+           "Cancel a receive, which then completes with CancelledError. Nothing happens if a message has come for it, "
+           "or "
+           "if it is no receive.")
+      .def("on_done", &Request::on_done, nb::arg("function").none(),
+           nb::sig("def on_done(self, function: collections.abc.Callable[[], object] | None) -> None"),
+           "Call the function once the operation is complete, on the thread whose call finds that; now if it is.\n\n"
+           "One function at a time, and an await has one; None: nobody any more.")
+      .def_prop_ro("worker", &Request::worker, nb::sig("def worker(self, /) -> Worker | None"),
+                   "The worker that it was posted on; None: it was done at once.")
+      .def(
+          "__await__",
+          [](nb::handle self) {
+            return nb::module_::import_("heddle.aio").attr("wait_for_request")(self).attr("__await__")();
+          },
+          nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, None, Request]"),
+          "Wait under asyncio; the result is the request. Cancelling the await cancels a receive.")
+      .def("__repr__", &Request::repr)
+      .def_prop_ro(
+          "source", [](const Request& self) { return self.received().source.rank; },
+          "Of a receive that is complete: the sender's rank.")
+      .def_prop_ro(
+          "source_worker", [](const Request& self) { return self.received().source.worker; },
+          "Of a receive that is complete: the sender's worker.")
+      .def_prop_ro(
+          "tag", [](const Request& self) { return self.received().tag; },
+          "Of a receive that is complete: the message's tag.")
+      .def_prop_ro(
+          "nbytes", [](const Request& self) { return self.received().bytes; },
+          "Of a receive that is complete: the message's length in bytes, also if the buffer was shorter.");
+  // Operations may still be posted when the module's attributes are gone: it is never freed.
+  g_done = nb::cast(new Request(nullptr, nullptr), nb::rv_policy::take_ownership).release().ptr();
+}
+
+}  // namespace heddle::python

@@ -1,0 +1,199 @@
+// Operations that are under way: their memory stays until the library has done with it, whether or
+// not Python still looks.
+//
+// A completion runs on any thread, without the GIL. So it only sets the status and puts the
+// operation on its worker's list; the next call of that worker, which has the GIL, retires it: it
+// releases the memory and calls the function that wants to know (Retired::clear).
+//
+// Owners of an Operation: the library until its completion (then the list), and the Request that
+// Python has. Each drops one reference.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "errors.hpp"
+#include "heddle/heddle.h"
+#include "memory.hpp"
+#include "users.hpp"
+
+namespace heddle::python {
+
+class Retired;
+class Worker;
+
+struct Operation {
+  std::atomic<int> references{0};
+  // Release: what the library has written is there. Partner: the acquire loads of Request.
+  std::atomic<heddle_status> status{HEDDLE_POSTED};
+  Retired* home = nullptr;  // lives until the context has left
+  Memory memory;
+  std::array<PyObject*, 2> remotes{};  // the remote regions that it names, owned
+  // Called when it is retired; owned. retired(): it has been.
+  std::atomic<PyObject*> callback{nullptr};
+  std::uint64_t fetched = 0;  // by an atomic
+  heddle_receive receive{};
+  bool receives = false;
+  Operation* next = nullptr;  // on that list
+
+  static PyObject* retired() { return Py_None; }  // as a value of `callback`
+
+  // With the GIL.
+  void release() {
+    memory.release();
+    for (PyObject*& remote : remotes) Py_CLEAR(remote);
+  }
+  void drop() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+};
+
+// The operations of a worker that have ended and whose memory waits for a thread with the GIL.
+class Retired {
+ public:
+  Retired() = default;
+  Retired(const Retired&) = delete;
+  Retired& operator=(const Retired&) = delete;
+  ~Retired() { clear(); }
+  // Any thread.
+  void add(Operation* operation) {
+    operation->next = first_.load(std::memory_order_relaxed);
+    // Release: the operation is complete. Partner: the exchange in clear_all().
+    while (!first_.compare_exchange_weak(operation->next, operation, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+    }
+  }
+  // With the GIL. Retires them: Python code may run.
+  void clear() {
+    if (first_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+      clear_all();
+  }
+
+ private:
+  void clear_all();
+
+  std::atomic<Operation*> first_{nullptr};
+};
+
+// What Python has of an operation.
+class Request {
+ public:
+  // `operation` null: it was done at once.
+  Request(Operation* operation, std::shared_ptr<Worker> worker) : operation_(operation), worker_(std::move(worker)) {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  ~Request() {
+    if (operation_ != nullptr) operation_->drop();
+  }
+
+  [[nodiscard]] heddle_status status() const {
+    return operation_ == nullptr ? HEDDLE_DONE : operation_->status.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] bool done() const { return status() != HEDDLE_POSTED; }
+  // Makes progress until it is done and retired; raises its error, or TimedOut.
+  void wait(const nb::object& seconds) const;
+  // Makes progress once.
+  [[nodiscard]] bool test() const;
+  // Raises the error with which it has completed.
+  void check() const;
+  // Calls `function` without arguments once it is done, on the thread that finds that; None:
+  // nobody.
+  void on_done(nb::object function) const;
+  // Of a receive.
+  void cancel() const;
+  [[nodiscard]] const std::shared_ptr<Worker>& worker() const { return worker_; }
+  // What came. Raises if it is no receive that has completed.
+  [[nodiscard]] const heddle_receive& received() const;
+  [[nodiscard]] std::uint64_t fetched() const { return operation_->fetched; }
+  [[nodiscard]] nb::str repr() const;
+
+ private:
+  void retire() const;
+
+  Operation* operation_;
+  std::shared_ptr<Worker> worker_;  // null: it was done at once
+};
+
+// An operation that has not been accepted. What is done at once allocates nothing: its Operation
+// serves the thread's next one.
+class Draft {
+ public:
+  explicit Draft(Worker& worker);
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() {
+    if (operation_ == nullptr) return;
+    operation_->release();
+    keep_spare(operation_);
+  }
+  // The operation's memory; it stays until the end.
+  const Memory& take(nb::handle object, Access access) { return operation_->memory = Memory(object, access); }
+  void take(nb::handle remote) {
+    operation_->remotes[operation_->remotes[0] == nullptr ? 0 : 1] = remote.inc_ref().ptr();
+  }
+  [[nodiscard]] heddle_receive* receive() { return &operation_->receive; }
+  [[nodiscard]] std::uint64_t* fetched() {
+    operation_->fetched = 0;  // a word of 32 bits is half of it
+    return &operation_->fetched;
+  }
+
+  // try_post(completion) is the form that returns at once; blocking(completion) waits for room, and
+  // is called without the GIL. Returns the Request; for all that is done at once it is the same.
+  template <class TryPost, class Blocking>
+  nb::object post(heddle_when when, TryPost&& try_post, Blocking&& blocking) {
+    const heddle_status status = posted(when, try_post, blocking);
+    if (status == HEDDLE_POSTED) return given_away();
+    python::check(status);
+    return done();
+  }
+  // The Request of a receive says what came, also if that was at once.
+  template <class TryPost, class Blocking>
+  nb::object post_receive(TryPost&& try_post, Blocking&& blocking) {
+    operation_->receives = true;
+    const heddle_status status = posted(HEDDLE_WHEN_REMOTE, try_post, blocking);
+    if (status == HEDDLE_POSTED) return given_away();
+    // A message that was too long is an outcome of the request, as if it had come later.
+    if (status != HEDDLE_ERR_TRUNCATED) python::check(status);
+    return given_away_done(status);
+  }
+  // Of an atomic that returns a value. Null: it is in *old already.
+  template <class TryPost, class Blocking>
+  std::unique_ptr<Request> post_fetch(TryPost&& try_post, Blocking&& blocking, std::uint64_t* old) {
+    const heddle_status status = python::check(posted(HEDDLE_WHEN_REMOTE, try_post, blocking));
+    if (status == HEDDLE_POSTED) return request();
+    *old = operation_->fetched;
+    return nullptr;
+  }
+
+ private:
+  // So many bytes are copied before the GIL could be given away and taken back.
+  static constexpr std::size_t kShort = 16384;
+
+  template <class TryPost, class Blocking>
+  heddle_status posted(heddle_when when, TryPost&& try_post, Blocking&& blocking) {
+    const heddle_completion completion{&Draft::ended, operation_, {0}, when};
+    if (operation_->memory.bytes() > kShort) return released([&] { return blocking(&completion); });
+    const heddle_status status = try_post(&completion);
+    return status == HEDDLE_AGAIN ? released([&] { return blocking(&completion); }) : status;
+  }
+  static void ended(void* operation, heddle_status status);
+  static Operation* take_spare();
+  static void keep_spare(Operation* operation);
+  std::unique_ptr<Request> request();
+  nb::object given_away();
+  nb::object given_away_done(heddle_status status);
+  static nb::object done();
+
+  Worker& worker_;
+  Use use_;
+  Operation* operation_;
+};
+
+void bind_requests(nb::module_& module);
+
+}  // namespace heddle::python
