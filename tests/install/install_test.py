@@ -124,6 +124,24 @@ class Install(unittest.TestCase):
         self.assertGreater(len(taken), 5)
         self.assertEqual({name for name in taken if wanted.isdisjoint(together[name])}, set())
 
+    def test_components(self):
+        """A component is a target; one that is not there is refused by name."""
+        source = self.scratch / "components"
+        source.mkdir()
+        for components, fits in (("heddle", True), ("heddle shmem", (self.libdir / "libheddle_shmem.so").exists()), ("mpi", False)):
+            (source / "CMakeLists.txt").write_text(
+                "cmake_minimum_required(VERSION 3.25)\nproject(user LANGUAGES C)\n"
+                f"find_package(heddle {OPTIONS.version} REQUIRED COMPONENTS {components})\n"
+            )
+            with self.subTest(components):
+                configure = lambda: run("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                                        env=clean_environment())
+                if fits:
+                    configure()
+                else:
+                    with self.assertRaisesRegex(AssertionError, f"no component {components.split()[-1]}"):
+                        configure()
+
     def test_find_package(self):
         build = self.scratch / "cmake_user"
         run("cmake", "-S", HERE / "cmake_user", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",

@@ -1,0 +1,56 @@
+# A recipe for Spack. In a repository of your own: packages/heddle/package.py (https://spack.readthedocs.io/en/latest/repositories.html).
+from spack.package import *
+
+
+class Heddle(CMakePackage):
+    """Communication for programs in which every thread communicates: one-sided operations, active and tagged
+    messages, persistent collectives, OpenSHMEM, over shared memory, UCX and Tofu."""
+
+    homepage = "https://heddle.invalid"
+    git = "https://heddle.invalid/heddle.git"
+
+    license("BSD-3-Clause")
+
+    version("main", branch="main")
+    version("0.2.0", tag="v0.2.0")
+
+    variant("shmem", default=True, description="OpenSHMEM 1.5")
+    variant("ucx", default=True, description="The transport to other machines")
+    variant("pmix", default=True, description="Jobs of mpirun, prterun and srun")
+    variant("hwloc", default=True, description="The machine's topology")
+    variant("emulator", default=False, description="The uTofu interface in software")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.25:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("cli11", type="build")
+    depends_on("python@3.9:", type="build", when="+shmem")
+    # Opened at run time; headers at build time.
+    depends_on("ucx@1.13:", when="+ucx")
+    depends_on("pmix@4:", when="+pmix")
+    depends_on("hwloc@2", when="+hwloc")
+
+    conflicts("%gcc@:11", msg="Heddle is C++20: GCC 12 or later")
+    requires("platform=linux")
+
+    generator("ninja")
+
+    def cmake_args(self):
+        return [
+            self.define("HEDDLE_TESTS", False),
+            self.define("HEDDLE_EXAMPLES", False),
+            self.define("HEDDLE_BENCH", True),
+            self.define_from_variant("HEDDLE_SHMEM", "shmem"),
+            self.define_from_variant("HEDDLE_EMULATOR", "emulator"),
+            self.define("HEDDLE_UCX", "ON" if self.spec.satisfies("+ucx") else "OFF"),
+            self.define_from_variant("HEDDLE_PMIX", "pmix"),
+            self.define_from_variant("HEDDLE_HWLOC", "hwloc"),
+        ]
+
+    def setup_run_environment(self, env):
+        # what is opened at run time is found by its name
+        for name in ("ucx", "pmix", "hwloc"):
+            if self.spec.satisfies(f"+{name}"):
+                env.prepend_path("LD_LIBRARY_PATH", self.spec[name].libs.directories[0])
