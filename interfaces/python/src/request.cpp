@@ -12,14 +12,25 @@
 namespace heddle::python {
 namespace {
 
-// One for each thread.
-struct Spare {
-  Operation* operation = nullptr;
-  ~Spare() { delete operation; }
+// Of each thread. Plain, so that it is reached by a load; Cleaner empties it.
+thread_local constinit Operation* t_spare [[gnu::tls_model("initial-exec")]] = nullptr;
+struct Cleaner {
+  ~Cleaner() { delete std::exchange(t_spare, nullptr); }
 };
-thread_local Spare t_spare;
+thread_local Cleaner t_cleaner;
 
 PyObject* g_done = nullptr;
+
+// Threads without the GIL would all count its references on one line. As CPython makes None
+// (Objects/object.c, _Py_SetImmortal), and nanobind its types.
+void make_immortal([[maybe_unused]] PyObject* object) {
+#if defined(Py_GIL_DISABLED)
+  if (PyObject_IS_GC(object)) PyObject_GC_UnTrack(object);
+  object->ob_tid = _Py_UNOWNED_TID;
+  object->ob_ref_local = _Py_IMMORTAL_REFCNT_LOCAL;
+  object->ob_ref_shared = 0;
+#endif
+}
 
 }  // namespace
 
@@ -40,23 +51,29 @@ void Retired::clear_all() {
   }
 }
 
+Operation* Operation::take() {
+  Operation* const spare = std::exchange(t_spare, nullptr);
+  return spare != nullptr ? spare : new Operation;
+}
+
+void Operation::recycle(Operation* operation) {
+  if (t_spare != nullptr) {
+    delete operation;
+    return;
+  }
+  static_cast<void>(&t_cleaner);  // which is made for this thread
+  operation->callback.store(nullptr, std::memory_order_relaxed);
+  operation->receives = false;
+  t_spare = operation;
+}
+
 // ---- posting ------------------------------------------------------------------------------------
 
-Draft::Draft(Worker& worker) : worker_(worker), use_(worker.users(), kWorkerClosed), operation_(take_spare()) {
+Draft::Draft(Worker& worker) : worker_(worker), use_(worker.users(), kWorkerClosed), operation_(Operation::take()) {
   worker.retired().clear();
   operation_->references.store(2, std::memory_order_relaxed);
   operation_->status.store(HEDDLE_POSTED, std::memory_order_relaxed);
   operation_->home = &worker.retired();
-}
-
-Operation* Draft::take_spare() {
-  Operation* const spare = std::exchange(t_spare.operation, nullptr);
-  return spare != nullptr ? spare : new Operation;
-}
-
-void Draft::keep_spare(Operation* operation) {
-  operation->receives = false;
-  delete std::exchange(t_spare.operation, operation);
 }
 
 void Draft::ended(void* argument, heddle_status status) {
@@ -246,6 +263,7 @@ void bind_requests(nb::module_& module) {
           "Of a receive that is complete: the message's length in bytes, also if the buffer was shorter.");
   // Operations may still be posted when the module's attributes are gone: it is never freed.
   g_done = nb::cast(new Request(nullptr, nullptr), nb::rv_policy::take_ownership).release().ptr();
+  make_immortal(g_done);
 }
 
 }  // namespace heddle::python

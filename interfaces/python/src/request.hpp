@@ -49,8 +49,11 @@ struct Operation {
     for (PyObject*& remote : remotes) Py_CLEAR(remote);
   }
   void drop() {
-    if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(this);
   }
+  // One is kept for the thread's next operation, which needs no memory then.
+  static Operation* take();
+  static void recycle(Operation* operation);
 };
 
 // The operations of a worker that have ended and whose memory waits for a thread with the GIL.
@@ -129,7 +132,7 @@ class Draft {
   ~Draft() {
     if (operation_ == nullptr) return;
     operation_->release();
-    keep_spare(operation_);
+    Operation::recycle(operation_);
   }
   // The operation's memory; it stays until the end.
   const Memory& take(nb::handle object, Access access) { return operation_->memory = Memory(object, access); }
@@ -182,8 +185,6 @@ class Draft {
     return status == HEDDLE_AGAIN ? released([&] { return blocking(&completion); }) : status;
   }
   static void ended(void* operation, heddle_status status);
-  static Operation* take_spare();
-  static void keep_spare(Operation* operation);
   std::unique_ptr<Request> request();
   nb::object given_away();
   nb::object given_away_done(heddle_status status);

@@ -43,7 +43,8 @@ class Users {
 };
 
 // How many calls this thread is in: more than none in a handler.
-inline thread_local std::uint32_t t_calls = 0;
+// initial-exec: a load, and no call.
+inline thread_local constinit std::uint32_t t_calls [[gnu::tls_model("initial-exec")]] = 0;
 
 // A call. Throws ClosedError. With the GIL.
 class Use {
