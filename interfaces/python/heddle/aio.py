@@ -125,7 +125,10 @@ def _closing(what: Worker | Context) -> None:
             watch.closing()
             done.set()
 
-        loop.call_soon_threadsafe(stop)
+        try:
+            loop.call_soon_threadsafe(stop)
+        except RuntimeError:  # it has been closed meanwhile
+            continue
         done.wait(1)  # a loop that is blocked for longer finds a closed descriptor, which it forgets
 
 

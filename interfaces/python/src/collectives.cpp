@@ -299,9 +299,8 @@ class Preparation {
   // Counts of elements, one block after the other, that fit the buffer.
   void list(const Side& side, const char* name, const Counts& counts, const Memory& memory, heddle_blocks* blocks) {
     if (side.blocks != Blocks::listed || !needs(side)) return;
-    if (!counts) throw nb::type_error((std::string(kind_.name) + " needs " + name).c_str());
-    const bool among_neighbors = std::string(kind_.name).starts_with("neighbor");
-    const std::size_t expected = !among_neighbors       ? team_.size()
+    if (!counts) raise(PyExc_TypeError, std::string(kind_.name) + " needs " + name + " here");
+    const std::size_t expected = !kind_.among_neighbors ? team_.size()
                                  : &side == &kind_.send ? said_.targets.size()
                                                         : said_.sources.size();
     if (counts->size() != expected) {
@@ -389,12 +388,14 @@ class Collective {
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
   ~Collective() {
-    if (handle_.id == 0 || !team_->context()->users().enter()) return;
-    // Under way: its memory belongs to the library until the context has left.
-    if (!persistent_ || heddle_collective_free(handle_) != HEDDLE_DONE) {
-      team_->context()->keep(std::shared_ptr<void>(call_));
+    if (handle_.id == 0) return;
+    // Under way, perhaps while the context leaves: its memory belongs to the library until it has.
+    Context& context = *team_->context();
+    const bool inside = context.users().enter();
+    if (!inside || !persistent_ || heddle_collective_free(handle_) != HEDDLE_DONE) {
+      context.keep(std::shared_ptr<void>(call_));
     }
-    team_->context()->users().leave();
+    if (inside) context.users().leave();
   }
   void issue(const Kind& kind, const heddle_collective_options& options) {
     const How how{persistent_ ? Form::persistent : Form::nonblocking, &options, &handle_};
@@ -408,74 +409,87 @@ class Collective {
     checked_released([&] {
       const std::lock_guard lock(mutex_);
       const heddle_status status = heddle_collective_start(handle_);
-      if (status >= 0) under_way_ = true;
+      if (status < 0) return status;
+      under_way_ = true;
+      outcome_ = HEDDLE_DONE;
       return status;
     });
   }
   bool test() {
     const Use use(users(), kContextLeft);
-    return finished(released([&] {
+    std::shared_ptr<Call> over;  // goes with the GIL
+    std::string text;
+    const heddle_status status = released([&] {
       const std::unique_lock lock(mutex_, std::try_to_lock);
-      return lock.owns_lock() ? look(0) : HEDDLE_AGAIN;  // another thread waits
-    }));
+      return lock.owns_lock() ? look(0, &over, &text) : HEDDLE_AGAIN;  // another thread waits
+    });
+    if (status < 0) raise(status, text);
+    return status != HEDDLE_AGAIN;
   }
   void wait(const nb::object& seconds) {
     const Use use(users(), kContextLeft);
+    std::shared_ptr<Call> over;  // goes with the GIL
+    std::string text;
     const heddle_status status = in_slices(users(), timeout_ns(seconds), [&](std::int64_t slice_ns) {
       const std::lock_guard lock(mutex_);
-      return look(slice_ns);
+      return look(slice_ns, &over, &text);
     });
     if (status == HEDDLE_ERR_TIMEOUT) raise(status, "the operation has not completed in the given time; it goes on");
-    static_cast<void>(finished(status));
+    if (status < 0) raise(status, text);
   }
   [[nodiscard]] bool persistent() const { return persistent_; }
   [[nodiscard]] std::string algorithm() {
-    const Use use(users(), kContextLeft);
-    const std::lock_guard lock(mutex_);
-    const char* name = nullptr;
-    check(heddle_collective_algorithm(open(), &name));
+    const char* name = "";
+    ask([&] { return heddle_collective_algorithm(handle_, &name); });
     return name;
   }
   [[nodiscard]] bool offloaded() {
-    const Use use(users(), kContextLeft);
-    const std::lock_guard lock(mutex_);
     int is = 0;
-    check(heddle_collective_offloaded(open(), &is));
+    ask([&] { return heddle_collective_offloaded(handle_, &is); });
     return is != 0;
   }
   void free() {
     if (!persistent_) raise(HEDDLE_ERR_STATE, "only a persistent operation is freed; wait() ends this one");
     const Use use(users(), kContextLeft);
+    std::shared_ptr<Call> over;  // goes with the GIL
     checked_released([&] {
       const std::lock_guard lock(mutex_);
       const heddle_status status = heddle_collective_free(handle_);
-      if (status == HEDDLE_DONE) handle_ = {};
+      if (status != HEDDLE_DONE) return status;
+      handle_ = {};
+      over.swap(call_);
       return status;
     });
-    call_ = std::make_shared<Call>();
   }
 
  private:
   [[nodiscard]] Users& users() const { return team_->context()->users(); }
-  [[nodiscard]] heddle_collective open() const {
-    if (handle_.id == 0) raise(HEDDLE_ERR_HANDLE, "the operation has completed, or is freed");
-    return handle_;
+  template <class Question>
+  void ask(Question&& question) {
+    const Use use(users(), kContextLeft);
+    bool open = true;
+    const heddle_status status = released([&] {
+      const std::lock_guard lock(mutex_);
+      open = handle_.id != 0;
+      return open ? question() : HEDDLE_DONE;
+    });
+    if (!open) raise(HEDDLE_ERR_HANDLE, "the operation has completed, or is freed");
+    check(status);
   }
-  // With the mutex. 0: makes progress once.
-  heddle_status look(std::int64_t ns) {
-    if (!under_way_) return HEDDLE_DONE;
-    const heddle_status status = ns == 0 ? heddle_collective_test(handle_) : heddle_collective_wait(handle_, ns);
-    if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_TIMEOUT) return status;
-    under_way_ = false;
-    if (!persistent_) handle_ = {};
-    return status;
-  }
-  bool finished(heddle_status status) {
-    if (status == HEDDLE_AGAIN) return false;
-    // After an error peers may still access the buffers: they stay as long as this.
-    if (status < 0) raise(status);
-    if (!persistent_) call_ = std::make_shared<Call>();
-    return true;
+  // With the mutex. ns 0: makes progress once. *over: its buffers, when it has completed without an
+  // error. After one peers may still access them: they stay as long as this. *text: of an error.
+  heddle_status look(std::int64_t ns, std::shared_ptr<Call>* over, std::string* text) {
+    if (under_way_) {
+      const heddle_status status = ns == 0 ? heddle_collective_test(handle_) : heddle_collective_wait(handle_, ns);
+      if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_TIMEOUT) return status;
+      under_way_ = false;
+      outcome_ = status;
+      if (status < 0) failure_ = heddle_last_error();
+      if (!persistent_) handle_ = {};
+      if (!persistent_ && status == HEDDLE_DONE) over->swap(call_);
+    }
+    if (outcome_ < 0) *text = failure_;
+    return outcome_;
   }
 
   std::shared_ptr<Team> team_;
@@ -484,6 +498,8 @@ class Collective {
   std::mutex mutex_;  // guards what follows
   heddle_collective handle_{};
   bool under_way_ = false;
+  heddle_status outcome_ = HEDDLE_DONE;  // of the last run
+  std::string failure_;                  // its text
 };
 
 struct Options {

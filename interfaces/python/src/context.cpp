@@ -32,7 +32,14 @@ Context::~Context() {
 
 // ---- leaving ------------------------------------------------------------------------------------
 
-// No new arrays in them. False: there are some, and nothing has changed.
+bool Context::exported() {
+  const std::scoped_lock lock(mutex_);
+  return std::any_of(regions_.begin(), regions_.end(),
+                     [](const auto& region) { return region->exports.load(std::memory_order_relaxed) > 0; });
+}
+
+// No new arrays in them. False: there are some, and nothing has changed. Nobody releases one
+// meanwhile.
 bool Context::try_close_regions() {
   const std::scoped_lock lock(mutex_);
   const auto close = [](const auto& region) {
@@ -45,17 +52,7 @@ bool Context::try_close_regions() {
   return false;
 }
 
-void Context::reopen_regions() {
-  const std::scoped_lock lock(mutex_);
-  for (const auto& region : regions_) region->exports.store(0);
-}
-
-void Context::close_regions() {
-  // Operations that have completed may still have arrays.
-  retire();
-  if (try_close_regions()) return;
-  nb::module_::import_("gc").attr("collect")();  // arrays in cycles that nobody reaches
-  if (try_close_regions()) return;
+void Context::refuse_exports() {
   raise(PyExc_BufferError,
         "arrays, memory views or receives under way lie in regions (of Context.alloc, or memoryview(region)), whose "
         "memory "
@@ -63,12 +60,29 @@ void Context::close_regions() {
         "Context.register(array, adopt=True)");
 }
 
-// Without the GIL: no call begins any more.
+// The context stays open.
+void Context::reopen() {
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& region : regions_) {
+      int closed = -1;
+      region->exports.compare_exchange_strong(closed, 0);
+    }
+  }
+  for (Home* const home : homes()) home->users.reopen();
+  users_.reopen();
+}
+
+// Without the GIL: no call begins any more. TIMEOUT: threads are in calls that never return.
+// AGAIN: arrays lie in regions.
 heddle_status Context::leave_when_idle(std::string* text) {
-  users_.wait();
+  if (!users_.wait()) return HEDDLE_ERR_TIMEOUT;
   const std::vector<Home*> homes = this->homes();  // one more, if a worker was being opened
   for (Home* const home : homes) static_cast<void>(home->users.begin_close());
-  for (Home* const home : homes) home->users.wait();
+  for (Home* const home : homes) {
+    if (!home->users.wait()) return HEDDLE_ERR_TIMEOUT;
+  }
+  if (!try_close_regions()) return HEDDLE_AGAIN;
   const heddle_status status = heddle_context_leave(handle_);
   if (status < 0) *text = heddle_last_error();
   return status;
@@ -77,23 +91,28 @@ heddle_status Context::leave_when_idle(std::string* text) {
 void Context::leave(nb::handle self) {
   if (t_calls > 0) raise(HEDDLE_ERR_STATE, "a context does not leave inside a handler");
   if (!open()) return;
+  retire();  // operations that have completed may still have arrays
+  if (exported()) {
+    nb::module_::import_("gc").attr("collect")();  // arrays in cycles that nobody reaches
+    if (exported()) refuse_exports();
+  }
   if (!users_.begin_close()) raise(HEDDLE_ERR_STATE, "another thread leaves this context");
+  for (Home* const home : homes()) static_cast<void>(home->users.begin_close());
   try {
-    close_regions();
+    forget_descriptors(self);
   } catch (...) {
-    users_.reopen();
+    reopen();
     throw;
   }
-  for (Home* const home : homes()) static_cast<void>(home->users.begin_close());
-  forget_descriptors(self);
   std::string text;
   const heddle_status status = released([&] { return leave_when_idle(&text); });
-  // It stays open in one case only.
-  if (status == HEDDLE_ERR_STATE && heddle_context_peer_status(handle_, rank_) != HEDDLE_ERR_HANDLE) {
-    reopen_regions();
-    for (Home* const home : homes()) home->users.reopen();
-    users_.reopen();
-    raise(status, text);
+  // It stays open in these cases only.
+  const bool stays = status == HEDDLE_AGAIN || status == HEDDLE_ERR_TIMEOUT ||
+                     (status == HEDDLE_ERR_STATE && heddle_context_peer_status(handle_, rank_) != HEDDLE_ERR_HANDLE);
+  if (stays) {
+    reopen();
+    if (status == HEDDLE_AGAIN) refuse_exports();
+    raise(HEDDLE_ERR_STATE, status == HEDDLE_ERR_TIMEOUT ? kInterpreterEnds : text);
   }
   open_.store(false, std::memory_order_release);
   release_all();
@@ -107,6 +126,7 @@ void Context::release_all() {
   std::vector<std::shared_ptr<OpenRegion>> regions;
   {
     const std::scoped_lock lock(mutex_);
+    released_ = true;
     handlers.swap(handlers_);
     memory.swap(memory_);
     regions.swap(regions_);
@@ -138,7 +158,7 @@ void Context::keep(nb::object handler) {
 
 void Context::keep(std::shared_ptr<void> memory) {
   const std::scoped_lock lock(mutex_);
-  memory_.push_back(std::move(memory));
+  if (!released_) memory_.push_back(std::move(memory));
 }
 
 std::shared_ptr<OpenRegion> Context::add_region() {
@@ -183,9 +203,9 @@ void barrier(Context& self, const Worker* worker, const nb::object& timeout) {
   std::optional<Use> of_worker;
   if (worker != nullptr) of_worker.emplace(worker->users(), kWorkerClosed);
   const heddle_worker on = worker == nullptr ? heddle_worker{} : worker->handle();
-  const heddle_status status = in_slices(self.users(), timeout_ns(timeout), [&](std::int64_t slice_ns) {
-    return heddle_context_barrier(self.handle(), on, slice_ns);
-  });
+  const auto wait = [&](std::int64_t slice_ns) { return heddle_context_barrier(self.handle(), on, slice_ns); };
+  const Users* const of_worker_too = worker != nullptr ? &worker->users() : nullptr;
+  const heddle_status status = in_slices(self.users(), timeout_ns(timeout), wait, of_worker_too);
   const std::string text = status < 0 ? heddle_last_error() : "";
   if (worker != nullptr) worker->retired().clear();
   if (status < 0) raise(status, text);

@@ -57,14 +57,16 @@ class Context : public std::enable_shared_from_this<Context> {
   // Retires what has completed.
   void retire();
   void keep(nb::object handler);
+  // Memory of operations that nobody waits for any more; also while the context leaves.
   void keep(std::shared_ptr<void> memory);
   std::shared_ptr<OpenRegion> add_region();
   void remove_region(const OpenRegion* region);
 
  private:
-  void close_regions();
+  void refuse_exports();
+  [[nodiscard]] bool exported();
   [[nodiscard]] bool try_close_regions();
-  void reopen_regions();
+  void reopen();
   [[nodiscard]] heddle_status leave_when_idle(std::string* text);
   [[nodiscard]] std::vector<Home*> homes();
   void release_all();
@@ -78,6 +80,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<std::unique_ptr<Home>> homes_;
   std::vector<nb::object> handlers_;
   std::vector<std::shared_ptr<void>> memory_;
+  bool released_ = false;  // it has left: nothing is kept any more
   std::vector<std::shared_ptr<OpenRegion>> regions_;
 };
 

@@ -1,5 +1,6 @@
 #include "gil.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <thread>
@@ -31,7 +32,13 @@ void Interpreter::begin_end() {
   PyEval_RestoreThread(state);
 }
 
+void Interpreter::begin_child() {
+  taking_.store(0, std::memory_order_relaxed);
+  ends_.store(false, std::memory_order_relaxed);
+}
+
 void bind_interpreter(nb::module_& module) {
+  pthread_atfork(nullptr, nullptr, &Interpreter::begin_child);
   module.def("_begin_end", &Interpreter::begin_end);
   nb::module_::import_("atexit").attr("register")(module.attr("_begin_end"));
 }

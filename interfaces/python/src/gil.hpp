@@ -23,6 +23,10 @@ class Interpreter {
   static void end_taking() { taking_.fetch_sub(1, std::memory_order_release); }
   // At exit, with the GIL.
   static void begin_end();
+  // Threads may stay where they are, and never come back.
+  [[nodiscard]] static bool ends() { return ends_.load(std::memory_order_seq_cst); }
+  // In the child of a fork, which has one thread.
+  static void begin_child();
 
  private:
   static std::atomic<std::uint32_t> taking_;

@@ -149,8 +149,11 @@ bool Memory::take_buffer(nb::handle object, Access access) {
 }
 
 void Memory::take_dlpack(nb::handle object, Access access) {
-  const nb::tuple device = nb::cast<nb::tuple>(object.attr("__dlpack_device__")());
-  if (nb::cast<int>(device[0]) != nb::device::cpu::value) refuse_device(object);
+  const nb::object device = object.attr("__dlpack_device__")();
+  if (!nb::isinstance<nb::tuple>(device) || nb::len(device) != 2) refuse_dlpack(object, access);
+  int kind = 0;
+  if (!nb::try_cast(nb::object(device[0]), kind)) refuse_dlpack(object, access);
+  if (kind != nb::device::cpu::value) refuse_device(object);
   if (access == Access::write) {
     nb::ndarray<> array;
     if (!nb::try_cast(object, array)) refuse_dlpack(object, access);
@@ -179,26 +182,35 @@ void Memory::take_array(nb::handle object, const Array& array) {
 
 // numpy.org/doc/stable/reference/arrays.interface.html, version 3
 void Memory::take_interface(nb::handle object, nb::handle interface, Access access) {
-  const nb::dict what = nb::cast<nb::dict>(interface);
+  const auto malformed = [object](const char* what) {
+    raise(PyExc_TypeError, "the __array_interface__ of this " + type_of(object) + " " + what);
+  };
+  nb::dict what;
+  if (!nb::try_cast(interface, what) || !what.contains("typestr") || !what.contains("shape")) malformed("is none");
   if (what.contains("strides") && !what["strides"].is_none()) refuse_strides(object);
   const nb::object data = what.contains("data") ? nb::object(what["data"]) : nb::none();
-  if (!nb::isinstance<nb::tuple>(data)) {
-    raise(PyExc_TypeError, "the __array_interface__ of this " + type_of(object) + " names no address");
+  std::uintptr_t address = 0;
+  if (!nb::isinstance<nb::tuple>(data) || nb::len(data) != 2 || !nb::try_cast(nb::object(data[0]), address)) {
+    malformed("names no address");
   }
-  if (access == Access::write && nb::cast<bool>(data[1])) refuse_writing(object);
+  if (access == Access::write && PyObject_IsTrue(nb::object(data[1]).ptr()) != 0) refuse_writing(object);
   // such as "<f8": the bytes of an element follow two characters
-  const auto type = nb::cast<std::string>(what["typestr"]);
+  std::string type;
+  if (!nb::try_cast(nb::object(what["typestr"]), type)) malformed("has no type");
   if (type.size() > 1 && type[1] == 'O') refuse_objects(object);
   const std::size_t element_bytes = type.size() > 2 ? std::strtoul(type.c_str() + 2, nullptr, 10) : 0;
-  if (element_bytes == 0) raise(PyExc_TypeError, "the elements of this " + type_of(object) + " have no bytes");
+  if (element_bytes == 0) malformed("has elements without bytes");
   const char kind = type[0] == '>' && element_bytes > 1 ? '?' : type[1];
   std::size_t bytes = element_bytes;
-  for (const nb::handle extent : nb::cast<nb::tuple>(what["shape"])) {
-    if (__builtin_mul_overflow(bytes, nb::cast<std::size_t>(extent), &bytes)) {
-      raise(PyExc_TypeError, "the shape of this " + type_of(object) + " does not fit memory");
+  const nb::object shape = what["shape"];
+  if (!nb::isinstance<nb::tuple>(shape)) malformed("has no shape");
+  for (const nb::handle extent : nb::cast<nb::tuple>(shape)) {
+    std::size_t length = 0;
+    if (!nb::try_cast(extent, length) || __builtin_mul_overflow(bytes, length, &bytes)) {
+      malformed("has a shape that does not fit memory");
     }
   }
-  data_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
+  data_ = reinterpret_cast<void*>(address);
   bytes_ = bytes;
   element_ = {kind, element_bytes};
   owner_ = object.inc_ref().ptr();

@@ -24,11 +24,11 @@ nb::object send(Worker& self, nb::handle data, nb::handle target, nb::handle mes
   const Memory& memory = draft.take(data, Access::read);
   return draft.post(
       remote ? HEDDLE_WHEN_REMOTE : HEDDLE_WHEN_LOCAL,
-      [&](const heddle_completion* ended) {
-        return heddle_try_send(self.handle(), to, tag, memory.data(), memory.bytes(), ended);
+      [&](const heddle_completion* completion) {
+        return heddle_try_send(self.handle(), to, tag, memory.data(), memory.bytes(), completion);
       },
-      [&](const heddle_completion* ended) {
-        return heddle_send(self.handle(), to, tag, memory.data(), memory.bytes(), ended);
+      [&](const heddle_completion* completion) {
+        return heddle_send(self.handle(), to, tag, memory.data(), memory.bytes(), completion);
       });
 }
 
@@ -45,11 +45,11 @@ nb::object recv(Worker& self, nb::handle buffer, nb::handle source, nb::handle t
   const Memory& memory = draft.take(buffer, Access::write);
   heddle_receive* const receive = draft.receive();
   return draft.post_receive(
-      [&](const heddle_completion* ended) {
-        return heddle_try_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, ended);
+      [&](const heddle_completion* completion) {
+        return heddle_try_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, completion);
       },
-      [&](const heddle_completion* ended) {
-        return heddle_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, ended);
+      [&](const heddle_completion* completion) {
+        return heddle_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, completion);
       });
 }
 

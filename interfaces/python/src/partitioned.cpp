@@ -37,10 +37,14 @@ class Partitioned {
   Partitioned(const Partitioned&) = delete;
   Partitioned& operator=(const Partitioned&) = delete;
   ~Partitioned() {
-    if (handle().id == 0 || !worker_->users().enter()) return;
-    // A run that is under way uses the memory until the context has left.
-    if (heddle_partitioned_free(handle()) != HEDDLE_DONE) worker_->context()->keep(std::shared_ptr<void>(memory_));
-    worker_->users().leave();
+    if (handle().id == 0) return;
+    // A run that is under way, perhaps while the worker closes, uses the memory until the context
+    // has left.
+    const bool inside = worker_->users().enter();
+    if (!inside || heddle_partitioned_free(handle()) != HEDDLE_DONE) {
+      worker_->context()->keep(std::shared_ptr<void>(memory_));
+    }
+    if (inside) worker_->users().leave();
   }
 
   [[nodiscard]] std::uint32_t partitions() const { return partitions_; }
@@ -83,13 +87,15 @@ class Partitioned {
     if (status < 0) raise(status, text);
   }
   void free() {
+    std::shared_ptr<Memory> memory;  // goes with the GIL
     call([&] {
       const std::lock_guard lock(mutex_);
       const heddle_status status = heddle_partitioned_free(handle());
-      if (status == HEDDLE_DONE) id_.store(0, std::memory_order_relaxed);
+      if (status != HEDDLE_DONE) return status;
+      id_.store(0, std::memory_order_relaxed);
+      memory.swap(memory_);
       return status;
     });
-    memory_ = std::make_shared<Memory>();
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "worker.hpp"
 
@@ -34,19 +35,31 @@ void make_immortal([[maybe_unused]] PyObject* object) {
 
 }  // namespace
 
-// ---- operations that have ended -----------------------------------------------------------------
+// ---- operations that are complete ---------------------------------------------------------------
 
+// All of them are retired before Python code runs, which may ask for any of them.
 void Retired::clear_all() {
+  struct Left {
+    Memory memory;
+    std::array<PyObject*, 2> remotes{};
+    PyObject* callback = nullptr;
+  };
+  std::vector<Left> all;
   for (Operation* one = first_.exchange(nullptr, std::memory_order_acquire); one != nullptr;) {
     Operation* const next = one->next;
-    one->release();
-    PyObject* const callback = one->callback.exchange(Operation::retired(), std::memory_order_acq_rel);
+    all.push_back({std::move(one->memory), std::exchange(one->remotes, {}),
+                   one->callback.exchange(Operation::retired(), std::memory_order_acq_rel)});
     one->drop();
     one = next;
-    if (callback == nullptr) continue;
-    const nb::object function = nb::steal(callback);
-    PyObject* const result = PyObject_CallNoArgs(callback);
-    if (result == nullptr) PyErr_WriteUnraisable(callback);
+  }
+  // In the order of completion, which is the reverse of the list.
+  for (auto left = all.rbegin(); left != all.rend(); ++left) {
+    left->memory.release();
+    for (PyObject*& remote : left->remotes) Py_CLEAR(remote);
+    if (left->callback == nullptr) continue;
+    const nb::object function = nb::steal(left->callback);
+    PyObject* const result = PyObject_CallNoArgs(function.ptr());
+    if (result == nullptr) PyErr_WriteUnraisable(function.ptr());
     Py_XDECREF(result);
   }
 }
@@ -76,7 +89,7 @@ Draft::Draft(Worker& worker) : worker_(worker), use_(worker.users(), kWorkerClos
   operation_->home = &worker.retired();
 }
 
-void Draft::ended(void* argument, heddle_status status) {
+void Draft::completed(void* argument, heddle_status status) {
   auto* operation = static_cast<Operation*>(argument);
   operation->status.store(status, std::memory_order_release);
   operation->home->add(operation);

@@ -56,7 +56,7 @@ struct Operation {
   static void recycle(Operation* operation);
 };
 
-// The operations of a worker that have ended and whose memory waits for a thread with the GIL.
+// The operations of a worker that are complete and whose memory waits for a thread with the GIL.
 class Retired {
  public:
   Retired() = default;
@@ -179,12 +179,12 @@ class Draft {
 
   template <class TryPost, class Blocking>
   heddle_status posted(heddle_when when, TryPost&& try_post, Blocking&& blocking) {
-    const heddle_completion completion{&Draft::ended, operation_, {0}, when};
+    const heddle_completion completion{&Draft::completed, operation_, {0}, when};
     if (operation_->memory.bytes() > kShort) return released([&] { return blocking(&completion); });
     const heddle_status status = try_post(&completion);
     return status == HEDDLE_AGAIN ? released([&] { return blocking(&completion); }) : status;
   }
-  static void ended(void* operation, heddle_status status);
+  static void completed(void* operation, heddle_status status);
   std::unique_ptr<Request> request();
   nb::object given_away();
   nb::object given_away_done(heddle_status status);

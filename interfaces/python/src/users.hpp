@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "errors.hpp"
+#include "gil.hpp"
 
 namespace heddle::python {
 
@@ -30,11 +31,14 @@ class Users {
   // False: another thread closes it.
   [[nodiscard]] bool begin_close() { return (state_.fetch_or(kClosing, std::memory_order_relaxed) & kClosing) == 0; }
   void reopen() { state_.fetch_and(~kClosing, std::memory_order_relaxed); }
-  // Until nobody is inside; without the GIL.
-  void wait() const {
+  // Until nobody is inside; without the GIL. False: the interpreter ends, and who is inside stays
+  // there.
+  [[nodiscard]] bool wait() const {
     for (std::uint32_t state = 0; (state = state_.load(std::memory_order_acquire)) != kClosing;) {
+      if (Interpreter::ends()) return false;
       state_.wait(state, std::memory_order_acquire);
     }
+    return true;
   }
 
  private:
@@ -64,14 +68,16 @@ class Use {
   Users& users_;
 };
 
+inline constexpr const char* kInterpreterEnds =
+    "the interpreter ends while other threads are in calls, which never return: close, or leave, before";
 inline constexpr const char* kWorkerClosed = "the worker is closed, or its context has left";
 inline constexpr const char* kContextLeft = "the context has left";
 
 // call(ns) waits that long at most, and returns TIMEOUT then. Calls it, without the GIL, until it
 // says something else or the time is over; between, signals (control-C) are handled, and closing
-// `users` is noticed.
+// `users`, or `others` (null: none), is noticed.
 template <class Call>
-heddle_status in_slices(const Users& users, std::int64_t limit_ns, Call&& call) {
+heddle_status in_slices(const Users& users, std::int64_t limit_ns, Call&& call, const Users* others = nullptr) {
   constexpr std::int64_t kSliceNs = 100'000'000;
   for (std::int64_t left_ns = limit_ns;;) {
     const std::int64_t slice_ns = left_ns < 0 ? kSliceNs : std::min(left_ns, kSliceNs);
@@ -79,7 +85,8 @@ heddle_status in_slices(const Users& users, std::int64_t limit_ns, Call&& call) 
     if (status != HEDDLE_ERR_TIMEOUT) return status;
     if (left_ns >= 0 && (left_ns -= slice_ns) == 0) return status;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (users.closing()) raise(HEDDLE_ERR_HANDLE, "the worker is being closed, or its context leaves");
+    if (users.closing() || (others != nullptr && others->closing()))
+      raise(HEDDLE_ERR_HANDLE, "the worker is being closed, or its context leaves");
   }
 }
 

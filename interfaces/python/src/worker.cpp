@@ -65,11 +65,21 @@ void close_handle(nb::handle object) {
   const Worker& self = nb::cast<const Worker&>(object);
   if (t_calls > 0) raise(HEDDLE_ERR_STATE, "a worker is not closed inside a handler");
   if (!self.users().begin_close()) return;
-  forget_descriptors(object);
+  try {
+    forget_descriptors(object);
+  } catch (...) {
+    self.users().reopen();
+    throw;
+  }
+  bool returns = true;
   const heddle_status status = released([&] {
-    self.users().wait();
-    return heddle_worker_close(self.handle());
+    returns = self.users().wait();
+    return returns ? heddle_worker_close(self.handle()) : HEDDLE_ERR_STATE;
   });
+  if (!returns) {
+    self.users().reopen();
+    raise(status, kInterpreterEnds);
+  }
   const std::string text = status < 0 ? heddle_last_error() : "";
   self.retired().clear();
   if (status == HEDDLE_ERR_TIMEOUT) self.users().reopen();
@@ -165,7 +175,8 @@ void bind_workers(nb::module_& module, nb::class_<Context>& context) {
       .def("close", &close_handle,
            "Wait for the worker's operations and for other threads' calls, then close it. Its descriptor is closed, "
            "too.\n\n"
-           "TimedOut: peers do not do their part (HEDDLE_CLOSE_TIMEOUT); it stays open.")
+           "Returns at once if another thread closes it. TimedOut: peers do not do their part (HEDDLE_CLOSE_TIMEOUT); "
+           "it stays open.")
       .def(
           "__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __enter__(self) -> Worker"))
       .def(

@@ -496,6 +496,130 @@ def test_collectives_that_several_wait_for(context: heddle.Context) -> None:
         step.start()
 
 
+def test_callbacks_may_ask_for_other_requests(context: heddle.Context) -> None:
+    worker = context.worker()
+    order: list[int] = []
+    gets = [worker.recv(bytearray(1), 0, i) for i in range(5)]
+
+    def completed(i: int) -> None:
+        order.append(i)
+        for other in gets:
+            if other.done:
+                other.wait(timeout=1)
+                other.on_done(lambda: None)
+
+    for i, one in enumerate(gets):
+        one.on_done(lambda i=i: completed(i))  # type: ignore[misc]
+    for i in range(5):
+        worker.send(b"x", 0, i)
+    while len(order) < 5:
+        worker.progress()
+    assert order == list(range(5)), "in the order of completion"
+
+
+def test_memory_of_what_is_dropped_while_the_context_leaves() -> None:
+    for _ in range(10):
+        context = heddle.Context(bootstrap="single", transport="shm")
+        worker = context.worker()
+        team = heddle.Team(context)
+        begun = [team.start.broadcast(np.zeros(100_000)) for _ in range(4)]
+        parts = [worker.precv(bytearray(1000), 2, 0, i) for i in range(4)]
+        for part in parts:
+            part.start()
+        thread = threading.Thread(target=context.leave)
+        thread.start()
+        begun.clear()
+        parts.clear()
+        gc.collect()
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+
+
+def test_regions_that_are_made_while_the_context_leaves() -> None:
+    class Length:
+        """Asked for its value, it lets another thread leave."""
+
+        def __init__(self, context: heddle.Context) -> None:
+            self.context = context
+
+        def leave(self) -> None:
+            try:
+                self.context.leave()
+            except BufferError:  # the view was there before
+                pass
+
+        def __index__(self) -> int:
+            self.thread = threading.Thread(target=self.leave)
+            self.thread.start()
+            self.thread.join(timeout=0.05)
+            return 4096
+
+    context = heddle.Context(bootstrap="single", transport="shm")
+    length = Length(context)
+    region = context.alloc(length)
+    try:
+        view = memoryview(region)
+    except BufferError:  # it has left
+        pass
+    else:
+        length.thread.join(timeout=0.2)
+        assert view[0] == 0
+        view.release()
+    length.thread.join(timeout=60)
+    if context.is_open:  # the view has kept it
+        context.leave()
+
+
+def test_malformed_interfaces(context: heddle.Context) -> None:
+    worker = context.worker()
+
+    class Interface:
+        def __init__(self, value: Any) -> None:
+            self.__array_interface__ = value
+
+    class Device:
+        def __init__(self, value: Any) -> None:
+            self.value = value
+
+        def __dlpack__(self, **arguments: Any) -> Any:
+            return 5
+
+        def __dlpack_device__(self) -> Any:
+            return self.value
+
+    right = {"typestr": "<f8", "shape": (1,), "data": (0, False), "version": 3}
+    wrong: list[Any] = [Interface(5), Interface({}), Device(()), Device(5), Device(("x", 0)), Device((1, 0))]
+    wrong += [Interface({**right, **one}) for one in ({"shape": 3}, {"data": (None, False)}, {"data": ()}, {"typestr": 7})]
+    wrong += [Interface({**right, "shape": (2**40, 2**40)}), Interface({**right, "typestr": "<f"})]
+    for one in wrong:
+        with pytest.raises(TypeError):
+            worker.send(one, 0)
+
+
+def test_a_child_of_a_busy_parent_ends(context: heddle.Context) -> None:
+    worker = context.worker()
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.is_set():
+            worker.progress()
+
+    threads = [threading.Thread(target=loop) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            import atexit
+
+            atexit._run_exitfuncs()
+            os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
 def test_daemon_threads_at_the_end() -> None:
     """Threads that wait when the interpreter ends do not make it abort."""
     program = """
