@@ -19,7 +19,7 @@ library=$("$environment/bin/python" -c 'import pathlib, sys; print(next(pathlib.
   -C build-dir="$environment/build" -C cmake.define.HEDDLE_INSTALLED=ON -C cmake.define.heddle_DIR="$library" \
   -C cmake.define.CMAKE_CXX_FLAGS=-Werror
 
-"$python" -m mypy interfaces/python/heddle interfaces/python/tests examples/python
+"$python" -m mypy interfaces/python/heddle interfaces/python/tests examples/python bench/python
 "$python" -m mypy -p heddle # as installed: with the module's stub
 
 # What fails is tried again alone, at most twice.
