@@ -16,8 +16,8 @@ python=$environment/bin/python
 cmake --install "$tree" --prefix "$environment/heddle" >"$tree/python.install.log"
 library=$("$environment/bin/python" -c 'import pathlib, sys; print(next(pathlib.Path(sys.argv[1]).glob("lib*/**/cmake/heddle")))' "$environment/heddle")
 "$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . \
-  -C build-dir="$environment/build" -C cmake.define.HEDDLE_INSTALLED=ON -C cmake.define.heddle_DIR="$library" \
-  -C cmake.define.CMAKE_CXX_FLAGS=-Werror
+  --config-settings=build-dir="$environment/build" --config-settings=cmake.define.HEDDLE_INSTALLED=ON --config-settings=cmake.define.heddle_DIR="$library" \
+  --config-settings=cmake.define.CMAKE_CXX_FLAGS=-Werror
 
 "$python" -m mypy interfaces/python/heddle interfaces/python/tests examples/python bench/python
 "$python" -m mypy -p heddle # as installed: with the module's stub
