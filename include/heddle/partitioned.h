@@ -22,7 +22,7 @@
  * run the sender does not write a part that is marked ready; the receiver reads a part only after
  * it has arrived, and writes none. A receiver's data in a region (heddle_region_alloc, or
  * registered) is used as it is; init registers other memory. Into allocated memory the sender
- * stores directly, where the transport can (see "regions" in heddle.h), and the receiver does
+ * stores directly, where the transport can (see "regions" in one_sided.h), and the receiver does
  * nothing.
  *
  * Threads.  Any number of threads may call heddle_pready and heddle_parrived at once, for different

@@ -1,0 +1,297 @@
+/* Heddle: workers, the completions of operations, and their order. Part of heddle.h, which includes
+ * it. */
+#ifndef HEDDLE_WORKER_H
+#define HEDDLE_WORKER_H
+
+#include "heddle/heddle.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- worker ---------------------------------------------------------------------------------- */
+
+typedef enum heddle_sharing {
+  HEDDLE_SHARING_DEFAULT = 0, /* what HEDDLE_SHARING says; auto unless set */
+  /* one thread at a time uses it; no lock, no atomic read-modify-write on the path */
+  HEDDLE_SHARING_EXCLUSIVE = 1,
+  /* In the other modes any thread may call any function at any time, and every operation has the
+   * same meaning. The caller does direct operations on allocated regions in all modes. The modes
+   * differ in the rest: */
+  /* the caller posts; while another thread is inside the worker, AGAIN after a moment. Progress
+   * skips a busy worker */
+  HEDDLE_SHARING_SHARED = 2,
+  /* the caller puts a command into a queue; an executor thread of the library posts it and polls:
+   * for overlap, and where posting is expensive. POSTED; AGAIN if the queue is full. The executor
+   * also handles arrivals, without a call of the application, whatever HEDDLE_PROGRESS says. The
+   * offload workers of a context share HEDDLE_EXECUTORS (1) such threads, which sleep when there is
+   * nothing to do: a handler or call that takes long delays the other workers of its executor */
+  HEDDLE_SHARING_OFFLOAD = 3,
+  /* the thread inside the worker also executes the commands that others queue meanwhile: for many
+   * threads without a spare core */
+  HEDDLE_SHARING_DELEGATE = 4,
+  HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
+  /* about as exclusive while one thread uses it, but safe: when several do, as shared. A thread
+   * that finds another one's worker takes it over, which costs both about a microsecond
+   * (membarrier); heddle_context_progress does so, too. When that is tried more than once a
+   * millisecond for long, 64 times more, or with the sixteenth thread, all share the worker until
+   * it is closed */
+  HEDDLE_SHARING_AUTO = 6
+} heddle_sharing;
+
+/* Handlers and callbacks of a worker run one at a time in every mode, on the thread that is inside
+ * the worker: one that makes progress or waits, one that posts (delegate, when it executes queued
+ * commands), or the executor (offload). They may post on their own worker. In the queueing modes
+ * (offload, delegate) an operation may return POSTED although it is small: the completion, flush or
+ * quiet then reports its outcome; a message without a completion that was copied into the queue is
+ * DONE. Flush, quiet and fence cover what all threads posted before the call; if other threads go
+ * on posting, they may wait for those operations too. */
+
+typedef enum heddle_choice { HEDDLE_CHOICE_DEFAULT = 0, HEDDLE_CHOICE_ON = 1, HEDDLE_CHOICE_OFF = 2 } heddle_choice;
+
+typedef struct heddle_worker_options {
+  size_t size;
+  heddle_sharing sharing;
+  /* not 0: neither helpers, whatever HEDDLE_PROGRESS says, nor heddle_context_progress advance the
+   * worker. The executor of an offload worker still does */
+  uint64_t no_help;
+  /* small messages to one worker that wait while the transport is busy leave as one packet (see
+   * heddle_try_am).
+   * HEDDLE_CHOICE_DEFAULT: HEDDLE_AGGREGATION decides. This concerns sending only: every worker can
+   * receive packets */
+  heddle_choice aggregation;
+} heddle_worker_options;
+
+/* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a
+ * peer's worker is named by that number. Numbers are not reused. options may be null.
+ * Where only one thread may call the transport's library, every worker is in offload mode, whatever
+ * was asked for; heddle_worker_mode tells the mode.
+ * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size, options.aggregation),
+ * UNSUPPORTED (an unknown sharing mode), CONFIG (HEDDLE_WORKER_OPERATIONS out of range), SYSTEM
+ * (offload: no thread could be started). */
+HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
+                                            heddle_worker* worker);
+
+/* Waits for the worker's operations (as heddle_quiet), then, for 2 s at most, until the transport
+ * has taken this worker's replies to requests of peers (gets, atomics, long messages), then closes
+ * it. If the number of its unfinished operations does not fall for HEDDLE_CLOSE_TIMEOUT (60 s), it
+ * returns TIMEOUT and the worker stays open with all its operations: call again later, or leave the
+ * context, which ends the rest. The usual reason: their target ranks live and do not do their part
+ * (post a receive, open a worker, make progress). The memory of the operations must live until
+ * then. Messages that arrive for the worker later are dropped, and so are USER messages that no
+ * heddle_run_tasks has taken; a warning tells how many. No other thread may be in a call on the
+ * worker; that includes a handler that its heddle_run_tasks runs.
+ * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open);
+ * TIMEOUT (it stays open); what heddle_quiet returns (the worker is closed nevertheless). */
+HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
+/* The worker's number. */
+HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* index);
+/* The worker's sharing mode: the one that was asked for, or HEDDLE_SHARING_OFFLOAD where only one
+ * thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD). Never
+ * HEDDLE_SHARING_DEFAULT. */
+HEDDLE_API heddle_status heddle_worker_mode(heddle_worker worker, heddle_sharing* mode);
+
+/* Advances the worker: receives messages and runs their handlers, answers peers, moves and
+ * completes operations. Returns how many events it handled (0: nothing to do, or another thread is
+ * inside the worker), or a negative heddle_status. Errors: STATE (inside a handler). */
+HEDDLE_API int heddle_worker_progress(heddle_worker worker);
+
+/* For a program's own loop:
+ *   while (!finished) heddle_worker_wait(worker, HEDDLE_FOREVER);
+ * Advances the worker as heddle_worker_progress does. If nothing moves, it waits as all calls do
+ * (see Progress) until something has moved or the time is over; timeout_ns 0: it advances the
+ * worker once.
+ * DONE: something has moved: a message was handled, an operation advanced or completed, a peer has
+ * died. It does not matter which thread moved it: this one, an executor, a helper or another thread
+ * that uses the worker. Everything counts since this thread's last wait on this worker returned (at
+ * the first wait: since the worker was opened). So a program that checks what handlers and
+ * callbacks of the worker write, and then waits, misses nothing. The call may return at once
+ * although nothing happens during it: check, and wait again.
+ * TIMEOUT: nothing has moved.
+ * Events that the worker does not see, such as a direct put, another worker's callback or a write
+ * by a thread of the program, do not end the wait. With HEDDLE_FOREVER it returns DONE all the
+ * same, after about a millisecond and then after each sleep, which takes a sixteenth of the time
+ * waited (at most as long as said under Progress): so the loop above is right whatever it waits
+ * for. For a word in memory heddle_signal_wait is faster. A thread that waits on more workers than
+ * one process may open (several contexts) may return early from some of these waits.
+ * Errors: TIMEOUT, STATE (inside a handler). */
+HEDDLE_API heddle_status heddle_worker_wait(heddle_worker worker, int64_t timeout_ns);
+
+/* For a program whose loop waits for descriptors (poll, epoll, libuv, asyncio): a descriptor that
+ * becomes readable when the worker, armed by heddle_worker_arm, has to be looked at. The same one
+ * at each call. It is the library's, which closes it when the worker is closed: take it out of your
+ * loop before. Only wait for it to be readable; do not read it. The first call starts a thread,
+ * which makes no progress: it sleeps, and makes the descriptor readable. Any thread, also in a
+ * handler.
+ *   struct pollfd one = {descriptor, POLLIN, 0};
+ *   while (!finished) {
+ *     int events = heddle_worker_progress(worker);
+ *     if (events < 0) break;
+ *     if (events == 0 && heddle_worker_arm(worker) == HEDDLE_DONE && !finished) poll(&one, 1, -1);
+ *   }
+ * Errors: SYSTEM (no descriptor or no thread left). */
+HEDDLE_API heddle_status heddle_worker_descriptor(heddle_worker worker, int* descriptor);
+/* DONE: the descriptor is not readable now, and becomes so when something of the worker moves, or
+ * has to be moved by progress: a message arrives, an operation advances or completes, a peer dies,
+ * whichever thread notices it. It may become readable although nothing has happened: make progress,
+ * look, and arm again. It does so after a time, 50 us at first and a millisecond at most, where the
+ * worker may need polls: while operations are under way, or another thread was inside it; and
+ * always where the transport cannot ring (utofu) or the system has no membarrier.
+ * AGAIN: it is not armed, and readable: something has moved since the last arming (at the first:
+ * since the worker was opened), or progress will find something. Look, make progress, and arm
+ * again. So a program that arms, then looks at what handlers and callbacks write, misses nothing.
+ * What the worker does not see, such as a direct put, does not make it readable. Costs a few
+ * microseconds. Threads: as heddle_worker_progress; several loops may wait for the
+ * descriptor: all see that it is readable, and each arms it again.
+ * Errors: STATE (inside a handler; heddle_worker_descriptor has not been called). */
+HEDDLE_API heddle_status heddle_worker_arm(heddle_worker worker);
+
+/* Advances every worker of the context that helpers may advance; it skips a busy worker (one that a
+ * thread is inside of) and never waits for it. Any thread. Helpers may advance the workers that are
+ * not exclusive, and, where HEDDLE_PROGRESS is not "none", the exclusive ones, but no worker opened
+ * with no_help. Returns how many events it handled, or a negative heddle_status. */
+HEDDLE_API int heddle_context_progress(heddle_context context);
+
+typedef struct heddle_worker_stats {
+  size_t size; /* set by the caller: sizeof(heddle_worker_stats) */
+  /* operations accepted, by kind (strided, lists and signals count as puts or gets) */
+  uint64_t puts;
+  uint64_t gets;
+  uint64_t atomics;
+  uint64_t messages; /* active messages accepted */
+  uint64_t bytes;    /* data bytes of all accepted operations */
+  uint64_t direct;   /* operations done as direct loads and stores */
+  uint64_t again;    /* HEDDLE_AGAIN returned */
+  uint64_t polls;    /* calls of progress */
+  uint64_t received; /* active messages whose handler ran */
+  /* arrivals that were dropped: malformed, without a handler, out of range, or no memory for
+   * them */
+  uint64_t dropped;
+  uint64_t failed;   /* operations completed with an error */
+  uint64_t sends;    /* tagged messages accepted */
+  uint64_t receives; /* receives that got a message */
+  uint64_t kept;     /* unexpected tagged messages: kept until they are received */
+  /* USER messages whose handler was run by heddle_run_tasks; these are not in `received` */
+  uint64_t tasks;
+  uint64_t stored;     /* USER messages that wait for heddle_run_tasks now */
+  uint64_t aggregated; /* messages of all kinds that left in packets of several */
+  uint64_t packets;    /* those packets */
+  /* messages that were only queued when they were posted, for a helper to send
+   * (HEDDLE_SMALL_OFFLOAD) */
+  uint64_t registered;
+  uint64_t helped; /* of these, those that a helper has sent */
+  /* long tagged messages sent that took a receive posted before (HEDDLE_TAG_READY) */
+  uint64_t taken;
+} heddle_worker_stats;
+/* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */
+HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_worker_stats* stats);
+
+/* ---- completions ----------------------------------------------------------------------------- */
+
+/* Runs once, on the thread that is inside the worker: usually in a call that makes progress on it;
+ * also on an executor or helper, in a call that posts (delegate), or in heddle_recv_cancel. It may
+ * post; it may not make progress
+ * (such a call returns HEDDLE_ERR_STATE). status: HEDDLE_DONE or an error such as
+ * HEDDLE_ERR_PEER_FAILED. */
+typedef void (*heddle_callback)(void* arg, heddle_status status);
+
+typedef enum heddle_when {
+  /* put: visible at the target. get, fetching atomics: result is here. message: delivered to the
+   * target's memory, its handler will run when the target makes progress */
+  HEDDLE_WHEN_REMOTE = 0,
+  /* the source may be reused. A message of at most 56 bytes, header included, is copied when it is
+   * accepted: DONE says so, and an error that it meets on its way is told by flush and quiet */
+  HEDDLE_WHEN_LOCAL = 1
+} heddle_when;
+
+/* What happens when an operation is finished: fn(arg, status) runs if fn is set; the counter is
+ * raised by one if counter is set. A null pointer to a completion, or both unset: nothing (flush
+ * and quiet tell when the operation is finished).
+ * An operation that returns HEDDLE_DONE runs no fn, and raises only a counter that was created with
+ * counts_done. So some checks are made only if a completion follows: that this worker may raise the
+ * counter (else ARGUMENT; with counts_done this is always checked), and all checks of the
+ * completion if there is nothing to transfer (zero bytes) or the operation is done at once. A
+ * correct program would pass these checks: whether a region is direct depends on the machine. */
+typedef struct heddle_completion {
+  heddle_callback fn;
+  void* arg;
+  heddle_counter counter;
+  heddle_when when;
+} heddle_completion;
+
+typedef struct heddle_counter_options {
+  size_t size;
+  /* set: only this exclusive worker's operations raise it, which spares an atomic instruction. If
+   * the worker is not exclusive, or is helped, the counter is like any other */
+  heddle_worker worker;
+  /* not 0: operations that return HEDDLE_DONE raise it too, before they return. So it reaches the
+   * number of accepted operations, and the program need not count those that returned
+   * HEDDLE_POSTED */
+  uint64_t counts_done;
+} heddle_counter_options;
+
+/* A counter starts at 0. Each operation that completes without an error raises it by one (with
+ * counts_done: also if it is done at once). Operations that failed are counted separately, with the
+ * first error. options may be null. free: operations that still name the counter complete as if
+ * they had none.
+ * Errors: create ARGUMENT (options->size, a worker of another context), NO_MEMORY. */
+HEDDLE_API heddle_status heddle_counter_create(heddle_context context, const heddle_counter_options* options,
+                                               heddle_counter* counter);
+HEDDLE_API heddle_status heddle_counter_free(heddle_counter counter);
+/* HEDDLE_DONE with the value; if operations have failed, the first one's error (value is still
+ * stored). */
+HEDDLE_API heddle_status heddle_counter_read(heddle_counter counter, uint64_t* value);
+/* Sets the counter to 0 and forgets failures. No operation that names it may be outstanding. */
+HEDDLE_API heddle_status heddle_counter_reset(heddle_counter counter);
+/* Makes progress on the worker until the counter has reached `value`, an operation that names it
+ * has failed (that error), or the time is over (TIMEOUT). Errors: these, and STATE (inside a
+ * handler, when it is not reached yet). */
+HEDDLE_API heddle_status heddle_counter_wait(heddle_worker worker, heddle_counter counter, uint64_t value,
+                                             int64_t timeout_ns);
+
+/* Runs fn(arg) once while no other thread is inside the worker: on the executor thread (offload),
+ * on the thread that is inside (delegate), or on the caller. For calls that must not run at the
+ * same time as the library's own, such as those of an MPI that is not thread-safe; all such calls
+ * through one offload worker run on one thread. fn may post on the worker, but not wait. Where only
+ * one thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD), that thread runs fn,
+ * whichever the worker: so an MPI over the same library never runs at the same time as Heddle's
+ * calls. Then nothing of the process communicates while fn runs.
+ * DONE: fn has run. POSTED: it will; the completion follows. try_: AGAIN if a queue is full or the
+ * worker is busy.
+ * Errors: ARGUMENT (fn is null). */
+HEDDLE_API heddle_status heddle_try_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
+                                                  const heddle_completion* completion);
+HEDDLE_API heddle_status heddle_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
+                                              const heddle_completion* completion);
+
+/* ---- order and completion of everything ------------------------------------------------------ */
+
+/* For puts, gets and atomics "take effect" and "complete at the target" mean that memory has
+ * changed. For a message they mean that it is delivered to the target worker's memory, not that its
+ * handler has run. Handlers of one target worker run in the order that fences define; messages to
+ * different workers of a rank are handled when those workers make progress, in any order. */
+
+/* Operations posted on the worker after the fence take effect, at each target, after those posted
+ * before it. Waits (with progress) if something is outstanding. Flush and quiet report errors of
+ * operations; the fence does not.
+ * Errors: STATE (inside a handler, when something is outstanding). */
+HEDDLE_API heddle_status heddle_fence(heddle_worker worker);
+/* Waits (with progress) until all operations posted on the worker to `rank` are complete at the
+ * target. Returns the first error of those operations that had no completion; it is reported once.
+ * The error of a list over several ranks is reported for each rank whose part failed or was not
+ * begun since another part had failed, and for all its ranks if that is not known.
+ * Errors: that one; PEER_FAILED (the rank has failed: data put to it may be lost); RANK; STATE
+ * (the waiting forms, inside a handler, when something is outstanding). */
+HEDDLE_API heddle_status heddle_flush(heddle_worker worker, uint32_t rank);
+/* HEDDLE_AGAIN: not yet */
+HEDDLE_API heddle_status heddle_try_flush(heddle_worker worker, uint32_t rank);
+/* The same for all ranks. The failure of a rank is an error only if an operation to it has failed.
+ * Direct operations do not fail when their target dies later: ask heddle_flush or
+ * heddle_context_peer_status about that rank. */
+HEDDLE_API heddle_status heddle_quiet(heddle_worker worker);
+HEDDLE_API heddle_status heddle_try_quiet(heddle_worker worker);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HEDDLE_WORKER_H */
