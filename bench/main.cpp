@@ -31,6 +31,14 @@ int run_limit_pair(const harness::Options& options) {
   });
 }
 
+constexpr const char* kExamples = R"(
+Examples:
+
+  heddle bench rate --peers                 small operations beside UCX, MPI and OpenSHMEM
+  heddle bench programs --op pairs          what a program reaches with pairs of threads
+  heddle bench allreduce --ranks 4          times of allreduce among four ranks
+)";
+
 bool in_job() {
   return std::getenv("HEDDLE_LOCAL_RANK") != nullptr;
 }
@@ -42,6 +50,7 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
       std::fputs(harness::kUsage, stdout);
       std::fputs(harness::kCollectiveUsage, stdout);
+      std::fputs(kExamples, stdout);
       return 0;
     }
   }

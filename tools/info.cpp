@@ -13,8 +13,12 @@ namespace heddle::tools {
 namespace {
 
 constexpr const char* kHelp = R"(usage: heddle info [SECTION…] [--all] [--json]
+       heddle info --job
+       heddle info --schedule NAME [options]
 
-Without a section: what there is, on one screen. Sections, in full:
+Tells about this installation and this machine. Without a section: what there is, on one screen.
+
+Sections:
 
   version              version, compiler, kind of build
   machine              processor, cores and caches that this process may use
@@ -23,16 +27,20 @@ Without a section: what there is, on one screen. Sections, in full:
   launchers            what may start ranks, and what is missing for it
   settings [PATTERN]   the HEDDLE_* variables: all, those with PATTERN in their names (or that match it, if it has * or ?), or,
                        if there are none, in their descriptions
+
+Options:
+
   --all                all sections
   --json               the sections (without any: all) as one JSON object
+  --job                in a job: who talks to whom by what (heddle run -n 4 heddle info --job)
+  --schedule NAME      the schedule of a collective algorithm; list: their names; see --schedule --help
+  -h, --help           show this text
 
-In a job:
+Examples:
 
-  --job                who talks to whom by what: heddle run -n 4 heddle info --job
-
-Collective algorithms:
-
-  --schedule NAME …    the schedule of one; see --schedule --help
+  heddle info                               what there is
+  heddle info settings HEDDLE_AM            the settings of active messages
+  heddle info transports ucx                why the transport ucx is available, or not
 )";
 
 struct Words {

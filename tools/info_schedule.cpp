@@ -29,6 +29,8 @@ constexpr const char* kHelp = R"(usage: heddle info --schedule NAME [options]
 
 Shows the schedule of a collective algorithm: what each rank does, in which queue, and what releases it.
 
+Options:
+
   --ranks N          ranks (default 8)
   --root R           root (default 0)
   --bytes B          bytes of the operation; K, M, G (default 64)
@@ -40,6 +42,7 @@ Shows the schedule of a collective algorithm: what each rank does, in which queu
   --dot              who puts how many bytes to whom, for Graphviz: … --dot | dot -Tsvg > schedule.svg
   --prove            prove the schedules of all ranks: order, contents, no deadlock, balanced credits. Above 64 ranks or
                      256 bytes with smaller numbers of bytes, which change nothing; above 64 ranks without the order
+  -h, --help         show this text
 )";
 
 struct Words {

@@ -27,12 +27,14 @@ constexpr std::array kCommands = {
     Command{"info", "show version, machine, transports, launchers and settings (HEDDLE_* variables)", info_command},
     Command{"bench", "measure Heddle, the machine's limit and the peers that are installed", bench::main},
     Command{"report", "draw results of `heddle bench --json` as one HTML page", bench::report_main},
-    Command{"help", "show this text", help_command},
+    Command{"help", "show this text, or that of a command", help_command},
     Command{"version", "show the version", version_command},
 };
 
 void print_usage(std::FILE* to) {
-  std::fprintf(to, "usage: heddle COMMAND [arguments]\n\n");
+  std::fprintf(to,
+               "usage: heddle COMMAND [arguments]\n\n"
+               "Starts jobs of Heddle, tells about an installation, and measures it.\n\nCommands:\n\n");
   for (const Command& command : kCommands) {
     std::fprintf(to, "  %-10.*s %s\n", static_cast<int>(command.name.size()), command.name.data(), command.help);
   }

@@ -8,31 +8,37 @@
 
 namespace heddle::bench::harness {
 
-const char* const kCollectiveUsage =
-    "usage: heddle bench barrier|broadcast|reduce|allreduce|reduce_scatter|scan|gather|gatherv|allgather|allgatherv|\n"
-    "                    scatter|scatterv|alltoall|alltoallv|neighbor_alltoallv… [options]\n"
-    "Times of collective operations as CSV: what init and start take, wait, and all, from when the last member has "
-    "begun to when\n"
-    "the last one has ended; and all of it with a computation of that length between start and wait. With barrier and "
-    "two "
-    "ranks also\n"
-    "barriers one after another beside a cache line that goes to and fro. Blocks are all equal, those in lists (…v) "
-    "too; neighbours "
-    "are\n"
-    "a ring, a block to each side.\n"
-    "  --ranks 2,4              processes; one job of each (inside a job: all that there are)\n"
-    "  --size 8,4K,1M           bytes of a block (default: 8, 64, then 1K to --max by powers of 4)\n"
-    "  --max 128M               (default 16M)\n"
-    "  --form FORM,…            persistent, nonblocking, blocking (default: all)\n"
-    "  --algorithm NAME         of persistent ones, such as broadcast.binomial (heddle info --schedule list)\n"
-    "  --memory KIND            allocated (default) or own\n"
-    "  --repeat R               repeats (default 5)\n"
-    "  --time MS                time of one repeat in milliseconds (default 20)\n"
-    "  --overlap yes|no         measure with a computation too (default yes)\n"
-    "heddle bench tune [OPERATION…] [--ranks 2,4] [--size …] [--repeat R] [--output FILE (default "
-    "heddle-collectives.txt)]: every algorithm, and a "
-    "table "
-    "of the fastest for HEDDLE_COLLECTIVE_TABLE\n";
+const char* const kCollectiveUsage = R"(
+Collective operations:
+
+  barrier, broadcast, reduce, allreduce, reduce_scatter, scan, gather, gatherv, allgather, allgatherv, scatter, scatterv,
+  alltoall, alltoallv, neighbor_alltoallv
+                           times as CSV: what init and start take, wait, and all, from when the last member has begun
+                           to when the last one has ended; and all of it with a computation of that length between
+                           start and wait. With barrier and two ranks also barriers one after another beside a cache
+                           line that goes to and fro. Blocks are all equal, those in lists (…v) too; neighbours are a
+                           ring, a block to each side
+  tune                     every algorithm of the operations, and a table of the fastest for HEDDLE_COLLECTIVE_TABLE
+
+Options of collectives:
+
+  --ranks 2,4              processes; one job of each (inside a job: all that there are)
+  --size 8,4K,1M           bytes of a block (default: 8, 64, then 1K to --max by powers of 4)
+  --max 128M               (default 16M)
+  --form FORM,…            persistent, nonblocking, blocking (default: all)
+  --algorithm NAME         of persistent ones, such as broadcast.binomial (heddle info --schedule list)
+  --memory KIND            allocated (default) or own
+  --repeat R               repeats (default 5)
+  --time MS                time of one repeat in milliseconds (default 20)
+  --overlap yes|no         measure with a computation too (default yes)
+
+Options of tune:
+
+  --ranks 2,4              processes; one job of each
+  --size 8,4K,1M           bytes of a block (default and --max as above)
+  --repeat R, --time MS    as above
+  --output FILE            the table (default heddle-collectives.txt)
+)";
 
 namespace {
 

@@ -10,44 +10,63 @@
 
 namespace heddle::bench::harness {
 
-const char* const kUsage =
-    "usage: heddle bench [NAMES…] [options]      measure\n"
-    "       heddle bench demo                    the main job in under a minute, with a report\n"
-    "NAMES: limit pingpong rate bandwidth atomics gups; if none is given, all of these. Only by name:\n"
-    "  reaction, compute        of progress policies\n"
-    "  overhead                 posting, latency and rate for each sharing mode, as for LLCL\n"
-    "  fairness                 which of 8 threads run the handlers, as for UCCS\n"
-    "  duplex                   both directions at once, by threads and by processes, as for UCCS\n"
-    "  convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan\n"
-    "  oversubscription         4 and 8 processes on the cores there are; 8 of 8 threads\n"
-    "  overlap                  send or receive, compute, wait, as for PIOMan\n"
-    "  aggregation              small messages with aggregation and without, also on a fabric that is busy\n"
-    "  network_tcp, network_posix  8 bytes over UCX's TCP, and its shared memory; with --peers beside UCX itself\n"
-    "  mixed_job                two ranks on one of two nodes, by shm,ucx, beside the same two by shm alone\n"
-    "  programs                 what programs do, with the library's own waits;\n"
-    "                           --op latency,bw,bibw,mbw_mr,latency_mt,pingpong_mt,put_latency,put_window,get_window,\n"
-    "                           pairs,rpc,rpc_mt,halo,fan_in,overlap,exchange\n"
-    "Options:\n"
-    "  --op put,get,am,tagged,… only these operations\n"
-    "  --size 8,4K,1M           sizes instead of each bench's own, where it has several\n"
-    "  --threads 1,2            threads per process (overhead: 1,2,4,8,15; duplex, network: 1,2,4,8; convolution: "
-    "2,8)\n"
-    "  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)\n"
-    "  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex;\n"
-    "                           benches of papers: which modes (default: all but mutex; exclusive: a worker each);\n"
-    "                           programs: also auto, with a worker each, and auto_one\n"
-    "  --memory KIND            allocated, registered, both (of these two) or adopted; programs: malloc (buffers do "
-    "not\n"
-    "                           begin with a page)\n"
-    "  --repeat R               repeats per figure (default 9)\n"
-    "  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)\n"
-    "  --total-words 20M        gups: words of the table, over both processes\n"
-    "  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved\n"
-    "  --busy N                 N processes compute beside each measurement, one to each core in turn\n"
-    "  --switches               programs: context switches for each window, too\n"
-    "  --json FILE              write the records; -: to standard output, and the table to standard error\n"
-    "  --quick                  short repeats: checks that everything runs, measures little\n"
-    "In a plain shell this starts two processes; inside a job of two processes (heddle run -n 2) it takes part.\n";
+const char* const kUsage = R"(usage: heddle bench [NAME…] [options]
+       heddle bench demo
+       heddle bench COLLECTIVE… [options of collectives]
+       heddle bench tune [COLLECTIVE…] [options of tune]
+
+Measures Heddle and the machine's limit, with --peers beside UCX, MPI and OpenSHMEM; prints the median of each figure and its
+interval. In a plain shell it starts two processes; inside a job of two (heddle run -n 2) it takes part.
+
+Benchmarks, all of these if none is named:
+
+  limit                    what the machine can do: cache lines to and fro, copies
+  pingpong                 half a round trip of each operation
+  rate                     small operations per second, by threads
+  bandwidth                large operations, also from both sides at once
+  atomics                  atomic operations, alone and on one word
+  gups                     random updates of one table
+
+Benchmarks only by name:
+
+  demo                     the main job in under a minute, with a report
+  reaction                 of progress policies: how soon an arrival is handled while the program computes
+  compute                  of progress policies: what they take from a program that computes
+  overhead                 posting, latency and rate for each sharing mode, as for LLCL
+  fairness                 which of 8 threads run the handlers, as for UCCS
+  duplex                   both directions at once, by threads and by processes, as for UCCS
+  convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan
+  oversubscription         4 and 8 processes on the cores there are; 8 of 8 threads
+  overlap                  send or receive, compute, wait, as for PIOMan
+  aggregation              small messages with aggregation and without, also on a fabric that is busy
+  network_tcp, network_posix
+                           8 bytes over UCX's TCP, and its shared memory; with --peers beside UCX itself
+  mixed_job                two ranks on one of two nodes, by shm,ucx, beside the same two by shm alone
+  programs                 what programs do, with the library's own waits; --op latency,bw,bibw,mbw_mr,latency_mt,
+                           pingpong_mt,put_latency,put_window,get_window,pairs,rpc,rpc_mt,halo,fan_in,overlap,exchange
+
+Options:
+
+  --op put,get,am,tagged,…
+                           only these operations
+  --size 8,4K,1M           sizes instead of each bench's own, where it has several
+  --threads 1,2            threads per process (overhead: 1,2,4,8,15; duplex, network: 1,2,4,8; convolution: 2,8)
+  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)
+  --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex;
+                           benches of papers: which modes (default: all but mutex; exclusive: a worker each);
+                           programs: also auto, with a worker each, and auto_one
+  --memory KIND            allocated, registered, both (of these two) or adopted; programs: malloc (buffers do not
+                           begin with a page)
+  --repeat R               repeats per figure (default 9)
+  --time MS                time of one repeat in milliseconds (default 20; LLCL: --time 5000 --repeat 32)
+  --total-words 20M        gups: words of the table, over both processes
+  --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved
+  --busy N                 N processes compute beside each measurement, one to each core in turn
+  --switches               programs: context switches for each window, too
+  --json FILE              write the records; -: to standard output, and the table to standard error
+  --quick                  short repeats: checks that everything runs, measures little
+  -h, --help               show this text
+)";
 
 namespace {
 

@@ -9,7 +9,15 @@ namespace heddle::bench::report {
 
 namespace {
 
-constexpr const char* kReportUsage = "usage: heddle report FILE.json… [-o OUT.html]   (default heddle-report.html)\n";
+constexpr const char* kReportUsage = R"(usage: heddle report FILE.json… [-o OUT.html]
+
+Draws results of `heddle bench --json FILE.json` as one HTML page, several files beside each other, and prints its name.
+
+Options:
+
+  -o OUT.html   the page (default heddle-report.html)
+  -h, --help    show this text
+)";
 
 bool read_results(const std::string& path, std::vector<harness::Record>* records, std::vector<harness::Origin>* origins,
                   std::string* error) {

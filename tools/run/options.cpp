@@ -21,6 +21,8 @@ constexpr const char* kHelp = R"(usage: heddle run [options] program [arguments]
 
 Starts a program as the ranks of a job on this machine, or any program that many times.
 
+Options:
+
   -n, -np, --np N    processes, 1 to 1024 (default 1)
   -t T               threads per process: a hint, given as HEDDLE_THREADS
   --bind core|none   core: each process on cores of its own, T of them; none (default)
@@ -34,7 +36,12 @@ Starts a program as the ranks of a job on this machine, or any program that many
   -h, --help         show this text
   --                 what follows is the program, even if it begins with -, and its arguments, even if one of them is :
 
-The processes find HEDDLE_LOCAL_RANK (0 to N-1) and HEDDLE_LOCAL_SIZE (N) in their environment.
+Environment of the processes:
+
+  HEDDLE_LOCAL_RANK  the number of the process, 0 to N-1
+  HEDDLE_LOCAL_SIZE  N
+
+Input, output and signals:
 
 Standard input: rank 0 reads that of heddle run, unless it is a terminal; all others, and rank 0 at a terminal, read
 nothing.
@@ -42,9 +49,23 @@ nothing.
 Signals are passed on to the processes. After Ctrl-C heddle run waits for them; a second Ctrl-C kills them. Output
 with --tag is waited for until it is read, after a signal or the time limit only as long as somebody reads.
 
-Exit code: 0 if all processes ended with 0; otherwise that of the first process that failed, 128 + S if signal S
-killed it, the code of heddle_context_abort, or 1 if it ended without leaving the job. 2: wrong options;
-124: time limit; 125: heddle run itself failed; 126: the program cannot be started; 127: there is no such program.
+Exit code:
+
+  0        all processes ended with 0
+  of the first process that failed
+           otherwise: 128 + S if signal S killed it, the code of heddle_context_abort, or 1 if it ended without
+           leaving the job
+  2        wrong options
+  124      time limit
+  125      heddle run itself failed
+  126      the program cannot be started
+  127      there is no such program
+
+Examples:
+
+  heddle run -n 4 ./app                     four ranks
+  heddle run -n 2 --bind core -t 2 ./app    two ranks, each on two cores of its own
+  heddle run -n 8 --utofu 2x2x2 ./app       eight nodes of an emulated Tofu machine
 )";
 
 // The arguments as the user gave them.
