@@ -43,18 +43,30 @@ def puts(worker: heddle.Worker, peer: heddle.RemoteRegion, repeat: int) -> None:
     report("fetch-add", [time_of(lambda: worker.fetch_add(peer, 0, 1), 100_000) for _ in range(repeat)], "ns")
 
 
-def round_trips(worker: heddle.Worker, rank: int, repeat: int, times: int = 20_000) -> list[float]:
-    """Microseconds of half a round trip of 8 bytes."""
+def round_trips(worker: heddle.Worker, rank: int, repeat: int, fused: bool, times: int = 20_000) -> list[float]:
+    """Microseconds of half a round trip of 8 bytes; fused: by recv_wait(), which has no request."""
     out, into = bytearray(8), bytearray(8)
-    values = []
-    for _ in range(repeat):
-        begin = time.perf_counter_ns()
+
+    def with_requests() -> None:
         for _ in range(times):
             if rank == 0:
                 worker.send(out, 1)
             worker.recv(into, 1 - rank).wait()
             if rank == 1:
                 worker.send(out, 0)
+
+    def with_recv_wait() -> None:
+        for _ in range(times):
+            if rank == 0:
+                worker.send(out, 1)
+            worker.recv_wait(into, 1 - rank)
+            if rank == 1:
+                worker.send(out, 0)
+
+    values = []
+    for _ in range(repeat):
+        begin = time.perf_counter_ns()
+        with_recv_wait() if fused else with_requests()
         values.append((time.perf_counter_ns() - begin) / times / 2e3)
     return values
 
@@ -139,11 +151,14 @@ def main() -> None:
             report("2 threads for 1", [turn[3] / turn[2] for turn in turns], "times")
             report("2 threads for 1, of calls that do nothing", [turn[1] / turn[0] for turn in turns], "times")
         context.barrier(workers[0])
-        values = round_trips(workers[0], rank, repeat)
+        with_requests = round_trips(workers[0], rank, repeat, fused=False)
+        context.barrier(workers[0])
+        values = round_trips(workers[0], rank, repeat, fused=True)
         context.barrier(workers[0])
         awaited = asyncio.run(awaited_round_trips(workers[0], rank, repeat))
         if rank == 0:
-            report("half a round trip of 8 bytes, tagged, wait", values, "us")
+            report("half a round trip of 8 bytes, tagged, recv_wait", values, "us")
+            report("the same, recv and wait", with_requests, "us")
             report("the same, await in asyncio", awaited, "us")
         context.barrier(workers[0])
 

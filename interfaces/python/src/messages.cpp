@@ -8,7 +8,7 @@
 namespace heddle::python {
 namespace {
 
-// A message that waits to be received.
+// A message that waits to be received, or was.
 struct Envelope {
   std::uint32_t source;
   std::uint32_t source_worker;
@@ -32,25 +32,50 @@ nb::object send(Worker& self, nb::handle data, nb::handle target, nb::handle mes
       });
 }
 
+// Without a mask, the whole tag. UINT64_MAX as Python's number would be taken apart in each call.
 heddle_wanted wanted_of(nb::handle source, nb::handle tag, nb::handle mask, nb::handle source_worker) {
   return {{number32(source, "the rank"), number32(source_worker, "the worker")},
           number64(tag, "the tag"),
-          number64(mask, "the mask")};
+          mask.is_none() ? UINT64_MAX : number64(mask, "the mask")};
 }
 
-nb::object recv(Worker& self, nb::handle buffer, nb::handle source, nb::handle tag, nb::handle mask,
-                nb::handle source_worker) {
-  const heddle_wanted wanted = wanted_of(source, tag, mask, source_worker);
+// What a receive is posted with.
+template <class Post>
+auto received_by(Worker& self, nb::handle buffer, const heddle_wanted& wanted, Post&& post) {
   Draft draft(self);
   const Memory& memory = draft.take(buffer, Access::write);
   heddle_receive* const receive = draft.receive();
-  return draft.post_receive(
+  return post(
+      draft,
       [&](const heddle_completion* completion) {
         return heddle_try_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, completion);
       },
       [&](const heddle_completion* completion) {
         return heddle_recv(self.handle(), &wanted, memory.data(), memory.bytes(), receive, completion);
       });
+}
+
+nb::object recv(Worker& self, nb::handle buffer, nb::handle source, nb::handle tag, nb::handle mask,
+                nb::handle source_worker) {
+  return received_by(
+      self, buffer, wanted_of(source, tag, mask, source_worker),
+      [](Draft& draft, auto&& try_post, auto&& blocking) { return draft.post_receive(try_post, blocking); });
+}
+
+// Nobody else has the request: one that is not waited for to its end is cancelled.
+Envelope recv_wait(Worker& self, nb::handle buffer, nb::handle source, nb::handle tag, nb::handle mask,
+                   nb::handle source_worker, const nb::object& timeout) {
+  timeout_ns(timeout);  // that it is none is told before a message is taken
+  const Request request = received_by(
+      self, buffer, wanted_of(source, tag, mask, source_worker),
+      [](Draft& draft, auto&& try_post, auto&& blocking) { return draft.post_receive_here(try_post, blocking); });
+  try {
+    request.wait(timeout);
+  } catch (...) {
+    if (!request.withdraw()) throw;
+  }
+  const heddle_receive& came = request.received();
+  return {came.source.rank, came.source.worker, came.tag, came.bytes};
 }
 
 std::optional<Envelope> probe(const Worker& self, nb::handle source, nb::handle tag, nb::handle mask,
@@ -75,7 +100,7 @@ nb::str repr(const Envelope& self) {
 }  // namespace
 
 void bind_messages(nb::module_& module, nb::class_<Worker>& worker) {
-  nb::class_<Envelope>(module, "Envelope", "A message that waits to be received.")
+  nb::class_<Envelope>(module, "Envelope", "A message that waits to be received, or was.")
       .def_ro("source", &Envelope::source, "The sender's rank.")
       .def_ro("source_worker", &Envelope::source_worker, "The sender's worker.")
       .def("__repr__", &repr)
@@ -94,18 +119,29 @@ void bind_messages(nb::module_& module, nb::class_<Worker>& worker) {
            "ArgumentError: no such rank. PeerFailedError: the rank has died. A short message that was copied is done, "
            "and "
            "quiet() tells of the death, unless `remote` was asked for.")
-      .def("recv", &recv, nb::arg("buffer").none(), nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0,
-           nb::arg("mask") = UINT64_MAX, nb::arg("source_worker") = HEDDLE_ANY,
-           nb::sig("def recv(self, buffer: heddle.types.Buffer, source: typing.SupportsIndex = ANY, "
-                   "tag: typing.SupportsIndex = 0, mask: typing.SupportsIndex = 0xffffffffffffffff, "
-                   "source_worker: typing.SupportsIndex = ANY) -> Request"),
-           "Receive into `buffer` a message whose tag equals `tag` in the bits of `mask` (0: any tag).\n\n"
-           "source, source_worker: from whom; heddle.ANY: from anybody. The request tells source, tag and nbytes, and "
-           "completes with TruncatedError if the message was longer than the buffer.")
-      .def("probe", &probe, nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0, nb::arg("mask") = UINT64_MAX,
+      .def(
+          "recv", &recv, nb::arg("buffer").none(), nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0,
+          nb::arg("mask").none() = nb::none(), nb::arg("source_worker") = HEDDLE_ANY,
+          nb::sig("def recv(self, buffer: heddle.types.Buffer, source: typing.SupportsIndex = ANY, "
+                  "tag: typing.SupportsIndex = 0, mask: typing.SupportsIndex | None = None, "
+                  "source_worker: typing.SupportsIndex = ANY) -> Request"),
+          "Receive into `buffer` a message whose tag equals `tag` in the bits of `mask` (None: in all; 0: any tag).\n\n"
+          "source, source_worker: from whom; heddle.ANY: from anybody. The request tells source, tag and nbytes, and "
+          "completes with TruncatedError if the message was longer than the buffer.")
+      .def("recv_wait", &recv_wait, nb::arg("buffer").none(), nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0,
+           nb::arg("mask").none() = nb::none(), nb::arg("source_worker") = HEDDLE_ANY, nb::kw_only(),
+           nb::arg("timeout").none() = nb::none(),
+           nb::sig("def recv_wait(self, buffer: heddle.types.Buffer, source: typing.SupportsIndex = ANY, "
+                   "tag: typing.SupportsIndex = 0, mask: typing.SupportsIndex | None = None, "
+                   "source_worker: typing.SupportsIndex = ANY, *, timeout: float | None = None) -> Envelope"),
+           "Receive a message as recv() does, and wait for it: the fastest way to one message.\n\n"
+           "Returns what came. timeout: seconds, or None. TimedOut: nothing was received, and nothing waits any more; "
+           "the "
+           "same after control-C.")
+      .def("probe", &probe, nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0, nb::arg("mask").none() = nb::none(),
            nb::arg("source_worker") = HEDDLE_ANY,
            nb::sig("def probe(self, source: typing.SupportsIndex = ANY, tag: typing.SupportsIndex = 0, "
-                   "mask: typing.SupportsIndex = 0xffffffffffffffff, source_worker: typing.SupportsIndex = ANY) -> "
+                   "mask: typing.SupportsIndex | None = None, source_worker: typing.SupportsIndex = ANY) -> "
                    "Envelope | None"),
            "The message that such a receive would take, if one is there; it stays. Makes progress once.");
 }

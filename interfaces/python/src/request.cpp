@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,31 +38,47 @@ void make_immortal([[maybe_unused]] PyObject* object) {
 
 // ---- operations that are complete ---------------------------------------------------------------
 
-// All of them are retired before Python code runs, which may ask for any of them.
-void Retired::clear_all() {
-  struct Left {
-    Memory memory;
-    std::array<PyObject*, 2> remotes{};
-    PyObject* callback = nullptr;
-  };
-  std::vector<Left> all;
-  for (Operation* one = first_.exchange(nullptr, std::memory_order_acquire); one != nullptr;) {
-    Operation* const next = one->next;
-    all.push_back({std::move(one->memory), std::exchange(one->remotes, {}),
-                   one->callback.exchange(Operation::retired(), std::memory_order_acq_rel)});
+// What is released, and called, when an operation is retired.
+struct Retired::Left {
+  Memory memory;
+  std::array<PyObject*, 2> remotes{};
+  PyObject* callback = nullptr;
+
+  // Python has the operation's result from here on.
+  static Left of(Operation* one) {
+    Left left{std::move(one->memory), std::exchange(one->remotes, {}),
+              one->callback.exchange(Operation::retired(), std::memory_order_acq_rel)};
     one->drop();
-    one = next;
+    return left;
   }
-  // In the order of completion, which is the reverse of the list.
-  for (auto left = all.rbegin(); left != all.rend(); ++left) {
-    left->memory.release();
-    for (PyObject*& remote : left->remotes) Py_CLEAR(remote);
-    if (left->callback == nullptr) continue;
-    const nb::object function = nb::steal(left->callback);
+  // Python code may run.
+  void clear() {
+    memory.release();
+    for (PyObject*& remote : remotes) Py_CLEAR(remote);
+    if (callback == nullptr) return;
+    const nb::object function = nb::steal(callback);
     PyObject* const result = PyObject_CallNoArgs(function.ptr());
     if (result == nullptr) PyErr_WriteUnraisable(function.ptr());
     Py_XDECREF(result);
   }
+};
+
+// All of them are retired before Python code runs, which may ask for any of them.
+void Retired::clear_all() {
+  Operation* one = first_.exchange(nullptr, std::memory_order_acquire);
+  if (one == nullptr) return;
+  if (one->next == nullptr) {  // as nearly always
+    Left::of(one).clear();
+    return;
+  }
+  std::vector<Left> all;
+  while (one != nullptr) {
+    Operation* const next = one->next;
+    all.push_back(Left::of(one));
+    one = next;
+  }
+  // In the order of completion, which is the reverse of the list.
+  for (auto left = all.rbegin(); left != all.rend(); ++left) left->clear();
 }
 
 Operation* Operation::take() {
@@ -99,16 +116,19 @@ std::unique_ptr<Request> Draft::request() {
   return std::make_unique<Request>(std::exchange(operation_, nullptr), worker_.shared_from_this());
 }
 
+Request Draft::kept() {
+  return {std::exchange(operation_, nullptr), worker_.shared_from_this()};
+}
+
 nb::object Draft::given_away() {
   return nb::cast(request().release(), nb::rv_policy::take_ownership);
 }
 
-nb::object Draft::given_away_done(heddle_status status) {
+void Draft::end(heddle_status status) {
   operation_->status.store(status, std::memory_order_relaxed);
   operation_->release();
   operation_->callback.store(Operation::retired(), std::memory_order_relaxed);
   operation_->references.store(1, std::memory_order_relaxed);
-  return given_away();
 }
 
 nb::object Draft::done() {
@@ -184,6 +204,18 @@ void Request::cancel() const {
   worker_->call([&] { return heddle_recv_cancel(worker_->handle(), &operation_->receive); });
 }
 
+bool Request::withdraw() const {
+  if (!done()) {
+    cancel();
+    if (!done()) {
+      const Use use(worker_->users(), kWorkerClosed);
+      in_slices(worker_->users(), -1, [&](std::int64_t slice_ns) { return wait_slice(slice_ns); });
+    }
+    if (done()) retire();
+  }
+  return status() == HEDDLE_DONE;
+}
+
 bool Request::test() const {
   if (!done()) {
     const Use use(worker_->users(), kWorkerClosed);
@@ -195,20 +227,27 @@ bool Request::test() const {
   return true;
 }
 
-void Request::wait(const nb::object& seconds) const {
+// The clock is read once something else has moved the worker: mostly it is what is waited for.
+heddle_status Request::wait_slice(std::int64_t slice_ns) const {
   using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> until;
+  while (!done()) {
+    const heddle_status moved = heddle_worker_wait(worker_->handle(), slice_ns);
+    if (done()) break;
+    if (moved != HEDDLE_DONE) return moved;
+    const auto now = Clock::now();
+    if (!until) until = now + std::chrono::nanoseconds(slice_ns);
+    if (now >= *until) return HEDDLE_ERR_TIMEOUT;
+  }
+  return HEDDLE_DONE;
+}
+
+void Request::wait(const nb::object& seconds) const {
   const std::int64_t limit_ns = timeout_ns(seconds);
   if (!done()) {
     const Use use(worker_->users(), kWorkerClosed);
-    const heddle_status status = in_slices(worker_->users(), limit_ns, [&](std::int64_t slice_ns) {
-      const auto until = Clock::now() + std::chrono::nanoseconds(slice_ns);
-      heddle_status moved = HEDDLE_DONE;
-      while (moved == HEDDLE_DONE && !done()) {
-        moved = heddle_worker_wait(worker_->handle(), slice_ns);
-        if (moved == HEDDLE_DONE && Clock::now() >= until) moved = HEDDLE_ERR_TIMEOUT;
-      }
-      return done() ? HEDDLE_DONE : moved;
-    });
+    const heddle_status status =
+        in_slices(worker_->users(), limit_ns, [&](std::int64_t slice_ns) { return wait_slice(slice_ns); });
     if (status == HEDDLE_ERR_TIMEOUT) {
       raise(status, "the operation has not completed within " + std::string(nb::str(seconds).c_str()) +
                         " s; it goes on, and can be waited for again");

@@ -78,6 +78,7 @@ class Retired {
   }
 
  private:
+  struct Left;
   void clear_all();
 
   std::atomic<Operation*> first_{nullptr};
@@ -109,6 +110,9 @@ class Request {
   void on_done(nb::object function) const;
   // Of a receive.
   void cancel() const;
+  // Of a receive: cancels it. True: its message has come nevertheless, or was on its way, which is
+  // waited for.
+  [[nodiscard]] bool withdraw() const;
   [[nodiscard]] const std::shared_ptr<Worker>& worker() const { return worker_; }
   // What came. Raises if it is no receive that has completed.
   [[nodiscard]] const heddle_receive& received() const;
@@ -117,6 +121,7 @@ class Request {
 
  private:
   void retire() const;
+  [[nodiscard]] heddle_status wait_slice(std::int64_t slice_ns) const;
 
   Operation* operation_;
   std::shared_ptr<Worker> worker_;  // null: it was done at once
@@ -157,12 +162,14 @@ class Draft {
   // The Request of a receive says what came, also if that was at once.
   template <class TryPost, class Blocking>
   nb::object post_receive(TryPost&& try_post, Blocking&& blocking) {
-    operation_->receives = true;
-    const heddle_status status = posted(HEDDLE_WHEN_REMOTE, try_post, blocking);
-    if (status == HEDDLE_POSTED) return given_away();
-    // A message that was too long is an outcome of the request, as if it had come later.
-    if (status != HEDDLE_ERR_TRUNCATED) python::check(status);
-    return given_away_done(status);
+    posted_receive(try_post, blocking);
+    return given_away();
+  }
+  // The same, for who waits for it here.
+  template <class TryPost, class Blocking>
+  Request post_receive_here(TryPost&& try_post, Blocking&& blocking) {
+    posted_receive(try_post, blocking);
+    return kept();
   }
   // Of an atomic that returns a value. Null: it is in *old already.
   template <class TryPost, class Blocking>
@@ -184,10 +191,20 @@ class Draft {
     const heddle_status status = try_post(&completion);
     return status == HEDDLE_AGAIN ? released([&] { return blocking(&completion); }) : status;
   }
+  template <class TryPost, class Blocking>
+  void posted_receive(TryPost&& try_post, Blocking&& blocking) {
+    operation_->receives = true;
+    const heddle_status status = posted(HEDDLE_WHEN_REMOTE, try_post, blocking);
+    if (status == HEDDLE_POSTED) return;
+    // A message that was too long is an outcome of the request, as if it had come later.
+    if (status != HEDDLE_ERR_TRUNCATED) python::check(status);
+    end(status);
+  }
   static void completed(void* operation, heddle_status status);
   std::unique_ptr<Request> request();
+  Request kept();
   nb::object given_away();
-  nb::object given_away_done(heddle_status status);
+  void end(heddle_status status);  // it was done at once
   static nb::object done();
 
   Worker& worker_;

@@ -94,6 +94,14 @@ def tagged(context: heddle.Context) -> None:
     except heddle.TruncatedError as error:
         assert error.status == heddle.Status.TRUNCATED and "8 bytes" in str(error)
     assert small == b"123" and got.nbytes == 8
+    # In one call: short, and fetched from the sender.
+    for length in (8, 3_000_000):
+        buffer = bytearray(length)
+        sent = worker.send(bytes([context.rank]) * length, right, 10)
+        came = worker.recv_wait(buffer, heddle.ANY, 10, timeout=60)
+        sent.wait(timeout=60)
+        assert (came.source, came.source_worker, came.tag, came.nbytes) == (left, 0, 10, length)
+        assert bytes(buffer) == bytes([left]) * length
     context.barrier(worker)
 
 

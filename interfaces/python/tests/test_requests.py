@@ -35,6 +35,37 @@ def test_on_done(context: heddle.Context) -> None:
     assert got.worker is worker
 
 
+def test_receive_and_wait(context: heddle.Context) -> None:
+    worker = context.worker()
+    buffer = bytearray(4)
+    worker.send(b"here", 0, 1)
+    came = worker.recv_wait(buffer, 0, 1)
+    assert buffer == b"here" and (came.source, came.tag, came.nbytes) == (0, 1, 4)
+    with pytest.raises(heddle.TimedOut):
+        worker.recv_wait(buffer, 0, 2, timeout=0.01)
+    worker.send(b"late", 0, 2)  # the call that has timed out does not take it
+    assert worker.recv_wait(buffer, 0, 2, timeout=60).nbytes == 4 and buffer == b"late"
+    worker.send(b"too long", 0, 3)
+    with pytest.raises(heddle.TruncatedError, match="8 bytes"):
+        worker.recv_wait(buffer, 0, 3)
+    worker.send(b"kept", 0, 4)
+    for wrong in (-1.0, float("nan")):
+        with pytest.raises(heddle.ArgumentError):
+            worker.recv_wait(buffer, 0, 4, timeout=wrong)
+    assert worker.recv_wait(buffer, 0, 4).nbytes == 4, "an argument that is wrong takes no message"
+
+
+def test_receive_and_wait_in_a_handler(context: heddle.Context) -> None:
+    worker, buffer = context.worker(), bytearray(4)
+    context.on_message(7, lambda message: seen.append(worker.recv_wait(buffer, 0, 5, timeout=60).nbytes))
+    seen: list[int] = []
+    worker.am(0, 7)
+    worker.send(b"kept", 0, 5)
+    while not seen:
+        worker.run_tasks()
+    assert seen == [4] and buffer == b"kept"
+
+
 def test_callbacks_may_ask_for_other_requests(context: heddle.Context) -> None:
     worker = context.worker()
     order: list[int] = []
