@@ -76,6 +76,7 @@
 extern "C" {
 #endif
 
+/* Handles, as those in heddle.h. */
 typedef struct heddle_team {
   uint64_t id;
 } heddle_team;
@@ -85,8 +86,8 @@ typedef struct heddle_collective {
 
 /* ---- teams ----------------------------------------------------------------------------------- */
 
-#define HEDDLE_NO_COLOUR UINT32_MAX
-#define HEDDLE_NO_RANK UINT32_MAX
+#define HEDDLE_NO_COLOUR UINT32_MAX /* of heddle_team_split: in no team */
+#define HEDDLE_NO_RANK UINT32_MAX   /* where a rank is told: there is none */
 
 /* A team of all ranks of the job, with their numbers. Collective over the job; one thread of each
  * rank calls it. Each call makes a new team. */

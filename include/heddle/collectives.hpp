@@ -172,6 +172,7 @@ class Team : public Owner<heddle_team, heddle_team_free> {
   [[nodiscard]] Status allreduce(std::span<T> data, heddle_operator op) const noexcept {
     return allreduce<T>(std::span<const T>(data), data.data(), op);
   }
+  // Of one value: returns the combined one. Throws Error.
   template <class T>
   [[nodiscard]] T allreduce(const T& mine, heddle_operator op) const {
     T all{};
@@ -250,6 +251,16 @@ class Team : public Owner<heddle_team, heddle_team_free> {
   [[nodiscard]] Status neighbor_alltoall(const heddle_neighbors& neighbors, const T* send, T* receive,
                                          std::size_t block) const noexcept {
     return heddle_neighbor_alltoall(handle_, &neighbors, send, receive, block * sizeof(T));
+  }
+  // `send_counts[i]` elements to the i-th target, `receive_counts[i]` from the i-th source; one block
+  // after the other, on both sides.
+  template <class T>
+  [[nodiscard]] Status neighbor_alltoallv(const heddle_neighbors& neighbors, const T* send,
+                                          std::span<const std::size_t> send_counts, T* receive,
+                                          std::span<const std::size_t> receive_counts) const noexcept {
+    const heddle_blocks given = detail::blocks_of<T>(send_counts, {});
+    const heddle_blocks taken = detail::blocks_of<T>(receive_counts, {});
+    return heddle_neighbor_alltoallv(handle_, &neighbors, send, &given, receive, &taken);
   }
   // `send` to all targets.
   template <class T>

@@ -323,6 +323,8 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
                                      const heddle_completion* completion = nullptr) noexcept {
     return try_fetch_atomic(HEDDLE_ADD64, target, {operand, 0, result}, completion);
   }
+
+  // Active messages.
   [[nodiscard]] Status try_am(heddle_peer target, const heddle_am_message& message,
                               const heddle_completion* completion = nullptr) noexcept {
     return heddle_try_am(handle_, target, &message, completion);

@@ -253,6 +253,7 @@ typedef struct heddle_fetch {
   /* receives the old value, 4 or 8 bytes; the operation owns it until the completion */
   void* result;
 } heddle_fetch;
+/* As heddle_atomic; the old value is stored in *fetch->result. */
 HEDDLE_API heddle_status heddle_try_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                                  const heddle_fetch* fetch, const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,

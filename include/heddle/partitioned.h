@@ -54,6 +54,7 @@
 extern "C" {
 #endif
 
+/* A handle, as those in heddle.h. */
 typedef struct heddle_partitioned {
   uint64_t id;
 } heddle_partitioned;

@@ -11,13 +11,13 @@ extern "C" {
 
 /* ---- worker ---------------------------------------------------------------------------------- */
 
+/* Who may call functions on a worker. In all modes but EXCLUSIVE that is any thread, at any time.
+ * Every operation has the same meaning in all modes, and the caller does direct operations on
+ * allocated regions itself. The modes differ in the rest. */
 typedef enum heddle_sharing {
   HEDDLE_SHARING_DEFAULT = 0, /* what HEDDLE_SHARING says; auto unless set */
   /* one thread at a time uses it; no lock, no atomic read-modify-write on the path */
   HEDDLE_SHARING_EXCLUSIVE = 1,
-  /* In the other modes any thread may call any function at any time, and every operation has the
-   * same meaning. The caller does direct operations on allocated regions in all modes. The modes
-   * differ in the rest: */
   /* the caller posts; while another thread is inside the worker, AGAIN after a moment. Progress
    * skips a busy worker */
   HEDDLE_SHARING_SHARED = 2,
@@ -190,9 +190,8 @@ HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_w
 
 /* Runs once, on the thread that is inside the worker: usually in a call that makes progress on it;
  * also on an executor or helper, in a call that posts (delegate), or in heddle_recv_cancel. It may
- * post; it may not make progress
- * (such a call returns HEDDLE_ERR_STATE). status: HEDDLE_DONE or an error such as
- * HEDDLE_ERR_PEER_FAILED. */
+ * post; it may not make progress (such a call returns HEDDLE_ERR_STATE). status: HEDDLE_DONE or an
+ * error such as HEDDLE_ERR_PEER_FAILED. */
 typedef void (*heddle_callback)(void* arg, heddle_status status);
 
 typedef enum heddle_when {

@@ -2,6 +2,7 @@
 // lists that do not name each other, members without neighbours.
 #include <array>
 #include <numeric>
+#include <vector>
 
 #include "api/test_collective.hpp"
 
@@ -73,6 +74,26 @@ TEST(Neighbors, AllgatherOfAStarBesideAMemberWithoutNeighbours) {
       if (rank == 0) must_be(got == std::array<std::uint64_t, 2>{11, 12}, "of the leaves");
       if (rank == 1 || rank == 2) must_be(got == std::array<std::uint64_t, 2>{10, 0}, "of the middle");
       if (rank == 3) must_be(got == std::array<std::uint64_t, 2>{0, 0}, "nothing");
+    });
+    ASSERT_FALSE(HasFailure()) << transport;
+  }
+}
+
+// Each rank gives its successor as many elements as the successor's number says, and one.
+TEST(Neighbors, AlltoallvOfARingByTheWrapper) {
+  for (const char* transport : kTransports) {
+    run_members(3, transport, [](const Member& member) {
+      const std::uint32_t rank = member.rank();
+      const std::array source = {(rank + 2) % 3};
+      const std::array target = {(rank + 1) % 3};
+      const std::array given = {std::size_t{target[0]} + 1};
+      const std::array taken = {std::size_t{rank} + 1};
+      const std::vector<std::uint64_t> send(given[0], rank + 100);
+      std::vector<std::uint64_t> receive(taken[0] + 1);
+      must(member.world.neighbor_alltoallv(heddle::neighbors(source, target), send.data(), given, receive.data(), taken),
+           "neighbor_alltoallv");
+      for (std::size_t i = 0; i < taken[0]; ++i) must_be(receive[i] == source[0] + 100, "from before");
+      must_be(receive[taken[0]] == 0, "and no more");
     });
     ASSERT_FALSE(HasFailure()) << transport;
   }

@@ -198,7 +198,11 @@ void bind_regions(nb::module_& module, nb::class_<Context>& context) {
       .def("register", &register_memory, nb::arg("memory"), nb::kw_only(), nb::arg("adopt") = false,
            nb::sig("def register(self, memory: heddle.types.Buffer, *, adopt: bool = False) -> Region"),
            "A region of an object's own memory, which can be written; the object is kept.\n\n"
-           "adopt: its whole pages become memory that peers on the node map, as fast as alloc's. No thread may use the "
+           "adopt: its whole pages become memory that peers on the node map, as fast as alloc's; what is left of a "
+           "page, and "
+           "a "
+           "memory without a whole page, is as without adopt: its owner's worker 0 executes atomics and signals. No "
+           "thread may use the "
            "memory during this call, nor while the region is released or the context leaves. UnsupportedError: memory "
            "of another kind, such as a mapped file.")
       .def("exchange", &exchange, nb::arg("region"),
