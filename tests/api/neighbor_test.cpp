@@ -90,8 +90,9 @@ TEST(Neighbors, AlltoallvOfARingByTheWrapper) {
       const std::array taken = {std::size_t{rank} + 1};
       const std::vector<std::uint64_t> send(given[0], rank + 100);
       std::vector<std::uint64_t> receive(taken[0] + 1);
-      must(member.world.neighbor_alltoallv(heddle::neighbors(source, target), send.data(), given, receive.data(), taken),
-           "neighbor_alltoallv");
+      must(
+          member.world.neighbor_alltoallv(heddle::neighbors(source, target), send.data(), given, receive.data(), taken),
+          "neighbor_alltoallv");
       for (std::size_t i = 0; i < taken[0]; ++i) must_be(receive[i] == source[0] + 100, "from before");
       must_be(receive[taken[0]] == 0, "and no more");
     });
