@@ -75,7 +75,7 @@ endfunction()
 # heddle_abi(TARGET NAME MAP)    makes of a library what abidiff reads (docs/abi.md): compiled in no time, as nobody runs it, with the types of
 #                                its functions, under the name of the library whose interface it has, and without what they call
 function(heddle_abi target name map)
-  target_compile_options(${target} PRIVATE -O0 -g -fdebug-prefix-map=${PROJECT_BINARY_DIR}=made -fdebug-prefix-map=${PROJECT_SOURCE_DIR}=.)
+  target_compile_options(${target} PRIVATE -O0 -g -fdebug-prefix-map=${PROJECT_SOURCE_DIR}=. -fdebug-prefix-map=${PROJECT_BINARY_DIR}=made)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} SOVERSION 0 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/abi
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${map})
   target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${map})

@@ -49,6 +49,8 @@ class FrontDoor(unittest.TestCase):
             path.mkdir(parents=True)
         shutil.copy(ROOT / "heddle", self.root)
         shutil.copy(ROOT / "scripts" / "packages.txt", self.root / "scripts")
+        (self.root / "tools").mkdir()
+        shutil.copy(ROOT / "tools" / "main.cpp", self.root / "tools")
         (self.state / "tool").write_text(TOOL)
         (self.state / "tool").chmod(0o755)
         for name in REAL_TOOLS:
@@ -84,6 +86,12 @@ class FrontDoor(unittest.TestCase):
         self.assertIn("noise of the build", result.stdout)
         self.assertEqual(self.asked("apt-get"), [])
         self.assertEqual(self.asked("cmake"), ["--preset release"])
+
+    def test_a_misspelt_word_builds_nothing(self):
+        result = self.run_door("dmeo")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('there is no command "dmeo"', result.stderr)
+        self.assertEqual(self.asked("ninja"), [])
 
     def test_what_demo_builds_can_be_installed(self):
         """README: ./heddle demo, then cmake --install. tests/install checks what that target has."""

@@ -73,6 +73,8 @@ std::string read_words(int argc, char** argv, Words* words) {
       words->json = true;
     } else if (section != kSections.end()) {
       words->sections.push_back(static_cast<Section>(section - kSections.begin()));
+    } else if (word == "--job" || word == "--schedule") {
+      return std::string(word) + " stands first: heddle info " + std::string(word);
     } else if (word.starts_with("-")) {
       return "unknown option " + std::string(word) + base::did_you_mean(word, base::options_in(kHelp));
     } else if (words->sections.size() == 1 && takes_pattern(words->sections.front()) && words->pattern.empty()) {

@@ -67,10 +67,10 @@
  * progress return STATE: those that make teams and operations, the blocking and nonblocking forms,
  * heddle_collective_test and _wait. All collective functions may return PEER_FAILED. These two are
  * not listed again. */
+#include "heddle/heddle.h" /* before the guard: it includes this part in its place */
+
 #ifndef HEDDLE_COLLECTIVES_H
 #define HEDDLE_COLLECTIVES_H
-
-#include "heddle/heddle.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -252,8 +252,8 @@ class Team : public Owner<heddle_team, heddle_team_free> {
                                          std::size_t block) const noexcept {
     return heddle_neighbor_alltoall(handle_, &neighbors, send, receive, block * sizeof(T));
   }
-  // `send_counts[i]` elements to the i-th target, `receive_counts[i]` from the i-th source; one block
-  // after the other, on both sides.
+  // `send_counts[i]` elements to target i, `receive_counts[i]` from source i; one block after the
+  // other, on both sides.
   template <class T>
   [[nodiscard]] Status neighbor_alltoallv(const heddle_neighbors& neighbors, const T* send,
                                           std::span<const std::size_t> send_counts, T* receive,

@@ -1,8 +1,8 @@
 /* Heddle: active messages and tagged messages. Part of heddle.h, which includes it. */
+#include "heddle/heddle.h" /* before the guard: it includes this part in its place */
+
 #ifndef HEDDLE_MESSAGES_H
 #define HEDDLE_MESSAGES_H
-
-#include "heddle/heddle.h"
 
 #ifdef __cplusplus
 extern "C" {

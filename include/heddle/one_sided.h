@@ -1,9 +1,9 @@
 /* Heddle: memory that peers can reach, and the one-sided operations on it: put, get and atomics.
  * Part of heddle.h, which includes it. */
+#include "heddle/heddle.h" /* before the guard: it includes this part in its place */
+
 #ifndef HEDDLE_ONE_SIDED_H
 #define HEDDLE_ONE_SIDED_H
-
-#include "heddle/heddle.h"
 
 #ifdef __cplusplus
 extern "C" {

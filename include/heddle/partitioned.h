@@ -45,10 +45,10 @@
  * the peer. If the totals differ, both sides get ARGUMENT, from start, test or wait once they know
  * of each other; nothing is moved. A failed operation stays failed: free it. Closing a worker, or
  * leaving its context, closes its handles as if they had been freed. */
+#include "heddle/heddle.h" /* before the guard: it includes this part in its place */
+
 #ifndef HEDDLE_PARTITIONED_H
 #define HEDDLE_PARTITIONED_H
-
-#include "heddle/heddle.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,9 +1,9 @@
 /* Heddle: workers, the completions of operations, and their order. Part of heddle.h, which includes
  * it. */
+#include "heddle/heddle.h" /* before the guard: it includes this part in its place */
+
 #ifndef HEDDLE_WORKER_H
 #define HEDDLE_WORKER_H
-
-#include "heddle/heddle.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -81,6 +81,7 @@ base::Status write_results(const char* what, const Results& from, std::size_t fi
   const std::size_t size = to->size;
   if (size < first) return detail::too_small(what, size, first, sizeof(Results));
   if (size > kMostOptions) return detail::too_large(what, size, sizeof(Results));
+  if (size % alignof(Results) != 0) return detail::cut_off(what, size);
   const std::size_t known = std::min(size, sizeof(Results));
   auto* bytes = reinterpret_cast<unsigned char*>(to);
   const auto* source = reinterpret_cast<const unsigned char*>(&from);

@@ -128,6 +128,8 @@ TEST(Stats, FillWhatTheCallerHas) {
   heddle_worker_stats small{};
   small.size = api::kFirstWorkerStats - 8;
   expect_refused(heddle_worker_stats_read(worker.handle(), &small), "size 88");
+  small.size = 100;  // ends inside a field
+  expect_refused(heddle_worker_stats_read(worker.handle(), &small), "size 100");
 
   struct Grown {
     std::size_t size;

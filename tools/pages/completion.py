@@ -38,6 +38,11 @@ _heddle_words() { # the words that may stand here
   mapfile -t COMPREPLY < <(compgen -W "$1" -- "${COMP_WORDS[COMP_CWORD]}")
 }
 
+_heddle_value() { # at an option with a value: goes to that, which may stand behind a "=" (a word of its own)
+  ((++i))
+  [[ ${COMP_WORDS[i]} != = ]] || ((++i))
+}
+
 _heddle_files() { # files as bash completes them
   compopt -o default 2>/dev/null
   COMPREPLY=()
@@ -48,6 +53,7 @@ _heddle_files() { # files as bash completes them
 
 def bash(commands: list[Command]) -> str:
     out = BASH_HEAD + "_heddle() {\n  local command=${COMP_WORDS[1]} before=${COMP_WORDS[COMP_CWORD-1]} i\n"
+    out += "  [[ $before != = ]] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
     out += "  if ((COMP_CWORD == 1)); then\n"
     out += f"    _heddle_words {quoted(' '.join([command.name for command in commands] + ['--help', '--version']))}\n    return\n  fi\n"
     out += "  case $command in\n"
@@ -57,7 +63,7 @@ def bash(commands: list[Command]) -> str:
         if command.files == "program":
             # The first word that is neither an option nor the value of one is the program.
             out += "      for ((i = 2; i < COMP_CWORD; ++i)); do\n        case ${COMP_WORDS[i]} in\n"
-            out += f"          {' | '.join(with_value)}) ((++i)) ;;\n          -?*) [[ ${{COMP_WORDS[i]}} == -- ]] && break ;;\n          *) break ;;\n"
+            out += f"          {' | '.join(with_value)}) _heddle_value ;;\n          -?*) [[ ${{COMP_WORDS[i]}} == -- ]] && break ;;\n          *) break ;;\n"
             out += "        esac\n      done\n      ((i < COMP_CWORD)) && { _heddle_files; return; }\n"
         out += "      case $before in\n"
         for option in command.options:
@@ -122,14 +128,45 @@ def zsh_words(command: Command) -> str:
     return out + "                )\n                _describe word known ;;\n            esac\n          fi\n"
 
 
+FISH_HEAD = """# Completion of the heddle command for fish. Made from its help texts.
+function __heddle_at # COMMAND: it is that command, and its program, if it starts one, has not come
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; and test $words[2] = $argv[1]; and not __heddle_program
+end
+
+function __heddle_program # whether the program has come that heddle run starts
+    set -l words (commandline -opc) (commandline -ct)
+    contains -- $words[2] run oshrun; or return 1
+    set -l i 3
+    while test $i -lt (count $words)
+        switch $words[$i]
+            case VALUES
+                set i (math $i + 2)
+            case --
+                return 0
+            case '-*'
+                set i (math $i + 1)
+            case '*'
+                return 0
+        end
+    end
+    return 1
+end
+
+complete -c heddle -f
+complete -c heddle -n '__heddle_program' -a '(__fish_complete_subcommand --fcs-skip=2 VALUES)'
+"""
+
+
 def fish(commands: list[Command]) -> str:
-    names = " ".join(command.name for command in commands)
-    out = "# Completion of the heddle command for fish. Made from its help texts.\ncomplete -c heddle -f\n"
-    out += f"complete -c heddle -n 'not __fish_seen_subcommand_from {names}' -s h -l help -d 'show the commands'\n"
+    with_value = [name for command in commands if command.files == "program" for option in command.options if option.value for name in option.names]
+    out = FISH_HEAD.replace("VALUES", " ".join(dict.fromkeys(with_value)))
+    first = "-n 'test (count (commandline -opc)) -eq 1'"
+    out += f"complete -c heddle {first} -s h -l help -d 'show the commands'\n"
     for command in commands:
-        out += f"complete -c heddle -n 'not __fish_seen_subcommand_from {names}' -a {command.name} -d {quoted(brief(command.summary))}\n"
+        out += f"complete -c heddle {first} -a {command.name} -d {quoted(brief(command.summary))}\n"
     for command in commands:
-        here = f"-n '__fish_seen_subcommand_from {command.name}'"
+        here = f"-n '__heddle_at {command.name}'"
         for option in command.options:
             flags = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" if len(name) == 2 else f"-o {name[1:]}" for name in option.names)
             known = values(command, option)
@@ -140,9 +177,9 @@ def fish(commands: list[Command]) -> str:
         for word, text in command.words.items():
             out += f"complete -c heddle {here} -a {word} -d {quoted(brief(text))}\n"
             if word in command.after:
-                out += f"complete -c heddle -n '__fish_seen_subcommand_from {word}' -a {quoted(' '.join(command.after[word]))}\n"
+                out += f"complete -c heddle -n '__heddle_at {command.name}; and __fish_seen_subcommand_from {word}' -a {quoted(' '.join(command.after[word]))}\n"
         if command.files == "program":
-            out += f"complete -c heddle {here} -a '(__fish_complete_subcommand --fcs-skip=2)'\n"
+            out += f"complete -c heddle {here} -a '(__fish_complete_command)'\n"
         elif command.files:
             out += f"complete -c heddle {here} -a '(__fish_complete_suffix {command.files[1:]})'\n"
     return out

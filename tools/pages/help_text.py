@@ -49,7 +49,9 @@ class Option:
     text: str
 
     def choices(self) -> list[str]:
-        """The values, where the help names them: a|b or a,b,…"""
+        """The values, where the help names them all: a|b."""
+        if "\u2026" in self.value:
+            return []
         words = re.split(r"[|,]", self.value) if re.search(r"[|,]", self.value) else []
         return [word for word in words if re.fullmatch(r"[a-z][a-z_]*", word)]
 
@@ -92,7 +94,7 @@ def options(found: list[Item]) -> list[Option]:
     """Of items such as "-n, -np, --np N": those that begin with a dash. "--" alone is none."""
     result = []
     for item in found:
-        names = list(re.finditer(r"(?:^|, )(--?[A-Za-z][A-Za-z-]*)", item.term))
+        names = list(re.finditer(r"(?:^|, )(--?[A-Za-z][A-Za-z0-9-]*)", item.term))
         if names:
             result.append(Option([name[1] for name in names], item.term[names[-1].end() :].lstrip(" ="), item.text))
     return result

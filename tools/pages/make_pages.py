@@ -44,15 +44,19 @@ class Tool:
         return parse(output_of(self.path, *words, "--help"))
 
     def commands(self) -> list[str]:
-        """Those that have a help of their own."""
-        return [name for name in self.summaries if name not in ("help", "version")]
+        """Those that have a help of their own. A tool without benchmarks says that it has none."""
+        own = [name for name in self.summaries if name not in ("help", "version")]
+        return [name for name in own if subprocess.run([self.path, name, "--help"], capture_output=True).returncode == 0]
 
 
 def completed(tool: Tool) -> list[completion.Command]:
     commands = []
+    having_help = tool.commands()
     for name, summary in tool.summaries.items():
+        if name not in (*having_help, "help", "version"):
+            continue
         command = completion.Command(name, summary, [])
-        if name in tool.commands():
+        if name in having_help:
             help_text = tool.help_of(name)
             titles = [section.title for section in help_text.sections if section.title.startswith("Options")]
             command.options = merged(options(help_text.section(*titles)))

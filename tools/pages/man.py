@@ -99,7 +99,9 @@ def head_lines(page: Page, edition: Edition) -> list[str]:
     manual = "User Commands" if page.section == 1 else "Heddle"
     return [
         f'.TH {page.name.upper().replace("-", chr(92) + "-")} {page.section} "{edition.date}" "Heddle {edition.version}" "{manual}"',
-        ".SH NAME", wrapped(f"{escape(page.name)} \\- {escape(page.summary)}"),
+        ".nh",  # names are searched for, and copied
+        ".ad l",
+        ".SH NAME", wrapped(f"{escape(page.name)} \\- {escape(page.summary.replace('`', ''))}"),
     ]
 
 

@@ -65,15 +65,25 @@ nb::object recv(Worker& self, nb::handle buffer, nb::handle source, nb::handle t
 // Nobody else has the request: one that is not waited for to its end is cancelled.
 Envelope recv_wait(Worker& self, nb::handle buffer, nb::handle source, nb::handle tag, nb::handle mask,
                    nb::handle source_worker, const nb::object& timeout) {
-  timeout_ns(timeout);  // that it is none is told before a message is taken
+  const std::int64_t limit_ns = timeout_ns(timeout);  // a wrong one takes no message
   const Request request = received_by(
       self, buffer, wanted_of(source, tag, mask, source_worker),
       [](Draft& draft, auto&& try_post, auto&& blocking) { return draft.post_receive_here(try_post, blocking); });
+  heddle_status waited = HEDDLE_DONE;
   try {
-    request.wait(timeout);
+    waited = request.wait_for(limit_ns);
   } catch (...) {
-    if (!request.withdraw()) throw;
+    // Control-C, or the worker is being closed: told in any case.
+    static_cast<void>(request.withdraw());
+    throw;
   }
+  if (waited != HEDDLE_DONE && !request.withdraw()) {
+    if (waited != HEDDLE_ERR_TIMEOUT) check(waited);
+    raise(waited,
+          "no message has come within " + std::string(nb::str(timeout).c_str()) + " s; nothing waits for it any more");
+  }
+  if (!request.done()) check(waited);  // STATE, in a handler
+  request.wait(nb::none());
   const heddle_receive& came = request.received();
   return {came.source.rank, came.source.worker, came.tag, came.bytes};
 }
@@ -128,16 +138,17 @@ void bind_messages(nb::module_& module, nb::class_<Worker>& worker) {
           "Receive into `buffer` a message whose tag equals `tag` in the bits of `mask` (None: in all; 0: any tag).\n\n"
           "source, source_worker: from whom; heddle.ANY: from anybody. The request tells source, tag and nbytes, and "
           "completes with TruncatedError if the message was longer than the buffer.")
-      .def("recv_wait", &recv_wait, nb::arg("buffer").none(), nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0,
-           nb::arg("mask").none() = nb::none(), nb::arg("source_worker") = HEDDLE_ANY, nb::kw_only(),
-           nb::arg("timeout").none() = nb::none(),
-           nb::sig("def recv_wait(self, buffer: heddle.types.Buffer, source: typing.SupportsIndex = ANY, "
-                   "tag: typing.SupportsIndex = 0, mask: typing.SupportsIndex | None = None, "
-                   "source_worker: typing.SupportsIndex = ANY, *, timeout: float | None = None) -> Envelope"),
-           "Receive a message as recv() does, and wait for it: the fastest way to one message.\n\n"
-           "Returns what came. timeout: seconds, or None. TimedOut: nothing was received, and nothing waits any more; "
-           "the "
-           "same after control-C.")
+      .def(
+          "recv_wait", &recv_wait, nb::arg("buffer").none(), nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0,
+          nb::arg("mask").none() = nb::none(), nb::arg("source_worker") = HEDDLE_ANY, nb::kw_only(),
+          nb::arg("timeout").none() = nb::none(),
+          nb::sig("def recv_wait(self, buffer: heddle.types.Buffer, source: typing.SupportsIndex = ANY, "
+                  "tag: typing.SupportsIndex = 0, mask: typing.SupportsIndex | None = None, "
+                  "source_worker: typing.SupportsIndex = ANY, *, timeout: float | None = None) -> Envelope"),
+          "Receive a message as recv() does, and wait for it: the fastest way to one message.\n\n"
+          "Returns what came. timeout: seconds, or None. TimedOut: nothing was received, and nothing waits any more. A "
+          "message whose data is on its way by then is received, however long that takes. After control-C nothing "
+          "waits, and a message that was on its way is lost.")
       .def("probe", &probe, nb::arg("source") = HEDDLE_ANY, nb::arg("tag") = 0, nb::arg("mask").none() = nb::none(),
            nb::arg("source_worker") = HEDDLE_ANY,
            nb::sig("def probe(self, source: typing.SupportsIndex = ANY, tag: typing.SupportsIndex = 0, "

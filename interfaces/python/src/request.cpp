@@ -211,9 +211,10 @@ bool Request::withdraw() const {
       const Use use(worker_->users(), kWorkerClosed);
       in_slices(worker_->users(), -1, [&](std::int64_t slice_ns) { return wait_slice(slice_ns); });
     }
-    if (done()) retire();
   }
-  return status() == HEDDLE_DONE;
+  if (!done()) return true;
+  retire();
+  return status() != HEDDLE_ERR_CANCELLED;
 }
 
 bool Request::test() const {
@@ -227,33 +228,33 @@ bool Request::test() const {
   return true;
 }
 
-// The clock is read once something else has moved the worker: mostly it is what is waited for.
 heddle_status Request::wait_slice(std::int64_t slice_ns) const {
   using Clock = std::chrono::steady_clock;
-  std::optional<Clock::time_point> until;
-  while (!done()) {
-    const heddle_status moved = heddle_worker_wait(worker_->handle(), slice_ns);
+  const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(slice_ns);
+  for (std::int64_t left_ns = slice_ns; !done();) {
+    const heddle_status moved = heddle_worker_wait(worker_->handle(), left_ns);
     if (done()) break;
     if (moved != HEDDLE_DONE) return moved;
-    const auto now = Clock::now();
-    if (!until) until = now + std::chrono::nanoseconds(slice_ns);
-    if (now >= *until) return HEDDLE_ERR_TIMEOUT;
+    // Something else has moved the worker.
+    left_ns = std::chrono::nanoseconds(end - Clock::now()).count();
+    if (left_ns <= 0) return HEDDLE_ERR_TIMEOUT;
   }
   return HEDDLE_DONE;
 }
 
+heddle_status Request::wait_for(std::int64_t limit_ns) const {
+  if (done()) return HEDDLE_DONE;
+  const Use use(worker_->users(), kWorkerClosed);
+  return in_slices(worker_->users(), limit_ns, [&](std::int64_t slice_ns) { return wait_slice(slice_ns); });
+}
+
 void Request::wait(const nb::object& seconds) const {
-  const std::int64_t limit_ns = timeout_ns(seconds);
-  if (!done()) {
-    const Use use(worker_->users(), kWorkerClosed);
-    const heddle_status status =
-        in_slices(worker_->users(), limit_ns, [&](std::int64_t slice_ns) { return wait_slice(slice_ns); });
-    if (status == HEDDLE_ERR_TIMEOUT) {
-      raise(status, "the operation has not completed within " + std::string(nb::str(seconds).c_str()) +
-                        " s; it goes on, and can be waited for again");
-    }
-    python::check(status);
+  const heddle_status status = wait_for(timeout_ns(seconds));
+  if (status == HEDDLE_ERR_TIMEOUT) {
+    raise(status, "the operation has not completed within " + std::string(nb::str(seconds).c_str()) +
+                      " s; it goes on, and can be waited for again");
   }
+  python::check(status);
   retire();
   check();
 }

@@ -110,8 +110,10 @@ class Request {
   void on_done(nb::object function) const;
   // Of a receive.
   void cancel() const;
-  // Of a receive: cancels it. True: its message has come nevertheless, or was on its way, which is
-  // waited for.
+  // Makes progress until it is done, for so long at most. TIMEOUT: it is not. With the GIL.
+  [[nodiscard]] heddle_status wait_for(std::int64_t limit_ns) const;
+  // Of a receive: cancels it; a message that is on its way is waited for. False: nothing was
+  // received. True: a message was, or (in a handler) will be.
   [[nodiscard]] bool withdraw() const;
   [[nodiscard]] const std::shared_ptr<Worker>& worker() const { return worker_; }
   // What came. Raises if it is no receive that has completed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 
@@ -41,7 +42,7 @@ def test_receive_and_wait(context: heddle.Context) -> None:
     worker.send(b"here", 0, 1)
     came = worker.recv_wait(buffer, 0, 1)
     assert buffer == b"here" and (came.source, came.tag, came.nbytes) == (0, 1, 4)
-    with pytest.raises(heddle.TimedOut):
+    with pytest.raises(heddle.TimedOut, match="nothing waits for it"):
         worker.recv_wait(buffer, 0, 2, timeout=0.01)
     worker.send(b"late", 0, 2)  # the call that has timed out does not take it
     assert worker.recv_wait(buffer, 0, 2, timeout=60).nbytes == 4 and buffer == b"late"
@@ -53,6 +54,26 @@ def test_receive_and_wait(context: heddle.Context) -> None:
         with pytest.raises(heddle.ArgumentError):
             worker.recv_wait(buffer, 0, 4, timeout=wrong)
     assert worker.recv_wait(buffer, 0, 4).nbytes == 4, "an argument that is wrong takes no message"
+
+
+def test_a_signal_ends_receive_and_wait(context: heddle.Context) -> None:
+    class Alarm(Exception):
+        pass
+
+    def alarm(number: int, frame: object) -> None:
+        raise Alarm
+
+    worker, buffer = context.worker(), bytearray(4)
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Alarm):
+            worker.recv_wait(buffer, 0, 6)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    worker.send(b"next", 0, 6)  # nothing of the call that was interrupted takes it
+    assert worker.recv_wait(buffer, 0, 6, timeout=60).nbytes == 4 and buffer == b"next"
 
 
 def test_receive_and_wait_in_a_handler(context: heddle.Context) -> None:

@@ -1,0 +1,77 @@
+#include "lcw/membership.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include <lcwi.hpp>
+
+#include "lcw/errors.hpp"
+
+namespace heddle::for_lcw {
+namespace {
+
+Job g_job{};
+bool g_joined = false;
+bool g_suspended = false;  // between finalize and a later initialize
+std::uint32_t g_next_worker = 0;
+
+// A process that has not finalized ends without it: its peers may be anywhere, and leaving waits
+// for them.
+void leave_at_exit() {
+  if (!g_suspended) return;
+  g_suspended = false;
+  const heddle_status status = heddle_context_leave(g_job.context);
+  // A child of fork is no member, and its handles are closed.
+  if (status == HEDDLE_DONE || status == HEDDLE_ERR_HANDLE) return;
+  std::fprintf(stderr, "LCW, Heddle backend: leaving the job: %s: %s\n", heddle_status_name(status),
+               heddle_last_error());
+}
+
+void agree_on_worker_numbers() {
+  std::vector<std::uint32_t> next(g_job.size);
+  must(heddle_context_exchange(g_job.context, &g_next_worker, sizeof g_next_worker, next.data()),
+       "agreeing on the numbers of devices");
+  for (const std::uint32_t one : next) {
+    while (g_next_worker < one) {
+      heddle_worker worker{};
+      must(heddle_worker_open(g_job.context, nullptr, &worker), "skipping the number of a device");
+      must(heddle_worker_close(worker), "skipping the number of a device");
+      ++g_next_worker;
+    }
+  }
+}
+
+}  // namespace
+
+Job* join() {
+  if (g_joined) {
+    g_suspended = false;
+    agree_on_worker_numbers();
+    return &g_job;
+  }
+  must(heddle_context_join(nullptr, &g_job.context), "joining the job");
+  must(heddle_context_rank(g_job.context, &g_job.rank), "asking for the rank");
+  must(heddle_context_size(g_job.context, &g_job.size), "asking for the number of ranks");
+  g_joined = true;
+  if (std::atexit(&leave_at_exit) != 0) fail("no memory for an exit handler");
+  return &g_job;
+}
+
+void suspend() {
+  const heddle_status status = heddle_context_barrier(g_job.context, {0}, HEDDLE_FOREVER);
+  // A rank that died has been reported by whoever has communicated with it, and all others are
+  // here.
+  if (status == HEDDLE_ERR_PEER_FAILED) {
+    LCW_Warn("finalize: a rank has died or left without finalize\n");
+  } else {
+    must(status, "waiting for all ranks in finalize");
+  }
+  g_suspended = true;
+}
+
+std::uint32_t take_worker_number() {
+  return g_next_worker++;
+}
+
+}  // namespace heddle::for_lcw

@@ -1,0 +1,186 @@
+// Many threads: on one device, and on one each; queues that several threads poll; handlers that run
+// on several threads. Every completion must be seen once, and every byte be right.
+#include <string>
+
+#include "support.hpp"
+
+namespace {
+
+constexpr int kThreads = 4;
+constexpr int kWindow = 24;
+
+test::CountingAllocator g_allocator;
+std::atomic<long> g_handled;
+
+template <typename Work>
+void run_threads(Work work) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back([&work, t] { work(t); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::size_t bytes_of(int round, int i) {
+  constexpr std::size_t kSome[] = {8, 0, 56, 57, 300, 8192, 9000, 70000};
+  return kSome[(round + i) % 8];
+}
+
+// Each thread exchanges windows with the same thread of the next rank, and completes what it posts.
+void own_queues(const std::vector<lcw::device_t>& devices, int rounds) {
+  const lcw::rank_t me = lcw::get_rank();
+  const lcw::rank_t next = (me + 1) % lcw::get_nranks();
+  const lcw::rank_t before = (me + lcw::get_nranks() - 1) % lcw::get_nranks();
+  run_threads([&](int t) {
+    const lcw::device_t device = devices[t % devices.size()];
+    const lcw::comp_t queue = lcw::alloc_cq();
+    std::vector<std::vector<unsigned char>> in(kWindow);
+    std::vector<std::vector<unsigned char>> out(kWindow);
+    for (int round = 0; round < rounds; ++round) {
+      for (int i = 0; i < kWindow; ++i) {
+        const std::size_t bytes = bytes_of(round, i);
+        const lcw::tag_t tag = t * kWindow + i;
+        in[i].assign(bytes, 0);
+        out[i] = test::filled(test::seed_of(me, next, tag + round), bytes);
+        test::recv(device, before, tag, in[i].data(), static_cast<std::int64_t>(bytes), queue);
+        test::send(device, next, tag, out[i].data(), static_cast<std::int64_t>(bytes), queue);
+      }
+      for (int i = 0; i < 2 * kWindow; ++i) {
+        const lcw::request_t request = test::wait(device, queue);
+        REQUIRE(request.tag / kWindow == t);
+        const auto at = static_cast<int>(request.tag % kWindow);
+        REQUIRE(request.length == static_cast<std::int64_t>(bytes_of(round, at)));
+        if (request.op != lcw::op_t::RECV) continue;
+        REQUIRE(test::is_filled(request.buffer, test::seed_of(before, me, request.tag + round),
+                                static_cast<std::size_t>(request.length)));
+      }
+    }
+    lcw::free_cq(queue);
+  });
+}
+
+// All threads post and poll on one queue; who completes what is open.
+void one_queue(const std::vector<lcw::device_t>& devices, int rounds) {
+  const lcw::rank_t me = lcw::get_rank();
+  const lcw::rank_t next = (me + 1) % lcw::get_nranks();
+  const lcw::rank_t before = (me + lcw::get_nranks() - 1) % lcw::get_nranks();
+  const lcw::comp_t queue = lcw::alloc_cq();
+  const long all = 2L * kThreads * rounds * kWindow;
+  std::atomic<long> completed{0};
+  std::vector<std::atomic<int>> seen(static_cast<std::size_t>(kThreads) * rounds * kWindow);
+  run_threads([&](int t) {
+    const lcw::device_t device = devices[t % devices.size()];
+    std::vector<long> in(static_cast<std::size_t>(rounds) * kWindow);
+    std::vector<long> out(in.size());
+    const auto poll = [&] {
+      lcw::request_t request{};
+      if (!lcw::poll_cq(queue, &request)) return false;
+      if (request.op == lcw::op_t::RECV) {
+        REQUIRE(*static_cast<long*>(request.buffer) == request.tag);
+        ++seen[request.tag];
+      }
+      ++completed;
+      return true;
+    };
+    for (int i = 0; i < rounds * kWindow; ++i) {
+      const lcw::tag_t tag = static_cast<lcw::tag_t>(t) * rounds * kWindow + i;
+      out[i] = tag;
+      test::recv(device, before, tag, &in[i], sizeof(long), queue);
+      test::send(device, next, tag, &out[i], sizeof(long), queue);
+      poll();
+    }
+    while (completed < all) {
+      if (!poll()) lcw::do_progress(device);
+    }
+  });
+  for (const auto& times : seen) REQUIRE(times == 1);
+  lcw::free_cq(queue);
+}
+
+void on_completion(lcw::request_t request) {
+  REQUIRE(!test::t_posting);
+  if (request.op == lcw::op_t::PUT_SIGNAL) {
+    std::size_t bytes = 0;
+    REQUIRE(request.length >= static_cast<std::int64_t>(sizeof bytes));
+    __builtin_memcpy(&bytes, request.buffer, sizeof bytes);
+    REQUIRE(bytes == static_cast<std::size_t>(request.length));
+    g_allocator.deallocate(request.buffer);
+  } else {
+    delete static_cast<std::vector<unsigned char>*>(request.user_context);
+  }
+  ++g_handled;
+}
+
+// Puts of all threads to all ranks; handlers free what was sent and what has arrived.
+void puts_with_handlers(const std::vector<lcw::device_t>& devices, lcw::comp_t handler, int rounds) {
+  const lcw::rank_t ranks = lcw::get_nranks();
+  // Puts of ranks that are further may have arrived in the barrier before: the count goes on.
+  static long all = 0;
+  all += 2L * kThreads * rounds * ranks;
+  run_threads([&](int t) {
+    const lcw::device_t device = devices[t % devices.size()];
+    for (int round = 0; round < rounds; ++round) {
+      for (lcw::rank_t peer = 0; peer < ranks; ++peer) {
+        auto* data = new std::vector<unsigned char>(8 + bytes_of(round, t));
+        const std::size_t bytes = data->size();
+        __builtin_memcpy(data->data(), &bytes, sizeof bytes);
+        test::put(device, peer, data->data(), static_cast<std::int64_t>(bytes), handler, data);
+      }
+    }
+    test::progress_until(device, [&] { return g_handled >= all; });
+  });
+  REQUIRE(g_handled == all && g_allocator.open == 0);
+}
+
+// Threads that make progress for others, who only post and poll.
+void progress_thread(lcw::device_t device, int rounds) {
+  std::atomic<bool> over{false};
+  std::thread mover([&] {
+    while (!over) lcw::do_progress(device);
+  });
+  const lcw::rank_t me = lcw::get_rank();
+  const lcw::rank_t next = (me + 1) % lcw::get_nranks();
+  const lcw::rank_t before = (me + lcw::get_nranks() - 1) % lcw::get_nranks();
+  run_threads([&](int t) {
+    const lcw::comp_t queue = lcw::alloc_cq();
+    for (long round = 0; round < rounds; ++round) {
+      long in = -1;
+      long out = round;
+      while (!lcw::recv(device, before, 1000 + t, &in, sizeof in, queue, nullptr)) continue;
+      while (!lcw::send(device, next, 1000 + t, &out, sizeof out, queue, nullptr)) continue;
+      lcw::request_t request{};
+      for (int i = 0; i < 2; ++i) {
+        while (!lcw::poll_cq(queue, &request)) continue;
+      }
+      REQUIRE(in == round);
+    }
+    lcw::free_cq(queue);
+  });
+  over = true;
+  mover.join();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::stoi(argv[1]) : 100;
+  lcw::initialize();
+  lcw::set_custom_allocator(&g_allocator);
+  const lcw::comp_t handler = lcw::alloc_handler(on_completion);
+  std::vector<lcw::device_t> devices;
+  for (int t = 0; t < kThreads; ++t) devices.push_back(lcw::alloc_device(8192, handler));
+  lcw::barrier(devices[0]);
+  for (const auto& some : {std::vector<lcw::device_t>{devices[0]}, devices}) {
+    own_queues(some, rounds);
+    lcw::barrier(devices[0]);
+    one_queue(some, rounds);
+    lcw::barrier(devices[0]);
+    puts_with_handlers(some, handler, rounds);
+    lcw::barrier(devices[0]);
+  }
+  progress_thread(devices[1], rounds * 4);
+  lcw::barrier(devices[0]);
+  for (const lcw::device_t device : devices) lcw::free_device(device);
+  lcw::free_handler(handler);
+  const bool first = lcw::get_rank() == 0;
+  lcw::finalize();
+  if (first) std::printf("threads: all is well\n");
+}
