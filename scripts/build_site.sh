@@ -5,7 +5,7 @@
 #
 #   HEDDLE_TOOL=build/release/tools/heddle    the page of the command gets what this tool says by --help
 #   SITE_REPOSITORY=https://…/blob/main       files outside of docs/ are links to there; unset: they are pages of the site
-#   SITE_OUTPUT=FOLDER                        instead of build/site; relative to the root
+#   SITE_OUTPUT=FOLDER                        instead of build/site; absolute, or relative to the root
 #
 # It needs python3 with venv, a C and C++ compiler (their headers), and PyPI, from which docs/site/requirements.txt is installed into build/site/venv.
 set -euo pipefail
@@ -18,7 +18,10 @@ if ! python3 -c 'import ensurepip' 2>/dev/null; then
   $sudo apt-get -qq update && $sudo apt-get -qq install -y python3-venv
 fi
 mkdir -p "$out"
-[[ -x $python ]] || python3 -m venv "$out/venv"
+if [[ ! -x $python ]]; then
+  rm -f "$out/requirements.txt" # says what is installed in the environment
+  python3 -m venv "$out/venv"
+fi
 if ! cmp -s docs/site/requirements.txt "$out/requirements.txt"; then
   "$python" -m pip install -q --disable-pip-version-check -r docs/site/requirements.txt
   cp docs/site/requirements.txt "$out/requirements.txt"

@@ -23,9 +23,9 @@ for name in HEDDLE_LCW_SOURCE HEDDLE_LCI_SOURCE; do
     exit 2
   fi
 done
-lcw_source=$HEDDLE_LCW_SOURCE
-lci_source=$HEDDLE_LCI_SOURCE
-reconverse_source=${HEDDLE_RECONVERSE_SOURCE:-}
+lcw_source=$(realpath -- "$HEDDLE_LCW_SOURCE")
+lci_source=$(realpath -- "$HEDDLE_LCI_SOURCE")
+reconverse_source=${HEDDLE_RECONVERSE_SOURCE:+$(realpath -- "$HEDDLE_RECONVERSE_SOURCE")}
 unset HEDDLE_LCW_SOURCE HEDDLE_LCI_SOURCE HEDDLE_RECONVERSE_SOURCE # the library reports variables of this form that it does not know
 tree=$(realpath -- "$1")
 repeats=${2:-1}
@@ -51,10 +51,12 @@ logged() {
   return 1
 }
 
+root=$PWD
 mkdir -p -- "$place"
+cd -- "$place" || exit 1 # where libraries that end by a signal leave their reports
 logged install cmake --install "$tree" --prefix "$prefix" || exit 1
 hook=$(find "$prefix" -path '*/heddle/lcw/heddle_lcw.cmake' -print -quit)
-[[ -n $hook ]] || hook=$PWD/interfaces/lcw/heddle_lcw.cmake
+[[ -n $hook ]] || hook=$root/interfaces/lcw/heddle_lcw.cmake
 heddle=$(find "$prefix" -path '*/bin/heddle' -print -quit)
 
 has_mpi=OFF
@@ -71,7 +73,7 @@ common=(-DCMAKE_PREFIX_PATH="$prefix" -DFETCHCONTENT_SOURCE_DIR_LCI="$lci_source
 
 # The tests of interfaces/lcw are in the sources only, so that folder's own file adds them.
 logged configure cmake -S "$lcw_source" -B "$place/lcw" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g" \
-  "${common[@]}" -DCMAKE_PROJECT_LCW_INCLUDE="$PWD/interfaces/lcw/heddle_lcw.cmake" -DHEDDLE_LCW_TESTS=ON || exit 1
+  "${common[@]}" -DCMAKE_PROJECT_LCW_INCLUDE="$root/interfaces/lcw/heddle_lcw.cmake" -DHEDDLE_LCW_TESTS=ON || exit 1
 logged build cmake --build "$place/lcw" -j "$jobs" || exit 1
 # As an installation has it: the files must suffice.
 logged configure_installed cmake -S "$lcw_source" -B "$place/installed" "${common[@]}" -DLCW_WITH_EXAMPLES=OFF || exit 1

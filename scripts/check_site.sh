@@ -10,9 +10,13 @@
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.."
 root=$PWD
-out=$root/${SITE_OUTPUT:-build/site}
+if (($# != 1)) || [[ ! -d $1 ]]; then
+  echo "usage: scripts/check_site.sh TREE (a tree that was built before, such as build/dev)" >&2
+  exit 2
+fi
+out=$(realpath -m -- "${SITE_OUTPUT:-build/site}")
 prefix=${SITE_PREFIX:-$out/heddle}
-package=${SITE_PYTHON:-$(realpath -m -- "${1:-.}")/python/bin/python}
+package=${SITE_PYTHON:-$(realpath -m -- "$1")/python/bin/python}
 
 if ! command -v chromium >/dev/null; then
   (($(id -u) == 0)) && sudo= || sudo=sudo
@@ -31,6 +35,7 @@ python=$out/venv/bin/python
 (cd docs/site && "$python" -m mypy --strict --no-error-summary --cache-dir "$out/mypy" -p generate --ignore-missing-imports)
 
 # ---- the programs of the tutorial and of the how-to --------------------------------------------------------------------------
+unset PYTHONUNBUFFERED  # with it a line is several writes, between which those of other ranks may come
 programs=$out/programs
 rm -rf "$programs"
 mkdir -p "$programs/bin"
@@ -42,18 +47,18 @@ cd "$programs"
 
 same() { # OUTPUT COMMAND: what the command prints, in the order of the alphabet, is in the file
   local printed
-  printed=$(timeout 60 bash -ec "$2" | LC_ALL=C sort) || { echo "check_site: $2: exit code $?"; exit 1; }
+  printed=$(timeout 60 bash -ec "$2" </dev/null | LC_ALL=C sort) || { echo "check_site: $2: exit code $?"; exit 1; }
   diff <(LC_ALL=C sort "$1") <(echo "$printed") || { echo "check_site: $2: not the output that the page shows ($1)"; exit 1; }
   echo "check_site: $2: as shown"
 }
 
 run_lines() { # SCRIPT: the page shows its lines one by one, with the output of that program
   local line name
-  while read -r line; do
+  while read -r line <&3; do
     name=${line##*/}
     name=${name##* }
     same "${name%.py}.out" "$line"
-  done <"$1"
+  done 3<"$1"
 }
 
 bash -e build.sh

@@ -27,22 +27,32 @@ bool bind_to(int core) {
   return ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set) == 0;
 }
 
-double half_round_trip(int first, int second) {
-  Lines lines;
-  std::thread other([&] {
-    if (!bind_to(second)) std::exit(2);
-    for (int i = 1; i <= kRounds; ++i) {
-      while (lines.there.load(std::memory_order_acquire) != i) continue;
-      lines.back.store(i, std::memory_order_release);
-    }
-  });
-  if (!bind_to(first)) std::exit(2);
+void answer(Lines& lines, int rounds) {
+  for (int i = 1; i <= rounds; ++i) {
+    while (lines.there.load(std::memory_order_acquire) != i) continue;
+    lines.back.store(i, std::memory_order_release);
+  }
+}
+
+std::chrono::duration<double, std::nano> ask(Lines& lines, int from, int to) {
   const auto before = std::chrono::steady_clock::now();
-  for (int i = 1; i <= kRounds; ++i) {
+  for (int i = from; i <= to; ++i) {
     lines.there.store(i, std::memory_order_release);
     while (lines.back.load(std::memory_order_acquire) != i) continue;
   }
-  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - before;
+  return std::chrono::steady_clock::now() - before;
+}
+
+double half_round_trip(int first, int second) {
+  constexpr int kWarm = kRounds / 10;  // until the other thread runs on its core
+  Lines lines;
+  std::thread other([&lines, second] {
+    if (!bind_to(second)) std::exit(2);
+    answer(lines, kWarm + kRounds);
+  });
+  if (!bind_to(first)) std::exit(2);
+  ask(lines, 1, kWarm);
+  const auto took = ask(lines, kWarm + 1, kWarm + kRounds);
   other.join();
   return took.count() / kRounds / 2;
 }

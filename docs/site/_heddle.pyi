@@ -499,7 +499,7 @@ class Worker:
         """
         Receive a message as recv() does, and wait for it: the fastest way to one message.
 
-        Returns what came. timeout: seconds, or None. TimedOut: nothing was received, and nothing waits any more; the same after control-C.
+        Returns what came. timeout: seconds, or None. TimedOut: nothing was received, and nothing waits any more. A message whose data is on its way by then is received, however long that takes. After control-C nothing waits, and a message that was on its way is lost.
         """
 
     def probe(self, source: SupportsIndex = ANY, tag: SupportsIndex = 0, mask: SupportsIndex | None = None, source_worker: SupportsIndex = ANY) -> Envelope | None:

@@ -1,4 +1,3 @@
-FLAGS="-std=c++20 -O2 $(pkg-config --cflags --libs heddle) -Wl,-rpath,$(pkg-config --variable=libdir heddle)"
-c++ greet.cpp $FLAGS -o greet
-c++ letter.cpp $FLAGS -o letter
-c++ threads.cpp $FLAGS -pthread -o threads
+c++ -std=c++20 -O2 greet.cpp $(pkg-config --cflags --libs heddle) -Wl,-rpath,$(pkg-config --variable=libdir heddle) -o greet
+c++ -std=c++20 -O2 letter.cpp $(pkg-config --cflags --libs heddle) -Wl,-rpath,$(pkg-config --variable=libdir heddle) -o letter
+c++ -std=c++20 -O2 threads.cpp $(pkg-config --cflags --libs heddle) -Wl,-rpath,$(pkg-config --variable=libdir heddle) -pthread -o threads

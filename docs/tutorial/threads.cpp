@@ -1,8 +1,8 @@
 // Every thread communicates: thread t of each rank has a worker of its own, puts a number to its right neighbour,
 // waits for the one from the left, and adds that to a sum at rank 0.
 #include <cstdio>
+#include <future>
 #include <heddle/heddle.hpp>
-#include <thread>
 #include <vector>
 
 constexpr std::uint32_t kThreads = 3;
@@ -37,11 +37,11 @@ int main() try {
   const auto region = context.alloc(sizeof(Shared));
   const auto peers = context.exchange(region);
 
-  std::vector<std::thread> threads;
+  std::vector<std::future<void>> threads;
   for (std::uint32_t t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] { communicate(context, region, peers, t); });
+    threads.push_back(std::async(std::launch::async, [&, t] { communicate(context, region, peers, t); }));
   }
-  for (auto& thread : threads) thread.join();
+  for (auto& thread : threads) thread.get();  // throws what the thread has thrown
 
   const Shared& mine = region.memory<Shared>()[0];
   std::printf("rank %u got", context.rank());

@@ -1,6 +1,6 @@
 # Every thread communicates: thread t of each rank has a worker of its own, puts a number to its right neighbour,
 # waits for the one from the left, and adds that to a sum at rank 0.
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 
 import heddle
 import numpy as np
@@ -27,11 +27,10 @@ def main(context):
     region = context.alloc(SUM + 8)
     peers = context.exchange(region)
 
-    threads = [Thread(target=communicate, args=(context, region, peers, t)) for t in range(THREADS)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        threads = [pool.submit(communicate, context, region, peers, t) for t in range(THREADS)]
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        thread.result()  # throws what the thread has thrown
 
     words = np.frombuffer(region, np.uint64)
     print(f"rank {context.rank} got", *words[: 2 * THREADS : 2])

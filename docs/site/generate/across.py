@@ -1,12 +1,11 @@
 """Which function of C, method of C++, method of Python and function of OpenSHMEM do the same work.
 
-C++: the C functions that a method's body calls. Python: python_names.txt. OpenSHMEM: the guide's table for those who come from it.
+C++: the C functions that a method's body calls. Python: python_names.txt. OpenSHMEM: shmem_names.txt.
 """
 
 from __future__ import annotations
 
 import collections
-import itertools
 import pathlib
 import re
 
@@ -64,6 +63,8 @@ def _add_class(across: Across, declared: Declaration, functions: set[str]) -> No
         for c in called:
             if c not in ("heddle_status_name", "heddle_last_error"):
                 across.add(c, cpp=f"{owner}::{one.name}")
+    if declared.name == "Error":  # its message is that of
+        across.add("heddle_last_error", cpp=owner)
     if declared.name == "Team":
         for c in sorted(functions):
             if c.endswith("_start") and c.removesuffix("_start") in functions:
@@ -96,20 +97,36 @@ def add_python(across: Across, table: pathlib.Path, names: set[str], functions: 
 
 
 def add_operations(across: Across, operations: list[str], functions: set[str]) -> None:
+    """The collective operations: team.X, team.start.X and team.persistent().X; and what is no method."""
     for name in operations:
         for c in forms(name, functions):
             across.add(c, python=f"heddle.Team.{name}")
+            form = {"_start": "start", "_init": "persistent"}.get(c.removeprefix(f"heddle_{name}"))
+            if form:
+                across.python[c] = [f"heddle.Team.{form}"]
+    across.add("heddle_last_error", python="heddle.HeddleError")
+    across.add("heddle_version", python="heddle.library_version")
 
 
 # ---- OpenSHMEM -----------------------------------------------------------------------------------------------------------
 
 
-def add_shmem(across: Across, guide: str, functions: set[str]) -> None:
-    rows = [line for line in guide.splitlines() if line.startswith("|") and line.count("|") == 5]
-    for row in rows:
-        shmem, ours = row.split("|")[3:5]
-        theirs = re.findall(r"`(shmem_\w+)`", shmem)
-        named = [c for c in CALL.findall(ours) if c in functions]
-        pairs = zip(theirs, named) if len(theirs) == len(named) else itertools.product(theirs, named)
-        for one, c in pairs:
-            across.add(c, shmem=one)
+def add_shmem(across: Across, table: pathlib.Path, names: set[str], functions: set[str]) -> None:
+    """names: the functions of OpenSHMEM, generic ones too. The table must have each function of C, but for try_, _start and _init."""
+    rows = [line.split() for line in table.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    others = {c for name in functions for c in (f"{name}_start", f"{name}_init", name.replace("heddle_", "heddle_try_", 1))}
+    listed = [row[0] for row in rows]
+    problems = [f"{name} is in {table.name}, but not in the headers" for name in listed if name not in functions]
+    problems += [f"{name} is in {table.name} more than once" for name in sorted(set(listed)) if listed.count(name) > 1]
+    problems += [f"{name} is in the headers, but not in {table.name}" for name in sorted(functions - others - set(listed))]
+    for name, *theirs in rows:
+        for one in theirs:
+            if one == "-":
+                continue
+            if one not in names:
+                problems.append(f"{one} is in {table.name}, but not in OpenSHMEM")
+            for c in (name, name.replace("heddle_", "heddle_try_", 1)):
+                if c in functions:
+                    across.add(c, shmem=one)
+    if problems:
+        raise SystemExit("\n".join(problems))

@@ -11,8 +11,10 @@ from .names import Names
 
 def across_page(headers: list[Header], across: Across, names: Names, shmem: dict[str, str]) -> str:
     made = [*text.heading("One function in each language", "="),
-            "A row has the functions that do the same work. C++ methods call the C functions of their row; Python's use them; OpenSHMEM's are those to",
-            "which programmers compare them (:doc:`/guide`). A dash: none, use the C function from C++; Python and OpenSHMEM do without it.", ""]
+            "A row has the functions that do the same work. C++ methods call the C functions of their row; Python's use them; OpenSHMEM's are the",
+            "nearest (:doc:`/guide` has a table with UCX and MPI too). Nonblocking and persistent collective operations are arguments of C++'s",
+            "``team.start<…>`` and ``team.make<…>``, and methods of Python's ``team.start`` and ``team.persistent()``. A dash: none. From C++ use the",
+            "C function; Python and OpenSHMEM do without it.", ""]
     for header in headers:
         for section in header.sections:
             rows = []

@@ -89,7 +89,9 @@ def _comments(unit: ci.TranslationUnit, path: pathlib.Path) -> list[_Comment]:
         start, end = token.extent.start, token.extent.end
         if token.kind != ci.TokenKind.COMMENT or "IWYU pragma" in token.spelling:
             continue
-        if text[end.line].startswith("#include"):  # it describes what is included
+        if start.line > 1 and text[end.line].startswith("#include"):  # it describes what is included
+            continue
+        if text[start.line - 1].startswith("#include"):
             continue
         alone = not text[start.line - 1].encode()[: start.column - 1].strip()
         one = _Comment(start.line, end.line, alone, _lines_of(token.spelling))

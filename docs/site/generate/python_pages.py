@@ -82,6 +82,7 @@ def register(package: Package, names: Names) -> None:
             names.python[f"{name}.{one.name}"] = python_role(f"{name}.{one.name}", "attr" if is_property(one) else "meth")
     for one in methods(package.classes["Operations"]):
         names.python[f"Team.{one.name}"] = python_role(f"Team.{one.name}", "meth")
+    names.python["library_version"] = python_role("library_version", "data")
     for function in package.functions["aio"]:
         names.python[f"aio.{function.name}"] = python_role(f"aio.{function.name}", "func")
 
@@ -198,6 +199,8 @@ class PythonPages:
             made += self.said(self.package.modules[name], []) + self.functions(name)
             (out / f"{name}.rst").write_text("\n".join(made), encoding="utf-8")
         made = [".. py:module:: heddle", "", *text.heading("Python", "="), *self.said(self.package.modules["__init__"], [])]
+        made += [".. py:data:: library_version", "   :type: tuple[int, int, int]", "", "   Of the library that is loaded: major, minor, patch.", ""]
+        made += elsewhere([("C", c_links(self.across.from_python.get("heddle.library_version", [])))])
         pages = [page for page, _ in PAGES.values()]
         made += [".. toctree::", "   :maxdepth: 1", "", *(f"   {page}" for page in (*pages, "errors", "aio", "run")), ""]
         (out / "index.rst").write_text("\n".join(made), encoding="utf-8")

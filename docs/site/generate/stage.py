@@ -139,7 +139,7 @@ def reference(root: pathlib.Path, out: pathlib.Path) -> None:
     add_cpp(across, cpp, functions)
     add_python(across, root / "docs/site/generate/python_names.txt", python_pages.public_names(package), functions)
     add_operations(across, [one.name for one in python_pages.methods(package.classes["Operations"])], functions)
-    add_shmem(across, (root / "docs/guide.md").read_text(encoding="utf-8"), functions)
+    add_shmem(across, root / "docs/site/generate/shmem_names.txt", set(shmem.entry_of), functions)
     write_c(out / "reference/c", c, CPages(known, across, shmem.entry_of))
     write_cpp(out / "reference/cpp", cpp, CppPages(known, across))
     python_pages.PythonPages(package, known, across).write(out / "reference/python")

@@ -15,9 +15,15 @@ int main(void) {
   heddle_worker worker;
   heddle_region region;
   heddle_remote_region peers[2];
-  uint32_t rank;
+  uint32_t rank, size;
   check(heddle_context_join(NULL, &context));
   check(heddle_context_rank(context, &rank));
+  check(heddle_context_size(context, &size));
+  if (size != 2) {
+    if (rank == 0) fprintf(stderr, "adopt: start it with two ranks: heddle run -n 2 adopt\n");
+    check(heddle_context_leave(context));
+    return 1;
+  }
   check(heddle_worker_open(context, NULL, &worker));
 
   unsigned char* memory = aligned_alloc(4096, bytes); /* whole pages: all of it can be adopted */

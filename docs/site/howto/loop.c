@@ -1,4 +1,4 @@
-/* A loop that sleeps in poll until a message comes. Rank 0 sends to rank 1. */
+/* A loop that sleeps in poll until a message comes. Rank 0 sends to rank 1. Two ranks. */
 #include <heddle/heddle.h>
 #include <poll.h>
 #include <stdio.h>
@@ -21,9 +21,15 @@ static void arrived(const heddle_am_arrival* message, void* arg) {
 int main(void) {
   heddle_context context;
   heddle_worker worker;
-  uint32_t rank;
+  uint32_t rank, size;
   check(heddle_context_join(NULL, &context));
   check(heddle_context_rank(context, &rank));
+  check(heddle_context_size(context, &size));
+  if (size != 2) {
+    if (rank == 0) fprintf(stderr, "loop: start it with two ranks: heddle run -n 2 loop\n");
+    check(heddle_context_leave(context));
+    return 1;
+  }
   check(heddle_worker_open(context, NULL, &worker));
   check(heddle_am_register(context, 7, arrived, NULL));
   check(heddle_context_barrier(context, worker, HEDDLE_FOREVER)); /* the handler is there */

@@ -17,4 +17,6 @@ async def main(context):
 
 
 with heddle.Context() as context:
+    if context.size != 2:
+        raise SystemExit("pair.py: start it with two ranks: python -m heddle.run -n 2 pair.py")
     asyncio.run(main(context))

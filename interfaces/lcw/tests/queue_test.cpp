@@ -1,5 +1,5 @@
-// Completion queues and records by themselves, without Heddle: what ThreadSanitizer can judge on its
-// own. Owners come and go, rings run over, and records are given back by other threads.
+// Completion queues and records by themselves, without Heddle: what ThreadSanitizer can judge on
+// its own. Owners come and go, rings run over, and records are given back by other threads.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
