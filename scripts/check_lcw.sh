@@ -147,7 +147,8 @@ elif [[ $has_mpi == OFF ]]; then
   say "skipped: Reconverse: its tests start their processes by $mpirun"
 else
   launcher=$mpirun
-  [[ $("$mpirun" --version 2>&1) != *'Open MPI'* ]] || launcher="$mpirun;--oversubscribe"
+  # Open MPI's name for itself differs between versions; without the option it starts no more processes than there are cores.
+  [[ $("$mpirun" --version 2>&1) != *open-mpi.org* ]] || launcher="$mpirun;--oversubscribe"
   logged configure_reconverse cmake -S "$reconverse_source" -B "$place/reconverse" -DCMAKE_BUILD_TYPE=Debug "${common[@]}" \
     -DFETCHCONTENT_SOURCE_DIR_LCW="$lcw_source" -DRECONVERSE_AUTOFETCH_LCW=ON -DRECONVERSE_TRY_ENABLE_COMM_LCI2=OFF \
     -DLCW_TRY_ENABLE_BACKEND_LCI2=OFF -DRECONVERSE_TEST_LAUNCHER="$launcher" -DCMK_TASKQUEUE=ON || exit 1

@@ -68,13 +68,15 @@ class Install(unittest.TestCase):
             f"{lib}/heddle/utofu/include/utofu.h", f"{lib}/heddle/utofu/programs/tofu_probe",
             f"{lib}/heddle/utofu/programs/launch.py", f"{lib}/heddle/utofu/programs/meet.h",
             "include/heddle/worker.h", "include/heddle/one_sided.h", "include/heddle/messages.h",
-            "share/man/man1/heddle.1", "share/man/man1/heddle-run.1", "share/man/man1/oshcc.1", "share/man/man7/heddle.7",
+            "share/heddle/lcw/heddle_lcw.cmake", "share/man/man1/heddle.1", "share/man/man1/heddle-run.1", "share/man/man1/oshcc.1", "share/man/man7/heddle.7",
             "share/bash-completion/completions/heddle", "share/zsh/site-functions/_heddle",
             "share/fish/vendor_completions.d/heddle.fish",
         }
         self.assertEqual(expected - installed, set())
         sources = [name for name in installed if name.endswith((".a", ".cpp")) or "/src/" in name]
-        self.assertEqual([name for name in sources if not name.startswith("share/doc/heddle/examples/")], [])
+        # Examples, and what a user's LCW compiles.
+        wanted = ("share/doc/heddle/examples/", "share/heddle/lcw/")
+        self.assertEqual([name for name in sources if not name.startswith(wanted)], [])
 
     def test_links_between_the_documents_hold(self):
         folder = self.prefix / "share/doc/heddle"
