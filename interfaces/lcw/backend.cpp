@@ -143,8 +143,7 @@ bool wanted(::lcw::backend_t backend) {
   }
   if (built_in(backend)) return false;
   // Without this the program would end: LCW has nothing to give.
-  LCW_Log(LCW_LOG_INFO, "init",
-          "this LCW was built without the backend that the program asks for; Heddle takes its place\n");
+  LCW_Warn("this LCW was built without the backend that the program asks for; Heddle takes its place\n");
   return true;
 }
 
