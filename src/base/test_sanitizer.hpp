@@ -3,6 +3,10 @@
 // everything.
 #pragma once
 
+#include <cstdlib>
+
+#include "base/fence.hpp"
+
 namespace heddle::base {
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -16,5 +20,14 @@ inline constexpr bool kAddressSanitizer = false;
 #else
 inline constexpr bool kAddressSanitizer = false;
 #endif
+
+// How many of many similar cases a test covers: `few` with ThreadSanitizer, whose builds take ten
+// times as long and look for what one case shows as well as the next. Builds without it have all of
+// them; with it TEST_IN_FULL=1 has, which .ci/nightly sets.
+template <class Cases>
+Cases few_with_tsan(Cases few, Cases all) {
+  static const bool in_full = !kThreadSanitizer || std::getenv("TEST_IN_FULL") != nullptr;
+  return in_full ? all : few;
+}
 
 }  // namespace heddle::base

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/fence.hpp"
+#include "base/test_sanitizer.hpp"
 
 namespace heddle::transport::conformance {
 
@@ -27,7 +28,7 @@ std::vector<std::byte> pattern(std::uint64_t seed, std::size_t bytes) {
 }
 
 int scaled(int rounds) {
-  return base::kThreadSanitizer ? std::max(1, rounds / 8) : rounds;
+  return base::kThreadSanitizer ? std::max(1, rounds / base::few_with_tsan(24, 8)) : rounds;
 }
 
 Command message_to(std::uint32_t rank, std::uint32_t worker, const std::vector<std::byte>& payload,

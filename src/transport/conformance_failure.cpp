@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "base/test_sanitizer.hpp"
 #include "transport/conformance.hpp"
 
 namespace heddle::transport::conformance {
@@ -202,6 +203,7 @@ TEST_P(Conformance, AcceptedMessagesOutliveTheirSender) {
 // Ranks close in every order with commands under way; the sanitizers check that this is safe.
 TEST_P(Conformance, ClosingWithTrafficIsSafe) {
   std::vector<std::uint32_t> order = {0, 1, 2};
+  int orders = base::few_with_tsan(2, 6);
   do {
     std::vector<std::byte> region(200'000);
     std::vector<std::byte> buffer(200'000);
@@ -229,7 +231,7 @@ TEST_P(Conformance, ClosingWithTrafficIsSafe) {
       world.transport(rank).release(memories[(rank + 2) % 3]);
       world.close(rank);
     }
-  } while (std::next_permutation(order.begin(), order.end()));
+  } while (--orders > 0 && std::next_permutation(order.begin(), order.end()));
 }
 
 // A rank dies while threads of the others exchange messages with it and with each other.

@@ -7,6 +7,7 @@
 
 #include "api/test_collective.hpp"
 #include "base/random.hpp"
+#include "base/test_sanitizer.hpp"
 
 namespace heddle::test {
 namespace {
@@ -132,10 +133,11 @@ TEST_F(Gates, AllKindsOfAnyNumberOfRanks) {
 TEST_F(Gates, NobodyLeavesBeforeAllHaveCome) {
   constexpr std::uint32_t kRanks = 3;
   std::array<std::atomic<std::uint64_t>, kRanks> come{};
+  const auto runs = base::few_with_tsan<std::uint64_t>(2000, 10'000);
   run_members(kRanks, "utofu", [&](const Member& member) {
     Barrier barrier(member.world.handle());
     must_be(offloaded(barrier.handle()), "offloaded");
-    for (std::uint64_t run = 1; run <= 10'000; ++run) {
+    for (std::uint64_t run = 1; run <= runs; ++run) {
       come[member.rank()].store(run, std::memory_order_release);
       if (run % 2 == 0) {
         must(heddle_barrier(member.world.handle()), "blocking");
@@ -151,7 +153,8 @@ TEST_F(Gates, NobodyLeavesBeforeAllHaveCome) {
 TEST_F(Gates, ManyRunsAndTests) {
   run_members(2, "utofu", [&](const Member& member) {
     Sum sum(member.world.handle(), member.rank(), 2);
-    for (std::int64_t run = 1; run <= 10'000; ++run) {
+    const auto runs = base::few_with_tsan<std::int64_t>(2000, 10'000);
+    for (std::int64_t run = 1; run <= runs; ++run) {
       sum.start(run);
       if (run % 100 == 0) {
         Status status = HEDDLE_AGAIN;

@@ -13,6 +13,7 @@
 
 #include "api/test_job.hpp"
 #include "base/random.hpp"
+#include "base/test_sanitizer.hpp"
 #include "base/wait.hpp"
 
 namespace heddle::test {
@@ -340,14 +341,14 @@ TEST(Rendezvous, ASendThatTookAReceiveEndsWhenItsReceiverFails) {
 // A part that both believed to have got would be missing from the data, or end the receive with an
 // error.
 void send_and_receive_at_once(const char* progress) {
-  constexpr std::uint64_t kMessages = 400;
+  const auto messages = base::few_with_tsan<std::uint64_t>(150, 400);
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", progress}});
   const Job job(2, "shm");
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint64_t> posted{0};
   job.run([&](Context& context, Worker& worker) {
     base::Random random(context.rank() + 1);
-    for (std::uint64_t i = 0; i < kMessages && !testing::Test::HasFailure(); ++i) {
+    for (std::uint64_t i = 0; i < messages && !testing::Test::HasFailure(); ++i) {
       const std::vector<std::byte> data = pattern(20'000 + i % 7 * 33'000, i);
       const std::uint64_t delay = random.below(1000);  // so that each is first sometimes
       const auto ready = [&] {
@@ -643,14 +644,14 @@ const std::vector<std::pair<const char*, const char*>> kSmall = {{"HEDDLE_TAG_EA
 TEST(RendezvousModel, EveryOrderOfAFewStepsPairsAsMatchingSays) {
   const Variables variables(kSmall);
   Pair pair;
-  constexpr std::uint32_t kLength = 4;
+  const auto length = base::few_with_tsan<std::uint32_t>(3, 4);
   std::uint64_t all = 1;
-  for (std::uint32_t i = 0; i < kLength; ++i) all *= kSteps;
+  for (std::uint32_t i = 0; i < length; ++i) all *= kSteps;
   for (std::uint64_t number = 0; number < all && !HasFailure(); ++number) {
     if (number % 64 == 0) pair.get_acquainted();
     for (std::vector<Step> steps : {std::vector<Step>{}, {Step::receive_a, Step::receive_b}}) {
       std::uint64_t rest = number;
-      for (std::uint32_t i = 0; i < kLength; ++i, rest /= kSteps) steps.push_back(static_cast<Step>(rest % kSteps));
+      for (std::uint32_t i = 0; i < length; ++i, rest /= kSteps) steps.push_back(static_cast<Step>(rest % kSteps));
       play(pair, steps);
     }
   }
@@ -660,7 +661,7 @@ TEST(RendezvousModel, EveryOrderOfAFewStepsPairsAsMatchingSays) {
 TEST(RendezvousModel, LongRandomPlaysPairAsMatchingSays) {
   const Variables variables(kSmall);
   Pair pair;
-  for (std::uint64_t seed = 1; seed <= 300 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= base::few_with_tsan<std::uint64_t>(60, 300) && !HasFailure(); ++seed) {
     pair.get_acquainted();
     base::Random random(seed);
     std::vector<Step> steps(120);

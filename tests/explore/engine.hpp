@@ -180,7 +180,9 @@ class Engine {
   void dispatch(std::uint32_t from);
   void switch_to(std::uint32_t from, std::uint32_t to);
   [[nodiscard]] std::uint32_t decide();
+  [[nodiscard]] bool add_node();
   [[nodiscard]] bool choose(Action* action);
+  [[nodiscard]] bool possible(const Action& action) const;
   void find_options();
   void bound_preemptions();
   [[nodiscard]] bool enabled(const Thread& thread) const;

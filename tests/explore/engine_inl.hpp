@@ -129,19 +129,7 @@ inline void Engine::switch_to(std::uint32_t from, std::uint32_t to) {
 // of the execution.
 inline std::uint32_t Engine::decide() {
   for (;;) {
-    find_options();
-    if (choices_.empty()) {
-      for (std::uint32_t i = 0; i < thread_count_; ++i) {
-        if (!threads_[i].finished && outcome_.failure.empty()) {
-          outcome_.failure = "T" + std::to_string(i) + " waits for ever";
-        }
-      }
-      return kMain;
-    }
-    if (trace_.size() > kMostSteps) {
-      outcome_.failure = "no end in sight: does a loop lack pause()?";
-      return kMain;
-    }
+    if (depth_ == nodes_.size() && !add_node()) return kMain;
     Action action;
     if (!choose(&action)) return kMain;
     if (action.kind != Kind::flush) {
@@ -152,25 +140,41 @@ inline std::uint32_t Engine::decide() {
   }
 }
 
-inline bool Engine::choose(Action* action) {
-  if (depth_ == nodes_.size()) {
-    Node node{choices_, sleep_, 0};
-    while (node.chosen < choices_.size() &&
-           std::find(sleep_.begin(), sleep_.end(), choices_[node.chosen]) != sleep_.end()) {
-      ++node.chosen;
+// What may happen next, where no earlier execution has been; false: nothing may.
+inline bool Engine::add_node() {
+  find_options();
+  if (choices_.empty()) {
+    for (std::uint32_t i = 0; i < thread_count_; ++i) {
+      if (!threads_[i].finished && outcome_.failure.empty()) {
+        outcome_.failure = "T" + std::to_string(i) + " waits for ever";
+      }
     }
-    if (node.chosen == choices_.size()) {
-      blocked_ = true;
-      return false;
-    }
-    nodes_.push_back(std::move(node));
+    return false;
   }
+  if (trace_.size() > kMostSteps) {
+    outcome_.failure = "no end in sight: does a loop lack pause()?";
+    return false;
+  }
+  std::size_t chosen = 0;
+  while (chosen < choices_.size() && std::find(sleep_.begin(), sleep_.end(), choices_[chosen]) != sleep_.end()) {
+    ++chosen;
+  }
+  if (chosen == choices_.size()) {
+    blocked_ = true;
+    return false;
+  }
+  nodes_.push_back({choices_, sleep_, chosen});
+  return true;
+}
+
+// What happens next: chosen before, or just now.
+inline bool Engine::choose(Action* action) {
   const Node& node = nodes_[depth_++];
-  if (node.options != choices_) {
+  *action = node.options[node.chosen];
+  if (!possible(*action)) {
     outcome_.failure = "the same choices led elsewhere: the model depends on something besides the schedule";
     return false;
   }
-  *action = node.options[node.chosen];
   if (options_.preemptions >= 0) {
     // A bound and sleep sets do not go together: the schedule that was tried elsewhere may have
     // been out of bounds.
@@ -180,15 +184,22 @@ inline bool Engine::choose(Action* action) {
     }
     return true;
   }
-  std::vector<Action> sleep;
+  if (depth_ < nodes_.size()) return true;  // the node behind this one knows what sleeps there
+  sleep_.clear();
   for (const Action& other : node.sleep) {
-    if (independent(other, *action)) sleep.push_back(other);
+    if (independent(other, *action)) sleep_.push_back(other);
   }
   for (std::size_t i = 0; i < node.chosen; ++i) {
-    if (independent(node.options[i], *action)) sleep.push_back(node.options[i]);
+    if (independent(node.options[i], *action)) sleep_.push_back(node.options[i]);
   }
-  sleep_ = std::move(sleep);
   return true;
+}
+
+inline bool Engine::possible(const Action& action) const {
+  const Thread& thread = threads_[action.thread];
+  if (action.kind != Kind::flush) return !thread.finished && thread.pending == action && enabled(thread);
+  return std::any_of(thread.buffer.begin(), thread.buffer.end(),
+                     [&](const Buffered& entry) { return entry.location == action.location; });
 }
 
 inline void Engine::find_options() {

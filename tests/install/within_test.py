@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Heddle within another project, by add_subdirectory and by FetchContent: its library is built, and nothing else of the project changes.
-And Heddle alone without each of its parts: what is left knows how to be built.
+And Heddle alone without each of its parts: what is left knows how to be built. Configured and Parts build no library; Built does.
 
     within_test.py --source FOLDER --build FOLDER --version VERSION --cc COMPILER --cxx COMPILER [TEST…]
 
@@ -11,6 +11,7 @@ are configured in the same folder and find it built, as does the next run.
 import argparse
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,8 +33,10 @@ def run(*command):
 
 
 class Within(unittest.TestCase):
+    """Another project, in a folder of its own for each of the classes below."""
+
     def setUp(self):
-        self.build = pathlib.Path(OPTIONS.build) / "all"
+        self.build = pathlib.Path(OPTIONS.build) / type(self).__name__.lower()
 
     def configure(self, way, languages, **more):
         quick = {"CMAKE_BUILD_TYPE": "Debug", "CMAKE_CXX_FLAGS_DEBUG": "-O0", "HEDDLE_PRECOMPILE": "ON", "HEDDLE_UCX": "OFF",
@@ -45,6 +48,32 @@ class Within(unittest.TestCase):
         variables = {"WAY": way, "LANGUAGES": languages, **compilers, **sources, **quick, **more}
         run("cmake", "--fresh", "-G", "Ninja", "-S", HERE / "within", "-B", self.build, *(f"-D{name}={value}" for name, value in variables.items()))
 
+
+class Configured(Within):
+    """What there is to build has every file that it takes, and the user's own files compile; the library is not built."""
+
+    def compile_own_files(self):
+        targets = run("ninja", "-C", self.build, "-t", "targets", "all")
+        own = re.findall(r"^(CMakeFiles/\S+\.o): ", targets, re.M)
+        self.assertTrue(own, "the project has no file of its own")
+        run("ninja", "-C", self.build, "-n")
+        run("ninja", "-C", self.build, *own)
+
+    def test_ways(self):
+        for way in ("add_subdirectory", "FetchContent"):
+            with self.subTest(way):
+                self.configure(way, "C;CXX")
+                self.compile_own_files()
+        with self.subTest("OpenSHMEM, if asked for"):
+            self.configure("FetchContent", "C;CXX", HEDDLE_SHMEM="ON")
+            self.compile_own_files()
+
+    def test_a_project_without_cpp(self):
+        self.configure("add_subdirectory", "C")
+        self.compile_own_files()
+
+
+class Built(Within):
     def build_and_run(self):
         programs = {"c": self.build / "user_c", "c++": self.build / "user_cpp"}
         for program in programs.values():
@@ -66,11 +95,6 @@ class Within(unittest.TestCase):
             self.configure("FetchContent", "C;CXX", HEDDLE_SHMEM="ON")
             run("cmake", "--build", self.build)
             self.assertEqual(run(self.build / "shmem_user"), "c PE 0 of 1 got 100\n")
-
-    def test_a_project_without_cpp(self):
-        """Configured only: what is to be built is the same."""
-        self.build = self.build.with_name("c")
-        self.configure("add_subdirectory", "C")
 
 
 class Parts(unittest.TestCase):

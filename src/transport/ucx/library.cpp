@@ -9,6 +9,9 @@
 #include <mutex>
 #include <vector>
 
+// From AddressSanitizer's run-time library; null where the process has none.
+extern "C" [[gnu::weak]] void __asan_init();
+
 namespace heddle::transport::ucx {
 namespace {
 
@@ -29,6 +32,12 @@ thread_local int hushed = 0;
 ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, const ucs_log_component_config_t*,
                        const char*, va_list) {
   return hushed != 0 ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+// UCX patches the functions that map memory when it is loaded. Where AddressSanitizer has replaced
+// them, the patch jumps into nowhere. The user's own word goes before.
+void keep_off_replaced_functions() {
+  if (__asan_init != nullptr) setenv("UCX_MEM_EVENTS", "no", 0);
 }
 
 // UCX handles the signals of crashes once it is loaded. This gives them back to the program, unless
@@ -78,6 +87,7 @@ base::Result<const Library*> Library::open(const std::string& name) {
 
 base::Status Library::load(const std::string& name) {
   void* const before = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  keep_off_replaced_functions();
   // Never closed: it has threads and exit handlers.
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
