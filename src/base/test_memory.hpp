@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/test_sanitizer.hpp"
+
 namespace heddle::test {
 
 // Number of allocations of this thread that still succeed; negative: all succeed.
@@ -66,10 +68,11 @@ class Exhausted {
   Exhausted& operator=(const Exhausted&) = delete;
 };
 
-// Runs `once` with 0, 1, 2, … allocations, until no allocation fails.
+// Runs `once` with 0, 1, 2, … allocations, until no allocation fails; with ThreadSanitizer with
+// some of these numbers.
 template <class Once>
 void with_every_allocation_failing(Once&& once) {
-  for (long allocations = 0; allocations < 10'000; ++allocations) {
+  for (long allocations = 0; allocations < 10'000; allocations += base::few_with_tsan(5, 1)) {
     once(allocations);
     if (testing::Test::HasFatalFailure() || !allocation_failed) return;
   }

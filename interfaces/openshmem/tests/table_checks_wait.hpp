@@ -59,7 +59,7 @@ void wait_until(const char*, F call, std::nullptr_t) {
     call(entries, SHMEM_CMP_EQ, static_cast<T>(10));
     shmem_barrier_all();
     for (int round = 11; round < 30; ++round) {
-      shmem_fence();  // without it a put may come before an earlier one, and the last value be an older one
+      shmem_fence();  // without it the last value may be that of an earlier put
       raise(0, round);
       call(entries, SHMEM_CMP_GE, static_cast<T>(round));
     }
