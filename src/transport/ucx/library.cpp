@@ -9,8 +9,9 @@
 #include <mutex>
 #include <vector>
 
-// From AddressSanitizer's run-time library; null where the process has none.
+// From the sanitizers' run-time libraries; null where the process has none.
 extern "C" [[gnu::weak]] void __asan_init();
+extern "C" [[gnu::weak]] void __tsan_init();
 
 namespace heddle::transport::ucx {
 namespace {
@@ -34,10 +35,10 @@ ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, cons
   return hushed != 0 ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
-// UCX patches the functions that map memory when it is loaded. Where AddressSanitizer has replaced
+// UCX patches the functions that map memory when it is loaded. Where a sanitizer has replaced
 // them, the patch jumps into nowhere. The user's own word goes before.
 void keep_off_replaced_functions() {
-  if (__asan_init != nullptr) setenv("UCX_MEM_EVENTS", "no", 0);
+  if (__asan_init != nullptr || __tsan_init != nullptr) setenv("UCX_MEM_EVENTS", "no", 0);
 }
 
 // UCX handles the signals of crashes once it is loaded. This gives them back to the program, unless
