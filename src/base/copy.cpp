@@ -4,11 +4,7 @@
 
 #include <cstdint>
 
-#include "base/tsan_order.hpp"
-
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the name is given
-extern "C" [[gnu::weak]] void __asan_init();
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+#include "base/sanitizer.hpp"
 
 namespace heddle::base {
 namespace {
@@ -58,7 +54,7 @@ void copy_by_memmove(std::byte* to, const std::byte* from, std::size_t bytes) {
 using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
 // Where a sanitizer replaces memmove in the program, memmove tells it what is read and written.
 Copy best_copy() {
-  if (__tsan_release != nullptr || __asan_init != nullptr) return copy_by_memmove;
+  if (runs_with_sanitizer()) return copy_by_memmove;
   return __builtin_cpu_supports("avx2") ? copy_by_32 : copy_by_16;
 }
 

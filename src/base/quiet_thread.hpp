@@ -8,14 +8,17 @@
 
 namespace heddle::base {
 
-// Starts a thread with all signals blocked: signals are for the application's threads. Throws
-// std::system_error if the thread cannot be started.
+// Starts a thread that takes no signal sent to the process: those are for the application's
+// threads. What it does wrong itself, in a handler of the application's for example, goes to the
+// application's signal handler, as from any thread. Throws std::system_error if the thread cannot
+// be started.
 template <class Function>
 std::thread start_quiet_thread(Function&& function) {
-  sigset_t all;
+  sigset_t sent;
   sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigfillset(&sent);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&sent, own);
+  pthread_sigmask(SIG_SETMASK, &sent, &before);
   try {
     std::thread thread(std::forward<Function>(function));
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

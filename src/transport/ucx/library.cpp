@@ -9,9 +9,7 @@
 #include <mutex>
 #include <vector>
 
-// From the sanitizers' run-time libraries; null where the process has none.
-extern "C" [[gnu::weak]] void __asan_init();
-extern "C" [[gnu::weak]] void __tsan_init();
+#include "base/sanitizer.hpp"
 
 namespace heddle::transport::ucx {
 namespace {
@@ -38,7 +36,7 @@ ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, cons
 // UCX patches the functions that map memory when it is loaded. Where a sanitizer has replaced
 // them, the patch jumps into nowhere. The user's own word goes before.
 void keep_off_replaced_functions() {
-  if (__asan_init != nullptr || __tsan_init != nullptr) setenv("UCX_MEM_EVENTS", "no", 0);
+  if (base::runs_with_sanitizer()) setenv("UCX_MEM_EVENTS", "no", 0);
 }
 
 // UCX handles the signals of crashes once it is loaded. This gives them back to the program, unless
