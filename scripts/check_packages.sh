@@ -45,7 +45,7 @@ for suite in "${suites[@]}"; do
     c++ -std=c++20 hello.cpp $(pkg-config --cflags --libs heddle) -o hello && heddle run -n 2 ./hello
     oshcc.heddle shmem_user.c -o shmem_user && oshrun.heddle -n 2 ./shmem_user
     mkdir user && cd user
-    printf "%s\n" "cmake_minimum_required(VERSION 3.25)" "project(user CXX)" "find_package(heddle 0.2 REQUIRED COMPONENTS heddle shmem)" \
+    printf "%s\n" "cmake_minimum_required(VERSION 3.25)" "project(user CXX)" "find_package(heddle 0.3 REQUIRED COMPONENTS heddle shmem)" \
       "add_executable(hello ../hello.cpp)" "target_link_libraries(hello heddle::heddle)" >CMakeLists.txt
     cmake -B build . >/dev/null && cmake --build build >/dev/null && heddle run -n 2 build/hello'
   inside sh -c 'apt-get -q purge -y "libheddle*" "heddle*"' >>build/packages.apt.log 2>&1 || { tail -20 build/packages.apt.log; exit 1; }

@@ -47,12 +47,13 @@
  * all members complete their operations before any of them leaves.
  *
  * Failure.  If a member dies, every member that cannot finish without it gets PEER_FAILED, in this
- * operation and in later ones of the team. Continue in a team without it that was made before: no
- * team can be made from a parent, or a job, that has the dead member. Members that have not noticed
- * the death yet may still access buffers of the failed operation: until they have got PEER_FAILED
- * too, do not use these buffers for anything else. When a member dies during a call that makes a
- * team, some of the living may get the team, others PEER_FAILED: operations on such a team wait for
- * ever, so the survivors make another one, from a team that all of them have.
+ * operation and in later ones of the team. Continue in a team without it that was made before, or
+ * is built of what the living offer (heddle_team_build): no team can be made from a parent, or a
+ * job, that has the dead member. Members that have not noticed the death yet may still access
+ * buffers of the failed operation: until they have got PEER_FAILED too, do not use these buffers
+ * for anything else. When a member dies during a call that makes a team, some of the living may get
+ * the team, others PEER_FAILED: operations on such a team wait for ever, so the survivors make
+ * another one, from a team that all of them have.
  * Arguments that differ between members are an ARGUMENT error at all of them, which names a member
  * and its values; nothing has been moved then, and the team stays usable. Persistent and
  * nonblocking operations always find such differences (nonblocking ones report them on completion).
@@ -108,6 +109,44 @@ HEDDLE_API heddle_status heddle_team_strided(heddle_team parent, uint32_t start,
  * Errors: RANK (a member that the parent does not have), ARGUMENT (count 0, a member twice). */
 HEDDLE_API heddle_status heddle_team_subset(heddle_team parent, const uint32_t* ranks, uint32_t count,
                                             heddle_team* team);
+
+/* A team of any ranks of the job without a parent, for a program that can carry a few bytes from
+ * each member to all others by other means. Each member makes an offer, which writes a record of
+ * HEDDLE_TEAM_RECORD_BYTES bytes; the program gives the records of all members to all of them; each
+ * member builds the team. All three calls are local: they wait for nobody and may be made by any
+ * thread, several at once; heddle_team_world has been called before in this context.
+ *   heddle_team_offer(context, size, mine);
+ *   (each member gets the records of all, by messages, say)
+ *   heddle_team_build(context, ranks, size, records, &team);
+ * A member may begin operations of the team as soon as it has built it, whether or not others have:
+ * these find what came when they build theirs. Nobody tells a member that another could not build
+ * the team: it would wait in its first operation for ever. So where a call may fail at one member
+ * alone, the members tell each other afterwards whether all have built it; if one has not, the
+ * others free the team and do not use it. */
+#define HEDDLE_TEAM_RECORD_BYTES 64
+/* Takes what a team of `size` members needs of this rank's memory (HEDDLE_COLLECTIVE_BYTES), until
+ * a team built with it is freed, or it is withdrawn; and writes the record, for one team. The
+ * record may lie anywhere. With NO_MEMORY and STATE a record is written, too: give it to the others
+ * all the same, so that heddle_team_build fails with this error at all members.
+ * Errors: NO_MEMORY (free teams, or raise HEDDLE_COLLECTIVE_BYTES), STATE (heddle_team_world has
+ * not been called), ARGUMENT (size 0, or above the number of ranks). */
+HEDDLE_API heddle_status heddle_team_offer(heddle_context context, uint32_t size, void* record);
+/* Gives back an offer of this rank that no heddle_team_build has got, and that no other member will
+ * use. DONE also for the record of an offer that has failed.
+ * Errors: ARGUMENT (it is no offer of this context, or was used or withdrawn before). */
+HEDDLE_API heddle_status heddle_team_withdraw(heddle_context context, const void* record);
+/* Makes the team of ranks[0], ranks[1], … of the job, in that order, one of which is this rank.
+ * records: size x HEDDLE_TEAM_RECORD_BYTES bytes, in the order of the ranks. All members pass the
+ * same. This rank's offer is used up, also by an error: one in the arguments or records gives it
+ * back; after another error its memory stays in use until the context is left, since other members
+ * may have begun to use the team. The offer stays only if an argument is null or size out of range,
+ * this rank is not among the ranks, or its record is not there as it was written.
+ * Errors: what kept a member from offering; STATE (heddle_team_world has not been called); RANK (no
+ * such rank); ARGUMENT (a rank twice, this rank missing or its offer used before, records in
+ * another order or of a team of another size); PROTOCOL (no record, or one of another job);
+ * NO_MEMORY. */
+HEDDLE_API heddle_status heddle_team_build(heddle_context context, const uint32_t* ranks, uint32_t size,
+                                           const void* records, heddle_team* team);
 
 /* This rank's number in the team, and how many members it has. */
 HEDDLE_API heddle_status heddle_team_rank(heddle_team team, uint32_t* rank);

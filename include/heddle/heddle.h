@@ -82,7 +82,7 @@
 #include <stdint.h>
 
 #define HEDDLE_VERSION_MAJOR 0
-#define HEDDLE_VERSION_MINOR 2
+#define HEDDLE_VERSION_MINOR 3
 #define HEDDLE_VERSION_PATCH 0
 
 #if defined(__GNUC__)

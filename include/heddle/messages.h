@@ -166,8 +166,11 @@ typedef struct heddle_receive {
 
 /* Sends `bytes` bytes with a tag. heddle_send, too, waits only until the message is accepted: after
  * HEDDLE_POSTED the source belongs to the library until the completion. Completion: LOCAL, the
- * source may be reused; REMOTE, the message is in the target's memory (a long one: received). AGAIN
- * also while long messages under way use three quarters of the worker's operations
+ * source may be reused; REMOTE, the message is in the target's memory (a long one: received);
+ * MATCHED, a receive has taken it: the message, whatever its length, is a long one, never DONE at
+ * once, and has ended when it was received, also by a receive that truncates it, or when it was
+ * claimed and dropped. Flush, quiet and fence wait for that. It keeps its place in the order of
+ * messages. AGAIN also while long messages under way use three quarters of the worker's operations
  * (HEDDLE_WORKER_OPERATIONS): the other operations are reserved to fetch the messages of its peers.
  * Errors: RANK, ARGUMENT (null with a length, a counter of another worker or context), HANDLE, SIZE
  * (more than 2^56 bytes), PEER_FAILED, CANCELLED (the target worker was closed), NO_MEMORY (a long

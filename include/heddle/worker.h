@@ -200,7 +200,11 @@ typedef enum heddle_when {
   HEDDLE_WHEN_REMOTE = 0,
   /* the source may be reused. A message of at most 56 bytes, header included, is copied when it is
    * accepted: DONE says so, and an error that it meets on its way is told by flush and quiet */
-  HEDDLE_WHEN_LOCAL = 1
+  HEDDLE_WHEN_LOCAL = 1,
+  /* heddle_send and heddle_try_send only; elsewhere ARGUMENT. A receive of the target has matched
+   * the message and has received it, or has dropped it (heddle_try_recv_claimed): the message goes
+   * as a long one, whatever its length, also without data (messages.h) */
+  HEDDLE_WHEN_MATCHED = 2
 } heddle_when;
 
 /* What happens when an operation is finished: fn(arg, status) runs if fn is set; the counter is
@@ -208,9 +212,10 @@ typedef enum heddle_when {
  * and quiet tell when the operation is finished).
  * An operation that returns HEDDLE_DONE runs no fn, and raises only a counter that was created with
  * counts_done. So some checks are made only if a completion follows: that this worker may raise the
- * counter (else ARGUMENT; with counts_done this is always checked), and all checks of the
- * completion if there is nothing to transfer (zero bytes) or the operation is done at once. A
- * correct program would pass these checks: whether a region is direct depends on the machine. */
+ * counter (else ARGUMENT; with counts_done this is always checked), that `when` is one of this
+ * operation (else ARGUMENT), and all checks of the completion if there is nothing to transfer (zero
+ * bytes) or the operation is done at once. A correct program would pass these checks: whether a
+ * region is direct depends on the machine. */
 typedef struct heddle_completion {
   heddle_callback fn;
   void* arg;

@@ -70,9 +70,12 @@ inline bool raised_by(const Counter& counter, const Worker& worker) {
   return counter.only() != 0 ? counter.only() == worker.core().handle.id : &counter.owner() == &worker.core().objects;
 }
 
-// Resolves a completion. False: its counter does not exist, or this worker may not raise it.
+// Resolves a completion. False: its counter does not exist, or this worker may not raise it; or it
+// is one of a send only.
 inline bool resolved(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
   if (from == nullptr) return true;
+  if (from->when == HEDDLE_WHEN_MATCHED) [[unlikely]]
+    return false;
   to->fn = from->fn;
   to->arg = from->arg;
   to->when = from->when;
@@ -80,10 +83,10 @@ inline bool resolved(const Worker& worker, const heddle_completion* from, engine
   to->counter = find_handle<Counter>(from->counter.id);
   return to->counter != nullptr && raised_by(*to->counter, worker);
 }
-// Explains why resolved() is false; DONE if it is not.
-[[gnu::cold]] Status explain_counter(const Worker& worker, const heddle_completion& completion);
+// Explains why resolved() or counter_fits() is false; DONE if neither is.
+[[gnu::cold]] Status explain_completion(const Worker& worker, const heddle_completion& completion);
 inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
-  return from == nullptr || resolved(worker, from, to) ? HEDDLE_DONE : explain_counter(worker, *from);
+  return from == nullptr || resolved(worker, from, to) ? HEDDLE_DONE : explain_completion(worker, *from);
 }
 
 // True: the completion has no counter.

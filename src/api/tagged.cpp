@@ -51,13 +51,25 @@ template <bool kShared>
   return worker.tagged().post_numbered(command, post);
 }
 
-// A message that the receiver is told of, and fetches.
+inline bool waits_for_receive(const heddle_completion* completion) {
+  return completion != nullptr && completion->when == HEDDLE_WHEN_MATCHED;
+}
+
+inline Status resolve_offer(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
+  if (!waits_for_receive(from)) return resolve(worker, from, to);
+  heddle_completion same = *from;
+  same.when = HEDDLE_WHEN_REMOTE;
+  return resolve(worker, &same, to);
+}
+
+// A message that the receiver is told of, and fetches. It is complete when it has been received,
+// whichever completion was asked for.
 template <bool kShared>
 [[gnu::noinline]] Status send_offer(Worker& worker, const engine::SendRequest& request,
                                     const heddle_completion* completion) {
   if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
   engine::Completion resolved;
-  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  if (const Status status = resolve_offer(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   if (!worker.tagged().reserve_offer<kShared>(request.target)) return no_room<kShared>(worker, request.target);
   const Status status = engine::start(worker, engine::OfferStart{request, resolved});
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
@@ -107,7 +119,8 @@ template <bool kShared>
 template <bool kShared>
 [[gnu::always_inline]] inline Status send(Worker& worker, const engine::SendRequest& request,
                                           const heddle_completion* completion) {
-  if (request.bytes > worker.tagged().eager() || worker.tagged().prefers_fetch(request)) [[unlikely]]
+  if (request.bytes > worker.tagged().eager() || worker.tagged().prefers_fetch(request) ||
+      waits_for_receive(completion)) [[unlikely]]
     return send_offer<kShared>(worker, request, completion);
   if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
     // The calling thread reserves the credit, so that no command in a queue ever waits for credit.
@@ -237,10 +250,11 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
                                    : send_gated(*worker, request, completion);
 }
 
-[[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::size_t bytes, std::span<char> text) {
+[[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::size_t bytes, bool matched,
+                                 std::span<char> text) {
   // Shorter ones wait for credit, however many long ones are under way.
   engine::Operations& operations = worker.core().operations;
-  if (bytes > worker.tagged().eager() && operations.all_offered()) {
+  if ((bytes > worker.tagged().eager() || matched) && operations.all_offered()) {
     std::snprintf(text.data(), text.size(),
                   "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "
                   "many as HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides",
@@ -266,8 +280,9 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
     if (!may_offer) ++tries;
     return try_send(worker, {target, tag, data, bytes, may_offer}, completion);
   };
-  return blocking("heddle_send", worker, attempt,
-                  [=](Worker& own, std::span<char> text) { describe_send(own, target, bytes, text); });
+  return blocking("heddle_send", worker, attempt, [=](Worker& own, std::span<char> text) {
+    describe_send(own, target, bytes, waits_for_receive(completion), text);
+  });
 }
 [[gnu::noinline]] Status try_send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
                                             std::size_t bytes, const heddle_completion* completion) {

@@ -1,4 +1,5 @@
-// Teams: world, split, strided, subset, members and ranks.
+// Teams: world, split, strided, subset, built of offers, members and ranks.
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,7 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace base = heddle::base;
 namespace engine = heddle::engine;
 using heddle::collective::Team;
+using heddle::collective::TeamRecord;
 
 namespace {
 
@@ -100,6 +102,49 @@ heddle_status heddle_team_subset(heddle_team handle, const uint32_t* ranks, uint
   if (ranks == nullptr) return null_argument("team_subset", "ranks");
   if (count == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "%s: count 0; a team has a member at least", kFunction);
   return guarded([&]() -> Status { return make_subset(kFunction, parent, {ranks, count}, team); });
+}
+
+heddle_status heddle_team_offer(heddle_context handle, uint32_t size, void* record) {
+  constexpr const char* kFunction = "heddle_team_offer";
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (record == nullptr) return null_argument("team_offer", "record");
+  if (size == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "%s: size 0; a team has a member at least", kFunction);
+  if (size > context->size()) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s: size %u: the job has %u ranks", kFunction, size, context->size());
+  }
+  TeamRecord written;
+  const Status status = guarded([&]() -> Status { return Team::offer(*context, size, &written); });
+  std::memcpy(record, &written, sizeof written);
+  return status;
+}
+
+heddle_status heddle_team_withdraw(heddle_context handle, const void* record) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (record == nullptr) return null_argument("team_withdraw", "record");
+  TeamRecord written;
+  std::memcpy(&written, record, sizeof written);
+  return guarded([&]() -> Status { return Team::withdraw(*context, written); });
+}
+
+heddle_status heddle_team_build(heddle_context handle, const uint32_t* ranks, uint32_t size, const void* records,
+                                heddle_team* team) {
+  Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (team == nullptr) return null_argument("team_build", "team");
+  *team = {};
+  if (ranks == nullptr) return null_argument("team_build", "ranks");
+  if (records == nullptr) return null_argument("team_build", "records");
+  if (size == 0 || size > context->size()) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "heddle_team_build: size %u: a team has 1 to %u members, the job's ranks",
+                      size, context->size());
+  }
+  return guarded([&]() -> Status {
+    std::vector<TeamRecord> all(size);
+    std::memcpy(all.data(), records, size * sizeof(TeamRecord));
+    return give(Team::from_offers(*context, {ranks, size}, all), team);
+  });
 }
 
 heddle_status heddle_team_rank(heddle_team handle, uint32_t* rank) {

@@ -41,7 +41,7 @@ template <Kind kind>
 template <Kind kind>
 [[gnu::always_inline]] inline Status copy_directly(Worker& worker, const engine::Block& block,
                                                    const heddle_completion* completion) {
-  if (!counter_fits(worker, completion)) return explain_counter(worker, *completion);
+  if (!counter_fits(worker, completion)) return explain_completion(worker, *completion);
   std::byte* memory = block.remote->direct + block.offset;
   kind == Kind::put ? copy_bytes(memory, block.local, block.bytes) : copy_bytes(block.local, memory, block.bytes);
   tally<kind>(worker, block.bytes);
@@ -85,7 +85,7 @@ template <Kind kind>
     // With no bytes, a counter that no longer exists is not an error; one that will be raised must
     // belong to this worker.
     const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
-    return fits ? counted(HEDDLE_DONE, completion) : explain_counter(worker, *completion);
+    return fits ? counted(HEDDLE_DONE, completion) : explain_completion(worker, *completion);
   }
   engine::Completion told;
   if (const Status status = resolve(worker, completion, &told); status != HEDDLE_DONE) return status;

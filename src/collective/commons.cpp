@@ -87,6 +87,11 @@ void Commons::know(std::span<const PackedRegion> arenas) {
   packed_.assign(arenas.begin(), arenas.end());
 }
 
+bool Commons::knows() const {
+  const std::lock_guard lock(peers_mutex_);
+  return !packed_.empty();
+}
+
 base::Result<engine::RemoteRegion*> Commons::arena_of(std::uint32_t rank) {
   const std::lock_guard lock(peers_mutex_);
   if (arenas_[rank] != nullptr) return arenas_[rank];

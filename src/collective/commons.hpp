@@ -12,6 +12,7 @@
 
 #include "base/wait.hpp"
 #include "collective/arena.hpp"
+#include "collective/offers.hpp"
 #include "collective/select.hpp"
 #include "wire/packed_region.hpp"
 #include "worker/attachment.hpp"
@@ -33,7 +34,10 @@ class Commons final : public engine::Attachment {
   ~Commons() override;
 
   [[nodiscard]] engine::Context& context() { return context_; }
+  [[nodiscard]] const engine::Context& context() const { return context_; }
   [[nodiscard]] Arena& arena() { return arena_; }
+  // This rank's, to teams that are not made yet.
+  [[nodiscard]] Offers& offers() { return offers_; }
   [[nodiscard]] const Selection& selection() const { return selection_; }
   [[nodiscard]] PackedRegion packed_arena() const { return context_.objects().pack(region_); }
 
@@ -45,6 +49,7 @@ class Commons final : public engine::Attachment {
   base::Status open_port();
   // Sets where the ranks' arenas are, in the order of ranks. Further calls do nothing.
   void know(std::span<const PackedRegion> arenas);
+  [[nodiscard]] bool knows() const;
   // The arena of a rank of the job. Any thread.
   base::Result<engine::RemoteRegion*> arena_of(std::uint32_t rank);
   // The worker that carries bytes and credits to ranks whose memory this process does not map;
@@ -84,8 +89,9 @@ class Commons final : public engine::Attachment {
   const Selection selection_;
   engine::Region& region_;
   Arena arena_;
+  Offers offers_;
   std::atomic<engine::Worker*> port_{nullptr};  // release by open_port()
-  queue::FetchingMutex peers_mutex_;            // guards the two below
+  mutable queue::FetchingMutex peers_mutex_;    // guards the two below
   std::vector<PackedRegion> packed_;
   std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not yet imported
   mutable queue::FetchingMutex list_mutex_;    // guards list_; visitors are counted under it

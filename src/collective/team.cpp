@@ -138,12 +138,11 @@ base::Result<Team*> Team::world(engine::Context& context) {
   auto commons = Commons::of(context);
   if (!commons) return commons.status();
   Commons& all = **commons;
-  const auto piece = all.arena().take(Assembly::bytes(context.size()));
-  Announcement mine{all.packed_arena(), piece.value_or(0), HEDDLE_DONE,
+  auto piece = TeamPiece::take(all.arena(), context.size());
+  Announcement mine{all.packed_arena(), piece ? piece->offset() : 0, HEDDLE_DONE,
                     all.direct()                                ? 2U
                     : context.transport().capabilities().direct ? 1U
                                                                 : 0U};
-  if (piece) Assembly::prepare(all.arena(), *piece, context.size());
   if (!piece) mine.status = HEDDLE_ERR_NO_MEMORY;
   if (const base::Status opened = all.open_port(); opened != HEDDLE_DONE) mine.status = opened;
   std::vector<std::vector<std::byte>> parts;
@@ -162,20 +161,20 @@ base::Result<Team*> Team::world(engine::Context& context) {
     pieces[rank] = theirs.piece;
     status = judge_announcement(rank, theirs, mine);
   }
-  if (status != HEDDLE_DONE) {
-    if (piece) all.arena().give_back(*piece);
-    return status;
-  }
+  if (status != HEDDLE_DONE) return status;
   all.know(arenas);
   std::vector<std::uint32_t> ranks(parts.size());
   std::iota(ranks.begin(), ranks.end(), 0U);
-  auto assembly = Assembly::make(all, ranks, context.rank(), pieces);
-  base::Result<Team*> made(static_cast<Team*>(nullptr));
-  if (assembly)
-    made = all.teams().add(std::make_unique<Team>(all, std::move(ranks), context.rank(), *piece, std::move(*assembly)));
-  else
-    made = assembly.status();
-  return confirmed(context, made);
+  return confirmed(context, create(all, {std::move(ranks), context.rank(), std::move(pieces)}, *piece));
+}
+
+base::Result<Team*> Team::create(Commons& commons, Members members, TeamPiece& piece) {
+  auto assembly = Assembly::make(commons, members.ranks, members.member, members.pieces);
+  if (!assembly) return assembly.status();
+  auto team =
+      std::make_unique<Team>(commons, std::move(members.ranks), members.member, piece.offset(), std::move(*assembly));
+  piece.keep();  // the team gives it back
+  return commons.teams().add(std::move(team));
 }
 
 // A team of the job exists for all its ranks, or for none.
@@ -230,17 +229,16 @@ base::Result<Team*> Team::subset(std::span<const std::uint32_t> ranks) {
 
 base::Result<Team*> Team::make(Record record) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a team");
-  const auto piece = commons_.arena().take(Assembly::bytes(size()));
+  auto piece = TeamPiece::take(commons_.arena(), size());
   if (piece) {
-    Assembly::prepare(commons_.arena(), *piece, size());
-    record.assembly = *piece;
+    record.assembly = piece->offset();
   } else {
     record.status = HEDDLE_ERR_NO_MEMORY;
   }
   base::Result<Team*> made(static_cast<Team*>(nullptr));
-  bool taken = false;  // the new team owns the piece and frees it
   Round round(*this, record, [&](std::span<const Record> records) {
-    made = build(record, records, &taken);
+    // there is one: else the records would not have been accepted
+    made = build(record, records, *piece);
     return made.status();
   });
   setups_.submit(round);
@@ -260,30 +258,24 @@ base::Result<Team*> Team::make(Record record) {
     if (status == HEDDLE_ERR_PEER_FAILED) (*made)->setups_.fail(status);
     commons_.teams().remove(*made);
   }
-  if (piece && !taken) commons_.arena().give_back(*piece);
   if (status != HEDDLE_DONE) return status;
   return made;
 }
 
 // Makes the team of the members that have this member's colour; null: it has no colour.
-base::Result<Team*> Team::build(const Record& mine, std::span<const Record> records, bool* taken) {
+base::Result<Team*> Team::build(const Record& mine, std::span<const Record> records, TeamPiece& piece) {
   if (mine.coloured == 0) return static_cast<Team*>(nullptr);
   std::vector<std::uint32_t> chosen;
   for (std::uint32_t i = 0; i < size(); ++i)
     if (records[i].coloured != 0 && records[i].colour == mine.colour) chosen.push_back(i);
   std::ranges::sort(chosen, {}, [&](std::uint32_t i) { return std::pair(records[i].key, i); });
-  std::vector<std::uint32_t> ranks;
-  std::vector<std::uint64_t> pieces;
+  Members members;
   for (const std::uint32_t i : chosen) {
-    ranks.push_back(ranks_[i]);
-    pieces.push_back(records[i].assembly);
+    members.ranks.push_back(ranks_[i]);
+    members.pieces.push_back(records[i].assembly);
   }
-  const auto member = static_cast<std::uint32_t>(std::ranges::find(chosen, member_) - chosen.begin());
-  auto assembly = Assembly::make(commons_, ranks, member, pieces);
-  if (!assembly) return assembly.status();
-  auto team = std::make_unique<Team>(commons_, std::move(ranks), member, mine.assembly, std::move(*assembly));
-  *taken = true;
-  return commons_.teams().add(std::move(team));
+  members.member = static_cast<std::uint32_t>(std::ranges::find(chosen, member_) - chosen.begin());
+  return create(commons_, std::move(members), piece);
 }
 
 base::Status Team::close() {

@@ -37,6 +37,15 @@ class Team {
   // members name the same ones. Null: this rank is not among them. Errors: RANK; ARGUMENT (a rank
   // twice, or no ranks).
   base::Result<Team*> subset(std::span<const std::uint32_t> ranks);
+  // Local. What this rank gives to a team of that size; *record tells the other members, also of an
+  // error. STATE: there was no team of the job yet.
+  static base::Status offer(engine::Context& context, std::uint32_t size, TeamRecord* record);
+  // Local. Gives it back.
+  static base::Status withdraw(engine::Context& context, const TeamRecord& record);
+  // Local. The ranks of the job that have made these offers, in this order; this rank, whose offer
+  // is used up, is among them. With an error no member may use the team.
+  static base::Result<Team*> from_offers(engine::Context& context, std::span<const std::uint32_t> ranks,
+                                         std::span<const TeamRecord> records);
   // Local. STATE: operations of the team are open.
   base::Status close();
 
@@ -98,10 +107,17 @@ class Team {
     Key key;
     std::unique_ptr<Collective> collective;
   };
+  // Who is in a new team.
+  struct Members {
+    std::vector<std::uint32_t> ranks;   // in the job, by member
+    std::uint32_t member = 0;           // this rank
+    std::vector<std::uint64_t> pieces;  // of the members, each in its own arena
+  };
+  // Local. `piece`: of this member; the new team's, if there is one.
+  static base::Result<Team*> create(Commons& commons, Members members, TeamPiece& piece);
   base::Result<Team*> make(Record record);
   static base::Result<Team*> confirmed(engine::Context& context, base::Result<Team*> made);
-  // taken: set if the new team owns the piece of `mine`.
-  base::Result<Team*> build(const Record& mine, std::span<const Record> records, bool* taken);
+  base::Result<Team*> build(const Record& mine, std::span<const Record> records, TeamPiece& piece);
   base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
   base::Status run_piece(const Call& call, std::uint32_t turn = 0);
   base::Status run_whole(const Call& call);

@@ -68,6 +68,7 @@ base::Result<Region*> Objects::add_region(const transport::LocalMemory& memory, 
 
 base::Result<LentMemory> Objects::lend(std::uint32_t rank, void* address, std::uint64_t bytes) {
   LentMemory lent;
+  if (bytes == 0) return lent;
   try {
     auto memory = job_.transport().register_for(rank, address, bytes);
     if (!memory) return memory.status();
@@ -82,6 +83,7 @@ base::Result<LentMemory> Objects::lend(std::uint32_t rank, void* address, std::u
 }
 
 void Objects::take_back(const LentMemory& lent) {
+  if (lent.number == 0) return;
   regions_.remove(lent.number);
   job_.transport().deregister(lent.memory);
 }

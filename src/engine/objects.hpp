@@ -52,7 +52,7 @@ class Objects {
   // The open region in which all of [address, address + bytes) lies; null: there is none. It stays
   // as long as the program lets it.
   [[nodiscard]] Region* region_around(const void* address, std::uint64_t bytes);
-  // Memory of the caller's for one operation with that rank.
+  // Memory of the caller's for one operation with that rank. Of 0 bytes nothing is lent.
   base::Result<LentMemory> lend(std::uint32_t rank, void* address, std::uint64_t bytes);
   void take_back(const LentMemory& lent);
   // By the numbers that peers name.

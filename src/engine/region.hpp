@@ -25,7 +25,7 @@ struct Region {
 // Memory of the caller's that one operation lends to a peer: a region without a handle.
 struct LentMemory {
   transport::LocalMemory memory;
-  std::uint64_t number = 0;
+  std::uint64_t number = 0;  // 0: no memory
 };
 
 // One peer's region, ready for use, or to be met at the first access. The first line is all that a

@@ -95,8 +95,10 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   SendCredit& to = credit(request.target);
   wire::Offer head{request.tag, request.bytes, core_.operations.token(*operation, Role::reply), lent->number, {}};
   static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
-  const transport::MemoryKey key = core_.job.transport().key_for(request.target.rank, lent->memory.key);
-  std::memcpy(head.key, key.bytes.data(), sizeof head.key);
+  if (lent->number != 0) {
+    const transport::MemoryKey key = core_.job.transport().key_for(request.target.rank, lent->memory.key);
+    std::memcpy(head.key, key.bytes.data(), sizeof head.key);
+  }
   if (to.view == nullptr || !take_shown(*operation, head, request)) {
     if (const base::Status status = post_offer(*operation, head); status != HEDDLE_POSTED) {
       core_.operations.finish(*operation);

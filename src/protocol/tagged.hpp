@@ -135,8 +135,9 @@ class Tagged final : public Protocol {
     }
     return command;
   }
-  // A longer one, or one for which there is no room: its receiver is told of it and fetches it.
-  // reserve_offer() was true, and stays so whatever is returned.
+  // A longer one, one for which there is no room, or one whose sender waits until it is received
+  // (HEDDLE_WHEN_MATCHED): its receiver is told of it and fetches it. reserve_offer() was true, and
+  // stays so whatever is returned.
   base::Status offer(const SendRequest& request, const Completion& completion);
   // Posts a message of at most eager() bytes: post(command), with its number where the transport
   // does not keep the order.

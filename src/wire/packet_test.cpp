@@ -88,7 +88,10 @@ TEST(Packet, TaggedMessagesCarryTagAndDataOrAnOffer) {
   EXPECT_EQ(offered->tag, tag);
   EXPECT_FALSE(decode_tagged(encode_tagged(1, true), packet_of(offer, 1)));
   offer.bytes = 0;
-  EXPECT_FALSE(decode_tagged(encode_tagged(1, true), packet_of(offer, 0)));
+  const auto empty = decode_tagged(encode_tagged(1, true), packet_of(offer, 0));
+  ASSERT_TRUE(empty);
+  EXPECT_TRUE(empty->offer);
+  EXPECT_EQ(empty->bytes, 0U);
   EXPECT_EQ(kind_of(encode_tagged(kSequenceMask, true)), Kind::tagged);
   const std::uint32_t word = encode_word(Word::credit);
   EXPECT_EQ(kind_of(word), Kind::tagged);

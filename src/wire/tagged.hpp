@@ -4,7 +4,7 @@
 //              else bits 0–26: number of the message among those of one worker to one worker, where
 //              the transport does not keep their order (else zero)
 //   packet     tag, then the data; or an Offer: data that the receiver fetches from the sender's
-//              memory when it is wanted
+//              memory when it is wanted. Without data it names no memory: its receiver only answers
 //
 // Words, which are not numbered:
 //   credit     from receiver to sender: bytes of memory that all messages which were received or
@@ -76,7 +76,6 @@ inline std::optional<Tagged> decode_tagged(std::uint32_t immediate, std::span<co
   message.offer = true;
   Offer offer;
   std::memcpy(&offer, packet.data(), sizeof offer);
-  if (offer.bytes == 0) return std::nullopt;
   message.tag = offer.tag;
   message.bytes = offer.bytes;
   return message;

@@ -167,6 +167,36 @@ TEST(Rendezvous, AReceiverIsToldThoughItsRingWasFullTillTheDataWasThere) {
   EXPECT_EQ(arrived, posted);
 }
 
+// A short message whose sender waits for the receive goes the same way, also without data.
+TEST(Rendezvous, AMatchedMessageOfAnyLengthTakesTheReceive) {
+  Pair pair;
+  pair.get_acquainted();
+  for (const std::size_t bytes : {0UL, 1UL, 100UL, 5'000UL}) {
+    const std::vector<std::byte> data = pattern(bytes, 3);
+    Receipt first(100'000);
+    Receipt second(100'000);
+    Outcome sent;
+    heddle_completion completion = sent.completion();
+    completion.when = HEDDLE_WHEN_MATCHED;
+    const std::uint64_t before = pair.taken();
+    pair.post(first, 5);
+    pair.post(second, 5);
+    ASSERT_EQ(pair.sender().try_send({kReceiver, 0}, 5, data, &completion), HEDDLE_POSTED);
+    EXPECT_EQ(pair.taken(), before + 1);
+    ASSERT_TRUE(pair.until({kSender}, [&] { return sent.times == 1; })) << "it waits for the receiver";
+    EXPECT_EQ(sent.status, HEDDLE_DONE);
+    ASSERT_TRUE(pair.until({kReceiver}, [&] { return first.outcome.times == 1; }));
+    EXPECT_EQ(first.outcome.status, HEDDLE_DONE);
+    EXPECT_EQ(first.receive.bytes, bytes);
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), first.data.begin()));
+    EXPECT_EQ(second.outcome.times, 0);
+    sent = {};
+    ASSERT_EQ(pair.sender().try_send({kReceiver, 0}, 5, data, &completion), HEDDLE_POSTED);
+    ASSERT_TRUE(pair.until({kSender, kReceiver}, [&] { return sent.times == 1 && second.outcome.times == 1; }));
+    EXPECT_EQ(second.receive.bytes, bytes);
+  }
+}
+
 TEST(Rendezvous, TheReceiverCopiesWhileTheSenderComputes) {
   Pair pair;
   pair.get_acquainted();

@@ -183,7 +183,9 @@ TEST(BoardPlace, HoldsInAllSchedules) {
   expect_holds<BoardModel<Case::both_copy, 1, 1>>("1 part", kOrdered);
   expect_holds<BoardModel<Case::both_copy, 1, 2>>("2 parts", kOrdered);
   expect_holds<BoardModel<Case::both_copy, 2, 1>>("1 part, shown twice", kBounded);
+  expect_holds<BoardModel<Case::both_copy, 2, 0>>("no data, shown twice", kBounded);
   expect_holds<BoardModel<Case::receiver_cancels, 1, 1>>("the receiver cancels", kOrdered);
+  expect_holds<BoardModel<Case::receiver_cancels, 1, 0>>("the receiver cancels, no data", kOrdered);
   expect_holds<BoardModel<Case::receiver_closes, 1, 2>>("the receiver closes", kOrdered);
   expect_holds<BoardModel<Case::sender_closes, 1, 2>>("the sender closes", kData);
 }

@@ -20,7 +20,7 @@
 namespace heddle::bootstrap::local {
 
 inline constexpr std::uint64_t kMagic = 0x746F'6F62'6C64'6468ULL;  // "hddlboot" in a dump
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr std::uint32_t kLibraryVersion =
     HEDDLE_VERSION_MAJOR << 16 | HEDDLE_VERSION_MINOR << 8 | HEDDLE_VERSION_PATCH;
 inline constexpr std::size_t kMaxAbortMessage = 1024;

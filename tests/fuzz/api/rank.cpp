@@ -124,7 +124,7 @@ const heddle_completion* Rank::completion() {
   if (chance(40)) return nullptr;
   heddle_completion made{};
   made.fn = chance(50) ? callback : nullptr;
-  made.when = enumeration<heddle_when>(1);
+  made.when = chance(10) ? HEDDLE_WHEN_MATCHED : enumeration<heddle_when>(1);
   if (chance(50)) {
     const bool was_bad = bad_;
     made.counter = pick(counters);
@@ -312,6 +312,7 @@ void Rank::round(heddle_context context, std::uint64_t seed, std::uint64_t calls
 
 // What makes most calls find something to work on: a worker, regions of both ranks, a team.
 void Rank::prepare() {
+  offers.clear();
   heddle_worker_options options{};
   options.size = sizeof options;
   options.sharing = settings_.mode;

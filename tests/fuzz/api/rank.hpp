@@ -252,6 +252,8 @@ class Rank {
   std::vector<Operation> operations;
   std::vector<heddle_collective> closed_operations;
   std::vector<heddle_team> closed_teams;
+  // records of this rank's, on the job's context, that nothing has used
+  std::vector<std::byte*> offers;
   // nothing that is wrong at the root alone: the other member would wait for a good call, rightly
   bool careful = false;
   bool differ = false;  // the next collective call has arguments that the ranks do not agree on

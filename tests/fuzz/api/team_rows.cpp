@@ -7,6 +7,7 @@ namespace heddle::tests::api {
 namespace {
 
 constexpr std::size_t kMostTeams = 8;
+constexpr std::size_t kMostOffers = 4;
 
 // A team made by both ranks. Who is no member gets the null handle.
 void keep_team(Rank& rank, heddle_status status, heddle_team team) {
@@ -80,6 +81,77 @@ void subset(Rank& rank) {
   for (std::uint32_t i = 0; i < count; ++i) ranks[i] = rank.rank_number();
   derive(rank, "heddle_team_subset", heddle_team_subset, static_cast<const std::uint32_t*>(rank.maybe_null(ranks)),
          count);
+}
+
+// ---- built of offers ----
+
+std::byte* new_record(Rank& rank) {
+  return static_cast<std::byte*>(rank.keep(HEDDLE_TEAM_RECORD_BYTES));
+}
+// One of this rank's, or any bytes.
+std::byte* some_record(Rank& rank) {
+  if (!rank.offers.empty() && rank.chance(70)) return rank.offers[rank.below(rank.offers.size())];
+  std::byte* const record = new_record(rank);
+  for (std::size_t i = 0; i < HEDDLE_TEAM_RECORD_BYTES; ++i) record[i] = static_cast<std::byte>(rank.below(256));
+  return record;
+}
+
+void withdraw(Rank& rank) {
+  const heddle_context context = rank.chance(85) ? rank.main() : rank.pick(rank.contexts, 70);
+  std::byte* const record = some_record(rank);
+  if (HEDDLE_CALL(rank, heddle_team_withdraw, context, static_cast<const void*>(rank.maybe_null(record))) ==
+      HEDDLE_DONE)
+    std::erase(rank.offers, record);
+}
+
+void offer(Rank& rank) {
+  const heddle_context context = rank.chance(85) ? rank.main() : rank.pick(rank.contexts, 70);
+  std::byte* const record = new_record(rank);
+  const std::uint32_t size = rank.chance(85) ? 1 + static_cast<std::uint32_t>(rank.below(2)) : rank.odd32();
+  const heddle_status status =
+      HEDDLE_CALL(rank, heddle_team_offer, context, size, static_cast<void*>(rank.maybe_null(record)));
+  if (status != HEDDLE_DONE || context.id != rank.main().id) return;
+  rank.offers.push_back(record);
+  if (rank.offers.size() > kMostOffers) withdraw(rank);
+}
+
+// By this rank: a team that has no other member, or none at all.
+void build_alone(Rank& rank) {
+  const heddle_context context = rank.chance(85) ? rank.main() : rank.pick(rank.contexts, 70);
+  auto* const ranks = rank.keep_one(rank.chance(85) ? rank.number() : rank.rank_number());
+  std::byte* const record = some_record(rank);
+  const std::uint32_t size = rank.chance(90) ? 1 : rank.below(2) == 0 ? 0 : UINT32_MAX;
+  auto* const team = rank.keep_one(heddle_team{});
+  const heddle_status status =
+      HEDDLE_CALL(rank, heddle_team_build, context, static_cast<const std::uint32_t*>(rank.maybe_null(ranks)), size,
+                  static_cast<const void*>(rank.maybe_null(record)), rank.maybe_null(team));
+  if (status == HEDDLE_DONE) rank.side_teams.add(*team, context.id);
+  // used up, or stays: who knows
+  if (context.id == rank.main().id && size == 1) std::erase(rank.offers, record);
+}
+
+// By both: the records go by the fuzzer's own way.
+void build(Rank& rank) {
+  if (!rank.together()) return build_alone(rank);
+  constexpr std::size_t kWords = HEDDLE_TEAM_RECORD_BYTES / sizeof(std::int64_t);
+  const auto first = static_cast<std::uint32_t>(rank.below(2));
+  const std::uint32_t order[] = {first, 1 - first};
+  auto* const records = static_cast<std::byte*>(rank.keep(std::size_t{2} * HEDDLE_TEAM_RECORD_BYTES));
+  const auto of = [&](std::uint32_t number) { return records + (number == first ? 0 : HEDDLE_TEAM_RECORD_BYTES); };
+  void* const mine = of(rank.number());
+  static_cast<void>(HEDDLE_CALL(rank, heddle_team_offer, rank.main(), 2U, mine));
+  for (std::size_t i = 0; i < kWords; ++i) {
+    std::int64_t word = 0;
+    std::memcpy(&word, of(rank.number()) + i * sizeof word, sizeof word);
+    word = rank.meet(word);
+    std::memcpy(of(1 - rank.number()) + i * sizeof word, &word, sizeof word);
+  }
+  auto* const ranks = static_cast<std::uint32_t*>(std::memcpy(rank.keep(sizeof order), order, sizeof order));
+  auto* const team = rank.keep_one(heddle_team{});
+  const heddle_status status =
+      HEDDLE_CALL(rank, heddle_team_build, rank.main(), static_cast<const std::uint32_t*>(ranks), 2U,
+                  static_cast<const void*>(records), team);
+  keep_team(rank, status, *team);
 }
 
 heddle_team any_team(Rank& rank) {
@@ -230,6 +302,9 @@ std::vector<Row> team_rows() {
       {"heddle_team_split", When::together, split},
       {"heddle_team_strided", When::together, strided},
       {"heddle_team_subset", When::together, subset},
+      {"heddle_team_offer", When::anywhere, offer},
+      {"heddle_team_withdraw", When::anywhere, withdraw},
+      {"heddle_team_build", When::together, build},
       {"heddle_team_rank", When::anywhere, team_rank},
       {"heddle_team_size", When::anywhere, team_size},
       {"heddle_team_translate", When::anywhere, translate},
