@@ -43,6 +43,13 @@ if(HEDDLE_SHMEM)
   heddle_package(openshmem-development libheddle-shmem-dev "OpenSHMEM 1.5 on Heddle: shmem.h, oshcc.heddle" libdevel
                  "libheddle-shmem0 ${same_version}, libheddle-dev ${same_version}")
 endif()
+if(HEDDLE_MPI)
+  list(APPEND CPACK_COMPONENTS_ALL mpi mpi-development)
+  heddle_package(mpi libheddle-mpi0 "MPI 5.0 on Heddle: the library, and heddle-mpirun" libs
+                 "libheddle0 ${same_version}, heddle-tools ${same_version}")
+  heddle_package(mpi-development libheddle-mpi-dev "MPI 5.0 on Heddle: mpi.h, heddle-mpicc" libdevel
+                 "libheddle-mpi0 ${same_version}, libheddle-dev ${same_version}")
+endif()
 if(HEDDLE_EMULATOR)
   list(APPEND CPACK_COMPONENTS_ALL emulator)
   heddle_package(emulator heddle-tofu-emulator "The uTofu interface in software, and programs over it" utils "heddle-tools ${same_version}")

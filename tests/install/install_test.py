@@ -134,7 +134,8 @@ class Install(unittest.TestCase):
         """A component is a target; one that is not there is refused by name."""
         source = self.scratch / "components"
         source.mkdir()
-        for components, fits in (("heddle", True), ("heddle shmem", (self.libdir / "libheddle_shmem.so").exists()), ("mpi", False)):
+        for components, fits in (("heddle", True), ("heddle shmem", (self.libdir / "libheddle_shmem.so").exists()),
+                                 ("mpi", (self.libdir / "heddle/mpi/lib/libmpi_abi.so").exists()), ("fortran", False)):
             (source / "CMakeLists.txt").write_text(
                 "cmake_minimum_required(VERSION 3.25)\nproject(user LANGUAGES C)\n"
                 f"find_package(heddle {OPTIONS.version} REQUIRED COMPONENTS {components})\n"

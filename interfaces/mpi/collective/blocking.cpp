@@ -1,0 +1,254 @@
+#include "mpi/collective/blocking.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace heddle::mpi {
+namespace {
+
+using What = EngineCall::What;
+
+// More bytes of a block than this are not worth the copies; the blocks of all members may have
+// sixteen times as many.
+constexpr std::size_t kShortBytes = 4096;
+constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
+constexpr std::size_t kMostKept = 32;
+
+struct Key {
+  What what = What::barrier;
+  std::uint32_t root = 0;
+  std::uint32_t type = 0;
+  std::uint32_t op = 0;
+  std::size_t bytes = 0;  // of a block
+  bool operator==(const Key&) const = default;
+};
+
+// Bytes that a member gives and gets. All: of all members' blocks.
+struct Lengths {
+  std::size_t send = 0;
+  std::size_t receive = 0;
+};
+
+Lengths lengths_of(const Key& key, const Comm& comm) {
+  const std::size_t all = key.bytes * comm.members.size();
+  const bool at_root = comm.rank == static_cast<int>(key.root);
+  switch (key.what) {
+    case What::broadcast:
+      return at_root ? Lengths{key.bytes, 0} : Lengths{0, key.bytes};
+    case What::reduce:
+      return {key.bytes, at_root ? key.bytes : 0};
+    case What::allreduce:
+    case What::scan:
+      return {key.bytes, key.bytes};
+    case What::gather:
+      return {key.bytes, at_root ? all : 0};
+    case What::allgather:
+      return {key.bytes, all};
+    case What::scatter:
+      return {at_root ? all : 0, key.bytes};
+    case What::alltoall:
+      return {all, all};
+    case What::reduce_scatter:
+      return {all, key.bytes};
+    default:
+      return {};
+  }
+}
+
+// A persistent operation on memory of its own.
+struct Ready {
+  Ready() = default;
+  Ready(const Ready&) = delete;
+  Ready& operator=(const Ready&) = delete;
+  ~Ready() {
+    if (collective.id != 0) static_cast<void>(heddle_collective_free(collective));
+  }
+  Key key;
+  Lengths lengths;
+  heddle_collective collective{};
+  std::unique_ptr<std::max_align_t[]> memory;
+  std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+};
+
+}  // namespace
+
+// What a communicator keeps, the operation that was used last first.
+struct Kept {
+  std::vector<std::unique_ptr<Ready>> ready;
+  std::unique_ptr<Ready> barrier;
+};
+
+namespace {
+
+Kept& kept_of(Comm& comm) {
+  if (comm.kept == nullptr) comm.kept = std::make_shared<Kept>();
+  return *comm.kept;
+}
+
+int run(Ready& ready) {
+  if (const heddle_status status = heddle_collective_start(ready.collective); status < 0)
+    return error_of_status(status);
+  return wait_collective(ready.collective);
+}
+
+// All members are here, so the engine waits for none for long.
+int open(Comm& comm, Ready& ready, const heddle_reduction* reduction, std::size_t amount) {
+  ready.lengths = lengths_of(ready.key, comm);
+  const auto words = [](std::size_t bytes) {
+    return (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
+  };
+  const std::size_t before = words(ready.lengths.send);
+  ready.memory = std::make_unique<std::max_align_t[]>(before + words(ready.lengths.receive) + 1);
+  ready.send = reinterpret_cast<std::byte*>(ready.memory.get());
+  ready.receive = reinterpret_cast<std::byte*>(ready.memory.get() + before);
+  EngineCall call;
+  call.what = ready.key.what;
+  call.send = ready.send;
+  call.receive = ready.key.what == What::broadcast && ready.lengths.send > 0 ? ready.send : ready.receive;
+  call.amount = amount;
+  call.root = ready.key.root;
+  if (reduction != nullptr) call.reduction = *reduction;
+  heddle_collective collective{};
+  const int code = code_of(call.call(comm.team, Form::persistent, &collective));
+  if (code == MPI_SUCCESS) ready.collective = collective;
+  return code;
+}
+
+// The first barrier of a communicator goes as a nonblocking one; then members are there to make it
+// ready.
+int first_barrier(Comm& comm, Kept& kept) {
+  heddle_collective first{};
+  if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
+  if (const int code = wait_collective(first); code != MPI_SUCCESS) return code;
+  auto made = std::make_unique<Ready>();
+  const int code = open(comm, *made, nullptr, 0);
+  if (code == MPI_SUCCESS) kept.barrier = std::move(made);
+  return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;  // it goes as a nonblocking one again
+}
+
+// Finds the operation, or makes it ready in the place of the one that was not used for longest.
+// Null: the engine has no memory for it; the members have met.
+int find(Comm& comm, const Key& key, const BlockingCall& call, Ready** found) {
+  auto& ready = kept_of(comm).ready;
+  const auto known = std::ranges::find_if(ready, [&](const auto& one) { return one->key == key; });
+  if (known != ready.end()) {
+    std::rotate(ready.begin(), known, known + 1);
+    *found = ready.front().get();
+    return MPI_SUCCESS;
+  }
+  if (const int code = run_barrier(comm); code != MPI_SUCCESS) return code;
+  auto made = std::make_unique<Ready>();
+  made->key = key;
+  const int code = open(comm, *made, call.reduction, call.amount);
+  if (code == MPI_ERR_NO_MEM) ready.clear();  // all members are told so
+  *found = nullptr;
+  if (code != MPI_SUCCESS) return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;
+  // All members have ended their runs of the others.
+  if (ready.size() == kMostKept) ready.pop_back();
+  ready.insert(ready.begin(), std::move(made));
+  *found = ready.front().get();
+  return MPI_SUCCESS;
+}
+
+void copy_if(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+heddle_status call_engine(const Comm& comm, const BlockingCall& call) {
+  EngineCall full;
+  full.what = call.what;
+  full.send = call.send;
+  full.receive = call.receive;
+  full.amount = call.amount;
+  full.root = call.root;
+  if (call.reduction != nullptr) full.reduction = *call.reduction;
+  return full.call(comm.team, Form::blocking, nullptr);
+}
+
+int run_short(Comm& comm, const Key& key, const BlockingCall& call) {
+  Ready* ready = comm.kept != nullptr && !comm.kept->ready.empty() ? comm.kept->ready.front().get() : nullptr;
+  if (ready == nullptr || !(ready->key == key))
+    if (const int code = find(comm, key, call, &ready); code != MPI_SUCCESS) return code;
+  if (ready == nullptr) return code_of(call_engine(comm, call));
+  const bool from_root = key.what == What::broadcast;
+  copy_if(ready->send, from_root ? call.receive : call.send, ready->lengths.send);
+  const int code = run(*ready);
+  if (code == MPI_SUCCESS) copy_if(call.receive, ready->receive, ready->lengths.receive);
+  return code;
+}
+
+// Blocks of all members lie one after the other on one side.
+bool is_of_all(What what) {
+  return what == What::gather || what == What::allgather || what == What::scatter || what == What::alltoall ||
+         what == What::reduce_scatter;
+}
+
+std::size_t element_bytes(const heddle_reduction* reduction) {
+  if (reduction == nullptr) return 1;
+  switch (reduction->type) {
+    case HEDDLE_INT8:
+    case HEDDLE_UINT8:
+      return 1;
+    case HEDDLE_INT16:
+    case HEDDLE_UINT16:
+      return 2;
+    case HEDDLE_INT32:
+    case HEDDLE_UINT32:
+    case HEDDLE_FLOAT:
+      return 4;
+    case HEDDLE_COMPLEX_DOUBLE:
+      return 16;
+    default:
+      return 8;
+  }
+}
+
+int run_any(Comm& comm, const BlockingCall& call) {
+  // A function's argument lives as long as its call only, so no operation is kept for it.
+  const bool by_function = call.reduction != nullptr && call.reduction->fn != nullptr;
+  const std::size_t element = by_function ? 1 : element_bytes(call.reduction);
+  const std::size_t most =
+      is_of_all(call.what) ? std::min(kShortBytes, kShortBytesOfAll / comm.members.size()) : kShortBytes;
+  if (by_function || call.amount > most / element || call.amount == 0) {
+    if (const int code = run_barrier(comm); code != MPI_SUCCESS) return code;
+    return code_of(call_engine(comm, call));
+  }
+  Key key{call.what, call.root, 0, 0, call.amount * element};
+  if (call.reduction != nullptr) {
+    key.type = static_cast<std::uint32_t>(call.reduction->type);
+    key.op = static_cast<std::uint32_t>(call.reduction->op);
+  }
+  return run_short(comm, key, call);
+}
+
+}  // namespace
+
+int wait_collective(heddle_collective collective) {
+  constexpr std::int64_t kFirstNs = 30'000;
+  constexpr std::int64_t kLongestNs = 2'000'000;
+  for (std::int64_t wait_ns = kFirstNs;; wait_ns = std::min(2 * wait_ns, kLongestNs)) {
+    const heddle_status status = heddle_collective_wait(collective, wait_ns);
+    if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
+      return code_of(status);
+    if (progress_all()) wait_ns = kFirstNs;
+  }
+}
+
+int run_barrier(Comm& comm) {
+  Kept& kept = kept_of(comm);
+  return kept.barrier != nullptr ? run(*kept.barrier) : first_barrier(comm, kept);
+}
+
+int run_blocking(Comm& comm, const BlockingCall& call) {
+  try {
+    return call.what == What::barrier ? run_barrier(comm) : run_any(comm, call);
+  } catch (const std::bad_alloc&) {
+    return error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective");
+  }
+}
+
+}  // namespace heddle::mpi

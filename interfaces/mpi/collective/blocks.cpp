@@ -1,0 +1,234 @@
+#include "mpi/collective/blocks.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace heddle::mpi {
+namespace {
+
+std::byte* start_of(const Block& block) {
+  return static_cast<std::byte*>(begin_of(block.buffer, *block.type));
+}
+
+Block shifted(const Block& block, MPI_Count bytes) {
+  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(block.buffer) + static_cast<std::uintptr_t>(bytes);
+  return {reinterpret_cast<void*>(address), block.count, block.type};
+}
+
+// The address relative to which blocks that are used as they are lie.
+std::byte* lowest(const Blocks& blocks) {
+  std::byte* low = nullptr;
+  for (int i = 0; i < blocks.size(); ++i) {
+    const Block block = blocks[i];
+    if (block.bytes() > 0 && (low == nullptr || start_of(block) < low)) low = start_of(block);
+  }
+  return low;
+}
+
+void place_list(const Blocks& blocks, Wire* wire) {
+  std::size_t packed = 0;
+  for (int i = 0; i < blocks.size(); ++i) {
+    const Block block = blocks[i];
+    const std::size_t bytes = block.bytes();
+    std::size_t offset = 0;
+    if (wire->packed)
+      offset = blocks.is_same() ? 0 : packed;
+    else if (bytes > 0)
+      offset = static_cast<std::size_t>(start_of(block) - wire->base);
+    wire->places.lengths.push_back(bytes);
+    wire->places.offsets.push_back(offset);
+    packed += bytes;
+  }
+}
+
+std::size_t total_of(const Blocks& blocks) {
+  if (blocks.size() == 0) return 0;
+  if (blocks.is_same()) return blocks[0].bytes();
+  if (blocks.is_even()) return blocks[0].bytes() * static_cast<std::size_t>(blocks.size());
+  std::size_t bytes = 0;
+  for (int i = 0; i < blocks.size(); ++i) bytes += blocks[i].bytes();
+  return bytes;
+}
+
+// The data of an even side is that of one block of as many elements.
+Block whole_of(const Blocks& blocks) {
+  Block whole = blocks[0];
+  whole.count *= blocks.size();
+  return whole;
+}
+
+}  // namespace
+
+Blocks Blocks::even(const Block& first, int size) {
+  Blocks blocks;
+  blocks.kind_ = Kind::even;
+  blocks.first_ = first;
+  blocks.size_ = size;
+  return blocks;
+}
+
+Blocks Blocks::same(const Block& block, int size) {
+  Blocks blocks = even(block, size);
+  blocks.kind_ = Kind::same;
+  return blocks;
+}
+
+void Blocks::add(const Block& block) {
+  list_.push_back(block);
+  ++size_;
+}
+
+Block Blocks::operator[](int i) const {
+  if (kind_ == Kind::list) return list_[static_cast<std::size_t>(i)];
+  return kind_ == Kind::same ? first_ : shifted(first_, i * first_.count * first_.type->extent);
+}
+
+bool Blocks::contiguous() const {
+  if (kind_ != Kind::list) return first_.type->contiguous;
+  return std::ranges::all_of(list_, [](const Block& block) { return block.type->contiguous || block.bytes() == 0; });
+}
+
+std::byte* Wire::at(int i) const {
+  const auto index = static_cast<std::size_t>(i);
+  return base + (places.offsets.empty() ? index * stride : places.offsets[index]);
+}
+
+Wire wire_of(Schedule& schedule, const Blocks& blocks, bool apart) {
+  Wire wire;
+  wire.packed = apart || !blocks.contiguous();
+  if (blocks.is_even()) {
+    wire.stride = blocks[0].bytes();
+    wire.base = wire.packed ? schedule.room(total_of(blocks)) : start_of(blocks[0]);
+    return wire;
+  }
+  wire.base = wire.packed ? schedule.room(total_of(blocks)) : lowest(blocks);
+  place_list(blocks, &wire);
+  return wire;
+}
+
+void add_pack(Schedule& schedule, const Blocks& blocks, const Wire& wire) {
+  if (!wire.packed || blocks.size() == 0) return;
+  if (blocks.is_even()) return add_pack(schedule, whole_of(blocks), wire.base);
+  if (blocks.is_same()) return add_pack(schedule, blocks[0], wire.base);
+  schedule.local([blocks, wire] {
+    for (int i = 0; i < blocks.size(); ++i)
+      if (const Block block = blocks[i]; block.bytes() > 0) pack(block.buffer, block.count, *block.type, wire.at(i));
+  });
+}
+
+void add_unpack(Schedule& schedule, const Blocks& blocks, const Wire& wire) {
+  if (!wire.packed || blocks.size() == 0) return;
+  if (blocks.is_even()) return add_unpack(schedule, whole_of(blocks), wire.base);
+  schedule.local([blocks, wire] {
+    for (int i = 0; i < blocks.size(); ++i) {
+      const Block block = blocks[i];
+      const auto bytes = static_cast<MPI_Count>(block.bytes());
+      if (bytes > 0) unpack(wire.at(i), bytes, block.buffer, block.count, *block.type);
+    }
+  });
+}
+
+void add_pack(Schedule& schedule, const Block& block, std::byte* to) {
+  if (block.bytes() == 0) return;
+  schedule.local([block, to] { pack(block.buffer, block.count, *block.type, to); });
+}
+
+void add_unpack(Schedule& schedule, const Block& block, const std::byte* from) {
+  if (block.bytes() == 0) return;
+  schedule.local(
+      [block, from] { unpack(from, static_cast<MPI_Count>(block.bytes()), block.buffer, block.count, *block.type); });
+}
+
+void add_copy(Schedule& schedule, const Block& from, const Block& to) {
+  if (from.bytes() == 0 || to.bytes() == 0) return;
+  schedule.local([from, to] { copy(from.buffer, from.count, *from.type, to.buffer, to.count, *to.type); });
+}
+
+// ---- checks -------------------------------------------------------------------------------------
+
+int check_not_in_place(const SideNames& names, const void* buffer) {
+  if (buffer != MPI_IN_PLACE) return MPI_SUCCESS;
+  return error(MPI_ERR_BUFFER, "%s is MPI_IN_PLACE: not allowed here; pass memory", names.buffer);
+}
+
+int read_block(Schedule& schedule, const SideNames& names, const void* buffer, MPI_Count count, MPI_Datatype datatype,
+               Block* block) {
+  constexpr MPI_Count kMostBytes = MPI_Count{1} << 48;
+  if (count < 0)
+    return error(MPI_ERR_COUNT, "%s %lld: it must not be negative", names.count, static_cast<long long>(count));
+  Type* type = nullptr;
+  if (const int code = committed_type(datatype, names.type, &type); code != MPI_SUCCESS) return code;
+  if (const int code = check_not_in_place(names, buffer); code != MPI_SUCCESS) return code;
+  const MPI_Count largest = std::max({type->size, type->extent, -type->extent});
+  if (largest > 0 && count > kMostBytes / largest)
+    return error(MPI_ERR_COUNT, "%s %lld: elements of %lld bytes; at most 2^48 bytes are moved at once", names.count,
+                 static_cast<long long>(count), static_cast<long long>(largest));
+  *block = {const_cast<void*>(buffer), count, type};
+  if (block->bytes() > 0 && start_of(*block) == nullptr)
+    return error(MPI_ERR_BUFFER, "%s is null, and %s is %lld; pass memory", names.buffer, names.count,
+                 static_cast<long long>(count));
+  schedule.hold(type);
+  return MPI_SUCCESS;
+}
+
+namespace {
+
+int check_lists(const SideNames& names, const Counts& counts, const Counts& displacements, int size) {
+  if (size == 0) return MPI_SUCCESS;
+  if (!counts.present()) return error(MPI_ERR_ARG, "the list of %ss is null; pass %d numbers", names.count, size);
+  if (!displacements.present())
+    return error(MPI_ERR_ARG, "the displacements of %s are null; pass %d numbers", names.buffer, size);
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int read_blocks(Schedule& schedule, const SideNames& names, const Listed& listed, int size, Blocks* blocks) {
+  if (const int code = check_lists(names, listed.counts, listed.displacements, size); code != MPI_SUCCESS) return code;
+  Block first;
+  if (const int code = read_block(schedule, names, listed.buffer, 0, listed.datatype, &first); code != MPI_SUCCESS)
+    return code;
+  for (int i = 0; i < size; ++i) {
+    Block block = shifted(first, listed.displacements[i] * first.type->extent);
+    block.count = listed.counts[i];
+    if (block.count < 0)
+      return error(MPI_ERR_COUNT, "%s %lld at %d: it must not be negative", names.count,
+                   static_cast<long long>(block.count), i);
+    if (block.bytes() > 0 && listed.buffer == nullptr && start_of(first) == nullptr)
+      return error(MPI_ERR_BUFFER, "%s is null, and %s at %d is %lld; pass memory", names.buffer, names.count, i,
+                   static_cast<long long>(block.count));
+    blocks->add(block);
+  }
+  return MPI_SUCCESS;
+}
+
+int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& listed, int size, Blocks* blocks) {
+  if (const int code = check_lists(names, listed.counts, listed.displacements, size); code != MPI_SUCCESS) return code;
+  if (size > 0 && listed.datatypes == nullptr)
+    return error(MPI_ERR_ARG, "the list of %ss is null; pass %d types", names.type, size);
+  for (int i = 0; i < size; ++i) {
+    Block block;
+    if (const int code = check_not_in_place(names, listed.buffer); code != MPI_SUCCESS) return code;
+    const Block at = shifted({const_cast<void*>(listed.buffer), 0, nullptr}, listed.displacements[i]);
+    if (const int code = read_block(schedule, names, at.buffer, listed.counts[i], listed.datatypes[i], &block);
+        code != MPI_SUCCESS)
+      return code;
+    blocks->add(block);
+  }
+  return MPI_SUCCESS;
+}
+
+int check_root(const Comm& comm, int root) {
+  if (comm.inter() && (root == MPI_ROOT || root == MPI_PROC_NULL)) return MPI_SUCCESS;
+  const int size = comm.inter() ? comm.remote_size() : comm.size();
+  if (root >= 0 && root < size) return MPI_SUCCESS;
+  return error(MPI_ERR_ROOT, "root %d: the %s has ranks 0-%d%s", root, comm.inter() ? "remote group" : "communicator",
+               size - 1, comm.inter() ? "; MPI_ROOT and MPI_PROC_NULL in the root's own group" : "");
+}
+
+int check_apart(const Block& from, const Block& to) {
+  if (from.bytes() == 0 || to.bytes() == 0 || start_of(from) != start_of(to)) return MPI_SUCCESS;
+  return error(MPI_ERR_BUFFER, "the buffers are the same memory; pass two, or MPI_IN_PLACE where the call allows it");
+}
+
+}  // namespace heddle::mpi

@@ -1,0 +1,99 @@
+// The program's memory in a collective, as blocks of one or several types, and as the engine sees
+// it.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "mpi/collective/schedule.hpp"
+
+namespace heddle::mpi {
+
+struct Block {
+  void* buffer = nullptr;
+  MPI_Count count = 0;
+  Type* type = nullptr;
+  [[nodiscard]] std::size_t bytes() const {
+    return type == nullptr ? 0 : static_cast<std::size_t>(count) * static_cast<std::size_t>(type->size);
+  }
+};
+
+// Blocks of equal length one after the other, the same block for everybody, or a list.
+class Blocks {
+ public:
+  Blocks() = default;
+  static Blocks even(const Block& first, int size);
+  static Blocks same(const Block& block, int size);
+  void add(const Block& block);
+  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] Block operator[](int i) const;
+  [[nodiscard]] bool is_even() const { return kind_ == Kind::even; }
+  [[nodiscard]] bool is_same() const { return kind_ == Kind::same; }
+  // All of its types are contiguous.
+  [[nodiscard]] bool contiguous() const;
+
+ private:
+  enum class Kind : std::uint8_t { list, even, same };
+  Kind kind_ = Kind::list;
+  int size_ = 0;
+  Block first_;
+  std::vector<Block> list_;
+};
+
+// The bytes of the blocks in order: the program's memory, or packed in memory of the schedule.
+struct Wire {
+  std::byte* base = nullptr;
+  std::size_t stride = 0;  // of even blocks
+  Places places;           // of a list: all of its blocks
+  bool packed = false;
+  [[nodiscard]] std::byte* at(int i) const;
+};
+// Finds the place; if the blocks are not contiguous or `apart`, makes it.
+Wire wire_of(Schedule& schedule, const Blocks& blocks, bool apart = false);
+// Steps that pack and unpack, if the wire is packed; of all blocks, or of one.
+void add_pack(Schedule& schedule, const Blocks& blocks, const Wire& wire);
+void add_unpack(Schedule& schedule, const Blocks& blocks, const Wire& wire);
+void add_pack(Schedule& schedule, const Block& block, std::byte* to);
+void add_unpack(Schedule& schedule, const Block& block, const std::byte* from);
+// A step that copies a block to another.
+void add_copy(Schedule& schedule, const Block& from, const Block& to);
+
+// ---- checks of arguments; MPI_SUCCESS or an error's code ----------------------------------------
+
+// How the program names a side of a collective, for messages.
+struct SideNames {
+  const char* buffer;
+  const char* count;
+  const char* type;
+};
+inline constexpr SideNames kSend{"sendbuf", "sendcount", "sendtype"};
+inline constexpr SideNames kReceive{"recvbuf", "recvcount", "recvtype"};
+inline constexpr SideNames kBuffer{"buffer", "count", "datatype"};
+
+// The type is held by the schedule.
+int read_block(Schedule& schedule, const SideNames& names, const void* buffer, MPI_Count count, MPI_Datatype datatype,
+               Block* block);
+// `size` blocks, as the v forms list them.
+struct Listed {
+  const void* buffer;
+  Counts counts;
+  Counts displacements;
+  MPI_Datatype datatype;
+};
+int read_blocks(Schedule& schedule, const SideNames& names, const Listed& listed, int size, Blocks* blocks);
+// As the w forms list them, with displacements in bytes.
+struct ListedTypes {
+  const void* buffer;
+  Counts counts;
+  Counts displacements;
+  const MPI_Datatype* datatypes;
+};
+int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& listed, int size, Blocks* blocks);
+
+// A root of the communicator; of an intercommunicator MPI_ROOT and MPI_PROC_NULL, too.
+int check_root(const Comm& comm, int root);
+int check_not_in_place(const SideNames& names, const void* buffer);
+// The two do not begin at the same place.
+int check_apart(const Block& from, const Block& to);
+
+}  // namespace heddle::mpi

@@ -1,0 +1,189 @@
+#include "mpi/collective/moving.hpp"
+
+#include <new>
+
+#include "mpi/core/info.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+using What = EngineCall::What;
+
+int check_way(const Way& way) {
+  if (way.form == Form::blocking) return MPI_SUCCESS;
+  if (way.request == nullptr) return null_argument("request");
+  if (way.info != MPI_INFO_NULL && info_of(way.info) == nullptr) return bad_info(way.info);
+  return MPI_SUCCESS;
+}
+
+int make_and_run(Comm& comm, const Way& way, const Build& build) {
+  if (way.form == Form::blocking) {
+    Schedule schedule(comm, way.form);
+    const int code = build(schedule);
+    return code == MPI_SUCCESS ? schedule.run() : code;
+  }
+  auto schedule = std::make_unique<Schedule>(comm, way.form);
+  if (const int code = build(*schedule); code != MPI_SUCCESS) return code;
+  const bool again = way.form == Form::persistent;
+  if (const int code = again ? schedule->make() : schedule->start(); code != MPI_SUCCESS) return code;
+  return new_request(std::move(schedule), again, way.request);
+}
+
+// What this process sends itself; and the buffers, which begin with the first blocks.
+int check_own(const Block& from, const Block& to, const Block& first_from, const Block& first_to) {
+  if (from.bytes() != to.bytes())
+    return error(MPI_ERR_TRUNCATE, "this process sends itself %zu bytes, and receives %zu; both sides have to agree",
+                 from.bytes(), to.bytes());
+  const int code = check_apart(from, to);
+  return code == MPI_SUCCESS ? check_apart(first_from, first_to) : code;
+}
+
+}  // namespace
+
+int run_collective(Call call, MPI_Comm handle, const Way& way, const Build& build) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return told(call, code);
+  Comm* const comm = comm_of(handle);
+  if (comm == nullptr) return told(call, bad_comm(handle));
+  if (const int code = check_way(way); code != MPI_SUCCESS) return told(call, comm, code);
+  try {
+    return told(call, comm, make_and_run(*comm, way, build));
+  } catch (const std::bad_alloc&) {
+    return told(call, comm, error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective"));
+  }
+}
+
+void add_barrier(Schedule& schedule) {
+  if (!is_alone(schedule.communicator())) schedule.engine({});
+}
+
+void add_broadcast(Schedule& schedule, const Block& data, int root) {
+  if (is_alone(schedule.communicator())) return;
+  const Blocks blocks = Blocks::even(data, 1);
+  const Wire wire = wire_of(schedule, blocks);
+  const bool at_root = schedule.communicator().rank == root;
+  if (at_root) add_pack(schedule, blocks, wire);
+  EngineCall call;
+  call.what = What::broadcast;
+  call.receive = wire.base;
+  call.amount = data.bytes();
+  call.root = static_cast<std::uint32_t>(root);
+  schedule.engine(std::move(call));
+  if (!at_root) add_unpack(schedule, blocks, wire);
+}
+
+int add_gather(Schedule& schedule, const Block* send, const Blocks& receive, int root, bool listed) {
+  const int rank = schedule.communicator().rank;
+  const bool at_root = rank == root;
+  if (at_root && send != nullptr) {
+    if (const int code = check_own(*send, receive[rank], *send, receive[0]); code != MPI_SUCCESS) return code;
+    if (is_alone(schedule.communicator())) add_copy(schedule, *send, receive[0]);
+  }
+  if (is_alone(schedule.communicator())) return MPI_SUCCESS;
+  EngineCall call;
+  call.what = listed ? What::gatherv : What::gather;
+  call.root = static_cast<std::uint32_t>(root);
+  Wire to;
+  if (at_root) to = wire_of(schedule, receive);
+  call.receive = to.base;
+  if (send == nullptr) {
+    call.send = to.at(rank);
+    call.amount = receive[rank].bytes();
+    if (to.packed) add_pack(schedule, receive[rank], to.at(rank));
+  } else {
+    const Blocks blocks = Blocks::even(*send, 1);
+    const Wire from = wire_of(schedule, blocks);
+    add_pack(schedule, blocks, from);
+    call.send = from.base;
+    call.amount = send->bytes();
+  }
+  call.receive_places = to.places;
+  schedule.engine(std::move(call));
+  if (at_root) add_unpack(schedule, receive, to);
+  return MPI_SUCCESS;
+}
+
+int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive) {
+  const int rank = schedule.communicator().rank;
+  if (send != nullptr) {
+    if (const int code = check_own(*send, receive[rank], *send, receive[0]); code != MPI_SUCCESS) return code;
+    if (is_alone(schedule.communicator())) add_copy(schedule, *send, receive[0]);
+  }
+  if (is_alone(schedule.communicator())) return MPI_SUCCESS;
+  EngineCall call;
+  call.what = receive.is_even() ? What::allgather : What::allgatherv;
+  const Wire to = wire_of(schedule, receive);
+  call.receive = to.base;
+  call.receive_places = to.places;
+  call.amount = receive[rank].bytes();
+  if (send == nullptr) {
+    call.send = to.at(rank);
+    if (to.packed) add_pack(schedule, receive[rank], to.at(rank));
+  } else {
+    const Blocks blocks = Blocks::even(*send, 1);
+    const Wire from = wire_of(schedule, blocks);
+    add_pack(schedule, blocks, from);
+    call.send = from.base;
+  }
+  schedule.engine(std::move(call));
+  add_unpack(schedule, receive, to);
+  return MPI_SUCCESS;
+}
+
+int add_scatter(Schedule& schedule, const Blocks& send, const Block* receive, int root, bool listed) {
+  const int rank = schedule.communicator().rank;
+  const bool at_root = rank == root;
+  if (at_root && receive != nullptr) {
+    if (const int code = check_own(send[rank], *receive, send[0], *receive); code != MPI_SUCCESS) return code;
+    if (is_alone(schedule.communicator())) add_copy(schedule, send[0], *receive);
+  }
+  if (is_alone(schedule.communicator())) return MPI_SUCCESS;
+  EngineCall call;
+  call.what = listed ? What::scatterv : What::scatter;
+  call.root = static_cast<std::uint32_t>(root);
+  Wire from;
+  if (at_root) {
+    from = wire_of(schedule, send);
+    add_pack(schedule, send, from);
+  }
+  call.send = from.base;
+  call.send_places = from.places;
+  if (receive == nullptr) {
+    call.receive = from.at(rank);
+    call.amount = send[rank].bytes();
+    schedule.engine(std::move(call));
+    return MPI_SUCCESS;
+  }
+  const Blocks blocks = Blocks::even(*receive, 1);
+  const Wire to = wire_of(schedule, blocks);
+  call.receive = to.base;
+  call.amount = receive->bytes();
+  schedule.engine(std::move(call));
+  add_unpack(schedule, blocks, to);
+  return MPI_SUCCESS;
+}
+
+int add_alltoall(Schedule& schedule, const Blocks* send, const Blocks& receive) {
+  const int rank = schedule.communicator().rank;
+  if (send != nullptr) {
+    if (const int code = check_own((*send)[rank], receive[rank], (*send)[0], receive[0]); code != MPI_SUCCESS)
+      return code;
+    if (is_alone(schedule.communicator())) add_copy(schedule, (*send)[0], receive[0]);
+  }
+  if (is_alone(schedule.communicator())) return MPI_SUCCESS;
+  const Blocks& sent = send == nullptr ? receive : *send;
+  const Wire from = wire_of(schedule, sent, send == nullptr);
+  const Wire to = wire_of(schedule, receive);
+  add_pack(schedule, sent, from);
+  EngineCall call;
+  call.what = receive.is_even() ? What::alltoall : What::alltoallv;
+  call.send = from.base;
+  call.receive = to.base;
+  call.send_places = from.places;
+  call.receive_places = to.places;
+  call.amount = receive.is_even() ? receive[rank].bytes() : 0;
+  schedule.engine(std::move(call));
+  add_unpack(schedule, receive, to);
+  return MPI_SUCCESS;
+}
+
+}  // namespace heddle::mpi

@@ -1,0 +1,51 @@
+// Collectives that move data, added to a schedule: of intracommunicators by the engine, of
+// intercommunicators by messages. The caller has checked the arguments. Null `send` or `receive`
+// blocks: in place.
+#pragma once
+
+#include <span>
+
+#include "mpi/collective/blocks.hpp"
+
+namespace heddle::mpi {
+
+// How a call is made.
+struct Way {
+  Form form = Form::blocking;
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Request* request = nullptr;
+};
+inline Way nonblocking(MPI_Request* request) {
+  return {Form::nonblocking, MPI_INFO_NULL, request};
+}
+inline Way persistent(MPI_Info info, MPI_Request* request) {
+  return {Form::persistent, info, request};
+}
+
+// Makes a schedule by build(schedule), which returns an error's code, and runs it.
+using Build = std::function<int(Schedule&)>;
+int run_collective(Call call, MPI_Comm handle, const Way& way, const Build& build);
+
+// The communicator has one member, and no team.
+[[nodiscard]] inline bool is_alone(const Comm& comm) {
+  return comm.team.id == 0;
+}
+
+void add_barrier(Schedule& schedule);
+void add_broadcast(Schedule& schedule, const Block& data, int root);
+// `listed`: the v form. `receive`: at the root.
+int add_gather(Schedule& schedule, const Block* send, const Blocks& receive, int root, bool listed);
+int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive);
+// `send`: at the root.
+int add_scatter(Schedule& schedule, const Blocks& send, const Block* receive, int root, bool listed);
+int add_alltoall(Schedule& schedule, const Blocks* send, const Blocks& receive);
+
+// ---- intercommunicators -------------------------------------------------------------------------
+
+void add_inter_barrier(Schedule& schedule);
+void add_inter_broadcast(Schedule& schedule, const Block& data, int root);
+void add_inter_gather(Schedule& schedule, const Block& send, const Blocks& receive, int root);
+void add_inter_scatter(Schedule& schedule, const Blocks& send, const Block& receive, int root);
+void add_inter_alltoall(Schedule& schedule, const Blocks& send, const Blocks& receive);
+
+}  // namespace heddle::mpi

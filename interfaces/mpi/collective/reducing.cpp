@@ -1,0 +1,205 @@
+// Reductions of whole vectors.
+#include <units/reducing.hpp>
+#include "mpi/collective/blocking.hpp"
+#include "mpi/collective/combining.hpp"
+#include "mpi/collective/short.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+// As the program passes it.
+struct Vectors {
+  const void* send;
+  void* receive;
+  MPI_Count count;
+  MPI_Datatype type;
+  MPI_Op op;
+};
+
+// What a process does in a reduction.
+struct Part {
+  bool gives = true;
+  bool gets = true;
+};
+
+int read(Schedule& schedule, const Vectors& vectors, const Part& part, Reducing* what) {
+  constexpr SideNames kFrom{"sendbuf", "count", "datatype"};
+  constexpr SideNames kTo{"recvbuf", "count", "datatype"};
+  what->op = op_of(vectors.op);
+  if (what->op == nullptr) return bad_op(vectors.op);
+  what->in_place = part.gives && part.gets && !schedule.communicator().inter() && vectors.send == MPI_IN_PLACE;
+  if (part.gets)
+    if (const int code = read_block(schedule, kTo, vectors.receive, vectors.count, vectors.type, &what->receive);
+        code != MPI_SUCCESS)
+      return code;
+  if (what->in_place) {
+    what->send = what->receive;
+  } else if (part.gives) {
+    if (const int code = read_block(schedule, kFrom, vectors.send, vectors.count, vectors.type, &what->send);
+        code != MPI_SUCCESS)
+      return code;
+    if (part.gets)
+      if (const int code = check_apart(what->send, what->receive); code != MPI_SUCCESS) return code;
+  }
+  what->type = part.gets ? what->receive.type : what->send.type;
+  if (what->type == nullptr) return MPI_SUCCESS;
+  if (const int code = check_reduction(*what->op, *what->type); code != MPI_SUCCESS) return code;
+  schedule.hold(what->op);
+  return MPI_SUCCESS;
+}
+
+int reduce_in(Call call, const Way& way, const Vectors& vectors, int root, MPI_Comm comm) {
+  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+    if (const int code = check_root(schedule.communicator(), root); code != MPI_SUCCESS) return code;
+    const bool inter = schedule.communicator().inter();
+    const Part part = inter ? Part{root >= 0, root == MPI_ROOT} : Part{true, schedule.communicator().rank == root};
+    Reducing what;
+    if (const int code = read(schedule, vectors, part, &what); code != MPI_SUCCESS) return code;
+    if (inter)
+      add_inter_reduce(schedule, what, root);
+    else
+      add_reduce(schedule, what, root);
+    return MPI_SUCCESS;
+  });
+}
+
+int allreduce_in(Call call, const Way& way, const Vectors& vectors, MPI_Comm comm) {
+  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+    Reducing what;
+    if (const int code = read(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
+    if (schedule.communicator().inter())
+      add_inter_allreduce(schedule, what);
+    else
+      add_allreduce(schedule, what);
+    return MPI_SUCCESS;
+  });
+}
+
+int check_intra(const Comm& comm) {
+  if (!comm.inter()) return MPI_SUCCESS;
+  return error(MPI_ERR_COMM, "an intercommunicator: scans are defined for intracommunicators only");
+}
+
+int scan_in(Call call, const Way& way, const Vectors& vectors, MPI_Comm comm) {
+  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+    if (const int code = check_intra(schedule.communicator()); code != MPI_SUCCESS) return code;
+    Reducing what;
+    if (const int code = read(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
+    add_scan(schedule, what);
+    return MPI_SUCCESS;
+  });
+}
+
+int exscan_in(Call call, const Way& way, const Vectors& vectors, MPI_Comm comm) {
+  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+    if (const int code = check_intra(schedule.communicator()); code != MPI_SUCCESS) return code;
+    // The first member gets nothing, so it needs no memory for it.
+    const bool in_place = vectors.send == MPI_IN_PLACE;
+    Reducing what;
+    const Part part{true, schedule.communicator().rank != 0 || in_place};
+    if (const int code = read(schedule, vectors, part, &what); code != MPI_SUCCESS) return code;
+    add_exscan(schedule, what);
+    return MPI_SUCCESS;
+  });
+}
+
+// The short path of a vector.
+struct ShortVectors {
+  const void* send = nullptr;  // null: not the short path
+  void* receive = nullptr;
+  std::size_t count = 0;
+  heddle_reduction reduction{};
+};
+ShortVectors short_vectors(const Vectors& vectors, bool gets) {
+  const Op* const op = op_of(vectors.op);
+  const ShortData from = short_data(vectors.send, vectors.count, vectors.type);
+  const ShortData to = gets ? short_data(vectors.receive, vectors.count, vectors.type) : ShortData{};
+  if (op == nullptr || from.at == nullptr || (gets && (to.at == nullptr || to.at == from.at)) || from.bytes == 0)
+    return {};
+  const Type& type = *type_of(vectors.type);
+  const heddle_reduction reduction = engine_reduction(*op, type);
+  const std::uintptr_t places = reinterpret_cast<std::uintptr_t>(from.at) | reinterpret_cast<std::uintptr_t>(to.at);
+  if (reduction.type == 0 || (places & (alignment_of(type) - 1)) != 0) return {};
+  return {from.at, to.at, static_cast<std::size_t>(vectors.count), reduction};
+}
+
+}  // namespace
+
+int allreduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+              MPI_Comm handle) {
+  Comm* const comm = comm_of(handle);
+  const bool short_way = has_team(comm);
+  const Vectors vectors{sendbuf, recvbuf, count, datatype, op};
+  const ShortVectors path = short_vectors(vectors, true);
+  if (!short_way || path.send == nullptr) [[unlikely]]
+    return allreduce_in(call, {}, vectors, handle);
+  return told(
+      call, comm,
+      run_blocking(*comm, {EngineCall::What::allreduce, path.send, path.receive, path.count, 0, &path.reduction}));
+}
+int iallreduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+               MPI_Comm comm, MPI_Request* request) {
+  return allreduce_in(call, nonblocking(request), {sendbuf, recvbuf, count, datatype, op}, comm);
+}
+int allreduce_init(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                   MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return allreduce_in(call, persistent(info, request), {sendbuf, recvbuf, count, datatype, op}, comm);
+}
+
+int reduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root,
+           MPI_Comm handle) {
+  Comm* const comm = comm_of(handle);
+  const bool short_way = has_team(comm);
+  const Vectors vectors{sendbuf, recvbuf, count, datatype, op};
+  if (!short_way || !has_member(*comm, root)) [[unlikely]]
+    return reduce_in(call, {}, vectors, root, handle);
+  const ShortVectors path = short_vectors(vectors, comm->rank == root);
+  if (path.send == nullptr) [[unlikely]]
+    return reduce_in(call, {}, vectors, root, handle);
+  const auto to = static_cast<std::uint32_t>(root);
+  return told(
+      call, comm,
+      run_blocking(*comm, {EngineCall::What::reduce, path.send, path.receive, path.count, to, &path.reduction}));
+}
+int ireduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root,
+            MPI_Comm comm, MPI_Request* request) {
+  return reduce_in(call, nonblocking(request), {sendbuf, recvbuf, count, datatype, op}, root, comm);
+}
+int reduce_init(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return reduce_in(call, persistent(info, request), {sendbuf, recvbuf, count, datatype, op}, root, comm);
+}
+
+int scan(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+         MPI_Comm handle) {
+  Comm* const comm = comm_of(handle);
+  const bool short_way = has_team(comm);
+  const Vectors vectors{sendbuf, recvbuf, count, datatype, op};
+  const ShortVectors path = short_vectors(vectors, true);
+  if (!short_way || path.send == nullptr) return scan_in(call, {}, vectors, handle);
+  return told(call, comm,
+              run_blocking(*comm, {EngineCall::What::scan, path.send, path.receive, path.count, 0, &path.reduction}));
+}
+int iscan(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+          MPI_Comm comm, MPI_Request* request) {
+  return scan_in(call, nonblocking(request), {sendbuf, recvbuf, count, datatype, op}, comm);
+}
+int scan_init(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+              MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return scan_in(call, persistent(info, request), {sendbuf, recvbuf, count, datatype, op}, comm);
+}
+
+int exscan(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+           MPI_Comm comm) {
+  return exscan_in(call, {}, {sendbuf, recvbuf, count, datatype, op}, comm);
+}
+int iexscan(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+            MPI_Comm comm, MPI_Request* request) {
+  return exscan_in(call, nonblocking(request), {sendbuf, recvbuf, count, datatype, op}, comm);
+}
+int exscan_init(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return exscan_in(call, persistent(info, request), {sendbuf, recvbuf, count, datatype, op}, comm);
+}
+
+}  // namespace heddle::mpi

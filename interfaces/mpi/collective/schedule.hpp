@@ -1,0 +1,114 @@
+// A collective as a list of steps, each begun when the one before has ended: functions that run at
+// once, operations of the engine, sets of messages. All of them and their memory are made once, so
+// that a persistent collective only begins again.
+//
+// All members begin a team's operations in the same order, and a nonblocking collective goes on
+// whenever somebody makes progress. So a step of the engine stands before any step of messages: it
+// begins in the call.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "mpi/collective/engine_call.hpp"
+#include "mpi/collective/op.hpp"
+#include "mpi/communicators/comm.hpp"
+#include "mpi/messages/internal.hpp"
+#include "mpi/messages/operation.hpp"
+
+namespace heddle::mpi {
+
+class Schedule final : public Operation, public Stepped {
+ public:
+  Schedule(Comm& comm, Form form) : comm_(comm), form_(form) {}
+  ~Schedule() override;
+
+  // ---- making it; may throw std::bad_alloc
+  [[nodiscard]] Comm& communicator() const { return comm_; }
+  // Memory that lives as long as this.
+  std::byte* room(std::size_t bytes);
+  // Anything else that does.
+  template <class T>
+  T& keep(std::shared_ptr<T> kept) {
+    T& object = *kept;
+    kept_.push_back(std::move(kept));
+    return object;
+  }
+  // What the program may free before the collective ends.
+  void hold(Type* type);
+  void hold(Op* op);
+  void local(std::function<void()> action);
+  void engine(EngineCall call);
+  // Takes the tag of its messages: called in the same order by all members.
+  void use_messages();
+  // Begins a set of messages. What is sent and received from now on belongs to it; all are under
+  // way at once.
+  void messages();
+  void send(Comm& comm, int rank, const void* data, std::size_t bytes);
+  void receive(Comm& comm, int rank, void* data, std::size_t bytes);
+
+  // ---- running it; MPI_SUCCESS or an error's code
+  int run();             // blocking: to the end
+  int make();            // persistent: makes the engine's operations ready
+  int start() override;  // the others: begins
+  bool test(Outcome* outcome) override;
+  Lane& lane() override { return *comm_.lane; }
+  Comm* comm() override { return &comm_; }
+  bool step() override;
+
+ private:
+  struct Move {
+    Comm* comm;
+    int rank;
+    std::byte* to;  // null: a send
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  struct Step {
+    std::function<void()> action;
+    std::unique_ptr<EngineCall> call;
+    heddle_collective collective{};
+    bool open = false;  // the engine's operation is
+    std::vector<Move> moves;
+    std::unique_ptr<InternalMessage[]> live;  // of the moves
+    std::vector<std::size_t> pending;         // of them
+    int code = MPI_SUCCESS;                   // the first error of a message
+  };
+
+  int begin(Step& step);
+  int begin_engine(Step& step);
+  int begin_moves(Step& step);
+  bool ended(Step& step, int* code);
+  bool moves_ended(Step& step, int* code);
+  int run_engine(Step& step);
+  // Goes on as far as possible without waiting. True: it has ended, with code_. Of one that is
+  // moved on by somebody else: false.
+  bool advance();
+  bool advance_steps();
+
+  struct Freed {
+    void operator()(std::byte* memory) const;
+  };
+
+  Comm& comm_;
+  const Form form_;
+  int tag_ = 0;
+  std::vector<std::unique_ptr<std::byte[], Freed>> rooms_;
+  std::vector<std::shared_ptr<void>> kept_;
+  std::vector<Type*> types_;
+  std::vector<Op*> ops_;
+  std::vector<std::unique_ptr<Step>> steps_;
+
+  // Who is moving the run on: the owner, or who makes progress. Acquire and release, since it
+  // guards what follows.
+  std::atomic<bool> busy_{false};
+  std::size_t at_ = 0;  // the step that is under way, or is next
+  bool begun_ = false;  // it is under way
+  bool over_ = true;
+  int code_ = MPI_SUCCESS;
+  bool listed_ = false;  // the owner's: among those that progress advances
+};
+
+}  // namespace heddle::mpi

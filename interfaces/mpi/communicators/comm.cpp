@@ -1,0 +1,224 @@
+#include "mpi/communicators/comm.hpp"
+
+#include <mutex>
+#include <new>
+#include <numeric>
+
+#include "mpi/collective/blocking.hpp"
+#include "mpi/communicators/making.hpp"
+#include "mpi/communicators/registry.hpp"
+#include "mpi/core/pool.hpp"
+#include "mpi/messages/request.hpp"
+
+namespace heddle::mpi {
+
+Comm* g_base = nullptr;
+Comm* g_world = nullptr;
+Comm* g_self = nullptr;
+
+namespace {
+
+constexpr std::uint32_t kMostComms = 1U << 18;
+constinit Pool<Comm, kMostComms> g_comms;
+
+// The even numbers that are free. Those of base, world and self are the same everywhere.
+constexpr std::uint32_t kBaseNumber = 0;
+constexpr std::uint32_t kWorldNumber = 2;
+constexpr std::uint32_t kSelfNumber = 4;
+std::mutex g_mutex;                 // guards what follows
+std::vector<std::uint32_t> g_free;  // given back
+std::uint32_t g_next = 6;           // never used yet
+std::vector<Comm*> g_waiting;       // freed by the program, with operations under way
+
+bool take_number(std::uint32_t* number) {
+  const std::scoped_lock lock(g_mutex);
+  if (!g_free.empty()) {
+    *number = g_free.back();
+    g_free.pop_back();
+    return true;
+  }
+  if (g_next + kInternal >= kMostNumbers) return false;
+  *number = g_next;
+  g_next += 2;
+  return true;
+}
+
+void end_comm(Comm* comm) {
+  comm->kept.reset();  // its operations are the team's
+  if (comm->team.id != 0 && comm->team.id != g_job.world.id) static_cast<void>(heddle_team_free(comm->team));
+  discard_comm(comm);
+}
+
+// Of communicators that were freed with operations under way: those that have none any more go.
+void end_waiting() {
+  std::vector<Comm*> ready;
+  {
+    const std::scoped_lock lock(g_mutex);
+    std::erase_if(g_waiting, [&](Comm* comm) {
+      if (has_requests(*comm)) return false;
+      ready.push_back(comm);
+      return true;
+    });
+  }
+  for (Comm* comm : ready) end_comm(comm);
+}
+
+Comm* fixed_comm(std::uint32_t number, std::vector<std::uint32_t> ranks, const char* name) {
+  Comm* const comm = g_comms.take();
+  if (comm == nullptr) return nullptr;
+  comm->number = number;
+  comm->group = std::make_shared<Group>(std::move(ranks));
+  for (const std::uint32_t rank : comm->group->ranks()) comm->members.push_back(member_of(rank, number));
+  complete_comm(*comm, comm->group->rank_of(g_job.rank));
+  comm->name = name;
+  return comm;
+}
+
+}  // namespace
+
+Comm* find_comm(MPI_Comm handle) {
+  Comm* const comm = g_comms.find(handle);
+  return comm == nullptr || comm->freed ? nullptr : comm;
+}
+
+MPI_Comm handle_of(Comm* comm) {
+  if (comm == nullptr) return MPI_COMM_NULL;
+  if (comm == g_world) return MPI_COMM_WORLD;
+  if (comm == g_self) return MPI_COMM_SELF;
+  return reinterpret_cast<MPI_Comm>(comm);
+}
+
+std::uint32_t number_of(const Comm* comm) {
+  return g_comms.number(comm);
+}
+Comm* comm_at(std::uint32_t number) {
+  return g_comms.at(number);
+}
+
+int bad_comm(MPI_Comm handle) {
+  if (const int code = check_running(); code != MPI_SUCCESS && g_base == nullptr) return code;
+  if (handle == MPI_COMM_NULL) return error(MPI_ERR_COMM, "comm is MPI_COMM_NULL");
+  return error(MPI_ERR_COMM, "comm %#llx is no communicator, or was freed",
+               static_cast<unsigned long long>(value_of(handle)));
+}
+
+Member member_of(std::uint32_t job_rank, std::uint32_t number) {
+  return {{job_rank, number / 2 % g_job.lanes_of[job_rank]}, number};
+}
+
+void complete_comm(Comm& comm, int rank) {
+  comm.rank = rank;
+  comm.lane = g_job.lanes[comm.number / 2 % g_job.lanes.size()];
+  const Group& others = comm.inter() ? *comm.remote_group : *comm.group;
+  bool identical = true;
+  for (int i = 0; i < others.size(); ++i) identical = identical && others[i] == static_cast<std::uint32_t>(i);
+  if (identical) return;
+  comm.rank_of = std::make_unique<int[]>(g_job.size);
+  std::fill_n(comm.rank_of.get(), g_job.size, MPI_UNDEFINED);
+  for (int i = 0; i < others.size(); ++i) comm.rank_of[others[i]] = i;
+}
+
+Comm* new_comm(GroupPointer group, std::uint32_t* number) {
+  end_waiting();
+  if (!take_number(number)) return nullptr;
+  Comm* const comm = g_comms.take();
+  if (comm == nullptr) {
+    const std::scoped_lock lock(g_mutex);
+    g_free.push_back(*number);
+    return nullptr;
+  }
+  comm->number = *number;
+  comm->group = std::move(group);
+  return comm;
+}
+
+void discard_comm(Comm* comm) {
+  release(comm->errhandler);
+  if (comm->local != nullptr) end_comm(comm->local);
+  const std::uint32_t number = comm->number;
+  g_comms.give_back(comm);
+  const std::scoped_lock lock(g_mutex);
+  if (number > kSelfNumber) g_free.push_back(number);
+}
+
+int next_make_tag(Comm& parent) {
+  constexpr std::uint32_t kTags = 1U << 18;
+  const std::uint32_t sequence = parent.made.fetch_add(1, std::memory_order_relaxed);
+  return InternalTag::kMake + static_cast<int>(sequence % kTags);
+}
+
+int make_comm(const NewComm& what, Comm** made) {
+  std::size_t mine = 0;
+  std::vector<Route> routes = routes_to(*what.over, *what.group, &mine);
+  Making making(what.group, std::move(routes), mine, what.tag);
+  *made = nullptr;
+  if (const int code = making.begin(); code != MPI_SUCCESS) return code;
+  int code = MPI_SUCCESS;
+  wait_until(making.lane(), [&] { return making.step(&code, made); });
+  return code;
+}
+
+int make_from(Comm* parent, GroupPointer group, Comm** made) {
+  *made = nullptr;
+  const int tag = next_make_tag(*parent);
+  if (group->rank_of(g_job.rank) == MPI_UNDEFINED) return MPI_SUCCESS;
+  if (const int code = make_comm({std::move(group), parent, tag}, made); code != MPI_SUCCESS) return code;
+  (*made)->errhandler = retain(parent->errhandler);
+  return MPI_SUCCESS;
+}
+
+void free_comm(Comm* comm) {
+  // its memory is that of others, too, until all have come here
+  if (comm->team.id != 0) static_cast<void>(run_barrier(*comm));
+  comm->freed = true;
+  if (!has_requests(*comm)) {
+    end_comm(comm);
+    return;
+  }
+  const std::scoped_lock lock(g_mutex);
+  g_waiting.push_back(comm);
+}
+
+// ---- the fixed ones -----------------------------------------------------------------------------
+
+namespace {
+
+std::vector<std::uint32_t> all_ranks() {
+  std::vector<std::uint32_t> ranks(g_job.size);
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  return ranks;
+}
+
+}  // namespace
+
+int open_base() {
+  g_base = fixed_comm(kBaseNumber, all_ranks(), "");
+  return g_base == nullptr ? error(MPI_ERR_NO_MEM, "no memory for communicators") : MPI_SUCCESS;
+}
+
+int open_world() {
+  Comm* const world = fixed_comm(kWorldNumber, all_ranks(), "MPI_COMM_WORLD");
+  Comm* const self = fixed_comm(kSelfNumber, {g_job.rank}, "MPI_COMM_SELF");
+  if (world == nullptr || self == nullptr) return error(MPI_ERR_NO_MEM, "no memory for communicators");
+  if (g_job.size > 1) world->team = g_job.world;
+  g_world = world;
+  g_self = self;
+  return MPI_SUCCESS;
+}
+
+void close_world() {
+  for (Comm** comm : {&g_world, &g_self}) {
+    if (*comm == nullptr) continue;
+    (*comm)->kept.reset();
+    discard_comm(*comm);
+    *comm = nullptr;
+  }
+}
+
+void close_base() {
+  end_waiting();
+  if (g_base != nullptr) discard_comm(g_base);
+  g_base = nullptr;
+}
+
+}  // namespace heddle::mpi

@@ -1,0 +1,143 @@
+// A communicator.
+//
+// Messages. A message's tag, of 64 bits, is made of the receiver's number of the communicator,
+// which each member chooses for itself and tells the others when the communicator is made, and of
+// the program's tag. Each communicator has two numbers: an even one for the program's messages, and
+// the odd one after it for the library's own.
+#pragma once
+
+#include <heddle/heddle.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mpi/communicators/group.hpp"
+#include "mpi/core/attributes.hpp"
+#include "mpi/core/info.hpp"
+#include "mpi/core/progress.hpp"
+
+namespace heddle::mpi {
+
+struct Kept;  // of collective/
+struct Topology;
+class BsendBuffer;
+
+// ---- tags ---------------------------------------------------------------------------------------
+
+inline constexpr int kTagBits = 28;
+inline constexpr int kTagUb = (1 << kTagBits) - 1;
+inline constexpr int kNumberBits = 20;
+inline constexpr std::uint32_t kMostNumbers = 1U << kNumberBits;
+inline constexpr int kNumberShift = 64 - kNumberBits;
+inline constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kTagBits) - 1;
+inline constexpr std::uint64_t kNumberMask = ~((std::uint64_t{1} << kNumberShift) - 1);
+inline constexpr std::uint32_t kInternal = 1;  // added to a number: the library's own messages
+
+[[nodiscard]] inline std::uint64_t wire_tag(std::uint32_t number, int tag) {
+  return std::uint64_t{number} << kNumberShift | static_cast<std::uint32_t>(tag);
+}
+[[nodiscard]] inline int tag_of(std::uint64_t wire) {
+  return static_cast<int>(wire & kTagMask);
+}
+
+// ---- the communicator ---------------------------------------------------------------------------
+
+// Where a member's messages go, and the number by which it knows the communicator.
+struct Member {
+  heddle_peer peer{};
+  std::uint32_t number = 0;
+};
+
+struct Comm {
+  // Of this process.
+  std::uint32_t number = 0;  // even
+  Lane* lane = nullptr;
+  int rank = 0;
+  // Whom messages go to, by rank: of an intercommunicator the remote group's members.
+  std::vector<Member> members;
+  std::shared_ptr<const Group> group;         // the local one
+  std::shared_ptr<const Group> remote_group;  // null: an intracommunicator
+  // [rank in the job] = rank in `members`, or MPI_UNDEFINED; null: the same number
+  std::unique_ptr<int[]> rank_of;
+  heddle_team team{};  // of the local group; collectives of intracommunicators
+  // operations of the team, for blocking collectives: to be reset before the team is freed
+  std::shared_ptr<Kept> kept;
+  // Intercommunicators: an intracommunicator of the local group, for the library itself.
+  Comm* local = nullptr;
+
+  Errhandler* errhandler = &g_errors_are_fatal;
+  Attributes attributes;
+  Info info;
+  std::string name;
+  std::shared_ptr<const Topology> topology;
+  std::shared_ptr<BsendBuffer> buffer;  // MPI_Comm_attach_buffer
+  bool freed = false;                   // by the program; operations may still be under way
+  // Numbers of communicators and of collectives that the members have made together: for internal
+  // tags.
+  std::atomic<std::uint32_t> made{0};
+  std::atomic<std::uint32_t> collective_sequence{0};
+  // What the program asserts by info (mpi_assert_…).
+  bool no_any_tag = false;
+  bool no_any_source = false;
+  bool allow_overtaking = false;
+  bool exact_length = false;
+
+  [[nodiscard]] int size() const { return group->size(); }
+  // Of the group to which messages go.
+  [[nodiscard]] int remote_size() const { return static_cast<int>(members.size()); }
+  [[nodiscard]] bool inter() const { return remote_group != nullptr; }
+  // The rank, among those to which messages go, of a rank of the job.
+  [[nodiscard]] int rank_of_job(std::uint32_t job_rank) const {
+    return rank_of == nullptr ? static_cast<int>(job_rank) : rank_of[job_rank];
+  }
+};
+
+extern Comm* g_base;   // all ranks, for the library itself; null: the job is not joined
+extern Comm* g_world;  // null: MPI_Init has not been called
+extern Comm* g_self;
+Comm* find_comm(MPI_Comm handle);  // of those that the program made
+MPI_Comm handle_of(Comm* comm);
+
+// The communicator; null: the handle names none (told by bad_comm()).
+[[gnu::always_inline]] inline Comm* comm_of(MPI_Comm handle) {
+  if (handle == MPI_COMM_WORLD) [[likely]]
+    return g_world;
+  if (value_of(handle) < kPredefined) return handle == MPI_COMM_SELF ? g_self : nullptr;
+  return find_comm(handle);
+}
+// Why comm_of() was null: an error's code.
+[[gnu::cold]] int bad_comm(MPI_Comm handle);
+
+// ---- making communicators -----------------------------------------------------------------------
+
+// A new communicator in the making. Collective over `group`.
+struct NewComm {
+  std::shared_ptr<const Group> group;
+  // By whose messages the members tell each other their numbers, with this internal tag
+  // (messages/internal.hpp). It reaches all of `group`.
+  Comm* over = nullptr;
+  int tag = 0;
+};
+// Makes an intracommunicator: number, lane, members, team. What a parent hands down is the
+// caller's.
+int make_comm(const NewComm& what, Comm** made);
+// The same of members of an intracommunicator, whose error handler it gets. Collective over
+// `parent`: processes that are not in `group` call it, too, and get null.
+int make_from(Comm* parent, std::shared_ptr<const Group> group, Comm** made);
+// The internal tag of the next communicator that all of `parent` make together. Called in the same
+// order by all.
+int next_make_tag(Comm& parent);
+// Waits for the other members, then frees it, once no operation of it is under way. Its attributes
+// are deleted by the caller before.
+void free_comm(Comm* comm);
+// Joining and leaving the job: base, and with MPI_Init world and self.
+int open_base();
+int open_world();
+void close_world();
+void close_base();
+
+}  // namespace heddle::mpi

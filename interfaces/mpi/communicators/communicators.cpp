@@ -1,0 +1,418 @@
+// Communicators: queries, duplicates, splits, creation from groups.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+
+#include <units/communicators.hpp>
+#include "mpi/communicators/intercomm.hpp"
+#include "mpi/communicators/making.hpp"
+#include "mpi/communicators/placement.hpp"
+#include "mpi/communicators/registry.hpp"
+#include "mpi/communicators/topology.hpp"
+#include "mpi/messages/request.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+int read_comm(MPI_Comm handle, Comm** comm) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return code;
+  *comm = comm_of(handle);
+  return *comm == nullptr ? bad_comm(handle) : MPI_SUCCESS;
+}
+
+// Calls function(comm), which returns a code.
+template <class Function>
+int with_comm(Call call, MPI_Comm handle, const void* result, const char* name, Function&& function) {
+  Comm* comm = nullptr;
+  if (const int code = read_comm(handle, &comm); code != MPI_SUCCESS) return report(call, code);
+  if (result == nullptr) return report(call, comm, null_argument(name));
+  return told(call, comm, function(*comm));
+}
+
+}  // namespace
+
+// ---- queries ------------------------------------------------------------------------------------
+
+int comm_rank(Call call, MPI_Comm comm, int* rank) {
+  return with_comm(call, comm, rank, "rank", [&](const Comm& of) -> int {
+    *rank = of.rank;
+    return MPI_SUCCESS;
+  });
+}
+
+int comm_size(Call call, MPI_Comm comm, int* size) {
+  return with_comm(call, comm, size, "size", [&](const Comm& of) -> int {
+    *size = of.size();
+    return MPI_SUCCESS;
+  });
+}
+
+int comm_test_inter(Call call, MPI_Comm comm, int* flag) {
+  return with_comm(call, comm, flag, "flag", [&](const Comm& of) -> int {
+    *flag = of.inter() ? 1 : 0;
+    return MPI_SUCCESS;
+  });
+}
+
+int comm_remote_size(Call call, MPI_Comm comm, int* size) {
+  return with_comm(call, comm, size, "size", [&](const Comm& of) -> int {
+    if (!of.inter()) return error(MPI_ERR_COMM, "comm is an intracommunicator");
+    *size = of.remote_size();
+    return MPI_SUCCESS;
+  });
+}
+
+namespace {
+
+int give_group(GroupPointer group, MPI_Group* handle) {
+  *handle = new_handle(std::move(group));
+  return *handle == MPI_GROUP_NULL ? error(MPI_ERR_NO_MEM, "no memory for one more group") : MPI_SUCCESS;
+}
+
+}  // namespace
+
+int comm_group(Call call, MPI_Comm comm, MPI_Group* group) {
+  return with_comm(call, comm, group, "group", [&](const Comm& of) { return give_group(of.group, group); });
+}
+
+int comm_remote_group(Call call, MPI_Comm comm, MPI_Group* group) {
+  return with_comm(call, comm, group, "group", [&](const Comm& of) -> int {
+    if (!of.inter()) return error(MPI_ERR_COMM, "comm is an intracommunicator");
+    return give_group(of.remote_group, group);
+  });
+}
+
+namespace {
+
+int compare(const Group& a, const Group& b) {
+  if (a.ranks() == b.ranks()) return MPI_CONGRUENT;
+  return a.size() == b.size() && std::ranges::is_permutation(a.ranks(), b.ranks()) ? MPI_SIMILAR : MPI_UNEQUAL;
+}
+
+}  // namespace
+
+int comm_compare(Call call, MPI_Comm comm1, MPI_Comm comm2, int* result) {
+  Comm* other = nullptr;
+  if (const int code = read_comm(comm2, &other); code != MPI_SUCCESS) return report(call, code);
+  return with_comm(call, comm1, result, "result", [&](const Comm& one) -> int {
+    if (&one == other) {
+      *result = MPI_IDENT;
+    } else if (one.inter() != other->inter()) {
+      *result = MPI_UNEQUAL;
+    } else {
+      *result = compare(*one.group, *other->group);
+      if (one.inter()) *result = std::max(*result, compare(*one.remote_group, *other->remote_group));
+    }
+    return MPI_SUCCESS;
+  });
+}
+
+int comm_get_name(Call call, MPI_Comm comm, char* comm_name, int* resultlen) {
+  if (comm_name == nullptr) return report(call, comm_of(comm), null_argument("comm_name"));
+  if (comm == MPI_COMM_NULL && resultlen != nullptr) {
+    constexpr std::string_view kName = "MPI_COMM_NULL";
+    *resultlen = static_cast<int>(kName.copy(comm_name, kName.size()));
+    comm_name[kName.size()] = '\0';
+    return MPI_SUCCESS;
+  }
+  return with_comm(call, comm, resultlen, "resultlen", [&](const Comm& of) -> int {
+    *resultlen = static_cast<int>(of.name.size());
+    std::memcpy(comm_name, of.name.c_str(), of.name.size() + 1);
+    return MPI_SUCCESS;
+  });
+}
+
+int comm_set_name(Call call, MPI_Comm comm, const char* comm_name) {
+  return with_comm(call, comm, comm_name, "comm_name", [&](Comm& of) -> int {
+    of.name.assign(comm_name, ::strnlen(comm_name, MPI_MAX_OBJECT_NAME - 1));
+    return MPI_SUCCESS;
+  });
+}
+
+int comm_get_parent(Call call, MPI_Comm* parent) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
+  if (parent == nullptr) return report(call, null_argument("parent"));
+  *parent = MPI_COMM_NULL;  // no process is spawned
+  return MPI_SUCCESS;
+}
+
+// ---- hints --------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::array kHints{"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length",
+                            "mpi_assert_allow_overtaking"};
+
+// Of the hints, those that are known are kept.
+void take_hints(Comm& comm, const Info& hints) {
+  for (const char* key : kHints) {
+    if (hints.find(key) != nullptr) comm.info.set(key, hints.flag(key, false) ? "true" : "false");
+  }
+  comm.no_any_tag = comm.info.flag(kHints[0], false);
+  comm.no_any_source = comm.info.flag(kHints[1], false);
+  comm.exact_length = comm.info.flag(kHints[2], false);
+  comm.allow_overtaking = comm.info.flag(kHints[3], false);
+}
+
+}  // namespace
+
+int comm_get_info(Call call, MPI_Comm comm, MPI_Info* info_used) {
+  return with_comm(call, comm, info_used, "info_used", [&](const Comm& of) -> int {
+    Info used;
+    for (const char* key : kHints) used.set(key, of.info.flag(key, false) ? "true" : "false");
+    *info_used = new_handle(used);
+    return *info_used == MPI_INFO_NULL ? error(MPI_ERR_NO_MEM, "no memory for an info") : MPI_SUCCESS;
+  });
+}
+
+int comm_set_info(Call call, MPI_Comm comm, MPI_Info info) {
+  return with_comm(call, comm, call, "info", [&](Comm& of) -> int {
+    Info hints;
+    if (const int code = read_info(info, &hints); code != MPI_SUCCESS) return code;
+    take_hints(of, hints);
+    return MPI_SUCCESS;
+  });
+}
+
+// ---- duplicates ---------------------------------------------------------------------------------
+
+namespace {
+
+// What a duplicate has of its parent. `hints` null: the parent's.
+int hand_down(Comm& parent, const Info* hints, Comm& made) {
+  made.topology = parent.topology;
+  made.name.clear();
+  take_hints(made, hints == nullptr ? parent.info : *hints);
+  return copy_attributes(handle_of(&parent), parent.attributes, &made.attributes);
+}
+
+int duplicate(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
+  Comm* made = nullptr;
+  *newcomm = MPI_COMM_NULL;
+  const int code = parent.inter() ? duplicate_inter(parent, &made) : make_from(&parent, parent.group, &made);
+  if (code != MPI_SUCCESS) return code;
+  *newcomm = handle_of(made);
+  if (const int copied = hand_down(parent, hints, *made); copied != MPI_SUCCESS) {
+    free_comm(made);
+    *newcomm = MPI_COMM_NULL;
+    return copied;
+  }
+  return MPI_SUCCESS;
+}
+
+// MPI_Comm_idup. The attributes are copied when it begins, so that the callbacks run in the call.
+class Duplicating final : public Operation, public Stepped {
+ public:
+  Duplicating(Comm& parent, std::vector<Route> routes, std::size_t mine, MPI_Comm* newcomm)
+      : parent_(parent), making_(parent.group, std::move(routes), mine, next_make_tag(parent)), newcomm_(newcomm) {}
+  ~Duplicating() override { remove_stepped(this); }
+  int begin(const Info* hints) {
+    take_hints(like_, hints == nullptr ? parent_.info : *hints);
+    if (const int code = copy_attributes(handle_of(&parent_), parent_.attributes, &like_.attributes);
+        code != MPI_SUCCESS)
+      return code;
+    if (const int code = making_.begin(); code != MPI_SUCCESS) return code;
+    add_stepped(this);
+    return MPI_SUCCESS;
+  }
+  bool step() override {
+    Comm* made = nullptr;
+    if (!making_.step(&code_, &made)) return true;
+    if (made != nullptr) {
+      made->errhandler = retain(parent_.errhandler);
+      made->topology = parent_.topology;
+      made->attributes = std::move(like_.attributes);
+      take_hints(*made, like_.info);
+      *newcomm_ = handle_of(made);
+    }
+    ended_.store(true, std::memory_order_release);
+    return false;
+  }
+  bool test(Outcome* outcome) override {
+    if (!ended_.load(std::memory_order_acquire)) progress(lane());
+    if (!ended_.load(std::memory_order_acquire)) return false;
+    *outcome = {};
+    outcome->code = code_;
+    return true;
+  }
+  Lane& lane() override { return *parent_.lane; }
+  Comm* comm() override { return &parent_; }
+
+ private:
+  Comm& parent_;
+  Making making_;
+  Comm like_;  // holds what the new one gets
+  MPI_Comm* const newcomm_;
+  int code_ = MPI_SUCCESS;
+  std::atomic<bool> ended_{false};  // release with code_ and *newcomm_, acquire by who tests
+};
+
+int duplicate_later(Comm& parent, const Info* hints, MPI_Comm* newcomm, MPI_Request* request) {
+  if (request == nullptr || newcomm == nullptr) return null_argument(request == nullptr ? "request" : "newcomm");
+  *newcomm = MPI_COMM_NULL;
+  if (parent.inter()) {
+    return error(MPI_ERR_UNSUPPORTED_OPERATION,
+                 "a nonblocking duplicate of an intercommunicator: Heddle has none; use MPI_Comm_dup");
+  }
+  std::size_t mine = 0;
+  std::vector<Route> routes = routes_to(parent, *parent.group, &mine);
+  auto operation = std::make_unique<Duplicating>(parent, std::move(routes), mine, newcomm);
+  if (const int code = operation->begin(hints); code != MPI_SUCCESS) return code;
+  return new_request(std::move(operation), false, request);
+}
+
+}  // namespace
+
+int comm_dup(Call call, MPI_Comm comm, MPI_Comm* newcomm) {
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) { return duplicate(of, nullptr, newcomm); });
+}
+
+int comm_dup_with_info(Call call, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
+    Info hints;
+    if (const int code = read_info(info, &hints); code != MPI_SUCCESS) return code;
+    return duplicate(of, &hints, newcomm);
+  });
+}
+
+int comm_idup(Call call, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  return with_comm(call, comm, newcomm, "newcomm",
+                   [&](Comm& of) { return duplicate_later(of, nullptr, newcomm, request); });
+}
+
+int comm_idup_with_info(Call call, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
+    Info hints;
+    if (const int code = read_info(info, &hints); code != MPI_SUCCESS) return code;
+    return duplicate_later(of, &hints, newcomm, request);
+  });
+}
+
+// ---- subsets ------------------------------------------------------------------------------------
+
+namespace {
+
+// A group that is to be a communicator has members of the parent only.
+int check_members(const Comm& parent, const Group& group) {
+  for (const std::uint32_t rank : group.ranks()) {
+    if (parent.group->rank_of(rank) == MPI_UNDEFINED)
+      return error(MPI_ERR_GROUP, "the group has rank %u of MPI_COMM_WORLD, which is not in the communicator", rank);
+  }
+  return MPI_SUCCESS;
+}
+
+void give(Comm* made, MPI_Comm* newcomm) {
+  *newcomm = handle_of(made);
+}
+
+}  // namespace
+
+int comm_create(Call call, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
+    *newcomm = MPI_COMM_NULL;
+    const GroupPointer wanted = group_of(group);
+    if (wanted == nullptr) return bad_group(group);
+    if (const int code = check_members(of, *wanted); code != MPI_SUCCESS) return code;
+    Comm* made = nullptr;
+    const int code = of.inter() ? create_inter(of, wanted, &made) : make_from(&of, wanted, &made);
+    give(made, newcomm);
+    return code;
+  });
+}
+
+int comm_create_group(Call call, MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
+    *newcomm = MPI_COMM_NULL;
+    const GroupPointer wanted = group_of(group);
+    if (wanted == nullptr) return bad_group(group);
+    if (of.inter()) return error(MPI_ERR_COMM, "comm is an intercommunicator");
+    if (tag < 0 || tag > kTagUb) return error(MPI_ERR_TAG, "tag %d: tags are 0-%d", tag, kTagUb);
+    if (const int code = check_members(of, *wanted); code != MPI_SUCCESS) return code;
+    if (wanted->rank_of(g_job.rank) == MPI_UNDEFINED) return MPI_SUCCESS;
+    Comm* made = nullptr;
+    const int internal = InternalTag::kGroupTags + tag % InternalTag::kGroupTags;
+    const int code = make_comm({wanted, &of, internal}, &made);
+    if (made != nullptr) made->errhandler = retain(of.errhandler);
+    give(made, newcomm);
+    return code;
+  });
+}
+
+namespace {
+
+struct Choice {
+  int colour;
+  int key;
+};
+
+int split(Comm& parent, const Choice& mine, MPI_Comm* newcomm) {
+  *newcomm = MPI_COMM_NULL;
+  if (mine.colour < 0 && mine.colour != MPI_UNDEFINED)
+    return error(MPI_ERR_ARG, "color %d is negative, and not MPI_UNDEFINED", mine.colour);
+  std::vector<Choice> all(static_cast<std::size_t>(parent.size()));
+  std::vector<int> ranks(all.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  if (const int code = internal_allgather(parent, ranks, static_cast<std::size_t>(parent.rank), next_make_tag(parent),
+                                          &mine, sizeof mine, all.data());
+      code != MPI_SUCCESS)
+    return code;
+  std::erase_if(ranks, [&](int rank) { return all[static_cast<std::size_t>(rank)].colour != mine.colour; });
+  std::ranges::stable_sort(ranks, {}, [&](int rank) { return all[static_cast<std::size_t>(rank)].key; });
+  std::vector<std::uint32_t> members;
+  for (const int rank : ranks) members.push_back((*parent.group)[rank]);
+  if (mine.colour == MPI_UNDEFINED) members.clear();
+  Comm* made = nullptr;
+  const int code = make_from(&parent, std::make_shared<Group>(std::move(members)), &made);
+  give(made, newcomm);
+  return code;
+}
+
+}  // namespace
+
+int comm_split(Call call, MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
+    return of.inter() ? split_inter(of, color, key, newcomm) : split(of, {color, key}, newcomm);
+  });
+}
+
+int comm_split_type(Call call, MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
+    *newcomm = MPI_COMM_NULL;
+    Info hints;
+    if (const int code = read_info(info, &hints); code != MPI_SUCCESS) return code;
+    int colour = MPI_UNDEFINED;
+    if (const int code = colour_of_type(of, split_type, hints, &colour); code != MPI_SUCCESS) return code;
+    return of.inter() ? split_inter(of, colour, key, newcomm) : split(of, {colour, key}, newcomm);
+  });
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+namespace {
+
+int end(Call call, MPI_Comm* handle, bool waits) {
+  if (handle == nullptr) return report(call, null_argument("comm"));
+  Comm* comm = nullptr;
+  if (const int code = read_comm(*handle, &comm); code != MPI_SUCCESS) return report(call, code);
+  if (comm == g_world || comm == g_self)
+    return report(call, comm, error(MPI_ERR_COMM, "%s cannot be freed", comm->name.c_str()));
+  if (const int code = delete_attributes(*handle, &comm->attributes); code != MPI_SUCCESS)
+    return report(call, comm, code);
+  if (waits) wait_until(*comm->lane, [&] { return !has_requests(*comm); });
+  free_comm(comm);
+  *handle = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int comm_free(Call call, MPI_Comm* comm) {
+  return end(call, comm, false);
+}
+int comm_disconnect(Call call, MPI_Comm* comm) {
+  return end(call, comm, true);
+}
+
+}  // namespace heddle::mpi

@@ -1,0 +1,36 @@
+// A group: ranks of the job in an order. Groups do not change, so communicators, windows and
+// handles share them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "mpi/core/arguments.hpp"
+
+namespace heddle::mpi {
+
+class Group {
+ public:
+  explicit Group(std::vector<std::uint32_t> ranks) : ranks_(std::move(ranks)) {}
+  [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] std::uint32_t operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] const std::vector<std::uint32_t>& ranks() const { return ranks_; }
+  // The rank of a rank of the job; MPI_UNDEFINED: it is no member.
+  [[nodiscard]] int rank_of(std::uint32_t job_rank) const;
+
+ private:
+  std::vector<std::uint32_t> ranks_;  // of the job
+};
+using GroupPointer = std::shared_ptr<const Group>;
+
+// Null: the handle names no group. MPI_GROUP_EMPTY is one.
+GroupPointer group_of(MPI_Group handle);
+int bad_group(MPI_Group handle);
+// A new handle; MPI_GROUP_EMPTY for a group without members; MPI_GROUP_NULL: no memory.
+MPI_Group new_handle(GroupPointer group);
+// Of the integer form of a handle that the program made.
+MPI_Group group_at(std::uint32_t number);  // MPI_GROUP_NULL: there is none
+std::uint32_t group_number(MPI_Group handle);
+
+}  // namespace heddle::mpi

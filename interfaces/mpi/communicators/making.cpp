@@ -1,0 +1,104 @@
+#include "mpi/communicators/making.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "mpi/communicators/registry.hpp"
+
+namespace heddle::mpi {
+
+// What a member tells the others.
+struct Making::Record {
+  std::uint32_t number = 0;
+  std::int32_t code = MPI_SUCCESS;
+  std::byte team[HEDDLE_TEAM_RECORD_BYTES]{};
+};
+
+Making::Making(GroupPointer group, std::vector<Route> routes, std::size_t mine, int tag)
+    : group_(std::move(group)), routes_(std::move(routes)), mine_(mine), tag_(tag), records_(routes_.size()) {}
+
+Making::~Making() {
+  give_up();
+}
+
+Lane& Making::lane() const {
+  return *routes_[mine_].lane;
+}
+
+void Making::give_up() {
+  if (offered_) static_cast<void>(heddle_team_withdraw(g_job.context, records_[mine_].team));
+  offered_ = false;
+  if (comm_ != nullptr) discard_comm(comm_);
+  comm_ = nullptr;
+}
+
+int Making::begin() {
+  Record& mine = records_[mine_];
+  comm_ = new_comm(group_, &mine.number);
+  if (comm_ == nullptr) {
+    mine.code = MPI_ERR_NO_MEM;
+  } else if (group_->size() > 1) {
+    const heddle_status status =
+        heddle_team_offer(g_job.context, static_cast<std::uint32_t>(group_->size()), mine.team);
+    offered_ = status >= 0;
+    mine.code = code_of(status);
+  }
+  if (routes_.size() == 1) return mine.code;
+  exchange_ = std::make_unique<InternalAllgather>(routes_, mine_, tag_, records_.data(), sizeof(Record));
+  return MPI_SUCCESS;
+}
+
+int Making::build() {
+  Comm& comm = *comm_;
+  std::vector<std::byte> team;
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    const Record& record = records_[i];
+    if (record.code != MPI_SUCCESS)
+      return error(record.code,
+                   "rank %zu has no room for one more communicator: free some, or raise "
+                   "HEDDLE_COLLECTIVE_BYTES",
+                   i);
+    comm.members.push_back(member_of((*group_)[static_cast<int>(i)], record.number));
+    team.insert(team.end(), std::begin(record.team), std::end(record.team));
+  }
+  complete_comm(comm, static_cast<int>(mine_));
+  if (group_->size() == 1) return MPI_SUCCESS;
+  offered_ = false;
+  return code_of(heddle_team_build(g_job.context, group_->ranks().data(), static_cast<std::uint32_t>(group_->size()),
+                                   team.data(), &comm.team));
+}
+
+bool Making::step(int* code, Comm** made) {
+  *code = MPI_SUCCESS;
+  *made = nullptr;
+  if (verdicts_.empty()) {
+    if (exchange_ != nullptr && !exchange_->step(code)) return false;
+    if (*code == MPI_SUCCESS && (exchange_ != nullptr || comm_ != nullptr)) {
+      verdicts_.resize(routes_.size());
+      verdicts_[mine_] = comm_ == nullptr ? MPI_ERR_NO_MEM : build();
+      if (exchange_ != nullptr)
+        exchange_ = std::make_unique<InternalAllgather>(routes_, mine_, tag_, verdicts_.data(), sizeof(int));
+    }
+  }
+  if (*code == MPI_SUCCESS && exchange_ != nullptr && !exchange_->step(code)) return false;
+  for (std::size_t i = 0; *code == MPI_SUCCESS && i < verdicts_.size(); ++i) {
+    if (verdicts_[i] == MPI_SUCCESS) continue;
+    *code = i == mine_ ? verdicts_[i] : error(verdicts_[i], "rank %zu could not make the communicator", i);
+  }
+  if (*code == MPI_SUCCESS)
+    *made = std::exchange(comm_, nullptr);
+  else
+    give_up();
+  return true;
+}
+
+std::vector<Route> routes_to(Comm& over, const Group& group, std::size_t* mine) {
+  std::vector<Route> routes;
+  for (int i = 0; i < group.size(); ++i) {
+    if (group[i] == g_job.rank) *mine = static_cast<std::size_t>(i);
+    routes.push_back(route_of(over, over.rank_of_job(group[i])));
+  }
+  return routes;
+}
+
+}  // namespace heddle::mpi

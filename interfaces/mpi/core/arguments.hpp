@@ -1,0 +1,67 @@
+// What the C functions pass to their implementations. Each implementation serves MPI_Name and
+// MPI_Name_c.
+#pragma once
+
+#include <mpi.h>
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace heddle::mpi {
+
+// The name of the function that the program called, for messages.
+using Call = const char*;
+
+static_assert(std::is_same_v<MPI_Aint, MPI_Count>, "one 64-bit type for lengths and addresses: LP64 systems");
+
+// A list of numbers that the program passes: of int, or of MPI_Count and MPI_Aint. May be null.
+class Counts {
+ public:
+  Counts() = default;
+  // NOLINT(google-explicit-constructor): how the C functions pass it
+  Counts(const int* narrow) : narrow_(narrow) {}
+  Counts(const MPI_Count* wide) : wide_(wide) {}  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] MPI_Count operator[](std::ptrdiff_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+  [[nodiscard]] bool present() const { return narrow_ != nullptr || wide_ != nullptr; }
+  [[nodiscard]] const int* narrow() const { return narrow_; }  // null: a wide one
+  [[nodiscard]] const MPI_Count* wide() const { return wide_; }
+
+ private:
+  const int* narrow_ = nullptr;
+  const MPI_Count* wide_ = nullptr;
+};
+
+// Where a number is to be stored: an int, or a MPI_Count or MPI_Aint.
+class CountOut {
+ public:
+  CountOut(int* narrow) : narrow_(narrow) {}  // NOLINT(google-explicit-constructor)
+  CountOut(MPI_Count* wide) : wide_(wide) {}  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] bool present() const { return narrow_ != nullptr || wide_ != nullptr; }
+  [[nodiscard]] bool fits(MPI_Count value) const {
+    return narrow_ == nullptr || (value >= INT_MIN && value <= INT_MAX);
+  }
+  // What is stored there: of arguments that are read and written.
+  [[nodiscard]] MPI_Count get() const { return narrow_ != nullptr ? *narrow_ : *wide_; }
+  // What an int cannot hold is stored as MPI_UNDEFINED.
+  void set(MPI_Count value) const {
+    if (narrow_ != nullptr)
+      *narrow_ = fits(value) ? static_cast<int>(value) : MPI_UNDEFINED;
+    else
+      *wide_ = value;
+  }
+
+ private:
+  int* narrow_ = nullptr;
+  MPI_Count* wide_ = nullptr;
+};
+
+// Predefined handles are smaller than any address.
+inline constexpr std::uintptr_t kPredefined = 0x1000;
+template <class Handle>
+inline std::uintptr_t value_of(Handle handle) {
+  return reinterpret_cast<std::uintptr_t>(handle);
+}
+
+}  // namespace heddle::mpi

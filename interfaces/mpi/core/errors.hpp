@@ -1,0 +1,74 @@
+// How errors come into being and reach the program. An inner function that finds one notes a text
+// about it and returns its MPI error class, up to the function that the program called, which
+// reports it: to the error handler of the object that the call was about.
+//
+//   inner       if (rank >= size) return error(MPI_ERR_RANK, "rank %d of 0-%d", rank, last);
+//   outermost   return told(call, comm, inner(…));
+#pragma once
+
+#include <heddle/heddle.h>
+
+#include <atomic>
+
+#include "mpi/core/arguments.hpp"
+
+namespace heddle::mpi {
+
+struct Comm;
+struct Win;
+struct Session;
+
+// Notes the text for this thread, and returns the class.
+[[gnu::cold, gnu::format(printf, 2, 3)]] int error(int error_class, const char* format, ...);
+// The class of an engine's status, with the engine's text. DONE, POSTED and AGAIN are MPI_SUCCESS.
+[[gnu::cold]] int error_of_status(heddle_status status);
+inline int code_of(heddle_status status) {
+  return status >= 0 ? MPI_SUCCESS : error_of_status(status);
+}
+// The text that error() noted last in this thread.
+const char* noted_text();
+
+// Reports the code to the handler of the object; a null object: to that of MPI_COMM_SELF. Returns
+// the code if the handler returns. The default handler prints one line and ends the job.
+[[gnu::cold]] int report(Call call, Comm* comm, int code);
+[[gnu::cold]] int report(Call call, Win* win, int code);
+[[gnu::cold]] int report(Call call, Session* session, int code);
+[[gnu::cold]] int report(Call call, int code);
+
+template <class Object>
+inline int told(Call call, Object* object, int code) {
+  return code == MPI_SUCCESS ? code : report(call, object, code);
+}
+inline int told(Call call, int code) {
+  return code == MPI_SUCCESS ? code : report(call, code);
+}
+
+// An argument must not be null.
+[[gnu::cold]] int null_argument(const char* name);
+
+// ---- error handlers -----------------------------------------------------------------------------
+
+struct Errhandler {
+  enum class Kind { fatal, abort, returns, comm, win, file, session };
+  Kind kind = Kind::fatal;
+  union {
+    MPI_Comm_errhandler_function* comm;
+    MPI_Win_errhandler_function* win;
+    MPI_File_errhandler_function* file;
+    MPI_Session_errhandler_function* session;
+  } fn{nullptr};
+  std::atomic<int> references{1};  // handles and objects; not counted of predefined ones
+};
+extern Errhandler g_errors_are_fatal;
+extern Errhandler g_errors_abort;
+extern Errhandler g_errors_return;
+// Null: no error handler.
+Errhandler* errhandler_of(MPI_Errhandler handle);
+MPI_Errhandler handle_of(Errhandler* errhandler);
+Errhandler* retain(Errhandler* errhandler);
+void release(Errhandler* errhandler);
+// Of the integer form of a handle that the program made.
+Errhandler* errhandler_at(std::uint32_t number);
+std::uint32_t number_of(const Errhandler* errhandler);
+
+}  // namespace heddle::mpi

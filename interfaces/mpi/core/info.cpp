@@ -1,0 +1,369 @@
+#include "mpi/core/info.hpp"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include <units/infos.hpp>
+#include "mpi/core/errors.hpp"
+#include "mpi/core/job.hpp"
+#include "mpi/core/pool.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+constexpr std::uint32_t kMostInfos = 1U << 20;
+Pool<Info, kMostInfos> g_infos;
+
+int no_memory() {
+  return error(MPI_ERR_NO_MEM, "no memory for an info");
+}
+
+// ---- what the process was started with ----------------------------------------------------------
+
+// The arguments that the program was started with, program first.
+std::vector<std::string> command_line() {
+  std::vector<std::string> words;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/cmdline", "re"), &std::fclose);
+  if (file == nullptr) return words;
+  std::string word;
+  for (int c = std::fgetc(file.get()); c != EOF; c = std::fgetc(file.get())) {
+    if (c != '\0') {
+      word.push_back(static_cast<char>(c));
+    } else {
+      words.push_back(std::move(word));
+      word.clear();
+    }
+  }
+  return words;
+}
+
+void set_fitting(Info* info, std::string_view key, std::string_view value) {
+  if (!value.empty() && value.size() < MPI_MAX_INFO_VAL) info->set(key, value);
+}
+
+// The keys of MPI_INFO_ENV whose values are known here: not soft, file and thread_level, which only
+// a launcher that is told them could tell.
+Info environment(const std::vector<std::string>& words) {
+  Info info;
+  if (!words.empty()) {
+    set_fitting(&info, "command", words.front());
+    std::string rest;
+    for (std::size_t i = 1; i < words.size(); ++i) rest += (i == 1 ? "" : " ") + words[i];
+    set_fitting(&info, "argv", rest);
+  }
+  if (g_job.joined) set_fitting(&info, "maxprocs", std::to_string(g_job.size));
+  char host[MPI_MAX_PROCESSOR_NAME] = "";
+  if (::gethostname(host, sizeof host - 1) == 0) set_fitting(&info, "host", host);
+  utsname system{};
+  if (::uname(&system) == 0) set_fitting(&info, "arch", static_cast<const char*>(system.machine));
+  char folder[PATH_MAX] = "";
+  if (::getcwd(folder, sizeof folder) != nullptr) set_fitting(&info, "wdir", folder);
+  return info;
+}
+
+// MPI_INFO_ENV. Made when it is first asked for, and again once the job is joined, which adds to
+// it. Null: no memory.
+Info* environment_info() {
+  static std::mutex mutex;
+  static Info known;
+  static bool made = false;
+  static bool with_job = false;
+  const std::scoped_lock lock(mutex);
+  if (made && (with_job || !g_job.joined)) return &known;
+  try {
+    known = environment(command_line());
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  made = true;
+  with_job = g_job.joined;
+  return &known;
+}
+
+// ---- checks -------------------------------------------------------------------------------------
+
+int check_key(const char* key) {
+  if (key == nullptr) return error(MPI_ERR_INFO_KEY, "key is a null pointer");
+  if (*key == '\0') return error(MPI_ERR_INFO_KEY, "key is empty");
+  const std::size_t length = std::strlen(key);
+  if (length < MPI_MAX_INFO_KEY) return MPI_SUCCESS;
+  return error(MPI_ERR_INFO_KEY, "key \"%.32s…\": it has %zu characters; at most %d fit", key, length,
+               MPI_MAX_INFO_KEY - 1);
+}
+
+// What the program may look at.
+int read(MPI_Info handle, const Info** info) {
+  *info = info_of(handle);
+  return *info == nullptr ? bad_info(handle) : MPI_SUCCESS;
+}
+
+// What the program may change.
+int changeable(MPI_Info handle, Info** info) {
+  if (handle == MPI_INFO_ENV)
+    return error(MPI_ERR_INFO, "info: MPI_INFO_ENV does not change; use a copy by MPI_Info_dup");
+  *info = info_of(handle);
+  return *info == nullptr ? bad_info(handle) : MPI_SUCCESS;
+}
+
+int give(const Info& info, MPI_Info* out, const char* argument) {
+  if (out == nullptr) return null_argument(argument);
+  const MPI_Info handle = new_handle(info);
+  if (handle == MPI_INFO_NULL) return no_memory();
+  *out = handle;
+  return MPI_SUCCESS;
+}
+
+// ---- the functions, inside ----------------------------------------------------------------------
+
+int set(MPI_Info handle, const char* key, const char* value) {
+  Info* info = nullptr;
+  if (const int code = changeable(handle, &info); code != MPI_SUCCESS) return code;
+  if (const int code = check_key(key); code != MPI_SUCCESS) return code;
+  if (value == nullptr) return error(MPI_ERR_INFO_VALUE, "value of key \"%s\": it is a null pointer", key);
+  const std::size_t length = std::strlen(value);
+  if (length >= MPI_MAX_INFO_VAL) {
+    return error(MPI_ERR_INFO_VALUE, "value of key \"%s\": it has %zu characters; at most %d fit", key, length,
+                 MPI_MAX_INFO_VAL - 1);
+  }
+  info->set(key, value);
+  return MPI_SUCCESS;
+}
+
+int remove(MPI_Info handle, const char* key) {
+  Info* info = nullptr;
+  if (const int code = changeable(handle, &info); code != MPI_SUCCESS) return code;
+  if (const int code = check_key(key); code != MPI_SUCCESS) return code;
+  if (info->remove(key)) return MPI_SUCCESS;
+  return error(MPI_ERR_INFO_NOKEY, "key \"%s\": the info does not have it", key);
+}
+
+int free_info(MPI_Info* handle) {
+  if (handle == nullptr) return null_argument("info");
+  if (*handle == MPI_INFO_ENV) return error(MPI_ERR_INFO, "info: MPI_INFO_ENV cannot be freed");
+  Info* const info = info_of(*handle);
+  if (info == nullptr) return bad_info(*handle);
+  g_infos.give_back(info);
+  *handle = MPI_INFO_NULL;
+  return MPI_SUCCESS;
+}
+
+// MPI_SUCCESS, and *value is null if the key is not there.
+int find(MPI_Info handle, const char* key, const std::string** value) {
+  const Info* info = nullptr;
+  if (const int code = read(handle, &info); code != MPI_SUCCESS) return code;
+  if (const int code = check_key(key); code != MPI_SUCCESS) return code;
+  *value = info->find(key);
+  return MPI_SUCCESS;
+}
+
+// Stores what fits in `most` characters, and the zero after it.
+void store(const std::string& text, std::size_t most, char* out) {
+  const std::size_t length = std::min(text.size(), most);
+  std::memcpy(out, text.data(), length);
+  out[length] = '\0';
+}
+
+int get(MPI_Info handle, const char* key, int valuelen, char* value, int* flag) {
+  const std::string* found = nullptr;
+  if (const int code = find(handle, key, &found); code != MPI_SUCCESS) return code;
+  if (valuelen < 0) return error(MPI_ERR_ARG, "valuelen %d is negative", valuelen);
+  if (value == nullptr) return null_argument("value");
+  if (flag == nullptr) return null_argument("flag");
+  *flag = found != nullptr ? 1 : 0;
+  if (found != nullptr) store(*found, static_cast<std::size_t>(valuelen), value);
+  return MPI_SUCCESS;
+}
+
+int get_string(MPI_Info handle, const char* key, int* buflen, char* value, int* flag) {
+  const std::string* found = nullptr;
+  if (const int code = find(handle, key, &found); code != MPI_SUCCESS) return code;
+  if (buflen == nullptr) return null_argument("buflen");
+  if (flag == nullptr) return null_argument("flag");
+  if (*buflen < 0) return error(MPI_ERR_ARG, "buflen %d is negative", *buflen);
+  if (*buflen > 0 && value == nullptr) return null_argument("value");
+  *flag = found != nullptr ? 1 : 0;
+  if (found == nullptr) return MPI_SUCCESS;
+  if (*buflen > 0) store(*found, static_cast<std::size_t>(*buflen) - 1, value);
+  *buflen = static_cast<int>(found->size()) + 1;
+  return MPI_SUCCESS;
+}
+
+int get_length(MPI_Info handle, const char* key, int* valuelen, int* flag) {
+  const std::string* found = nullptr;
+  if (const int code = find(handle, key, &found); code != MPI_SUCCESS) return code;
+  if (valuelen == nullptr) return null_argument("valuelen");
+  if (flag == nullptr) return null_argument("flag");
+  *flag = found != nullptr ? 1 : 0;
+  if (found != nullptr) *valuelen = static_cast<int>(found->size());
+  return MPI_SUCCESS;
+}
+
+int get_key(MPI_Info handle, int n, char* key) {
+  const Info* info = nullptr;
+  if (const int code = read(handle, &info); code != MPI_SUCCESS) return code;
+  if (key == nullptr) return null_argument("key");
+  if (n < 0 || static_cast<std::size_t>(n) >= info->entries.size()) {
+    return error(MPI_ERR_ARG, "n %d: the info has %zu keys, numbered from 0", n, info->entries.size());
+  }
+  store(info->entries[static_cast<std::size_t>(n)].first, MPI_MAX_INFO_KEY - 1, key);
+  return MPI_SUCCESS;
+}
+
+int create_env(int argc, char* argv[], MPI_Info* out) {
+  std::vector<std::string> words;
+  for (int i = 0; argv != nullptr && i < argc && argv[i] != nullptr; ++i) words.emplace_back(argv[i]);
+  return give(environment(words.empty() ? command_line() : words), out, "info");
+}
+
+// ---- the border ---------------------------------------------------------------------------------
+
+template <class Function>
+int guarded(Call call, Function&& function) {
+  try {
+    return told(call, function());
+  } catch (const std::bad_alloc&) {
+    return told(call, no_memory());
+  }
+}
+
+}  // namespace
+
+// ---- Info ---------------------------------------------------------------------------------------
+
+const std::string* Info::find(std::string_view key) const {
+  for (const auto& [name, value] : entries)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+void Info::set(std::string_view key, std::string_view value) {
+  for (auto& [name, old] : entries) {
+    if (name != key) continue;
+    old = value;
+    return;
+  }
+  entries.emplace_back(key, value);
+}
+
+bool Info::remove(std::string_view key) {
+  return std::erase_if(entries, [&](const auto& entry) { return entry.first == key; }) != 0;
+}
+
+bool Info::flag(std::string_view key, bool otherwise) const {
+  const std::string* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (*value == "true" || *value == "yes" || *value == "1") return true;
+  if (*value == "false" || *value == "no" || *value == "0") return false;
+  return otherwise;
+}
+
+// ---- handles ------------------------------------------------------------------------------------
+
+Info* info_of(MPI_Info handle) {
+  return handle == MPI_INFO_ENV ? environment_info() : g_infos.find(handle);
+}
+
+int bad_info(MPI_Info handle) {
+  if (handle == MPI_INFO_NULL) return error(MPI_ERR_INFO, "info is MPI_INFO_NULL");
+  if (handle == MPI_INFO_ENV) return no_memory();
+  return error(MPI_ERR_INFO, "info %p: it is no info, or was freed", static_cast<void*>(handle));
+}
+
+MPI_Info new_handle(const Info& info) {
+  try {
+    Info copy = info;
+    Info* const made = g_infos.take(std::move(copy));
+    return made == nullptr ? MPI_INFO_NULL : reinterpret_cast<MPI_Info>(made);
+  } catch (const std::bad_alloc&) {
+    return MPI_INFO_NULL;
+  }
+}
+
+int read_info(MPI_Info handle, Info* info) {
+  info->entries.clear();
+  if (handle == MPI_INFO_NULL) return MPI_SUCCESS;
+  const Info* const found = info_of(handle);
+  if (found == nullptr) return bad_info(handle);
+  *info = *found;
+  return MPI_SUCCESS;
+}
+
+Info* info_at(std::uint32_t number) {
+  return g_infos.at(number);
+}
+std::uint32_t number_of(const Info* info) {
+  return g_infos.number(info);
+}
+
+// ---- the functions ------------------------------------------------------------------------------
+
+int info_create(Call call, MPI_Info* info) {
+  return told(call, give(Info{}, info, "info"));
+}
+
+int info_create_env(Call call, int argc, char* argv[], MPI_Info* info) {
+  return guarded(call, [&] { return create_env(argc, argv, info); });
+}
+
+int info_dup(Call call, MPI_Info info, MPI_Info* newinfo) {
+  const Info* old = nullptr;
+  int code = read(info, &old);
+  if (code == MPI_SUCCESS) code = give(*old, newinfo, "newinfo");
+  return told(call, code);
+}
+
+int info_free(Call call, MPI_Info* info) {
+  return told(call, free_info(info));
+}
+
+int info_set(Call call, MPI_Info info, const char* key, const char* value) {
+  return guarded(call, [&] { return set(info, key, value); });
+}
+
+int info_delete(Call call, MPI_Info info, const char* key) {
+  return told(call, remove(info, key));
+}
+
+int info_get(Call call, MPI_Info info, const char* key, int valuelen, char* value, int* flag) {
+  return told(call, get(info, key, valuelen, value, flag));
+}
+
+int info_get_string(Call call, MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
+  return told(call, get_string(info, key, buflen, value, flag));
+}
+
+int info_get_valuelen(Call call, MPI_Info info, const char* key, int* valuelen, int* flag) {
+  return told(call, get_length(info, key, valuelen, flag));
+}
+
+int info_get_nkeys(Call call, MPI_Info info, int* nkeys) {
+  const Info* found = nullptr;
+  if (const int code = read(info, &found); code != MPI_SUCCESS) return told(call, code);
+  if (nkeys == nullptr) return told(call, null_argument("nkeys"));
+  *nkeys = static_cast<int>(found->entries.size());
+  return MPI_SUCCESS;
+}
+
+int info_get_nthkey(Call call, MPI_Info info, int n, char* key) {
+  return told(call, get_key(info, n, key));
+}
+
+// The types of resource by which MPI_Comm_split_type can split, and whether this process is
+// restricted to one of each.
+int get_hw_resource_info(Call call, MPI_Info* hw_info) {
+  return guarded(call, [&] {
+    Info info;
+    info.set("mpi_shared_memory", "true");
+    return give(info, hw_info, "hw_info");
+  });
+}
+
+}  // namespace heddle::mpi

@@ -1,0 +1,85 @@
+// Lanes, and how calls wait. A lane is a worker of the engine and the sends that it has not taken
+// yet. A communicator uses one lane of each of its members; threads on communicators of different
+// lanes share nothing.
+//
+// A call that waits makes progress on its lane, and now and then on all that another rank may be
+// waiting for. It spins, yields and sleeps as the engine's calls do.
+#pragma once
+
+#include <heddle/heddle.h>
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <mutex>
+
+#include "mpi/core/job.hpp"
+
+namespace heddle::mpi {
+
+// A send that the engine did not take: the peer's credit is used up, say. It is tried again by
+// progress; later sends to the same worker wait behind it, so that the order of messages is kept.
+struct Waiting {
+  heddle_peer target{};
+  std::uint64_t tag = 0;
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+  heddle_when when = HEDDLE_WHEN_LOCAL;
+  std::atomic<int>* ended = nullptr;  // see messages/post.hpp: what the completion sets
+};
+
+struct Lane {
+  heddle_worker worker{};
+  std::uint32_t number = 0;
+  // Sends that wait. `waiting` is read without the lock, by every send: relaxed, since a thread
+  // only has to see its own earlier sends and those that it knows of by the program's own
+  // synchronisation.
+  std::atomic<std::size_t> waiting{0};
+  std::mutex mutex;  // guards the list
+  std::list<Waiting> sends;
+};
+
+// Something that needs steps of this process while no call concerns it: operations of several steps
+// (see messages/operation.hpp). Each step is made by whoever makes progress.
+class Stepped {
+ public:
+  virtual ~Stepped() = default;
+  // Makes the steps that are possible now, without waiting. False: it is finished, and leaves the
+  // list.
+  virtual bool step() = 0;
+};
+// Any thread. The object stays until step() has returned false, or remove_stepped().
+void add_stepped(Stepped* stepped);
+void remove_stepped(Stepped* stepped);
+
+// True: there is more to do than the engine's progress: sends that wait, operations of several
+// steps.
+bool has_steps(const Lane& lane);
+// Makes progress on the lane, its sends that wait, and operations of several steps. Returns whether
+// something happened, as far as known.
+bool progress(Lane& lane);
+// The same for all lanes.
+bool progress_all();
+
+// One per wait; call pause() after each look that found nothing.
+class Patience {
+ public:
+  explicit Patience(Lane& lane) : lane_(lane) {}
+  void pause();
+
+ private:
+  Lane& lane_;
+  std::uint32_t looks_ = 0;
+};
+
+// Waits until ready() is true.
+template <class Ready>
+inline void wait_until(Lane& lane, Ready&& ready) {
+  if (ready()) return;
+  Patience patience(lane);
+  do {
+    patience.pause();
+  } while (!ready());
+}
+
+}  // namespace heddle::mpi

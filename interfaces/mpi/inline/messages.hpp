@@ -1,0 +1,139 @@
+// Sends and receives: the short paths, which the C functions contain. What they do not take goes on
+// in messages/.
+#pragma once
+
+#include <units/messages.hpp>
+#include "mpi/messages/request.hpp"
+#include "mpi/messages/wanted.hpp"
+#include "mpi/types/status.hpp"
+
+namespace heddle::mpi {
+
+struct SendHow {
+  Mode mode = Mode::standard;
+  bool persistent = false;
+};
+int send_any(Call call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+             MPI_Comm comm);
+int isend_any(Call call, const SendHow& how, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+              MPI_Comm comm, MPI_Request* request);
+int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+             MPI_Status* status);
+
+// Waits for a receive that the engine has taken, or ends one that has ended.
+int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& receive, heddle_status status,
+                MPI_Status* out);
+
+// The longest message that lies in the engine's command, so that its source may be reused when it
+// is accepted.
+inline constexpr MPI_Count kInlineBytes = 48;
+// How long a receive is waited for before everything else that may be waited for is looked at.
+inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
+
+// Sends a short message of a contiguous type. False: it cannot be sent that way.
+[[gnu::always_inline]] inline bool send_short(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                                              int tag, MPI_Comm handle) {
+  const Comm* const comm = comm_of(handle);
+  const Type* const type = type_of(datatype);
+  if (comm == nullptr || type == nullptr) [[unlikely]]
+    return false;
+  const auto to = static_cast<std::size_t>(static_cast<unsigned>(dest));
+  if (static_cast<unsigned>(tag) > static_cast<unsigned>(kTagUb) || to >= comm->members.size()) [[unlikely]]
+    return false;
+  if (static_cast<std::uint64_t>(count) > kInlineBytes || !type->contiguous || !type->committed || buf == nullptr)
+    return false;
+  const MPI_Count bytes = count * type->size;
+  Lane& lane = *comm->lane;
+  if (bytes > kInlineBytes || lane.waiting.load(std::memory_order_relaxed) != 0) return false;
+  const Member& member = comm->members[to];
+  const heddle_status status = heddle_try_send(lane.worker, member.peer, wire_tag(member.number, tag),
+                                               begin_of(buf, *type), static_cast<std::size_t>(bytes), nullptr);
+  return status == HEDDLE_DONE || status == HEDDLE_POSTED;
+}
+
+[[gnu::always_inline]] inline int send(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                                       int tag, MPI_Comm comm) {
+  if (send_short(buf, count, datatype, dest, tag, comm)) [[likely]]
+    return MPI_SUCCESS;
+  return send_any(call, Mode::standard, buf, count, datatype, dest, tag, comm);
+}
+
+[[gnu::always_inline]] inline int isend(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                                        int tag, MPI_Comm comm, MPI_Request* request) {
+  if (request != nullptr && send_short(buf, count, datatype, dest, tag, comm)) [[likely]] {
+    *request = handle_of(&g_sent);
+    return MPI_SUCCESS;
+  }
+  return isend_any(call, {}, buf, count, datatype, dest, tag, comm, request);
+}
+
+// Receives into a contiguous buffer. What is unusual goes the long way.
+[[gnu::always_inline]] inline int recv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                                       int tag, MPI_Comm handle, MPI_Status* status) {
+  constexpr MPI_Count kMost = MPI_Count{1} << 31;
+  Comm* const comm = comm_of(handle);
+  const Type* const type = type_of(datatype);
+  if (comm == nullptr || type == nullptr || !type->contiguous || !type->committed || buf == nullptr ||
+      static_cast<std::uint64_t>(count) > kMost || static_cast<std::uint64_t>(type->size) > kMost) [[unlikely]]
+    return recv_any(call, buf, count, datatype, source, tag, handle, status);
+  const bool from_one = static_cast<std::size_t>(static_cast<unsigned>(source)) < comm->members.size();
+  const bool one_tag = static_cast<unsigned>(tag) <= static_cast<unsigned>(kTagUb);
+  if ((!from_one && source != MPI_ANY_SOURCE) || (!one_tag && tag != MPI_ANY_TAG)) [[unlikely]]
+    return recv_any(call, buf, count, datatype, source, tag, handle, status);
+  heddle_receive receive;
+  const heddle_wanted wanted = wanted_of(*comm, source, tag);
+  const Wanted asked{source, tag, static_cast<std::size_t>(count * type->size)};
+  heddle_status outcome = heddle_recv(comm->lane->worker, &wanted, begin_of(buf, *type), asked.room, &receive, nullptr);
+  if (outcome == HEDDLE_POSTED) outcome = heddle_recv_wait(comm->lane->worker, &receive, kFirstWaitNs);
+  if (outcome != HEDDLE_DONE) [[unlikely]] {
+    if (outcome == HEDDLE_ERR_TIMEOUT) outcome = HEDDLE_POSTED;
+    return recv_posted(call, *comm, asked, receive, outcome, status);
+  }
+  if (status != MPI_STATUS_IGNORE) {
+    status->MPI_SOURCE = from_one ? source : comm->rank_of_job(receive.source.rank);
+    status->MPI_TAG = tag_of(receive.tag);
+    set_bytes(status, static_cast<MPI_Count>(receive.bytes));
+    set_cancelled(status, false);
+  }
+  return MPI_SUCCESS;
+}
+
+inline int ssend(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  return send_any(call, Mode::synchronous, buf, count, datatype, dest, tag, comm);
+}
+inline int rsend(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  return send(call, buf, count, datatype, dest, tag, comm);
+}
+inline int bsend(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  return send_any(call, Mode::buffered, buf, count, datatype, dest, tag, comm);
+}
+inline int issend(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                  MPI_Request* request) {
+  return isend_any(call, {Mode::synchronous, false}, buf, count, datatype, dest, tag, comm, request);
+}
+inline int irsend(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                  MPI_Request* request) {
+  return isend(call, buf, count, datatype, dest, tag, comm, request);
+}
+inline int ibsend(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                  MPI_Request* request) {
+  return isend_any(call, {Mode::buffered, false}, buf, count, datatype, dest, tag, comm, request);
+}
+inline int send_init(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                     MPI_Comm comm, MPI_Request* request) {
+  return isend_any(call, {Mode::standard, true}, buf, count, datatype, dest, tag, comm, request);
+}
+inline int ssend_init(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                      MPI_Comm comm, MPI_Request* request) {
+  return isend_any(call, {Mode::synchronous, true}, buf, count, datatype, dest, tag, comm, request);
+}
+inline int rsend_init(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                      MPI_Comm comm, MPI_Request* request) {
+  return isend_any(call, {Mode::ready, true}, buf, count, datatype, dest, tag, comm, request);
+}
+inline int bsend_init(Call call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                      MPI_Comm comm, MPI_Request* request) {
+  return isend_any(call, {Mode::buffered, true}, buf, count, datatype, dest, tag, comm, request);
+}
+
+}  // namespace heddle::mpi

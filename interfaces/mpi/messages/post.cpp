@@ -1,0 +1,78 @@
+#include "mpi/messages/post.hpp"
+
+#include <vector>
+
+#include "mpi/messages/request.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+void sent(void* ended, heddle_status status) {
+  static_cast<std::atomic<int>*>(ended)->store(code_of(status), std::memory_order_release);
+}
+
+// AGAIN: the engine does not take it now. Else the send has ended, or will by its completion.
+heddle_status try_post(Lane& lane, const Waiting& send) {
+  const heddle_completion completion{sent, send.ended, {}, send.when};
+  const heddle_status status = heddle_try_send(lane.worker, send.target, send.tag, send.data, send.bytes, &completion);
+  if (status != HEDDLE_POSTED && status != HEDDLE_AGAIN) send.ended->store(code_of(status), std::memory_order_release);
+  return status;
+}
+
+bool same(heddle_peer a, heddle_peer b) {
+  return a.rank == b.rank && a.worker == b.worker;
+}
+
+}  // namespace
+
+bool must_wait(Lane& lane, heddle_peer target) {
+  if (lane.waiting.load(std::memory_order_relaxed) == 0) return false;
+  const std::scoped_lock lock(lane.mutex);
+  for (const Waiting& send : lane.sends)
+    if (same(send.target, target)) return true;
+  return false;
+}
+
+int post_send(Lane& lane, const Waiting& send) {
+  if (lane.waiting.load(std::memory_order_relaxed) == 0) [[likely]] {
+    const heddle_status status = try_post(lane, send);
+    if (status >= 0 && status != HEDDLE_AGAIN) return MPI_SUCCESS;
+    if (status < 0) return send.ended->load(std::memory_order_relaxed);
+  }
+  const std::scoped_lock lock(lane.mutex);
+  lane.sends.push_back(send);
+  lane.waiting.fetch_add(1, std::memory_order_relaxed);
+  return MPI_SUCCESS;
+}
+
+bool post_waiting(Lane& lane) {
+  const std::unique_lock lock(lane.mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  bool moved = false;
+  std::vector<heddle_peer> stuck;
+  for (auto at = lane.sends.begin(); at != lane.sends.end();) {
+    bool behind = false;
+    for (const heddle_peer peer : stuck) behind = behind || same(peer, at->target);
+    if (behind || try_post(lane, *at) == HEDDLE_AGAIN) {
+      if (!behind) stuck.push_back(at->target);
+      ++at;
+      continue;
+    }
+    at = lane.sends.erase(at);
+    lane.waiting.fetch_sub(1, std::memory_order_relaxed);
+    moved = true;
+  }
+  return moved;
+}
+
+heddle_status wait_receive(Lane& lane, heddle_receive& receive) {
+  constexpr std::int64_t kSliceNs = 1'000'000;
+  for (;;) {
+    const std::int64_t slice_ns = has_steps(lane) ? 0 : kSliceNs;
+    const heddle_status status = heddle_recv_wait(lane.worker, &receive, slice_ns);
+    if (status != HEDDLE_ERR_TIMEOUT) return status;
+    progress_all();
+  }
+}
+
+}  // namespace heddle::mpi

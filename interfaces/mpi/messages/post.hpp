@@ -1,0 +1,22 @@
+// Sends on their way to the engine.
+#pragma once
+
+#include "mpi/core/progress.hpp"
+
+namespace heddle::mpi {
+
+// Sends: *send.ended, kPending before the call, becomes MPI_SUCCESS or an error's class when the
+// source may be reused (LOCAL) or the message was received (MATCHED); perhaps in this call, perhaps
+// on another thread. What the engine does not take now waits in the lane. An error of the arguments
+// is returned, with its text; *ended has it, too.
+int post_send(Lane& lane, const Waiting& send);
+// Tries the sends that wait. Returns whether one left.
+bool post_waiting(Lane& lane);
+// True: sends to this worker have to wait behind others.
+bool must_wait(Lane& lane, heddle_peer target);
+
+// Waits for a receive that was posted. Makes progress on everything that others may wait for.
+// `from_any`: see receive_failed().
+heddle_status wait_receive(Lane& lane, heddle_receive& receive);
+
+}  // namespace heddle::mpi

@@ -1,0 +1,284 @@
+// Receives and probes: blocking, nonblocking, persistent, matched.
+#include <new>
+
+#include "mpi/inline/messages.hpp"
+#include "mpi/messages/arguments.hpp"
+#include "mpi/messages/post.hpp"
+#include "mpi/messages/wanted.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+struct Source {
+  int rank;
+  int tag;
+};
+
+int check_receive(const Comm& comm, const Source& from) {
+  if (const int code = check_source(comm, from.rank); code != MPI_SUCCESS) return code;
+  return check_wanted_tag(from.tag);
+}
+
+// Where what arrives is to be put: the buffer, or memory of the request that is unpacked at the
+// end.
+int landing(Request& request, void** place) {
+  const Type& type = *request.type;
+  request.packed_bytes = static_cast<std::size_t>(request.count * type.size);
+  if (type.contiguous || request.packed_bytes == 0) {
+    *place = begin_of(request.buffer, type);
+    return MPI_SUCCESS;
+  }
+  request.packed.reset(new (std::nothrow) std::byte[request.packed_bytes]);
+  if (request.packed == nullptr) return error(MPI_ERR_NO_MEM, "no memory to receive %zu bytes", request.packed_bytes);
+  *place = request.packed.get();
+  return MPI_SUCCESS;
+}
+
+// From MPI_PROC_NULL: it has ended already.
+void complete_without_process(Request& request) {
+  request.outcome = kNoProcess;
+  request.complete = true;
+}
+
+int prepare_receive(Comm* comm, const Data& data, const Source& from, Request** made) {
+  Request* const request = take_request();
+  if (request == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
+  request->kind = Request::Kind::receive;
+  request->comm = comm;
+  request->lane = comm->lane;
+  request->buffer = data.buffer;
+  request->count = data.count;
+  request->type = retain(data.type);
+  request->peer = from.rank;
+  request->tag = from.tag;
+  *made = request;
+  return MPI_SUCCESS;
+}
+
+int irecv_any(Call call, bool persistent, void* buf, MPI_Count count, MPI_Datatype datatype, const Source& from,
+              MPI_Comm handle, MPI_Request* request) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
+  Comm* const comm = comm_of(handle);
+  if (comm == nullptr) return report(call, bad_comm(handle));
+  if (request == nullptr) return report(call, comm, null_argument("request"));
+  Data data;
+  int code = check_receive(*comm, from);
+  if (code == MPI_SUCCESS) code = read_data(buf, count, datatype, &data);
+  Request* made = nullptr;
+  if (code == MPI_SUCCESS) code = prepare_receive(comm, data, from, &made);
+  if (code == MPI_SUCCESS && !persistent && (code = start_request(*made)) != MPI_SUCCESS) give_back(made);
+  if (code != MPI_SUCCESS) return report(call, comm, code);
+  made->persistent = persistent;
+  *request = handle_of(made);
+  return MPI_SUCCESS;
+}
+
+// ---- probes -------------------------------------------------------------------------------------
+
+// AGAIN: there is none. `claim`: it is taken out of matching.
+heddle_status look(Comm& comm, const Source& from, bool claim, heddle_receive* found) {
+  const heddle_wanted wanted = wanted_of(comm, from.rank, from.tag);
+  const auto try_it = claim ? heddle_try_claim : heddle_try_probe;
+  heddle_status status = try_it(comm.lane->worker, &wanted, found);
+  if (status != HEDDLE_AGAIN) return status;
+  progress(*comm.lane);
+  return try_it(comm.lane->worker, &wanted, found);
+}
+
+Outcome outcome_of(const Comm& comm, const heddle_receive& found) {
+  Outcome outcome;
+  outcome.source = comm.rank_of_job(found.source.rank);
+  outcome.tag = tag_of(found.tag);
+  outcome.bytes = static_cast<MPI_Count>(found.bytes);
+  return outcome;
+}
+
+// What a probe finds; `flag` null: it waits. `message` null: the message stays.
+int probe_in(Comm& comm, const Source& from, int* flag, Request** message, MPI_Status* status) {
+  if (const int code = check_receive(comm, from); code != MPI_SUCCESS) return code;
+  if (from.rank == MPI_PROC_NULL) {
+    if (flag != nullptr) *flag = 1;
+    store(kNoProcess, status);
+    return MPI_SUCCESS;
+  }
+  heddle_receive mine;
+  Request* taken = nullptr;
+  if (message != nullptr && (taken = take_request()) == nullptr)
+    return error(MPI_ERR_NO_MEM, "no memory for one more message");
+  heddle_receive* const found = taken != nullptr ? &taken->receive : &mine;
+  heddle_status outcome = look(comm, from, taken != nullptr, found);
+  if (flag == nullptr && outcome == HEDDLE_AGAIN)
+    wait_until(*comm.lane, [&] { return (outcome = look(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN; });
+  if (flag != nullptr) *flag = outcome == HEDDLE_DONE ? 1 : 0;
+  if (outcome == HEDDLE_DONE) store(outcome_of(comm, *found), status);
+  if (taken != nullptr && outcome == HEDDLE_DONE) {
+    taken->kind = Request::Kind::message;
+    taken->comm = &comm;
+    taken->lane = comm.lane;
+    *message = taken;
+  } else if (taken != nullptr) {
+    give_back(taken);
+  }
+  return code_of(outcome);
+}
+
+// A message that was claimed becomes a receive of its own.
+int begin_claimed(Request& request, const Data& data) {
+  request.kind = Request::Kind::receive;
+  request.matched = true;
+  request.buffer = data.buffer;
+  request.count = data.count;
+  request.type = retain(data.type);
+  request.peer = MPI_ANY_SOURCE;
+  request.tag = MPI_ANY_TAG;
+  request.active = true;
+  void* place = nullptr;
+  if (const int code = landing(request, &place); code != MPI_SUCCESS) return code;
+  const heddle_status status =
+      heddle_recv_claimed(request.lane->worker, place, request.packed_bytes, &request.receive, nullptr);
+  return status == HEDDLE_ERR_TRUNCATED ? MPI_SUCCESS : code_of(status);  // the outcome tells
+}
+
+int take_message(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* handle, Request** request) {
+  Data data;
+  if (handle == nullptr) return null_argument("message");
+  if (const int code = read_data(buf, count, datatype, &data); code != MPI_SUCCESS) return code;
+  if (*handle == MPI_MESSAGE_NO_PROC) {
+    if ((*request = take_request()) == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
+    (*request)->kind = Request::Kind::done;
+    (*request)->active = true;
+    (*request)->lane = g_job.lanes[0];
+    complete_without_process(**request);
+  } else {
+    Request* const message = message_of(*handle);
+    if (message == nullptr) return error(MPI_ERR_REQUEST, "message is none, or was received");
+    if (const int code = begin_claimed(*message, data); code != MPI_SUCCESS) return code;
+    *request = message;
+  }
+  *handle = MPI_MESSAGE_NULL;
+  return MPI_SUCCESS;
+}
+
+Comm* comm_of_message(const MPI_Message* handle) {
+  const Request* const message = handle == nullptr ? nullptr : message_of(*handle);
+  return message == nullptr ? nullptr : message->comm;
+}
+
+}  // namespace
+
+int begin_receive(Request& request) {
+  if (request.peer == MPI_PROC_NULL) {
+    complete_without_process(request);
+    return MPI_SUCCESS;
+  }
+  void* place = nullptr;
+  if (const int code = landing(request, &place); code != MPI_SUCCESS) return code;
+  const heddle_wanted wanted = wanted_of(*request.comm, request.peer, request.tag);
+  const heddle_status status =
+      heddle_recv(request.lane->worker, &wanted, place, request.packed_bytes, &request.receive, nullptr);
+  // that a message is too long, or its sender dead, is the outcome of the receive
+  return status == HEDDLE_ERR_TRUNCATED || status == HEDDLE_ERR_PEER_FAILED ? MPI_SUCCESS : code_of(status);
+}
+
+int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm handle,
+             MPI_Status* status) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int posted = irecv_any(call, false, buf, count, datatype, {source, tag}, handle, &request);
+  if (posted != MPI_SUCCESS) return posted;
+  Request* const made = request_of(request);
+  Comm* const comm = made->comm;
+  Outcome outcome;
+  wait_request(*made);
+  finish_request(*made, &outcome);
+  store(outcome, status);
+  return told(call, comm, outcome.code);
+}
+
+int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& receive, heddle_status status,
+                MPI_Status* out) {
+  if (status == HEDDLE_AGAIN || status == HEDDLE_POSTED) status = wait_receive(*comm.lane, receive);
+  const Outcome outcome = outcome_of(comm, wanted, receive, status);
+  store(outcome, out);
+  return told(call, &comm, outcome.code);
+}
+
+int irecv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+          MPI_Request* request) {
+  return irecv_any(call, false, buf, count, datatype, {source, tag}, comm, request);
+}
+
+int recv_init(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  return irecv_any(call, true, buf, count, datatype, {source, tag}, comm, request);
+}
+
+// ---- probes -------------------------------------------------------------------------------------
+
+namespace {
+
+int probe_any(Call call, const Source& from, MPI_Comm handle, int* flag, Request** message, MPI_Status* status) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
+  Comm* const comm = comm_of(handle);
+  if (comm == nullptr) return report(call, bad_comm(handle));
+  return told(call, comm, probe_in(*comm, from, flag, message, status));
+}
+
+void give_message(int source, Request* found, MPI_Message* message) {
+  if (found != nullptr)
+    *message = message_handle_of(found);
+  else
+    *message = source == MPI_PROC_NULL ? MPI_MESSAGE_NO_PROC : MPI_MESSAGE_NULL;
+}
+
+}  // namespace
+
+int probe(Call call, int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  return probe_any(call, {source, tag}, comm, nullptr, nullptr, status);
+}
+
+int iprobe(Call call, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  if (flag == nullptr) return report(call, comm_of(comm), null_argument("flag"));
+  return probe_any(call, {source, tag}, comm, flag, nullptr, status);
+}
+
+int mprobe(Call call, int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  if (message == nullptr) return report(call, comm_of(comm), null_argument("message"));
+  Request* found = nullptr;
+  const int code = probe_any(call, {source, tag}, comm, nullptr, &found, status);
+  if (code == MPI_SUCCESS) give_message(source, found, message);
+  return code;
+}
+
+int improbe(Call call, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
+  if (flag == nullptr || message == nullptr)
+    return report(call, comm_of(comm), null_argument(flag == nullptr ? "flag" : "message"));
+  Request* found = nullptr;
+  const int code = probe_any(call, {source, tag}, comm, flag, &found, status);
+  if (code == MPI_SUCCESS) give_message(source, found, message);
+  return code;
+}
+
+int mrecv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
+  Comm* const comm = comm_of_message(message);
+  Request* request = nullptr;
+  if (const int code = take_message(buf, count, datatype, message, &request); code != MPI_SUCCESS)
+    return report(call, comm, code);
+  Outcome outcome;
+  wait_request(*request);
+  finish_request(*request, &outcome);
+  store(outcome, status);
+  return told(call, comm, outcome.code);
+}
+
+int imrecv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
+  Comm* const comm = comm_of_message(message);
+  if (request == nullptr) return report(call, comm, null_argument("request"));
+  Request* made = nullptr;
+  const int code = take_message(buf, count, datatype, message, &made);
+  if (code == MPI_SUCCESS) *request = handle_of(made);
+  return told(call, comm, code);
+}
+
+}  // namespace heddle::mpi

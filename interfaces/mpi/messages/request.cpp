@@ -1,0 +1,285 @@
+#include "mpi/messages/request.hpp"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <new>
+
+#include "mpi/core/pool.hpp"
+#include "mpi/messages/post.hpp"
+#include "mpi/types/status.hpp"
+
+namespace heddle::mpi {
+
+Request g_sent;
+
+namespace {
+
+constexpr std::uint32_t kMostRequests = 1U << 20;
+constinit Pool<Request, kMostRequests> g_requests;
+
+// Requests that a thread has freed and takes again first, without a lock.
+class Cache {
+ public:
+  Cache() = default;
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+  ~Cache() {
+    while (count_ > 0) g_requests.give_back(kept_[--count_]);
+  }
+  Request* take() { return count_ > 0 ? kept_[--count_] : g_requests.take(); }
+  void keep(Request* request) {
+    if (count_ < kMost)
+      kept_[count_++] = request;
+    else
+      g_requests.give_back(request);
+  }
+
+ private:
+  static constexpr std::size_t kMost = 128;
+  Request* kept_[kMost];
+  std::size_t count_ = 0;
+};
+thread_local Cache t_cache;
+
+// Requests that the program has freed while they were under way: they go when they have ended.
+class Orphans final : public Stepped {
+ public:
+  void add(Request* request) {
+    const std::scoped_lock lock(mutex_);
+    all_.push_back(request);
+    if (all_.size() == 1) add_stepped(this);
+  }
+  bool step() override {
+    const std::scoped_lock lock(mutex_);
+    for (auto at = all_.begin(); at != all_.end();) {
+      if (poll_request(**at)) {
+        Outcome ignored;
+        finish_request(**at, &ignored);
+        at = all_.erase(at);
+      } else {
+        ++at;
+      }
+    }
+    return !all_.empty();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<Request*> all_;
+};
+
+// What came lies in the packed buffer of a type that is not contiguous.
+void unpack_received(Request& request) {
+  if (request.packed == nullptr) return;
+  const auto bytes = static_cast<MPI_Count>(std::min<std::uint64_t>(request.receive.bytes, request.packed_bytes));
+  unpack(request.packed.get(), bytes, request.buffer, request.count, *request.type);
+}
+
+void complete_receive(Request& request, heddle_status status) {
+  if (status == HEDDLE_DONE || status == HEDDLE_ERR_TRUNCATED) unpack_received(request);
+  request.outcome =
+      outcome_of(*request.comm, {request.peer, request.tag, request.packed_bytes}, request.receive, status);
+  request.complete = true;
+}
+
+void complete_send(Request& request, int code) {
+  request.outcome = {};
+  request.outcome.code = code;
+  request.complete = true;
+}
+
+}  // namespace
+
+// ---- handles ------------------------------------------------------------------------------------
+
+Request* request_of(MPI_Request handle) {
+  if (reinterpret_cast<Request*>(handle) == &g_sent) return &g_sent;
+  Request* const request = g_requests.find(handle);
+  using enum Request::Kind;
+  return request == nullptr || request->kind == unused || request->kind == message ? nullptr : request;
+}
+
+Request* message_of(MPI_Message handle) {
+  Request* const request = g_requests.find(handle);
+  return request == nullptr || request->kind != Request::Kind::message ? nullptr : request;
+}
+
+MPI_Request handle_of(Request* request) {
+  return reinterpret_cast<MPI_Request>(request);
+}
+MPI_Message message_handle_of(Request* request) {
+  return reinterpret_cast<MPI_Message>(request);
+}
+
+int bad_request(MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return error(MPI_ERR_REQUEST, "request is MPI_REQUEST_NULL");
+  return error(MPI_ERR_REQUEST, "request %#llx is none, or was freed",
+               static_cast<unsigned long long>(value_of(handle)));
+}
+
+std::uint32_t number_of(const Request* request) {
+  return request == &g_sent ? kMostRequests : g_requests.number(request);
+}
+Request* request_at(std::uint32_t number) {
+  return number == kMostRequests ? &g_sent : g_requests.at(number);
+}
+
+Request* take_request() {
+  try {
+    return t_cache.take();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void give_back(Request* request) {
+  if (request->type != nullptr) release(std::exchange(request->type, nullptr));
+  request->packed.reset();
+  request->operation.reset();
+  request->kind = Request::Kind::unused;
+  request->comm = nullptr;
+  request->persistent = request->active = request->complete = request->freed = request->matched = false;
+  t_cache.keep(request);
+}
+
+bool has_requests(const Comm& comm) {
+  bool found = false;
+  g_requests.each([&](const Request& request) {
+    found = found || (request.kind != Request::Kind::unused && request.comm == &comm);
+  });
+  return found;
+}
+
+int new_request(std::unique_ptr<Operation> operation, bool persistent, MPI_Request* handle) {
+  Request* const request = take_request();
+  if (request == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
+  request->kind = Request::Kind::operation;
+  request->lane = &operation->lane();
+  request->comm = operation->comm();
+  request->operation = std::move(operation);
+  request->persistent = persistent;
+  request->active = !persistent;
+  *handle = handle_of(request);
+  return MPI_SUCCESS;
+}
+
+void store(const Outcome& outcome, MPI_Status* status) {
+  if (status == MPI_STATUS_IGNORE) return;
+  status->MPI_SOURCE = outcome.source;
+  status->MPI_TAG = outcome.tag;
+  set_bytes(status, outcome.bytes);
+  set_cancelled(status, outcome.cancelled);
+}
+
+void store_empty(MPI_Status* status) {
+  store(kEmptyOutcome, status);
+  if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
+}
+
+Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive& receive, heddle_status status) {
+  Outcome outcome;
+  switch (status) {
+    case HEDDLE_DONE:
+      break;
+    case HEDDLE_ERR_TRUNCATED:
+      outcome.code = error(MPI_ERR_TRUNCATE, "a message of %llu bytes from rank %d, tag %d: the buffer has %zu",
+                           static_cast<unsigned long long>(receive.bytes), comm.rank_of_job(receive.source.rank),
+                           tag_of(receive.tag), wanted.room);
+      break;
+    case HEDDLE_ERR_CANCELLED:
+      outcome.cancelled = true;
+      return outcome;
+    default:
+      outcome.code = error_of_status(status);
+      outcome.source = wanted.source;
+      outcome.tag = wanted.tag;
+      return outcome;
+  }
+  outcome.source = wanted.source >= 0 ? wanted.source : comm.rank_of_job(receive.source.rank);
+  outcome.tag = tag_of(receive.tag);
+  outcome.bytes = static_cast<MPI_Count>(std::min<std::uint64_t>(receive.bytes, wanted.room));
+  return outcome;
+}
+
+// ---- running ------------------------------------------------------------------------------------
+
+bool poll_request(Request& request) {
+  if (!request.active || request.complete) return true;
+  switch (request.kind) {
+    case Request::Kind::send:
+      if (request.ended.load(std::memory_order_acquire) == kPending) {
+        progress(*request.lane);
+        if (request.ended.load(std::memory_order_acquire) == kPending) return false;
+      }
+      complete_send(request, request.ended.load(std::memory_order_relaxed));
+      return true;
+    case Request::Kind::receive: {
+      const heddle_status status = heddle_recv_wait(request.lane->worker, &request.receive, 0);
+      if (status == HEDDLE_ERR_TIMEOUT) {
+        if (has_steps(*request.lane)) progress(*request.lane);
+        return false;
+      }
+      complete_receive(request, status);
+      return true;
+    }
+    case Request::Kind::operation:
+      request.outcome = {};
+      request.complete = request.operation->test(&request.outcome);
+      return request.complete;
+    default:
+      request.complete = true;
+      return true;
+  }
+}
+
+void wait_request(Request& request) {
+  if (request.active && !request.complete && request.kind == Request::Kind::receive) {
+    complete_receive(request, wait_receive(*request.lane, request.receive));
+    return;
+  }
+  wait_until(*request.lane, [&] { return poll_request(request); });
+}
+
+void finish_request(Request& request, Outcome* outcome) {
+  if (&request == &g_sent || !request.active) {
+    *outcome = kEmptyOutcome;
+    return;
+  }
+  *outcome = request.outcome;
+  request.active = request.complete = false;
+  if (request.persistent && !request.freed) return;
+  const int code = request.operation == nullptr ? MPI_SUCCESS : request.operation->end();
+  if (outcome->code == MPI_SUCCESS) outcome->code = code;
+  give_back(&request);
+}
+
+int start_request(Request& request) {
+  request.complete = false;
+  request.outcome = {};
+  if (request.kind == Request::Kind::operation) {
+    const int code = request.operation->start();
+    request.active = code == MPI_SUCCESS;
+    return code;
+  }
+  request.active = true;
+  const int code = request.kind == Request::Kind::send ? begin_send(request) : begin_receive(request);
+  if (code != MPI_SUCCESS) request.active = false;
+  return code;
+}
+
+int free_request(Request& request) {
+  if (&request == &g_sent) return MPI_SUCCESS;
+  const bool operation = request.kind == Request::Kind::operation;
+  if (!request.active || request.complete || (operation && !request.operation->outlives_request())) {
+    const int code = operation ? request.operation->end() : MPI_SUCCESS;
+    give_back(&request);
+    return code;
+  }
+  request.freed = true;
+  static Orphans orphans;
+  orphans.add(&request);
+  return MPI_SUCCESS;
+}
+
+}  // namespace heddle::mpi

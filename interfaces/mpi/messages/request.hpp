@@ -1,0 +1,98 @@
+// Requests. A send that was done at once shares one request with all others of its kind, which is
+// never active: it costs nothing.
+#pragma once
+
+#include <heddle/heddle.h>
+
+#include <atomic>
+#include <memory>
+
+#include "mpi/communicators/comm.hpp"
+#include "mpi/messages/operation.hpp"
+#include "mpi/types/type.hpp"
+
+namespace heddle::mpi {
+
+enum class Mode : std::uint8_t { standard, synchronous, ready, buffered };
+
+inline constexpr int kPending = -1;  // of `ended`
+
+struct Request {
+  enum class Kind : std::uint8_t {
+    unused,  // no handle names it
+    done,    // it had ended when it was made
+    send,
+    receive,
+    operation,
+    message,  // what MPI_Mprobe found: an MPI_Message, which becomes a receive
+  };
+  Kind kind = Kind::unused;
+  bool persistent = false;
+  bool active = false;
+  bool complete = false;  // it has ended, and `outcome` says how; still active
+  bool freed = false;     // by the program; it goes when it has ended
+  bool matched = false;   // a receive of a message that was claimed (MPI_Imrecv)
+  Mode mode = Mode::standard;
+  // Of sends: MPI_SUCCESS or an error's class once the source may be reused; kPending before.
+  // Release by the completion, acquire by who waits.
+  std::atomic<int> ended{MPI_SUCCESS};
+  Comm* comm = nullptr;
+  Lane* lane = nullptr;
+  // What is sent or received.
+  void* buffer = nullptr;
+  MPI_Count count = 0;
+  Type* type = nullptr;  // held, unless it is predefined
+  int peer = MPI_PROC_NULL;
+  int tag = 0;
+  std::unique_ptr<std::byte[]> packed;  // of a type that is not contiguous: what is on the way
+  std::size_t packed_bytes = 0;
+  Outcome outcome;           // if it is complete
+  heddle_receive receive{};  // of receives
+  std::unique_ptr<Operation> operation;
+};
+
+// What a receive asks for: a rank or MPI_ANY_SOURCE, a tag or MPI_ANY_TAG, and the bytes that its
+// buffer takes.
+struct Wanted {
+  int source;
+  int tag;
+  std::size_t room;
+};
+// What the engine tells of a receive that has ended.
+Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive& receive, heddle_status status);
+
+// A send that the engine took at once. All such requests are this one.
+extern Request g_sent;
+
+// Null: the handle names none. MPI_REQUEST_NULL is none.
+Request* request_of(MPI_Request handle);
+MPI_Request handle_of(Request* request);
+int bad_request(MPI_Request handle);
+// Their numbers, for integer handles.
+std::uint32_t number_of(const Request* request);
+Request* request_at(std::uint32_t number);  // null: none
+// What MPI_Mprobe gave; null: none.
+Request* message_of(MPI_Message handle);
+MPI_Message message_handle_of(Request* request);
+
+Request* take_request();  // null: no memory
+void give_back(Request* request);
+// Operations of the communicator are under way.
+bool has_requests(const Comm& comm);
+
+// Makes progress. True: it has ended, is inactive or complete; `request.outcome` says how.
+bool poll_request(Request& request);
+// Waits until it has ended.
+void wait_request(Request& request);
+// After either: a persistent request is inactive now, another one is gone. *outcome is its outcome.
+void finish_request(Request& request, Outcome* outcome);
+// Begins a run of a persistent send or receive, or the only one of another. Errors: of the
+// arguments that the engine finds.
+int start_request(Request& request);
+// Of sends and receives (sends.cpp, receives.cpp): what start_request() does.
+int begin_send(Request& request);
+int begin_receive(Request& request);
+// Of the program's MPI_Request_free: it goes when it has ended.
+int free_request(Request& request);
+
+}  // namespace heddle::mpi

@@ -1,0 +1,21 @@
+// Accumulates on memory that is mapped here. Each element is changed atomically with respect to all
+// others that change it so, from any rank: by one atomic instruction if it is an aligned word of 1,
+// 2, 4 or 8 bytes, else under the target's guard.
+#pragma once
+
+#include <cstddef>
+
+#include "mpi/collective/op.hpp"
+#include "mpi/rma/win.hpp"
+
+namespace heddle::mpi {
+
+// target[i] = operand[i] op target[i] for `count` elements of a predefined type, which lie their
+// extent apart in memory. `operands` is in packed form (null: MPI_NO_OP); `old`, which gets the
+// former values, too; it may be null.
+void accumulate_here(Control& control, const Op& op, const Type& element, const std::byte* operands, std::byte* target,
+                     std::byte* old, MPI_Count count);
+void compare_swap_here(Control& control, const Type& element, const void* compare, const void* value, std::byte* target,
+                       void* old);
+
+}  // namespace heddle::mpi

@@ -1,0 +1,168 @@
+// Epochs of groups: post and wait at the targets, start and complete at the origins. Each call's
+// word to a rank is a message without data.
+#include <new>
+
+#include <units/epochs.hpp>
+#include "mpi/messages/internal.hpp"
+#include "mpi/rma/order.hpp"
+#include "mpi/rma/transfer.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+// Tags within the window's own communicator.
+constexpr int kPosted = InternalTag::kWindow + (1 << 8);
+constexpr int kCompleted = kPosted + 1;
+
+template <class Body>
+int with_window(Call call, MPI_Win handle, Body&& body) {
+  Win* const win = win_of(handle);
+  if (win == nullptr) return told(call, bad_win(handle));
+  try {
+    return told(call, win, body(*win));
+  } catch (const std::bad_alloc&) {
+    return told(call, win, error(MPI_ERR_NO_MEM, "no memory for what the epoch needs"));
+  }
+}
+
+// The window's ranks of a group.
+int read_group(const Win& win, MPI_Group handle, std::vector<int>* ranks) {
+  const GroupPointer group = group_of(handle);
+  if (group == nullptr) return bad_group(handle);
+  for (int i = 0; i < group->size(); ++i) {
+    const int rank = win.comm->group->rank_of((*group)[i]);
+    if (rank == MPI_UNDEFINED)
+      return error(MPI_ERR_GROUP, "rank %d of the group is no member of the window's group", i);
+    ranks->push_back(rank);
+  }
+  return MPI_SUCCESS;
+}
+
+int check_assertion(int given, int allowed) {
+  if ((given & ~allowed) == 0) return MPI_SUCCESS;
+  return error(MPI_ERR_ASSERT, "assert %d: the bits %#x are no assertion that this call takes", given,
+               static_cast<unsigned>(given & ~allowed));
+}
+
+int post(Win& win, MPI_Group group, int assertion) {
+  constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
+  if (const int code = check_assertion(assertion, kAllowed); code != MPI_SUCCESS) return code;
+  std::vector<int> origins;
+  if (const int code = read_group(win, group, &origins); code != MPI_SUCCESS) return code;
+  {
+    const std::scoped_lock lock(win.mutex);
+    if (win.exposed) return error(MPI_ERR_RMA_SYNC, "MPI_Win_post within an exposure epoch: call MPI_Win_wait first");
+    if (win.access == Access::fence)
+      return error(MPI_ERR_RMA_SYNC, "MPI_Win_post within a fence's epoch: end it by MPI_Win_fence");
+    win.exposed = true;
+    win.fence_idle = false;
+  }
+  win.origins = std::move(origins);
+  win.completions.clear();
+  full_fence();  // what this rank has stored is there when an origin reads it
+  for (const int rank : win.origins) {
+    win.completions.push_back(std::make_unique<InternalMessage>());
+    if (const int code = win.completions.back()->receive(*win.comm, rank, kCompleted, nullptr, 0); code != MPI_SUCCESS)
+      return code;
+    if (const int code = internal_send(*win.comm, rank, kPosted, nullptr, 0); code != MPI_SUCCESS) return code;
+  }
+  return MPI_SUCCESS;
+}
+
+// The targets have posted, whatever is asserted: their words are on the way in any case.
+int start(Win& win, MPI_Group group, int assertion) {
+  if (const int code = check_assertion(assertion, MPI_MODE_NOCHECK); code != MPI_SUCCESS) return code;
+  std::vector<int> targets;
+  if (const int code = read_group(win, group, &targets); code != MPI_SUCCESS) return code;
+  {
+    const std::scoped_lock lock(win.mutex);
+    if (win.access != Access::none)
+      return error(MPI_ERR_RMA_SYNC, "MPI_Win_start within another access epoch: end that first");
+    win.access = Access::start;
+    win.fence_idle = false;
+  }
+  win.started = std::move(targets);
+  for (const int rank : win.started)
+    if (const int code = internal_receive(*win.comm, rank, kPosted, nullptr, 0); code != MPI_SUCCESS) return code;
+  for (const int rank : win.started)
+    win.targets[static_cast<std::size_t>(rank)].open.store(1, std::memory_order_relaxed);
+  return MPI_SUCCESS;
+}
+
+int complete_epoch(Win& win) {
+  if (win.access != Access::start) return error(MPI_ERR_RMA_SYNC, "MPI_Win_complete without MPI_Win_start");
+  int first = MPI_SUCCESS;
+  full_fence();
+  for (const int rank : win.started) {
+    win.targets[static_cast<std::size_t>(rank)].open.store(0, std::memory_order_relaxed);
+    int code = complete(win, rank);
+    if (code == MPI_SUCCESS) code = internal_send(*win.comm, rank, kCompleted, nullptr, 0);
+    if (first == MPI_SUCCESS) first = code;
+  }
+  const std::scoped_lock lock(win.mutex);
+  win.started.clear();
+  win.access = Access::none;
+  return first;
+}
+
+void end_exposure(Win& win) {
+  full_fence();
+  win.completions.clear();
+  win.origins.clear();
+  const std::scoped_lock lock(win.mutex);
+  win.exposed = false;
+}
+
+int not_exposed(const char* name) {
+  return error(MPI_ERR_RMA_SYNC, "%s without MPI_Win_post", name);
+}
+
+int wait(Win& win) {
+  if (!win.exposed) return not_exposed("MPI_Win_wait");
+  int first = MPI_SUCCESS;
+  for (const auto& message : win.completions)
+    if (const int code = message->wait(); first == MPI_SUCCESS) first = code;
+  end_exposure(win);
+  return first;
+}
+
+// How often MPI_Win_test looks for a message that is not there.
+constexpr int kLooks = 16;
+
+int test(Win& win, int* flag) {
+  if (flag == nullptr) return null_argument("flag");
+  if (!win.exposed) return not_exposed("MPI_Win_test");
+  *flag = 0;
+  for (const auto& message : win.completions) {
+    int code = MPI_SUCCESS;
+    // A helper may be inside the lane just now, and the message be there all the same.
+    for (int look = 0; !message->test(&code); ++look) {
+      if (look == kLooks) return MPI_SUCCESS;
+      progress_all();
+    }
+    if (code != MPI_SUCCESS) return code;
+  }
+  *flag = 1;
+  end_exposure(win);
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int win_post(Call call, MPI_Group group, int assertion, MPI_Win win) {
+  return with_window(call, win, [&](Win& found) { return post(found, group, assertion); });
+}
+int win_start(Call call, MPI_Group group, int assertion, MPI_Win win) {
+  return with_window(call, win, [&](Win& found) { return start(found, group, assertion); });
+}
+int win_complete(Call call, MPI_Win win) {
+  return with_window(call, win, [](Win& found) { return complete_epoch(found); });
+}
+int win_wait(Call call, MPI_Win win) {
+  return with_window(call, win, [](Win& found) { return wait(found); });
+}
+int win_test(Call call, MPI_Win win, int* flag) {
+  return with_window(call, win, [&](Win& found) { return test(found, flag); });
+}
+
+}  // namespace heddle::mpi

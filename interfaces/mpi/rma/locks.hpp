@@ -1,0 +1,37 @@
+// The lock of a target: one word that says who has it.
+//
+//   bit 63        a rank holds it exclusively
+//   bits 32-62    ranks that wait to hold it exclusively
+//   bits 0-31     ranks that share it
+//
+// Those who want to share it let those who wait for it alone go first, for a while: neither kind
+// starves.
+#pragma once
+
+#include <cstdint>
+
+#include "mpi/rma/win.hpp"
+
+namespace heddle::mpi {
+
+// One attempt, or one change that always succeeds.
+enum class LockStep : std::uint8_t {
+  take_exclusive,
+  announce,        // waits for it alone from now on
+  take_announced,  // exclusively, and no longer waits
+  take_shared,
+  barge_shared,  // does not let anybody go first
+  release_exclusive,
+  release_shared,
+};
+bool lock_step(Control& control, LockStep step);
+
+// Waits until this rank has the target's lock.
+int acquire_lock(Win& win, int rank, bool exclusive);
+// The lock is free soon: the target need not have heard of it when this returns.
+int release_lock(Win& win, int rank, bool exclusive);
+// Shares the locks of all targets. An error: it has none of them.
+int acquire_all(Win& win);
+int release_all(Win& win);
+
+}  // namespace heddle::mpi

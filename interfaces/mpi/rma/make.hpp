@@ -1,0 +1,39 @@
+// Windows in the making, and how they end.
+#pragma once
+
+#include "mpi/rma/win.hpp"
+
+namespace heddle::mpi {
+
+// What a rank tells the others about its part of a window.
+struct Part {
+  std::int32_t code = MPI_SUCCESS;  // why it has none
+  std::uint32_t number = 0;         // of the window there
+  std::uint64_t bytes = 0;
+  std::int64_t unit = 1;
+  std::uint64_t address = 0;
+  std::uint64_t offset = 0;          // of the memory in its region
+  std::uint64_t control_offset = 0;  // of the control block in its region
+  std::uint8_t region_bytes = 0;     // packed; 0: no memory
+  std::uint8_t apart = 0;            // the hint alloc_shared_noncontig; rank 0's counts
+  std::uint8_t control_bytes = 0;    // packed; 0: the control block is in the memory's region
+  std::byte region[HEDDLE_PACKED_REGION_BYTES] = {};
+  std::byte control[HEDDLE_PACKED_REGION_BYTES] = {};
+};
+
+// A window of the communicator's members without memory. Collective.
+int begin_window(Comm& parent, const Info& hints, int flavor, Win** made);
+// All parts by rank.
+int exchange_parts(Win& win, const Part& mine, std::vector<Part>* all);
+// All ranks have come so far without an error; `code` is this one's.
+int agree(Win& win, int code);
+// All ranks have come so far. Makes progress meanwhile.
+int barrier(Win& win);
+// Frees all that the window has. No rank uses it any more.
+void destroy(Win* win);
+
+// Memory that only the window has: a region of `bytes` bytes, zeroed.
+int allocate_region(std::size_t bytes, heddle_region* region, std::byte** address);
+int pack_region(heddle_region region, std::byte* packed, std::uint8_t* bytes);
+
+}  // namespace heddle::mpi

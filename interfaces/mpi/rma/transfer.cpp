@@ -1,0 +1,215 @@
+#include "mpi/rma/transfer.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "mpi/messages/request.hpp"
+#include "mpi/rma/dynamic.hpp"
+#include "mpi/rma/order.hpp"
+
+namespace heddle::mpi {
+namespace {
+
+void count_posted(Far& far) {
+  far.posted.fetch_add(1, std::memory_order_relaxed);
+}
+
+void tracked_ended(void* tracker, heddle_status status) {
+  static_cast<Tracker*>(tracker)->end(code_of(status));
+}
+
+// A request has ended when the origin's memory may be reused, or has what was got.
+heddle_when when_of(Way way) {
+  return way == Way::put ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE;
+}
+
+// One block at either side.
+int transfer_block(Way way, const Reach& reach, void* local, std::size_t bytes, heddle_remote remote,
+                   Tracker* tracker) {
+  const heddle_worker worker = reach.win->comm->lane->worker;
+  const heddle_completion completion{tracked_ended, tracker, {}, when_of(way)};
+  const heddle_completion* const follows = tracker != nullptr ? &completion : nullptr;
+  if (tracker != nullptr) tracker->add();
+  const heddle_status status = until_taken(*reach.win, reach.rank, [&] {
+    return way == Way::put ? heddle_try_put(worker, local, bytes, remote, follows)
+                           : heddle_try_get(worker, local, bytes, remote, follows);
+  });
+  count_posted(reach.far());
+  if (tracker != nullptr && status != HEDDLE_POSTED) tracker->end(code_of(status));
+  return code_of(status);
+}
+
+// ---- lists of blocks ----------------------------------------------------------------------------
+
+// Lies still until the engine is done with it.
+struct List {
+  std::vector<heddle_segment> segments;
+  Far* far = nullptr;
+  Tracker* tracker = nullptr;
+};
+
+void list_ended(void* arg, heddle_status status) {
+  const std::unique_ptr<List> list(static_cast<List*>(arg));
+  Far& far = *list->far;
+  if (list->tracker != nullptr)
+    list->tracker->end(code_of(status));
+  else
+    note(far, code_of(status));
+  far.asked.fetch_sub(1, std::memory_order_release);
+}
+
+int post_list(Way way, const Reach& reach, std::vector<heddle_segment> segments, Tracker* tracker) {
+  if (segments.empty()) return MPI_SUCCESS;
+  auto list = std::make_unique<List>();
+  list->segments = std::move(segments);
+  list->far = &reach.far();
+  list->tracker = tracker;
+  if (tracker != nullptr) tracker->add();
+  list->far->asked.fetch_add(1, std::memory_order_relaxed);
+  const heddle_worker worker = reach.win->comm->lane->worker;
+  List* const sent = list.release();
+  const heddle_completion completion{list_ended, sent, {}, when_of(way)};
+  const std::size_t count = sent->segments.size();
+  const heddle_status status = until_taken(*reach.win, reach.rank, [&] {
+    return way == Way::put ? heddle_try_put_list(worker, sent->segments.data(), count, &completion)
+                           : heddle_try_get_list(worker, sent->segments.data(), count, &completion);
+  });
+  count_posted(reach.far());
+  if (status == HEDDLE_POSTED) return MPI_SUCCESS;
+  const int code = code_of(status);
+  if (tracker != nullptr) tracker->end(code);
+  sent->far->asked.fetch_sub(1, std::memory_order_release);
+  delete sent;
+  return code;
+}
+
+// Where a block of the target lies for the engine.
+int place_of(const Reach& reach, const Block& block, heddle_remote* place) {
+  if (reach.win->dynamic()) return resolve(*reach.win, reach.rank, block.offset, block.bytes, place);
+  const Far& far = reach.far();
+  *place = {far.region, far.offset + block.offset};
+  return MPI_SUCCESS;
+}
+
+// Walks the blocks of both sides at the same pace.
+int transfer_blocks(Way way, const Side& origin, const Reach& reach, Tracker* tracker) {
+  constexpr std::size_t kMostSegments = 4096;  // of one list
+  const std::vector<Block> here = blocks_of(origin.count, *origin.type, reinterpret_cast<std::uint64_t>(origin.buffer));
+  const std::vector<Block> there = blocks_of(reach.count, *reach.type, reach.offset);
+  std::vector<heddle_segment> segments;
+  std::size_t mine = 0;
+  std::uint64_t mine_done = 0;
+  for (const Block& block : there) {
+    heddle_remote place{};
+    if (const int code = place_of(reach, block, &place); code != MPI_SUCCESS) return code;
+    for (std::uint64_t done = 0; done < block.bytes && mine < here.size();) {
+      const std::uint64_t bytes = std::min(block.bytes - done, here[mine].bytes - mine_done);
+      segments.push_back(
+          {reinterpret_cast<void*>(here[mine].offset + mine_done), bytes, {place.region, place.offset + done}});
+      done += bytes;
+      mine_done += bytes;
+      if (mine_done == here[mine].bytes) ++mine, mine_done = 0;
+      if (segments.size() < kMostSegments) continue;
+      if (const int code = post_list(way, reach, std::move(segments), tracker); code != MPI_SUCCESS) return code;
+      segments = {};
+    }
+  }
+  return post_list(way, reach, std::move(segments), tracker);
+}
+
+int check_sizes(Way way, const Side& origin, const Reach& reach) {
+  const MPI_Count from = way == Way::put ? origin.bytes() : reach.bytes();
+  const MPI_Count to = way == Way::put ? reach.bytes() : origin.bytes();
+  if (from <= to) return MPI_SUCCESS;
+  return error(MPI_ERR_TRUNCATE, "%lld bytes do not fit into the %lld that count and datatype of the %s describe",
+               static_cast<long long>(from), static_cast<long long>(to), way == Way::put ? "target" : "origin");
+}
+
+}  // namespace
+
+int transfer(Way way, const Side& origin, const Reach& reach, Tracker* tracker) {
+  if (const int code = check_sizes(way, origin, reach); code != MPI_SUCCESS) return code;
+  const MPI_Count bytes = std::min(origin.bytes(), reach.bytes());
+  if (bytes == 0) return MPI_SUCCESS;
+  if (reach.memory != nullptr) {
+    if (way == Way::put)
+      copy(origin.buffer, origin.count, *origin.type, reach.memory, reach.count, *reach.type);
+    else
+      copy(reach.memory, reach.count, *reach.type, origin.buffer, origin.count, *origin.type);
+    return MPI_SUCCESS;
+  }
+  if (reach.win->dynamic())
+    if (const int code = refresh_known(*reach.win, reach.rank); code != MPI_SUCCESS) return code;
+  if (!origin.type->contiguous || !reach.type->contiguous) return transfer_blocks(way, origin, reach, tracker);
+  const Block block{reach.offset + static_cast<std::uint64_t>(reach.type->true_lb), static_cast<std::uint64_t>(bytes)};
+  heddle_remote place{};
+  if (const int code = place_of(reach, block, &place); code != MPI_SUCCESS) return code;
+  return transfer_block(way, reach, begin_of(origin.buffer, *origin.type), block.bytes, place, tracker);
+}
+
+namespace {
+
+int flush(Win& win, int rank) {
+  const std::uint32_t job_rank = win.comm->members[static_cast<std::size_t>(rank)].peer.rank;
+  return code_of(until_taken(win, rank, [&] { return heddle_try_flush(win.comm->lane->worker, job_rank); }));
+}
+
+}  // namespace
+
+int complete(Win& win, int rank) {
+  full_fence();
+  Far& far = win.far[static_cast<std::size_t>(rank)];
+  const std::uint64_t posted = far.posted.load(std::memory_order_relaxed);
+  if (far.flushed.load(std::memory_order_relaxed) >= posted) return MPI_SUCCESS;
+  int code = wait_asked(win, rank, 1);
+  if (code == MPI_SUCCESS) code = flush(win, rank);
+  // Other threads may have come further meanwhile.
+  std::uint64_t flushed = far.flushed.load(std::memory_order_relaxed);
+  while (flushed < posted && !far.flushed.compare_exchange_weak(flushed, posted, std::memory_order_acq_rel)) {
+  }
+  const int failed = far.failed.exchange(MPI_SUCCESS, std::memory_order_relaxed);
+  if (code != MPI_SUCCESS || failed == MPI_SUCCESS) return code;
+  return error(failed, "an operation on rank %d of the window failed: error class %d", rank, failed);
+}
+
+int complete_all(Win& win) {
+  full_fence();
+  if (win.near) return MPI_SUCCESS;
+  int first = MPI_SUCCESS;
+  for (int rank = 0; rank < win.size(); ++rank) {
+    const int code = complete(win, rank);
+    if (first == MPI_SUCCESS) first = code;
+  }
+  return first;
+}
+
+RemoteOperation::~RemoteOperation() {
+  if (tracker_->left.load(std::memory_order_acquire) != 0) static_cast<void>(tracker_.release());
+}
+
+bool RemoteOperation::test(Outcome* outcome) {
+  constexpr unsigned kTests = 64;
+  *outcome = kEmptyOutcome;
+  if (tracker_->left.load(std::memory_order_acquire) != 0) {
+    progress(lane_);
+    if (g_job.lanes.size() > 1) progress_all();
+  }
+  if (tracker_->left.load(std::memory_order_acquire) == 0) {
+    outcome->code = tracker_->code.load(std::memory_order_relaxed);
+    return true;
+  }
+  if (++tests_ % kTests != 0) return false;
+  outcome->code = code_of(heddle_context_peer_status(g_job.context, static_cast<std::uint32_t>(job_rank_)));
+  return outcome->code != MPI_SUCCESS;
+}
+
+int give_request(std::unique_ptr<RemoteOperation> operation, MPI_Request* request) {
+  if (operation->tracker().left.load(std::memory_order_acquire) == 0 &&
+      operation->tracker().code.load(std::memory_order_relaxed) == MPI_SUCCESS) {
+    *request = handle_of(&g_sent);
+    return MPI_SUCCESS;
+  }
+  return new_request(std::move(operation), false, request);
+}
+
+}  // namespace heddle::mpi

@@ -1,0 +1,145 @@
+// A window: memory of each member that the others reach by one-sided operations.
+//
+// Where a target's memory is mapped here, operations on it are loads, stores and atomic
+// instructions of this process; else they go through the engine, and accumulates are messages to
+// the target (rma/ask.hpp). One rank always goes one way to one target.
+#pragma once
+
+#include <heddle/heddle.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mpi/communicators/comm.hpp"
+#include "mpi/core/attributes.hpp"
+#include "mpi/core/info.hpp"
+#include "mpi/core/pool.hpp"
+
+namespace heddle::mpi {
+
+class InternalMessage;
+
+// What all ranks that map it, and handlers of its owner for the others, change by atomic
+// instructions: for each target.
+struct Control {
+  alignas(64) std::atomic<std::uint64_t> lock;  // see rma/locks.hpp
+  // held during accumulates on elements that no atomic instruction takes
+  alignas(64) std::atomic<std::uint32_t> guard;
+  // raised when memory is detached (dynamic windows)
+  alignas(64) std::atomic<std::uint64_t> version;
+};
+
+// Why accesses to a target are allowed: kinds of epochs.
+enum class Access : std::uint8_t { none, fence, lock, lock_all, start };
+
+// Of a target: what each operation looks at. Written when the window is made, `open` also by calls
+// that begin and end epochs.
+struct Target {
+  std::byte* direct = nullptr;  // its memory; null: not mapped here, or none
+  std::uint64_t bytes = 0;
+  std::int64_t unit = 1;
+  std::atomic<std::uint8_t> open{
+      0};  // an epoch of this target only: started or locked. Relaxed: the program orders its calls
+};
+
+// Of a target: the rest.
+struct Far {
+  Control* control = nullptr;  // null: not mapped
+  heddle_remote_region region{};
+  std::uint64_t offset = 0;  // of its memory, from the region's start
+  heddle_remote_region control_region{};
+  std::uint64_t control_offset = 0;
+  std::uint32_t number = 0;   // by which the target knows the window
+  std::uint64_t address = 0;  // of its memory, there
+  // 0: not locked; 1: without a lock (MPI_MODE_NOCHECK); 2: shared; 3: exclusive
+  std::uint8_t lock_type = 0;
+  // Messages to it that are not answered yet.
+  std::atomic<std::uint32_t> asked{0};
+  // Operations of the engine and questions that were begun (counted after they were), and how many
+  // of them a flush is known to have completed. Relaxed: a thread sees its own, and those that the
+  // program's synchronisation tells it of.
+  std::atomic<std::uint64_t> posted{0};
+  std::atomic<std::uint64_t> flushed{0};
+  std::atomic<int> failed{MPI_SUCCESS};  // the first error of an operation that has no request
+};
+
+// A piece of memory that is attached to a dynamic window, by its owner or as known to another rank.
+struct Attached {
+  std::uint64_t bytes = 0;
+  heddle_region region{};         // the owner's
+  heddle_remote_region remote{};  // another rank's
+};
+using AttachedMap = std::map<std::uint64_t, Attached>;  // by address
+
+struct Win {
+  Comm* comm = nullptr;  // a private one
+  Errhandler* errhandler = &g_errors_are_fatal;
+  Attributes attributes;
+  Info info;
+  std::string name;
+  // MPI_WIN_BASE, MPI_WIN_SIZE, …: attributes give the addresses of these.
+  void* base = nullptr;
+  MPI_Aint bytes = 0;
+  int disp_unit = 1;  // a larger one: MPI_UNDEFINED; targets[rank].unit has it
+  int flavor = MPI_WIN_FLAVOR_CREATE;
+  int model = MPI_WIN_UNIFIED;
+
+  int ranks = 0;
+  std::unique_ptr<Target[]> targets;
+  std::unique_ptr<Far[]> far;
+  // All targets are open: a fence (in which this rank has issued an operation), or all are locked.
+  std::atomic<std::uint8_t> open_all{0};
+  bool near = false;       // all targets' memory is mapped here
+  bool all_near = false;   // and so it is at all ranks
+  bool unordered = false;  // accumulate_ordering is none
+
+  // Epochs. `access` is changed by calls that begin and end epochs; the mutex guards it where
+  // several threads may (locks).
+  std::mutex mutex;
+  std::atomic<Access> access{Access::none};
+  bool fence_idle = false;   // after a fence, before the first operation: other epochs may begin
+  int locks = 0;             // targets that are locked
+  bool nocheck = false;      // lock_all without locks
+  bool exposed = false;      // posted
+  std::vector<int> started;  // targets of the access epoch
+  std::vector<int> origins;  // of the exposure epoch
+  std::vector<std::unique_ptr<InternalMessage>> completions;  // theirs
+
+  // Memory of this process.
+  heddle_region region{};
+  heddle_region control_region{};
+  Control* control = nullptr;  // this process's own
+  std::mutex attached_mutex;   // guards `attached`; handlers take it too
+  AttachedMap attached;
+  // Dynamic windows: what is known of the others' attached memory, by rank.
+  struct Known {
+    std::uint64_t version = 0;
+    AttachedMap pieces;
+  };
+  std::mutex known_mutex;
+  std::unique_ptr<Known[]> known;
+
+  [[nodiscard]] int size() const { return ranks; }
+  [[nodiscard]] bool dynamic() const { return flavor == MPI_WIN_FLAVOR_DYNAMIC; }
+};
+
+inline constexpr std::uint32_t kMostWindows = 1U << 16;
+extern Pool<Win, kMostWindows> g_windows;
+
+// The window; null: the handle names none (told by bad_win()).
+[[gnu::always_inline]] inline Win* win_of(MPI_Win handle) {
+  return g_windows.find(handle);
+}
+inline MPI_Win handle_of(Win* win) {
+  return reinterpret_cast<MPI_Win>(win);
+}
+// Why win_of() was null: an error's code.
+[[gnu::cold]] int bad_win(MPI_Win handle);
+
+}  // namespace heddle::mpi

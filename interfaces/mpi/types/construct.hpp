@@ -1,0 +1,35 @@
+// What the constructors of datatypes share.
+#pragma once
+
+#include <new>
+#include <utility>
+
+#include "mpi/types/envelope.hpp"
+#include "mpi/types/layout.hpp"
+
+namespace heddle::mpi {
+
+[[gnu::cold]] int no_memory_for_type();
+
+// Runs what allocates by a size that the program gave.
+template <class Body>
+int guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return no_memory_for_type();
+  }
+}
+
+// A new datatype with one reference, its handle; null: no memory.
+Type* new_type(Layout layout, std::shared_ptr<const Envelope> envelope, bool committed);
+// The same, stored for the program.
+int give_type(Layout layout, std::shared_ptr<const Envelope> envelope, MPI_Datatype* newtype);
+
+// The arguments that all have.
+int old_type(MPI_Datatype oldtype, const MPI_Datatype* newtype, Type** old);
+int check_count(const char* name, MPI_Count value);
+// A list of `count` numbers that are not negative.
+int check_lengths(const char* name, Counts values, MPI_Count count);
+
+}  // namespace heddle::mpi
