@@ -168,7 +168,7 @@ base::Result<Team*> Team::world(engine::Context& context) {
   return confirmed(context, create(all, {std::move(ranks), context.rank(), std::move(pieces)}, *piece));
 }
 
-base::Result<Team*> Team::create(Commons& commons, Members members, TeamPiece& piece) {
+base::Result<Team*> Team::create(Commons& commons, Members&& members, TeamPiece& piece) {
   auto assembly = Assembly::make(commons, members.ranks, members.member, members.pieces);
   if (!assembly) return assembly.status();
   auto team =

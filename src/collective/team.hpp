@@ -114,7 +114,7 @@ class Team {
     std::vector<std::uint64_t> pieces;  // of the members, each in its own arena
   };
   // Local. `piece`: of this member; the new team's, if there is one.
-  static base::Result<Team*> create(Commons& commons, Members members, TeamPiece& piece);
+  static base::Result<Team*> create(Commons& commons, Members&& members, TeamPiece& piece);
   base::Result<Team*> make(Record record);
   static base::Result<Team*> confirmed(engine::Context& context, base::Result<Team*> made);
   base::Result<Team*> build(const Record& mine, std::span<const Record> records, TeamPiece& piece);
