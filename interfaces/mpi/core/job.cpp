@@ -14,6 +14,7 @@
 #include "mpi/communicators/comm.hpp"
 #include "mpi/core/progress.hpp"
 #include "mpi/messages/buffers.hpp"
+#include "mpi/tool/counts.hpp"
 
 namespace heddle::mpi {
 
@@ -85,8 +86,6 @@ int join(int level) {
   if (const int code = code_of(heddle_context_join(&options, &g_job.context)); code != MPI_SUCCESS) return code;
   static_cast<void>(heddle_context_rank(g_job.context, &g_job.rank));
   static_cast<void>(heddle_context_size(g_job.context, &g_job.size));
-  const char* const check = std::getenv("HEDDLE_CHECK");
-  g_job.checks_fully = check != nullptr && std::strcmp(check, "full") == 0;
   g_job.thread_level = level;
   g_job.main_thread = std::this_thread::get_id();
   if (const int code = open_lanes(level); code != MPI_SUCCESS) return code;
@@ -98,6 +97,7 @@ int join(int level) {
 
 int leave() {
   close_base();
+  tool::keep_counts();
   g_job.joined = false;
   const heddle_status status = heddle_context_leave(g_job.context);
   for (Lane* lane : g_job.lanes) delete lane;

@@ -31,7 +31,6 @@ struct Job {
   std::vector<std::uint32_t> lanes_of;  // [rank]: how many that rank has
   std::vector<std::uint32_t> nodes;     // [rank]: number of its node
   heddle_team world{};                  // all ranks
-  bool checks_fully = false;            // HEDDLE_CHECK=full
 };
 extern Job g_job;
 

@@ -73,14 +73,16 @@ void Patience::pause() {
   constexpr std::uint32_t kSpins = 64;
   constexpr std::uint32_t kOthers = 256;  // every so many looks, all lanes
   constexpr std::int64_t kNapNs = 1'000'000;
+  constexpr std::int64_t kStepNapNs = 20'000;  // with steps that no event tells of
   if (++looks_ % kOthers == 0) {
     progress_all();
-  } else if (looks_ < kSpins || has_steps(lane_)) {
-    progress(lane_);
-  } else {
-    // It spins, yields and sleeps as long as nothing moves.
-    static_cast<void>(heddle_worker_wait(lane_.worker, kNapNs));
+    return;
   }
+  const bool steps = has_steps(lane_);
+  if (looks_ < kSpins || steps) progress(lane_);
+  if (looks_ < kSpins) return;
+  // The wait spins, yields and sleeps as long as nothing moves: others may need this core.
+  static_cast<void>(heddle_worker_wait(lane_.worker, steps ? kStepNapNs : kNapNs));
 }
 
 }  // namespace heddle::mpi
