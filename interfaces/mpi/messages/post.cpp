@@ -65,13 +65,28 @@ bool post_waiting(Lane& lane) {
   return moved;
 }
 
-heddle_status wait_receive(Lane& lane, heddle_receive& receive) {
+namespace {
+
+bool has_dead_member(const Comm& comm) {
+  for (const Member& member : comm.members)
+    if (heddle_context_peer_status(g_job.context, member.peer.rank) < 0) return true;
+  return false;
+}
+
+}  // namespace
+
+heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Comm* any_of) {
   constexpr std::int64_t kSliceNs = 1'000'000;
   for (;;) {
     const std::int64_t slice_ns = has_steps(lane) ? 0 : kSliceNs;
-    const heddle_status status = heddle_recv_wait(lane.worker, &receive, slice_ns);
+    heddle_status status = heddle_recv_wait(lane.worker, &receive, slice_ns);
     if (status != HEDDLE_ERR_TIMEOUT) return status;
     progress_all();
+    if (any_of == nullptr || slice_ns == 0 || !has_dead_member(*any_of)) continue;
+    static_cast<void>(heddle_recv_cancel(lane.worker, &receive));
+    status = heddle_recv_wait(lane.worker, &receive, HEDDLE_FOREVER);
+    // a message may have come before
+    return status == HEDDLE_ERR_CANCELLED ? HEDDLE_ERR_PEER_FAILED : status;
   }
 }
 

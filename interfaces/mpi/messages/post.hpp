@@ -16,7 +16,9 @@ bool post_waiting(Lane& lane);
 bool must_wait(Lane& lane, heddle_peer target);
 
 // Waits for a receive that was posted. Makes progress on everything that others may wait for.
-// `from_any`: see receive_failed().
-heddle_status wait_receive(Lane& lane, heddle_receive& receive);
+// `any_of`: it takes messages of all members of that communicator; if one of them dies, the receive
+// ends with PEER_FAILED, since the message may have been that one's. Null: of one rank, whose death
+// the engine notices.
+heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Comm* any_of = nullptr);
 
 }  // namespace heddle::mpi

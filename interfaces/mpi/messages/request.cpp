@@ -85,7 +85,9 @@ void complete_receive(Request& request, heddle_status status) {
 
 void complete_send(Request& request, int code) {
   request.outcome = {};
-  request.outcome.code = code;
+  // what the engine said was said to the thread that ran the completion
+  request.outcome.code =
+      code == MPI_SUCCESS ? code : error(code, "the send to rank %d with tag %d has failed", request.peer, request.tag);
   request.complete = true;
 }
 
@@ -235,7 +237,8 @@ bool poll_request(Request& request) {
 
 void wait_request(Request& request) {
   if (request.active && !request.complete && request.kind == Request::Kind::receive) {
-    complete_receive(request, wait_receive(*request.lane, request.receive));
+    const Comm* const any_of = request.peer == MPI_ANY_SOURCE && !request.matched ? request.comm : nullptr;
+    complete_receive(request, wait_receive(*request.lane, request.receive, any_of));
     return;
   }
   wait_until(*request.lane, [&] { return poll_request(request); });

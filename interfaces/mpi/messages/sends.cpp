@@ -46,7 +46,9 @@ int send_now(Comm& comm, Mode mode, const Data& data, const Target& to) {
       post_send(*comm.lane, {member.peer, wire_tag(member.number, to.tag), bytes, data.bytes(), when_of(mode), &ended});
   if (code != MPI_SUCCESS) return code;
   wait_until(*comm.lane, [&] { return ended.load(std::memory_order_acquire) != kPending; });
-  return ended.load(std::memory_order_relaxed);
+  const int failure = ended.load(std::memory_order_relaxed);
+  if (failure == MPI_SUCCESS) return failure;
+  return error(failure, "the send to rank %d with tag %d has failed", to.rank, to.tag);
 }
 
 int send_blocking(Comm* comm, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype, const Target& to) {
