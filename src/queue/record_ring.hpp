@@ -1,8 +1,8 @@
 // A ring of variable-length records: one producer, one consumer, over raw memory that two processes
 // may share.
 //
-//   control:  [tail, written by the producer][head, written by the consumer], each on a line pair
-//             of its own
+//   control:  [tail and copy, written by the producer][head, written by the consumer], each on a
+//             line pair of its own
 //   data:     records, 8-byte aligned: header {bytes:24 | type:8, immediate:32}, payload padded to
 //             8
 //
@@ -14,9 +14,16 @@
 //   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored
 //   once and last by a consumer that takes nothing more.
 //   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is
-//   left at the end. Nobody writes bytes in [head, tail); the rest belongs to the producer.
-//   tail is stored only after all that it publishes; a producer killed at any instruction leaves
-//   whole records. head is stored only after the consumer's last read of what it frees.
+//   left at the end. Nobody writes bytes in [head, tail); the rest belongs to the producer. tail is
+//   stored only after all that it publishes; a producer killed at any instruction leaves whole
+//   records. head is stored only after the consumer's last read of what it frees. While `copied` is
+//   i + 1, `copy` is the record at index i as it was published. Before the producer writes the copy
+//   it stores 0 there; so a consumer that has found the same i + 1 before and after it has read the
+//   copy has read that record.
+//
+// The copy: a short record that is published alone may lie beside the tail, too. A consumer that
+// waits for it then fetches one line from the producer's cache, and not two, one after the other
+// (docs/decisions/0055-copy-beside-the-tail.md).
 //
 // Why a separate tail and not a header that is polled in place: measured
 // (docs/decisions/0005-message-rings.md). A consumer that polls in place takes the line away
@@ -44,8 +51,15 @@ inline constexpr std::size_t kRingLine = base::kCacheLine < 128 ? 128 : base::kC
 // Zeroed memory is a valid empty ring.
 template <template <class> class Atomic = std::atomic>
 struct RingControl {
+  static constexpr std::size_t kCopyWords = 6;  // with tail and copied: a line of 64 bytes
+
   alignas(kRingLine) Atomic<std::uint64_t> tail{
       0};  // release by RecordProducer::publish; acquire by RecordConsumer::take
+  // Release by publish_with_copy(), with the copy; acquire by take_copy(), before it. 0: none.
+  Atomic<std::uint64_t> copied{0};
+  // A record: header and payload. Release by publish_with_copy(): after the 0 in `copied`; acquire
+  // by take_copy(): before its second look at `copied`.
+  Atomic<std::uint64_t> copy[kCopyWords]{};
   // release by RecordConsumer::give_back and refuse; acquire by look_for_room and refused
   alignas(kRingLine) Atomic<std::uint64_t> head{0};
 };
@@ -118,6 +132,12 @@ class RecordProducer {
       end();
       ring_.publish_up_to(place());
     }
+    // The same, for a row of one record, which begin() has returned: a consumer that waits for it
+    // gets it sooner. Costs a store for each word of it.
+    void publish_with_copy(const std::byte* payload) {
+      ring_.copy_record(payload - kRecordHeaderBytes, at_);
+      publish();
+    }
 
    private:
     [[nodiscard]] std::uint32_t place() const { return static_cast<std::uint32_t>(at_ - data_); }
@@ -169,6 +189,18 @@ class RecordProducer {
     if (index() - head > capacity_) return false;
     room_end_ = head + capacity_;
     return end <= room_end_;
+  }
+  // The record [begin, end), which begins where the published ones end.
+  void copy_record(const std::byte* begin, const std::byte* end) {
+    const auto words = static_cast<std::size_t>(end - begin) / sizeof(std::uint64_t);
+    if (words > RingControl<Atomic>::kCopyWords) return;
+    control_->copied.store(0, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < words; ++i) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, begin + i * sizeof word, sizeof word);
+      control_->copy[i].store(word, std::memory_order_release);
+    }
+    control_->copied.store(index() + 1, std::memory_order_release);
   }
   void publish_up_to(std::uint32_t place) {
     control_->tail.store(lap_ + place, std::memory_order_release);
@@ -237,6 +269,31 @@ class RecordConsumer {
       *record = {payload, bytes, static_cast<std::uint32_t>(header >> 32), type};
       return Take::record;
     }
+  }
+
+  static constexpr std::size_t kCopyBytes = RingControl<Atomic>::kCopyWords * sizeof(std::uint64_t);
+
+  // After look() has said `record`: the next one from its copy beside the tail, payload in `room`
+  // of kCopyBytes, if it is there, of `type`, and has at most `most_bytes`.
+  [[nodiscard]] bool take_copy(std::uint8_t type, std::uint32_t most_bytes, std::byte* room, Record* record) {
+    const std::uint64_t wanted = index_ + 1;
+    if (control_->copied.load(std::memory_order_acquire) != wanted) return false;
+    const std::uint64_t header = control_->copy[0].load(std::memory_order_acquire);
+    const auto bytes = static_cast<std::uint32_t>(header & kMaxRecordBytes);
+    const std::uint32_t space = record_space(bytes);
+    if (static_cast<std::uint8_t>(header >> 24) != type || bytes > most_bytes || space > kCopyBytes ||
+        space > tail_ - index_ || space > capacity_ - place_) {
+      return false;
+    }
+    for (std::size_t i = 1; i * sizeof header < space; ++i) {
+      const std::uint64_t word = control_->copy[i].load(std::memory_order_acquire);
+      std::memcpy(room + (i - 1) * sizeof word, &word, sizeof word);
+    }
+    if (control_->copied.load(std::memory_order_relaxed) != wanted) return false;
+    index_ += space;
+    place_ = place_ + space == capacity_ ? 0 : place_ + space;
+    *record = {room, bytes, static_cast<std::uint32_t>(header >> 32), type};
+    return true;
   }
 
   // Lines that are known to be written are fetched this far ahead: a processor looks too few

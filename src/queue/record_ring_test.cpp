@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -52,6 +53,118 @@ TEST(RecordRing, EmptyRingGivesNothing) {
   Record record;
   EXPECT_FALSE(ring.consumer.has_more());
   EXPECT_EQ(ring.consumer.take(&record), Take::none);
+}
+
+// Where a lap ends without a copy, as the transport does. False: the ring is full.
+bool push_with_copy(Ring& ring, const std::vector<std::byte>& payload, std::uint32_t immediate) {
+  RecordProducer<>::Row row(ring.producer);
+  std::byte* room = row.begin(2, immediate, static_cast<std::uint32_t>(payload.size()));
+  if (room == nullptr) return push(ring, payload, immediate);
+  if (!payload.empty()) std::memcpy(room, payload.data(), payload.size());
+  row.publish_with_copy(room);
+  return true;
+}
+
+// The next record as a consumer that waits takes it; *copied: from the copy.
+std::vector<std::byte> take_any(Ring& ring, std::uint32_t* immediate, bool* copied) {
+  std::array<std::byte, RecordConsumer<>::kCopyBytes> room{};
+  Record record;
+  EXPECT_EQ(ring.consumer.look(), Take::record);
+  *copied = ring.consumer.take_copy(2, 1000, room.data(), &record);
+  if (!*copied) {
+    EXPECT_EQ(ring.consumer.take(&record), Take::record);
+  }
+  *immediate = record.immediate;
+  return {record.data, record.data + record.bytes};
+}
+
+TEST(RecordRing, AShortRecordIsTakenFromItsCopy) {
+  Ring ring(1024);
+  for (std::uint32_t round = 0; round < 200; ++round) {  // several laps
+    const std::uint32_t bytes = round % 50;
+    const std::vector<std::byte> payload = pattern(round, bytes);
+    ASSERT_TRUE(push_with_copy(ring, payload, round));
+    std::uint32_t immediate = 0;
+    bool copied = false;
+    EXPECT_EQ(take_any(ring, &immediate, &copied), payload);
+    EXPECT_EQ(immediate, round);
+    const bool fits = bytes + kRecordHeaderBytes <= RecordConsumer<>::kCopyBytes;
+    if (round < 20) {  // the first lap, so no record is where a lap ends
+      EXPECT_TRUE(copied);
+    } else if (!fits) {
+      EXPECT_FALSE(copied);
+    }
+    ring.consumer.release();
+  }
+}
+
+TEST(RecordRing, OnlyTheRecordOfACopyIsTakenFromIt) {
+  Ring ring(1024);
+  std::uint32_t immediate = 0;
+  bool copied = false;
+  ASSERT_TRUE(push_with_copy(ring, pattern(1, 8), 1));
+  ASSERT_TRUE(push(ring, pattern(2, 8), 2));
+  ASSERT_TRUE(push_with_copy(ring, pattern(3, 8), 3));
+  ASSERT_TRUE(push(ring, pattern(4, 8), 4));
+  for (std::uint32_t i = 1; i <= 4; ++i) {
+    EXPECT_EQ(take_any(ring, &immediate, &copied), pattern(i, 8));
+    EXPECT_EQ(immediate, i);
+    EXPECT_EQ(copied, i == 3) << "there is one copy, of the last record that was published with one";
+  }
+}
+
+TEST(RecordRing, ACopyThatLiesIsNotTaken) {
+  Ring ring(1024);
+  std::array<std::byte, RecordConsumer<>::kCopyBytes> room{};
+  Record record;
+  ASSERT_TRUE(push_with_copy(ring, pattern(1, 8), 1));
+  ASSERT_EQ(ring.consumer.look(), Take::record);
+  EXPECT_FALSE(ring.consumer.take_copy(3, 1000, room.data(), &record)) << "another type";
+  EXPECT_FALSE(ring.consumer.take_copy(2, 7, room.data(), &record)) << "longer than is allowed";
+  for (const std::uint64_t bytes : {17U, 41U, kMaxRecordBytes}) {
+    ring.control.copy[0].store(bytes | std::uint64_t{2} << 24, std::memory_order_release);
+    EXPECT_FALSE(ring.consumer.take_copy(2, kMaxRecordBytes, room.data(), &record)) << bytes;
+  }
+  ASSERT_EQ(ring.consumer.take(&record), Take::record);
+  EXPECT_EQ(record.bytes, 8U);
+}
+
+// A producer that goes on while the consumer reads the copy.
+TEST(RecordRing, CopiesAreWholeWhileTheProducerGoesOn) {
+  constexpr std::uint64_t kCount = 200'000;
+  Ring ring(4096);
+  std::thread producer([&] {
+    for (std::uint64_t i = 0; i < kCount;) {
+      const std::array<std::uint64_t, 2> words = {i, ~i};
+      std::vector<std::byte> payload(sizeof words);
+      std::memcpy(payload.data(), words.data(), sizeof words);
+      if (push_with_copy(ring, payload, static_cast<std::uint32_t>(i)))
+        ++i;
+      else
+        std::this_thread::yield();
+    }
+  });
+  std::uint64_t copies = 0;
+  for (std::uint64_t i = 0; i < kCount;) {
+    if (ring.consumer.look() == Take::none) {
+      std::this_thread::yield();
+      continue;
+    }
+    std::uint32_t immediate = 0;
+    bool copied = false;
+    const std::vector<std::byte> got = take_any(ring, &immediate, &copied);
+    std::array<std::uint64_t, 2> payload{};
+    ASSERT_EQ(got.size(), sizeof payload);
+    std::memcpy(payload.data(), got.data(), sizeof payload);
+    ASSERT_EQ(payload[0], i);
+    ASSERT_EQ(payload[1], ~i);
+    ASSERT_EQ(immediate, static_cast<std::uint32_t>(i));
+    copies += copied ? 1 : 0;
+    ring.consumer.release();
+    ++i;
+  }
+  producer.join();
+  EXPECT_GT(copies, 0U);
 }
 
 TEST(RecordRing, RecordsAreInvisibleUntilPublished) {

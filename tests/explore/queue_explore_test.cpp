@@ -150,6 +150,64 @@ TEST(RecordRing, RowsHoldInAllSchedules) {
   expect_finds<RowModel<RelaxedStores>>("rows, no release", kOrdered, "race");
 }
 
+// Records that are published with a copy beside the tail, to a consumer that takes each from there
+// if it can. The header and the payload could be of two records.
+template <template <class> class A, std::uint64_t kRecords>
+struct CopyModel final : Model {
+  static constexpr std::uint32_t kCapacity = 64;
+
+  queue::RingControl<A> control;
+  Memory data{0, kCapacity / 8, "data"};
+  queue::RecordProducer<A> producer{&control, data.for_writer(), kCapacity};
+  queue::RecordConsumer<A> consumer{&control, data.for_readers(), kCapacity};
+
+  CopyModel() {
+    control.tail.name("tail");
+    control.head.name("head");
+    control.copied.name("copied");
+    for (auto& word : control.copy) word.name("copy");
+  }
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override { thread == 0 ? produce() : consume(); }
+
+  void produce() {
+    for (std::uint64_t i = 0; i < kRecords; ++i) {
+      typename queue::RecordProducer<A>::Row row(producer);
+      std::byte* const room = row.begin(2, static_cast<std::uint32_t>(i), sizeof i);
+      check(room != nullptr, "there is room for all");
+      std::memcpy(room, &i, sizeof i);
+      row.publish_with_copy(room);
+    }
+  }
+  void consume() {
+    for (std::uint64_t i = 0; i < kRecords; ++i) {
+      std::array<std::byte, queue::RecordConsumer<A>::kCopyBytes> room{};
+      queue::Record record;
+      queue::Take taken = queue::Take::none;
+      while ((taken = consumer.look()) == queue::Take::none) pause();
+      check(taken == queue::Take::record, "the ring is well formed");
+      if (!consumer.take_copy(2, 64, room.data(), &record)) {
+        check(consumer.take(&record) == queue::Take::record, "the ring is well formed");
+        data.note_read(record.data - queue::kRecordHeaderBytes, queue::kRecordHeaderBytes + record.bytes);
+      }
+      check(record.immediate == i && record.bytes == sizeof i, "the header is whole");
+      std::uint64_t payload = 0;
+      std::memcpy(&payload, record.data, sizeof payload);
+      check(payload == i, "the payload is whole");
+      consumer.release();
+    }
+  }
+  void finish() override {
+    queue::Record record;
+    check(consumer.take(&record) == queue::Take::none, "nothing comes twice");
+  }
+};
+
+TEST(RecordRing, CopiesHoldInAllSchedules) {
+  expect_holds<CopyModel<Atomic, 2>>("ring, copies", kOrdered);
+  expect_finds<CopyModel<RelaxedStores, 3>>("copies, no release", kByData, "is whole");
+}
+
 TEST(RecordRing, PlantedBugsAreFound) {
   expect_finds<RingModel<Atomic, Bug::published_before_filled, 3>>("published before filled", kOrdered, "race");
   expect_finds<RingModel<Atomic, Bug::published_before_filled, 2>>("published before filled, data delayed", kByData,

@@ -28,10 +28,21 @@ void hostile_producer(heddle::fuzz::Input input) {
     const auto contents = input.bytes(std::min<std::size_t>(input.take<std::uint8_t>(), kCapacity - at));
     if (!contents.empty()) std::memcpy(ring.data.data() + at, contents.data(), contents.size());
     tail += (step & 0x8000U) != 0 ? input.take<std::uint64_t>() : step % (kCapacity / 4) * 8U;
+    if ((step & 0x4000U) != 0) {
+      ring.control.copied.store(input.take<std::uint16_t>(), std::memory_order_release);
+      for (auto& word : ring.control.copy) word.store(input.take<std::uint64_t>(), std::memory_order_release);
+    }
     ring.control.tail.store(tail, std::memory_order_release);
+    std::array<std::byte, heddle::queue::RecordConsumer<>::kCopyBytes> copy{};
     for (std::uint32_t taken = 0;; ++taken) {
       require(taken <= kCapacity / heddle::queue::kRecordHeaderBytes, "more records than can be");
       heddle::queue::Record record;
+      if (consumer.look() == heddle::queue::Take::record &&
+          consumer.take_copy(input.take<std::uint8_t>(), input.take<std::uint8_t>(), copy.data(), &record)) {
+        require(inside({record.data, record.bytes}, copy), "record leaves its copy");
+        consumer.release();
+        continue;
+      }
       const auto result = consumer.take(&record);
       if (result == heddle::queue::Take::malformed) return;  // must not be asked again
       if (result == heddle::queue::Take::none) break;

@@ -6,19 +6,33 @@
 
 namespace heddle::transport::shm {
 
+// While a ring streams, what a look costs decides how long it rests.
+[[gnu::noinline]] queue::Take Worker::timed_look(Incoming& from) {
+  base::Clock& clock = *device_.environment().clock;
+  const std::uint64_t begin = clock.now_ns();
+  const queue::Take found = from.ring.look();
+  if (found == queue::Take::record) from.looked(clock.now_ns() - begin);
+  return found;
+}
+
+[[gnu::always_inline]] inline queue::Take Worker::look(Incoming& from) {
+  return from.streams() ? timed_look(from) : from.ring.look();
+}
+
 // Nothing is to be taken from it now. Most looks of a thread that waits end here.
 [[gnu::always_inline]] inline bool Worker::rests(Incoming& from) {
   if (from.rest != 0) {
     --from.rest;
     return true;
   }
-  if (from.ring.look() != queue::Take::none || (any_failed_ && failed_[from.peer->rank] != 0)) return false;
+  if (look(from) != queue::Take::none || (any_failed_ && failed_[from.peer->rank] != 0)) return false;
   from.pace(0);
   return true;
 }
 
 // A look at one ring that finds nothing calls nothing, so that no registers are saved.
 std::size_t Worker::poll(std::span<Completion> completions) {
+  polled_ = true;
   const bool one_ring = incoming_.size() == 1 && lent_.empty() && backlog_.empty();
   if (one_ring && !entry_.attention.wanted() && transfers_.idle() && rests(*incoming_.front())) {
     return 0;
@@ -90,13 +104,16 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   while (n < out.size() && served < kServed) {
     taken = from.ring.look();
     if (taken != queue::Take::record) break;
+    queue::Record record;
+    // One at most: the next would lie in the same memory.
+    if (n == 0 && from.ring.take_copy(kMessageType, max_message_, from.copy, &record))
+      arrived(out[n++], record.data, record.bytes, record.immediate);
     n += from.ring.take_known(kMessageType, max_message_, out.size() - n,
                               [&](std::size_t i, const std::byte* data, std::uint32_t bytes, std::uint32_t immediate) {
                                 arrived(out[n + i], data, bytes, immediate);
                               });
     if (n == out.size()) break;
     // Not a message, the end of the ring, or nothing more.
-    queue::Record record;
     taken = from.ring.take(&record);
     if (taken != queue::Take::record) break;
     if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {

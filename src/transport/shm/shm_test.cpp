@@ -14,7 +14,7 @@
 namespace heddle::transport::shm {
 namespace {
 
-// Decision 0008.
+// Decisions 0008 and 0055.
 TEST(Pace, BurstsAreAnsweredAtOnceStreamsRest) {
   Incoming ring;
   for (int burst = 0; burst < 100; ++burst) {
@@ -24,7 +24,7 @@ TEST(Pace, BurstsAreAnsweredAtOnceStreamsRest) {
   }
   ring.pace(16);
   ring.pace(16);
-  EXPECT_EQ(ring.rest, Incoming::kRest);
+  EXPECT_EQ(ring.rest, Incoming::kLeastRest);
   ring.rest = 0;
   // the count is bounded: the end of a stream is noticed after 2 * kStream polls
   ring.pace(1'000'000);
@@ -32,6 +32,19 @@ TEST(Pace, BurstsAreAnsweredAtOnceStreamsRest) {
   ring.rest = 0;
   ring.pace(1);
   EXPECT_EQ(ring.rest, 0U);
+}
+
+TEST(Pace, AStreamRestsForAsLongAsALookTakes) {
+  Incoming ring;
+  const auto rest_after = [&](std::uint64_t look_ns) {
+    for (int i = 0; i < 40; ++i) ring.looked(look_ns);
+    ring.pace(Incoming::kStream);
+    return ring.rest;
+  };
+  EXPECT_EQ(rest_after(20), Incoming::kLeastRest);
+  EXPECT_NEAR(rest_after(16 * Incoming::kPollNs), 16, 1);
+  EXPECT_EQ(rest_after(1'000'000'000), Incoming::kMostRest) << "bounded, whatever the clock says";
+  EXPECT_EQ(rest_after(0), Incoming::kLeastRest) << "and forgotten";
 }
 
 TEST(Shm, RestingRingDeliversItsLastRecord) {
@@ -53,7 +66,7 @@ TEST(Shm, RestingRingDeliversItsLastRecord) {
     for (const auto& got : b.poll(32)) EXPECT_EQ(got.completion.immediate, received++);
   }
   // The remaining messages come after at most one rest.
-  for (std::uint32_t i = 0; i < Incoming::kRest; ++i) {
+  for (std::uint32_t i = 0; i < Incoming::kMostRest; ++i) {
     for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);
   }
   for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);

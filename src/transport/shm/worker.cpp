@@ -106,7 +106,12 @@ std::size_t Worker::post(std::span<Command> batch) {
   copy_words(room, message.packet, bytes);
   message.done = true;
   message.source_free = true;
-  row.publish();
+  if (polled_) {
+    polled_ = false;
+    row.publish_with_copy(room);
+  } else {
+    row.publish();
+  }
   return to->bell.wanted() ? pull_bell(*to) : 1;
 }
 

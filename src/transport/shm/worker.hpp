@@ -61,6 +61,8 @@ class Worker final : public TransportWorker {
   void not_met(std::uint32_t rank, base::Status status);
   void accept(Peer& peer, const RingEntry& entry);
   bool rests(Incoming& from);
+  queue::Take look(Incoming& from);
+  queue::Take timed_look(Incoming& from);
   std::size_t note_served(std::span<Completion> completions, std::size_t n);
   std::size_t poll_all(std::span<Completion> completions);
   std::size_t drain(std::size_t position, std::span<Completion> out);
@@ -91,6 +93,9 @@ class Worker final : public TransportWorker {
   std::size_t victim_ = 0;              // hot ring that the next cold ring with records replaces
   Backlog backlog_;
   bool has_served_ = false;  // something for a peer, in this poll
+  // Since the last message: the next one may be an answer, or asked for, and its target waits.
+  // Those behind it find the target busy with it.
+  bool polled_ = true;
   Transfers transfers_;
 };
 
