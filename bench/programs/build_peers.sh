@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Compiles the programs for the peers that scripts/install_peers.sh has installed: PEERS/NAME/heddle_program, by what PEERS/NAME/peer.env says.
+# Heddle's own MPI library takes part as one of them, as it was built: PEERS/heddle_mpi.
 #
 #   bench/programs/build_peers.sh BUILD [PEERS]     BUILD: a configured build tree, such as build/release; PEERS: HEDDLE_PEERS_DIR or build/peers
 set -uo pipefail
@@ -20,7 +21,7 @@ make() (
   source "$1/peer.env" || exit 1
   case ${KIND:-mpi} in
     ucx) libraries=(-lucp -lucs) ;;
-    mpi) libraries=(-lmpi) ;;
+    mpi) libraries=("${LIBRARY:--lmpi}") ;;
     oshmem) libraries=(-loshmem -lmpi) ;;
     *)
       say "$1/peer.env: KIND=$KIND is not ucx, mpi or oshmem"
@@ -33,6 +34,18 @@ make() (
     "$build/bench/libheddle_bench_harness.a" "$build/src/base/libheddle_base.a" "${libraries[@]}" \
     -pthread -ldl -Wl,--allow-shlib-undefined
 )
+
+# The peer.env of the MPI library in the build tree.
+describe_own_mpi() {
+  local folder=$peers/heddle_mpi flags="-I$build/interfaces/mpi/made/include -L$build/interfaces/mpi"
+  mkdir -p "$folder"
+  {
+    printf '%s=%q\n' NAME heddle_mpi VERSION "$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")" KIND mpi
+    printf '%s=%q\n' CC "cc $flags" CXX "c++ $flags" LIBRARY -lmpi_abi RUN "$build/tools/heddle run"
+    printf '%s=%q\n' LD_LIBRARY_PATH "$build/interfaces/mpi:$build/src/api"
+  } >"$folder/peer.env"
+}
+if ninja -C "$build" heddle_mpi heddle_tool >/dev/null 2>&1; then describe_own_mpi; fi
 
 found=0 failed=0
 for env in "$peers"/*/peer.env; do

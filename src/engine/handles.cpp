@@ -32,8 +32,9 @@ struct Allocator {
   bool wiped_on_fork = false;
 };
 
+// Never destroyed: programs close handles in exit handlers, too.
 Allocator& allocator() {
-  static Allocator instance;
+  static Allocator& instance = *new Allocator;
   return instance;
 }
 

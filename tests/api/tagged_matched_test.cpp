@@ -2,10 +2,12 @@
 // never before, whatever their length, and in the order of all messages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -86,7 +88,7 @@ TEST_P(Matched, ASendEndsWhenItsReceiveHasComeAndNotBefore) {
       ASSERT_GE(worker.recv(exactly(0, 9), room, &receive), 0) << heddle_last_error();
       ASSERT_EQ(worker.wait(receive, kLong), HEDDLE_DONE) << heddle_last_error();
       EXPECT_EQ(receive.bytes, bytes);
-      EXPECT_EQ(std::memcmp(room.data(), data.data(), bytes), 0);
+      EXPECT_TRUE(std::ranges::equal(std::span(room).first(bytes), data));
       EXPECT_EQ(room[bytes], std::byte{0xEE});
       // the sender may need an answer of ours
       turn_until(worker, [&] { return ends.all() != 0; });
@@ -221,7 +223,8 @@ TEST_P(Matched, ClaimedDroppedAndTruncatedOnesEnd) {
         std::vector<std::byte> small(length + 1);
         static_cast<void>(worker.recv_claimed(std::span(small).first(length), &claimed.at(i)));
         EXPECT_EQ(worker.wait(claimed.at(i), kLong), bytes > length ? HEDDLE_ERR_TRUNCATED : HEDDLE_DONE);
-        EXPECT_EQ(std::memcmp(small.data(), data.data(), std::min(length, bytes)), 0);
+        const std::size_t arrived = std::min(length, bytes);
+        EXPECT_TRUE(std::ranges::equal(std::span(small).first(arrived), std::span(data).first(arrived)));
         EXPECT_EQ(small.back(), std::byte{0});
       }
       for (Ends& each : ends) turn_until(worker, [&] { return each.all() != 0; });

@@ -150,7 +150,7 @@ int next_make_tag(Comm& parent) {
 int make_comm(const NewComm& what, Comm** made) {
   std::size_t mine = 0;
   std::vector<Route> routes = routes_to(*what.over, *what.group, &mine);
-  Making making(what.group, std::move(routes), mine, what.tag);
+  Making making(what.group, std::move(routes), mine, what.tag, what.by_tag);
   *made = nullptr;
   if (const int code = making.begin(); code != MPI_SUCCESS) return code;
   int code = MPI_SUCCESS;
@@ -158,11 +158,11 @@ int make_comm(const NewComm& what, Comm** made) {
   return code;
 }
 
-int make_from(Comm* parent, GroupPointer group, Comm** made) {
+int make_from(Comm* parent, GroupPointer group, Comm** made, bool by_tag) {
   *made = nullptr;
   const int tag = next_make_tag(*parent);
   if (group->rank_of(g_job.rank) == MPI_UNDEFINED) return MPI_SUCCESS;
-  if (const int code = make_comm({std::move(group), parent, tag}, made); code != MPI_SUCCESS) return code;
+  if (const int code = make_comm({std::move(group), parent, tag, by_tag}, made); code != MPI_SUCCESS) return code;
   (*made)->errhandler = retain(parent->errhandler);
   return MPI_SUCCESS;
 }

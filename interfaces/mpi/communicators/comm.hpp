@@ -50,12 +50,16 @@ inline constexpr std::uint32_t kInternal = 1;  // added to a number: the library
 struct Member {
   heddle_peer peer{};
   std::uint32_t number = 0;
+  bool by_tag = false;  // see Comm::by_tag
 };
 
 struct Comm {
   // Of this process.
   std::uint32_t number = 0;  // even
   Lane* lane = nullptr;
+  // Messages for this process go by lanes of their tags (messages/lanes.hpp). So it was made with
+  // mpi_assert_no_any_tag here: nothing else depends on the order of messages of different tags.
+  bool by_tag = false;
   int rank = 0;
   // Whom messages go to, by rank: of an intercommunicator the remote group's members.
   std::vector<Member> members;
@@ -121,13 +125,14 @@ struct NewComm {
   // (messages/internal.hpp). It reaches all of `group`.
   Comm* over = nullptr;
   int tag = 0;
+  bool by_tag = false;  // this process's
 };
 // Makes an intracommunicator: number, lane, members, team. What a parent hands down is the
 // caller's.
 int make_comm(const NewComm& what, Comm** made);
 // The same of members of an intracommunicator, whose error handler it gets. Collective over
 // `parent`: processes that are not in `group` call it, too, and get null.
-int make_from(Comm* parent, std::shared_ptr<const Group> group, Comm** made);
+int make_from(Comm* parent, std::shared_ptr<const Group> group, Comm** made, bool by_tag = false);
 // The internal tag of the next communicator that all of `parent` make together. Called in the same
 // order by all.
 int next_make_tag(Comm& parent);

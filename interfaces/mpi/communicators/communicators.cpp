@@ -180,6 +180,11 @@ int comm_set_info(Call call, MPI_Comm comm, MPI_Info info) {
 
 namespace {
 
+// Of a duplicate; `hints` null: the parent's.
+bool asserts_no_any_tag(const Comm& parent, const Info* hints) {
+  return (hints == nullptr ? parent.info : *hints).flag(kHints[0], false);
+}
+
 // What a duplicate has of its parent. `hints` null: the parent's.
 int hand_down(Comm& parent, const Info* hints, Comm& made) {
   made.topology = parent.topology;
@@ -191,7 +196,8 @@ int hand_down(Comm& parent, const Info* hints, Comm& made) {
 int duplicate(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
   Comm* made = nullptr;
   *newcomm = MPI_COMM_NULL;
-  const int code = parent.inter() ? duplicate_inter(parent, &made) : make_from(&parent, parent.group, &made);
+  const int code = parent.inter() ? duplicate_inter(parent, &made)
+                                  : make_from(&parent, parent.group, &made, asserts_no_any_tag(parent, hints));
   if (code != MPI_SUCCESS) return code;
   *newcomm = handle_of(made);
   if (const int copied = hand_down(parent, hints, *made); copied != MPI_SUCCESS) {
@@ -205,8 +211,10 @@ int duplicate(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
 // MPI_Comm_idup. The attributes are copied when it begins, so that the callbacks run in the call.
 class Duplicating final : public Operation, public Stepped {
  public:
-  Duplicating(Comm& parent, std::vector<Route> routes, std::size_t mine, MPI_Comm* newcomm)
-      : parent_(parent), making_(parent.group, std::move(routes), mine, next_make_tag(parent)), newcomm_(newcomm) {}
+  Duplicating(Comm& parent, const Info* hints, std::vector<Route> routes, std::size_t mine, MPI_Comm* newcomm)
+      : parent_(parent),
+        making_(parent.group, std::move(routes), mine, next_make_tag(parent), asserts_no_any_tag(parent, hints)),
+        newcomm_(newcomm) {}
   ~Duplicating() override { remove_stepped(this); }
   int begin(const Info* hints) {
     take_hints(like_, hints == nullptr ? parent_.info : *hints);
@@ -258,7 +266,7 @@ int duplicate_later(Comm& parent, const Info* hints, MPI_Comm* newcomm, MPI_Requ
   }
   std::size_t mine = 0;
   std::vector<Route> routes = routes_to(parent, *parent.group, &mine);
-  auto operation = std::make_unique<Duplicating>(parent, std::move(routes), mine, newcomm);
+  auto operation = std::make_unique<Duplicating>(parent, hints, std::move(routes), mine, newcomm);
   if (const int code = operation->begin(hints); code != MPI_SUCCESS) return code;
   return new_request(std::move(operation), false, request);
 }

@@ -11,11 +11,17 @@ namespace heddle::mpi {
 struct Making::Record {
   std::uint32_t number = 0;
   std::int32_t code = MPI_SUCCESS;
+  std::uint32_t by_tag = 0;  // see Comm
   std::byte team[HEDDLE_TEAM_RECORD_BYTES]{};
 };
 
-Making::Making(GroupPointer group, std::vector<Route> routes, std::size_t mine, int tag)
-    : group_(std::move(group)), routes_(std::move(routes)), mine_(mine), tag_(tag), records_(routes_.size()) {}
+Making::Making(GroupPointer group, std::vector<Route> routes, std::size_t mine, int tag, bool by_tag)
+    : group_(std::move(group)),
+      routes_(std::move(routes)),
+      mine_(mine),
+      tag_(tag),
+      by_tag_(by_tag && g_job.lanes.size() > 1),
+      records_(routes_.size()) {}
 
 Making::~Making() {
   give_up();
@@ -35,6 +41,7 @@ void Making::give_up() {
 int Making::begin() {
   Record& mine = records_[mine_];
   comm_ = new_comm(group_, &mine.number);
+  mine.by_tag = by_tag_ ? 1 : 0;
   if (comm_ == nullptr) {
     mine.code = MPI_ERR_NO_MEM;
   } else if (group_->size() > 1) {
@@ -59,8 +66,10 @@ int Making::build() {
                    "HEDDLE_COLLECTIVE_BYTES",
                    i);
     comm.members.push_back(member_of((*group_)[static_cast<int>(i)], record.number));
+    comm.members.back().by_tag = record.by_tag != 0;
     team.insert(team.end(), std::begin(record.team), std::end(record.team));
   }
+  comm.by_tag = by_tag_;
   complete_comm(comm, static_cast<int>(mine_));
   if (group_->size() == 1) return MPI_SUCCESS;
   offered_ = false;

@@ -13,8 +13,8 @@ namespace heddle::mpi {
 
 class Making {
  public:
-  // routes[i]: to the i-th member of `group`; this process is number `mine`.
-  Making(GroupPointer group, std::vector<Route> routes, std::size_t mine, int tag);
+  // routes[i]: to the i-th member of `group`; this process is number `mine`. by_tag: see Comm.
+  Making(GroupPointer group, std::vector<Route> routes, std::size_t mine, int tag, bool by_tag = false);
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
   ~Making();
@@ -34,6 +34,7 @@ class Making {
   std::vector<Route> routes_;
   const std::size_t mine_;
   const int tag_;
+  const bool by_tag_;
   std::vector<Record> records_;
   std::vector<int> verdicts_;  // by member: MPI_SUCCESS, or why it could not make it
   std::unique_ptr<InternalAllgather> exchange_;

@@ -41,12 +41,20 @@ std::uint64_t name_of_node() {
   return std::hash<std::string_view>()(names.nodename);
 }
 
+// Threads of the library make progress too, unless the user has said otherwise.
+bool has_helpers() {
+  const char* const progress = std::getenv("HEDDLE_PROGRESS");
+  return progress == nullptr || std::string_view(progress) != "none";
+}
+
 int open_lanes(int level) {
   const std::uint32_t cores = std::clamp(std::thread::hardware_concurrency(), kLeastLanes, kMostLanes);
   const std::uint32_t wanted = level == MPI_THREAD_MULTIPLE ? cores : 1;
   heddle_worker_options options{};
   options.size = sizeof options;
-  options.sharing = level == MPI_THREAD_MULTIPLE ? HEDDLE_SHARING_AUTO : HEDDLE_SHARING_EXCLUSIVE;
+  // Beside helpers, one thread has shorter ways into an automatic worker than into an exclusive
+  // one.
+  options.sharing = level == MPI_THREAD_MULTIPLE || has_helpers() ? HEDDLE_SHARING_AUTO : HEDDLE_SHARING_EXCLUSIVE;
   for (std::uint32_t i = 0; i < wanted; ++i) {
     auto* const lane = new Lane;
     lane->number = i;

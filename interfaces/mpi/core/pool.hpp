@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -72,7 +73,8 @@ class Pool {
   }
 
  private:
-  struct Slot {
+  // Its size is a power of two: find() divides by it.
+  struct alignas(std::bit_ceil(sizeof(T) + 2 * sizeof(void*))) Slot {
     alignas(T) std::byte bytes[sizeof(T)];  // first: the object's address is the slot's
     std::atomic<std::uint32_t> live;        // release when the object is there, acquire in find()
     Slot* next;

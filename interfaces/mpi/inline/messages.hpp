@@ -20,13 +20,18 @@ int isend_any(Call call, const SendHow& how, const void* buf, MPI_Count count, M
 int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
              MPI_Status* status);
 
+int irecv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+              MPI_Request* request);
+// What comes of a plain receive that the engine has refused, or that has failed at once.
+int irecv_not_posted(Call call, Request* made, heddle_status status, MPI_Request* request);
+
 // Waits for a receive that the engine has taken, or ends one that has ended.
 int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& receive, heddle_status status,
                 MPI_Status* out);
 
 // The longest message that lies in the engine's command, so that its source may be reused when it
 // is accepted.
-inline constexpr MPI_Count kInlineBytes = 48;
+inline constexpr std::size_t kInlineBytes = 48;
 // How long a receive is waited for before everything else that may be waited for is looked at.
 inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
 
@@ -34,20 +39,19 @@ inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
 [[gnu::always_inline]] inline bool send_short(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
                                               int tag, MPI_Comm handle) {
   const Comm* const comm = comm_of(handle);
-  const Type* const type = type_of(datatype);
-  if (comm == nullptr || type == nullptr) [[unlikely]]
+  const Plain plain = plain_of(datatype);
+  if (comm == nullptr || plain.size == 0 || buf == nullptr) [[unlikely]]
     return false;
   const auto to = static_cast<std::size_t>(static_cast<unsigned>(dest));
   if (static_cast<unsigned>(tag) > static_cast<unsigned>(kTagUb) || to >= comm->members.size()) [[unlikely]]
     return false;
-  if (static_cast<std::uint64_t>(count) > kInlineBytes || !type->contiguous || !type->committed || buf == nullptr)
-    return false;
-  const MPI_Count bytes = count * type->size;
-  Lane& lane = *comm->lane;
-  if (bytes > kInlineBytes || lane.waiting.load(std::memory_order_relaxed) != 0) return false;
+  if (static_cast<std::uint64_t>(count) > kInlineBytes) return false;
+  const std::size_t bytes = static_cast<std::size_t>(count) * plain.size;
   const Member& member = comm->members[to];
-  const heddle_status status = heddle_try_send(lane.worker, member.peer, wire_tag(member.number, tag),
-                                               begin_of(buf, *type), static_cast<std::size_t>(bytes), nullptr);
+  const Way way = way_to(*comm, member, tag);
+  if (bytes > kInlineBytes || way.lane.waiting.load(std::memory_order_relaxed) != 0) return false;
+  const heddle_status status = heddle_try_send(way.lane.worker, way.target, wire_tag(member.number, tag),
+                                               static_cast<const std::byte*>(buf) + plain.begin, bytes, nullptr);
   return status == HEDDLE_DONE || status == HEDDLE_POSTED;
 }
 
@@ -67,34 +71,67 @@ inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
   return isend_any(call, {}, buf, count, datatype, dest, tag, comm, request);
 }
 
+// Whether the short paths take a receive: into one block of memory, with arguments that are right.
+[[gnu::always_inline]] inline bool receives_shortly(const Comm* comm, const Plain& plain, const void* buf,
+                                                    MPI_Count count, int source, int tag) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 31;
+  if (comm == nullptr || plain.size == 0 || buf == nullptr || static_cast<std::uint64_t>(count) > kMost) [[unlikely]]
+    return false;
+  const bool from_one = static_cast<std::size_t>(static_cast<unsigned>(source)) < comm->members.size();
+  const bool one_tag = static_cast<unsigned>(tag) <= static_cast<unsigned>(kTagUb);
+  return (from_one || source == MPI_ANY_SOURCE) && (one_tag || (tag == MPI_ANY_TAG && !comm->by_tag));
+}
+
 // Receives into a contiguous buffer. What is unusual goes the long way.
 [[gnu::always_inline]] inline int recv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
                                        int tag, MPI_Comm handle, MPI_Status* status) {
-  constexpr MPI_Count kMost = MPI_Count{1} << 31;
   Comm* const comm = comm_of(handle);
-  const Type* const type = type_of(datatype);
-  if (comm == nullptr || type == nullptr || !type->contiguous || !type->committed || buf == nullptr ||
-      static_cast<std::uint64_t>(count) > kMost || static_cast<std::uint64_t>(type->size) > kMost) [[unlikely]]
-    return recv_any(call, buf, count, datatype, source, tag, handle, status);
-  const bool from_one = static_cast<std::size_t>(static_cast<unsigned>(source)) < comm->members.size();
-  const bool one_tag = static_cast<unsigned>(tag) <= static_cast<unsigned>(kTagUb);
-  if ((!from_one && source != MPI_ANY_SOURCE) || (!one_tag && tag != MPI_ANY_TAG)) [[unlikely]]
+  const Plain plain = plain_of(datatype);
+  if (!receives_shortly(comm, plain, buf, count, source, tag)) [[unlikely]]
     return recv_any(call, buf, count, datatype, source, tag, handle, status);
   heddle_receive receive;
   const heddle_wanted wanted = wanted_of(*comm, source, tag);
-  const Wanted asked{source, tag, static_cast<std::size_t>(count * type->size)};
-  heddle_status outcome = heddle_recv(comm->lane->worker, &wanted, begin_of(buf, *type), asked.room, &receive, nullptr);
-  if (outcome == HEDDLE_POSTED) outcome = heddle_recv_wait(comm->lane->worker, &receive, kFirstWaitNs);
+  const Wanted asked{source, tag, static_cast<std::size_t>(count) * plain.size};
+  const heddle_worker worker = receiving_lane(*comm, tag).worker;
+  heddle_status outcome =
+      heddle_recv(worker, &wanted, static_cast<std::byte*>(buf) + plain.begin, asked.room, &receive, nullptr);
+  if (outcome == HEDDLE_POSTED) outcome = heddle_recv_wait(worker, &receive, kFirstWaitNs);
   if (outcome != HEDDLE_DONE) [[unlikely]] {
     if (outcome == HEDDLE_ERR_TIMEOUT) outcome = HEDDLE_POSTED;
     return recv_posted(call, *comm, asked, receive, outcome, status);
   }
   if (status != MPI_STATUS_IGNORE) {
-    status->MPI_SOURCE = from_one ? source : comm->rank_of_job(receive.source.rank);
+    status->MPI_SOURCE = source >= 0 ? source : comm->rank_of_job(receive.source.rank);
     status->MPI_TAG = tag_of(receive.tag);
     set_bytes(status, static_cast<MPI_Count>(receive.bytes));
     set_cancelled(status, false);
   }
+  return MPI_SUCCESS;
+}
+
+[[gnu::always_inline]] inline int irecv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                                        int tag, MPI_Comm handle, MPI_Request* request) {
+  Comm* const comm = comm_of(handle);
+  const Plain plain = plain_of(datatype);
+  if (request == nullptr || !receives_shortly(comm, plain, buf, count, source, tag)) [[unlikely]]
+    return irecv_any(call, buf, count, datatype, source, tag, handle, request);
+  Request* const made = take_kept();
+  if (made == nullptr) [[unlikely]]
+    return irecv_any(call, buf, count, datatype, source, tag, handle, request);
+  Lane& lane = receiving_lane(*comm, tag);
+  made->kind = Request::Kind::receive;
+  made->active = made->plain = true;
+  made->comm = comm;
+  made->lane = &lane;
+  made->peer = source;
+  made->tag = tag;
+  made->packed_bytes = static_cast<std::size_t>(count) * plain.size;
+  const heddle_wanted wanted = wanted_of(*comm, source, tag);
+  const heddle_status status = heddle_recv(lane.worker, &wanted, static_cast<std::byte*>(buf) + plain.begin,
+                                           made->packed_bytes, &made->receive, nullptr);
+  if (status < 0) [[unlikely]]
+    return irecv_not_posted(call, made, status, request);
+  *request = handle_of(made);
   return MPI_SUCCESS;
 }
 

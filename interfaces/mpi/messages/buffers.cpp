@@ -4,6 +4,7 @@
 
 #include <units/buffers.hpp>
 #include "mpi/communicators/session.hpp"
+#include "mpi/messages/lanes.hpp"
 #include "mpi/messages/post.hpp"
 #include "mpi/messages/request.hpp"
 
@@ -62,8 +63,9 @@ int BsendBuffer::send(Comm& comm, const Data& data, int rank, int tag) {
   }
   pack(data.buffer, data.count, *data.type, piece->begin);
   const Member& member = comm.members[static_cast<std::size_t>(rank)];
-  return post_send(*comm.lane, {member.peer, wire_tag(member.number, tag), piece->begin, data.bytes(),
-                                HEDDLE_WHEN_LOCAL, &piece->ended});
+  const Way way = way_to(comm, member, tag);
+  return post_send(way.lane, {way.target, wire_tag(member.number, tag), piece->begin, data.bytes(), HEDDLE_WHEN_LOCAL,
+                              &piece->ended});
 }
 
 bool BsendBuffer::empty() {

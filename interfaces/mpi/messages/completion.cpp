@@ -40,9 +40,13 @@ MPI_Status* at(MPI_Status* statuses, std::ptrdiff_t i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
 
-int check_list(int count, const MPI_Request* requests) {
+int check_array(int count, const MPI_Request* requests) {
   if (count < 0) return error(MPI_ERR_COUNT, "count %d is negative", count);
-  if (count > 0 && requests == nullptr) return null_argument("array_of_requests");
+  return count > 0 && requests == nullptr ? null_argument("array_of_requests") : MPI_SUCCESS;
+}
+
+int check_list(int count, const MPI_Request* requests) {
+  if (const int code = check_array(count, requests); code != MPI_SUCCESS) return code;
   for (int i = 0; i < count; ++i) {
     Request* request = nullptr;
     if (const int code = read_request(requests[i], &request); code != MPI_SUCCESS) return code;
@@ -64,28 +68,65 @@ Lane& lane_of(Requests requests) {
   return *g_job.lanes[0];
 }
 
-// Finishes all, which have ended. MPI_ERR_IN_STATUS if one has failed; its status tells.
+// What has come of several requests that were finished.
+class Verdict {
+ public:
+  void add(Comm* comm, int code) {
+    if (code == MPI_SUCCESS) return;
+    comm_ = comm;
+    last_ = code;
+  }
+  // MPI_ERR_IN_STATUS if one has failed, whose status tells; if there is one request and no status,
+  // its own.
+  [[nodiscard]] int tell(Call call, std::size_t requests, const MPI_Status* statuses) const {
+    if (last_ == MPI_SUCCESS) return MPI_SUCCESS;
+    return report(call, comm_, statuses == MPI_STATUSES_IGNORE && requests == 1 ? last_ : MPI_ERR_IN_STATUS);
+  }
+
+ private:
+  int last_ = MPI_SUCCESS;
+  Comm* comm_ = nullptr;
+};
+
+// Finishes one of several, which has ended, with its MPI_ERROR.
+void finish_one(MPI_Request* handle, Request* request, MPI_Status* status, Verdict* verdict) {
+  Comm* const comm = comm_of_request(request);
+  const int code = finish(handle, request, status);
+  if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = code;
+  verdict->add(comm, code);
+}
+
+// Finishes all, which have ended.
 int finish_all(Call call, Requests requests, MPI_Status* statuses) {
-  bool failed = false;
-  Comm* comm = nullptr;
-  int last = MPI_SUCCESS;
+  Verdict verdict;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Request* const request = request_in(requests[i]);
     MPI_Status* const status = at(statuses, static_cast<std::ptrdiff_t>(i));
-    if (!is_active(request)) {
+    if (is_active(request))
+      finish_one(&requests[i], request, status, &verdict);
+    else
       store_empty(status);
-      continue;
-    }
-    Comm* const its_comm = comm_of_request(request);
-    const int code = finish(&requests[i], request, status);
-    if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = code;
-    if (code == MPI_SUCCESS) continue;
-    failed = true;
-    last = code;
-    comm = its_comm;
   }
-  if (!failed) return MPI_SUCCESS;
-  return report(call, comm, statuses == MPI_STATUSES_IGNORE && requests.size() == 1 ? last : MPI_ERR_IN_STATUS);
+  return verdict.tell(call, requests.size(), statuses);
+}
+
+// Waits for one of several, and finishes it. An error: it is no request.
+int complete_one(MPI_Request* handle, MPI_Status* status, Verdict* verdict) {
+  Request* request = nullptr;
+  if (*handle == handle_of(&g_sent))
+    *handle = MPI_REQUEST_NULL;
+  else if (const int code = read_request(*handle, &request); code != MPI_SUCCESS)
+    return code;
+  if (!is_active(request)) {
+    store_empty(status);
+  } else if (request->plain && wait_plain(*request, status)) {
+    *handle = MPI_REQUEST_NULL;
+    if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
+  } else {
+    wait_request(*request);
+    finish_one(handle, request, status, verdict);
+  }
+  return MPI_SUCCESS;
 }
 
 }  // namespace
@@ -97,6 +138,10 @@ int wait_any_kind(Call call, MPI_Request* handle, MPI_Status* status) {
   if (const int code = read_request(*handle, &request); code != MPI_SUCCESS) return report(call, code);
   if (!is_active(request)) {
     store_empty(status);
+    return MPI_SUCCESS;
+  }
+  if (request->plain && wait_plain(*request, status)) [[likely]] {
+    *handle = MPI_REQUEST_NULL;
     return MPI_SUCCESS;
   }
   Comm* const comm = comm_of_request(request);
@@ -124,13 +169,13 @@ int test(Call call, MPI_Request* handle, int* flag, MPI_Status* status) {
 
 int waitall(Call call, int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
-  if (const int code = check_list(count, array_of_requests); code != MPI_SUCCESS) return report(call, code);
-  const Requests requests(array_of_requests, static_cast<std::size_t>(count));
-  for (const MPI_Request handle : requests) {
-    Request* const request = request_in(handle);
-    if (is_active(request) && request != &g_sent) wait_request(*request);
+  if (const int code = check_array(count, array_of_requests); code != MPI_SUCCESS) return report(call, code);
+  Verdict verdict;
+  for (int i = 0; i < count; ++i) {
+    const int code = complete_one(&array_of_requests[i], at(array_of_statuses, i), &verdict);
+    if (code != MPI_SUCCESS) return report(call, code);
   }
-  return finish_all(call, requests, array_of_statuses);
+  return verdict.tell(call, static_cast<std::size_t>(count), array_of_statuses);
 }
 
 int testall(Call call, int count, MPI_Request array_of_requests[], int* flag, MPI_Status* array_of_statuses) {
@@ -205,25 +250,18 @@ namespace {
 // Finishes those that have ended. *outcount MPI_UNDEFINED: none is active.
 int finish_some(Call call, Requests requests, int* outcount, int* indices, MPI_Status* statuses) {
   bool active = false;
-  bool failed = false;
-  Comm* comm = nullptr;
+  Verdict verdict;
   int count = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Request* const request = request_in(requests[i]);
     if (!is_active(request)) continue;
     active = true;
     if (request != &g_sent && !poll_request(*request)) continue;
-    Comm* const its_comm = comm_of_request(request);
-    MPI_Status* const status = at(statuses, count);
-    const int code = finish(&requests[i], request, status);
-    if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = code;
+    finish_one(&requests[i], request, at(statuses, count), &verdict);
     indices[count++] = static_cast<int>(i);
-    if (code == MPI_SUCCESS) continue;
-    failed = true;
-    comm = its_comm;
   }
   *outcount = active ? count : MPI_UNDEFINED;
-  return failed ? report(call, comm, MPI_ERR_IN_STATUS) : MPI_SUCCESS;
+  return verdict.tell(call, requests.size(), statuses);
 }
 
 int check_some(int count, const MPI_Request* requests, const int* outcount, const int* indices) {

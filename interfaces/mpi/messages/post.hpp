@@ -15,6 +15,14 @@ bool post_waiting(Lane& lane);
 // True: sends to this worker have to wait behind others.
 bool must_wait(Lane& lane, heddle_peer target);
 
+// Acquire: who sees the end sees the data. Partner: the engine's release store.
+inline heddle_status load_status(const heddle_receive& receive) {
+  return __atomic_load_n(&receive.status, __ATOMIC_ACQUIRE);
+}
+inline bool has_ended(const heddle_receive& receive) {
+  return load_status(receive) != HEDDLE_POSTED;
+}
+
 // Waits for a receive that was posted. Makes progress on everything that others may wait for.
 // `any_of`: it takes messages of all members of that communicator; if one of them dies, the receive
 // ends with PEER_FAILED, since the message may have been that one's. Null: of one rank, whose death

@@ -16,6 +16,8 @@ struct Source {
 
 int check_receive(const Comm& comm, const Source& from) {
   if (const int code = check_source(comm, from.rank); code != MPI_SUCCESS) return code;
+  if (from.tag == MPI_ANY_TAG && comm.by_tag)
+    return error(MPI_ERR_TAG, "tag MPI_ANY_TAG: the communicator was made with mpi_assert_no_any_tag");
   return check_wanted_tag(from.tag);
 }
 
@@ -45,7 +47,7 @@ int prepare_receive(Comm* comm, const Data& data, const Source& from, Request** 
   if (request == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
   request->kind = Request::Kind::receive;
   request->comm = comm;
-  request->lane = comm->lane;
+  request->lane = &receiving_lane(*comm, from.tag);
   request->buffer = data.buffer;
   request->count = data.count;
   request->type = retain(data.type);
@@ -55,8 +57,8 @@ int prepare_receive(Comm* comm, const Data& data, const Source& from, Request** 
   return MPI_SUCCESS;
 }
 
-int irecv_any(Call call, bool persistent, void* buf, MPI_Count count, MPI_Datatype datatype, const Source& from,
-              MPI_Comm handle, MPI_Request* request) {
+int make_receive(Call call, bool persistent, void* buf, MPI_Count count, MPI_Datatype datatype, const Source& from,
+                 MPI_Comm handle, MPI_Request* request) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   Comm* const comm = comm_of(handle);
   if (comm == nullptr) return report(call, bad_comm(handle));
@@ -79,10 +81,11 @@ int irecv_any(Call call, bool persistent, void* buf, MPI_Count count, MPI_Dataty
 heddle_status look(Comm& comm, const Source& from, bool claim, heddle_receive* found) {
   const heddle_wanted wanted = wanted_of(comm, from.rank, from.tag);
   const auto try_it = claim ? heddle_try_claim : heddle_try_probe;
-  heddle_status status = try_it(comm.lane->worker, &wanted, found);
+  Lane& lane = receiving_lane(comm, from.tag);
+  heddle_status status = try_it(lane.worker, &wanted, found);
   if (status != HEDDLE_AGAIN) return status;
-  progress(*comm.lane);
-  return try_it(comm.lane->worker, &wanted, found);
+  progress(lane);
+  return try_it(lane.worker, &wanted, found);
 }
 
 Outcome outcome_of(const Comm& comm, const heddle_receive& found) {
@@ -108,13 +111,14 @@ int probe_in(Comm& comm, const Source& from, int* flag, Request** message, MPI_S
   heddle_receive* const found = taken != nullptr ? &taken->receive : &mine;
   heddle_status outcome = look(comm, from, taken != nullptr, found);
   if (flag == nullptr && outcome == HEDDLE_AGAIN)
-    wait_until(*comm.lane, [&] { return (outcome = look(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN; });
+    wait_until(receiving_lane(comm, from.tag),
+               [&] { return (outcome = look(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN; });
   if (flag != nullptr) *flag = outcome == HEDDLE_DONE ? 1 : 0;
   if (outcome == HEDDLE_DONE) store(outcome_of(comm, *found), status);
   if (taken != nullptr && outcome == HEDDLE_DONE) {
     taken->kind = Request::Kind::message;
     taken->comm = &comm;
-    taken->lane = comm.lane;
+    taken->lane = &receiving_lane(comm, from.tag);
     *message = taken;
   } else if (taken != nullptr) {
     give_back(taken);
@@ -183,7 +187,7 @@ int begin_receive(Request& request) {
 int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm handle,
              MPI_Status* status) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int posted = irecv_any(call, false, buf, count, datatype, {source, tag}, handle, &request);
+  const int posted = irecv_any(call, buf, count, datatype, source, tag, handle, &request);
   if (posted != MPI_SUCCESS) return posted;
   Request* const made = request_of(request);
   Comm* const comm = made->comm;
@@ -197,20 +201,31 @@ int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int s
 int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& receive, heddle_status status,
                 MPI_Status* out) {
   if (status == HEDDLE_AGAIN || status == HEDDLE_POSTED)
-    status = wait_receive(*comm.lane, receive, wanted.source == MPI_ANY_SOURCE ? &comm : nullptr);
+    status = wait_receive(receiving_lane(comm, wanted.tag), receive, wanted.source == MPI_ANY_SOURCE ? &comm : nullptr);
   const Outcome outcome = outcome_of(comm, wanted, receive, status);
   store(outcome, out);
   return told(call, &comm, outcome.code);
 }
 
-int irecv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-          MPI_Request* request) {
-  return irecv_any(call, false, buf, count, datatype, {source, tag}, comm, request);
+int irecv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  return make_receive(call, false, buf, count, datatype, {source, tag}, comm, request);
+}
+
+int irecv_not_posted(Call call, Request* made, heddle_status status, MPI_Request* request) {
+  Comm* const comm = made->comm;
+  // its outcome, which its wait tells
+  if (status == HEDDLE_ERR_TRUNCATED || status == HEDDLE_ERR_PEER_FAILED) {
+    *request = handle_of(made);
+    return MPI_SUCCESS;
+  }
+  give_back(made);
+  return report(call, comm, code_of(status));
 }
 
 int recv_init(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
               MPI_Request* request) {
-  return irecv_any(call, true, buf, count, datatype, {source, tag}, comm, request);
+  return make_receive(call, true, buf, count, datatype, {source, tag}, comm, request);
 }
 
 // ---- probes -------------------------------------------------------------------------------------

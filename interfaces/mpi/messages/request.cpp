@@ -18,29 +18,22 @@ namespace {
 constexpr std::uint32_t kMostRequests = 1U << 20;
 constinit Pool<Request, kMostRequests> g_requests;
 
-// Requests that a thread has freed and takes again first, without a lock.
-class Cache {
+// Gives a thread's requests back when it ends.
+class Keeper {
  public:
-  Cache() = default;
-  Cache(const Cache&) = delete;
-  Cache& operator=(const Cache&) = delete;
-  ~Cache() {
-    while (count_ > 0) g_requests.give_back(kept_[--count_]);
+  Keeper() { t_kept = &kept_; }
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+  ~Keeper() {
+    t_kept = nullptr;
+    while (kept_.count > 0) g_requests.give_back(kept_.some[--kept_.count]);
   }
-  Request* take() { return count_ > 0 ? kept_[--count_] : g_requests.take(); }
-  void keep(Request* request) {
-    if (count_ < kMost)
-      kept_[count_++] = request;
-    else
-      g_requests.give_back(request);
-  }
+  void begin() {}  // so that it is there
 
  private:
-  static constexpr std::size_t kMost = 128;
-  Request* kept_[kMost];
-  std::size_t count_ = 0;
+  KeptRequests kept_;
 };
-thread_local Cache t_cache;
+thread_local Keeper t_keeper;
 
 // Requests that the program has freed while they were under way: they go when they have ended.
 class Orphans final : public Stepped {
@@ -107,9 +100,6 @@ Request* message_of(MPI_Message handle) {
   return request == nullptr || request->kind != Request::Kind::message ? nullptr : request;
 }
 
-MPI_Request handle_of(Request* request) {
-  return reinterpret_cast<MPI_Request>(request);
-}
 MPI_Message message_handle_of(Request* request) {
   return reinterpret_cast<MPI_Message>(request);
 }
@@ -127,12 +117,24 @@ Request* request_at(std::uint32_t number) {
   return number == kMostRequests ? &g_sent : g_requests.at(number);
 }
 
+constinit thread_local KeptRequests* t_kept = nullptr;
+
 Request* take_request() {
+  if (Request* const request = take_kept(); request != nullptr) return request;
   try {
-    return t_cache.take();
+    return g_requests.take();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
+}
+
+void keep(Request* request) {
+  if (t_kept == nullptr) t_keeper.begin();
+  KeptRequests* const kept = t_kept;
+  if (kept != nullptr && kept->count < KeptRequests::kMost)
+    kept->some[kept->count++] = request;
+  else
+    g_requests.give_back(request);
 }
 
 void give_back(Request* request) {
@@ -141,8 +143,9 @@ void give_back(Request* request) {
   request->operation.reset();
   request->kind = Request::Kind::unused;
   request->comm = nullptr;
-  request->persistent = request->active = request->complete = request->freed = request->matched = false;
-  t_cache.keep(request);
+  request->persistent = request->active = request->complete = request->freed = request->matched = request->plain =
+      false;
+  keep(request);
 }
 
 bool has_requests(const Comm& comm) {
@@ -216,15 +219,13 @@ bool poll_request(Request& request) {
       }
       complete_send(request, request.ended.load(std::memory_order_relaxed));
       return true;
-    case Request::Kind::receive: {
-      const heddle_status status = heddle_recv_wait(request.lane->worker, &request.receive, 0);
-      if (status == HEDDLE_ERR_TIMEOUT) {
-        if (has_steps(*request.lane)) progress(*request.lane);
-        return false;
+    case Request::Kind::receive:
+      if (!has_ended(request.receive)) {
+        progress(*request.lane);
+        if (!has_ended(request.receive)) return false;
       }
-      complete_receive(request, status);
+      complete_receive(request, heddle_recv_wait(request.lane->worker, &request.receive, 0));
       return true;
-    }
     case Request::Kind::operation:
       request.outcome = {};
       request.complete = request.operation->test(&request.outcome);
@@ -235,8 +236,31 @@ bool poll_request(Request& request) {
   }
 }
 
+bool wait_plain(Request& request, MPI_Status* status) {
+  const heddle_receive& receive = request.receive;
+  if (load_status(receive) != HEDDLE_DONE) [[unlikely]] {
+    const Comm* const any_of = request.peer == MPI_ANY_SOURCE ? request.comm : nullptr;
+    const heddle_status outcome = wait_receive(*request.lane, request.receive, any_of);
+    if (outcome != HEDDLE_DONE) {
+      complete_receive(request, outcome);
+      return false;
+    }
+  }
+  if (status != MPI_STATUS_IGNORE) {
+    status->MPI_SOURCE = request.peer >= 0 ? request.peer : request.comm->rank_of_job(receive.source.rank);
+    status->MPI_TAG = tag_of(receive.tag);
+    set_bytes(status, static_cast<MPI_Count>(receive.bytes));
+    set_cancelled(status, false);
+  }
+  request.kind = Request::Kind::unused;
+  request.active = request.plain = false;
+  keep(&request);
+  return true;
+}
+
 void wait_request(Request& request) {
-  if (request.active && !request.complete && request.kind == Request::Kind::receive) {
+  if (!request.active || request.complete) return;
+  if (request.kind == Request::Kind::receive) {
     const Comm* const any_of = request.peer == MPI_ANY_SOURCE && !request.matched ? request.comm : nullptr;
     complete_receive(request, wait_receive(*request.lane, request.receive, any_of));
     return;

@@ -32,22 +32,25 @@ struct Request {
   bool complete = false;  // it has ended, and `outcome` says how; still active
   bool freed = false;     // by the program; it goes when it has ended
   bool matched = false;   // a receive of a message that was claimed (MPI_Imrecv)
+  // A receive of the short path: into the program's memory, once. What is below `packed_bytes` is
+  // not set but for `receive`.
+  bool plain = false;
   Mode mode = Mode::standard;
   // Of sends: MPI_SUCCESS or an error's class once the source may be reused; kPending before.
   // Release by the completion, acquire by who waits.
   std::atomic<int> ended{MPI_SUCCESS};
   Comm* comm = nullptr;
   Lane* lane = nullptr;
+  int peer = MPI_PROC_NULL;
+  int tag = 0;
+  std::size_t packed_bytes = 0;  // of what is sent or received
+  heddle_receive receive{};      // of receives
   // What is sent or received.
   void* buffer = nullptr;
   MPI_Count count = 0;
-  Type* type = nullptr;  // held, unless it is predefined
-  int peer = MPI_PROC_NULL;
-  int tag = 0;
+  Type* type = nullptr;                 // held, unless it is predefined
   std::unique_ptr<std::byte[]> packed;  // of a type that is not contiguous: what is on the way
-  std::size_t packed_bytes = 0;
-  Outcome outcome;           // if it is complete
-  heddle_receive receive{};  // of receives
+  Outcome outcome;                      // if it is complete
   std::unique_ptr<Operation> operation;
 };
 
@@ -66,7 +69,9 @@ extern Request g_sent;
 
 // Null: the handle names none. MPI_REQUEST_NULL is none.
 Request* request_of(MPI_Request handle);
-MPI_Request handle_of(Request* request);
+inline MPI_Request handle_of(Request* request) {
+  return reinterpret_cast<MPI_Request>(request);
+}
 int bad_request(MPI_Request handle);
 // Their numbers, for integer handles.
 std::uint32_t number_of(const Request* request);
@@ -75,8 +80,23 @@ Request* request_at(std::uint32_t number);  // null: none
 Request* message_of(MPI_Message handle);
 MPI_Message message_handle_of(Request* request);
 
+// Requests that a thread has given back and takes again first, without a lock.
+struct KeptRequests {
+  static constexpr std::uint32_t kMost = 128;
+  std::uint32_t count = 0;
+  Request* some[kMost]{};
+};
+// Null: this thread has kept none yet.
+extern constinit thread_local KeptRequests* t_kept [[gnu::tls_model("initial-exec")]];
+
 Request* take_request();  // null: no memory
 void give_back(Request* request);
+// Null: this thread has kept none.
+[[gnu::always_inline]] inline Request* take_kept() {
+  KeptRequests* const kept = t_kept;
+  return kept != nullptr && kept->count != 0 ? kept->some[--kept->count] : nullptr;
+}
+void keep(Request* request);
 // Operations of the communicator are under way.
 bool has_requests(const Comm& comm);
 
@@ -84,6 +104,9 @@ bool has_requests(const Comm& comm);
 bool poll_request(Request& request);
 // Waits until it has ended.
 void wait_request(Request& request);
+// Of an active plain receive: waits, stores its status but for MPI_ERROR, and it is gone. False: it
+// has ended in another way than well, is complete, and is there yet.
+bool wait_plain(Request& request, MPI_Status* status);
 // After either: a persistent request is inactive now, another one is gone. *outcome is its outcome.
 void finish_request(Request& request, Outcome* outcome);
 // Begins a run of a persistent send or receive, or the only one of another. Errors: of the

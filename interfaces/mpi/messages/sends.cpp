@@ -3,6 +3,7 @@
 #include "mpi/inline/messages.hpp"
 #include "mpi/messages/arguments.hpp"
 #include "mpi/messages/buffers.hpp"
+#include "mpi/messages/lanes.hpp"
 #include "mpi/messages/post.hpp"
 #include "mpi/messages/request.hpp"
 
@@ -42,10 +43,11 @@ int send_now(Comm& comm, Mode mode, const Data& data, const Target& to) {
   if (const int code = travelling(data, &packed, &bytes); code != MPI_SUCCESS) return code;
   const Member& member = comm.members[static_cast<std::size_t>(to.rank)];
   std::atomic<int> ended{kPending};
+  const Way way = way_to(comm, member, to.tag);
   const int code =
-      post_send(*comm.lane, {member.peer, wire_tag(member.number, to.tag), bytes, data.bytes(), when_of(mode), &ended});
+      post_send(way.lane, {way.target, wire_tag(member.number, to.tag), bytes, data.bytes(), when_of(mode), &ended});
   if (code != MPI_SUCCESS) return code;
-  wait_until(*comm.lane, [&] { return ended.load(std::memory_order_acquire) != kPending; });
+  wait_until(way.lane, [&] { return ended.load(std::memory_order_acquire) != kPending; });
   const int failure = ended.load(std::memory_order_relaxed);
   if (failure == MPI_SUCCESS) return failure;
   return error(failure, "the send to rank %d with tag %d has failed", to.rank, to.tag);
@@ -67,7 +69,8 @@ int prepare_send(Comm* comm, Mode mode, const Data& data, const Target& to, Requ
   request->kind = Request::Kind::send;
   request->mode = mode;
   request->comm = comm;
-  request->lane = comm->lane;
+  request->lane =
+      to.rank < 0 ? comm->lane : &way_to(*comm, comm->members[static_cast<std::size_t>(to.rank)], to.tag).lane;
   request->buffer = data.buffer;
   request->count = data.count;
   request->type = retain(data.type);
@@ -91,8 +94,9 @@ int begin_send(Request& request) {
   const void* bytes = nullptr;
   if (const int code = travelling(data, &request.packed, &bytes); code != MPI_SUCCESS) return code;
   const Member& member = request.comm->members[static_cast<std::size_t>(request.peer)];
-  return post_send(*request.lane, {member.peer, wire_tag(member.number, request.tag), bytes, data.bytes(),
-                                   when_of(request.mode), &request.ended});
+  const Way way = way_to(*request.comm, member, request.tag);
+  return post_send(way.lane, {way.target, wire_tag(member.number, request.tag), bytes, data.bytes(),
+                              when_of(request.mode), &request.ended});
 }
 
 int send_any(Call call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,

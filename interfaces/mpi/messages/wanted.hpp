@@ -1,7 +1,7 @@
 // Which messages a receive takes, in the engine's terms.
 #pragma once
 
-#include "mpi/communicators/comm.hpp"
+#include "mpi/messages/lanes.hpp"
 
 namespace heddle::mpi {
 
@@ -9,7 +9,7 @@ namespace heddle::mpi {
 [[gnu::always_inline]] inline heddle_wanted wanted_of(const Comm& comm, int source, int tag) {
   heddle_wanted wanted;
   wanted.source = source == MPI_ANY_SOURCE ? heddle_peer{HEDDLE_ANY, HEDDLE_ANY}
-                                           : comm.members[static_cast<std::size_t>(source)].peer;
+                                           : sending_peer(comm, comm.members[static_cast<std::size_t>(source)], tag);
   wanted.tag = wire_tag(comm.number, tag == MPI_ANY_TAG ? 0 : tag);
   wanted.mask = tag == MPI_ANY_TAG ? kNumberMask : UINT64_MAX;
   return wanted;

@@ -28,6 +28,17 @@ class Random {
   std::uint64_t state_;
 };
 
+// What the program has made, to be freed at its end.
+inline std::vector<MPI_Comm> g_comms;  // in an order that all members have
+inline std::vector<MPI_Datatype> g_types;
+inline std::vector<MPI_Op> g_ops;
+inline void free_all() {
+  for (MPI_Comm& comm : g_comms)
+    if (comm != MPI_COMM_NULL) MUST(MPI_Comm_free(&comm));
+  for (MPI_Datatype& type : g_types) MUST(MPI_Type_free(&type));
+  for (MPI_Op& op : g_ops) MUST(MPI_Op_free(&op));
+}
+
 enum class Form { blocking, nonblocking, persistent };
 
 template <auto kRun, auto kStart, auto kInit, class... Arguments>

@@ -307,6 +307,7 @@ std::vector<Layout> make_layouts() {
   layouts.push_back({MPI_INT, {0}, 1});
   const auto add = [&](MPI_Datatype type, std::vector<int> places, int extent) {
     MUST(MPI_Type_commit(&type));
+    g_types.push_back(type);
     layouts.push_back({type, std::move(places), extent});
   };
   MPI_Datatype type = MPI_DATATYPE_NULL;

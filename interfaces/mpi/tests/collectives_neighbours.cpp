@@ -64,6 +64,7 @@ Topologies make_topologies(const Where& where) {
                                       MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm));
   made.comms.push_back(comm);
   made.around.push_back(graph);
+  for (MPI_Comm one : made.comms) g_comms.push_back(one);
   return made;
 }
 

@@ -54,6 +54,7 @@ std::vector<Where> make_communicators() {
     MUST(MPI_Comm_free(&half));
     made.push_back(about_inter(comm, side));
   }
+  for (std::size_t i = 2; i < made.size(); ++i) g_comms.push_back(made[i].comm);
   return made;
 }
 
@@ -203,6 +204,7 @@ int main(int argc, char** argv) {
       }
     }
   }
+  free_all();
   MUST(MPI_Finalize());
   return 0;
 }

@@ -55,13 +55,24 @@ std::complex<float> turn(std::uint32_t draw) {
   constexpr std::complex<float> kTurns[] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
   return kTurns[draw % 4];
 }
+// Integers wrap, and do so without signs: small ones would become int.
+template <class T>
+T wrapped(std::uint64_t value) {
+  return static_cast<T>(value);
+}
 template <class T>
 T sum(T a, T b) {
-  return static_cast<T>(a + b);
+  if constexpr (std::is_integral_v<T>)
+    return wrapped<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  else
+    return static_cast<T>(a + b);
 }
 template <class T>
 T product(T a, T b) {
-  return static_cast<T>(a * b);
+  if constexpr (std::is_integral_v<T>)
+    return wrapped<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  else
+    return static_cast<T>(a * b);
 }
 template <class T>
 T least(T a, T b) {
@@ -135,6 +146,7 @@ MPI_Datatype apart_type() {
   MUST(MPI_Type_indexed(2, lengths, at, MPI_UINT32_T, &made));
   MUST(MPI_Type_create_resized(made, -static_cast<int>(sizeof(int)), kApartExtent, &type));
   MUST(MPI_Type_commit(&type));
+  g_types.push_back(type);
   MUST(MPI_Type_free(&made));
   return type;
 }
@@ -142,6 +154,7 @@ MPI_Datatype affine_type() {
   MPI_Datatype type = MPI_DATATYPE_NULL;
   MUST(MPI_Type_contiguous(2, MPI_UINT32_T, &type));
   MUST(MPI_Type_commit(&type));
+  g_types.push_back(type);
   return type;
 }
 
@@ -218,6 +231,7 @@ std::vector<Kind> make_kinds() {
   MUST(MPI_Op_create(compose_dense, 0, &dense));
   MUST(MPI_Op_create_c(compose_apart, 0, &ordered));
   MUST(MPI_Op_create(sum_apart, 1, &any_order));
+  for (MPI_Op op : {dense, ordered, any_order}) g_ops.push_back(op);
   using I8 = std::int8_t;
   using U8 = unsigned char;
   using U16 = std::uint16_t;

@@ -3,7 +3,11 @@
 // messages that fit it, the earliest that no receive posted before it has taken; and a message that
 // fits a posted receive does not stay.
 //
-//   matching_rank [SEED [ROUNDS [threads]]]
+//   matching_rank [SEED [ROUNDS [threads|asserted|shared]]]
+//
+// threads: three a process, with communicators of their own. asserted: no wildcard for tags, and
+// mpi_assert_no_any_tag says so. shared: asserted, with threads that have communicators in common
+// and tags of their own.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -20,6 +24,12 @@ namespace {
 constexpr int kComms = 3;
 constexpr int kTags = 4;
 constexpr int kNone = -1;
+
+// What a thread uses: tags from `first_tag` on.
+struct Tags {
+  bool wildcards = true;
+  int first = 0;
+};
 
 // Every rank plans the same for all.
 struct Message {
@@ -62,15 +72,16 @@ int random_length(Random& random) {
   }
 }
 
-Plan make_plan(std::uint64_t seed, int size) {
+Plan make_plan(std::uint64_t seed, int size, Tags tags) {
   Random random(seed);
   Plan plan;
   plan.receives.resize(static_cast<std::size_t>(size));
   std::vector<int> sent(static_cast<std::size_t>(size), 0);
   const int count = size * (4 + below(random, 20));
   for (int i = 0; i < count; ++i) {
-    Message message{below(random, size),   below(random, size), below(random, kComms), below(random, kTags), 0,
-                    random_length(random), below(random, 4)};
+    Message message{
+        below(random, size),   below(random, size), below(random, kComms), tags.first + below(random, kTags), 0,
+        random_length(random), below(random, 4)};
     message.number = sent[static_cast<std::size_t>(message.from)]++;
     plan.messages.push_back(message);
   }
@@ -80,7 +91,7 @@ Plan make_plan(std::uint64_t seed, int size) {
   for (const Message& message : shuffled) {
     Receive receive{message.comm, message.from, message.tag, below(random, 8) == 0};
     if (below(random, 4) < wild) receive.source = MPI_ANY_SOURCE;
-    if (below(random, 4) < wild) receive.tag = MPI_ANY_TAG;
+    if (below(random, 4) < wild && tags.wildcards) receive.tag = MPI_ANY_TAG;
     plan.receives[static_cast<std::size_t>(message.to)].push_back(receive);
   }
   return plan;
@@ -98,8 +109,8 @@ constexpr int kHead = 4;  // ints that say which message it is
 
 class Rank {
  public:
-  Rank(const Plan& plan, int rank, const std::vector<MPI_Comm>& comms, MPI_Comm meeting)
-      : plan_(plan), rank_(rank), comms_(comms), meeting_(meeting) {}
+  Rank(const Plan& plan, Tags tags, int rank, const std::vector<MPI_Comm>& comms, MPI_Comm meeting)
+      : plan_(plan), tags_(tags), rank_(rank), comms_(comms), meeting_(meeting) {}
 
   void run(std::uint64_t seed) {
     Random random(seed + static_cast<std::uint64_t>(rank_));
@@ -218,19 +229,24 @@ class Rank {
   // A message that no posted receive fits.
   std::size_t drain() {
     for (int comm = 0; comm < kComms; ++comm) {
-      int flag = 0;
-      MPI_Status status;
-      MPI_Message message;
-      MUST(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comms_[static_cast<std::size_t>(comm)], &flag, &message, &status));
-      if (flag == 0) continue;
-      posted_.push_back({comm, MPI_ANY_SOURCE, MPI_ANY_TAG, true});
-      buffers_.emplace_back(kMostInts);
-      taken_.push_back(kNone);
-      MUST(MPI_Mrecv(buffers_.back().data(), kMostInts, MPI_INT, &message, &status));
-      note(posted_.size() - 1, status);
-      return 1;
+      if (tags_.wildcards && drain(comm, MPI_ANY_TAG)) return 1;
+      for (int tag = 0; !tags_.wildcards && tag < kTags; ++tag)
+        if (drain(comm, tags_.first + tag)) return 1;
     }
     return 0;
+  }
+  bool drain(int comm, int tag) {
+    int flag = 0;
+    MPI_Status status;
+    MPI_Message message;
+    MUST(MPI_Improbe(MPI_ANY_SOURCE, tag, comms_[static_cast<std::size_t>(comm)], &flag, &message, &status));
+    if (flag == 0) return false;
+    posted_.push_back({comm, MPI_ANY_SOURCE, tag, true});
+    buffers_.emplace_back(kMostInts);
+    taken_.push_back(kNone);
+    MUST(MPI_Mrecv(buffers_.back().data(), kMostInts, MPI_INT, &message, &status));
+    note(posted_.size() - 1, status);
+    return true;
   }
 
   void judge() const {
@@ -259,6 +275,7 @@ class Rank {
   }
 
   const Plan& plan_;
+  const Tags tags_;
   const int rank_;
   const std::vector<MPI_Comm>& comms_;
   const MPI_Comm meeting_;
@@ -270,16 +287,32 @@ class Rank {
   std::vector<MPI_Request> sends_;
 };
 
-void run_rounds(std::uint64_t seed, int rounds, const std::vector<MPI_Comm>& comms, MPI_Comm meeting) {
+void run_rounds(std::uint64_t seed, int rounds, Tags tags, const std::vector<MPI_Comm>& comms, MPI_Comm meeting) {
   int rank = 0;
   int size = 0;
   MUST(MPI_Comm_rank(meeting, &rank));
   MUST(MPI_Comm_size(meeting, &size));
   for (int round = 0; round < rounds; ++round) {
     const std::uint64_t own = seed * 1000 + static_cast<std::uint64_t>(round);
-    const Plan plan = make_plan(own, size);
-    Rank(plan, rank, comms, meeting).run(own);
+    const Plan plan = make_plan(own, size, tags);
+    Rank(plan, tags, rank, comms, meeting).run(own);
   }
+}
+
+// What a thread works with.
+struct Own {
+  Tags tags;
+  std::vector<MPI_Comm> comms;
+  MPI_Comm meeting = MPI_COMM_NULL;
+};
+
+void make_comms(bool asserted, std::vector<MPI_Comm>* comms) {
+  MPI_Info info;
+  MUST(MPI_Info_create(&info));
+  if (asserted) MUST(MPI_Info_set(info, "mpi_assert_no_any_tag", "true"));
+  comms->resize(kComms);
+  for (MPI_Comm& comm : *comms) MUST(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm));
+  MUST(MPI_Info_free(&info));
 }
 
 }  // namespace
@@ -287,27 +320,31 @@ void run_rounds(std::uint64_t seed, int rounds, const std::vector<MPI_Comm>& com
 int main(int argc, char** argv) {
   const std::uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 30;
-  const int threads = argc > 3 && std::string(argv[3]) == "threads" ? 3 : 1;
+  const std::string how = argc > 3 ? argv[3] : "";
+  const bool shared = how == "shared";
+  const bool asserted = shared || how == "asserted";
+  const std::size_t threads = shared || how == "threads" ? 3 : 1;
   int provided = 0;
-  MUST(MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided));
-  std::vector<std::vector<MPI_Comm>> comms(static_cast<std::size_t>(threads), std::vector<MPI_Comm>(kComms));
-  std::vector<MPI_Comm> meetings(static_cast<std::size_t>(threads));
-  for (int t = 0; t < threads; ++t) {
-    for (MPI_Comm& comm : comms[static_cast<std::size_t>(t)]) MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &meetings[static_cast<std::size_t>(t)]));
+  MUST(MPI_Init_thread(&argc, &argv, how.empty() ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &provided));
+  std::vector<Own> own(threads);
+  for (std::size_t t = 0; t < threads; ++t) {
+    own[t].tags = {!asserted, shared ? static_cast<int>(t) * kTags : 0};
+    if (shared && t > 0)
+      own[t].comms = own[0].comms;
+    else
+      make_comms(asserted, &own[t].comms);
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &own[t].meeting));
   }
-  std::vector<std::thread> all;
-  for (int t = 1; t < threads; ++t) {
-    all.emplace_back([&, t] {
-      run_rounds(seed + static_cast<std::uint64_t>(t), rounds, comms[static_cast<std::size_t>(t)],
-                 meetings[static_cast<std::size_t>(t)]);
-    });
+  const auto run = [&](std::size_t t) { run_rounds(seed + t, rounds, own[t].tags, own[t].comms, own[t].meeting); };
+  std::vector<std::thread> others;
+  for (std::size_t t = 1; t < threads; ++t) others.emplace_back(run, t);
+  run(0);
+  for (std::thread& one : others) one.join();
+  for (std::size_t t = 0; t < threads; ++t) {
+    for (MPI_Comm& comm : own[t].comms)
+      if (t == 0 || !shared) MUST(MPI_Comm_free(&comm));
+    MUST(MPI_Comm_free(&own[t].meeting));
   }
-  run_rounds(seed, rounds, comms[0], meetings[0]);
-  for (std::thread& one : all) one.join();
-  for (auto& some : comms)
-    for (MPI_Comm& comm : some) MUST(MPI_Comm_free(&comm));
-  for (MPI_Comm& comm : meetings) MUST(MPI_Comm_free(&comm));
   MUST(MPI_Finalize());
   return 0;
 }

@@ -11,6 +11,7 @@ namespace heddle::mpi {
 // Before any other object of the library, and then what fills it: types are used before MPI_Init,
 // by initialisers of programs too.
 [[gnu::init_priority(101)]] Type g_basic_types[kMostBasicTypes];
+constinit std::uint8_t g_plain_sizes[kMostBasicTypes]{};
 
 namespace {
 
@@ -152,6 +153,10 @@ Maker::Maker() {
     type.alignment = row.alignment;
   }
   for (const PairRow& row : pairs()) make_pair(row);
+  for (std::size_t i = 0; i < kMostBasicTypes; ++i) {
+    const Type& type = g_basic_types[i];
+    if (type.predefined && type.contiguous) g_plain_sizes[i] = static_cast<std::uint8_t>(type.size);
+  }
 }
 
 [[gnu::init_priority(102)]] const Maker g_maker;

@@ -52,6 +52,13 @@ int committed_type(MPI_Datatype handle, const char* argument, Type** type) {
   return MPI_SUCCESS;
 }
 
+Plain plain_derived(MPI_Datatype handle) {
+  constexpr MPI_Count kMost = MPI_Count{1} << 31;
+  const Type* const type = find_type(handle);
+  if (type == nullptr || !type->committed || !type->contiguous || type->size > kMost) return {0, 0};
+  return {static_cast<std::size_t>(type->size), type->true_lb};
+}
+
 Type* retain(Type* type) {
   if (!type->predefined) type->references.fetch_add(1, std::memory_order_relaxed);
   return type;

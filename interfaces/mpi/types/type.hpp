@@ -103,6 +103,20 @@ int committed_type(MPI_Datatype handle, const char* argument, Type** type);
 Type* retain(Type* type);
 void release(Type* type);
 
+// A type whose data is one block of memory for any count: what the short paths take.
+struct Plain {
+  std::size_t size;      // bytes of an element; 0: it is no such type, or none that may be used
+  std::ptrdiff_t begin;  // of the block, from the buffer's address
+};
+extern std::uint8_t g_plain_sizes[kMostBasicTypes];  // of named types, by handle
+Plain plain_derived(MPI_Datatype handle);
+[[gnu::always_inline]] inline Plain plain_of(MPI_Datatype handle) {
+  const std::uintptr_t number = value_of(handle) - kFirstType;
+  if (number < kMostBasicTypes) [[likely]]
+    return {g_plain_sizes[number], 0};
+  return plain_derived(handle);
+}
+
 // ---- data ---------------------------------------------------------------------------------------
 
 // Copies the data of `count` elements at `buffer` to `packed` (count × size bytes), or back. A part
