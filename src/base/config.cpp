@@ -244,6 +244,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::shmem_check, "HEDDLE_CHECK", Type::text, "on",
      "OpenSHMEM programs: mistakes that are looked for: off (what costs nothing), on (collectives too) or full (every "
      "operation, by the slower way of the engine)"},
+    {Var::mpi_no_any_tag, "HEDDLE_MPI_NO_ANY_TAG", Type::flag, "0",
+     "MPI programs: no receive or probe uses MPI_ANY_TAG, as if every communicator had been made with "
+     "mpi_assert_no_any_tag: threads on one communicator, with tags of their own, share nothing"},
 }};
 
 // Row i describes the i-th Var, and has a name, a default value and a help text.

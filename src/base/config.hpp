@@ -80,6 +80,7 @@ enum class Var : std::size_t {
   hang_seconds,
   close_timeout,
   shmem_check,
+  mpi_no_any_tag,
   kCount
 };
 

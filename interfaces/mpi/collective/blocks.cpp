@@ -12,7 +12,7 @@ std::byte* start_of(const Block& block) {
 
 Block shifted(const Block& block, MPI_Count bytes) {
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(block.buffer) + static_cast<std::uintptr_t>(bytes);
-  return {reinterpret_cast<void*>(address), block.count, block.type};
+  return {pointer_from(address), block.count, block.type};
 }
 
 // The address relative to which blocks that are used as they are lie.

@@ -94,7 +94,7 @@ Op* op_of(MPI_Op handle) {
 MPI_Op handle_of(const Op* op) {
   if (op->kind == OpKind::user) return reinterpret_cast<MPI_Op>(const_cast<Op*>(op));
   for (std::uintptr_t i = 0; i < kOpValues; ++i)
-    if (&g_predefined[i].op == op) return reinterpret_cast<MPI_Op>(kFirstOp + i);
+    if (&g_predefined[i].op == op) return handle_from<MPI_Op>(kFirstOp + i);
   return MPI_OP_NULL;
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace heddle::mpi {
 namespace {
 
-heddle_type engine_type(const Type& type) {
+// Nothing: the engine has none for it.
+std::optional<heddle_type> engine_type(const Type& type) {
   switch (type.basic) {
     case Basic::int8:
       return HEDDLE_INT8;
@@ -33,11 +35,11 @@ heddle_type engine_type(const Type& type) {
     case Basic::complex_double:
       return HEDDLE_COMPLEX_DOUBLE;
     default:
-      return static_cast<heddle_type>(0);
+      return std::nullopt;
   }
 }
 
-heddle_operator engine_operator(OpKind kind) {
+std::optional<heddle_operator> engine_operator(OpKind kind) {
   switch (kind) {
     case OpKind::sum:
       return HEDDLE_SUM;
@@ -60,7 +62,7 @@ heddle_operator engine_operator(OpKind kind) {
     case OpKind::lxor:
       return HEDDLE_LXOR;
     default:
-      return static_cast<heddle_operator>(0);
+      return std::nullopt;
   }
 }
 
@@ -73,12 +75,14 @@ bool has_images(const Type& type) {
 
 heddle_reduction engine_reduction(const Op& op, const Type& type) {
   heddle_reduction reduction{};
-  const heddle_type engine = type.predefined ? engine_type(type) : static_cast<heddle_type>(0);
-  const heddle_operator by = engine_operator(op.kind);
-  if (engine == 0 || by == 0) return reduction;
-  if (engine >= HEDDLE_FLOAT && by > (engine >= HEDDLE_COMPLEX_FLOAT ? HEDDLE_PRODUCT : HEDDLE_MAX)) return reduction;
-  reduction.type = engine;
-  reduction.op = by;
+  if (!type.predefined) return reduction;
+  const std::optional<heddle_type> engine = engine_type(type);
+  const std::optional<heddle_operator> by = engine_operator(op.kind);
+  if (!engine || !by) return reduction;
+  if (*engine >= HEDDLE_FLOAT && *by > (*engine >= HEDDLE_COMPLEX_FLOAT ? HEDDLE_PRODUCT : HEDDLE_MAX))
+    return reduction;
+  reduction.type = *engine;
+  reduction.op = *by;
   return reduction;
 }
 

@@ -81,9 +81,10 @@ int rank_at(const Comm& comm, const int coords[], int* rank) {
   const Topology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (rank == nullptr) return null_argument("rank");
-  if (coords == nullptr && !grid->dims.empty()) return null_argument("coords");
+  const std::size_t count = grid->dims.size();
+  if (coords == nullptr && count != 0) return null_argument("coords");
   int found = 0;
-  for (std::size_t i = 0; i < grid->dims.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const int size = grid->dims[i];
     int at = coords[i];
     if (grid->periods[i] != 0) at = (at % size + size) % size;

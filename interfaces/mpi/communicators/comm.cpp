@@ -103,11 +103,12 @@ int bad_comm(MPI_Comm handle) {
 }
 
 Member member_of(std::uint32_t job_rank, std::uint32_t number) {
-  return {{job_rank, number / 2 % g_job.lanes_of[job_rank]}, number};
+  return {{job_rank, number / 2 % g_job.lanes_of[job_rank]}, number, g_job.no_any_tag_of[job_rank]};
 }
 
 void complete_comm(Comm& comm, int rank) {
   comm.rank = rank;
+  comm.by_tag |= g_job.no_any_tag;
   comm.lane = g_job.lanes[comm.number / 2 % g_job.lanes.size()];
   const Group& others = comm.inter() ? *comm.remote_group : *comm.group;
   bool identical = true;

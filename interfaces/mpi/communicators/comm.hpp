@@ -58,7 +58,8 @@ struct Comm {
   std::uint32_t number = 0;  // even
   Lane* lane = nullptr;
   // Messages for this process go by lanes of their tags (messages/lanes.hpp). So it was made with
-  // mpi_assert_no_any_tag here: nothing else depends on the order of messages of different tags.
+  // mpi_assert_no_any_tag here, or all are (HEDDLE_MPI_NO_ANY_TAG): nothing else depends on the
+  // order of messages of different tags.
   bool by_tag = false;
   int rank = 0;
   // Whom messages go to, by rank: of an intercommunicator the remote group's members.

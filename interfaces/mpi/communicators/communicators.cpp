@@ -23,8 +23,8 @@ int read_comm(MPI_Comm handle, Comm** comm) {
 }
 
 // Calls function(comm), which returns a code.
-template <class Function>
-int with_comm(Call call, MPI_Comm handle, const void* result, const char* name, Function&& function) {
+template <class Result, class Function>
+int with_comm(Call call, MPI_Comm handle, const Result* result, const char* name, Function&& function) {
   Comm* comm = nullptr;
   if (const int code = read_comm(handle, &comm); code != MPI_SUCCESS) return report(call, code);
   if (result == nullptr) return report(call, comm, null_argument(name));

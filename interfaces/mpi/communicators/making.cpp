@@ -66,7 +66,7 @@ int Making::build() {
                    "HEDDLE_COLLECTIVE_BYTES",
                    i);
     comm.members.push_back(member_of((*group_)[static_cast<int>(i)], record.number));
-    comm.members.back().by_tag = record.by_tag != 0;
+    comm.members.back().by_tag |= record.by_tag != 0;
     team.insert(team.end(), std::begin(record.team), std::end(record.team));
   }
   comm.by_tag = by_tag_;

@@ -64,4 +64,14 @@ inline std::uintptr_t value_of(Handle handle) {
   return reinterpret_cast<std::uintptr_t>(handle);
 }
 
+// The one way from numbers to pointers: of predefined handles, and of addresses that the program
+// gives as MPI_Aint or that a message carries.
+inline void* pointer_from(std::uintptr_t value) {
+  return reinterpret_cast<void*>(value);  // NOLINT(performance-no-int-to-ptr): so says the ABI
+}
+template <class Handle>
+inline Handle handle_from(std::uintptr_t value) {
+  return static_cast<Handle>(pointer_from(value));
+}
+
 }  // namespace heddle::mpi

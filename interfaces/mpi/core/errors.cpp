@@ -172,7 +172,7 @@ int report_to(Call call, Object* object, int code) {
 
 // ---- noting -------------------------------------------------------------------------------------
 
-int error(int error_class, const char* format, ...) {
+ErrorClass error(int error_class, const char* format, ...) {
   char text[kTextBytes];  // the arguments may be the noted text
   std::va_list arguments;
   va_start(arguments, format);
@@ -180,7 +180,7 @@ int error(int error_class, const char* format, ...) {
   va_end(arguments);
   std::memcpy(t_noted.text, text, sizeof text);
   t_noted.code = error_class;
-  return error_class;
+  return ErrorClass(error_class);
 }
 
 const char* noted_text() {
@@ -225,7 +225,7 @@ int error_of_status(heddle_status status) {
   return error(code, "%s", *text != '\0' ? text : heddle_status_name(status));
 }
 
-int null_argument(const char* name) {
+ErrorClass null_argument(const char* name) {
   return error(MPI_ERR_ARG, "%s is a null pointer, where the function needs memory", name);
 }
 

@@ -18,8 +18,24 @@ struct Comm;
 struct Win;
 struct Session;
 
+// The class of an error. Compilers and analyzers see that it is never MPI_SUCCESS, so that nobody
+// goes on with what was refused.
+class ErrorClass {
+ public:
+  explicit ErrorClass(int value) : value_(value) {}
+  operator int() const {
+    if (value_ == MPI_SUCCESS) __builtin_unreachable();
+    return value_;
+  }
+
+ private:
+  int value_;
+};
+
 // Notes the text for this thread, and returns the class.
-[[gnu::cold, gnu::format(printf, 2, 3)]] int error(int error_class, const char* format, ...);
+[[gnu::cold, gnu::format(printf, 2, 3)]] ErrorClass error(int error_class, const char* format, ...);
+// An argument must not be null.
+[[gnu::cold]] ErrorClass null_argument(const char* name);
 // The class of an engine's status, with the engine's text. DONE, POSTED and AGAIN are MPI_SUCCESS.
 [[gnu::cold]] int error_of_status(heddle_status status);
 inline int code_of(heddle_status status) {
@@ -42,9 +58,6 @@ inline int told(Call call, Object* object, int code) {
 inline int told(Call call, int code) {
   return code == MPI_SUCCESS ? code : report(call, code);
 }
-
-// An argument must not be null.
-[[gnu::cold]] int null_argument(const char* name);
 
 // ---- error handlers -----------------------------------------------------------------------------
 

@@ -27,8 +27,7 @@ int made_int(std::uint32_t number) {
 
 template <class Handle>
 Handle predefined_handle(int value) {
-  // NOLINT(performance-no-int-to-ptr): the ABI's
-  return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(value));
+  return handle_from<Handle>(static_cast<std::uintptr_t>(value));
 }
 
 // Whether the integer is that of a handle which the program made.

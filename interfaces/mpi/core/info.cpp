@@ -99,18 +99,13 @@ int check_key(const char* key) {
                MPI_MAX_INFO_KEY - 1);
 }
 
-// What the program may look at.
-int read(MPI_Info handle, const Info** info) {
-  *info = info_of(handle);
-  return *info == nullptr ? bad_info(handle) : MPI_SUCCESS;
+// What the program may change. Null: it may not, as not_changeable() says.
+Info* changeable(MPI_Info handle) {
+  return handle == MPI_INFO_ENV ? nullptr : info_of(handle);
 }
-
-// What the program may change.
-int changeable(MPI_Info handle, Info** info) {
-  if (handle == MPI_INFO_ENV)
-    return error(MPI_ERR_INFO, "info: MPI_INFO_ENV does not change; use a copy by MPI_Info_dup");
-  *info = info_of(handle);
-  return *info == nullptr ? bad_info(handle) : MPI_SUCCESS;
+int not_changeable(MPI_Info handle) {
+  if (handle != MPI_INFO_ENV) return bad_info(handle);
+  return error(MPI_ERR_INFO, "info: MPI_INFO_ENV does not change; use a copy by MPI_Info_dup");
 }
 
 int give(const Info& info, MPI_Info* out, const char* argument) {
@@ -124,8 +119,8 @@ int give(const Info& info, MPI_Info* out, const char* argument) {
 // ---- the functions, inside ----------------------------------------------------------------------
 
 int set(MPI_Info handle, const char* key, const char* value) {
-  Info* info = nullptr;
-  if (const int code = changeable(handle, &info); code != MPI_SUCCESS) return code;
+  Info* const info = changeable(handle);
+  if (info == nullptr) return not_changeable(handle);
   if (const int code = check_key(key); code != MPI_SUCCESS) return code;
   if (value == nullptr) return error(MPI_ERR_INFO_VALUE, "value of key \"%s\": it is a null pointer", key);
   const std::size_t length = std::strlen(value);
@@ -138,8 +133,8 @@ int set(MPI_Info handle, const char* key, const char* value) {
 }
 
 int remove(MPI_Info handle, const char* key) {
-  Info* info = nullptr;
-  if (const int code = changeable(handle, &info); code != MPI_SUCCESS) return code;
+  Info* const info = changeable(handle);
+  if (info == nullptr) return not_changeable(handle);
   if (const int code = check_key(key); code != MPI_SUCCESS) return code;
   if (info->remove(key)) return MPI_SUCCESS;
   return error(MPI_ERR_INFO_NOKEY, "key \"%s\": the info does not have it", key);
@@ -157,8 +152,8 @@ int free_info(MPI_Info* handle) {
 
 // MPI_SUCCESS, and *value is null if the key is not there.
 int find(MPI_Info handle, const char* key, const std::string** value) {
-  const Info* info = nullptr;
-  if (const int code = read(handle, &info); code != MPI_SUCCESS) return code;
+  const Info* const info = info_of(handle);
+  if (info == nullptr) return bad_info(handle);
   if (const int code = check_key(key); code != MPI_SUCCESS) return code;
   *value = info->find(key);
   return MPI_SUCCESS;
@@ -207,8 +202,8 @@ int get_length(MPI_Info handle, const char* key, int* valuelen, int* flag) {
 }
 
 int get_key(MPI_Info handle, int n, char* key) {
-  const Info* info = nullptr;
-  if (const int code = read(handle, &info); code != MPI_SUCCESS) return code;
+  const Info* const info = info_of(handle);
+  if (info == nullptr) return bad_info(handle);
   if (key == nullptr) return null_argument("key");
   if (n < 0 || static_cast<std::size_t>(n) >= info->entries.size()) {
     return error(MPI_ERR_ARG, "n %d: the info has %zu keys, numbered from 0", n, info->entries.size());
@@ -314,10 +309,8 @@ int info_create_env(Call call, int argc, char* argv[], MPI_Info* info) {
 }
 
 int info_dup(Call call, MPI_Info info, MPI_Info* newinfo) {
-  const Info* old = nullptr;
-  int code = read(info, &old);
-  if (code == MPI_SUCCESS) code = give(*old, newinfo, "newinfo");
-  return told(call, code);
+  const Info* const old = info_of(info);
+  return told(call, old == nullptr ? bad_info(info) : give(*old, newinfo, "newinfo"));
 }
 
 int info_free(Call call, MPI_Info* info) {
@@ -345,8 +338,8 @@ int info_get_valuelen(Call call, MPI_Info info, const char* key, int* valuelen, 
 }
 
 int info_get_nkeys(Call call, MPI_Info info, int* nkeys) {
-  const Info* found = nullptr;
-  if (const int code = read(info, &found); code != MPI_SUCCESS) return told(call, code);
+  const Info* const found = info_of(info);
+  if (found == nullptr) return told(call, bad_info(info));
   if (nkeys == nullptr) return told(call, null_argument("nkeys"));
   *nkeys = static_cast<int>(found->entries.size());
   return MPI_SUCCESS;

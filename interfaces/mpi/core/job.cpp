@@ -32,6 +32,7 @@ constexpr std::uint32_t kMostLanes = 16;
 // What each rank tells the others when it joins.
 struct Announcement {
   std::uint32_t lanes;
+  std::uint32_t no_any_tag;
   std::uint64_t node;
 };
 
@@ -45,6 +46,13 @@ std::uint64_t name_of_node() {
 bool has_helpers() {
   const char* const progress = std::getenv("HEDDLE_PROGRESS");
   return progress == nullptr || std::string_view(progress) != "none";
+}
+
+// What the engine takes for true, which has refused other texts.
+bool asserts_no_any_tag() {
+  const char* const text = std::getenv("HEDDLE_MPI_NO_ANY_TAG");
+  const std::string_view value = text == nullptr ? "" : text;
+  return value == "1" || value == "yes" || value == "on" || value == "true";
 }
 
 int open_lanes(int level) {
@@ -68,13 +76,14 @@ int open_lanes(int level) {
 }
 
 int learn_of_others() {
-  const Announcement mine{static_cast<std::uint32_t>(g_job.lanes.size()), name_of_node()};
+  const Announcement mine{static_cast<std::uint32_t>(g_job.lanes.size()), g_job.no_any_tag ? 1U : 0U, name_of_node()};
   std::vector<Announcement> all(g_job.size);
   const heddle_status status = heddle_context_exchange(g_job.context, &mine, sizeof mine, all.data());
   if (status < 0) return error_of_status(status);
   std::vector<std::uint64_t> names;
   for (const Announcement& one : all) {
     g_job.lanes_of.push_back(one.lanes);
+    g_job.no_any_tag_of.push_back(one.no_any_tag != 0);
     std::size_t node = 0;
     while (node < names.size() && names[node] != one.node) ++node;
     if (node == names.size()) names.push_back(one.node);
@@ -97,6 +106,7 @@ int join(int level) {
   g_job.thread_level = level;
   g_job.main_thread = std::this_thread::get_id();
   if (const int code = open_lanes(level); code != MPI_SUCCESS) return code;
+  g_job.no_any_tag = asserts_no_any_tag() && g_job.lanes.size() > 1;
   if (const int code = learn_of_others(); code != MPI_SUCCESS) return code;
   if (const int code = code_of(heddle_team_world(g_job.context, &g_job.world)); code != MPI_SUCCESS) return code;
   g_job.joined = true;
@@ -111,6 +121,7 @@ int leave() {
   for (Lane* lane : g_job.lanes) delete lane;
   g_job.lanes.clear();
   g_job.lanes_of.clear();
+  g_job.no_any_tag_of.clear();
   g_job.nodes.clear();
   g_job.context = {};
   return code_of(status);

@@ -26,9 +26,11 @@ struct Job {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   int thread_level = MPI_THREAD_SINGLE;
+  bool no_any_tag = false;              // HEDDLE_MPI_NO_ANY_TAG; see Comm::by_tag
   std::thread::id main_thread;          // that called MPI_Init, or the first MPI_Session_init
   std::vector<Lane*> lanes;             // one, or several with MPI_THREAD_MULTIPLE
   std::vector<std::uint32_t> lanes_of;  // [rank]: how many that rank has
+  std::vector<bool> no_any_tag_of;      // [rank]
   std::vector<std::uint32_t> nodes;     // [rank]: number of its node
   heddle_team world{};                  // all ranks
 };

@@ -68,28 +68,32 @@ struct FortranKey {
   const char* key;
   MPI_Datatype type;
 };
-const std::array kFortranSizes{FortranKey{"mpi_logical_size", MPI_LOGICAL}, FortranKey{"mpi_integer_size", MPI_INTEGER},
-                               FortranKey{"mpi_real_size", MPI_REAL},
-                               FortranKey{"mpi_double_precision_size", MPI_DOUBLE_PRECISION}};
-const std::array kFortranTypes{FortranKey{"mpi_logical1_supported", MPI_LOGICAL1},
-                               FortranKey{"mpi_logical2_supported", MPI_LOGICAL2},
-                               FortranKey{"mpi_logical4_supported", MPI_LOGICAL4},
-                               FortranKey{"mpi_logical8_supported", MPI_LOGICAL8},
-                               FortranKey{"mpi_logical16_supported", MPI_LOGICAL16},
-                               FortranKey{"mpi_integer1_supported", MPI_INTEGER1},
-                               FortranKey{"mpi_integer2_supported", MPI_INTEGER2},
-                               FortranKey{"mpi_integer4_supported", MPI_INTEGER4},
-                               FortranKey{"mpi_integer8_supported", MPI_INTEGER8},
-                               FortranKey{"mpi_integer16_supported", MPI_INTEGER16},
-                               FortranKey{"mpi_real2_supported", MPI_REAL2},
-                               FortranKey{"mpi_real4_supported", MPI_REAL4},
-                               FortranKey{"mpi_real8_supported", MPI_REAL8},
-                               FortranKey{"mpi_real16_supported", MPI_REAL16},
-                               FortranKey{"mpi_complex4_supported", MPI_COMPLEX4},
-                               FortranKey{"mpi_complex8_supported", MPI_COMPLEX8},
-                               FortranKey{"mpi_complex16_supported", MPI_COMPLEX16},
-                               FortranKey{"mpi_complex32_supported", MPI_COMPLEX32},
-                               FortranKey{"mpi_double_complex_supported", MPI_DOUBLE_COMPLEX}};
+auto fortran_sizes() {
+  return std::array{FortranKey{"mpi_logical_size", MPI_LOGICAL}, FortranKey{"mpi_integer_size", MPI_INTEGER},
+                    FortranKey{"mpi_real_size", MPI_REAL},
+                    FortranKey{"mpi_double_precision_size", MPI_DOUBLE_PRECISION}};
+}
+auto fortran_types() {
+  return std::array{FortranKey{"mpi_logical1_supported", MPI_LOGICAL1},
+                    FortranKey{"mpi_logical2_supported", MPI_LOGICAL2},
+                    FortranKey{"mpi_logical4_supported", MPI_LOGICAL4},
+                    FortranKey{"mpi_logical8_supported", MPI_LOGICAL8},
+                    FortranKey{"mpi_logical16_supported", MPI_LOGICAL16},
+                    FortranKey{"mpi_integer1_supported", MPI_INTEGER1},
+                    FortranKey{"mpi_integer2_supported", MPI_INTEGER2},
+                    FortranKey{"mpi_integer4_supported", MPI_INTEGER4},
+                    FortranKey{"mpi_integer8_supported", MPI_INTEGER8},
+                    FortranKey{"mpi_integer16_supported", MPI_INTEGER16},
+                    FortranKey{"mpi_real2_supported", MPI_REAL2},
+                    FortranKey{"mpi_real4_supported", MPI_REAL4},
+                    FortranKey{"mpi_real8_supported", MPI_REAL8},
+                    FortranKey{"mpi_real16_supported", MPI_REAL16},
+                    FortranKey{"mpi_complex4_supported", MPI_COMPLEX4},
+                    FortranKey{"mpi_complex8_supported", MPI_COMPLEX8},
+                    FortranKey{"mpi_complex16_supported", MPI_COMPLEX16},
+                    FortranKey{"mpi_complex32_supported", MPI_COMPLEX32},
+                    FortranKey{"mpi_double_complex_supported", MPI_DOUBLE_COMPLEX}};
+}
 
 int check_logical_size(int size) {
   if (size == 1 || size == 2 || size == 4 || size == 8 || size == 16) return MPI_SUCCESS;
@@ -116,11 +120,11 @@ int get_booleans(int logical_size, void* logical_true, void* logical_false, int*
 int get_fortran_info(MPI_Info* out) {
   if (out == nullptr) return null_argument("info");
   Info info;
-  for (const FortranKey& each : kFortranSizes) {
+  for (const FortranKey& each : fortran_sizes()) {
     const Type* const type = type_of(each.type);
     info.set(each.key, std::to_string(type == nullptr ? 0 : type->size));
   }
-  for (const FortranKey& each : kFortranTypes) {
+  for (const FortranKey& each : fortran_types()) {
     const Type* const type = type_of(each.type);
     info.set(each.key, type != nullptr && type->size > 0 ? "true" : "false");
   }

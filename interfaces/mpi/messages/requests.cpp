@@ -6,10 +6,12 @@
 namespace heddle::mpi {
 namespace {
 
-int read_own(MPI_Request* handle, Request** request) {
-  if (handle == nullptr) return null_argument("request");
-  *request = request_of(*handle);
-  return *request == nullptr ? bad_request(*handle) : MPI_SUCCESS;
+// Null: none, as bad_own() says.
+Request* own_request(const MPI_Request* handle) {
+  return handle == nullptr ? nullptr : request_of(*handle);
+}
+int bad_own(const MPI_Request* handle) {
+  return handle == nullptr ? null_argument("request") : bad_request(*handle);
 }
 
 int start_checked(Request& request) {
@@ -22,8 +24,8 @@ int start_checked(Request& request) {
 
 int start(Call call, MPI_Request* handle) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
-  Request* request = nullptr;
-  if (const int code = read_own(handle, &request); code != MPI_SUCCESS) return report(call, code);
+  Request* const request = own_request(handle);
+  if (request == nullptr) return report(call, bad_own(handle));
   return told(call, request->comm, start_checked(*request));
 }
 
@@ -32,8 +34,8 @@ int startall(Call call, int count, MPI_Request array_of_requests[]) {
   if (count < 0) return report(call, error(MPI_ERR_COUNT, "count %d is negative", count));
   if (count > 0 && array_of_requests == nullptr) return report(call, null_argument("array_of_requests"));
   for (int i = 0; i < count; ++i) {
-    Request* request = nullptr;
-    if (const int code = read_own(&array_of_requests[i], &request); code != MPI_SUCCESS) return report(call, code);
+    Request* const request = request_of(array_of_requests[i]);
+    if (request == nullptr) return report(call, bad_request(array_of_requests[i]));
     if (const int code = start_checked(*request); code != MPI_SUCCESS) return report(call, request->comm, code);
   }
   return MPI_SUCCESS;
@@ -42,8 +44,8 @@ int startall(Call call, int count, MPI_Request array_of_requests[]) {
 // Receives are cancelled if no message has matched; sends are on their way already.
 int cancel(Call call, MPI_Request* handle) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
-  Request* request = nullptr;
-  if (const int code = read_own(handle, &request); code != MPI_SUCCESS) return report(call, code);
+  Request* const request = own_request(handle);
+  if (request == nullptr) return report(call, bad_own(handle));
   if (request == &g_sent || !request->active || request->complete) return MPI_SUCCESS;
   int code = MPI_SUCCESS;
   if (request->kind == Request::Kind::receive && !request->matched)
@@ -54,8 +56,8 @@ int cancel(Call call, MPI_Request* handle) {
 
 int request_free(Call call, MPI_Request* handle) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
-  Request* request = nullptr;
-  if (const int code = read_own(handle, &request); code != MPI_SUCCESS) return report(call, code);
+  Request* const request = own_request(handle);
+  if (request == nullptr) return report(call, bad_own(handle));
   Comm* const comm = request->comm;
   const int code = free_request(*request);
   *handle = MPI_REQUEST_NULL;

@@ -87,7 +87,7 @@ std::byte* memory_of(Win& win, std::uint64_t offset, std::uint64_t bytes) {
   --after;
   if (offset - after->first > after->second.bytes || bytes > after->second.bytes - (offset - after->first))
     return nullptr;
-  return reinterpret_cast<std::byte*>(offset);
+  return static_cast<std::byte*>(pointer_from(offset));
 }
 
 const Type* element_of(std::uint32_t number) {

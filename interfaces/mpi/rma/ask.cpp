@@ -7,29 +7,35 @@
 namespace heddle::mpi {
 namespace {
 
-// The thread that brings the count to 0 finishes the question, unless another waits for it.
-void part_done(Asked* asked) {
-  if (asked->waited) {  // read first: the waiting thread frees it
-    asked->left.fetch_sub(1, std::memory_order_release);
+// The thread that brings the count to 0 finishes the question, unless another waits for it, which
+// may free it as soon as the count is 0.
+void end_parts(Asked* asked, bool waited, int parts) {
+  if (waited) {
+    asked->left.fetch_sub(parts, std::memory_order_release);
     return;
   }
-  if (asked->left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (asked->left.fetch_sub(parts, std::memory_order_acq_rel) != parts) return;
   Far& far = *asked->far;
   if (asked->tracker != nullptr)
     asked->tracker->end(asked->code);
   else
     note(far, asked->code);
-  delete asked;
+  if (!asked->lost) delete asked;
   far.asked.fetch_sub(1, std::memory_order_release);
 }
 
 void ask_sent(void* arg, heddle_status status) {
   auto* const asked = static_cast<Asked*>(arg);
-  if (status < 0) {  // no answer will come
+  const bool waited = asked->waited;
+  int parts = 1;
+  if (status < 0) {
+    // The rank may have answered before it died; if not, its answer is not waited for. Answers
+    // arrive inside the worker that this runs in, so none does meanwhile.
+    parts = asked->left.load(std::memory_order_relaxed);
+    asked->lost = parts > 1;
     asked->code = code_of(status);
-    part_done(asked);
   }
-  part_done(asked);
+  end_parts(asked, waited, parts);
 }
 
 // Keeps the old values or, for a thread that waits, all that was told.
@@ -47,11 +53,12 @@ void on_answer(const heddle_am_arrival* message, void* /*arg*/) {
   if (message->header_bytes != sizeof(AnswerHeader)) return;
   AnswerHeader header;
   std::memcpy(&header, message->header, sizeof header);
-  auto* const asked = reinterpret_cast<Asked*>(header.ticket);
+  auto* const asked = static_cast<Asked*>(pointer_from(header.ticket));
+  if (asked->lost) return;
   const bool inside = message->payload_bytes == 0;
   take_answer(*asked, header.code, inside ? header.data : static_cast<const std::byte*>(message->payload),
               inside ? header.bytes : message->payload_bytes);
-  part_done(asked);
+  end_parts(asked, asked->waited, 1);
 }
 
 }  // namespace
@@ -60,15 +67,19 @@ Asked::~Asked() {
   if (result_type != nullptr) release(result_type);
 }
 
-int post_ask(std::unique_ptr<Asked> asked) {
+namespace {
+
+// An error: it was not sent, and is gone.
+heddle_status post(std::unique_ptr<Asked> asked) {
   Win& win = *asked->win;
   const auto rank = static_cast<std::size_t>(asked->rank);
   Far& far = win.far[rank];
   Asked* const sent = asked.release();
+  const bool waited = sent->waited;
   sent->far = &far;
   sent->header.window = far.number;
   sent->header.ticket = reinterpret_cast<std::uint64_t>(sent);
-  if (!sent->waited) far.asked.fetch_add(1, std::memory_order_relaxed);
+  if (!waited) far.asked.fetch_add(1, std::memory_order_relaxed);
   const heddle_am_message message{kAskHandler, sizeof(AskHeader), &sent->header, sent->payload.get(),
                                   sent->payload_bytes};
   const heddle_completion completion{ask_sent, sent, {}, HEDDLE_WHEN_LOCAL};
@@ -76,12 +87,17 @@ int post_ask(std::unique_ptr<Asked> asked) {
     return heddle_try_am(win.comm->lane->worker, win.comm->members[rank].peer, &message, &completion);
   });
   far.posted.fetch_add(1, std::memory_order_relaxed);
-  if (status == HEDDLE_DONE) ask_sent(sent, HEDDLE_DONE);
-  if (status >= 0) return MPI_SUCCESS;
-  const bool waited = sent->waited;
+  if (status == HEDDLE_DONE) end_parts(sent, waited, 1);
+  if (status >= 0) return status;
   delete sent;
   if (!waited) far.asked.fetch_sub(1, std::memory_order_release);
-  return error_of_status(status);
+  return status;
+}
+
+}  // namespace
+
+int post_ask(std::unique_ptr<Asked> asked) {
+  return code_of(post(std::move(asked)));
 }
 
 int after_look(Win& win, int rank, int looks) {
@@ -94,8 +110,10 @@ int after_look(Win& win, int rank, int looks) {
 
 int post_waited(std::unique_ptr<Asked> asked, Asked** sent) {
   asked->waited = true;
-  *sent = asked.get();
-  return post_ask(std::move(asked));
+  Asked* const posted = asked.get();
+  const heddle_status status = post(std::move(asked));
+  *sent = status >= 0 ? posted : nullptr;
+  return code_of(status);
 }
 
 int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer) {
@@ -103,15 +121,16 @@ int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer) {
   const int code = wait_for_rank(*sent->win, rank, [&] { return sent->left.load(std::memory_order_acquire) == 0; });
   // a dead rank's question is never freed: the engine may still have it
   if (code != MPI_SUCCESS) return code;
-  answer->reset(sent);
-  if (sent->code == MPI_SUCCESS) return MPI_SUCCESS;
-  return error(sent->code, "rank %d refused the request: error class %d", rank, sent->code);
+  const int ended = sent->code;
+  if (!sent->lost) answer->reset(sent);
+  if (ended == MPI_SUCCESS) return MPI_SUCCESS;
+  return error(ended, "rank %d refused the request: error class %d", rank, ended);
 }
 
 int ask_and_wait(std::unique_ptr<Asked> asked, std::unique_ptr<Asked>* answer) {
   Asked* sent = nullptr;
   const int code = post_waited(std::move(asked), &sent);
-  return code != MPI_SUCCESS ? code : wait_answer(sent, answer);
+  return sent == nullptr ? code : wait_answer(sent, answer);
 }
 
 int wait_asked(Win& win, int rank, std::uint32_t fewer) {

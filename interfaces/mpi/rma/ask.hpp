@@ -75,6 +75,8 @@ struct Asked {
   std::size_t payload_bytes = 0;
   std::atomic<int> left{2};  // the sending and the answer. Release; acquire by who finishes
   bool waited = false;
+  // The sending has failed without an answer. It is told, and not freed: one may arrive yet.
+  bool lost = false;
   Win* win = nullptr;
   int rank = 0;
   Far* far = nullptr;          // of both; set by post_ask
@@ -100,7 +102,7 @@ int post_ask(std::unique_ptr<Asked> asked);
 // Sends it and waits for the answer: what the target's handler returned, and in *answer what it
 // told.
 int ask_and_wait(std::unique_ptr<Asked> asked, std::unique_ptr<Asked>* answer);
-// The same in two steps. *sent is to be passed to wait_answer(), once.
+// The same in two steps. *sent is to be passed to wait_answer(), once; null after an error.
 int post_waited(std::unique_ptr<Asked> asked, Asked** sent);
 int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer);
 // Makes progress on the other lanes, since peers may wait for them; asks now and then whether the

@@ -31,7 +31,7 @@ int read_dynamic(Win& win, MPI_Aint disp, Reach* reach) {
   if (!attached)
     return error(MPI_ERR_RMA_RANGE, "address %#llx: this rank has not attached all of what is accessed there",
                  static_cast<unsigned long long>(disp));
-  reach->memory = reinterpret_cast<std::byte*>(reach->offset);
+  reach->memory = static_cast<std::byte*>(pointer_from(reach->offset));
   return MPI_SUCCESS;
 }
 

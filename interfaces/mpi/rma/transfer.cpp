@@ -104,8 +104,7 @@ int transfer_blocks(Way way, const Side& origin, const Reach& reach, Tracker* tr
     if (const int code = place_of(reach, block, &place); code != MPI_SUCCESS) return code;
     for (std::uint64_t done = 0; done < block.bytes && mine < here.size();) {
       const std::uint64_t bytes = std::min(block.bytes - done, here[mine].bytes - mine_done);
-      segments.push_back(
-          {reinterpret_cast<void*>(here[mine].offset + mine_done), bytes, {place.region, place.offset + done}});
+      segments.push_back({pointer_from(here[mine].offset + mine_done), bytes, {place.region, place.offset + done}});
       done += bytes;
       mine_done += bytes;
       if (mine_done == here[mine].bytes) ++mine, mine_done = 0;

@@ -315,6 +315,17 @@ void make_comms(bool asserted, std::vector<MPI_Comm>* comms) {
   MUST(MPI_Info_free(&info));
 }
 
+// What was promised is held.
+void check_refusal(MPI_Comm comm) {
+  int value = 0;
+  int flag = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  CHECK(MPI_Irecv(&value, 1, MPI_INT, 0, MPI_ANY_TAG, comm, &request) == MPI_ERR_TAG);
+  CHECK(MPI_Recv(&value, 1, MPI_INT, 0, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE) == MPI_ERR_TAG);
+  CHECK(MPI_Iprobe(0, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE) == MPI_ERR_TAG);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -340,6 +351,7 @@ int main(int argc, char** argv) {
   for (std::size_t t = 1; t < threads; ++t) others.emplace_back(run, t);
   run(0);
   for (std::thread& one : others) one.join();
+  if (asserted) check_refusal(own[0].comms[0]);
   for (std::size_t t = 0; t < threads; ++t) {
     for (MPI_Comm& comm : own[t].comms)
       if (t == 0 || !shared) MUST(MPI_Comm_free(&comm));

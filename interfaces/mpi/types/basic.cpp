@@ -24,7 +24,7 @@ struct Row {
 };
 // Handles are no constant expressions, so these tables are made by the first use.
 const auto& rows() {
-  static const auto kRows = std::to_array<Row>({
+  static const auto table = std::to_array<Row>({
       {MPI_AINT, "MPI_AINT", Basic::int64, 8, 8},
       {MPI_COUNT, "MPI_COUNT", Basic::int64, 8, 8},
       {MPI_OFFSET, "MPI_OFFSET", Basic::int64, 8, 8},
@@ -87,7 +87,7 @@ const auto& rows() {
       {MPI_COMPLEX16, "MPI_COMPLEX16", Basic::complex_double, 16, 8},
       {MPI_COMPLEX32, "MPI_COMPLEX32", Basic::complex_quad, 32, 16},
   });
-  return kRows;
+  return table;
 }
 
 // A pair lies as a C structure of the two.
@@ -98,7 +98,7 @@ struct PairRow {
   MPI_Datatype index;
 };
 const auto& pairs() {
-  static const auto kPairs = std::to_array<PairRow>({
+  static const auto table = std::to_array<PairRow>({
       {MPI_FLOAT_INT, "MPI_FLOAT_INT", MPI_FLOAT, MPI_INT},
       {MPI_DOUBLE_INT, "MPI_DOUBLE_INT", MPI_DOUBLE, MPI_INT},
       {MPI_LONG_INT, "MPI_LONG_INT", MPI_LONG, MPI_INT},
@@ -109,7 +109,7 @@ const auto& pairs() {
       {MPI_2DOUBLE_PRECISION, "MPI_2DOUBLE_PRECISION", MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION},
       {MPI_2INTEGER, "MPI_2INTEGER", MPI_INTEGER, MPI_INTEGER},
   });
-  return kPairs;
+  return table;
 }
 
 Type& made_basic(MPI_Datatype handle, const char* name, Basic basic) {

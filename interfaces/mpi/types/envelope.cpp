@@ -58,15 +58,15 @@ Envelope& Envelope::type(Type* of) {
 namespace {
 
 const Envelope& named() {
-  static const Envelope kNamed(MPI_COMBINER_NAMED, "");
-  return kNamed;
+  static const Envelope envelope(MPI_COMBINER_NAMED, "");
+  return envelope;
 }
 
-int envelope_of(MPI_Datatype handle, const Envelope** envelope) {
+// Null: the handle names no datatype.
+const Envelope* envelope_of(MPI_Datatype handle) {
   const Type* const type = type_of(handle);
-  if (type == nullptr) return bad_type(handle);
-  *envelope = type->envelope != nullptr ? type->envelope.get() : &named();
-  return MPI_SUCCESS;
+  if (type == nullptr) return nullptr;
+  return type->envelope != nullptr ? type->envelope.get() : &named();
 }
 
 int check_small(const Envelope& envelope, Call call) {
@@ -80,7 +80,8 @@ Number length(const auto& list) {
 }
 
 // What the program asks for is what there is.
-int check_room(const char* what, MPI_Count room, std::size_t needed, const void* list) {
+template <class Element>
+int check_room(const char* what, MPI_Count room, std::size_t needed, const Element* list) {
   if (room < 0 || static_cast<std::size_t>(room) < needed)
     return error(MPI_ERR_ARG, "room for %lld %s, of which the datatype has %zu (MPI_Type_get_envelope tells)",
                  static_cast<long long>(room), what, needed);
@@ -107,8 +108,8 @@ int give_types(const Envelope& envelope, MPI_Datatype* handles) {
 }
 
 int get_envelope(Call call, MPI_Datatype datatype, int* integers, int* addresses, int* types, int* combiner) {
-  const Envelope* envelope = nullptr;
-  if (const int code = envelope_of(datatype, &envelope)) return code;
+  const Envelope* const envelope = envelope_of(datatype);
+  if (envelope == nullptr) return bad_type(datatype);
   if (integers == nullptr || addresses == nullptr || types == nullptr || combiner == nullptr)
     return null_argument("num_…");
   if (const int code = check_small(*envelope, call)) return code;
@@ -121,8 +122,8 @@ int get_envelope(Call call, MPI_Datatype datatype, int* integers, int* addresses
 
 int get_envelope_large(MPI_Datatype datatype, MPI_Count* integers, MPI_Count* addresses, MPI_Count* counts,
                        MPI_Count* types, int* combiner) {
-  const Envelope* envelope = nullptr;
-  if (const int code = envelope_of(datatype, &envelope)) return code;
+  const Envelope* const envelope = envelope_of(datatype);
+  if (envelope == nullptr) return bad_type(datatype);
   if (integers == nullptr || addresses == nullptr || counts == nullptr || types == nullptr || combiner == nullptr)
     return null_argument("num_…");
   *integers = length<MPI_Count>(envelope->integers);
@@ -171,8 +172,8 @@ int type_get_envelope_c(Call call, MPI_Datatype datatype, MPI_Count* num_integer
 int type_get_contents(Call call, MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes,
                       int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[]) {
   return told(call, guarded([&] {
-                const Envelope* envelope = nullptr;
-                if (const int code = envelope_of(datatype, &envelope)) return code;
+                const Envelope* const envelope = envelope_of(datatype);
+                if (envelope == nullptr) return bad_type(datatype);
                 if (const int code = check_small(*envelope, call)) return code;
                 return get_contents(*envelope, {max_integers, max_addresses, 0, max_datatypes}, array_of_integers,
                                     array_of_addresses, nullptr, array_of_datatypes);
@@ -184,8 +185,8 @@ int type_get_contents_c(Call call, MPI_Datatype datatype, MPI_Count max_integers
                         MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[],
                         MPI_Datatype array_of_datatypes[]) {
   return told(call, guarded([&] {
-                const Envelope* envelope = nullptr;
-                if (const int code = envelope_of(datatype, &envelope)) return code;
+                const Envelope* const envelope = envelope_of(datatype);
+                if (envelope == nullptr) return bad_type(datatype);
                 return get_contents(*envelope, {max_integers, max_addresses, max_large_counts, max_datatypes},
                                     array_of_integers, array_of_addresses, array_of_large_counts, array_of_datatypes);
               }));

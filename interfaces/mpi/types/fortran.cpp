@@ -24,21 +24,21 @@ struct RealKind {
 };
 
 const RealKind* find_real(int precision, int range) {
-  static const RealKind kKinds[] = {
+  static const RealKind kinds[] = {
       {FLT_DIG, FLT_MAX_10_EXP - 1, MPI_REAL4, MPI_COMPLEX8},
       {DBL_DIG, DBL_MAX_10_EXP - 1, MPI_REAL8, MPI_COMPLEX16},
       {LDBL_DIG, LDBL_MAX_10_EXP - 1, MPI_LONG_DOUBLE, MPI_C_LONG_DOUBLE_COMPLEX},
       {33, 4931, MPI_REAL16, MPI_COMPLEX32},
   };
-  for (const RealKind& kind : kKinds)
+  for (const RealKind& kind : kinds)
     if (precision <= kind.precision && range <= kind.range) return &kind;
   return nullptr;
 }
 
 MPI_Datatype find_integer(int range) {
-  static const std::pair<int, MPI_Datatype> kKinds[] = {
+  static const std::pair<int, MPI_Datatype> kinds[] = {
       {2, MPI_INTEGER1}, {4, MPI_INTEGER2}, {9, MPI_INTEGER4}, {18, MPI_INTEGER8}, {38, MPI_INTEGER16}};
-  for (const auto& [digits, type] : kKinds)
+  for (const auto& [digits, type] : kinds)
     if (range <= digits) return type;
   return MPI_DATATYPE_NULL;
 }
@@ -98,7 +98,7 @@ int match_size(int typeclass, int size, MPI_Datatype* datatype) {
     int typeclass;
     MPI_Datatype type;
   };
-  static const Match kMatches[] = {
+  static const Match matches[] = {
       {MPI_TYPECLASS_INTEGER, MPI_INTEGER1},  {MPI_TYPECLASS_INTEGER, MPI_INTEGER2},
       {MPI_TYPECLASS_INTEGER, MPI_INTEGER4},  {MPI_TYPECLASS_INTEGER, MPI_INTEGER8},
       {MPI_TYPECLASS_INTEGER, MPI_INTEGER16}, {MPI_TYPECLASS_REAL, MPI_REAL2},
@@ -111,7 +111,7 @@ int match_size(int typeclass, int size, MPI_Datatype* datatype) {
   };
   if (datatype == nullptr) return null_argument("datatype");
   bool known = false;
-  for (const Match& match : kMatches) {
+  for (const Match& match : matches) {
     if (match.typeclass != typeclass) continue;
     known = true;
     if (basic_type(match.type)->size != size) continue;
@@ -124,9 +124,9 @@ int match_size(int typeclass, int size, MPI_Datatype* datatype) {
 }
 
 int value_index(MPI_Datatype value, MPI_Datatype index, MPI_Datatype* pair) {
-  static const MPI_Datatype kPairs[] = {MPI_FLOAT_INT, MPI_DOUBLE_INT,        MPI_LONG_INT,
-                                        MPI_2INT,      MPI_SHORT_INT,         MPI_LONG_DOUBLE_INT,
-                                        MPI_2REAL,     MPI_2DOUBLE_PRECISION, MPI_2INTEGER};
+  static const MPI_Datatype pairs[] = {MPI_FLOAT_INT, MPI_DOUBLE_INT,        MPI_LONG_INT,
+                                       MPI_2INT,      MPI_SHORT_INT,         MPI_LONG_DOUBLE_INT,
+                                       MPI_2REAL,     MPI_2DOUBLE_PRECISION, MPI_2INTEGER};
   if (pair == nullptr) return null_argument("pair_type");
   const Type* const value_type = type_of(value);
   const Type* const index_type = type_of(index);
@@ -135,7 +135,7 @@ int value_index(MPI_Datatype value, MPI_Datatype index, MPI_Datatype* pair) {
   if (!value_type->predefined || !index_type->predefined)
     return error(MPI_ERR_TYPE, "value_type and index_type must be predefined datatypes");
   *pair = MPI_DATATYPE_NULL;  // what the standard says for two that have no pair
-  for (const MPI_Datatype one : kPairs) {
+  for (const MPI_Datatype one : pairs) {
     const PairParts parts = parts_of_pair(*basic_type(one));
     if (parts.value == value_type && parts.index == index_type) *pair = one;
   }

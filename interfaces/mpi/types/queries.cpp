@@ -10,14 +10,9 @@
 namespace heddle::mpi {
 namespace {
 
-int find(MPI_Datatype handle, Type** type) {
-  *type = type_of(handle);
-  return *type == nullptr ? bad_type(handle) : MPI_SUCCESS;
-}
-
 int get_extent(MPI_Datatype datatype, const char* names, CountOut lb, CountOut extent, bool of_data) {
-  Type* type = nullptr;
-  if (const int code = find(datatype, &type)) return code;
+  const Type* const type = type_of(datatype);
+  if (type == nullptr) return bad_type(datatype);
   if (!lb.present() || !extent.present()) return null_argument(names);
   lb.set(of_data ? type->true_lb : type->lb);
   extent.set(of_data ? type->true_extent : type->extent);
@@ -25,8 +20,8 @@ int get_extent(MPI_Datatype datatype, const char* names, CountOut lb, CountOut e
 }
 
 int get_size(MPI_Datatype datatype, CountOut size) {
-  Type* type = nullptr;
-  if (const int code = find(datatype, &type)) return code;
+  const Type* const type = type_of(datatype);
+  if (type == nullptr) return bad_type(datatype);
   if (!size.present()) return null_argument("size");
   size.set(type->size);
   return MPI_SUCCESS;
@@ -40,9 +35,9 @@ int check_status(const MPI_Status* status) {
 }
 
 int count_received(const MPI_Status* status, MPI_Datatype datatype, CountOut count, bool of_elements) {
-  Type* type = nullptr;
   if (const int code = check_status(status)) return code;
-  if (const int code = find(datatype, &type)) return code;
+  const Type* const type = type_of(datatype);
+  if (type == nullptr) return bad_type(datatype);
   if (!count.present()) return null_argument("count");
   const MPI_Count bytes = bytes_of(*status);
   if (of_elements)
@@ -55,10 +50,10 @@ int count_received(const MPI_Status* status, MPI_Datatype datatype, CountOut cou
 }
 
 int set_elements(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
-  Type* type = nullptr;
   MPI_Count bytes = 0;
   if (const int code = check_status(status)) return code;
-  if (const int code = find(datatype, &type)) return code;
+  const Type* const type = type_of(datatype);
+  if (type == nullptr) return bad_type(datatype);
   if (const int code = check_count("count", count)) return code;
   if (const int code = bytes_of_elements(*type, count, &bytes)) return code;
   set_bytes(status, bytes);
@@ -68,16 +63,16 @@ int set_elements(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
 // ---- names, addresses ---------------------------------------------------------------------------
 
 int set_name(MPI_Datatype datatype, const char* name) {
-  Type* type = nullptr;
-  if (const int code = find(datatype, &type)) return code;
+  Type* const type = type_of(datatype);
+  if (type == nullptr) return bad_type(datatype);
   if (name == nullptr) return null_argument("type_name");
   type->name.assign(name, ::strnlen(name, MPI_MAX_OBJECT_NAME - 1));
   return MPI_SUCCESS;
 }
 
 int get_name(MPI_Datatype datatype, char* name, int* length) {
-  Type* type = nullptr;
-  if (const int code = find(datatype, &type)) return code;
+  const Type* const type = type_of(datatype);
+  if (type == nullptr) return bad_type(datatype);
   if (name == nullptr) return null_argument("type_name");
   if (length == nullptr) return null_argument("resultlen");
   std::memcpy(name, type->name.c_str(), type->name.size() + 1);

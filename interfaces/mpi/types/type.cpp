@@ -24,8 +24,7 @@ Type* find_type(MPI_Datatype handle) {
 }
 
 MPI_Datatype handle_of(const Type* type) {
-  if (is_basic(type))
-    return reinterpret_cast<MPI_Datatype>(kFirstType + static_cast<std::uintptr_t>(type - g_basic_types));
+  if (is_basic(type)) return handle_from<MPI_Datatype>(kFirstType + static_cast<std::uintptr_t>(type - g_basic_types));
   return reinterpret_cast<MPI_Datatype>(const_cast<Type*>(type));
 }
 
@@ -35,7 +34,7 @@ int number_of(const Type* type) {
 }
 
 Type* type_at(int number) {
-  if (number < kFirstNumber) return type_of(reinterpret_cast<MPI_Datatype>(static_cast<std::intptr_t>(number)));
+  if (number < kFirstNumber) return type_of(handle_from<MPI_Datatype>(static_cast<std::uintptr_t>(number)));
   return g_types.at(static_cast<std::uint32_t>(number - kFirstNumber));
 }
 
