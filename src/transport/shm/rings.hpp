@@ -60,7 +60,7 @@ struct Incoming {
   }
 
   static constexpr std::uint32_t kStream = 32;
-  static constexpr std::uint32_t kPollNs = 8;  // the least that a poll which skips the ring takes
+  static constexpr std::uint32_t kPollNs = 12;  // about what a poll that skips the ring takes
   static constexpr std::uint32_t kLeastRest = 8;
   static constexpr std::uint32_t kMostRest = 32;
   static constexpr std::uint32_t kMostLookNs = 1000;  // the thread has lost its core meanwhile
