@@ -155,7 +155,8 @@ typedef struct heddle_wanted {
 typedef struct heddle_receive {
   /* HEDDLE_POSTED: the receive waits, or data is on its way; otherwise its outcome, or what the
    * call returned that should have posted it (HEDDLE_AGAIN, an error). While another thread may be
-   * inside the worker, read it only after the completion, or by heddle_recv_wait */
+   * inside the worker, read it only after the completion, by heddle_recv_wait, or by an atomic load
+   * with acquire: once that is not POSTED, the receive is the program's again */
   heddle_status status;
   /* status DONE or TRUNCATED: what came; PEER_FAILED or CANCELLED: the source it waited for */
   heddle_peer source;

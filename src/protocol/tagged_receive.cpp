@@ -131,6 +131,7 @@ bool Tagged::advance_waiting() {
 
 [[gnu::always_inline]] inline base::Status Tagged::post_receive(const Wanted& wanted, const ReceiveRequest& request) {
   if (core_.any_failed && wanted.source != kAnySource && core_.failed[rank_of(wanted.source)]) [[unlikely]] {
+    request.receive->source = peer_of(wanted.source);
     set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
   }

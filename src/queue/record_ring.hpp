@@ -132,8 +132,8 @@ class RecordProducer {
       end();
       ring_.publish_up_to(place());
     }
-    // The same, for a row of one record, which begin() has returned: a consumer that waits for it
-    // gets it sooner. Costs a store for each word of it.
+    // The same, for a row of one record, which begin() has returned, and with nothing begun before
+    // the row: a consumer that waits for it gets it sooner. Costs a store for each word of it.
     void publish_with_copy(const std::byte* payload) {
       ring_.copy_record(payload - kRecordHeaderBytes, at_);
       publish();
@@ -233,6 +233,8 @@ class RecordConsumer {
   RecordConsumer(RingControl<Atomic>* control, const std::byte* data, std::uint32_t capacity)
       : control_(control), data_(data), capacity_(capacity) {}
 
+  // A record is there that look() has seen.
+  [[nodiscard]] bool knows() const { return index_ != tail_; }
   // Whether there is a record: record, none or malformed.
   [[nodiscard]] Take look() {
     if (index_ != tail_) return Take::record;

@@ -53,6 +53,9 @@ struct Member {
   bool by_tag = false;  // see Comm::by_tag
 };
 
+// The info by which a member says that it receives no message by MPI_ANY_TAG.
+inline constexpr const char* kNoAnyTag = "mpi_assert_no_any_tag";
+
 struct Comm {
   // Of this process.
   std::uint32_t number = 0;  // even

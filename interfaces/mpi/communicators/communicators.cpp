@@ -142,7 +142,7 @@ int comm_get_parent(Call call, MPI_Comm* parent) {
 
 namespace {
 
-constexpr std::array kHints{"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length",
+constexpr std::array kHints{kNoAnyTag, "mpi_assert_no_any_source", "mpi_assert_exact_length",
                             "mpi_assert_allow_overtaking"};
 
 // Of the hints, those that are known are kept.
@@ -162,6 +162,7 @@ int comm_get_info(Call call, MPI_Comm comm, MPI_Info* info_used) {
   return with_comm(call, comm, info_used, "info_used", [&](const Comm& of) -> int {
     Info used;
     for (const char* key : kHints) used.set(key, of.info.flag(key, false) ? "true" : "false");
+    if (of.by_tag) used.set(kNoAnyTag, "true");  // it is in use, whatever was said later
     *info_used = new_handle(used);
     return *info_used == MPI_INFO_NULL ? error(MPI_ERR_NO_MEM, "no memory for an info") : MPI_SUCCESS;
   });
@@ -180,16 +181,16 @@ int comm_set_info(Call call, MPI_Comm comm, MPI_Info info) {
 
 namespace {
 
-// Of a duplicate; `hints` null: the parent's.
-bool asserts_no_any_tag(const Comm& parent, const Info* hints) {
-  return (hints == nullptr ? parent.info : *hints).flag(kHints[0], false);
+// `hints` null: none. A duplicate does not have its parent's.
+bool asserts_no_any_tag(const Info* hints) {
+  return hints != nullptr && hints->flag(kNoAnyTag, false);
 }
 
-// What a duplicate has of its parent. `hints` null: the parent's.
+// What a duplicate has of its parent, and its hints, if there are any.
 int hand_down(Comm& parent, const Info* hints, Comm& made) {
   made.topology = parent.topology;
   made.name.clear();
-  take_hints(made, hints == nullptr ? parent.info : *hints);
+  if (hints != nullptr) take_hints(made, *hints);
   return copy_attributes(handle_of(&parent), parent.attributes, &made.attributes);
 }
 
@@ -197,7 +198,7 @@ int duplicate(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
   Comm* made = nullptr;
   *newcomm = MPI_COMM_NULL;
   const int code = parent.inter() ? duplicate_inter(parent, &made)
-                                  : make_from(&parent, parent.group, &made, asserts_no_any_tag(parent, hints));
+                                  : make_from(&parent, parent.group, &made, asserts_no_any_tag(hints));
   if (code != MPI_SUCCESS) return code;
   *newcomm = handle_of(made);
   if (const int copied = hand_down(parent, hints, *made); copied != MPI_SUCCESS) {
@@ -213,11 +214,11 @@ class Duplicating final : public Operation, public Stepped {
  public:
   Duplicating(Comm& parent, const Info* hints, std::vector<Route> routes, std::size_t mine, MPI_Comm* newcomm)
       : parent_(parent),
-        making_(parent.group, std::move(routes), mine, next_make_tag(parent), asserts_no_any_tag(parent, hints)),
+        making_(parent.group, std::move(routes), mine, next_make_tag(parent), asserts_no_any_tag(hints)),
         newcomm_(newcomm) {}
   ~Duplicating() override { remove_stepped(this); }
   int begin(const Info* hints) {
-    take_hints(like_, hints == nullptr ? parent_.info : *hints);
+    if (hints != nullptr) take_hints(like_, *hints);
     if (const int code = copy_attributes(handle_of(&parent_), parent_.attributes, &like_.attributes);
         code != MPI_SUCCESS)
       return code;

@@ -246,7 +246,7 @@ int from_group(const Wishes& wishes, MPI_Group handle, MPI_Comm* out) {
   if (const int code = check_member(*group, "group"); code != MPI_SUCCESS) return code;
   Comm* made = nullptr;
   const Info* const info = wishes.info == MPI_INFO_NULL ? nullptr : info_of(wishes.info);
-  const bool by_tag = info != nullptr && info->flag("mpi_assert_no_any_tag", false);
+  const bool by_tag = info != nullptr && info->flag(kNoAnyTag, false);
   const int code = make_comm(NewComm{group, g_base, tag_of_string(wishes.string), by_tag}, &made);
   return code != MPI_SUCCESS ? code : grant(wishes, made, out);
 }

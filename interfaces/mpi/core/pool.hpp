@@ -80,6 +80,7 @@ class Pool {
     Slot* next;
   };
   static constexpr std::size_t kStep = std::size_t{1} << 18;  // bytes made accessible at a time
+  static_assert(alignof(Slot) <= 4096, "a mapping begins with a page");
 
   static T* object_of(Slot* slot) { return std::launder(reinterpret_cast<T*>(slot->bytes)); }
   static Slot* slot_of(T* object) { return reinterpret_cast<Slot*>(object); }

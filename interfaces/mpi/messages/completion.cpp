@@ -171,10 +171,12 @@ int waitall(Call call, int count, MPI_Request array_of_requests[], MPI_Status* a
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   if (const int code = check_array(count, array_of_requests); code != MPI_SUCCESS) return report(call, code);
   Verdict verdict;
+  int wrong = MPI_SUCCESS;  // of what is no request
   for (int i = 0; i < count; ++i) {
     const int code = complete_one(&array_of_requests[i], at(array_of_statuses, i), &verdict);
-    if (code != MPI_SUCCESS) return report(call, code);
+    if (code != MPI_SUCCESS) wrong = code;
   }
+  if (wrong != MPI_SUCCESS) return report(call, wrong);
   return verdict.tell(call, static_cast<std::size_t>(count), array_of_statuses);
 }
 

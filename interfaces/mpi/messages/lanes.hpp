@@ -8,8 +8,8 @@
 
 namespace heddle::mpi {
 
-// Successive tags and numbers go to successive lanes. Tags that differ by a power of two go to
-// different ones, too.
+// Successive tags and numbers go to successive lanes, and tags that are multiples of a power of two
+// not all to one.
 [[nodiscard]] inline std::uint32_t lane_by_tag(std::uint32_t number, int tag, std::uint32_t lanes) {
   auto bits = static_cast<std::uint32_t>(tag);
   bits ^= bits >> 16;

@@ -16,9 +16,9 @@ struct Source {
 
 int check_receive(const Comm& comm, const Source& from) {
   if (const int code = check_source(comm, from.rank); code != MPI_SUCCESS) return code;
-  if (from.tag == MPI_ANY_TAG && comm.by_tag)
+  if (from.tag == MPI_ANY_TAG && comm.by_tag && from.rank != MPI_PROC_NULL)
     return error(MPI_ERR_TAG, "tag MPI_ANY_TAG: %s says that none is used",
-                 g_job.no_any_tag ? "HEDDLE_MPI_NO_ANY_TAG" : "mpi_assert_no_any_tag, with which comm was made,");
+                 g_job.no_any_tag ? "HEDDLE_MPI_NO_ANY_TAG" : "the info with which comm was made");
   return check_wanted_tag(from.tag);
 }
 

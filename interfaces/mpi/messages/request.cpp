@@ -253,7 +253,7 @@ bool wait_plain(Request& request, MPI_Status* status) {
     set_cancelled(status, false);
   }
   request.kind = Request::Kind::unused;
-  request.active = request.plain = false;
+  request.active = request.complete = request.plain = false;
   keep(&request);
   return true;
 }

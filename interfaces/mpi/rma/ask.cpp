@@ -122,7 +122,8 @@ int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer) {
   // a dead rank's question is never freed: the engine may still have it
   if (code != MPI_SUCCESS) return code;
   const int ended = sent->code;
-  if (!sent->lost) answer->reset(sent);
+  if (sent->lost) return error(ended, "rank %d has not answered: the request to it has failed", rank);
+  answer->reset(sent);
   if (ended == MPI_SUCCESS) return MPI_SUCCESS;
   return error(ended, "rank %d refused the request: error class %d", rank, ended);
 }

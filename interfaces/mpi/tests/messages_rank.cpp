@@ -215,6 +215,38 @@ void completions() {
   MUST(MPI_Waitall(kMany, many.data(), MPI_STATUSES_IGNORE));
 }
 
+// What a look at several has found of one is forgotten when that one ends: the next request is new.
+void requests_anew() {
+  constexpr int kTag = 80;
+  int self = 0;
+  MUST(MPI_Comm_rank(MPI_COMM_SELF, &self));
+  const int sent[] = {1, 2, 3};
+  for (int round = 0; round < 3; ++round) {
+    int got[] = {0, 0, 0};
+    int flag = -1;
+    MPI_Request requests[2];
+    for (int i = 0; i < 2; ++i) MUST(MPI_Irecv(&got[i], 1, MPI_INT, self, kTag + i, MPI_COMM_SELF, &requests[i]));
+    MUST(MPI_Send(&sent[0], 1, MPI_INT, self, kTag, MPI_COMM_SELF));
+    do {
+      MUST(MPI_Request_get_status(requests[0], &flag, MPI_STATUS_IGNORE));
+    } while (flag == 0);
+    MUST(MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE));
+    CHECK(flag == 0);
+    MUST(MPI_Send(&sent[1], 1, MPI_INT, self, kTag + 1, MPI_COMM_SELF));
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    CHECK(got[0] == 1 && got[1] == 2);
+    for (int i = 0; i < 2; ++i) {  // both that were given back
+      got[2] = 0;
+      MUST(MPI_Irecv(&got[2], 1, MPI_INT, self, kTag + 2, MPI_COMM_SELF, &requests[i]));
+      MUST(MPI_Test(&requests[i], &flag, MPI_STATUS_IGNORE));
+      CHECK(flag == 0);
+      MUST(MPI_Send(&sent[2], 1, MPI_INT, self, kTag + 2, MPI_COMM_SELF));
+      MUST(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+      CHECK(got[2] == 3);
+    }
+  }
+}
+
 void partitioned() {
   constexpr int kParts = 8;
   std::vector<int> sent(kParts * 10);
@@ -323,6 +355,7 @@ int main(int argc, char** argv) {
   persistent();
   cancelled();
   completions();
+  requests_anew();
   partitioned();
   communicators();
   if (many) threads();

@@ -8,6 +8,7 @@ namespace heddle::transport::shm {
 
 // While a ring streams, what a look costs decides how long it rests.
 [[gnu::noinline]] queue::Take Worker::timed_look(Incoming& from) {
+  if (from.ring.knows()) return queue::Take::record;  // the line is here already
   base::Clock& clock = *device_.environment().clock;
   const std::uint64_t begin = clock.now_ns();
   const queue::Take found = from.ring.look();
@@ -105,8 +106,9 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     taken = from.ring.look();
     if (taken != queue::Take::record) break;
     queue::Record record;
-    // One at most: the next would lie in the same memory.
-    if (n == 0 && from.ring.take_copy(kMessageType, max_message_, from.copy, &record))
+    // One at most till it is released: the next would lie in the same memory. A poll may come here
+    // twice for one ring (drain_cold()).
+    if (n == 0 && !from.lent && from.ring.take_copy(kMessageType, max_message_, from.copy, &record))
       arrived(out[n++], record.data, record.bytes, record.immediate);
     n += from.ring.take_known(kMessageType, max_message_, out.size() - n,
                               [&](std::size_t i, const std::byte* data, std::uint32_t bytes, std::uint32_t immediate) {

@@ -42,7 +42,7 @@ struct Incoming {
 
   // Called when the ring was emptied and gave `records`. If we polled a ring at once again that is
   // being filled all the time, we would take the line of its tail from the producer for every
-  // record. After a rest of about two transfers of a line it gives several records. Bursts shorter
+  // record. After a rest of about as long as a look takes it gives several records. Bursts shorter
   // than kStream get no rest.
   void pace(std::size_t records) {
     if (records == 0) {
@@ -62,7 +62,7 @@ struct Incoming {
   static constexpr std::uint32_t kStream = 32;
   static constexpr std::uint32_t kPollNs = 12;  // about what a poll that skips the ring takes
   static constexpr std::uint32_t kLeastRest = 8;
-  static constexpr std::uint32_t kMostRest = 32;
+  static constexpr std::uint32_t kMostRest = 24;
   static constexpr std::uint32_t kMostLookNs = 1000;  // the thread has lost its core meanwhile
 
   std::uint32_t look_ns = 0;  // mean of the last few, while it streams

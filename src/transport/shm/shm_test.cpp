@@ -5,7 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
+#include <cstring>
+#include <memory>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "base/random.hpp"
 #include "transport/shm/rings.hpp"
@@ -71,6 +76,48 @@ TEST(Shm, RestingRingDeliversItsLastRecord) {
   }
   for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);
   EXPECT_EQ(received, sent);
+}
+
+// More rings than are hot, so that one poll may look at a ring twice; messages that may lie beside
+// the tails; and senders that go on meanwhile.
+TEST(Shm, MessagesOfManyRingsAreWholeWhileTheirSendersGoOn) {
+  constexpr std::uint32_t kSenders = 12;
+  constexpr std::uint32_t kEach = 20'000;
+  TestCards cards;
+  std::vector<std::unique_ptr<TestRank>> ranks;
+  for (std::uint32_t i = 0; i <= kSenders; ++i) ranks.push_back(std::make_unique<TestRank>(cards, i, kSenders + 1));
+  TestRank& target = *ranks[kSenders];
+  std::thread senders([&] {
+    for (std::uint32_t n = 0; n < kEach; ++n) {
+      for (std::uint32_t from = 0; from < kSenders; ++from) {
+        const std::uint64_t payload = std::uint64_t{from} << 32 | n;
+        Command command;
+        command.rank = kSenders;
+        command.immediate = n;
+        command.inlined = true;
+        command.bytes = sizeof payload;
+        std::memcpy(command.packet, &payload, sizeof payload);
+        while (ranks[from]->worker->post({&command, 1}) == 0) std::this_thread::yield();
+        static_cast<void>(ranks[from]->poll(1));  // so the next one has a copy
+      }
+    }
+  });
+  std::vector<std::uint32_t> next(kSenders, 0);
+  std::array<Completion, 64> got;
+  std::uint32_t wrong = 0;
+  for (std::uint32_t all = 0; all < kSenders * kEach;) {
+    const std::size_t count = target.worker->poll(got);
+    for (const Completion& one : std::span(got).first(count)) {
+      if (one.event != Event::message) continue;
+      std::uint64_t payload = 0;
+      std::memcpy(&payload, one.data, sizeof payload);
+      const bool whole = one.bytes == sizeof payload && payload == (std::uint64_t{one.rank} << 32 | one.immediate);
+      if (!whole || one.immediate != next[one.rank]++) ++wrong;
+      ++all;
+    }
+  }
+  senders.join();
+  EXPECT_EQ(wrong, 0U);
 }
 
 TEST(Shm, MessageArrivesWithHeaderPayloadAndSource) {
