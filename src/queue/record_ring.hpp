@@ -14,12 +14,12 @@
 //   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored
 //   once and last by a consumer that takes nothing more.
 //   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is
-//   left at the end. Nobody writes bytes in [head, tail); the rest belongs to the producer. tail is
-//   stored only after all that it publishes; a producer killed at any instruction leaves whole
-//   records. head is stored only after the consumer's last read of what it frees. While `copied` is
-//   i + 1, `copy` is the record at index i as it was published. Before the producer writes the copy
-//   it stores 0 there; so a consumer that has found the same i + 1 before and after it has read the
-//   copy has read that record.
+//   left at the end. Nobody writes bytes in [head, tail); the rest belongs to the producer.
+//   tail is stored only after all that it publishes; a producer killed at any instruction leaves
+//   whole records. head is stored only after the consumer's last read of what it frees.
+//   While `copied` is i + 1, `copy` is the record at index i as it was published. Before the
+//   producer writes the copy it stores 0 there; so a consumer that has found the same i + 1 before
+//   and after it has read the copy has read that record.
 //
 // The copy: a short record that is published alone may lie beside the tail, too. A consumer that
 // waits for it then fetches one line from the producer's cache, and not two, one after the other
