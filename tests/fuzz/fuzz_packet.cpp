@@ -81,8 +81,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const auto packet = input.rest();
       if (const auto message = heddle::wire::decode_tagged(immediate, packet)) {
         require(inside(message->payload, packet), "payload leaves the packet");
-        require(message->offer ? message->payload.size() == sizeof(heddle::wire::Offer) && message->bytes != 0
-                               : message->payload.size() == message->bytes,
+        // An offer may be of no bytes: a message without data whose sender waits for the answer.
+        require(message->payload.size() == (message->offer ? sizeof(heddle::wire::Offer) : message->bytes),
                 "length of a tagged message");
         require(message->sequence <= heddle::wire::kSequenceMask, "number of a tagged message");
       }
