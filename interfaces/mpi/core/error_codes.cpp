@@ -10,6 +10,7 @@
 
 #include <units/errors.hpp>
 #include "mpi/core/errors.hpp"
+#include "mpi/core/per_thread.hpp"
 
 namespace heddle::mpi {
 namespace {
@@ -133,7 +134,7 @@ struct Reported {
   int code = MPI_SUCCESS;
   char text[MPI_MAX_ERROR_STRING / 2] = "";
 };
-thread_local Reported t_reported;
+using ThreadReported = PerThread<Reported>;
 
 int add(int of_class, int* out) {
   const std::scoped_lock lock(g_mutex);
@@ -247,7 +248,10 @@ int class_of(int code) {
 std::string text_of(int code) {
   if (const Text* const text = find_text(code); text != nullptr) {
     std::string told = std::string(text->name) + ": " + text->text;
-    if (code != MPI_SUCCESS && t_reported.code == code) told += std::string(" - ") + t_reported.text;
+    const Reported* const reported = ThreadReported::find();
+    if (code != MPI_SUCCESS && reported != nullptr && reported->code == code) {
+      told += std::string(" - ") + reported->text;
+    }
     return told;
   }
   const std::scoped_lock lock(g_mutex);
@@ -261,8 +265,10 @@ int* last_used_code() {
 }
 
 void remember_reported(Call call, int code, const char* text) {
-  t_reported.code = code;
-  std::snprintf(t_reported.text, sizeof t_reported.text, "%s: %s", call, text);
+  Reported* const reported = ThreadReported::get();
+  if (reported == nullptr) return;
+  reported->code = code;
+  std::snprintf(reported->text, sizeof reported->text, "%s: %s", call, text);
 }
 
 // ---- the functions ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include "mpi/communicators/session.hpp"
 #include "mpi/core/error_codes.hpp"
 #include "mpi/core/job.hpp"
+#include "mpi/core/per_thread.hpp"
 #include "mpi/core/pool.hpp"
 #include "mpi/rma/win.hpp"
 
@@ -25,12 +26,22 @@ struct Noted {
   int code = MPI_SUCCESS;
   char text[kTextBytes] = "";
 };
-thread_local Noted t_noted;
+using ThreadNoted = PerThread<Noted>;
+
+// Null: nothing is noted.
+const Noted* noted_about(int code) {
+  const Noted* const noted = ThreadNoted::find();
+  return noted != nullptr && noted->code == code ? noted : nullptr;
+}
+
+void forget_noted() {
+  if (Noted* const noted = ThreadNoted::find(); noted != nullptr) noted->code = MPI_SUCCESS;
+}
 
 // The noted text, if it is about this code: a code may come from a function of the program, or from
 // another thread.
 const char* text_about(int code, char (&space)[kTextBytes]) {
-  if (t_noted.code == code && t_noted.text[0] != '\0') return t_noted.text;
+  if (const Noted* const noted = noted_about(code); noted != nullptr && noted->text[0] != '\0') return noted->text;
   if (const char* const text = text_of_class(code); text != nullptr) return text;
   try {
     std::snprintf(space, sizeof space, "%s", text_of(code).c_str());
@@ -156,7 +167,7 @@ void raise(Call call, Session* session, int code) {
 
 void remember(Call call, int code) {
   char space[kTextBytes];
-  if (t_noted.code == code) remember_reported(call, code, text_about(code, space));
+  if (noted_about(code) != nullptr) remember_reported(call, code, text_about(code, space));
 }
 
 template <class Object>
@@ -164,7 +175,7 @@ int report_to(Call call, Object* object, int code) {
   if (object == nullptr) return report(call, code);
   remember(call, code);
   raise(call, object, code);
-  t_noted.code = MPI_SUCCESS;
+  forget_noted();
   return code;
 }
 
@@ -178,13 +189,16 @@ ErrorClass error(int error_class, const char* format, ...) {
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  std::memcpy(t_noted.text, text, sizeof text);
-  t_noted.code = error_class;
+  if (Noted* const noted = ThreadNoted::get(); noted != nullptr) {
+    std::memcpy(noted->text, text, sizeof text);
+    noted->code = error_class;
+  }
   return ErrorClass(error_class);
 }
 
 const char* noted_text() {
-  return t_noted.text;
+  const Noted* const noted = ThreadNoted::find();
+  return noted == nullptr ? "" : noted->text;
 }
 
 int error_of_status(heddle_status status) {
@@ -247,14 +261,14 @@ int report(Call call, int code) {
   char where[MPI_MAX_OBJECT_NAME + 64] = "";
   if (g_world != nullptr && ends_job(g_self->errhandler)) name_of(g_world, where, sizeof where);
   raise(call, g_self->errhandler, MPI_COMM_SELF, code, where);
-  t_noted.code = MPI_SUCCESS;
+  forget_noted();
   return code;
 }
 
 int report_file(Call call, int code) {
   remember(call, code);
   raise(call, g_file_errhandler, MPI_FILE_NULL, code, "MPI_FILE_NULL");
-  t_noted.code = MPI_SUCCESS;
+  forget_noted();
   return code;
 }
 

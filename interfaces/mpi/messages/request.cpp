@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <new>
 
@@ -21,17 +22,17 @@ constinit Pool<Request, kMostRequests> g_requests;
 // Gives a thread's requests back when it ends.
 class Keeper {
  public:
-  Keeper() { t_kept = &kept_; }
+  Keeper() : kept_(new(std::nothrow) KeptRequests) { t_kept = kept_.get(); }
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
   ~Keeper() {
     t_kept = nullptr;
-    while (kept_.count > 0) g_requests.give_back(kept_.some[--kept_.count]);
+    while (kept_ != nullptr && kept_->count > 0) g_requests.give_back(kept_->some[--kept_->count]);
   }
   void begin() {}  // so that it is there
 
  private:
-  KeptRequests kept_;
+  std::unique_ptr<KeptRequests> kept_;  // on the heap: core/per_thread.hpp says why
 };
 thread_local Keeper t_keeper;
 
