@@ -187,8 +187,8 @@ HEDDLE_API heddle_status heddle_send(heddle_worker worker, heddle_peer target, u
  * follows. POSTED: the receive waits; receive->status and the completion (may be null) tell its
  * outcome. Flush, quiet and fence do not wait for receives. Without a completion, wait by
  * heddle_recv_wait. Both forms return when the receive is posted; AGAIN and waiting concern only
- * the worker's command queue (offload, delegate) or a busy worker (shared; auto: while a helper is
- * inside).
+ * the worker's command queue (offload, delegate, auto) or a busy worker (shared; auto: while a
+ * helper is inside).
  * Errors: RANK, ARGUMENT (null with a length, {HEDDLE_ANY, a worker}, a counter of another worker
  * or context), HANDLE, STATE. Returned, or reported by receive->status and the completion:
  * TRUNCATED (the message is longer than the buffer, which is full), PEER_FAILED (the source's rank

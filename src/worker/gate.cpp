@@ -36,7 +36,7 @@ constexpr std::array kTable = {
          make_gate<DelegateGate>},
     Mode{Sharing::mutex, "mutex", "this thread advances it, or who is inside", false, true, kVisitNs,
          make_gate<MutexGate>},
-    Mode{Sharing::automatic, "auto", "this thread advances it, or who is inside", false, true, kClaimNs,
+    Mode{Sharing::automatic, "auto", "this thread advances it, or who is inside", true, true, kClaimNs,
          make_gate<AutoGate>},
 };
 static_assert(std::ranges::is_sorted(kTable, {}, &Mode::sharing));

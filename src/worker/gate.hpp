@@ -9,7 +9,7 @@
 //              leaving
 //   offload    everybody leaves its command in the queue, and the executor, a thread of ours,
 //              executes it
-//   auto       exclusive to one thread until others come, then shared
+//   auto       exclusive to one thread until others come, then as delegate
 //
 // An exclusive worker that is not helped has no gate. Helpers (progress/helpers.hpp) enter if
 // nobody is inside, in any mode. Small-message offload (inbox.hpp) gives any mode but offload a

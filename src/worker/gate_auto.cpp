@@ -23,7 +23,7 @@ bool AutoGate::enter_later() {
   if (!bias_.owned_by(base::thread_mark()) && take_over(true)) return true;
   for (int i = 0; i < kOwnLooks; ++i) {
     if (enter_as_owner()) return true;
-    if (bias_.shared()) return SharedGate::let_in();
+    if (bias_.shared()) return DelegateGate::let_in();
     base::cpu_relax();
   }
   bias_.await_helper(kAwaitNs);
@@ -42,7 +42,7 @@ bool AutoGate::take_over(bool urgent) {
   tried_at_.store(now, std::memory_order_relaxed);
   hurried_.store(hurried, std::memory_order_relaxed);
   if (!bias_.take_over(base::thread_mark(), hurried > kMostHurried, own_number(), urgent)) return false;
-  return enter_as_owner() || (bias_.shared() && SharedGate::let_in_at_once());
+  return enter_as_owner() || (bias_.shared() && DelegateGate::let_in_at_once());
 }
 
 bool AutoGate::enter_after_visit() {

@@ -1,12 +1,12 @@
-// auto: exclusive to the thread that uses it, as long as that is one thread; then shared
-// (queue/bias.hpp). A thread that finds another owner takes over. When that is tried often,
-// or when more threads have come than queue::Bias has places for, all share.
+// auto: exclusive to the thread that uses it, as long as that is one thread; then shared, as
+// `delegate` (queue/bias.hpp). A thread that finds another owner takes over. When that is tried
+// often, or when more threads have come than queue::Bias has places for, all share.
 //
 // With small-message offload it is shared from the beginning: what waits in the queue has its
 // credit by any thread.
 //
 // Invariants
-//   While one thread owns the worker, what else only `shared` counts by atomic operations (credit
+//   While one thread owns the worker, what else is counted by atomic operations (credit
 //   for tagged messages) is counted inside, by plain ones: Gate::visit_owned(), enter_own().
 //   place_ is not null exactly while the owner is inside by enter(), claimed_ while somebody is
 //   inside by a claim; both are written inside.
@@ -18,24 +18,26 @@
 
 #include "base/membarrier.hpp"
 #include "queue/bias.hpp"
-#include "worker/gate_shared.hpp"
+#include "worker/gate_delegate.hpp"
 
 namespace heddle::engine {
 
-class AutoGate final : public SharedGate {
+class AutoGate final : public DelegateGate {
  public:
   AutoGate(Worker& worker, std::unique_ptr<Inbox> inbox)
-      : SharedGate(worker, std::move(inbox)), bias_(!registers() && base::membarrier_private_ready()) {
+      : DelegateGate(worker, std::move(inbox)), bias_(!registers() && base::membarrier_private_ready()) {
     set_bias(bias_);
   }
 
   void fetch_helper() override {
-    if (bias_.shared()) return SharedGate::fetch_helper();
+    if (bias_.shared()) return DelegateGate::fetch_helper();
     bias_.fetch_helper(kFetchSleepNs);
   }
   [[nodiscard]] bool wanted() const override { return bias_.looks_wanted(); }
 
  private:
+  [[nodiscard]] bool queues() const override { return bias_.shared(); }
+  [[nodiscard]] bool leaves_others_commands() const override { return bias_.shared(); }
   static constexpr std::int64_t kFetchSleepNs = 1'000'000;
   // A take-over costs a microsecond or two: once in kBearableNs that is nothing. So many more than
   // that tell that several threads use the worker at once, and not one after the other.
@@ -43,7 +45,7 @@ class AutoGate final : public SharedGate {
   static constexpr std::uint64_t kMostHurried = 64;
 
   base::Status post_now(transport::Command& command, const Completion& completion) override {
-    if (bias_.shared()) return SharedGate::post_now(command, completion);
+    if (bias_.shared()) return DelegateGate::post_now(command, completion);
     Place* const place = enter_own();
     if (place == nullptr) [[unlikely]]
       return post_or_queue(command, completion);
@@ -51,24 +53,24 @@ class AutoGate final : public SharedGate {
     leave_own(place, status);
     return status;
   }
-  bool let_in() override { return bias_.shared() ? SharedGate::let_in() : enter_as_owner() || enter_later(); }
+  bool let_in() override { return bias_.shared() ? DelegateGate::let_in() : enter_as_owner() || enter_later(); }
   bool let_in_at_once() override {
-    if (bias_.shared()) return SharedGate::let_in_at_once();
+    if (bias_.shared()) return DelegateGate::let_in_at_once();
     return enter_as_owner() || take_over(false) || (helped_.load(std::memory_order_relaxed) && enter_after_visit());
   }
   // Who only looks does not become the owner.
   bool let_in_unless_held() override {
-    return bias_.shared() ? SharedGate::let_in_unless_held() : enter_as_owner() || claim(false);
+    return bias_.shared() ? DelegateGate::let_in_unless_held() : enter_as_owner() || claim(false);
   }
   void let_out() override {
     if (claimed_ != nullptr) return give_back();
     Place* const place = std::exchange(place_, nullptr);
-    if (place == nullptr) return SharedGate::let_out();
+    if (place == nullptr) return DelegateGate::let_out();
     mark_outside();
     queue::Bias<>::leave(place);
   }
   bool let_in_helper(std::uint32_t number, bool urgent) override {
-    if (bias_.shared()) return SharedGate::let_in_helper(number, urgent);
+    if (bias_.shared()) return DelegateGate::let_in_helper(number, urgent);
     // A thread of the application becomes the owner like any other: a claim would only hold up the
     // present one, and one after the other for as long as that thread goes on.
     if ((number & queue::SystemHandover::kStays) != 0) return enter_as_owner() || take_over(urgent);
@@ -78,7 +80,7 @@ class AutoGate final : public SharedGate {
     return true;
   }
   void let_out_helper(bool helper) override {
-    if (claimed_ == nullptr) return SharedGate::let_out_helper(helper);
+    if (claimed_ == nullptr) return DelegateGate::let_out_helper(helper);
     // A thread of the application may leave something under way while the helpers sleep.
     const bool call = !helper && must_call_helpers();
     helped_.store(false, std::memory_order_relaxed);

@@ -14,11 +14,11 @@
 
 namespace heddle::engine {
 
-class DelegateGate final : public CoreGate {
+class DelegateGate : public CoreGate {
  public:
   DelegateGate(Worker& worker, std::unique_ptr<Inbox> inbox) : CoreGate(worker, std::move(inbox)) {}
 
- private:
+ protected:
   base::Status post_now(transport::Command& command, const Completion& completion) override {
     // What this thread has queued goes first.
     if (queued() || !door().try_enter()) [[unlikely]]
