@@ -243,7 +243,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      {0, 86'400 * kSecond}},
     {Var::shmem_check, "HEDDLE_CHECK", Type::text, "on",
      "OpenSHMEM programs: mistakes that are looked for: off (what costs nothing), on (collectives too) or full (every "
-     "operation, by the slower way of the engine)"},
+     "operation, by the slower way of the engine). MPI programs: full looks for more than wrong arguments: messages "
+     "whose receives are of other elements, collectives that differ, buffers that change, what is not freed"},
     {Var::mpi_no_any_tag, "HEDDLE_MPI_NO_ANY_TAG", Type::flag, "0",
      "MPI programs: no receive or probe uses MPI_ANY_TAG, as if every communicator had been made with "
      "mpi_assert_no_any_tag: threads on one communicator, with tags of their own, share nothing"},

@@ -319,6 +319,23 @@ Kernel kernel_of(OpKind kind, const Type& type) {
   }
 }
 
+void apply_user(const Op& op, const void* in, void* inout, MPI_Count count, const Type& type) {
+  MPI_Datatype handle = handle_of(&type);
+  auto* from = static_cast<std::byte*>(const_cast<void*>(in));
+  auto* to = static_cast<std::byte*>(inout);
+  if (op.fn_large != nullptr) return op.fn_large(from, to, &count, &handle);
+  while (count > 0) {
+    int now = count > INT_MAX ? INT_MAX : static_cast<int>(count);
+    const int made = now;
+    op.fn(from, to, &now, &handle);
+    from += made * type.extent;
+    to += made * type.extent;
+    count -= made;
+  }
+}
+
+}  // namespace
+
 const char* name_of(OpKind kind) {
   constexpr const char* kNames[] = {"the user's operator",
                                     "MPI_SUM",
@@ -337,23 +354,6 @@ const char* name_of(OpKind kind) {
                                     "MPI_NO_OP"};
   return kNames[static_cast<std::size_t>(kind)];
 }
-
-void apply_user(const Op& op, const void* in, void* inout, MPI_Count count, const Type& type) {
-  MPI_Datatype handle = handle_of(&type);
-  auto* from = static_cast<std::byte*>(const_cast<void*>(in));
-  auto* to = static_cast<std::byte*>(inout);
-  if (op.fn_large != nullptr) return op.fn_large(from, to, &count, &handle);
-  while (count > 0) {
-    int now = count > INT_MAX ? INT_MAX : static_cast<int>(count);
-    const int made = now;
-    op.fn(from, to, &now, &handle);
-    from += made * type.extent;
-    to += made * type.extent;
-    count -= made;
-  }
-}
-
-}  // namespace
 
 int check_op(const Op& op, const Type& type) {
   if (op.kind == OpKind::user || op.kind == OpKind::replace || op.kind == OpKind::no_op) return MPI_SUCCESS;

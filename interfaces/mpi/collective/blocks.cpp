@@ -167,6 +167,10 @@ int read_block(Schedule& schedule, const SideNames& names, const void* buffer, M
   if (block->bytes() > 0 && start_of(*block) == nullptr)
     return error(MPI_ERR_BUFFER, "%s is null, and %s is %lld; pass memory", names.buffer, names.count,
                  static_cast<long long>(count));
+  if (schedule.described.bytes == Described::kUnknown) {
+    schedule.described.bytes = block->bytes();
+    schedule.described.kind = kind_of(*type);
+  }
   schedule.hold(type);
   return MPI_SUCCESS;
 }
@@ -218,7 +222,9 @@ int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& l
   return MPI_SUCCESS;
 }
 
-int check_root(const Comm& comm, int root) {
+int check_root(Schedule& schedule, int root) {
+  const Comm& comm = schedule.communicator();
+  schedule.described.root = root;
   if (comm.inter() && (root == MPI_ROOT || root == MPI_PROC_NULL)) return MPI_SUCCESS;
   const int size = comm.inter() ? comm.remote_size() : comm.size();
   if (root >= 0 && root < size) return MPI_SUCCESS;

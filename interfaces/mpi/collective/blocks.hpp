@@ -90,8 +90,8 @@ struct ListedTypes {
 };
 int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& listed, int size, Blocks* blocks);
 
-// A root of the communicator; of an intercommunicator MPI_ROOT and MPI_PROC_NULL, too.
-int check_root(const Comm& comm, int root);
+// A root of the schedule's communicator; of an intercommunicator MPI_ROOT and MPI_PROC_NULL, too.
+int check_root(Schedule& schedule, int root);
 int check_not_in_place(const SideNames& names, const void* buffer);
 // The two do not begin at the same place.
 int check_apart(const Block& from, const Block& to);

@@ -47,7 +47,7 @@ int barrier_in(Call call, const Way& way, MPI_Comm comm) {
 
 int bcast_in(Call call, const Way& way, const Receive& data, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_root(schedule.communicator(), root); code != MPI_SUCCESS) return code;
+    if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     Block block;
     if (!inter || root != MPI_PROC_NULL) {
@@ -76,7 +76,7 @@ int inter_gather(Schedule& schedule, const Send& send, const Receive& receive, i
 
 int gather_in(Call call, const Way& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_root(schedule.communicator(), root); code != MPI_SUCCESS) return code;
+    if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter()) return inter_gather(schedule, send, receive, root);
     const bool at_root = schedule.communicator().rank == root;
     const bool in_place = at_root && send.buffer == MPI_IN_PLACE;
@@ -119,7 +119,7 @@ int inter_scatter(Schedule& schedule, const Send& send, const Receive& receive, 
 
 int scatter_in(Call call, const Way& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_root(schedule.communicator(), root); code != MPI_SUCCESS) return code;
+    if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter()) return inter_scatter(schedule, send, receive, root);
     const bool at_root = schedule.communicator().rank == root;
     const bool in_place = at_root && receive.buffer == MPI_IN_PLACE;

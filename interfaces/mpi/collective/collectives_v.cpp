@@ -24,7 +24,7 @@ int read_list(Schedule& schedule, const SideNames& names, const List& list, Bloc
 
 int gatherv_in(Call call, const Way& way, const One& send, const Listed& receive, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_root(schedule.communicator(), root); code != MPI_SUCCESS) return code;
+    if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     const bool at_root = inter ? root == MPI_ROOT : schedule.communicator().rank == root;
     const bool in_place = at_root && !inter && send.buffer == MPI_IN_PLACE;
@@ -43,7 +43,7 @@ int gatherv_in(Call call, const Way& way, const One& send, const Listed& receive
 
 int scatterv_in(Call call, const Way& way, const Listed& send, const One& receive, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_root(schedule.communicator(), root); code != MPI_SUCCESS) return code;
+    if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     const bool at_root = inter ? root == MPI_ROOT : schedule.communicator().rank == root;
     const bool in_place = at_root && !inter && receive.buffer == MPI_IN_PLACE;

@@ -16,14 +16,16 @@ int check_way(const Way& way) {
   return MPI_SUCCESS;
 }
 
-int make_and_run(Comm& comm, const Way& way, const Build& build) {
+int make_and_run(Call call, Comm& comm, const Way& way, const Build& build) {
   if (way.form == Form::blocking) {
     Schedule schedule(comm, way.form);
-    const int code = build(schedule);
-    return code == MPI_SUCCESS ? schedule.run() : code;
+    if (const int code = build(schedule); code != MPI_SUCCESS) return code;
+    if (g_checks) schedule.compare(call);
+    return schedule.run();
   }
   auto schedule = std::make_unique<Schedule>(comm, way.form);
   if (const int code = build(*schedule); code != MPI_SUCCESS) return code;
+  if (g_checks) schedule->compare(call);
   const bool again = way.form == Form::persistent;
   if (const int code = again ? schedule->make() : schedule->start(); code != MPI_SUCCESS) return code;
   return new_request(std::move(schedule), again, way.request);
@@ -46,7 +48,7 @@ int run_collective(Call call, MPI_Comm handle, const Way& way, const Build& buil
   if (comm == nullptr) return told(call, bad_comm(handle));
   if (const int code = check_way(way); code != MPI_SUCCESS) return told(call, comm, code);
   try {
-    return told(call, comm, make_and_run(*comm, way, build));
+    return told(call, comm, make_and_run(call, *comm, way, build));
   } catch (const std::bad_alloc&) {
     return told(call, comm, error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective"));
   }

@@ -2,6 +2,7 @@
 #include "mpi/collective/op.hpp"
 
 #include <units/reductions.hpp>
+#include "mpi/check/leaks.hpp"
 #include "mpi/core/job.hpp"
 #include "mpi/core/pool.hpp"
 
@@ -83,6 +84,12 @@ int combine_locally(const void* in, void* inout, MPI_Count count, MPI_Datatype d
 }
 
 }  // namespace
+
+std::size_t live_ops() {
+  std::size_t live = 0;
+  g_ops.each([&](const Op& /*op*/) { ++live; });
+  return live;
+}
 
 Op* op_of(MPI_Op handle) {
   const std::uintptr_t number = value_of(handle) - kFirstOp;

@@ -27,6 +27,8 @@ enum class OpKind : std::uint8_t {
   no_op
 };
 
+const char* name_of(OpKind kind);
+
 struct Op {
   OpKind kind = OpKind::user;
   bool commutative = true;

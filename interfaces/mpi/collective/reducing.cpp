@@ -44,13 +44,14 @@ int read(Schedule& schedule, const Vectors& vectors, const Part& part, Reducing*
   what->type = part.gets ? what->receive.type : what->send.type;
   if (what->type == nullptr) return MPI_SUCCESS;
   if (const int code = check_reduction(*what->op, *what->type); code != MPI_SUCCESS) return code;
+  schedule.described.op = static_cast<std::int32_t>(what->op->kind);
   schedule.hold(what->op);
   return MPI_SUCCESS;
 }
 
 int reduce_in(Call call, const Way& way, const Vectors& vectors, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_root(schedule.communicator(), root); code != MPI_SUCCESS) return code;
+    if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     const Part part = inter ? Part{root >= 0, root == MPI_ROOT} : Part{true, schedule.communicator().rank == root};
     Reducing what;

@@ -83,6 +83,16 @@ void Schedule::receive(Comm& comm, int rank, void* data, std::size_t bytes) {
   steps_.back()->moves.push_back({&comm, rank, to, nullptr, bytes});
 }
 
+void Schedule::compare(Call call) {
+  comparison_ = std::make_unique<Comparison>(call, comm_, described);
+  if (form_ != Form::nonblocking) wait_until(*comm_.lane, [&] { return compared(); });
+}
+
+bool Schedule::compared() {
+  if (comparison_ != nullptr && comparison_->test()) comparison_.reset();
+  return comparison_ == nullptr;
+}
+
 // ---- steps --------------------------------------------------------------------------------------
 
 int Schedule::begin_engine(Step& step) {
@@ -142,6 +152,7 @@ bool Schedule::ended(Step& step, int* code) {
 
 bool Schedule::advance_steps() {
   if (over_) return true;
+  const bool compares = !compared();
   while (at_ < steps_.size() && code_ == MPI_SUCCESS) {
     Step& step = *steps_[at_];
     if (!begun_) {
@@ -153,6 +164,7 @@ bool Schedule::advance_steps() {
     begun_ = false;
     ++at_;
   }
+  if (compares) return false;  // whatever the members' calls have come to: that they differ is why
   over_ = true;
   return true;
 }

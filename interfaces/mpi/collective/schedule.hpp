@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "mpi/check/comparison.hpp"
 #include "mpi/collective/engine_call.hpp"
 #include "mpi/collective/op.hpp"
 #include "mpi/communicators/comm.hpp"
@@ -41,6 +42,8 @@ class Schedule final : public Operation, public Stepped {
   void hold(Op* op);
   void local(std::function<void()> action);
   void engine(EngineCall call);
+  // What its arguments are, for the comparison with other members' (check/).
+  Described described;
   // Takes the tag of its messages: called in the same order by all members.
   void use_messages();
   // Begins a set of messages. What is sent and received from now on belongs to it; all are under
@@ -48,6 +51,10 @@ class Schedule final : public Operation, public Stepped {
   void messages();
   void send(Comm& comm, int rank, const void* data, std::size_t bytes);
   void receive(Comm& comm, int rank, void* data, std::size_t bytes);
+
+  // With checks: before it begins. The blocking form waits until it knows that all members call the
+  // same.
+  void compare(Call call);
 
   // ---- running it; MPI_SUCCESS or an error's code
   int run();             // blocking: to the end
@@ -87,6 +94,7 @@ class Schedule final : public Operation, public Stepped {
   // moved on by somebody else: false.
   bool advance();
   bool advance_steps();
+  bool compared();
 
   struct Freed {
     void operator()(std::byte* memory) const;
@@ -95,6 +103,7 @@ class Schedule final : public Operation, public Stepped {
   Comm& comm_;
   const Form form_;
   int tag_ = 0;
+  std::unique_ptr<Comparison> comparison_;  // null: none, or it has ended
   std::vector<std::unique_ptr<std::byte[], Freed>> rooms_;
   std::vector<std::shared_ptr<void>> kept_;
   std::vector<Type*> types_;

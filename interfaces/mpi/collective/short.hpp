@@ -3,14 +3,15 @@
 // does not fit goes the long way, which finds errors.
 #pragma once
 
+#include "mpi/check/check.hpp"
 #include "mpi/communicators/comm.hpp"
 #include "mpi/types/type.hpp"
 
 namespace heddle::mpi {
 
-// An intracommunicator with more than one member.
+// An intracommunicator with more than one member, without checks.
 [[gnu::always_inline]] inline bool has_team(const Comm* comm) {
-  return comm != nullptr && comm->team.id != 0 && !comm->inter();
+  return comm != nullptr && comm->team.id != 0 && !comm->inter() && !g_checks;
 }
 [[nodiscard]] inline bool has_member(const Comm& comm, int rank) {
   return static_cast<std::size_t>(rank) < comm.members.size();

@@ -4,6 +4,7 @@
 #include <new>
 #include <numeric>
 
+#include "mpi/check/leaks.hpp"
 #include "mpi/collective/blocking.hpp"
 #include "mpi/communicators/making.hpp"
 #include "mpi/communicators/registry.hpp"
@@ -79,6 +80,16 @@ Comm* fixed_comm(std::uint32_t number, std::vector<std::uint32_t> ranks, const c
 Comm* find_comm(MPI_Comm handle) {
   Comm* const comm = g_comms.find(handle);
   return comm == nullptr || comm->freed ? nullptr : comm;
+}
+
+std::size_t live_comms() {
+  std::size_t live = 0;
+  g_comms.each([&](const Comm& comm) {
+    const bool own = &comm == g_base || &comm == g_world || &comm == g_self;
+    live += own || comm.freed ? 0 : 1;
+    live -= comm.local != nullptr && !comm.freed ? 1 : 0;
+  });
+  return live - live_windows();  // each has one of its own
 }
 
 MPI_Comm handle_of(Comm* comm) {

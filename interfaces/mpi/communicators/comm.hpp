@@ -88,6 +88,7 @@ struct Comm {
   // tags.
   std::atomic<std::uint32_t> made{0};
   std::atomic<std::uint32_t> collective_sequence{0};
+  std::atomic<std::uint32_t> compared{0};
   // What the program asserts by info (mpi_assert_…).
   bool no_any_tag = false;
   bool no_any_source = false;

@@ -4,6 +4,7 @@
 #include <new>
 
 #include <units/groups.hpp>
+#include "mpi/check/leaks.hpp"
 #include "mpi/core/errors.hpp"
 #include "mpi/core/job.hpp"
 #include "mpi/core/pool.hpp"
@@ -243,6 +244,12 @@ MPI_Group new_handle(GroupPointer group) {
   if (group->size() == 0) return MPI_GROUP_EMPTY;
   Holder* const holder = g_groups.take(std::move(group));
   return holder == nullptr ? MPI_GROUP_NULL : reinterpret_cast<MPI_Group>(holder);
+}
+
+std::size_t live_groups() {
+  std::size_t live = 0;
+  g_groups.each([&](const Holder& /*holder*/) { ++live; });
+  return live;
 }
 
 MPI_Group group_at(std::uint32_t number) {

@@ -243,6 +243,12 @@ ErrorClass null_argument(const char* name) {
   return error(MPI_ERR_ARG, "%s is a null pointer, where the function needs memory", name);
 }
 
+void end_job(Call call, const Comm* comm, int code) {
+  char where[MPI_MAX_OBJECT_NAME + 64] = "";
+  name_of(comm, where, sizeof where);
+  end_job(call, code, where);
+}
+
 // ---- reporting ----------------------------------------------------------------------------------
 
 int report(Call call, Comm* comm, int code) {

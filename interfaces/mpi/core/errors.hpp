@@ -50,6 +50,8 @@ const char* noted_text();
 [[gnu::cold]] int report(Call call, Win* win, int code);
 [[gnu::cold]] int report(Call call, Session* session, int code);
 [[gnu::cold]] int report(Call call, int code);
+// Prints the noted text, and ends the job, whatever the handler.
+[[noreturn, gnu::cold]] void end_job(Call call, const Comm* comm, int code);
 
 template <class Object>
 inline int told(Call call, Object* object, int code) {

@@ -12,6 +12,7 @@
 #include <new>
 
 #include <units/infos.hpp>
+#include "mpi/check/leaks.hpp"
 #include "mpi/core/errors.hpp"
 #include "mpi/core/job.hpp"
 #include "mpi/core/pool.hpp"
@@ -289,6 +290,12 @@ int read_info(MPI_Info handle, Info* info) {
   if (found == nullptr) return bad_info(handle);
   *info = *found;
   return MPI_SUCCESS;
+}
+
+std::size_t live_infos() {
+  std::size_t live = 0;
+  g_infos.each([&](const Info& /*info*/) { ++live; });
+  return live;
 }
 
 Info* info_at(std::uint32_t number) {

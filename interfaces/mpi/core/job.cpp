@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include <units/setup.hpp>
+#include "mpi/check/check.hpp"
+#include "mpi/check/leaks.hpp"
 #include "mpi/communicators/comm.hpp"
 #include "mpi/core/progress.hpp"
 #include "mpi/messages/buffers.hpp"
@@ -32,7 +34,8 @@ constexpr std::uint32_t kMostLanes = 16;
 // What each rank tells the others when it joins.
 struct Announcement {
   std::uint32_t lanes;
-  std::uint32_t no_any_tag;
+  std::uint16_t no_any_tag;
+  std::uint16_t checks;
   std::uint64_t node;
 };
 
@@ -76,19 +79,23 @@ int open_lanes(int level) {
 }
 
 int learn_of_others() {
-  const Announcement mine{static_cast<std::uint32_t>(g_job.lanes.size()), g_job.no_any_tag ? 1U : 0U, name_of_node()};
+  const Announcement mine{static_cast<std::uint32_t>(g_job.lanes.size()), std::uint16_t{g_job.no_any_tag},
+                          std::uint16_t{wants_checks()}, name_of_node()};
   std::vector<Announcement> all(g_job.size);
   const heddle_status status = heddle_context_exchange(g_job.context, &mine, sizeof mine, all.data());
   if (status < 0) return error_of_status(status);
   std::vector<std::uint64_t> names;
+  bool checks = true;
   for (const Announcement& one : all) {
     g_job.lanes_of.push_back(one.lanes);
     g_job.no_any_tag_of.push_back(one.no_any_tag != 0);
+    checks = checks && one.checks != 0;
     std::size_t node = 0;
     while (node < names.size() && names[node] != one.node) ++node;
     if (node == names.size()) names.push_back(one.node);
     g_job.nodes.push_back(static_cast<std::uint32_t>(node));
   }
+  begin_checks(checks);
   return MPI_SUCCESS;
 }
 
@@ -193,6 +200,7 @@ int end_world() {
   const heddle_status status = heddle_context_barrier(g_job.context, g_job.lanes[0]->worker, HEDDLE_FOREVER);
   if (status < 0 && status != HEDDLE_ERR_PEER_FAILED) return error_of_status(status);
   close_world();
+  if (g_checks) tell_leaks();
   g_job.phase.store(Job::Phase::finalized);
   return release_job();
 }

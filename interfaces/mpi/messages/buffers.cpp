@@ -3,6 +3,7 @@
 #include <new>
 
 #include <units/buffers.hpp>
+#include "mpi/check/kinds.hpp"
 #include "mpi/communicators/session.hpp"
 #include "mpi/messages/lanes.hpp"
 #include "mpi/messages/post.hpp"
@@ -64,8 +65,8 @@ int BsendBuffer::send(Comm& comm, const Data& data, int rank, int tag) {
   pack(data.buffer, data.count, *data.type, piece->begin);
   const Member& member = comm.members[static_cast<std::size_t>(rank)];
   const Way way = way_to(comm, member, tag);
-  return post_send(way.lane, {way.target, wire_tag(member.number, tag), piece->begin, data.bytes(), HEDDLE_WHEN_LOCAL,
-                              &piece->ended});
+  return post_send(way.lane, {way.target, wire_tag(member.number, tag) | kind_on_wire(*data.type), piece->begin,
+                              data.bytes(), HEDDLE_WHEN_LOCAL, &piece->ended});
 }
 
 bool BsendBuffer::empty() {

@@ -19,6 +19,8 @@ struct InternalTag {
   static constexpr int kCollective = 1 << 18;
   // + a sequence number below 2^18: communicators made by all of a parent
   static constexpr int kMake = 1 << 19;
+  // + a sequence number below 2^18: what members call, where checks are on
+  static constexpr int kCompare = kMake + (1 << 18);
   // + the program's tag mod 2^27: MPI_Comm_create_group, sessions
   static constexpr int kGroupTags = 1 << 27;
 };

@@ -1,6 +1,7 @@
 // Receives and probes: blocking, nonblocking, persistent, matched.
 #include <new>
 
+#include "mpi/check/kinds.hpp"
 #include "mpi/inline/messages.hpp"
 #include "mpi/messages/arguments.hpp"
 #include "mpi/messages/post.hpp"
@@ -80,7 +81,7 @@ int make_receive(Call call, bool persistent, void* buf, MPI_Count count, MPI_Dat
 
 // AGAIN: there is none. `claim`: it is taken out of matching.
 heddle_status look(Comm& comm, const Source& from, bool claim, heddle_receive* found) {
-  const heddle_wanted wanted = wanted_of(comm, from.rank, from.tag);
+  const heddle_wanted wanted = of_any_kind(wanted_of(comm, from.rank, from.tag));
   const auto try_it = claim ? heddle_try_claim : heddle_try_probe;
   Lane& lane = receiving_lane(comm, from.tag);
   heddle_status status = try_it(lane.worker, &wanted, found);
@@ -178,7 +179,7 @@ int begin_receive(Request& request) {
   }
   void* place = nullptr;
   if (const int code = landing(request, &place); code != MPI_SUCCESS) return code;
-  const heddle_wanted wanted = wanted_of(*request.comm, request.peer, request.tag);
+  const heddle_wanted wanted = of_any_kind(wanted_of(*request.comm, request.peer, request.tag));
   const heddle_status status =
       heddle_recv(request.lane->worker, &wanted, place, request.packed_bytes, &request.receive, nullptr);
   // that a message is too long, or its sender dead, is the outcome of the receive

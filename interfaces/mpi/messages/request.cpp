@@ -6,6 +6,9 @@
 #include <mutex>
 #include <new>
 
+#include "mpi/check/buffers.hpp"
+#include "mpi/check/kinds.hpp"
+#include "mpi/check/leaks.hpp"
 #include "mpi/core/pool.hpp"
 #include "mpi/messages/post.hpp"
 #include "mpi/types/status.hpp"
@@ -74,6 +77,8 @@ void complete_receive(Request& request, heddle_status status) {
   if (status == HEDDLE_DONE || status == HEDDLE_ERR_TRUNCATED) unpack_received(request);
   request.outcome =
       outcome_of(*request.comm, {request.peer, request.tag, request.packed_bytes}, request.receive, status);
+  if (g_checks && status == HEDDLE_DONE)
+    request.outcome.code = check_kind(*request.comm, request.receive, *request.type);
   request.complete = true;
 }
 
@@ -82,6 +87,7 @@ void complete_send(Request& request, int code) {
   // what the engine said was said to the thread that ran the completion
   request.outcome.code =
       code == MPI_SUCCESS ? code : error(code, "the send to rank %d with tag %d has failed", request.peer, request.tag);
+  if (g_checks && code == MPI_SUCCESS) request.outcome.code = check_unchanged(request);
   request.complete = true;
 }
 
@@ -147,6 +153,13 @@ void give_back(Request* request) {
   request->persistent = request->active = request->complete = request->freed = request->matched = request->plain =
       false;
   keep(request);
+}
+
+std::size_t live_requests() {
+  std::size_t live = 0;
+  g_requests.each(
+      [&](const Request& request) { live += request.kind == Request::Kind::unused || request.freed ? 0 : 1; });
+  return live;
 }
 
 bool has_requests(const Comm& comm) {

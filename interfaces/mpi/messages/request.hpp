@@ -49,6 +49,7 @@ struct Request {
   void* buffer = nullptr;
   MPI_Count count = 0;
   Type* type = nullptr;                 // held, unless it is predefined
+  std::uint64_t sum = 0;                // of what is sent; see check/buffers.hpp
   std::unique_ptr<std::byte[]> packed;  // of a type that is not contiguous: what is on the way
   Outcome outcome;                      // if it is complete
   std::unique_ptr<Operation> operation;

@@ -1,5 +1,7 @@
 // Sends: standard, synchronous, ready; blocking, nonblocking, persistent. Buffered ones are in
 // buffers.cpp.
+#include "mpi/check/buffers.hpp"
+#include "mpi/check/kinds.hpp"
 #include "mpi/inline/messages.hpp"
 #include "mpi/messages/arguments.hpp"
 #include "mpi/messages/buffers.hpp"
@@ -44,8 +46,8 @@ int send_now(Comm& comm, Mode mode, const Data& data, const Target& to) {
   const Member& member = comm.members[static_cast<std::size_t>(to.rank)];
   std::atomic<int> ended{kPending};
   const Way way = way_to(comm, member, to.tag);
-  const int code =
-      post_send(way.lane, {way.target, wire_tag(member.number, to.tag), bytes, data.bytes(), when_of(mode), &ended});
+  const int code = post_send(way.lane, {way.target, wire_tag(member.number, to.tag) | kind_on_wire(*data.type), bytes,
+                                        data.bytes(), when_of(mode), &ended});
   if (code != MPI_SUCCESS) return code;
   wait_until(way.lane, [&] { return ended.load(std::memory_order_acquire) != kPending; });
   const int failure = ended.load(std::memory_order_relaxed);
@@ -85,6 +87,7 @@ int prepare_send(Comm* comm, Mode mode, const Data& data, const Target& to, Requ
 int begin_send(Request& request) {
   const Data data{request.buffer, request.count, request.type};
   request.ended.store(kPending, std::memory_order_relaxed);
+  if (g_checks) sum_up(request);
   if (request.peer == MPI_PROC_NULL || request.mode == Mode::buffered) {
     const int code =
         request.peer == MPI_PROC_NULL ? MPI_SUCCESS : send_buffered(*request.comm, data, request.peer, request.tag);
@@ -95,8 +98,8 @@ int begin_send(Request& request) {
   if (const int code = travelling(data, &request.packed, &bytes); code != MPI_SUCCESS) return code;
   const Member& member = request.comm->members[static_cast<std::size_t>(request.peer)];
   const Way way = way_to(*request.comm, member, request.tag);
-  return post_send(way.lane, {way.target, wire_tag(member.number, request.tag), bytes, data.bytes(),
-                              when_of(request.mode), &request.ended});
+  return post_send(way.lane, {way.target, wire_tag(member.number, request.tag) | kind_on_wire(*data.type), bytes,
+                              data.bytes(), when_of(request.mode), &request.ended});
 }
 
 int send_any(Call call, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,

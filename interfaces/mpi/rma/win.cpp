@@ -7,11 +7,18 @@
 #include <string_view>
 
 #include <units/windows.hpp>
+#include "mpi/check/leaks.hpp"
 #include "mpi/messages/internal.hpp"
 
 namespace heddle::mpi {
 
 constinit Pool<Win, kMostWindows> g_windows;
+
+std::size_t live_windows() {
+  std::size_t live = 0;
+  g_windows.each([&](const Win& /*win*/) { ++live; });
+  return live;
+}
 
 int bad_win(MPI_Win handle) {
   if (handle == MPI_WIN_NULL) return error(MPI_ERR_WIN, "the window is MPI_WIN_NULL");

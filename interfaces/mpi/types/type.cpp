@@ -3,6 +3,8 @@
 #include <mutex>
 
 #include <units/datatypes.hpp>
+#include "mpi/check/check.hpp"
+#include "mpi/check/leaks.hpp"
 #include "mpi/core/pool.hpp"
 #include "mpi/types/basic.hpp"
 #include "mpi/types/construct.hpp"
@@ -54,8 +56,14 @@ int committed_type(MPI_Datatype handle, const char* argument, Type** type) {
 Plain plain_derived(MPI_Datatype handle) {
   constexpr MPI_Count kMost = MPI_Count{1} << 31;
   const Type* const type = find_type(handle);
-  if (type == nullptr || !type->committed || !type->contiguous || type->size > kMost) return {0, 0};
+  if (g_checks || type == nullptr || !type->committed || !type->contiguous || type->size > kMost) return {0, 0};
   return {static_cast<std::size_t>(type->size), type->true_lb};
+}
+
+std::size_t live_types() {
+  std::size_t live = 0;
+  g_types.each([&](const Type& type) { live += type.predefined ? 0 : 1; });
+  return live;
 }
 
 Type* retain(Type* type) {

@@ -1,0 +1,21 @@
+// HEDDLE_CHECK=full: what programs do wrong and MPI libraries mostly let pass.
+//
+//   kinds.hpp       a message of 4-byte integers is received as 8-byte floating-point numbers
+//   comparison.hpp  members of a communicator call different collectives, or with other arguments
+//   buffers.hpp     the program writes to the buffer of a send that is under way
+//   leaks.hpp       what the program has not freed when it calls MPI_Finalize
+//
+// The short paths of calls are closed then, so programs that are not checked pay nothing.
+#pragma once
+
+namespace heddle::mpi {
+
+// All ranks of the job are checked. Written when the job is joined, and read by all threads.
+extern bool g_checks;
+
+// The environment says so for this process. What HEDDLE_CHECK may be is checked by the engine.
+[[nodiscard]] bool wants_checks();
+// The job is joined: `all`: all ranks want them. Closes the short paths.
+void begin_checks(bool all);
+
+}  // namespace heddle::mpi
