@@ -363,7 +363,7 @@ HEDDLE_API heddle_status heddle_scan_init(heddle_team team, const void* send, vo
  * blocks is not touched. Blocks of a receive buffer must not overlap each other, nor those of the
  * send buffer; those of a send buffer may overlap. */
 typedef struct heddle_blocks {
-  const size_t* counts;        /* one for each block; 0: nothing is moved */
+  const size_t* counts;        /* one for each block; 0: nothing is moved. No blocks: may be null */
   const size_t* displacements; /* likewise; null: one block after the other */
   size_t element_bytes;
 } heddle_blocks;

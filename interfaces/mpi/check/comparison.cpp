@@ -22,7 +22,8 @@ std::string_view function_of(Call call) {
 // Members may give blocks of different lengths.
 bool has_lists(std::string_view function) {
   if (function.ends_with("_init")) function.remove_suffix(5);
-  return function.ends_with('v') || function.ends_with('w') || function.ends_with("educe_scatter") || function.find("eighbor") != std::string_view::npos;
+  return function.ends_with('v') || function.ends_with('w') || function.ends_with("educe_scatter") ||
+         function.find("eighbor") != std::string_view::npos;
 }
 
 bool same(const Described& one, const Described& other) {
@@ -70,9 +71,10 @@ bool Comparison::test() {
   if (!received_ && in_.test(&code)) {
     received_ = true;
     if (code == MPI_SUCCESS && !same(mine_, theirs_)) {
-      end_job(call_, &comm_,
-              error(MPI_ERR_OTHER, "the members of the communicator do not call the same: rank %d %s; this rank, %d, %s",
-                    before_, text_of(theirs_).c_str(), comm_.rank, text_of(mine_).c_str()));
+      end_job(
+          call_, &comm_,
+          error(MPI_ERR_OTHER, "the members of the communicator do not call the same: rank %d %s; this rank, %d, %s",
+                before_, text_of(theirs_).c_str(), comm_.rank, text_of(mine_).c_str()));
     }
   }
   return sent_ && received_;

@@ -17,10 +17,10 @@ namespace heddle::mpi {
 // What a collective's arguments are, as far as they are compared. Goes from process to process.
 struct Described {
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
-  char function[40] = "";         // without MPI_ and _c
+  char function[40] = "";          // without MPI_ and _c
   std::uint64_t bytes = kUnknown;  // of the first block
-  std::int32_t root = -1;         // -1: it has none
-  std::int32_t op = -1;  // its OpKind; -1: it has none
+  std::int32_t root = -1;          // -1: it has none
+  std::int32_t op = -1;            // its OpKind; -1: it has none
   std::uint8_t kind = 0;
   std::uint8_t unused[7] = {};
 };

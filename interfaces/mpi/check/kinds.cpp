@@ -91,7 +91,8 @@ int check_kind(const Comm& comm, const heddle_receive& receive, const Type& type
   }
   const auto bytes = static_cast<MPI_Count>(receive.bytes);
   if (elements_in(type, bytes) == MPI_UNDEFINED) {
-    return error(MPI_ERR_TYPE, "the message from rank %d, tag %d, has %lld bytes: it ends within an element of its receive's type",
+    return error(MPI_ERR_TYPE,
+                 "the message from rank %d, tag %d, has %lld bytes: it ends within an element of its receive's type",
                  source, tag_of(receive.tag), static_cast<long long>(bytes));
   }
   return MPI_SUCCESS;

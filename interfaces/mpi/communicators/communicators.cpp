@@ -7,7 +7,7 @@
 
 #include <units/communicators.hpp>
 #include "mpi/communicators/intercomm.hpp"
-#include "mpi/communicators/making.hpp"
+#include "mpi/communicators/making_inter.hpp"
 #include "mpi/communicators/placement.hpp"
 #include "mpi/communicators/registry.hpp"
 #include "mpi/communicators/topology.hpp"
@@ -212,23 +212,21 @@ int duplicate(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
 // MPI_Comm_idup. The attributes are copied when it begins, so that the callbacks run in the call.
 class Duplicating final : public Operation, public Stepped {
  public:
-  Duplicating(Comm& parent, const Info* hints, std::vector<Route> routes, std::size_t mine, MPI_Comm* newcomm)
-      : parent_(parent),
-        making_(parent.group, std::move(routes), mine, next_make_tag(parent), asserts_no_any_tag(hints)),
-        newcomm_(newcomm) {}
+  Duplicating(Comm& parent, std::unique_ptr<StepwiseMaking> making, MPI_Comm* newcomm)
+      : parent_(parent), making_(std::move(making)), newcomm_(newcomm) {}
   ~Duplicating() override { remove_stepped(this); }
   int begin(const Info* hints) {
     if (hints != nullptr) take_hints(like_, *hints);
     if (const int code = copy_attributes(handle_of(&parent_), parent_.attributes, &like_.attributes);
         code != MPI_SUCCESS)
       return code;
-    if (const int code = making_.begin(); code != MPI_SUCCESS) return code;
+    if (const int code = making_->begin(); code != MPI_SUCCESS) return code;
     add_stepped(this);
     return MPI_SUCCESS;
   }
   bool step() override {
     Comm* made = nullptr;
-    if (!making_.step(&code_, &made)) return true;
+    if (!making_->step(&code_, &made)) return true;
     if (made != nullptr) {
       made->errhandler = retain(parent_.errhandler);
       made->topology = parent_.topology;
@@ -251,23 +249,25 @@ class Duplicating final : public Operation, public Stepped {
 
  private:
   Comm& parent_;
-  Making making_;
+  const std::unique_ptr<StepwiseMaking> making_;
   Comm like_;  // holds what the new one gets
   MPI_Comm* const newcomm_;
   int code_ = MPI_SUCCESS;
   std::atomic<bool> ended_{false};  // release with code_ and *newcomm_, acquire by who tests
 };
 
+std::unique_ptr<StepwiseMaking> making_of_duplicate(Comm& parent, const Info* hints) {
+  if (parent.inter()) return std::make_unique<InterMaking>(parent);
+  std::size_t mine = 0;
+  std::vector<Route> routes = routes_to(parent, *parent.group, &mine);
+  return std::make_unique<Making>(parent.group, std::move(routes), mine, next_make_tag(parent),
+                                  asserts_no_any_tag(hints));
+}
+
 int duplicate_later(Comm& parent, const Info* hints, MPI_Comm* newcomm, MPI_Request* request) {
   if (request == nullptr || newcomm == nullptr) return null_argument(request == nullptr ? "request" : "newcomm");
   *newcomm = MPI_COMM_NULL;
-  if (parent.inter()) {
-    return error(MPI_ERR_UNSUPPORTED_OPERATION,
-                 "a nonblocking duplicate of an intercommunicator: Heddle has none; use MPI_Comm_dup");
-  }
-  std::size_t mine = 0;
-  std::vector<Route> routes = routes_to(parent, *parent.group, &mine);
-  auto operation = std::make_unique<Duplicating>(parent, hints, std::move(routes), mine, newcomm);
+  auto operation = std::make_unique<Duplicating>(parent, making_of_duplicate(parent, hints), newcomm);
   if (const int code = operation->begin(hints); code != MPI_SUCCESS) return code;
   return new_request(std::move(operation), false, request);
 }

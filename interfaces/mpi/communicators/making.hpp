@@ -11,19 +11,29 @@
 
 namespace heddle::mpi {
 
-class Making {
+class StepwiseMaking {
+ public:
+  StepwiseMaking() = default;
+  StepwiseMaking(const StepwiseMaking&) = delete;
+  StepwiseMaking& operator=(const StepwiseMaking&) = delete;
+  virtual ~StepwiseMaking() = default;
+  // MPI_SUCCESS; otherwise it has ended.
+  virtual int begin() = 0;
+  // Goes on without waiting. True: it has ended, with *code. Then *made is the communicator, or
+  // null after an error.
+  virtual bool step(int* code, Comm** made) = 0;
+  [[nodiscard]] virtual Lane& lane() const = 0;
+};
+
+// Of an intracommunicator.
+class Making final : public StepwiseMaking {
  public:
   // routes[i]: to the i-th member of `group`; this process is number `mine`. by_tag: see Comm.
   Making(GroupPointer group, std::vector<Route> routes, std::size_t mine, int tag, bool by_tag = false);
-  Making(const Making&) = delete;
-  Making& operator=(const Making&) = delete;
-  ~Making();
-  // MPI_SUCCESS; otherwise it has ended.
-  int begin();
-  // Goes on without waiting. True: it has ended, with *code. Then *made is the communicator, or
-  // null after an error.
-  bool step(int* code, Comm** made);
-  [[nodiscard]] Lane& lane() const;
+  ~Making() override;
+  int begin() override;
+  bool step(int* code, Comm** made) override;
+  [[nodiscard]] Lane& lane() const override;
 
  private:
   struct Record;

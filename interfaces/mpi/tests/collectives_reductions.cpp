@@ -242,6 +242,7 @@ std::vector<Kind> make_kinds() {
       kind_of<double, small<double>, sum<double>>("double sum", MPI_DOUBLE, MPI_SUM),
       kind_of<float, any<float>, most<float>>("float max", MPI_FLOAT, MPI_MAX),
       kind_of<I8, any<I8>, least<I8>>("int8 min", MPI_INT8_T, MPI_MIN),
+      kind_of<char, small<char>, sum<char>>("char sum", MPI_CHAR, MPI_SUM),
       kind_of<U16, any<U16>, product<U16>>("uint16 prod", MPI_UINT16_T, MPI_PROD),
       kind_of<U64, any<U64>, both<U64>>("uint64 band", MPI_UINT64_T, MPI_BAND),
       kind_of<U8, any<U8>, exclusive<U8>>("byte bxor", MPI_BYTE, MPI_BXOR),

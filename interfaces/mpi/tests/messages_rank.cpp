@@ -302,6 +302,15 @@ void communicators() {
     int remote = -1;
     MUST(MPI_Comm_remote_size(inter, &remote));
     CHECK(remote == g_size - size);
+    MPI_Comm again;
+    MUST(MPI_Comm_idup(inter, &again, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    MUST(MPI_Comm_compare(inter, again, &result));
+    CHECK(result == MPI_CONGRUENT);
+    int sum = -1;
+    MUST(MPI_Allreduce(&size, &sum, 1, MPI_INT, MPI_SUM, again));
+    CHECK(sum == remote * remote);
+    MUST(MPI_Comm_free(&again));
     MUST(MPI_Intercomm_merge(inter, g_rank % 2, &merged));
     MUST(MPI_Comm_size(merged, &size));
     CHECK(size == g_size);

@@ -293,7 +293,7 @@ inline void act(Actor& a, int slot) {
     case 4:
       return accumulate_row<std::int64_t>(a, MPI_INT64_T, offset, kSlot);
     case 5:
-      return accumulate_row<std::int8_t>(a, MPI_INT8_T, offset, kSlot);
+      return accumulate_row<std::int8_t>(a, below(a.random, 2) == 0 ? MPI_INT8_T : MPI_CHAR, offset, kSlot);
     case 6:
       return accumulate_row<std::uint16_t>(a, MPI_UINT16_T, offset, kSlot);
     case 7:

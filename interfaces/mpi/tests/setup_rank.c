@@ -86,6 +86,8 @@ int main(int argc, char** argv) {
   CHECK(MPI_Is_thread_main(&flag) == MPI_SUCCESS && flag == 1);
   char name[MPI_MAX_PROCESSOR_NAME];
   int length = 0;
+  CHECK(MPI_Type_get_name(MPI_DATATYPE_NULL, name, &length) == MPI_SUCCESS);
+  CHECK(strcmp(name, "MPI_DATATYPE_NULL") == 0 && length == 17);
   CHECK(MPI_Get_processor_name(name, &length) == MPI_SUCCESS && length > 0 && (size_t)length == strlen(name));
   CHECK(MPI_Finalize() == MPI_SUCCESS);
   states(1, 1);

@@ -1,6 +1,7 @@
 // What datatypes and statuses tell: sizes, bounds, names, counts.
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include <units/datatypes.hpp>
 #include "mpi/types/basic.hpp"
@@ -72,11 +73,12 @@ int set_name(MPI_Datatype datatype, const char* name) {
 
 int get_name(MPI_Datatype datatype, char* name, int* length) {
   const Type* const type = type_of(datatype);
-  if (type == nullptr) return bad_type(datatype);
+  if (type == nullptr && datatype != MPI_DATATYPE_NULL) return bad_type(datatype);
   if (name == nullptr) return null_argument("type_name");
   if (length == nullptr) return null_argument("resultlen");
-  std::memcpy(name, type->name.c_str(), type->name.size() + 1);
-  *length = static_cast<int>(type->name.size());
+  const std::string_view text = type == nullptr ? std::string_view("MPI_DATATYPE_NULL") : type->name;
+  name[text.copy(name, text.size())] = '\0';
+  *length = static_cast<int>(text.size());
   return MPI_SUCCESS;
 }
 

@@ -38,7 +38,7 @@ enum class Basic : std::uint8_t {
   int128,     // INTEGER*16
   logical,    // C bool, C++ bool and Fortran's: of Type::size bytes
   byte,       // MPI_BYTE, MPI_PACKED, characters of Fortran
-  character,  // MPI_CHAR, MPI_WCHAR: not for reductions
+  character,  // MPI_WCHAR: not for reductions
   pair,       // a value and an int: MINLOC and MAXLOC
 };
 
