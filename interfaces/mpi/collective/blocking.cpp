@@ -84,6 +84,25 @@ struct Kept {
 
 namespace {
 
+// A thread's turn at the blocking collectives of a communicator.
+class Turn {
+ public:
+  explicit Turn(Comm& comm) : comm_(g_job.thread_level == MPI_THREAD_MULTIPLE ? &comm : nullptr) {
+    if (comm_ == nullptr) return;
+    wait_until(*comm.lane, [&] { return !comm.in_collective.exchange(true, std::memory_order_acquire); });
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (comm_ != nullptr) comm_->in_collective.store(false, std::memory_order_release);
+  }
+
+ private:
+  Comm* const comm_;  // null: there is one thread at a time
+};
+
+int meet(Comm& comm);
+
 Kept& kept_of(Comm& comm) {
   if (comm.kept == nullptr) comm.kept = std::make_shared<Kept>();
   return *comm.kept;
@@ -140,7 +159,7 @@ int find(Comm& comm, const Key& key, const BlockingCall& call, Ready** found) {
     *found = ready.front().get();
     return MPI_SUCCESS;
   }
-  if (const int code = run_barrier(comm); code != MPI_SUCCESS) return code;
+  if (const int code = meet(comm); code != MPI_SUCCESS) return code;
   auto made = std::make_unique<Ready>();
   made->key = key;
   const int code = open(comm, *made, call.reduction, call.amount);
@@ -214,7 +233,7 @@ int run_any(Comm& comm, const BlockingCall& call) {
   const std::size_t most =
       is_of_all(call.what) ? std::min(kShortBytes, kShortBytesOfAll / comm.members.size()) : kShortBytes;
   if (by_function || call.amount > most / element || call.amount == 0) {
-    if (const int code = run_barrier(comm); code != MPI_SUCCESS) return code;
+    if (const int code = meet(comm); code != MPI_SUCCESS) return code;
     return code_of(call_engine(comm, call));
   }
   Key key{call.what, call.root, 0, 0, call.amount * element};
@@ -223,6 +242,12 @@ int run_any(Comm& comm, const BlockingCall& call) {
     key.op = static_cast<std::uint32_t>(call.reduction->op);
   }
   return run_short(comm, key, call);
+}
+
+// A barrier, in the caller's turn.
+int meet(Comm& comm) {
+  Kept& kept = kept_of(comm);
+  return kept.barrier != nullptr ? run(*kept.barrier) : first_barrier(comm, kept);
 }
 
 }  // namespace
@@ -239,13 +264,14 @@ int wait_collective(heddle_collective collective) {
 }
 
 int run_barrier(Comm& comm) {
-  Kept& kept = kept_of(comm);
-  return kept.barrier != nullptr ? run(*kept.barrier) : first_barrier(comm, kept);
+  const Turn turn(comm);
+  return meet(comm);
 }
 
 int run_blocking(Comm& comm, const BlockingCall& call) {
   try {
-    return call.what == What::barrier ? run_barrier(comm) : run_any(comm, call);
+    const Turn turn(comm);
+    return call.what == What::barrier ? meet(comm) : run_any(comm, call);
   } catch (const std::bad_alloc&) {
     return error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective");
   }

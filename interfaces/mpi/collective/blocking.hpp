@@ -5,6 +5,9 @@
 // turns, and makes progress in between. What is short runs as a persistent operation of the engine
 // that the communicator keeps ready, on memory of its own. Before anything else the members meet in
 // such a barrier; then none of them waits in the engine for one that is elsewhere.
+//
+// Threads must not call collectives of one communicator at once, but programs do (a barrier of
+// every thread of all processes), and other libraries let them: one after the other.
 #pragma once
 
 #include "mpi/collective/engine_call.hpp"

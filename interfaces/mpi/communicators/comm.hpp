@@ -74,6 +74,9 @@ struct Comm {
   heddle_team team{};  // of the local group; collectives of intracommunicators
   // operations of the team, for blocking collectives: to be reset before the team is freed
   std::shared_ptr<Kept> kept;
+  // A thread is in a blocking collective (collective/blocking.cpp). Release by who leaves, acquire
+  // by who enters.
+  std::atomic<bool> in_collective{false};
   // Intercommunicators: an intracommunicator of the local group, for the library itself.
   Comm* local = nullptr;
 

@@ -344,6 +344,19 @@ void threads() {
     });
   }
   for (std::thread& one : all) one.join();
+  // Every thread of all processes at the same collective: not allowed, but in use.
+  all.clear();
+  for (int t = 0; t < kThreads; ++t) {
+    all.emplace_back([] {
+      for (int round = 0; round < kRounds / 10; ++round) {
+        const int one = 1;
+        int sum = 0;
+        MUST(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+        CHECK(sum == g_size);
+      }
+    });
+  }
+  for (std::thread& one : all) one.join();
   for (MPI_Comm& comm : comms) MUST(MPI_Comm_free(&comm));
 }
 
