@@ -356,8 +356,12 @@ base::Status Collective::test() {
   return active() ? HEDDLE_AGAIN : ended();
 }
 
-base::Status Collective::wait(std::int64_t timeout_ns) {
+base::Status Collective::wait(std::int64_t timeout_ns, engine::Worker* beside) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_collective_wait");
+  if (beside != nullptr && &beside->context() != &team_.context()) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "heddle_collective_wait_on: the worker is of another context than the collective");
+  }
   if (use_ == Use::persistent && !running_) return end_of(runner_->status());
   const bool over = team_.commons().wait(
       {"heddle_collective_wait", timeout_ns},
@@ -366,7 +370,7 @@ base::Status Collective::wait(std::int64_t timeout_ns) {
         return !active();
       },
       [this](std::span<char> text) { describe(text); },
-      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); });
+      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside);
   if (over) return ended();
   return base::fail(HEDDLE_ERR_TIMEOUT, "%s has not ended within %lld ns; it goes on, and can be waited for again",
                     name_of(call_.operation), static_cast<long long>(timeout_ns));

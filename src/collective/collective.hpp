@@ -50,7 +50,8 @@ class Collective final : public Setup {
   // Makes progress. DONE: no run is under way (any more); AGAIN; or the error of the run. After
   // DONE or an error a `once` operation is destroyed.
   base::Status test();
-  base::Status wait(std::int64_t timeout_ns);  // TIMEOUT: the run continues
+  // TIMEOUT: the run continues. `beside`: a worker that progress is made on meanwhile; may be null.
+  base::Status wait(std::int64_t timeout_ns, engine::Worker* beside = nullptr);
   // For a persistent operation. STATE: a run is under way.
   base::Status close();
   // For a kept operation: starts one run with these buffers and waits for it.

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include "collective/collective.hpp"
@@ -11,6 +12,9 @@
 
 namespace heddle::collective {
 namespace {
+
+// Scratch regions that are kept have at most this many times the bytes of the arena.
+constexpr std::uint64_t kKeptTimes = 2;
 
 // Counts itself while it exists.
 class Visitor {
@@ -49,6 +53,7 @@ Commons::Commons(engine::Context& context, Selection selection, engine::Region& 
       selection_(std::move(selection)),
       region_(region),
       arena_(static_cast<std::byte*>(region.memory.address), region.memory.bytes),
+      scratch_(context, kKeptTimes * region.memory.bytes),
       teams_(std::make_unique<engine::Owned<Team>>()),
       collectives_(std::make_unique<engine::Owned<Collective>>()) {}
 
@@ -173,16 +178,23 @@ bool Commons::fetch_any(std::int64_t sleep_ns) {
 
 int Commons::progress() {
   engine::Worker* worker = port();
-  return worker == nullptr ? 0 : std::max(worker->progress(), 0);
+  return worker == nullptr ? 0 : progress_on(*worker);
+}
+
+int Commons::progress_on(engine::Worker& worker) {
+  return std::max(worker.progress(), 0);
 }
 
 int Commons::progress_all() {
   return context_.helpers().advance_all();
 }
 
-void Commons::rest(std::int64_t ns) {
-  engine::Worker* worker = port();
-  context_.nap({&worker, worker != nullptr ? std::size_t{1} : 0}, ns);
+void Commons::rest(std::int64_t ns, engine::Worker* beside) {
+  std::array<engine::Worker*, 2> workers{};
+  std::size_t count = 0;
+  for (engine::Worker* const worker : {port(), beside})
+    if (worker != nullptr) workers[count++] = worker;
+  context_.nap(std::span(workers).first(count), ns);
 }
 
 }  // namespace heddle::collective

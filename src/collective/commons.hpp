@@ -13,6 +13,7 @@
 #include "base/wait.hpp"
 #include "collective/arena.hpp"
 #include "collective/offers.hpp"
+#include "collective/scratch.hpp"
 #include "collective/select.hpp"
 #include "wire/packed_region.hpp"
 #include "worker/attachment.hpp"
@@ -36,6 +37,7 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] engine::Context& context() { return context_; }
   [[nodiscard]] const engine::Context& context() const { return context_; }
   [[nodiscard]] Arena& arena() { return arena_; }
+  [[nodiscard]] Scratch& scratch() { return scratch_; }
   // This rank's, to teams that are not made yet.
   [[nodiscard]] Offers& offers() { return offers_; }
   [[nodiscard]] const Selection& selection() const { return selection_; }
@@ -65,9 +67,11 @@ class Commons final : public engine::Attachment {
 
   // Calls done() until it returns true, and makes progress in between. False: time-out. `call`: for
   // reports of long waits. `fetch(ns)`: brings the helper that holds what is waited for to this
-  // core, and sleeps for at most that long; false: there is no such helper.
+  // core, and sleeps for at most that long; false: there is no such helper. `beside`: a worker that
+  // progress is made on, too; may be null.
   template <class Done, class Describe, class Fetch>
-  bool wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch);
+  bool wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch,
+            engine::Worker* beside = nullptr);
 
   // Counts a persistent operation that is ready, and who runs it, for the report at the end
   // (HEDDLE_STATS).
@@ -81,7 +85,8 @@ class Commons final : public engine::Attachment {
  private:
   int progress();
   int progress_all();
-  void rest(std::int64_t ns);
+  static int progress_on(engine::Worker& worker);
+  void rest(std::int64_t ns, engine::Worker* beside = nullptr);
   // brings a helper that advances some operation here; false: there is none
   bool fetch_any(std::int64_t sleep_ns);
 
@@ -89,6 +94,7 @@ class Commons final : public engine::Attachment {
   const Selection selection_;
   engine::Region& region_;
   Arena arena_;
+  Scratch scratch_;
   Offers offers_;
   std::atomic<engine::Worker*> port_{nullptr};  // release by open_port()
   mutable queue::FetchingMutex peers_mutex_;    // guards the two below
@@ -107,20 +113,24 @@ class Commons final : public engine::Attachment {
 };
 
 template <class Done, class Describe, class Fetch>
-bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch) {
+bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch, engine::Worker* beside) {
   // Every so many rounds a waiting thread also looks at everything else that other ranks may be
   // waiting for.
   constexpr std::uint32_t kOthers = 256;
+  // While it spins a look at the worker beside would hold up the collective; later rounds are long.
+  constexpr std::uint32_t kSpinning = 1024;
+  constexpr std::uint32_t kBeside = 8;
   if (done()) return true;
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   engine::Watch watch(context_, port(), wait.call);
   for (std::uint32_t round = 1;; ++round) {
-    const int events = round % kOthers == 0 ? progress_all() : progress();
+    int events = round % kOthers == 0 ? progress_all() : progress();
     if (done()) return true;
+    if (beside != nullptr && (round > kSpinning || round % kBeside == 0)) events += progress_on(*beside);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) return false;
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
       static_cast<void>(progress_all());
-      if (!fetch(ns)) rest(ns);
+      if (!fetch(ns)) rest(ns, beside);
     }
     watch.round(describe, waiter.nap_ns() > 0);
   }

@@ -68,7 +68,7 @@ base::Status Places::take_pieces(std::uint64_t counters, std::uint64_t slots, Re
   record->scratch_in = !apart ? Where::arena : slots > 0 ? Where::scratch_region : Where::nowhere;
   scratch_ = arena.base() + record->scratch;
   if (!apart || slots == 0) return HEDDLE_DONE;
-  auto region = team_.context().objects().open_region(nullptr, slots);
+  auto region = team_.commons().scratch().take(slots);
   if (!region) return region.status();
   region_ = *region;
   record->scratch_region = team_.context().objects().pack(*region_);
@@ -82,15 +82,15 @@ CounterWord* Places::counters() const {
 
 void Places::give_back(Runner::Memory memory, std::vector<std::uint64_t> counters) {
   Arena& arena = team_.commons().arena();
-  const auto close_region = [objects = &team_.context().objects(), region = region_] {
-    if (region != nullptr) objects->close_region(region);
+  const auto give_region = [scratch = &team_.commons().scratch(), region = region_] {
+    if (region != nullptr) scratch->give_back(region);
   };
   switch (memory) {
     case Runner::Memory::now:
       arena.give_back(piece_);
-      return close_region();
+      return give_region();
     case Runner::Memory::late:
-      return arena.give_back_after(piece_, std::move(counters), close_region);
+      return arena.give_back_after(piece_, std::move(counters), give_region);
     case Runner::Memory::never:
       break;  // peers may still put to it: the memory stays in use until the context ends
   }

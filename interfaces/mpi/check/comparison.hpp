@@ -42,6 +42,7 @@ class Comparison {
   InternalMessage in_;
   bool sent_ = false;
   bool received_ = false;
+  std::uint32_t looks_ = 0;
 };
 
 }  // namespace heddle::mpi

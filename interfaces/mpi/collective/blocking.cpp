@@ -108,10 +108,10 @@ Kept& kept_of(Comm& comm) {
   return *comm.kept;
 }
 
-int run(Ready& ready) {
+int run(const Comm& comm, Ready& ready) {
   if (const heddle_status status = heddle_collective_start(ready.collective); status < 0)
     return error_of_status(status);
-  return wait_collective(ready.collective);
+  return wait_collective(comm, ready.collective);
 }
 
 // All members are here, so the engine waits for none for long.
@@ -142,7 +142,7 @@ int open(Comm& comm, Ready& ready, const heddle_reduction* reduction, std::size_
 int first_barrier(Comm& comm, Kept& kept) {
   heddle_collective first{};
   if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
-  if (const int code = wait_collective(first); code != MPI_SUCCESS) return code;
+  if (const int code = wait_collective(comm, first); code != MPI_SUCCESS) return code;
   auto made = std::make_unique<Ready>();
   const int code = open(comm, *made, nullptr, 0);
   if (code == MPI_SUCCESS) kept.barrier = std::move(made);
@@ -195,7 +195,7 @@ int run_short(Comm& comm, const Key& key, const BlockingCall& call) {
   if (ready == nullptr) return code_of(call_engine(comm, call));
   const bool from_root = key.what == What::broadcast;
   copy_if(ready->send, from_root ? call.receive : call.send, ready->lengths.send);
-  const int code = run(*ready);
+  const int code = run(comm, *ready);
   if (code == MPI_SUCCESS) copy_if(call.receive, ready->receive, ready->lengths.receive);
   return code;
 }
@@ -247,16 +247,16 @@ int run_any(Comm& comm, const BlockingCall& call) {
 // A barrier, in the caller's turn.
 int meet(Comm& comm) {
   Kept& kept = kept_of(comm);
-  return kept.barrier != nullptr ? run(*kept.barrier) : first_barrier(comm, kept);
+  return kept.barrier != nullptr ? run(comm, *kept.barrier) : first_barrier(comm, kept);
 }
 
 }  // namespace
 
-int wait_collective(heddle_collective collective) {
+int wait_collective(const Comm& comm, heddle_collective collective) {
   constexpr std::int64_t kFirstNs = 30'000;
   constexpr std::int64_t kLongestNs = 2'000'000;
   for (std::int64_t wait_ns = kFirstNs;; wait_ns = std::min(2 * wait_ns, kLongestNs)) {
-    const heddle_status status = heddle_collective_wait(collective, wait_ns);
+    const heddle_status status = heddle_collective_wait_on(collective, comm.lane->worker, wait_ns);
     if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
       return code_of(status);
     if (progress_all()) wait_ns = kFirstNs;

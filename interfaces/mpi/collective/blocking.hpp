@@ -1,8 +1,8 @@
 // Blocking collectives that go on with everything else while they wait.
 //
 // The engine's blocking forms make no progress on a worker, so a member inside one would answer no
-// peer: no long message, no window, no collective of several steps. Here a member waits in short
-// turns, and makes progress in between. What is short runs as a persistent operation of the engine
+// peer: no long message, no window, no collective of several steps. Here a member waits on the
+// communicator's lane, too, and looks at the rest in between. What is short runs as a persistent operation of the engine
 // that the communicator keeps ready, on memory of its own. Before anything else the members meet in
 // such a barrier; then none of them waits in the engine for one that is elsewhere.
 //
@@ -29,6 +29,6 @@ int run_blocking(Comm& comm, const BlockingCall& call);
 // All members meet.
 int run_barrier(Comm& comm);
 // Waits until the run of an operation ends.
-int wait_collective(heddle_collective collective);
+int wait_collective(const Comm& comm, heddle_collective collective);
 
 }  // namespace heddle::mpi

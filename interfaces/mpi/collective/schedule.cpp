@@ -188,7 +188,7 @@ int Schedule::run_engine(Step& step) {
   }
   heddle_collective collective{};
   const heddle_status status = call.call(comm_.team, Form::nonblocking, &collective);
-  return status < 0 ? error_of_status(status) : wait_collective(collective);
+  return status < 0 ? error_of_status(status) : wait_collective(comm_, collective);
 }
 
 int Schedule::run() {

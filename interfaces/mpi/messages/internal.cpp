@@ -13,6 +13,8 @@ Route route_of(Comm& comm, int rank) {
 }
 
 InternalMessage::~InternalMessage() {
+  // Its sender may have given up, because of another member's death: what comes later is dropped.
+  if (kind_ == Kind::receive) static_cast<void>(heddle_recv_cancel(lane_->worker, &receive_));
   if (kind_ != Kind::none) wait();
 }
 
@@ -94,6 +96,15 @@ InternalAllgather::InternalAllgather(std::vector<Route> routes, std::size_t mine
   std::memcpy(blocks_.data(), all_ + mine * bytes, bytes);
 }
 
+// All members are needed: who sees a death gives up, and whoever waits for him must not wait on.
+bool InternalAllgather::has_dead() {
+  constexpr std::uint32_t kLooks = 64;
+  if (++looks_ % kLooks != 0) return false;
+  return std::ranges::any_of(routes_, [](const Route& route) {
+    return heddle_context_peer_status(g_job.context, route.member.peer.rank) < 0;
+  });
+}
+
 bool InternalAllgather::begin_round(int* code) {
   const std::size_t size = routes_.size();
   coming_ = std::min(have_, size - have_);
@@ -114,7 +125,11 @@ bool InternalAllgather::step(int* code) {
     if (*code != MPI_SUCCESS) return true;
     if (!sent_) sent_ = out_.test(code);
     if (*code != MPI_SUCCESS) return true;
-    if (!received_ || !sent_) return false;
+    if (!received_ || !sent_) {
+      if (!has_dead()) return false;
+      *code = error(MPI_ERR_PROC_ABORTED, "a member has died");
+      return true;
+    }
     have_ += coming_;
     coming_ = 0;
   }

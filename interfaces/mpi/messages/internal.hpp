@@ -44,7 +44,7 @@ class InternalMessage {
   InternalMessage() = default;
   InternalMessage(const InternalMessage&) = delete;
   InternalMessage& operator=(const InternalMessage&) = delete;
-  // Not with one of them under way: waits for it.
+  // With one of them under way: cancels a receive, and waits for a send.
   ~InternalMessage();
   int send(Comm& comm, int rank, int tag, const void* data, std::size_t bytes);
   int receive(Comm& comm, int rank, int tag, void* data, std::size_t bytes);
@@ -76,6 +76,7 @@ class InternalAllgather {
 
  private:
   bool begin_round(int* code);
+  bool has_dead();
   const std::vector<Route> routes_;
   const std::size_t mine_;
   const int tag_;
@@ -89,6 +90,7 @@ class InternalAllgather {
   InternalMessage in_;
   bool sent_ = false;
   bool received_ = false;
+  std::uint32_t looks_ = 0;
 };
 int internal_allgather(Comm& comm, std::span<const int> ranks, std::size_t mine, int tag, const void* data,
                        std::size_t bytes, void* all);

@@ -65,15 +65,11 @@ bool post_waiting(Lane& lane) {
   return moved;
 }
 
-namespace {
-
 bool has_dead_member(const Comm& comm) {
   for (const Member& member : comm.members)
     if (heddle_context_peer_status(g_job.context, member.peer.rank) < 0) return true;
   return false;
 }
-
-}  // namespace
 
 heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Comm* any_of) {
   constexpr std::int64_t kSliceNs = 1'000'000;

@@ -23,6 +23,9 @@ inline bool has_ended(const heddle_receive& receive) {
   return load_status(receive) != HEDDLE_POSTED;
 }
 
+// A rank to which the communicator's messages go has died, as far as is known.
+bool has_dead_member(const Comm& comm);
+
 // Waits for a receive that was posted. Makes progress on everything that others may wait for.
 // `any_of`: it takes messages of all members of that communicator; if one of them dies, the receive
 // ends with PEER_FAILED, since the message may have been that one's. Null: of one rank, whose death

@@ -263,6 +263,21 @@ void wait(Rank& rank) {
   if (!rank.operations.empty()) rank.finish(rank.below(rank.operations.size()));
 }
 
+// With a worker of the operations' context, or where nothing may happen.
+void wait_on(Rank& rank) {
+  constexpr std::int64_t kShortNs = 1'000'000;
+  std::vector<heddle_worker> some;
+  for (const auto& one : rank.workers.live)
+    if (one.context == rank.main().id) some.push_back(one.handle);
+  Operation* const one = open_operation(rank, [](const Operation&) { return true; });
+  if (some.empty() || one == nullptr || rank.chance(30)) {
+    HEDDLE_CALL(rank, heddle_collective_wait_on, bad_operation(rank), rank.pick(rank.workers), kShortNs);
+    return;
+  }
+  rank.allow(kShortNs);
+  told(rank, *one, HEDDLE_CALL(rank, heddle_collective_wait_on, one->handle, some[rank.below(some.size())], kShortNs));
+}
+
 void free_operation(Rank& rank) {
   if (rank.together()) {
     if (!rank.operations.empty()) rank.drop_operation(rank.below(rank.operations.size()));
@@ -312,6 +327,7 @@ std::vector<Row> team_rows() {
       {"heddle_collective_start", When::together, start},
       {"heddle_collective_test", When::anywhere, test},
       {"heddle_collective_wait", When::together, wait},
+      {"heddle_collective_wait_on", When::anywhere, wait_on},
       {"heddle_collective_free", When::together, free_operation},
       {"heddle_collective_algorithm", When::anywhere, algorithm},
       {"heddle_collective_offloaded", When::anywhere, offloaded},
