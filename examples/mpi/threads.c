@@ -1,5 +1,6 @@
-/* MPI: every thread of every process talks to its twins, each on a communicator of its own, so that no thread waits for
- * another one's messages: a histogram of random numbers, whose parts the threads count and add up.
+/* MPI: every thread of every process talks to its twins, each on a communicator of its own, so that
+ * no thread waits for another one's messages: a histogram of random numbers, whose parts the
+ * threads count and add up.
  *
  *   heddle-mpicc -pthread threads.c -o threads && heddle-mpirun -n 3 ./threads
  */

@@ -43,8 +43,8 @@
  * exclusive workers: a peer that needs answers of such a worker (for a long message, a get or an
  * atomic that is not direct) waits until its owner makes progress again. Where that may happen,
  * wait by heddle_collective_wait_on, or flush or quiet first and meet in heddle_context_barrier,
- * which take the worker, or let helpers serve it. heddle_context_leave does not look for members that wait in a team's operation:
- * all members complete their operations before any of them leaves.
+ * which take the worker, or let helpers serve it. heddle_context_leave does not look for members
+ * that wait in a team's operation: all members complete their operations before any of them leaves.
  *
  * Failure.  If a member dies, every member that cannot finish without it gets PEER_FAILED, in this
  * operation and in later ones of the team. Continue in a team without it that was made before, or
