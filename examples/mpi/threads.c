@@ -35,8 +35,7 @@ static void* count(void* argument) {
   MPI_Comm_rank(part->comm, &rank);
   for (int i = 0; i < kDraws; ++i) ++counted[draw(&part->seed) % kBins];
   MPI_Request sends[kBins];
-  for (int bin = 0; bin < kBins; ++bin)
-    MPI_Isend(&counted[bin], 1, MPI_INT, bin % size, bin, part->comm, &sends[bin]);
+  for (int bin = 0; bin < kBins; ++bin) MPI_Isend(&counted[bin], 1, MPI_INT, bin % size, bin, part->comm, &sends[bin]);
   for (int bin = rank; bin < kBins; bin += size) expected += size;
   for (; got < expected; ++got) {
     MPI_Status status;

@@ -28,7 +28,7 @@ TEST_P(WaitOn, AnswersPeers) {
     heddle_worker worker{};
     ASSERT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_DONE);
     static_cast<void>(context.exchange(std::vector<std::byte>(1)));  // both have opened it
-    constexpr heddle_peer kTarget{1, 1};  // the second worker that rank 1 has opened
+    constexpr heddle_peer kTarget{1, 1};                             // the second worker that rank 1 has opened
     heddle_team team{};
     ASSERT_EQ(heddle_team_world(context.handle(), &team), HEDDLE_DONE) << heddle_last_error();
     std::vector<std::uint32_t> data(1U << 18);
@@ -48,7 +48,8 @@ TEST_P(WaitOn, AnswersPeers) {
       std::vector<heddle_receive> receives(kMessages);
       for (std::uint64_t tag = 0; tag < kMessages; ++tag) {
         const heddle_wanted wanted{{0, HEDDLE_ANY}, tag, ~std::uint64_t{0}};
-        ASSERT_GE(heddle_recv(worker, &wanted, got[tag].data(), data.size() * sizeof data[0], &receives[tag], nullptr), 0);
+        ASSERT_GE(heddle_recv(worker, &wanted, got[tag].data(), data.size() * sizeof data[0], &receives[tag], nullptr),
+                  0);
       }
       EXPECT_EQ(heddle_collective_wait_on(begin_barrier(team), worker, kLongNs), HEDDLE_DONE) << heddle_last_error();
       for (int i = 0; i < kMessages; ++i) {
