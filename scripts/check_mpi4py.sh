@@ -24,12 +24,13 @@ MPICC=$folder/heddle/bin/heddle-mpicc "$folder/python/bin/pip" install -q --disa
 run() { timeout 1500 "$folder/heddle/bin/heddle-mpirun" "$@"; }
 failed=0
 for n in "${ranks[@]}"; do
-  log=$folder/test.$n.log
+  logs=$folder/tests.$n
+  mkdir -p "$logs"
   # test_dynproc and test_spawn wait for processes that nobody starts; test_io, test_file and test_subclass open files when they are imported;
   # test_objmodel leaves operators behind when it cannot open one, and test_op then has none.
-  run -n "$n" "$folder/python/bin/python" "$source/test/main.py" -v \
-    -e dynproc -e spawn -e file -e io -e subclass -e objmodel >"$log" 2>&1 || true
-  python3 scripts/judge_mpi4py.py "$n" "$log" || failed=1
+  run -n "$n" sh -c 'exec "$@" >"$0/$HEDDLE_LOCAL_RANK" 2>&1' "$logs" "$folder/python/bin/python" "$source/test/main.py" -v \
+    -e dynproc -e spawn -e file -e io -e subclass -e objmodel || true
+  python3 scripts/judge_mpi4py.py "$n" "$logs" || failed=1
 done
 PYTHONPATH=examples/python run -n 3 "$folder/python/bin/python" examples/python/parameter_server_mpi4py.py || failed=1
 exit $failed

@@ -1,24 +1,33 @@
 #!/usr/bin/env python3
-"""judge_mpi4py.py RANKS LOG: what mpi4py's test runner has printed. Every rank must have ended its tests; a failure is accepted if it says that the
-library does not support the operation."""
+"""judge_mpi4py.py RANKS FOLDER: what mpi4py's test runner has printed on each rank, in FOLDER/RANK. Every rank must have ended its tests; a failure is
+accepted if it says that the library does not support the operation."""
 
+import pathlib
 import re
 import sys
 
 
-def main(ranks, log):
-    with open(log, encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    ended = re.findall(r"^Ran (\d+) tests? in ", text, re.MULTILINE)
-    blocks = re.split(r"^(?=(?:\[\d+\] )?(?:ERROR|FAIL): )", text, flags=re.MULTILINE)[1:]
-    other = [block for block in blocks if "MPI_ERR_UNSUPPORTED_OPERATION" not in block]
-    for block in other:
-        print(block[:2000])
-    print(f"mpi4py, {ranks} ranks: {ended[0] if ended else 'no'} tests on each of {len(ended)} ranks, "
-          f"{len(blocks) - len(other)} unsupported, {len(other)} failed")
-    if len(ended) != int(ranks):
-        print(text[-3000:])
-    return 1 if other or len(ended) != int(ranks) else 0
+def judge(text):
+    """Tests that have run (None: it has not ended), and how many failures are accepted, and the others."""
+    ended = re.search(r"^Ran (\d+) tests? in ", text, re.MULTILINE)
+    failures = re.split(r"^=+\n(?=(?:ERROR|FAIL): )", text, flags=re.MULTILINE)[1:]
+    others = [failure for failure in failures if "MPI_ERR_UNSUPPORTED_OPERATION" not in failure]
+    return ended and int(ended[1]), len(failures) - len(others), others
+
+
+def main(ranks, folder):
+    wrong = False
+    for rank in range(int(ranks)):
+        file = pathlib.Path(folder) / str(rank)
+        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        ran, unsupported, others = judge(text)
+        for failure in others:
+            print(failure[:2000])
+        if ran is None:
+            print(text[-3000:])
+        print(f"mpi4py, rank {rank} of {ranks}: {ran} tests, {unsupported} unsupported, {len(others)} failed")
+        wrong = wrong or not ran or bool(others)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

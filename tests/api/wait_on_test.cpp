@@ -28,7 +28,8 @@ TEST_P(WaitOn, AnswersPeers) {
     heddle_worker worker{};
     ASSERT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_DONE);
     static_cast<void>(context.exchange(std::vector<std::byte>(1)));  // both have opened it
-    constexpr heddle_peer kTarget{1, 1};                             // the second worker that rank 1 has opened
+    // the second worker that rank 1 has opened
+    constexpr heddle_peer kTarget{1, 1};
     heddle_team team{};
     ASSERT_EQ(heddle_team_world(context.handle(), &team), HEDDLE_DONE) << heddle_last_error();
     std::vector<std::uint32_t> data(1U << 18);

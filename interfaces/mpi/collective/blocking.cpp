@@ -1,5 +1,7 @@
 #include "mpi/collective/blocking.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -89,7 +91,12 @@ class Turn {
  public:
   explicit Turn(Comm& comm) : comm_(g_job.thread_level == MPI_THREAD_MULTIPLE ? &comm : nullptr) {
     if (comm_ == nullptr) return;
-    wait_until(*comm.lane, [&] { return !comm.in_collective.exchange(true, std::memory_order_acquire); });
+    // No event tells that the other thread has left, so nobody sleeps here.
+    constexpr std::uint32_t kSpins = 64;
+    for (std::uint32_t looks = 0; comm.in_collective.exchange(true, std::memory_order_acquire); ++looks) {
+      progress(*comm.lane);
+      if (looks >= kSpins) sched_yield();
+    }
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -257,6 +264,7 @@ int wait_collective(const Comm& comm, heddle_collective collective) {
   constexpr std::int64_t kLongestNs = 2'000'000;
   for (std::int64_t wait_ns = kFirstNs;; wait_ns = std::min(2 * wait_ns, kLongestNs)) {
     const heddle_status status = heddle_collective_wait_on(collective, comm.lane->worker, wait_ns);
+    if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
     if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
       return code_of(status);
     if (progress_all()) wait_ns = kFirstNs;

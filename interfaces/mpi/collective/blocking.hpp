@@ -8,7 +8,8 @@
 // elsewhere.
 //
 // Threads must not call collectives of one communicator at once, but programs do (a barrier of
-// every thread of all processes), and other libraries let them: one after the other.
+// every thread of all processes), and other libraries let them: one after the other, but for those
+// that list blocks or are made of messages.
 #pragma once
 
 #include "mpi/collective/engine_call.hpp"

@@ -169,7 +169,7 @@ int read_block(Schedule& schedule, const SideNames& names, const void* buffer, M
                  static_cast<long long>(count));
   if (schedule.described.bytes == Described::kUnknown) {
     schedule.described.bytes = block->bytes();
-    schedule.described.kind = kind_of(*type);
+    schedule.described.kind = block->bytes() == 0 ? 0 : kind_of(*type);
   }
   schedule.hold(type);
   return MPI_SUCCESS;

@@ -87,7 +87,7 @@ std::size_t live_comms() {
   g_comms.each([&](const Comm& comm) {
     const bool own = &comm == g_base || &comm == g_world || &comm == g_self;
     live += own || comm.freed ? 0 : 1;
-    live -= comm.local != nullptr && !comm.freed ? 1 : 0;
+    live -= comm.local != nullptr ? 1 : 0;
   });
   return live - live_windows();  // each has one of its own
 }

@@ -241,7 +241,8 @@ class Duplicating final : public Operation, public Stepped {
     if (!ended_.load(std::memory_order_acquire)) progress(lane());
     if (!ended_.load(std::memory_order_acquire)) return false;
     *outcome = {};
-    outcome->code = code_;
+    // the thread that made the steps has the text
+    if (code_ != MPI_SUCCESS) outcome->code = error(code_, "the communicator could not be duplicated");
     return true;
   }
   Lane& lane() override { return *parent_.lane; }

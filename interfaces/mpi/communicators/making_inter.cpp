@@ -29,7 +29,9 @@ InterMaking::~InterMaking() {
 
 int InterMaking::begin() {
   comm_ = new_comm(parent_.group, &mine_.number);
-  return local_->begin();
+  // The other group waits for this process, whatever happens here.
+  local_code_ = local_->begin();
+  return MPI_SUCCESS;
 }
 
 // `code`: how the local group's communicator has come out.
@@ -94,8 +96,8 @@ bool InterMaking::step(int* code, Comm** made) {
   *made = nullptr;
   if (phase_ == Phase::local) {
     Comm* local = nullptr;
-    int local_code = MPI_SUCCESS;
-    if (!local_->step(&local_code, &local)) return false;
+    int local_code = local_code_;
+    if (local_code == MPI_SUCCESS && !local_->step(&local_code, &local)) return false;
     if (comm_ != nullptr)
       comm_->local = local;
     else if (local != nullptr)

@@ -37,6 +37,7 @@ class InterMaking final : public StepwiseMaking {
   const int local_tag_;
   std::unique_ptr<Making> local_;
   Phase phase_ = Phase::local;
+  int local_code_ = MPI_SUCCESS;  // of its beginning
   Comm* comm_ = nullptr;
   Record mine_;
   std::vector<Record> theirs_;

@@ -192,6 +192,12 @@ int begin_world(int required, int* provided) {
   return code_of(heddle_context_barrier(g_job.context, g_job.lanes[0]->worker, HEDDLE_FOREVER));
 }
 
+// A session that is open may have objects of its own.
+bool is_last_user() {
+  const std::scoped_lock lock(g_mutex);
+  return g_users == 1;
+}
+
 int end_world() {
   if (const int code = delete_attributes(MPI_COMM_SELF, &g_self->attributes); code != MPI_SUCCESS) return code;
   flush_buffers();
@@ -200,7 +206,7 @@ int end_world() {
   const heddle_status status = heddle_context_barrier(g_job.context, g_job.lanes[0]->worker, HEDDLE_FOREVER);
   if (status < 0 && status != HEDDLE_ERR_PEER_FAILED) return error_of_status(status);
   close_world();
-  if (g_checks) tell_leaks();
+  if (g_checks && is_last_user()) tell_leaks();
   g_job.phase.store(Job::Phase::finalized);
   return release_job();
 }

@@ -209,6 +209,12 @@ Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive&
     case HEDDLE_ERR_CANCELLED:
       outcome.cancelled = true;
       return outcome;
+    case HEDDLE_ERR_PEER_FAILED:
+      outcome.code = wanted.source >= 0 ? error(MPI_ERR_PROC_ABORTED, "rank %d has died", wanted.source)
+                                        : error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
+      outcome.source = wanted.source;
+      outcome.tag = wanted.tag;
+      return outcome;
     default:
       outcome.code = error_of_status(status);
       outcome.source = wanted.source;

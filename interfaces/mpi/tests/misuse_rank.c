@@ -134,6 +134,20 @@ static void nothing(void) {
   MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   CHECK(sum == size * (size - 1) / 2);
   MPI_Reduce(&value, &sum, 1, MPI_INT, MPI_SUM, 0, comm);
+  /* What is empty fits everything. */
+  if (rank == 0) MPI_Send(NULL, 0, MPI_INT, 1, 8, MPI_COMM_WORLD);
+  double number = 0;
+  if (rank == 1) CHECK(MPI_Recv(&number, 1, MPI_DOUBLE, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  CHECK(MPI_Bcast(&number, 0, rank == 0 ? MPI_INT : MPI_DOUBLE, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  /* A communicator that is freed while an operation of it is under way. */
+  MPI_Comm inter;
+  MPI_Comm again;
+  MPI_Request request;
+  MPI_Intercomm_create(comm, 0, MPI_COMM_WORLD, 1 - rank % 2, 5, &inter);
+  MPI_Comm_idup(inter, &again, &request);
+  MPI_Comm_free(&inter);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Comm_free(&again);
   MPI_Op_free(&op);
   MPI_Win_free(&win);
   MPI_Group_free(&group);
