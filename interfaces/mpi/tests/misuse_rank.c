@@ -16,7 +16,7 @@ static int class_of(int code) {
 
 /* Rank 1 receives integers as other elements; what fits is not reported. */
 static void kinds(void) {
-  int integers[4] = {1, 2, 3, 4};
+  int integers[8] = {1, 2, 3, 4}; /* room for two vectors, too */
   unsigned naturals[4] = {0};
   double numbers[4] = {0};
   char bytes[16] = "";
