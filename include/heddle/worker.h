@@ -31,7 +31,7 @@ typedef enum heddle_sharing {
    * threads without a spare core */
   HEDDLE_SHARING_DELEGATE = 4,
   HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
-  /* about as exclusive while one thread uses it, but safe: when several do, as shared. A thread
+  /* about as exclusive while one thread uses it, but safe: when several do, as delegate. A thread
    * that finds another one's worker takes it over, which costs both about a microsecond
    * (membarrier); heddle_context_progress does so, too. When that is tried more than once a
    * millisecond for long, 64 times more, or with the sixteenth thread, all share the worker until
@@ -40,12 +40,12 @@ typedef enum heddle_sharing {
 } heddle_sharing;
 
 /* Handlers and callbacks of a worker run one at a time in every mode, on the thread that is inside
- * the worker: one that makes progress or waits, one that posts (delegate, when it executes queued
- * commands), or the executor (offload). They may post on their own worker. In the queueing modes
- * (offload, delegate) an operation may return POSTED although it is small: the completion, flush or
- * quiet then reports its outcome; a message without a completion that was copied into the queue is
- * DONE. Flush, quiet and fence cover what all threads posted before the call; if other threads go
- * on posting, they may wait for those operations too. */
+ * the worker: one that makes progress or waits, one that posts (delegate and auto, when it executes
+ * queued commands), or the executor (offload). They may post on their own worker. In the queueing
+ * modes (offload, delegate, auto) an operation may return POSTED although it is small: the
+ * completion, flush or quiet then reports its outcome; a message without a completion that was
+ * copied into the queue is DONE. Flush, quiet and fence cover what all threads posted before the
+ * call; if other threads go on posting, they may wait for those operations too. */
 
 typedef enum heddle_choice { HEDDLE_CHOICE_DEFAULT = 0, HEDDLE_CHOICE_ON = 1, HEDDLE_CHOICE_OFF = 2 } heddle_choice;
 
@@ -189,9 +189,9 @@ HEDDLE_API heddle_status heddle_worker_stats_read(heddle_worker worker, heddle_w
 /* ---- completions ----------------------------------------------------------------------------- */
 
 /* Runs once, on the thread that is inside the worker: usually in a call that makes progress on it;
- * also on an executor or helper, in a call that posts (delegate), or in heddle_recv_cancel. It may
- * post; it may not make progress (such a call returns HEDDLE_ERR_STATE). status: HEDDLE_DONE or an
- * error such as HEDDLE_ERR_PEER_FAILED. */
+ * also on an executor or helper, in a call that posts (delegate, auto), or in heddle_recv_cancel.
+ * It may post; it may not make progress (such a call returns HEDDLE_ERR_STATE). status: HEDDLE_DONE
+ * or an error such as HEDDLE_ERR_PEER_FAILED. */
 typedef void (*heddle_callback)(void* arg, heddle_status status);
 
 typedef enum heddle_when {
@@ -254,12 +254,12 @@ HEDDLE_API heddle_status heddle_counter_wait(heddle_worker worker, heddle_counte
                                              int64_t timeout_ns);
 
 /* Runs fn(arg) once while no other thread is inside the worker: on the executor thread (offload),
- * on the thread that is inside (delegate), or on the caller. For calls that must not run at the
- * same time as the library's own, such as those of an MPI that is not thread-safe; all such calls
- * through one offload worker run on one thread. fn may post on the worker, but not wait. Where only
- * one thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD), that thread runs fn,
- * whichever the worker: so an MPI over the same library never runs at the same time as Heddle's
- * calls. Then nothing of the process communicates while fn runs.
+ * on the thread that is inside (delegate, auto), or on the caller. For calls that must not run at
+ * the same time as the library's own, such as those of an MPI that is not thread-safe; all such
+ * calls through one offload worker run on one thread. fn may post on the worker, but not wait.
+ * Where only one thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD), that thread
+ * runs fn, whichever the worker: so an MPI over the same library never runs at the same time as
+ * Heddle's calls. Then nothing of the process communicates while fn runs.
  * DONE: fn has run. POSTED: it will; the completion follows. try_: AGAIN if a queue is full or the
  * worker is busy.
  * Errors: ARGUMENT (fn is null). */
