@@ -51,13 +51,14 @@ Status read_blocks(const Arguments& arguments, const Side& side, std::span<const
                    std::vector<Message>* to) {
   if (side.blocks == nullptr) return wrong_list(arguments, side, "null; say which they are");
   const heddle_blocks& blocks = *side.blocks;
-  if (blocks.counts == nullptr && !peers.empty())
+  const std::size_t size = peers.size();
+  if (blocks.counts == nullptr && size > 0)
     return wrong_list(arguments, side, "counts is null; there is one for each block");
   if (blocks.element_bytes == 0)
     return wrong_list(arguments, side, "element_bytes is 0; an element has a byte at least");
   std::uint64_t next = 0;
-  to->reserve(peers.size());
-  for (std::size_t i = 0; i < peers.size(); ++i) {
+  to->reserve(size);
+  for (std::size_t i = 0; i < size; ++i) {
     Message message;
     message.peer = peers[i];
     message.here = next;

@@ -11,10 +11,9 @@ namespace {
 
 std::uint64_t sum_of(const Request& request) {
   std::uint64_t sum = 1;
-  const auto buffer = reinterpret_cast<std::uintptr_t>(request.buffer);  // MPI_BOTTOM is null
+  const auto* const buffer = static_cast<const char*>(request.buffer);
   each_block(request.count, *request.type, [&](MPI_Count offset, MPI_Count bytes) {
-    const std::string_view block(reinterpret_cast<const char*>(buffer + static_cast<std::uintptr_t>(offset)),
-                                 static_cast<std::size_t>(bytes));
+    const std::string_view block(buffer + offset, static_cast<std::size_t>(bytes));
     sum = sum * 0x9e3779b97f4a7c15 + std::hash<std::string_view>()(block);
   });
   return sum;
