@@ -10,9 +10,12 @@ namespace heddle::mpi {
 
 constinit bool g_checks = false;
 
-bool wants_checks() {
+int read_checks(bool* wanted) {
   const char* const text = std::getenv("HEDDLE_CHECK");
-  return text != nullptr && std::string_view(text) == "full";
+  const std::string_view value = text == nullptr ? "off" : text;
+  *wanted = value == "full";
+  if (*wanted || value == "on" || value == "off") return MPI_SUCCESS;
+  return error(MPI_ERR_OTHER, "HEDDLE_CHECK is \"%s\": it is off, on or full", text);
 }
 
 void begin_checks(bool all) {

@@ -13,8 +13,9 @@ namespace heddle::mpi {
 // All ranks of the job are checked. Written when the job is joined, and read by all threads.
 extern bool g_checks;
 
-// The environment says so for this process. What HEDDLE_CHECK may be is checked by the engine.
-[[nodiscard]] bool wants_checks();
+// Whether the environment says so for this process. MPI_SUCCESS, or an error's class if
+// HEDDLE_CHECK is none of off, on and full.
+int read_checks(bool* wanted);
 // The job is joined: `all`: all ranks want them. Closes the short paths.
 void begin_checks(bool all);
 

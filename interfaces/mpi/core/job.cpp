@@ -78,9 +78,9 @@ int open_lanes(int level) {
   return MPI_SUCCESS;
 }
 
-int learn_of_others() {
+int learn_of_others(bool checks_wanted) {
   const Announcement mine{static_cast<std::uint32_t>(g_job.lanes.size()), std::uint16_t{g_job.no_any_tag},
-                          std::uint16_t{wants_checks()}, name_of_node()};
+                          std::uint16_t{checks_wanted}, name_of_node()};
   std::vector<Announcement> all(g_job.size);
   const heddle_status status = heddle_context_exchange(g_job.context, &mine, sizeof mine, all.data());
   if (status < 0) return error_of_status(status);
@@ -100,6 +100,8 @@ int learn_of_others() {
 }
 
 int join(int level) {
+  bool checks_wanted = false;
+  if (const int code = read_checks(&checks_wanted); code != MPI_SUCCESS) return code;
   heddle_context_options options{};
   options.size = sizeof options;
   // Programs send much before anybody receives, and MPI has no way to tell them to wait.
@@ -114,7 +116,7 @@ int join(int level) {
   g_job.main_thread = std::this_thread::get_id();
   if (const int code = open_lanes(level); code != MPI_SUCCESS) return code;
   g_job.no_any_tag = asserts_no_any_tag() && g_job.lanes.size() > 1;
-  if (const int code = learn_of_others(); code != MPI_SUCCESS) return code;
+  if (const int code = learn_of_others(checks_wanted); code != MPI_SUCCESS) return code;
   if (const int code = code_of(heddle_team_world(g_job.context, &g_job.world)); code != MPI_SUCCESS) return code;
   g_job.joined = true;
   return open_base();
