@@ -12,16 +12,17 @@ import re
 import sys
 
 # Room: what it may include. The first row whose name is the room's or a parent folder's counts.
-BELOW_TRANSPORT = {"base", "queue", "wire", "memory", "bootstrap", "transport/common"}
+BELOW_TRANSPORT = {"base", "diagnosis", "queue", "wire", "memory", "bootstrap", "transport/common"}
 BELOW_WORKER = BELOW_TRANSPORT | {"transport", "engine", "protocol"}
 BELOW_API = BELOW_WORKER | {"worker", "collective", "partitioned"}
 MAY = {
     "include": set(),
     "src/base": set(),
+    "src/diagnosis": {"base"},
     "src/queue": {"base"},
     "src/wire": {"base"},
     "src/memory": {"base", "queue", "wire"},
-    "src/bootstrap": {"base", "queue", "wire"},
+    "src/bootstrap": {"base", "diagnosis", "queue", "wire"},
     "src/transport": BELOW_TRANSPORT,
     "src/engine": BELOW_TRANSPORT | {"transport"},
     "src/protocol": BELOW_TRANSPORT | {"transport", "engine"},

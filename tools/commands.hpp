@@ -6,6 +6,7 @@ namespace heddle::tools {
 // Each parses its own arguments: argv[0] is the subcommand's name. The result is the exit code.
 int run_command(int argc, char** argv);
 int oshrun_command(int argc, char** argv);
+int hang_command(int argc, char** argv);
 int info_command(int argc, char** argv);
 int info_schedule_command(int argc, char** argv);  // heddle info --schedule …
 int info_job_command();                            // heddle info --job

@@ -2,7 +2,7 @@
  *
  * Parts.  This header has what holds for all functions, status codes, handles and the context; it
  * includes worker.h (workers, completions, order), one_sided.h (regions, put, get, atomics),
- * messages.h (active and tagged messages), collectives.h and partitioned.h.
+ * messages.h (active and tagged messages), collectives.h, partitioned.h and diagnosis.h.
  *
  * Words.  A *context* is one process's membership in a job. A *worker* is one queue of
  * communication; threads post to workers. A *region* is memory that peers can reach: allocated by
@@ -264,6 +264,8 @@ HEDDLE_API heddle_status heddle_inproc_fail(heddle_inproc_job job, uint32_t rank
 #include "heddle/one_sided.h" /* IWYU pragma: export */
 /* Active and tagged messages. */
 #include "heddle/messages.h" /* IWYU pragma: export */
+/* What reports about jobs that hang are told. */
+#include "heddle/diagnosis.h" /* IWYU pragma: export */
 /* Teams and collective operations. */
 #include "heddle/collectives.h" /* IWYU pragma: export */
 /* Partitioned send and receive. */

@@ -27,29 +27,51 @@ bool heard(const std::uint64_t* word, std::uint64_t number) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= number;
 }
 
-void describe_absent(char* text, int pe) {
-  std::snprintf(text, kAwaitedText, "PE %d has not come%s", pe,
-                checks_everything() ? "" : "; HEDDLE_CHECK=full tells if it is in another collective");
+// In which collective of the group this PE is: its steps are counted, so that members which call
+// different ones differ in the number, or in the call. An active set has no such numbers.
+void tell_step(heddle_wait_facts& facts, const Group& group) {
+  if (group.slot == nullptr) return;
+  const Members& members = group.members;
+  facts.cause = HEDDLE_WAIT_COLLECTIVE;
+  facts.team = std::uint64_t{1} << 63 | static_cast<std::uint64_t>(members.start) << 42 |
+               static_cast<std::uint64_t>(members.stride) << 21 | static_cast<std::uint64_t>(members.size);
+  facts.number = group.syncs + group.exchanges + group.broadcasts;
+  facts.members = static_cast<std::uint32_t>(members.size);
+  if (members.size == g_state.n_pes) {
+    std::snprintf(facts.team_name, sizeof facts.team_name, "all PEs");
+  } else {
+    std::snprintf(facts.team_name, sizeof facts.team_name, "the team of %d PEs from %d by %d", members.size,
+                  members.start, members.stride);
+  }
+  std::snprintf(facts.operation, sizeof facts.operation, "%s", facts.call);
+}
+
+void tell_absent(heddle_wait_facts& facts, const Group& group, int pe) {
+  tell_step(facts, group);
+  facts.cause = HEDDLE_WAIT_COLLECTIVE;
+  facts.rank = static_cast<std::uint32_t>(pe);
+  awaits(facts, "PE %d has not come%s", pe,
+         checks_everything() ? "" : "; HEDDLE_CHECK=full tells if it is in another collective");
 }
 
 // `from`: the PE that sets the signal.
-void hear(Call call, const std::uint64_t* word, std::uint64_t number, int from) {
+void hear(Call call, const Group& group, const std::uint64_t* word, std::uint64_t number, int from) {
   wait_until_true(
       call, default_context().worker, [=] { return heard(word, number); },
-      [=](char* text) { describe_absent(text, from); });
+      [&](heddle_wait_facts& facts) { tell_absent(facts, group, from); });
 }
 
 // Waits until the counter is not 0, then takes one. The sender may already be in its next use of
 // the word and have counted twice.
-void hear_count(Call call, std::uint64_t* word, int from) {
-  hear(call, word, 1, from);
+void hear_count(Call call, const Group& group, std::uint64_t* word, int from) {
+  hear(call, group, word, 1, from);
   __atomic_fetch_sub(word, 1, __ATOMIC_RELAXED);
 }
 
 // Waits until has(k) is true for all k below `count`; one wait for all. from(k): the PE that k
 // waits for.
 template <class Has, class From>
-void hear_all(Call call, int count, const Has& has, const From& from) {
+void hear_all(Call call, const Group& group, int count, const Has& has, const From& from) {
   int k = 0;
   wait_until_true(
       call, default_context().worker,
@@ -57,7 +79,7 @@ void hear_all(Call call, int count, const Has& has, const From& from) {
         while (k < count && has(k)) ++k;
         return k == count;
       },
-      [&](char* text) { describe_absent(text, from(k)); });
+      [&](heddle_wait_facts& facts) { tell_absent(facts, group, from(k)); });
 }
 
 // In each round, tell(round, k, world) signals the members me + (k + 1) * 8^round; then
@@ -77,15 +99,17 @@ void disseminate(const Group& group, const Tell& tell, const Hear& hear_round) {
   }
 }
 
-void sync_by_team(Call call, const Group& group) {
+void sync_by_team(Call call, Group& group) {
+  ++group.syncs;
   must(call, heddle_collective_start(group.barrier));
   wait_until_true(
       call, default_context().worker, [&] { return must(call, heddle_collective_test(group.barrier)) != HEDDLE_AGAIN; },
-      [&](char* text) {
+      [&](heddle_wait_facts& facts) {
         std::uint32_t member = HEDDLE_NO_RANK;
         must(call, heddle_collective_awaited(group.barrier, &member));
-        if (member != HEDDLE_NO_RANK) return describe_absent(text, group.world(static_cast<int>(member)));
-        std::snprintf(text, kAwaitedText, "not all PEs have come");
+        if (member != HEDDLE_NO_RANK) return tell_absent(facts, group, group.world(static_cast<int>(member)));
+        tell_step(facts, group);
+        awaits(facts, "not all PEs have come");
       });
 }
 
@@ -110,7 +134,8 @@ void sync(Call call, Group& group) {
           change_signal(context, word_at(group.psync, round * (kRadix - 1) + k), 1, SHMEM_SIGNAL_ADD, world, call);
         },
         [&](int round, int count, const auto& from) {
-          for (int k = 0; k < count; ++k) hear_count(call, word_at(group.psync, round * (kRadix - 1) + k), from(k));
+          for (int k = 0; k < count; ++k)
+            hear_count(call, group, word_at(group.psync, round * (kRadix - 1) + k), from(k));
         });
     return;
   }
@@ -122,7 +147,7 @@ void sync(Call call, Group& group) {
         change_signal(context, &slot.sync[round][k].number, number, SHMEM_SIGNAL_SET, world, call);
       },
       [&](int round, int count, const auto& from) {
-        hear_all(call, count, [&](int k) { return heard(&slot.sync[round][k].number, number); }, from);
+        hear_all(call, group, count, [&](int k) { return heard(&slot.sync[round][k].number, number); }, from);
       });
 }
 
@@ -142,7 +167,7 @@ void exchange(Call call, Group& group, const void* mine, std::size_t bytes, std:
     std::memcpy(all + static_cast<std::size_t>(member) * bytes, lines[member].payload, bytes);
     return true;
   };
-  hear_all(call, n, has, [&](int member) { return group.world(member); });
+  hear_all(call, group, n, has, [&](int member) { return group.world(member); });
 }
 
 const std::byte* publish(Call call, Group& group, const void* mine, std::size_t bytes) {
@@ -158,9 +183,9 @@ void give(Call call, Group& group, void* dest, const void* source, std::size_t b
   std::uint64_t* word = group.slot != nullptr ? &group.slot->broadcast[root].number : word_at(group.psync, kGiveWord);
   if (group.me != root) {
     if (group.slot != nullptr) {
-      hear(call, word, number, group.world(root));
+      hear(call, group, word, number, group.world(root));
     } else {
-      hear_count(call, word, group.world(root));
+      hear_count(call, group, word, group.world(root));
     }
     return;
   }
@@ -179,7 +204,7 @@ void show(Call call, Group& group, void* dest, const void* source, std::size_t b
   Context& context = default_context();
   std::uint64_t* word = &slot.broadcast[root].number;
   if (group.me != root) {
-    hear(call, word, number, group.world(root));
+    hear(call, group, word, number, group.world(root));
     get_bytes(context, dest, source, bytes, group.world(root), call);
     change_signal(context, &slot.fetched.number, 1, SHMEM_SIGNAL_ADD, group.world(root), call);
     return;
@@ -190,14 +215,17 @@ void show(Call call, Group& group, void* dest, const void* source, std::size_t b
   group.fetches += static_cast<std::uint64_t>(n - 1);
   wait_until_true(
       call, context.worker, [&] { return heard(&slot.fetched.number, group.fetches); },
-      [](char* text) { std::snprintf(text, kAwaitedText, "not all others have fetched the data"); });
+      [&](heddle_wait_facts& facts) {
+        tell_step(facts, group);
+        awaits(facts, "not all others have fetched the data");
+      });
 }
 
 std::size_t prefix_in_chain(Call call, Group& group, std::size_t bytes) {
   std::uint64_t* word = word_at(group.psync, kGiveWord);
   std::uint64_t begin = 0;
   if (group.me > 0) {
-    hear(call, word, 1, group.world(group.me - 1));
+    hear(call, group, word, 1, group.world(group.me - 1));
     // The word carries the value plus 1, so that it is never zero.
     const std::uint64_t told = __atomic_load_n(word, __ATOMIC_RELAXED);
     __atomic_fetch_sub(word, told, __ATOMIC_RELAXED);

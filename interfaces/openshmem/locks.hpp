@@ -10,6 +10,9 @@
 // A ticket does not name a PE: threads of one PE queue like PEs.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {
@@ -17,5 +20,7 @@ namespace heddle::shmem {
 void set_lock(Call call, long* lock);
 int test_lock(Call call, long* lock);
 void clear_lock(Call call, long* lock);
+// heddle_list_held: those of this PE.
+std::size_t list_held_locks(std::uint64_t* keys, std::size_t most);
 
 }  // namespace heddle::shmem

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdio>
 
 namespace heddle::shmem {
@@ -31,7 +32,6 @@ constexpr std::uint64_t kLongestCrowdedNapNs = 100'000'000;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
 std::atomic<std::uint32_t> g_crowd{0};           // relaxed: a hint
-std::uint64_t g_report_ns = 0;                   // written before anybody waits
 std::uint64_t g_longest_nap_ns = kLongestNapNs;  // likewise
 
 // As far as known there is a core for each PE. Written before anybody waits.
@@ -102,28 +102,12 @@ std::uint32_t Patience::first_spins() {
   return g_crowd.load(std::memory_order_relaxed) != 0 ? kFewSpins : kSpins;
 }
 
-void report_waits_after(std::uint64_t seconds) {
-  g_report_ns = seconds * kSecondNs;
-}
-
-std::uint64_t Patience::seconds() const {
-  return (now_ns() - began_ns_) / kSecondNs;
-}
-
-bool Patience::due(std::uint64_t now) {
-  if (g_report_ns == 0) return false;
-  if (began_ns_ == 0) began_ns_ = now;
-  if (now - began_ns_ < g_report_ns * (reports_ + 1)) return false;
-  ++reports_;
-  return true;
-}
-
 bool Patience::give_way() {
   looks_ = spins_;
   if (heddle_worker_progress(worker_) > 0) {
     looks_ = 0;
     since_ns_ = 0;
-    return g_report_ns != 0 && due(now_ns());
+    return false;
   }
   const std::uint64_t before = now_ns();
   if (since_ns_ == 0) since_ns_ = before;
@@ -146,12 +130,14 @@ bool Patience::give_way() {
   const auto nap = static_cast<long>(std::clamp(waited / kNapShare, kShortestNapNs, g_longest_nap_ns));
   const timespec length{0, nap};
   ::nanosleep(&length, nullptr);
-  return due(before);
+  return true;
 }
 
-void report_wait(Call call, std::uint64_t seconds, const char* awaited) {
-  std::fprintf(stderr, "PE %d: %s has waited %llu s: %s\n", g_state.my_pe, call,
-               static_cast<unsigned long long>(seconds), awaited);
+void awaits(heddle_wait_facts& facts, const char* format, ...) {
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(facts.text, sizeof facts.text, format, arguments);
+  va_end(arguments);
 }
 
 }  // namespace heddle::shmem

@@ -18,11 +18,8 @@ namespace heddle::shmem {
 // how many cores, as far as known.
 void expect_crowd(std::uint32_t pes, std::uint32_t cores);
 
-// A wait is reported after this many seconds, and again after each further interval of that length;
-// 0: never (HEDDLE_HANG_SECONDS).
-void report_waits_after(std::uint64_t seconds);
-
-// One per wait. Call pause() after each poll that found nothing. True: report the wait now.
+// One per wait. Call pause() after each poll that found nothing. True: it has napped, and the wait
+// is to be noted with the engine (heddle_wait_note), for reports about jobs that hang.
 class Patience {
  public:
   explicit Patience(heddle_worker worker) : worker_(worker), spins_(first_spins()) {}
@@ -36,38 +33,46 @@ class Patience {
     }
     return give_way();
   }
-  [[nodiscard]] std::uint64_t seconds() const;
 
  private:
   static constexpr std::uint32_t kFree = 128;
   static std::uint32_t first_spins();
   bool give_way();
-  bool due(std::uint64_t now);
 
   heddle_worker worker_;
   std::uint32_t spins_;
   std::uint32_t looks_ = 0;
-  std::uint32_t reports_ = 0;
   std::uint64_t since_ns_ = 0;  // time of the first yield since the last progress; 0: none
-  std::uint64_t began_ns_ = 0;  // time of the first check whether a report is due; 0: none
 };
 
-// `awaited`: what the wait is for; a clause for the message.
-[[gnu::cold]] void report_wait(Call call, std::uint64_t seconds, const char* awaited);
-inline constexpr std::size_t kAwaitedText = 160;
+// What of a wait the engine is told, when it asks: describe(facts).
+template <class Describe>
+struct Noted {
+  Call call;
+  const Describe& describe;
+  static void tell(void* self, heddle_wait_facts* facts) {
+    const auto& noted = *static_cast<const Noted*>(self);
+    facts->call = noted.call;
+    noted.describe(*facts);
+  }
+};
 
-// describe(text) writes what the wait is for, at most kAwaitedText characters.
+// describe(facts): sets what the wait is for, but for the call.
 template <class Ready, class Describe>
 inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready, const Describe& describe) {
   if (ready()) return;
+  Noted<Describe> noted{call, describe};
+  bool told = false;
   Patience patience(worker);
   do {
-    if (patience.pause()) [[unlikely]] {
-      char text[kAwaitedText] = "";
-      describe(text);
-      report_wait(call, patience.seconds(), text);
-    }
+    if (patience.pause()) [[unlikely]]
+      told = heddle_wait_note(worker, &Noted<Describe>::tell, &noted) == HEDDLE_DONE;
   } while (!ready());
+  if (told) [[unlikely]]
+    static_cast<void>(heddle_wait_end(worker));
 }
+
+// For describe().
+[[gnu::cold, gnu::format(printf, 2, 3)]] void awaits(heddle_wait_facts& facts, const char* format, ...);
 
 }  // namespace heddle::shmem

@@ -19,7 +19,7 @@ class Outcome {
     // Acquire. Partner: the callback's store, by any thread of this process that makes progress.
     wait_until_true(
         call, worker, [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; },
-        [](char* text) { std::snprintf(text, kAwaitedText, "the answer by messages has not come"); });
+        [](heddle_wait_facts& facts) { awaits(facts, "the answer by messages has not come"); });
     must(call, status_.load(std::memory_order_relaxed));
   }
 

@@ -10,6 +10,7 @@
 #include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
 #include "openshmem/heap.hpp"
+#include "openshmem/locks.hpp"
 #include "openshmem/memory/segments.hpp"
 #include "openshmem/order.hpp"
 #include "openshmem/patience.hpp"
@@ -32,14 +33,11 @@ void join(Call call) {
   must(call, heddle_context_join(&options, &g_state.job));
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
+  must(call, heddle_context_list_held(g_state.job, &list_held_locks));
   must(call, heddle_context_rank(g_state.job, &rank));
   must(call, heddle_context_size(g_state.job, &size));
   g_state.my_pe = static_cast<int>(rank);
   g_state.n_pes = static_cast<int>(size);  // from here on errors end the whole job
-  // The engine has already refused a value that is not a number.
-  if (const char* seconds = std::getenv("HEDDLE_HANG_SECONDS"); seconds != nullptr) {
-    report_waits_after(std::strtoull(seconds, nullptr, 10));
-  }
   cpu_set_t cores;
   const bool known = ::sched_getaffinity(0, sizeof cores, &cores) == 0;
   expect_crowd(size, known ? static_cast<std::uint32_t>(CPU_COUNT(&cores)) : size);

@@ -19,12 +19,14 @@ void explain_waited(Call call, const char* argument, const void* address, std::s
   if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
 }
 
-void describe_word(char* text, const void* address, std::uint64_t holds) {
-  std::snprintf(text, kAwaitedText, "the word at %p holds %llu", address, static_cast<unsigned long long>(holds));
+void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds) {
+  facts.cause = HEDDLE_WAIT_WORD;
+  awaits(facts, "the word at %p holds %llu", address, static_cast<unsigned long long>(holds));
 }
 
-void describe_words(char* text, const void* address, std::size_t count) {
-  std::snprintf(text, kAwaitedText, "the %zu words at %p are not as asked for", count, address);
+void tell_words(heddle_wait_facts& facts, const void* address, std::size_t count) {
+  facts.cause = HEDDLE_WAIT_WORD;
+  awaits(facts, "the %zu words at %p are not as asked for", count, address);
 }
 
 std::size_t first_of(std::size_t n) {

@@ -59,8 +59,8 @@ inline void make_progress() {
 }
 
 // What a wait is for, for its report.
-[[gnu::cold]] void describe_word(char* text, const void* address, std::uint64_t holds);
-[[gnu::cold]] void describe_words(char* text, const void* address, std::size_t count);
+[[gnu::cold]] void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds);
+[[gnu::cold]] void tell_words(heddle_wait_facts& facts, const void* address, std::size_t count);
 
 // The conditions of one call: one value for all entries, or one for each.
 template <class T>
@@ -117,7 +117,7 @@ void wait_all(const Conditions<T>& set) {
   // same time.
   wait_until_true(
       set.call, default_context().worker, [&] { return (i = set.unmet(i)) == set.nelems; },
-      [&](char* text) { describe_words(text, set.ivars, set.nelems); });
+      [&](heddle_wait_facts& facts) { tell_words(facts, set.ivars, set.nelems); });
 }
 template <class T>
 std::size_t wait_any(const Conditions<T>& set) {
@@ -125,7 +125,7 @@ std::size_t wait_any(const Conditions<T>& set) {
   std::size_t i = SIZE_MAX;
   wait_until_true(
       set.call, default_context().worker, [&] { return (i = set.any()) != SIZE_MAX; },
-      [&](char* text) { describe_words(text, set.ivars, set.nelems); });
+      [&](heddle_wait_facts& facts) { tell_words(facts, set.ivars, set.nelems); });
   return i;
 }
 template <class T>
@@ -134,7 +134,7 @@ std::size_t wait_some(const Conditions<T>& set, std::size_t* indices) {
   std::size_t found = 0;
   wait_until_true(
       set.call, default_context().worker, [&] { return (found = set.some(indices)) != 0; },
-      [&](char* text) { describe_words(text, set.ivars, set.nelems); });
+      [&](heddle_wait_facts& facts) { tell_words(facts, set.ivars, set.nelems); });
   return found;
 }
 template <class T>
@@ -161,8 +161,8 @@ template <class T>
 [[gnu::noinline]] void wait_longer(Call call, const T* ivar, int cmp, T value) {
   wait_until_true(
       call, default_context().worker, [=] { return holds(ivar, cmp, value); },
-      [=](char* text) {
-        describe_word(text, ivar, static_cast<std::uint64_t>(__atomic_load_n(ivar, __ATOMIC_RELAXED)));
+      [=](heddle_wait_facts& facts) {
+        tell_word(facts, ivar, static_cast<std::uint64_t>(__atomic_load_n(ivar, __ATOMIC_RELAXED)));
       });
 }
 template <class T>
@@ -252,7 +252,7 @@ inline std::uint64_t signal_wait_until(Call call, std::uint64_t* sig_addr, int c
         seen = __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);
         return compares(seen, cmp, value);
       },
-      [&](char* text) { describe_word(text, sig_addr, seen); });
+      [&](heddle_wait_facts& facts) { tell_word(facts, sig_addr, seen); });
   return seen;
 }
 

@@ -85,10 +85,11 @@ void raise_done(const heddle_completion& completion) {
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
 }
 
-void describe_refused(Worker&, std::span<char> text) {
-  std::snprintf(text.data(), text.size(),
-                "it is not accepted, since the worker's operations are all in use, or what takes it on is full, or its "
-                "target has not been met yet");
+void describe_refused(Worker&, diagnosis::Wait& wait) {
+  engine::awaits(
+      wait,
+      "it is not accepted, since the worker's operations are all in use, or what takes it on is full, or its "
+      "target has not been met yet");
 }
 
 }  // namespace heddle::api

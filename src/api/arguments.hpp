@@ -50,7 +50,7 @@ inline bool unmet(const RemoteRegion& remote) {
 [[gnu::cold]] Status out_of_memory();
 
 // Text for reports of threads that wait until their operation is accepted.
-[[gnu::cold]] void describe_refused(Worker& worker, std::span<char> text);
+[[gnu::cold]] void describe_refused(Worker& worker, diagnosis::Wait& wait);
 
 // Runs set-up code and turns its exceptions into a status.
 template <class Function>
@@ -127,7 +127,7 @@ inline Status again(Worker& worker) {
 }
 
 // The blocking form `call` of a try_ function: makes progress until the operation is accepted.
-// describe(worker, text): as for Watch::round().
+// describe(worker, wait): as for Watch::round().
 template <class Attempt, class Describe>
 Status blocking(const char* call, heddle_worker handle, Attempt&& attempt, Describe&& describe) {
   const Status first = attempt();
@@ -135,7 +135,7 @@ Status blocking(const char* call, heddle_worker handle, Attempt&& attempt, Descr
     return first;
   }
   Worker* worker = find_handle<Worker>(handle.id);
-  return worker->until({call}, std::forward<Attempt>(attempt), [&](std::span<char> text) { describe(*worker, text); });
+  return worker->until({call}, std::forward<Attempt>(attempt), [&](diagnosis::Wait& wait) { describe(*worker, wait); });
 }
 template <class Attempt>
 Status blocking(const char* call, heddle_worker handle, Attempt&& attempt) {

@@ -28,11 +28,6 @@ struct Arguments {
   const heddle_reduction* reduction = nullptr;
 };
 
-bool rooted(Operation operation) {
-  return operation == Operation::broadcast || operation == Operation::reduce || operation == Operation::gather ||
-         operation == Operation::scatter;
-}
-
 [[gnu::cold]] Status null_buffer(const Arguments& arguments, const char* name, std::uint64_t bytes) {
   return base::fail(HEDDLE_ERR_ARGUMENT, "%s: %s is null, and this member needs it for %llu bytes", arguments.function,
                     name, static_cast<unsigned long long>(bytes));
@@ -105,7 +100,7 @@ Status prepare(const Team& team, const Arguments& arguments, Call* call) {
   call->operation = arguments.operation;
   call->bytes = arguments.amount;
   call->root = arguments.root;
-  if (rooted(arguments.operation) && arguments.root >= team.size()) [[unlikely]] {
+  if (collective::has_root(arguments.operation) && arguments.root >= team.size()) [[unlikely]] {
     return base::fail(HEDDLE_ERR_RANK, "%s: root %u: the team has members 0-%u", arguments.function, arguments.root,
                       team.size() - 1);
   }

@@ -9,6 +9,8 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 
 namespace {
 
+namespace diagnosis = heddle::diagnosis;
+namespace engine = heddle::engine;
 using heddle::wire::kHandlerNumbers;
 
 [[gnu::cold]] Status bad_handler(uint32_t handler) {
@@ -160,18 +162,20 @@ template <bool kWord>
 }
 
 [[gnu::cold]] void describe_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
-                                    std::span<char> text) {
+                                    diagnosis::Wait& wait) {
   const auto used = static_cast<unsigned long long>(worker.messages().credit_used(target));
-  if (message.handler >= HEDDLE_AM_USER && used > 0) {
-    std::snprintf(
-        text.data(), text.size(),
+  const bool credit = message.handler >= HEDDLE_AM_USER && used > 0;
+  wait.things.push_back({credit ? diagnosis::Cause::tasks : diagnosis::Cause::room, target.rank, target.worker,
+                         message.payload_bytes, credit ? "USER message" : "message", ""});
+  if (credit) {
+    engine::awaits(
+        wait,
         "the USER message to worker %u of rank %u is not accepted; %llu bytes to it are not known as handled yet: a "
         "thread there must call heddle_run_tasks",
         target.worker, target.rank, used);
   } else {
-    std::snprintf(
-        text.data(), text.size(),
-        "the message to worker %u of rank %u is not accepted; a thread there must make progress on that worker",
+    engine::awaits(
+        wait, "the message to worker %u of rank %u is not accepted; a thread there must make progress on that worker",
         target.worker, target.rank);
   }
 }
@@ -208,7 +212,7 @@ template <bool kWaits>
     return first;
   return blocking(
       "heddle_am", handle, [=] { return try_again(handle, target, message, completion); },
-      [&](Worker& own, std::span<char> text) { describe_message(own, target, *message, text); });
+      [&](Worker& own, diagnosis::Wait& wait) { describe_message(own, target, *message, wait); });
 }
 
 // Without a completion, on a worker of one thread.

@@ -2,10 +2,12 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <utility>
 
 #include "api/arguments.hpp"
 #include "base/fence.hpp"
 #include "base/tsan_order.hpp"
+#include "worker/report.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 
@@ -68,8 +70,14 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
   if (const Status status = worker.try_flush(rank); status != HEDDLE_AGAIN) return status;
   return worker.until(
       {"heddle_flush"}, [&] { return all_arrived(worker) ? HEDDLE_DONE : worker.try_flush(rank); },
-      [&](std::span<char> text) {
-        std::snprintf(text.data(), text.size(), "it awaits the operations to rank %u", rank);
+      [&](heddle::diagnosis::Wait& wait) {
+        heddle::engine::awaits(wait, "the operations to rank %u", rank);
+        heddle::engine::Findings findings(worker.context());
+        static_cast<void>(heddle::engine::look_inside(worker, findings));
+        for (heddle::diagnosis::Awaited& thing : findings.state.under_way) {
+          if (thing.rank == rank && thing.cause != heddle::diagnosis::Cause::receive)
+            wait.things.push_back(std::move(thing));
+        }
       });
 }
 
@@ -176,9 +184,9 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
     return counter->value() >= value ? HEDDLE_DONE : HEDDLE_AGAIN;
   };
   if (const Status status = attempt(); status != HEDDLE_AGAIN) return status;
-  const auto describe = [&](std::span<char> text) {
-    std::snprintf(text.data(), text.size(), "the counter is %llu, awaited %llu",
-                  static_cast<unsigned long long>(counter->value()), static_cast<unsigned long long>(value));
+  const auto describe = [&](heddle::diagnosis::Wait& wait) {
+    heddle::engine::awaits(wait, "the counter is %llu, awaited %llu", static_cast<unsigned long long>(counter->value()),
+                           static_cast<unsigned long long>(value));
   };
   const Status status = worker->until({"heddle_counter_wait", timeout_ns}, attempt, describe);
   if (status != HEDDLE_ERR_TIMEOUT) return status;
@@ -204,11 +212,12 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
     // Acquire: a thread that sees the signal sees its data. Partner: the release in put_signal.
     return compares(signal.load(std::memory_order_acquire), compare, value) ? HEDDLE_DONE : HEDDLE_AGAIN;
   };
-  const auto describe = [&](std::span<char> text) {
-    std::snprintf(
-        text.data(), text.size(), "the word at %p is %llu, awaited %s %llu; nobody here knows who should write it",
-        static_cast<const void*>(word), static_cast<unsigned long long>(signal.load(std::memory_order_relaxed)),
-        name_of(compare), static_cast<unsigned long long>(value));
+  const auto describe = [&](heddle::diagnosis::Wait& wait) {
+    heddle::engine::awaits(wait, "the word at %p is %llu, awaited %s %llu; nobody here knows who should write it",
+                           static_cast<const void*>(word),
+                           static_cast<unsigned long long>(signal.load(std::memory_order_relaxed)), name_of(compare),
+                           static_cast<unsigned long long>(value));
+    wait.things.push_back({.cause = heddle::diagnosis::Cause::word, .what = "word", .tag = {}});
   };
   const Status status = worker->until({"heddle_signal_wait", timeout_ns}, attempt, describe);
   if (status == HEDDLE_DONE) {

@@ -10,6 +10,7 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace {
 
 namespace base = heddle::base;
+namespace diagnosis = heddle::diagnosis;
 namespace engine = heddle::engine;
 namespace transport = heddle::transport;
 
@@ -250,20 +251,22 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
                                    : send_gated(*worker, request, completion);
 }
 
-[[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::size_t bytes, bool matched,
-                                 std::span<char> text) {
+[[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::uint64_t tag, std::size_t bytes, bool matched,
+                                 diagnosis::Wait& wait) {
+  wait.things.push_back({diagnosis::Cause::credit, target.rank, target.worker, bytes, "tagged message",
+                         worker.context().tag_text(tag, ~std::uint64_t{0})});
   // Shorter ones wait for credit, however many long ones are under way.
   engine::Operations& operations = worker.core().operations;
   if ((bytes > worker.tagged().eager() || matched) && operations.all_offered()) {
-    std::snprintf(text.data(), text.size(),
-                  "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "
-                  "many as HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides",
-                  bytes, target.worker, target.rank, operations.most_offers());
+    engine::awaits(wait,
+                   "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "
+                   "many as HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides",
+                   bytes, target.worker, target.rank, operations.most_offers());
     return;
   }
   const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
-  std::snprintf(
-      text.data(), text.size(),
+  engine::awaits(
+      wait,
       "the message of %zu bytes to worker %u of rank %u is not accepted; %llu of HEDDLE_TAG_CREDIT_BYTES=%llu "
       "(long ones: twice that) are used by messages that are not received there: post receives there, and make "
       "progress on that worker",
@@ -280,8 +283,8 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
     if (!may_offer) ++tries;
     return try_send(worker, {target, tag, data, bytes, may_offer}, completion);
   };
-  return blocking("heddle_send", worker, attempt, [=](Worker& own, std::span<char> text) {
-    describe_send(own, target, bytes, waits_for_receive(completion), text);
+  return blocking("heddle_send", worker, attempt, [=](Worker& own, diagnosis::Wait& wait) {
+    describe_send(own, target, tag, bytes, waits_for_receive(completion), wait);
   });
 }
 [[gnu::noinline]] Status try_send_otherwise(heddle_worker worker, heddle_peer target, uint64_t tag, const void* data,
@@ -359,9 +362,18 @@ Status status_of(heddle_receive* receive) {
 // heddle_recv_wait of one that has not ended, or with an error.
 [[gnu::noinline]] Status wait_for(Worker& worker, heddle_receive* receive, int64_t timeout_ns) {
   const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
-  const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](std::span<char> text) {
-    std::snprintf(text.data(), text.size(),
-                  "nothing for this receive has come, or not all of it; its sender must send, and make progress");
+  const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](diagnosis::Wait& wait) {
+    const auto tell = [&] { worker.tagged().tell_receive(*receive, &wait.things); };
+    worker.gate() == nullptr ? tell() : static_cast<void>(worker.gate()->look(tell));
+    if (wait.things.empty()) return;
+    const diagnosis::Awaited& thing = wait.things.front();
+    const bool rest = thing.cause == diagnosis::Cause::answer;
+    if (thing.rank == diagnosis::kNobody) {
+      engine::awaits(wait, "a message with %s from anybody", thing.tag.c_str());
+    } else {
+      engine::awaits(wait, "%sa message with %s from rank %u", rest ? "the rest of " : "", thing.tag.c_str(),
+                     thing.rank);
+    }
   });
   if (status == HEDDLE_ERR_TIMEOUT) {
     return base::fail(status, "heddle_recv_wait: after %lld ns no message has come",

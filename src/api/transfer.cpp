@@ -131,7 +131,16 @@ template <Kind kind>
   return worker->until(
       {kind == Kind::put ? "heddle_put" : "heddle_get"},
       [=] { return try_out_of_line<kind>(handle, local, bytes, region, offset, completion); },
-      [=](std::span<char> text) { describe_refused(*worker, text); });
+      [=](diagnosis::Wait& wait) {
+        describe_refused(*worker, wait);
+        const RemoteRegion* remote = find_handle<RemoteRegion>(region.id);
+        if (remote == nullptr) return;
+        wait.things.push_back({.cause = diagnosis::Cause::room,
+                               .rank = remote->rank,
+                               .bytes = bytes,
+                               .what = kind == Kind::put ? "put" : "get",
+                               .tag = {}});
+      });
 }
 template <Kind kind>
 [[gnu::noinline]] Status until_accepted(heddle_worker handle, void* local, std::size_t bytes,

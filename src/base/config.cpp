@@ -230,8 +230,10 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::hang_seconds,
      "HEDDLE_HANG_SECONDS",
      Type::count,
-     "0",
-     "report what is pending, and who should move it, whenever a call has waited for so many seconds more; 0: never",
+     "60",
+     "when nothing of the job has moved for so many seconds and somebody waits, the launcher says who is to blame; in "
+     "a "
+     "job without one, if this is set, a call that has waited for so long says what is pending; 0: never",
      {0, 1'000'000}},
     {Var::close_timeout,
      "HEDDLE_CLOSE_TIMEOUT",
@@ -377,7 +379,11 @@ Result<Config> Config::read(const Overrides& overrides) {
     const Variable& variable = kVariables[i];
     const char* set = std::getenv(variable.name);
     config.text_[i] = set != nullptr ? set : variable.default_value;
-    if (const auto it = overrides.find(variable.name); it != overrides.end()) config.text_[i] = it->second;
+    config.set_[i] = set != nullptr;
+    if (const auto it = overrides.find(variable.name); it != overrides.end()) {
+      config.text_[i] = it->second;
+      config.set_[i] = true;
+    }
     const auto value = parse(variable.type, config.text_[i]);
     if (!value) {
       return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" is not %s (default %s: %s)", variable.name, config.text_[i].c_str(),

@@ -128,6 +128,8 @@ class Config {
   // count, bytes, time_ns
   [[nodiscard]] std::uint64_t number(Var var) const { return number_[index(var)]; }
   [[nodiscard]] bool flag(Var var) const { return number_[index(var)] != 0; }
+  // The environment or an override says it, and not the default.
+  [[nodiscard]] bool is_set(Var var) const { return set_[index(var)]; }
   [[nodiscard]] std::span<const std::string> unknown() const { return unknown_; }
 
  private:
@@ -135,6 +137,7 @@ class Config {
   static std::size_t index(Var var) { return static_cast<std::size_t>(var); }
   std::array<std::string, kCount> text_;
   std::array<std::uint64_t, kCount> number_{};
+  std::array<bool, kCount> set_{};
   std::vector<std::string> unknown_;
 };
 

@@ -18,6 +18,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
+#include "diagnosis/snapshot.hpp"
 #include "queue/bell.hpp"
 
 namespace heddle::bootstrap {
@@ -40,6 +41,18 @@ struct Card {
 inline constexpr std::size_t kMaxCardBytes = 4096;
 // What the application may exchange, and room for what the engine puts before it.
 inline constexpr std::size_t kMaxExchangeBytes = (std::size_t{1} << 20) + 64;
+
+// Whoever can tell how this rank is: its context. On a thread of the bootstrap.
+class Observed {
+ public:
+  // At once.
+  virtual diagnosis::Pulse pulse() = 0;
+  // An encoded diagnosis::Snapshot. It may take a part of a second.
+  virtual std::vector<std::byte> snapshot() = 0;
+
+ protected:
+  ~Observed() = default;
+};
 
 class Bootstrap {
  public:
@@ -117,6 +130,21 @@ class Bootstrap {
     return bell_;
   }
 
+  // ---- somebody watches the job, and says who is to blame when it hangs (diagnosis/)
+  // When nothing has moved for so long; 0: nobody watches.
+  [[nodiscard]] virtual std::uint64_t watch_seconds() const { return 0; }
+  // A thread of this rank has waited in vain for a second, or for a quarter of the above. Where
+  // somebody watches. False: it could not be told now.
+  virtual bool note_waiting() { return true; }
+  // Whom to ask, until another one is set (null: nobody). When it returns nobody asks the one
+  // before any more.
+  void observe(Observed* observed) {
+    const std::lock_guard lock(observed_mutex_);
+    observed_ = observed;
+  }
+  // Every call of progress passes through the slow path that looks for failures once.
+  void call_attention() { raise_failure_epoch(); }
+
   // All ranks have met to leave. Optional, and before leave(): a rank that stays nevertheless need
   // not be waited for as long as it lives.
   virtual void note_all_leave() {}
@@ -132,6 +160,12 @@ class Bootstrap {
     failure_epoch_.fetch_add(1, std::memory_order_release);
     ring_bell();
   }
+  // Runs function(observed), if there is one.
+  template <class Function>
+  void ask_observed(Function&& function) {
+    const std::lock_guard lock(observed_mutex_);
+    if (observed_ != nullptr) function(*observed_);
+  }
   // To be called when exchange_test() has a result.
   void ring_bell() {
     const std::lock_guard lock(bell_mutex_);
@@ -143,6 +177,8 @@ class Bootstrap {
   // failed(rank) is true.
   std::atomic<std::uint64_t> failure_epoch_{0};
   // the innermost lock; held while the bell rings, so that a bell that was replaced rings no more
+  std::mutex observed_mutex_;
+  Observed* observed_ = nullptr;
   std::mutex bell_mutex_;
   const queue::Bell<>* bell_ = nullptr;
 };

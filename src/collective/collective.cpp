@@ -255,7 +255,7 @@ base::Status Collective::wait_ready() {
         team_.setups().advance();
         return stage() != Stage::setting_up;
       },
-      [this](std::span<char> text) { describe(text); },
+      [this](diagnosis::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); });
   return stage() == Stage::ready ? HEDDLE_DONE : refusal_.report();
 }
@@ -344,7 +344,10 @@ base::Status Collective::end_of(base::Status status) {
 base::Status Collective::ended() {
   running_ = false;
   const base::Status status = stage() == Stage::refused ? refusal_.report() : end_of(runner_->status());
-  if (use_ == Use::once) team_.commons().collectives().remove(this);
+  if (use_ == Use::once) {
+    team_.pass(number_.load(std::memory_order_relaxed));
+    team_.commons().collectives().remove(this);
+  }
   return status;
 }
 
@@ -369,7 +372,7 @@ base::Status Collective::wait(std::int64_t timeout_ns, engine::Worker* beside) {
         static_cast<void>(move_on());
         return !active();
       },
-      [this](std::span<char> text) { describe(text); },
+      [this](diagnosis::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside);
   if (over) return ended();
   return base::fail(HEDDLE_ERR_TIMEOUT, "%s has not ended within %lld ns; it goes on, and can be waited for again",
@@ -389,7 +392,7 @@ base::Status Collective::run_with(const Call& call) {
           look_for_failures();
           return false;
         },
-        [this](std::span<char> text) { describe(text); }, [this](std::int64_t ns) { return fetch(ns); });
+        [this](diagnosis::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); });
   }
   return end_of(runner_->status());
 }
@@ -415,7 +418,7 @@ std::vector<Rank> Collective::awaited() {
   return givers(*algorithm_, request_, runner_->awaited());
 }
 
-void Collective::describe(std::span<char> text) {
+void Collective::describe(diagnosis::Wait& wait) {
   std::string what;
   try {
     what = text_of(awaited());
@@ -425,9 +428,24 @@ void Collective::describe(std::span<char> text) {
   if (what.empty()) {
     what = stage() == Stage::setting_up ? "not all members have made this call" : "members have not come so far";
   }
-  std::snprintf(text.data(), text.size(), "%s of %" PRIu64 " bytes on a team of %u, rank %u there%s: %s",
-                name_of(call_.operation), call_.bytes, team_.size(), team_.rank(),
-                offloaded() ? ", by the network's interface" : "", what.c_str());
+  engine::awaits(wait, "%s of %" PRIu64 " bytes on a team of %u, rank %u there%s: %s", name_of(call_.operation),
+                 call_.bytes, team_.size(), team_.rank(), offloaded() ? ", by the network's interface" : "",
+                 what.c_str());
+  wait.step = step();
+}
+
+diagnosis::Step Collective::step() const {
+  std::uint64_t number = number_.load(std::memory_order_relaxed);
+  std::uint64_t team = team_.identity();
+  std::string operation = name_of(call_.operation);
+  if (has_root(call_.operation)) operation += " with root " + std::to_string(call_.root);
+  // Its runs are counted for themselves.
+  if (use_ == Use::persistent && stage() == Stage::ready) {
+    operation = "persistent " + operation + " (call " + std::to_string(number) + ')';
+    team |= number << 32;
+    number = runner_->runs();
+  }
+  return {team, number, team_.size(), team_.words(), std::move(operation)};
 }
 
 }  // namespace heddle::collective

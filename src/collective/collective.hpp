@@ -43,6 +43,11 @@ class Collective final : public Setup {
   // For reports: the members that the current run waits for. Empty: none, or unknown. May throw.
   [[nodiscard]] std::vector<Rank> awaited();
 
+  // The call that it is under way for, among those of its team; for reports. Any thread.
+  [[nodiscard]] diagnosis::Step step() const;
+  // Of the team's calls, the one that it is run for now.
+  void set_number(std::uint64_t number) { number_.store(number, std::memory_order_relaxed); }
+
   // Waits until the set-up has ended: DONE, or why the operation is refused.
   base::Status wait_ready();
   // Begins a run. STATE: a run is under way, or the operation is not persistent; PEER_FAILED.
@@ -95,7 +100,7 @@ class Collective final : public Setup {
   [[nodiscard]] base::Status ended();
   base::Status end_of(base::Status status);
   void look_for_failures();
-  void describe(std::span<char> text);
+  void describe(diagnosis::Wait& wait);
   void retire();
 
   Team& team_;
@@ -124,6 +129,7 @@ class Collective final : public Setup {
   bool running_ = false;            // from the program's point of view
   bool opened_ = false;
   bool listed_ = false;
+  std::atomic<std::uint64_t> number_{0};  // relaxed: for reports
   // of failures. Relaxed: a thread that looks twice finds the same
   std::atomic<std::uint64_t> seen_epoch_{0};
   // the helper that advances the operation, for as long as it may hold a lock of it

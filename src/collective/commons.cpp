@@ -155,6 +155,30 @@ bool Commons::active() const {
   return std::ranges::any_of(list_, [](const Collective* collective) { return collective->wants_help(); });
 }
 
+void Commons::tell(diagnosis::Snapshot* snapshot) const {
+  {
+    const std::lock_guard lock(list_mutex_);
+    for (const Collective* collective : list_) {
+      if (!collective->active() || snapshot->steps.size() == diagnosis::kMostListed) continue;
+      snapshot->steps.push_back(collective->step());
+    }
+  }
+  teams_->for_each([&](Team& team) {
+    if (team.passed() == 0 || snapshot->passed.size() == diagnosis::kMostListed) return;
+    snapshot->passed.push_back({team.identity(), team.passed()});
+  });
+}
+
+std::uint64_t digest_of(std::span<const std::uint32_t> ranks) {
+  const std::uint64_t digest = wire::digest(std::as_bytes(ranks));
+  return (digest & 0xFFFF'0000U) | 1;  // room for the number of teams alike
+}
+
+std::uint32_t Commons::count_team(std::span<const std::uint32_t> ranks) {
+  const std::lock_guard lock(list_mutex_);
+  return teams_made_[digest_of(ranks)]++;
+}
+
 void Commons::end() {
   ended_.store(true, std::memory_order_seq_cst);
   base::Waiter waiter(context_.clock(), HEDDLE_FOREVER, &context_.crowd());

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/wait.hpp"
@@ -26,6 +27,9 @@ class Team;
 class Collective;
 
 using PackedRegion = std::array<std::byte, wire::kPackedRegionBytes>;
+
+// Of the members of a team, in their order; not 0.
+[[nodiscard]] std::uint64_t digest_of(std::span<const std::uint32_t> ranks);
 
 class Commons final : public engine::Attachment {
  public:
@@ -64,6 +68,7 @@ class Commons final : public engine::Attachment {
   Found advance() override;
   [[nodiscard]] bool active() const override;
   void end() override;
+  void tell(diagnosis::Snapshot* snapshot) const override;
 
   // Calls done() until it returns true, and makes progress in between. False: time-out. `call`: for
   // reports of long waits. `fetch(ns)`: brings the helper that holds what is waited for to this
@@ -78,6 +83,9 @@ class Commons final : public engine::Attachment {
   void count_persistent(bool offloaded) {
     (offloaded ? offloaded_ : not_offloaded_).fetch_add(1, std::memory_order_relaxed);
   }
+
+  // How many teams of these members have been made in this context before.
+  [[nodiscard]] std::uint32_t count_team(std::span<const std::uint32_t> ranks);
 
   engine::Owned<Team>& teams() { return *teams_; }
   engine::Owned<Collective>& collectives() { return *collectives_; }
@@ -102,6 +110,8 @@ class Commons final : public engine::Attachment {
   std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not yet imported
   mutable queue::FetchingMutex list_mutex_;    // guards list_; visitors are counted under it
   std::vector<Collective*> list_;
+  // by a digest of members; list_mutex_
+  std::unordered_map<std::uint64_t, std::uint32_t> teams_made_;
   // How many threads are in advance(), and whether the context has ended. seq_cst: either end()
   // sees a thread in advance(), or the thread sees ended_.
   std::atomic<std::uint32_t> inside_{0};
@@ -127,7 +137,10 @@ bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, F
     int events = round % kOthers == 0 ? progress_all() : progress();
     if (done()) return true;
     if (beside != nullptr && (round > kSpinning || round % kBeside == 0)) events += progress_on(*beside);
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) return false;
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
+      watch.may_resume();
+      return false;
+    }
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
       static_cast<void>(progress_all());
       if (!fetch(ns)) rest(ns, beside);

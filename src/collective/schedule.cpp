@@ -13,6 +13,11 @@ const char* name_of(Operation operation) {
   return kNames.at(static_cast<std::size_t>(operation));
 }
 
+bool has_root(Operation operation) {
+  return operation == Operation::broadcast || operation == Operation::reduce || operation == Operation::gather ||
+         operation == Operation::scatter;
+}
+
 bool lists_blocks(Operation operation) {
   switch (operation) {
     case Operation::allgatherv:

@@ -135,6 +135,8 @@ enum class Operation : std::uint8_t {
 };
 const char* name_of(Operation operation);
 bool lists_blocks(Operation operation);
+// A root is named in the call, and the blocks are not listed.
+bool has_root(Operation operation);
 
 // One block that a rank gives to another or takes from it, where ranks list their blocks. The k-th
 // block that a rank gives to a peer is the k-th that the peer takes from it, and has the same

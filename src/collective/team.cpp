@@ -122,8 +122,17 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
       member_(member),
       mapped_(commons.direct_to(ranks_)),
       piece_(piece),
+      among_alike_(commons.count_team(ranks_)),
+      identity_(digest_of(ranks_) + among_alike_),
       setups_(*this, std::move(assembly)) {
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
+}
+
+std::string Team::words() const {
+  std::string text =
+      size() == commons_.context().size() ? "all ranks" : "the team of ranks " + diagnosis::list_of(ranks_);
+  if (among_alike_ > 0) text += " (team " + std::to_string(among_alike_ + 1) + " of these)";
+  return text;
 }
 
 Team::~Team() {
@@ -228,6 +237,7 @@ base::Result<Team*> Team::subset(std::span<const std::uint32_t> ranks) {
 }
 
 base::Result<Team*> Team::make(Record record) {
+  ++calls_;
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a team");
   auto piece = TeamPiece::take(commons_.arena(), size());
   if (piece) {
@@ -248,7 +258,10 @@ base::Result<Team*> Team::make(Record record) {
         setups_.advance();
         return round.ended();
       },
-      [](std::span<char> text) { std::snprintf(text.data(), text.size(), "not all members have made the same call"); },
+      [this](diagnosis::Wait& wait) {
+        engine::awaits(wait, "not all members have made the same call");
+        wait.step = {identity(), calls_, size(), words(), "the making of a team"};
+      },
       [this](std::int64_t ns) { return setups_.fetch(ns); });
   const base::Status status = round.status();
   if (status == HEDDLE_DONE && *made != nullptr) return made;
@@ -326,10 +339,17 @@ base::Status Team::report_failed(std::uint32_t member) const {
 
 // ---- operations ---------------------------------------------------------------------------------
 
+base::Result<Collective*> Team::open(const Call& call, Use use) {
+  auto made = Collective::open(*this, call, use);
+  if (made) (*made)->set_number(calls_);
+  return made;
+}
+
 base::Result<Collective*> Team::init(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a collective operation ready");
+  ++calls_;
   for (;;) {
-    auto made = Collective::open(*this, call, Use::persistent);
+    auto made = open(call, Use::persistent);
     if (!made) return made;
     const base::Status status = (*made)->wait_ready();
     const bool again = networks_.settled(status, (*made)->by_interface());
@@ -341,7 +361,8 @@ base::Result<Collective*> Team::init(const Call& call) {
 
 base::Result<Collective*> Team::start(const Call& call) {
   base::show_told();
-  return Collective::open(*this, call, Use::once);
+  ++calls_;
+  return open(call, Use::once);
 }
 
 std::size_t Team::KeyHash::operator()(const Key& key) const {
@@ -365,6 +386,7 @@ base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
   }
   auto made = Collective::make(*this, call, Use::kept);
   if (!made) return made.status();
+  (*made)->set_number(calls_);
   setups_.submit(**made);
   const base::Status status = (*made)->wait_ready();
   if (networks_.settled(status, (*made)->by_interface())) return kept(call, turn);
@@ -376,16 +398,26 @@ base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
 
 base::Status Team::run_piece(const Call& call, std::uint32_t turn) {
   auto collective = kept(call, turn);
-  return collective ? (*collective)->run_with(call) : collective.status();
+  if (!collective) return collective.status();
+  (*collective)->set_number(calls_);
+  return (*collective)->run_with(call);
 }
 
 base::Status Team::run_whole(const Call& call) {
-  auto collective = start(call);
+  base::show_told();
+  auto collective = open(call, Use::once);
   return collective ? (*collective)->wait(HEDDLE_FOREVER) : collective.status();
 }
 
 base::Status Team::run(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a collective call");
+  ++calls_;
+  const base::Status status = run_any(call);
+  pass(calls_);
+  return status;
+}
+
+base::Status Team::run_any(const Call& call) {
   switch (call.operation) {
     case Operation::barrier:
       return run_piece(call);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -60,6 +61,15 @@ class Team {
   [[nodiscard]] Commons& commons() { return commons_; }
   [[nodiscard]] std::uint32_t rank() const { return member_; }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  // For reports: a number of 32 bits that is the same at all members, and hardly another team's;
+  // how texts call it.
+  [[nodiscard]] std::uint64_t identity() const { return identity_; }
+  [[nodiscard]] std::string words() const;
+  // The last of its calls that has ended here. Any thread.
+  [[nodiscard]] std::uint64_t passed() const { return passed_.load(std::memory_order_relaxed); }
+  void pass(std::uint64_t number) {
+    if (number > passed()) passed_.store(number, std::memory_order_relaxed);
+  }
   [[nodiscard]] std::uint32_t rank_in_job(std::uint32_t member) const { return ranks_[member]; }
   [[nodiscard]] std::optional<std::uint32_t> member(std::uint32_t rank_in_job) const;
   // True: all members map each other's memory, though other ranks of the job may not. The same at
@@ -119,14 +129,21 @@ class Team {
   static base::Result<Team*> confirmed(engine::Context& context, base::Result<Team*> made);
   base::Result<Team*> build(const Record& mine, std::span<const Record> records, TeamPiece& piece);
   base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
+  base::Result<Collective*> open(const Call& call, Use use);
   base::Status run_piece(const Call& call, std::uint32_t turn = 0);
   base::Status run_whole(const Call& call);
+  base::Status run_any(const Call& call);
 
   Commons& commons_;
   const std::vector<std::uint32_t> ranks_;  // ranks in the job, by member
   const std::uint32_t member_;
   const bool mapped_;
-  const std::uint64_t piece_;  // offset in the arena, for assembly_
+  const std::uint64_t piece_;        // offset in the arena, for assembly_
+  const std::uint32_t among_alike_;  // teams with the same members that were made here before
+  const std::uint64_t identity_;
+  // collective calls, from 1; for the one thread that is in one
+  std::uint64_t calls_ = 0;
+  std::atomic<std::uint64_t> passed_{0};  // relaxed: for reports
   std::unordered_map<std::uint32_t, std::uint32_t> members_;
   Setups setups_;
   // Number of open persistent and nonblocking operations. Release by closed(), partner: the acquire

@@ -92,8 +92,7 @@ inline bool Completer::has_work() const {
     events += advance_pending();
   }
   if (!knows_failures()) [[unlikely]] {
-    static_cast<void>(note_failures());  // if that is not all, the next call goes on
-    ++events;
+    if (note_failures()) ++events;  // if that is not all, the next call goes on
   }
   if (core_.operations.under_way() > 0 && looks_for_closed()) [[unlikely]] {
     if (note_closed()) ++events;
@@ -177,7 +176,8 @@ bool Completer::advance_protocols() {
   return moved;
 }
 
-void Completer::note_failed_ranks() {
+// True: some have failed since the last time.
+bool Completer::note_failed_ranks() {
   core_.objects.note_failures();
   bool more = false;
   for (std::uint32_t rank = 0; rank < core_.failed.size(); ++rank) {
@@ -187,18 +187,22 @@ void Completer::note_failed_ranks() {
     core_.transport.peer_failed(rank);
     core_.responder.forget(rank);
   }
-  if (!more) return;
+  if (!more) return false;
   failed_left_ = core_.operations.slots().size();
   for (Protocol* protocol : protocols_) protocol->note_failures();
+  return true;
 }
 
 // In portions: what is posted from now on to a rank that has failed is refused at once, so that
-// each operation needs one look. False: there is more to do.
+// each operation needs one look. False: no rank has failed; somebody only wants to know how this
+// one is.
 bool Completer::note_failures() {
   const std::uint64_t epoch = core_.failure_epoch.load(std::memory_order_acquire);
+  bool failed = failed_left_ > 0;
   if (epoch != noted_epoch_) {
     noted_epoch_ = epoch;
-    note_failed_ranks();
+    failed = note_failed_ranks() || failed;
+    if (core_.attentive != nullptr) core_.attentive->called();
   }
   for (std::size_t i = 0; failed_left_ > 0 && i < kPortion; ++i) {
     Operation& operation = core_.operations.slots()[--failed_left_];
@@ -206,9 +210,8 @@ bool Completer::note_failures() {
       core_.operations.end_served(operation, HEDDLE_ERR_PEER_FAILED);
     }
   }
-  if (failed_left_ > 0) return false;
-  seen_epoch_ = noted_epoch_;
-  return true;
+  if (failed_left_ == 0) seen_epoch_ = noted_epoch_;
+  return failed;
 }
 
 // A worker that was closed answers nothing more. Its last answers may still be on their way, so it

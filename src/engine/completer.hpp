@@ -62,7 +62,7 @@ class Completer {
   std::size_t advance_pending();
   bool advance_protocols();
   bool note_failures();
-  void note_failed_ranks();
+  bool note_failed_ranks();
   bool note_closed();  // true: something has ended
   [[nodiscard]] bool begin_look();
 

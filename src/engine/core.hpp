@@ -20,6 +20,16 @@
 
 namespace heddle::engine {
 
+// Who is told, inside the worker, that the failure epoch has changed, for whatever reason
+// (bootstrap::Bootstrap::call_attention()).
+class Attentive {
+ public:
+  virtual void called() = 0;
+
+ protected:
+  ~Attentive() = default;
+};
+
 struct Core {
   // `unshared`: one thread alone posts, and is inside whenever it does.
   Core(Objects& objects, std::uint32_t index, transport::TransportWorker& transport, bool unshared);
@@ -62,7 +72,8 @@ struct Core {
   heddle_worker_stats stats{};  // but what Operations counts, and what is posted
   // written inside, with release; partner: Worker::moved()'s acquire load
   std::atomic<std::uint64_t> moves{0};
-  Notifier<> notifier;  // of the worker's descriptor
+  Notifier<> notifier;             // of the worker's descriptor
+  Attentive* attentive = nullptr;  // null: nobody
   // has no slot: stands in pending() while a protocol has something left to do
   Operation protocol_work;
 };

@@ -1,5 +1,7 @@
 #include "engine/job.hpp"
 
+#include <array>
+#include <cstdio>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -32,6 +34,24 @@ void Job::report_failure(std::uint32_t rank) {
   if (known_failed_[rank]) return;
   known_failed_[rank] = true;
   environment_.log.line(base::Level::info, "rank %u has failed or left; operations to it end with PEER_FAILED", rank);
+}
+
+std::string Job::tag_text(std::uint64_t tag, std::uint64_t mask) const {
+  std::array<char, 160> text{};
+  if (const heddle_name_tag name = name_tag_.load(std::memory_order_relaxed); name != nullptr) {
+    name(tag, mask, text.data(), text.size());
+    text.back() = '\0';
+    return text.data();
+  }
+  constexpr std::uint64_t kShort = 1'000'000;  // longer ones are patterns of bits
+  const auto wide = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  if (mask == 0) return "any tag";
+  if (mask != ~std::uint64_t{0}) {
+    std::snprintf(text.data(), text.size(), "tag 0x%llx under the mask 0x%llx", wide(tag), wide(mask));
+  } else {
+    std::snprintf(text.data(), text.size(), tag < kShort ? "tag %llu" : "tag 0x%llx", wide(tag));
+  }
+  return text.data();
 }
 
 void Job::report_drop(std::uint32_t worker, heddle_peer source, const char* why) {

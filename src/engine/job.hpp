@@ -3,8 +3,10 @@
 // know; worker/context.hpp adds the rest.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -26,6 +28,7 @@ class Job {
   [[nodiscard]] base::Environment& environment() { return environment_; }
   [[nodiscard]] base::Clock& clock() { return clock_; }
   [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
+  [[nodiscard]] bool has_joined() const { return bootstrap_ != nullptr; }
   [[nodiscard]] transport::Transport& transport() const { return *transport_; }
   // Digest of the job's secret.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
@@ -42,6 +45,11 @@ class Job {
   // Of either class; its function null: none. Any thread.
   [[nodiscard]] Handler handler(std::uint32_t number) const { return handlers_.find(number); }
   void register_handler(std::uint32_t number, Handler handler);
+  // A tag of messages, for people: as the program words it, else "tag 7". Any thread. May throw
+  // std::bad_alloc.
+  [[nodiscard]] std::string tag_text(std::uint64_t tag, std::uint64_t mask) const;
+  // heddle_context_name_tags. Null: none.
+  void name_tags(heddle_name_tag function) { name_tag_.store(function, std::memory_order_relaxed); }
 
  protected:
   explicit Job(base::Environment environment);
@@ -56,7 +64,8 @@ class Job {
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
   std::unique_ptr<transport::Transport> transport_;
   std::uint64_t digest_ = 0;
-  HandlerTable<wire::kHandlerNumbers> handlers_;  // set under mutex_
+  HandlerTable<wire::kHandlerNumbers> handlers_;    // set under mutex_
+  std::atomic<heddle_name_tag> name_tag_{nullptr};  // relaxed: a function of the program's code
   // guards what follows; never held while a transport or bootstrap is called
   queue::FetchingMutex mutex_;
   std::vector<bool> known_failed_;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "diagnosis/snapshot.hpp"
 #include "engine/completion.hpp"
 #include "engine/marks.hpp"
 #include "engine/region.hpp"
@@ -99,6 +100,11 @@ class OperationOwner {
     const char* waits;
   };
   [[nodiscard]] virtual Words words() const { return {"operation", "waits for the answer of"}; }
+  // The same for who judges: what is known besides rank, worker and bytes.
+  virtual void explain(const Operation& operation, diagnosis::Awaited* awaited) const {
+    static_cast<void>(operation);
+    awaited->what = words().name;
+  }
 
  protected:
   OperationOwner() = default;

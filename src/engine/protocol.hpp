@@ -18,6 +18,8 @@
 
 namespace heddle::engine {
 
+class Findings;
+
 class Protocol : public OperationOwner {
  public:
   Protocol() = default;
@@ -47,8 +49,8 @@ class Protocol : public OperationOwner {
   // begins, and cancel() after. Both may be called again.
   virtual void begin_cancel() {}
   virtual void cancel(base::Status status) { static_cast<void>(status); }
-  // The lines of a report about what it has under way.
-  virtual void report() const {}
+  // Tells what it has under way, but for operations with a slot.
+  virtual void report(Findings& findings) const { static_cast<void>(findings); }
 };
 
 }  // namespace heddle::engine

@@ -28,7 +28,7 @@ class Receiver final : public Partitioned {
  private:
   base::Status begin_run(std::uint64_t run) override;
   base::Status look() override;
-  void describe(std::span<char> text) override;
+  void describe(diagnosis::Wait& wait) override;
   [[nodiscard]] const wire::PartitionedPlaces* places() const override { return &places_; }
   [[nodiscard]] std::uint64_t notice_number(wire::PartitionedKind /*kind*/) const override { return run(); }
 

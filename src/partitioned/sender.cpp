@@ -159,17 +159,19 @@ base::Status Sender::look() {
   return trouble();
 }
 
-void Sender::describe(std::span<char> text) {
+void Sender::describe(diagnosis::Wait& wait) {
   std::uint32_t unmarked = 0;
   for (std::uint32_t i = ended_; i < shape_.partitions; ++i) {
     if (marks_.is_idle(i, run())) ++unmarked;
   }
   const char* peer =
       marks_.opened() >= run() ? "its receiver has begun this run" : "its receiver has not begun this run";
-  std::snprintf(text.data(), text.size(),
-                "a partitioned send to worker %u of rank %u, tag %llu: %u of %u partitions are not marked ready; %s",
-                shape_.peer.worker, shape_.peer.rank, static_cast<unsigned long long>(shape_.tag), unmarked,
-                shape_.partitions, peer);
+  wait.things.push_back(
+      {diagnosis::Cause::partition, shape_.peer.rank, shape_.peer.worker, shape_.bytes, "partitioned message", ""});
+  engine::awaits(wait,
+                 "a partitioned send to worker %u of rank %u, tag %llu: %u of %u partitions are not marked ready; %s",
+                 shape_.peer.worker, shape_.peer.rank, static_cast<unsigned long long>(shape_.tag), unmarked,
+                 shape_.partitions, peer);
 }
 
 // ---- inside -------------------------------------------------------------------------------------

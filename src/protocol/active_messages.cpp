@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "engine/findings.hpp"
 #include "engine/inside.hpp"
 
 namespace heddle::engine {
@@ -214,10 +215,10 @@ void ActiveMessages::note_failures() {
   rendezvous_.note_failures();
 }
 
-void ActiveMessages::report() const {
+void ActiveMessages::report(Findings& findings) const {
   if (rendezvous_.waiting() == 0) return;
-  core_.job.environment().log.say(
-      "  %llu large messages to this worker wait to be fetched, for memory, free operations, or what "
+  findings.say(
+      "%llu large messages to this worker wait to be fetched, for memory, free operations, or what "
       "their senders' ranks have published",
       static_cast<unsigned long long>(rendezvous_.waiting()));
 }

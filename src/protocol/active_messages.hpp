@@ -66,7 +66,7 @@ class ActiveMessages final : public Protocol {
   bool advance(bool* more) override;
   void note_failures() override;
   void begin_cancel() override { rendezvous_.cancel_waiting(); }
-  void report() const override;
+  void report(Findings& findings) const override;
   void ended(Operation& operation) override;
   [[nodiscard]] Words words() const override { return {"large message", "waits for the answer of"}; }
 

@@ -89,6 +89,7 @@ base::Status Tagged::offer(const SendRequest& request, const Completion& complet
   Offered& offered = offered_[core_.operations.index(*operation)];
   offered = {};
   offered.memory = *lent;
+  offered.tag = request.tag;
   operation->owner = this;
   operation->target = request.target;  // what follows is for reports
   operation->payload_bytes = request.bytes;

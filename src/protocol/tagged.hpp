@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/completion.hpp"
 #include "engine/core.hpp"
@@ -179,8 +180,11 @@ class Tagged final : public Protocol {
   bool advance(bool* left) override;
   void note_failures() override;
   void cancel(base::Status status) override;
-  // The lines about receives that have not ended.
-  void report() const override;
+  // Receives that have not ended, and messages that nobody has received.
+  void report(Findings& findings) const override;
+  // Of a receive that waits, or whose message is on its way.
+  void tell_receive(const heddle_receive& receive, std::vector<diagnosis::Awaited>* things) const;
+  void explain(const Operation& operation, diagnosis::Awaited* awaited) const override;
   // Of an operation that offered its source: nothing reads or copies the source any more.
   void failed(const Operation& operation) override;
   void ended(Operation& operation) override;
@@ -275,6 +279,7 @@ class Tagged final : public Protocol {
   bool stop(Shown& shown, base::Status status);
   void report_incomplete(const Shown& shown);
   bool advance_all_taken();
+  void report_fetches(Findings& findings) const;
   void note_failed_inlets();
 
   // tagged_push.cpp: the sender's side

@@ -122,6 +122,7 @@ struct Tagged::View {
 // A message whose source is lent to its receiver, by the operation's place in the pool.
 struct Tagged::Offered {
   LentMemory memory;
+  std::uint64_t tag = 0;  // for reports
   // If it has taken a place of a board:
   View* view = nullptr;
   wire::BoardPlace* place = nullptr;

@@ -1,8 +1,11 @@
-// Receives that have not ended, in the report of a wait that lasts too long.
+// Receives that have not ended, and messages that wait for one, in reports.
 #include <array>
 #include <cstdio>
+#include <string>
+#include <utility>
 
 #include "engine/core.hpp"
+#include "engine/findings.hpp"
 #include "protocol/tagged_nodes.hpp"
 
 namespace heddle::engine {
@@ -32,33 +35,85 @@ Text source_text(const Job& job, Source source) {
   return text;
 }
 
+// Of a receive.
+diagnosis::Awaited awaited_by(Source source, std::string&& tag, std::uint64_t bytes) {
+  diagnosis::Awaited awaited;
+  awaited.cause = diagnosis::Cause::receive;
+  const heddle_peer peer = peer_of(source);
+  awaited.rank = peer.rank == kAnyNumber ? diagnosis::kNobody : peer.rank;
+  awaited.worker = peer.worker == kAnyNumber ? diagnosis::kNobody : peer.worker;
+  awaited.bytes = bytes;
+  awaited.what = "receive";
+  awaited.tag = std::move(tag);
+  return awaited;
+}
+
 }  // namespace
 
-void Tagged::report() const {
-  const base::Log& log = core_.job.environment().log;
+void Tagged::report(Findings& findings) const {
   std::uint64_t told = 0;
   matching_.each_receive([&](const PostedReceive& receive) {
     if (told++ >= kMostLines) return;
     const auto& posted = static_cast<const Posted&>(receive);
     const Wanted& wanted = posted.wanted;
-    log.say("  receive of tag 0x%llx (mask 0x%llx) from %s, %llu bytes: posted%s; nothing that fits has come",
-            wide(wanted.tag), wide(wanted.mask), source_text(core_.job, wanted.source).data(),
-            wide(posted.request.bytes), posted.shown != nullptr ? ", and shown to its sender" : "");
+    std::string tag = findings.tag_text(wanted.tag, wanted.mask);
+    findings.say("receive of %s from %s, %llu bytes: posted%s; nothing that fits has come", tag.c_str(),
+                 source_text(core_.job, wanted.source).data(), wide(posted.request.bytes),
+                 posted.shown != nullptr ? ", and shown to its sender" : "");
+    findings.under_way(awaited_by(wanted.source, std::move(tag), posted.request.bytes));
   });
-  if (told > kMostLines) log.say("  and %llu more receives", wide(told - kMostLines));
+  if (told > kMostLines) findings.say("and %llu more receives", wide(told - kMostLines));
+  matching_.each_message([&](const KeptMessage& message) {
+    findings.kept(rank_of(message.source), static_cast<std::uint32_t>(message.source), message.tag);
+  });
+  for (const diagnosis::Kept& kept : findings.state.kept) {
+    findings.say("%llu messages with %s from worker %u of rank %u: arrived; no receive has taken them",
+                 wide(kept.messages), kept.tag.c_str(), kept.worker, kept.rank);
+  }
+  report_fetches(findings);
+}
+
+// Receives whose messages have been sent.
+void Tagged::report_fetches(Findings& findings) const {
   for (const Shown* shown = taken_; shown != nullptr; shown = shown->next) {
     const wire::BoardPlace& place = shown->inlet->board->places[shown->index];
-    log.say(
-        "  receive of tag 0x%llx from %s: its sender has sent; %llu of %llu bytes are copied, by who makes progress",
-        wide(shown->request.receive->tag), source_text(core_.job, source_of(shown->inlet->from)).data(),
-        wide(place.finished.load(std::memory_order_relaxed)), wide(shown->total));
+    findings.say("receive of %s from %s: its sender has sent; %llu of %llu bytes are copied, by who makes progress",
+                 findings.tag_text(shown->request.receive->tag).c_str(),
+                 source_text(core_.job, source_of(shown->inlet->from)).data(),
+                 wide(place.finished.load(std::memory_order_relaxed)), wide(shown->total));
   }
   for (const Fetch* fetch = waiting_; fetch != nullptr; fetch = fetch->next) {
-    log.say("  receive of tag 0x%llx from %s: its message of %llu bytes waits to be fetched, %s",
-            wide(fetch->request.receive->tag), source_text(core_.job, source_of(fetch->from)).data(),
-            wide(fetch->bytes),
-            fetch->reached ? "for no operation is free" : "for what its sender's rank has published is not here yet");
+    findings.say(
+        "receive of %s from %s: its message of %llu bytes waits to be fetched, %s",
+        findings.tag_text(fetch->request.receive->tag).c_str(), source_text(core_.job, source_of(fetch->from)).data(),
+        wide(fetch->bytes),
+        fetch->reached ? "for no operation is free" : "for what its sender's rank has published is not here yet");
   }
+}
+
+void Tagged::tell_receive(const heddle_receive& receive, std::vector<diagnosis::Awaited>* things) const {
+  if (receive.status != HEDDLE_POSTED) return;
+  const Posted& posted = posted_of(const_cast<heddle_receive*>(&receive));
+  if (posted.stored()) {
+    const Wanted& wanted = posted.wanted;
+    things->push_back(awaited_by(wanted.source, core_.job.tag_text(wanted.tag, wanted.mask), posted.request.bytes));
+    return;
+  }
+  // Sender and receiver move it both.
+  things->push_back({.cause = diagnosis::Cause::answer,
+                     .rank = receive.source.rank,
+                     .worker = receive.source.worker,
+                     .bytes = receive.bytes,
+                     .what = "message that has been sent",
+                     .tag = core_.job.tag_text(receive.tag, kWholeTag)});
+}
+
+// Of a message that was offered.
+void Tagged::explain(const Operation& operation, diagnosis::Awaited* awaited) const {
+  awaited->cause = diagnosis::Cause::unreceived;
+  awaited->what = words().name;
+  if (offered_ != nullptr)
+    awaited->tag = core_.job.tag_text(offered_[core_.operations.index(operation)].tag, kWholeTag);
 }
 
 }  // namespace heddle::engine

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "diagnosis/snapshot.hpp"
 
 namespace heddle::engine {
 
@@ -24,6 +27,8 @@ class Attachment {
   virtual void end() = 0;
   // Whether something is under way. Any thread.
   [[nodiscard]] virtual bool active() const = 0;
+  // Adds the collectives that are under way, and those that have ended. Any thread.
+  virtual void tell(diagnosis::Snapshot* snapshot) const = 0;
 };
 
 }  // namespace heddle::engine

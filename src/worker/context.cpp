@@ -11,7 +11,7 @@
 #include "base/wait.hpp"
 #include "worker/modes.hpp"
 #include "worker/one_thread.hpp"
-#include "worker/worker.hpp"
+#include "worker/report.hpp"
 
 namespace heddle::engine {
 
@@ -19,6 +19,7 @@ Context::Context(base::Environment environment) : Job(std::move(environment)) {}
 
 Context::~Context() {
   close_handle(handle_);
+  if (has_joined()) bootstrap().observe(nullptr);
   if (helpers_ != nullptr) helpers_->stop();
   while (Worker* worker = workers_.any()) end_worker(worker);
   // what was under way for it has ended with the workers
@@ -95,6 +96,7 @@ base::Status Context::open_parts(const ContextOptions& options) {
                          std::thread::hardware_concurrency());
   open_helpers(*policy);
   open_executors(*completer_place);
+  inspection_.begin();
   return HEDDLE_DONE;
 }
 
@@ -157,7 +159,9 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
   if (!added) return added;
   try {
     (*added)->begin();
+    inspection_.add(**added);
   } catch (...) {
+    (*added)->end();
     workers_.remove(*added);
     throw;
   }
@@ -193,7 +197,7 @@ base::Status Context::quiet_before_close(Worker* worker) {
       "fallen for %.3g s (HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
       worker->index(), static_cast<unsigned long long>(left), static_cast<double>(bound_ns) / 1e9));
   environment().log.line(base::Level::warn, "heddle_worker_close: %s", base::last_message());
-  worker->report_operations();
+  engine::report_operations(*worker);
   return status;
 }
 
@@ -222,6 +226,7 @@ base::Status Context::close_worker(Worker* worker) {
 // what they name stays.
 void Context::end_worker(Worker* worker) {
   helpers_->remove(worker);
+  inspection_.remove(*worker);
   worker->end();
   workers_.remove(worker);
 }
@@ -235,7 +240,7 @@ Attachment* Context::attach(std::unique_ptr<Attachment> attachment) {
 }
 
 void Context::report_operations() {
-  for (Worker* worker : workers_.all()) worker->report_operations();
+  for (Worker* worker : workers_.all()) engine::report_operations(*worker);
 }
 
 void Context::abort(int code, const char* message) {

@@ -19,6 +19,7 @@
 #include "worker/attachment.hpp"
 #include "worker/executor.hpp"
 #include "worker/extension.hpp"
+#include "worker/inspection.hpp"
 #include "worker/progress/helpers.hpp"
 #include "worker/sharing.hpp"
 #include "worker/small_offload.hpp"
@@ -106,6 +107,7 @@ class Context : public Job {
   [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen) {
     return nap_unless({&worker, 1}, ns, &seen);
   }
+  [[nodiscard]] Inspection& inspection() { return inspection_; }
   // Of all workers, in a report about a wait.
   void report_operations();
   [[noreturn]] void abort(int code, const char* message);
@@ -126,10 +128,11 @@ class Context : public Job {
   base::Status test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all);
   [[nodiscard]] base::Status take_heads(Collective kind, std::vector<std::vector<std::byte>>* all);
   [[nodiscard]] std::string missing();
-  void describe_awaited(std::span<char> text);
+  void describe_awaited(Collective kind, diagnosis::Wait& wait);
   [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
 
   base::Crowd crowd_;
+  Inspection inspection_{*this};
   Objects objects_{*this};
   Sharing default_sharing_ = Sharing::exclusive;
   OffloadPolicy small_offload_ = OffloadPolicy::off;
@@ -139,8 +142,9 @@ class Context : public Job {
   std::unique_ptr<Executors> executors_;
   std::uint64_t handle_ = 0;
   // Guarded by exchange_mutex_.
-  bool in_exchange_ = false;  // an exchange was started and has not ended
-  bool by_memory_ = false;    // it is a barrier by meeting_, not one of the bootstrap
+  bool in_exchange_ = false;     // an exchange was started and has not ended
+  std::uint64_t exchanges_ = 0;  // begun so far
+  bool by_memory_ = false;       // it is a barrier by meeting_, not one of the bootstrap
   queue::Meeting<> meeting_;
   bool meets_ = false;  // meeting_ is there, in all ranks
   bool left_ = false;

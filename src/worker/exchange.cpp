@@ -134,8 +134,9 @@ std::string Context::missing() {
   return who;
 }
 
-void Context::describe_awaited(std::span<char> text) {
-  std::snprintf(text.data(), text.size(), "not all ranks have arrived%s", missing().c_str());
+void Context::describe_awaited(Collective kind, diagnosis::Wait& wait) {
+  awaits(wait, "not all ranks have arrived%s", missing().c_str());
+  wait.step = {0, exchanges_, size(), "all ranks", name_of(kind)};
 }
 
 base::Status Context::not_arrived(std::int64_t timeout_ns) {
@@ -153,6 +154,7 @@ base::Status Context::begin_exchange(Collective kind, std::span<const std::byte>
   show_order();
   if (meets_) meeting_.enter(kind == Collective::barrier);
   in_exchange_ = true;
+  ++exchanges_;
   return HEDDLE_DONE;
 }
 
@@ -217,9 +219,12 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
     // Now and then, and before each nap: others may wait for this rank's part of a collective.
     if (events == 0 && (++rounds % kOthers == 0 || waiter.nap_ns() > 0)) events = progress_attachment();
     if (events < 0) return static_cast<base::Status>(events);
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) return not_arrived(exchange.timeout_ns);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
+      watch.may_resume();
+      return not_arrived(exchange.timeout_ns);
+    }
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
-    watch.round([this](std::span<char> text) { describe_awaited(text); }, waiter.nap_ns() > 0);
+    watch.round([&](diagnosis::Wait& wait) { describe_awaited(exchange.kind, wait); }, waiter.nap_ns() > 0);
   }
 }
 

@@ -1,16 +1,15 @@
-// Reports waits of blocking calls that last too long (HEDDLE_HANG_SECONDS).
+// Waits of blocking calls that last long: each is entered with the context's inspection, and
+// answers it. Where no launcher watches the job, the wait reports itself (HEDDLE_HANG_SECONDS).
 //
-// A report says which call waits on what, each operation of the worker that is not finished with
-// the stage it is in, and who should move it on: this thread, the executor, or a thread of a peer.
 // It costs nothing while things move: the clock is read from time to time by those who have waited
 // in vain for a while.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "base/error.hpp"
+#include "diagnosis/snapshot.hpp"
 #include "engine/inside.hpp"
 #include "heddle/heddle.h"
 
@@ -40,35 +39,54 @@ class Watch {
       : context_(context), worker_(worker), call_(call), scope_(scope) {}
   Watch(Context& context, Worker* worker, const char* call, const Waited& before)
       : context_(context), worker_(worker), call_(call), scope_(Scope::own), waited_(before) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() {
+    if (noted_) [[unlikely]]
+      end();
+  }
   [[nodiscard]] const Waited& waited() const { return waited_; }
+  // The wait is about to return, and the program may go on with it.
+  void may_resume() { resumes_ = true; }
 
-  // After each fruitless or fruitful round. describe(text): what is awaited, as a clause, into
-  // text. `napping`: rounds are as long as naps now, a tenth of a second at most, and each looks at
-  // the clock.
+  // After each fruitless or fruitful round. describe(wait): sets what is awaited. `napping`: rounds
+  // are as long as naps now, a tenth of a second at most, and each looks at the clock.
   template <class Describe>
   void round(Describe&& describe, bool napping) {
-    if ((++waited_.rounds % kRounds == 0 || napping) && due()) [[unlikely]] {
-      char text[kText] = "";
-      describe(std::span(text));
-      report(text);
+    if (++waited_.rounds % kRounds != 0 && !napping) [[likely]]
+      return;
+    const Due due = look(napping);
+    if (due == Due::nothing) return;
+    diagnosis::Wait wait;
+    try {
+      describe(wait);
+    } catch (...) {
+      wait = {};  // there is no memory: it is told of without
     }
+    tell(due, wait);
   }
-
-  static constexpr std::size_t kText = 256;
 
  private:
   static constexpr std::uint32_t kRounds = 64;  // a look at the clock costs a fraction of them
-  [[nodiscard]] bool due();
+  enum class Due : std::uint8_t { nothing, answer, report };
+  [[nodiscard]] Due look(bool napping);
+  void tell(Due due, diagnosis::Wait& wait);
   void report(const char* awaited);
+  void end();
 
   Context& context_;
   Worker* worker_;
   const char* call_;
   Scope scope_;
+  bool noted_ = false;  // with the inspection
+  bool resumes_ = false;
   Waited waited_;
 };
 
 // For waits that have no more to say than the operations of the worker.
-inline constexpr auto kNothingMore = [](std::span<char>) {};
+inline constexpr auto kNothingMore = [](diagnosis::Wait&) {};
+
+// printf into wait.awaited. May throw std::bad_alloc.
+[[gnu::cold, gnu::format(printf, 2, 3)]] void awaits(diagnosis::Wait& wait, const char* format, ...);
 
 }  // namespace heddle::engine

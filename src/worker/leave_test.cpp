@@ -40,6 +40,7 @@ class Stop final : public Attachment {
   }
   void end() override {}
   [[nodiscard]] bool active() const override { return false; }
+  void tell(diagnosis::Snapshot* /*snapshot*/) const override {}
 
  private:
   std::atomic<bool>* reached_;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/cache_line.hpp"
+#include "base/peek.hpp"
 #include "base/thread_number.hpp"
 
 namespace heddle::engine {
@@ -161,6 +162,15 @@ class Counts {
       return false;
     stores_seen_ = stores;
     return true;
+  }
+  // A number that changes with each operation. Any thread.
+  [[nodiscard]] std::uint64_t glimpse() {
+    const Tally all = shared_ == nullptr ? Tally{} : shared_->sum();
+    std::uint64_t sum = 0;
+    for (const Tallies::Field field : Tallies::kFields) {
+      if (field != &Tally::again) sum += all.*field + base::peek(own_.*field);
+    }
+    return sum;
   }
   // Inside.
   [[nodiscard]] Tally total() {

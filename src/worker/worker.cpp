@@ -47,6 +47,7 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       messages_(core_),
       tagged_(core_),
       completer_(core_, aggregator_) {
+  core_.attentive = this;
   // Those whose functions the worker calls. open() adds the others.
   completer_.add(wire::row_of(wire::Kind::active_message), messages_);
   completer_.add(wire::row_of(wire::Kind::fragment), messages_);
@@ -196,6 +197,7 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   if (goes_on) waiter.resume(seen.idle_since);
   Watch watch(context_, this, "heddle_worker_wait", goes_on ? seen.waited : Watch::Waited{});
   const auto in_vain = [&](base::Status status) {
+    watch.may_resume();
     seen.idle_since = waiter.idle_since();
     if (seen.idle_since != 0) seen.returned = context_.clock().now_ns();
     seen.waited = watch.waited();

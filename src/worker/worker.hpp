@@ -31,7 +31,7 @@ namespace heddle::engine {
 
 class Gate;
 
-class Worker final : public NamesObjects {
+class Worker final : public NamesObjects, private Attentive {
  public:
   static constexpr HandleType kType = HandleType::worker;
   struct Traits {
@@ -112,8 +112,6 @@ class Worker final : public NamesObjects {
   [[nodiscard]] Rest lie_down(bool* armed = nullptr);
   // heddle_worker_descriptor and heddle_worker_arm.
   [[nodiscard]] Descriptor& descriptor() { return descriptor_; }
-  // The lines of a report about what is under way.
-  void report_operations();
   // ==== what follows is for the thread inside: the one thread of an exclusive worker, or who
   // passed the gate
 
@@ -129,6 +127,8 @@ class Worker final : public NamesObjects {
   // What was reserved for a message that was never posted is free again.
   void give_back(const transport::Command& command);
 
+  // Null: messages are not aggregated.
+  [[nodiscard]] const Aggregator* aggregator() const { return aggregator_; }
   // The parts. What of them is for any thread, their headers say.
   [[nodiscard]] Core& core() { return core_; }
   [[nodiscard]] const Core& core() const { return core_; }
@@ -146,11 +146,8 @@ class Worker final : public NamesObjects {
   Worker(Context& context, std::uint32_t index, const Traits& traits,
          std::unique_ptr<transport::TransportWorker> transport);
 
+  void called() override { context_.inspection().noticed(*this); }
   void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
-  // hang_report.cpp
-  void report_inside();
-  void report_operation(const Operation& operation);
-  void report_unnotified();
 
   // What every thread that posts reads, and nobody writes: on lines of its own, for the rest is
   // written all the time by who is inside.
@@ -189,7 +186,10 @@ template <class Attempt, class Describe>
     }
     const int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) return HEDDLE_ERR_TIMEOUT;
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
+      watch.may_resume();
+      return HEDDLE_ERR_TIMEOUT;
+    }
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
       if (std::exchange(sleeps, false)) {
         context_.nap(this, ns);

@@ -140,10 +140,9 @@ TEST_F(HangReport, TellsTheFirstSixteenAgainEachPeriod) {
   const std::string told = report(38, [&] { EXPECT_EQ(worker_.flush(1), HEDDLE_DONE); });
   std::string expected;
   for (const char* seconds : {"1", "2"}) {
-    expected +=
-        std::string("heddle[0] heddle_flush has waited ") + seconds +
-        " s on worker 0 (offload: its executor advances it, and this thread): it awaits the operations to rank 1\n"
-        "heddle[0]   worker 0: polled N times; 20 operations are under way\n";
+    expected += std::string("heddle[0] heddle_flush has waited ") + seconds +
+                " s on worker 0 (offload: its executor advances it, and this thread): the operations to rank 1\n"
+                "heddle[0]   worker 0: polled N times; 20 operations are under way\n";
     for (int i = 0; i < 16; ++i) {
       expected +=
           "heddle[0]   atomic of 8 bytes on rank 1: posted; waits for the answer of rank 1, where a thread must make "
@@ -181,13 +180,13 @@ TEST_F(HangReport, TellsTheReceivesThatWait) {
       4, [&] { EXPECT_EQ(worker_.wait(receives[0]), HEDDLE_DONE); },
       [&] { ASSERT_GE(peer_.send({0, 0}, 0x17, bytes_of(word)), 0); });
   EXPECT_NE(told.find("  worker 0: polled N times; 0 operations are under way\n"), std::string::npos) << told;
-  EXPECT_NE(
-      told.find("  receive of tag 0x17 (mask 0xffffffffffffffff) from worker 0 of rank 1, 8 bytes: posted; nothing "
-                "that fits has come\n"),
-      std::string::npos)
-      << told;
-  EXPECT_NE(told.find("  receive of tag 0x20 (mask 0xf0) from anybody, 0 bytes: posted; nothing that fits has come\n"),
+  EXPECT_NE(told.find("  receive of tag 23 from worker 0 of rank 1, 8 bytes: posted; nothing that fits has come\n"),
             std::string::npos)
+      << told;
+  EXPECT_NE(
+      told.find(
+          "  receive of tag 0x20 under the mask 0xf0 from anybody, 0 bytes: posted; nothing that fits has come\n"),
+      std::string::npos)
       << told;
   EXPECT_EQ(worker_.try_cancel(&receives[1]), HEDDLE_DONE);  // before its memory goes
 }

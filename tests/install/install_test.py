@@ -67,7 +67,7 @@ class Install(unittest.TestCase):
             "share/doc/heddle/README.md", "share/doc/heddle/docs/guide.md", f"{lib}/heddle/utofu/libtofucom.so",
             f"{lib}/heddle/utofu/include/utofu.h", f"{lib}/heddle/utofu/programs/tofu_probe",
             f"{lib}/heddle/utofu/programs/launch.py", f"{lib}/heddle/utofu/programs/meet.h",
-            "include/heddle/worker.h", "include/heddle/one_sided.h", "include/heddle/messages.h",
+            "include/heddle/worker.h", "include/heddle/one_sided.h", "include/heddle/messages.h", "include/heddle/diagnosis.h",
             "share/heddle/lcw/heddle_lcw.cmake", "share/man/man1/heddle.1", "share/man/man1/heddle-run.1", "share/man/man1/oshcc.1", "share/man/man7/heddle.7",
             "share/bash-completion/completions/heddle", "share/zsh/site-functions/_heddle",
             "share/fish/vendor_completions.d/heddle.fish",

@@ -15,6 +15,7 @@
 #include <numeric>
 
 #include "base/clock.hpp"
+#include "base/config.hpp"
 #include "bootstrap/common.hpp"
 
 namespace heddle::tools::run {
@@ -90,8 +91,27 @@ base::Status Launcher::prepare() {
   if (!secret) return secret.status();
   broker_.emplace(options_.ranks, *secret);
   if (const auto status = interests_.open(std::size_t{options_.ranks} * kSources); status != HEDDLE_DONE) return status;
+  watch_for_hangs();
   broker_->on_joined([this](std::uint32_t rank) { joined(rank); });
   return HEDDLE_DONE;
+}
+
+// As HEDDLE_HANG_SECONDS says, here or for the ranks. Where it cannot be read they refuse to join.
+void Launcher::watch_for_hangs() {
+  constexpr std::string_view kName = "HEDDLE_HANG_SECONDS";
+  base::Config::Overrides overrides;
+  for (const auto& [name, value] : options_.environment) {
+    if (name == kName) overrides[name] = value;
+  }
+  const auto config = base::Config::read(overrides);
+  if (!config) return;
+  watchdog_.emplace(*broker_, options_.ranks,
+                    bootstrap::local::Watchdog::Options{config->number(base::Var::hang_seconds), names_.rank},
+                    [this](const bootstrap::local::Watchdog::Lines& report) {
+                      for (const std::string& line : report) say("%s", line.c_str());
+                    });
+  // Without a door the job is watched all the same.
+  static_cast<void>(watchdog_->open_door());
 }
 
 base::Status Launcher::prepare_utofu() {
@@ -157,6 +177,7 @@ void Launcher::loop() {
       for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) broker_->serve(rank);
     }
     take_abort();
+    if (watchdog_ && stage_ == Stage::running) watchdog_->tick(now_ns());
     check_deadlines();
   }
 }
@@ -201,7 +222,7 @@ void Launcher::watch_changed() {
 
 // Waits for something to happen, and handles it.
 void Launcher::await() {
-  std::array<pollfd, 5> few{};
+  std::array<pollfd, 6> few{};
   std::size_t count = 0;
   const auto also = [&](int fd, short events) { few[count++] = {fd, events, 0}; };  // -1: none
   also(interests_.fd(), POLLIN);
@@ -209,6 +230,7 @@ void Launcher::await() {
   also(signals_.get(), POLLIN);
   also(out_.waiting() ? out_.fd() : -1, POLLOUT);
   also(err_.waiting() ? err_.fd() : -1, POLLOUT);
+  also(watchdog_ ? watchdog_->door_fd() : -1, POLLIN);
   if (::poll(few.data(), count, wait_ms()) <= 0) return;
   if (few[1].revents != 0) take_failures();
   if (few[2].revents != 0) take_signals();
@@ -216,6 +238,7 @@ void Launcher::await() {
     out_.flush();
     err_.flush();
   }
+  if (few[5].revents != 0) watchdog_->serve_door();
   if (few[0].revents == 0) return;
   for (const std::uint32_t number : interests_.ready()) {
     handle(number / kSources, static_cast<Source>(number % kSources));
@@ -389,6 +412,7 @@ int Launcher::wait_ms() const {
   std::uint64_t next = UINT64_MAX;
   if (stage_ends_ns_ != 0) next = stage_ends_ns_;
   if (timeout_at_ns_ != 0) next = std::min(next, timeout_at_ns_);
+  if (watchdog_ && stage_ == Stage::running && watchdog_->due_ns() != 0) next = std::min(next, watchdog_->due_ns());
   if (next == UINT64_MAX) return -1;
   const std::uint64_t now = now_ns();
   if (next <= now) return 0;

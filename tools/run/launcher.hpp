@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "bootstrap/local/broker.hpp"
+#include "bootstrap/local/watchdog.hpp"
 #include "tools/run/interests.hpp"
 #include "tools/run/output.hpp"
 #include "tools/run/spawn.hpp"
@@ -39,6 +39,7 @@ class Launcher {
 
   base::Status prepare();
   base::Status prepare_utofu();
+  void watch_for_hangs();
   base::Status start_ranks();
   int start_failed(base::Status status);
   void take_failures();
@@ -81,6 +82,7 @@ class Launcher {
   Sink out_{STDOUT_FILENO};
   Sink err_{STDERR_FILENO};
   std::optional<bootstrap::local::Broker> broker_;
+  std::optional<bootstrap::local::Watchdog> watchdog_;
   std::vector<Rank> ranks_;
   std::uint32_t running_ = 0;
   // Those of the ranks: five of each. The few others are polled.

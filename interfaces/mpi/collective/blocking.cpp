@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -257,28 +259,74 @@ int meet(Comm& comm) {
   return kept.barrier != nullptr ? run(comm, *kept.barrier) : first_barrier(comm, kept);
 }
 
+// For reports about jobs that hang: which call the communicator is in.
+void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
+  struct Name {
+    const char* call;
+    const char* operation;
+    bool root;
+  };
+  static constexpr std::array<Name, 15> kNames = {{{"MPI_Barrier", "barrier", false},
+                                                   {"MPI_Bcast", "broadcast", true},
+                                                   {"MPI_Reduce", "reduce", true},
+                                                   {"MPI_Allreduce", "allreduce", false},
+                                                   {"MPI_Gather", "gather", true},
+                                                   {"MPI_Allgather", "allgather", false},
+                                                   {"MPI_Scatter", "scatter", true},
+                                                   {"MPI_Alltoall", "alltoall", false},
+                                                   {"MPI_Reduce_scatter", "reduce_scatter", false},
+                                                   {"MPI_Scan", "scan", false},
+                                                   {"MPI_Allgatherv", "allgatherv", false},
+                                                   {"MPI_Alltoallv", "alltoallv", false},
+                                                   {"MPI_Gatherv", "gatherv", true},
+                                                   {"MPI_Scatterv", "scatterv", true},
+                                                   {"MPI_Neighbor_alltoallv", "neighbor_alltoallv", false}}};
+  const Name& name = kNames[static_cast<std::size_t>(comm.now_in)];
+  facts.cause = HEDDLE_WAIT_COLLECTIVE;
+  facts.call = name.call;
+  facts.number = comm.blocking_calls;
+  if (name.root) {
+    std::snprintf(facts.operation, sizeof facts.operation, "%s with root %u", name.operation, comm.now_root);
+  } else {
+    std::snprintf(facts.operation, sizeof facts.operation, "%s", name.operation);
+  }
+  if (&comm == g_world) std::snprintf(facts.team_name, sizeof facts.team_name, "MPI_COMM_WORLD");
+}
+
+// Turns of a communicator's blocking collectives.
+void note_call(Comm& comm, What what, std::uint32_t root) {
+  ++comm.blocking_calls;
+  comm.now_in = static_cast<std::uint8_t>(what);
+  comm.now_root = root;
+}
+
 }  // namespace
 
 int wait_collective(const Comm& comm, heddle_collective collective) {
   constexpr std::int64_t kFirstNs = 30'000;
   constexpr std::int64_t kLongestNs = 2'000'000;
+  const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
+  NotedWait noted(comm.lane->worker, "a collective of MPI", fill);
   for (std::int64_t wait_ns = kFirstNs;; wait_ns = std::min(2 * wait_ns, kLongestNs)) {
     const heddle_status status = heddle_collective_wait_on(collective, comm.lane->worker, wait_ns);
     if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
     if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
       return code_of(status);
+    noted.note();
     if (progress_all()) wait_ns = kFirstNs;
   }
 }
 
 int run_barrier(Comm& comm) {
   const Turn turn(comm);
+  note_call(comm, What::barrier, 0);
   return meet(comm);
 }
 
 int run_blocking(Comm& comm, const BlockingCall& call) {
   try {
     const Turn turn(comm);
+    note_call(comm, call.what, call.root);
     return call.what == What::barrier ? meet(comm) : run_any(comm, call);
   } catch (const std::bad_alloc&) {
     return error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective");

@@ -77,6 +77,10 @@ struct Comm {
   // A thread is in a blocking collective (collective/blocking.cpp). Release by who leaves, acquire
   // by who enters.
   std::atomic<bool> in_collective{false};
+  // For reports: of the thread that is in one.
+  std::uint64_t blocking_calls = 0;
+  std::uint32_t now_root = 0;
+  std::uint8_t now_in = 0;  // EngineCall::What
   // Intercommunicators: an intracommunicator of the local group, for the library itself.
   Comm* local = nullptr;
 

@@ -82,7 +82,8 @@ void Patience::pause() {
   if (looks_ < kSpins || steps) progress(lane_);
   if (looks_ < kSpins) return;
   // The wait spins, yields and sleeps as long as nothing moves: others may need this core.
-  static_cast<void>(heddle_worker_wait(lane_.worker, steps ? kStepNapNs : kNapNs));
+  const heddle_status moved = heddle_worker_wait(lane_.worker, steps ? kStepNapNs : kNapNs);
+  if (moved == HEDDLE_ERR_TIMEOUT) wait_.note();
 }
 
 }  // namespace heddle::mpi

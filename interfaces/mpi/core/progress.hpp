@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "mpi/core/job.hpp"
+#include "mpi/core/noted_wait.hpp"
 
 namespace heddle::mpi {
 
@@ -64,19 +65,21 @@ bool progress_all();
 // One per wait; call pause() after each look that found nothing.
 class Patience {
  public:
-  explicit Patience(Lane& lane) : lane_(lane) {}
+  explicit Patience(Lane& lane, const char* call = "a call of MPI")
+      : lane_(lane), wait_(lane.worker, call, kNothingMore) {}
   void pause();
 
  private:
   Lane& lane_;
+  NotedWait<decltype(kNothingMore)> wait_;
   std::uint32_t looks_ = 0;
 };
 
-// Waits until ready() is true.
+// Waits until ready() is true. `call`: for reports.
 template <class Ready>
-inline void wait_until(Lane& lane, Ready&& ready) {
+inline void wait_until(Lane& lane, Ready&& ready, const char* call = "a call of MPI") {
   if (ready()) return;
-  Patience patience(lane);
+  Patience patience(lane, call);
   do {
     patience.pause();
   } while (!ready());

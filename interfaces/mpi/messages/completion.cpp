@@ -231,7 +231,7 @@ int waitany(Call call, int count, MPI_Request array_of_requests[], int* indx, MP
   if (const int code = check_list(count, array_of_requests); code != MPI_SUCCESS) return report(call, code);
   const Requests requests(array_of_requests, static_cast<std::size_t>(count));
   std::ptrdiff_t which = -1;
-  wait_until(lane_of(requests), [&] { return (which = find_ended(requests)) != -1; });
+  wait_until(lane_of(requests), [&] { return (which = find_ended(requests)) != -1; }, call);
   return finish_any(call, requests, which, indx, status);
 }
 
@@ -280,7 +280,7 @@ int waitsome(Call call, int incount, MPI_Request array_of_requests[], int* outco
   if (const int code = check_some(incount, array_of_requests, outcount, array_of_indices); code != MPI_SUCCESS)
     return report(call, code);
   const Requests requests(array_of_requests, static_cast<std::size_t>(incount));
-  wait_until(lane_of(requests), [&] { return find_ended(requests) != -1; });
+  wait_until(lane_of(requests), [&] { return find_ended(requests) != -1; }, call);
   return finish_some(call, requests, outcount, array_of_indices, array_of_statuses);
 }
 

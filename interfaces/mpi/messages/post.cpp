@@ -1,7 +1,10 @@
 #include "mpi/messages/post.hpp"
 
+#include <algorithm>
+#include <cstdio>
 #include <vector>
 
+#include "mpi/core/noted_wait.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {
@@ -71,12 +74,58 @@ bool has_dead_member(const Comm& comm) {
   return false;
 }
 
-heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Comm* any_of) {
-  constexpr std::int64_t kSliceNs = 1'000'000;
+namespace {
+
+// For people, as the program wrote it.
+void tell_sought(heddle_wait_facts& facts, const Sought& sought) {
+  if (sought.comm == nullptr) return;
+  facts.cause = HEDDLE_WAIT_MESSAGE;
+  const Comm& comm = *sought.comm;
+  if (sought.peer >= 0 && static_cast<std::size_t>(sought.peer) < comm.members.size()) {
+    facts.rank = comm.members[static_cast<std::size_t>(sought.peer)].peer.rank;
+  }
+  const bool any = sought.tag == MPI_ANY_TAG;
+  const std::uint64_t mask = any ? ~kTagMask : ~std::uint64_t{0};
+  name_tag(wire_tag(comm.number, any ? 0 : sought.tag), mask, facts.tag, sizeof facts.tag);
+  if (sought.peer >= 0) {
+    std::snprintf(facts.text, sizeof facts.text, "a message with %s from its rank %d", facts.tag, sought.peer);
+  } else {
+    std::snprintf(facts.text, sizeof facts.text, "a message with %s from any source", facts.tag);
+  }
+}
+
+}  // namespace
+
+void name_tag(std::uint64_t tag, std::uint64_t mask, char* text, std::size_t bytes) {
+  const auto number = static_cast<std::uint32_t>(tag >> kNumberShift);
+  const bool world = g_world != nullptr && (number & ~kInternal) == g_world->number;
+  char where[40] = "MPI_COMM_WORLD";
+  if (!world) std::snprintf(where, sizeof where, "communicator %u", number & ~kInternal);
+  if ((number & kInternal) != 0) {
+    std::snprintf(text, bytes, "internal tag %d of %s", tag_of(tag), where);
+  } else if ((mask & kTagMask) == 0) {
+    std::snprintf(text, bytes, "any tag of %s", where);
+  } else {
+    std::snprintf(text, bytes, "tag %d of %s", tag_of(tag), where);
+  }
+}
+
+heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& sought) {
+  // A wait that lasts sleeps in the engine's call, which does so after a millisecond.
+  constexpr std::int64_t kFirstNs = 1'000'000;
+  constexpr std::int64_t kLongestNs = 8'000'000;
+  std::int64_t most_ns = kFirstNs;
+  const Comm* const any_of = sought.peer == MPI_ANY_SOURCE && !sought.matched ? sought.comm : nullptr;
+  const auto fill = [&](heddle_wait_facts& facts) { tell_sought(facts, sought); };
+  NotedWait wait(lane.worker, sought.call, fill);
   for (;;) {
-    const std::int64_t slice_ns = has_steps(lane) ? 0 : kSliceNs;
+    const std::int64_t slice_ns = has_steps(lane) ? 0 : most_ns;
     heddle_status status = heddle_recv_wait(lane.worker, &receive, slice_ns);
     if (status != HEDDLE_ERR_TIMEOUT) return status;
+    if (slice_ns != 0) {
+      most_ns = std::min(2 * most_ns, kLongestNs);
+      wait.note();
+    }
     progress_all();
     if (any_of == nullptr || slice_ns == 0 || !has_dead_member(*any_of)) continue;
     static_cast<void>(heddle_recv_cancel(lane.worker, &receive));

@@ -26,10 +26,20 @@ inline bool has_ended(const heddle_receive& receive) {
 // A rank to which the communicator's messages go has died, as far as is known.
 bool has_dead_member(const Comm& comm);
 
-// Waits for a receive that was posted. Makes progress on everything that others may wait for.
-// `any_of`: it takes messages of all members of that communicator; if one of them dies, the receive
-// ends with PEER_FAILED, since the message may have been that one's. Null: of one rank, whose death
-// the engine notices.
-heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Comm* any_of = nullptr);
+// What a receive asks for.
+struct Sought {
+  const char* call = "a call of MPI";
+  const Comm* comm = nullptr;  // null: it is the library's own
+  int peer = MPI_PROC_NULL;
+  int tag = 0;
+  bool matched = false;  // its message was claimed before
+};
+// Waits for a receive that was posted. Makes progress on everything that others may wait for. If it
+// takes messages of all members of the communicator, and one of them dies, it ends with
+// PEER_FAILED, since the message may have been that one's. The death of one rank the engine
+// notices.
+heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& sought = {});
+// heddle_name_tag.
+void name_tag(std::uint64_t tag, std::uint64_t mask, char* text, std::size_t bytes);
 
 }  // namespace heddle::mpi

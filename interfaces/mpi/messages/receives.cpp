@@ -203,7 +203,7 @@ int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int s
 int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& receive, heddle_status status,
                 MPI_Status* out) {
   if (status == HEDDLE_AGAIN || status == HEDDLE_POSTED)
-    status = wait_receive(receiving_lane(comm, wanted.tag), receive, wanted.source == MPI_ANY_SOURCE ? &comm : nullptr);
+    status = wait_receive(receiving_lane(comm, wanted.tag), receive, {call, &comm, wanted.source, wanted.tag});
   const Outcome outcome = outcome_of(comm, wanted, receive, status);
   store(outcome, out);
   return told(call, &comm, outcome.code);

@@ -15,6 +15,9 @@
 
 namespace heddle::mpi {
 
+// For reports: the call that waits for a request, or one that waits for it among others.
+constexpr const char* kWaitCall = "MPI_Wait";
+
 Request g_sent;
 
 namespace {
@@ -259,8 +262,8 @@ bool poll_request(Request& request) {
 bool wait_plain(Request& request, MPI_Status* status) {
   const heddle_receive& receive = request.receive;
   if (load_status(receive) != HEDDLE_DONE) [[unlikely]] {
-    const Comm* const any_of = request.peer == MPI_ANY_SOURCE ? request.comm : nullptr;
-    const heddle_status outcome = wait_receive(*request.lane, request.receive, any_of);
+    const heddle_status outcome =
+        wait_receive(*request.lane, request.receive, {kWaitCall, request.comm, request.peer, request.tag});
     if (outcome != HEDDLE_DONE) {
       complete_receive(request, outcome);
       return false;
@@ -281,11 +284,11 @@ bool wait_plain(Request& request, MPI_Status* status) {
 void wait_request(Request& request) {
   if (!request.active || request.complete) return;
   if (request.kind == Request::Kind::receive) {
-    const Comm* const any_of = request.peer == MPI_ANY_SOURCE && !request.matched ? request.comm : nullptr;
-    complete_receive(request, wait_receive(*request.lane, request.receive, any_of));
+    const Sought sought{kWaitCall, request.comm, request.peer, request.tag, request.matched};
+    complete_receive(request, wait_receive(*request.lane, request.receive, sought));
     return;
   }
-  wait_until(*request.lane, [&] { return poll_request(request); });
+  wait_until(*request.lane, [&] { return poll_request(request); }, kWaitCall);
 }
 
 void finish_request(Request& request, Outcome* outcome) {

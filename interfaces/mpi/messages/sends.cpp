@@ -49,7 +49,7 @@ int send_now(Comm& comm, Mode mode, const Data& data, const Target& to) {
   const int code = post_send(way.lane, {way.target, wire_tag(member.number, to.tag) | kind_on_wire(*data.type), bytes,
                                         data.bytes(), when_of(mode), &ended});
   if (code != MPI_SUCCESS) return code;
-  wait_until(way.lane, [&] { return ended.load(std::memory_order_acquire) != kPending; });
+  wait_until(way.lane, [&] { return ended.load(std::memory_order_acquire) != kPending; }, "MPI_Send");
   const int failure = ended.load(std::memory_order_relaxed);
   if (failure == MPI_SUCCESS) return failure;
   return error(failure, "the send to rank %d with tag %d has failed", to.rank, to.tag);

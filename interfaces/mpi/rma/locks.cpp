@@ -3,10 +3,12 @@
 #include <sched.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <thread>
 
+#include "mpi/core/noted_wait.hpp"
 #include "mpi/rma/ask.hpp"
 #include "mpi/rma/order.hpp"
 
@@ -26,15 +28,21 @@ bool change(std::atomic<std::uint64_t>& word, std::uint64_t seen, std::uint64_t 
 class LockPatience {
  public:
   explicit LockPatience(bool near) : near_(near) {}
-  void pause() {
+  // True: it has slept.
+  bool pause() {
     constexpr int kSpins = 128;
     constexpr int kYields = 2000;
-    if (near_ && ++looks_ < kSpins) return cpu_relax();
+    if (near_ && ++looks_ < kSpins) {
+      cpu_relax();
+      return false;
+    }
     progress_all();
-    if (++looks_ < kYields)
+    if (++looks_ < kYields) {
       ::sched_yield();
-    else
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    return true;
   }
   // Others have gone first for long enough.
   bool barges() {
@@ -137,8 +145,13 @@ int acquire_lock(Win& win, int rank, bool exclusive) {
   if (exclusive) code = step_at(win, rank, LockStep::announce, &done);
   done = false;
   LockPatience patience(win.far[static_cast<std::size_t>(rank)].control != nullptr);
+  const auto fill = [&](heddle_wait_facts& facts) {
+    facts.cause = HEDDLE_WAIT_LOCK;
+    std::snprintf(facts.text, sizeof facts.text, "the lock of a window at its rank %d", rank);
+  };
+  NotedWait wait(win.comm->lane->worker, "MPI_Win_lock", fill);
   while (code == MPI_SUCCESS && !done) {
-    patience.pause();
+    if (patience.pause()) wait.note();
     LockStep step = LockStep::take_announced;
     if (!exclusive) step = patience.barges() ? LockStep::barge_shared : LockStep::take_shared;
     code = step_at(win, rank, step, &done);

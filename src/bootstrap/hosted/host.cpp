@@ -78,7 +78,14 @@ base::Fd watch_process(int socket) {
 Host::Host(const Options& options)
     // A rank knows the secret before it connects; the broker's welcome, which is not encrypted,
     // does not repeat it.
-    : options_(options), broker_(options.size, JobSecret{}), seated_(options.size), processes_(options.size) {}
+    : options_(options),
+      broker_(options.size, JobSecret{}),
+      watchdog_(broker_, options.size, {options.hang_seconds, "rank"},
+                [this](const local::Watchdog::Lines& report) {
+                  for (const std::string& line : report) options_.log.say("%s", line.c_str());
+                }),
+      seated_(options.size),
+      processes_(options.size) {}
 
 base::Result<std::unique_ptr<Host>> Host::open(const Options& options) {
   if (const base::Status status = allow_descriptors(options.size); status != HEDDLE_DONE) return status;
@@ -101,6 +108,8 @@ base::Result<std::unique_ptr<Host>> Host::open(const Options& options) {
   host->broker_.attach(0, std::move(ends[1]));
   host->seated_[0] = true;
   if (const base::Status status = host->listen_locally(); status != HEDDLE_DONE) return status;
+  // Without a door the job is watched all the same.
+  static_cast<void>(host->watchdog_.open_door());
   if (options.other_machines) {
     if (const base::Status status = host->listen_to_machines(); status != HEDDLE_DONE) return status;
   }
@@ -176,10 +185,14 @@ void Host::name_who_stayed() const {
 int Host::poll_timeout(std::int64_t now) const {
   if (broker_.congested()) return 1;
   if (pausing_) return 100;
-  const int slice = for_leavers_ ? for_leavers_->slice_ms() : -1;
-  if (guests_.empty()) return slice;
-  const auto wait = static_cast<int>(std::max<std::int64_t>(guests_.front().deadline_ns - now, 0) / 1'000'000 + 1);
-  return slice < 0 ? wait : std::min(wait, slice);
+  int timeout = for_leavers_ ? for_leavers_->slice_ms() : -1;
+  const auto at_most = [&](std::int64_t deadline_ns) {
+    const auto wait = static_cast<int>(std::max<std::int64_t>(deadline_ns - now, 0) / 1'000'000 + 1);
+    timeout = timeout < 0 ? wait : std::min(wait, timeout);
+  };
+  if (!guests_.empty()) at_most(guests_.front().deadline_ns);
+  if (const std::uint64_t due = watchdog_.due_ns(); due != 0) at_most(static_cast<std::int64_t>(due));
+  return timeout;
 }
 
 void Host::choose_descriptors() {
@@ -191,6 +204,7 @@ void Host::choose_descriptors() {
     watched_.push_back({kind, index});
   };
   watch(wake_.get(), POLLIN, Watched::Kind::wake);
+  watch(watchdog_.door_fd(), POLLIN, Watched::Kind::door);
   if (!pausing_) {
     watch(local_listener_.get(), POLLIN, Watched::Kind::local_listener);
     watch(machines_listener_.get(), POLLIN, Watched::Kind::machines_listener);
@@ -245,6 +259,7 @@ void Host::serve() {
     }
     const auto now = static_cast<std::int64_t>(clock_.now_ns());
     serve_seats();
+    watchdog_.tick(clock_.now_ns());
     pausing_ = false;
     bool local = false;
     bool machines = false;
@@ -252,6 +267,7 @@ void Host::serve() {
       if (polled_[i].revents == 0) continue;
       const Watched& watched = watched_[i];
       if (watched.kind == Watched::Kind::guest) guests_[watched.index].heard = true;
+      if (watched.kind == Watched::Kind::door) watchdog_.serve_door();
       if (watched.kind == Watched::Kind::local_listener) local = true;
       if (watched.kind == Watched::Kind::machines_listener) machines = true;
       if (watched.kind != Watched::Kind::wake) continue;
@@ -267,6 +283,7 @@ void Host::serve() {
   local_listener_.reset();
   machines_listener_.reset();
   guests_.clear();
+  watchdog_.close_door();
   broker_.hang_up();
 }
 

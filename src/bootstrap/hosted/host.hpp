@@ -20,7 +20,7 @@
 #include "base/timeout.hpp"
 #include "bootstrap/hosted/contact.hpp"
 #include "bootstrap/hosted/proof.hpp"
-#include "bootstrap/local/broker.hpp"
+#include "bootstrap/local/watchdog.hpp"
 
 namespace heddle::bootstrap::hosted {
 
@@ -32,6 +32,7 @@ class Host {
     base::Log log;
     // how long the destructor waits for the other ranks once all have met to leave
     std::int64_t leave_ns = 30'000'000'000;
+    std::uint64_t hang_seconds = 0;  // see local::Watchdog
   };
   // Raises the process's limit of descriptors where the job needs more. SYSTEM: that is not
   // allowed, or there are no sockets, no thread, no random numbers.
@@ -66,7 +67,7 @@ class Host {
 
   // What a descriptor that poll looks at belongs to.
   struct Watched {
-    enum class Kind { wake, local_listener, machines_listener, seat, process, guest };
+    enum class Kind { wake, local_listener, machines_listener, seat, process, guest, door };
     Kind kind = Kind::wake;
     std::size_t index = 0;  // the rank, or the index among the guests
   };
@@ -114,6 +115,7 @@ class Host {
   std::atomic<std::uint64_t> refused_{0};  // relaxed: a count
   // Owned by the thread.
   local::Broker broker_;
+  local::Watchdog watchdog_;
   std::vector<bool> seated_;
   // For ranks of this machine, a pidfd where the kernel gives one: a child that a rank has made by
   // clone(2) alone keeps the rank's connection (process_fd.hpp), even when the rank is dead. For

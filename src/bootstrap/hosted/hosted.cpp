@@ -32,8 +32,9 @@ struct Joining {
 
 class Hosted final : public local::Member {
  public:
-  Hosted(Joining joining, const local::Seat& seat, local::Reader reader, const base::Log& log)
-      : Member(seat, joining.contact.secret, std::move(reader)), log_(log), parts_(std::move(joining)) {}
+  Hosted(Joining joining, const local::Seat& seat, const local::Welcome& welcome, local::Reader reader,
+         const base::Log& log)
+      : Member(seat, welcome, joining.contact.secret, std::move(reader)), log_(log), parts_(std::move(joining)) {}
   ~Hosted() override;
 
   // Learns which rank is on which machine. Waits for all ranks.
@@ -181,7 +182,7 @@ base::Status open_launcher_on(Service& service, const OpenLauncher& open_launche
 }
 
 // Rank 0 begins to listen and gives all ranks its contact; the others connect to it.
-base::Status meet(Joining& joining, const base::Log& log) {
+base::Status meet(Joining& joining, const base::Log& log, std::uint64_t hang_seconds) {
   Launcher& launcher = *joining.launcher;
   std::string mine;
   if (launcher.rank() == 0) {
@@ -190,7 +191,9 @@ base::Status meet(Joining& joining, const base::Log& log) {
       one_host = launcher.one_host();
       return HEDDLE_DONE;
     }));
-    auto host = Host::open({launcher.size(), !one_host, log});
+    Host::Options options{launcher.size(), !one_host, log};
+    options.hang_seconds = hang_seconds;
+    auto host = Host::open(options);
     if (!host) return host.status();
     joining.host = std::move(*host);
     mine = encode(joining.host->contact());
@@ -228,11 +231,16 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
   base::Level level = base::Level::warn;
   static_cast<void>(base::Log::parse(environment.config.text(base::Var::log), &level));
   const base::Log log(level, seat_of.rank);
-  status = meet(joining, log);
+  status = meet(joining, log, environment.config.number(base::Var::hang_seconds));
   const local::Seat seat{joining.connection.socket.get(), seat_of.rank, seat_of.size, joining.connection.local,
                          kBrokerTakesNothingNs};
   local::Reader reader(local::Direction::to_rank, seat.size);
-  if (status == HEDDLE_DONE) status = local::greet(seat, reader).status();
+  local::Welcome welcome;
+  if (status == HEDDLE_DONE) {
+    const auto greeted = local::greet(seat, reader);
+    status = greeted.status();
+    if (greeted) welcome = *greeted;
+  }
   if (status != HEDDLE_DONE) {
     const std::string why = base::last_message();
     // Without finish(): a launcher that hears nothing more of this rank ends the job, which could
@@ -243,7 +251,7 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
     }));
     return base::fail(status, "%s", why.c_str());
   }
-  auto hosted = std::make_unique<Hosted>(std::move(joining), seat, std::move(reader), log);
+  auto hosted = std::make_unique<Hosted>(std::move(joining), seat, welcome, std::move(reader), log);
   status = hosted->start();
   if (status == HEDDLE_DONE) status = hosted->learn_hosts();
   if (status != HEDDLE_DONE) return status;

@@ -111,6 +111,13 @@ base::Status Broker::handle(std::uint32_t rank, Frame& frame) {
     case FrameType::abort:
       abort(rank, frame);
       return HEDDLE_DONE;
+    case FrameType::waiting:
+      if (watcher_ != nullptr) watcher_->waiting(rank);
+      return HEDDLE_DONE;
+    case FrameType::pulse:
+    case FrameType::snapshot:
+      if (watcher_ != nullptr) watcher_->answered(rank, type, frame.header.value, frame.payload);
+      return HEDDLE_DONE;
     default:
       return base::fail(HEDDLE_ERR_PROTOCOL, "a frame of type %u", static_cast<unsigned>(type));
   }
@@ -128,11 +135,13 @@ base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
   welcome.rank = rank;
   welcome.size = size_;
   if (hello) welcome.secret = secret_;
+  welcome.watch_seconds = watch_seconds_;
   seat.outbox.add({FrameType::welcome}, std::make_shared<const std::vector<std::byte>>(encode(welcome)));
   if (hello) {
     seat.membership = Membership::joined;
     seat.pid = seat.reader.sender() >= 0 ? seat.reader.sender() : hello->pid;
     seat.has_joined = true;
+    if (watcher_ != nullptr) watcher_->moved();
     if (joined_) joined_(rank);
     for (std::uint32_t other = 0; other < size_; ++other) {
       if (gather_.is_gone(other)) seat.outbox.add({FrameType::gone, 0, other});
@@ -168,8 +177,18 @@ base::Status Broker::exchange(std::uint32_t rank, Frame& frame) {
   if (!gather_.arrive(rank, std::move(frame.payload))) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "a second part of one exchange");
   }
+  if (watcher_ != nullptr) watcher_->moved();
   finish_round();
   return HEDDLE_DONE;
+}
+
+bool Broker::ask(std::uint32_t rank, FrameType question, std::int32_t number) {
+  Seat& seat = seats_[rank];
+  if (seat.membership != Membership::joined || !seat.socket.valid() || seat.outbox.waiting() >= kMaxWaiting)
+    return false;
+  seat.outbox.add({question, 0, 0, number});
+  flush(rank);
+  return true;
 }
 
 void Broker::finish_round() {
@@ -205,6 +224,7 @@ void Broker::gone(std::uint32_t rank, Membership how) {
   seat.card.reset();
   seat.wanted_by.clear();
   if (gather_.is_gone(rank)) return;
+  if (watcher_ != nullptr) watcher_->moved();
   if (seat.has_joined) departures_.push_back(rank);
   gather_.gone(rank);
   for (std::uint32_t other = 0; other < size_; ++other) {

@@ -26,6 +26,19 @@ struct Abort {
   std::string message;
 };
 
+// Who watches the job: is told what ranks say of themselves.
+class Watcher {
+ public:
+  virtual void waiting(std::uint32_t rank) = 0;
+  virtual void answered(std::uint32_t rank, FrameType type, std::int32_t number,
+                        std::span<const std::byte> payload) = 0;
+  // A rank has joined, arrived at an exchange, left or died.
+  virtual void moved() = 0;
+
+ protected:
+  ~Watcher() = default;
+};
+
 class Broker {
  public:
   Broker(std::uint32_t size, const JobSecret& secret);
@@ -41,6 +54,16 @@ class Broker {
   // Called for each process that joins, before it learns that it has joined: what must be true of
   // every member is arranged there.
   void on_joined(std::function<void(std::uint32_t rank)> joined) { joined_ = std::move(joined); }
+
+  // Before any rank joins. `seconds`: what ranks are told, see Bootstrap::watch_seconds().
+  void set_watcher(Watcher* watcher, std::uint64_t seconds) {
+    watcher_ = watcher;
+    watch_seconds_ = seconds;
+  }
+  // Asks a member; its answer goes to the watcher. False: it is none, or takes nothing.
+  bool ask(std::uint32_t rank, FrameType question, std::int32_t number);
+  // The rank's process is one of this machine.
+  [[nodiscard]] bool is_near(std::uint32_t rank) const { return seats_[rank].passes_descriptors; }
 
   // Closes all connections: nothing will serve them any more, and no rank may wait for an answer.
   void hang_up();
@@ -118,6 +141,8 @@ class Broker {
   std::uint32_t size_;
   JobSecret secret_;
   std::function<void(std::uint32_t rank)> joined_;
+  Watcher* watcher_ = nullptr;
+  std::uint64_t watch_seconds_ = 0;
   std::vector<Seat> seats_;
   std::vector<std::uint32_t> touched_;
   std::uint32_t congested_ = 0;  // seats whose outbox is

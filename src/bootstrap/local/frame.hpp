@@ -20,7 +20,7 @@
 namespace heddle::bootstrap::local {
 
 inline constexpr std::uint64_t kMagic = 0x746F'6F62'6C64'6468ULL;  // "hddlboot" in a dump
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 inline constexpr std::uint32_t kLibraryVersion =
     HEDDLE_VERSION_MAJOR << 16 | HEDDLE_VERSION_MINOR << 8 | HEDDLE_VERSION_PATCH;
 inline constexpr std::size_t kMaxAbortMessage = 1024;
@@ -35,13 +35,21 @@ enum class FrameType : std::uint16_t {
   exchange = 4,  // payload: this rank's part
   leave = 5,
   abort = 6,  // value: exit code, 0-255; payload: message
+  // Where the launcher watches the job, see watchdog.hpp.
+  waiting = 7,  // a thread has waited for long
+  // payload: diagnosis::Pulse. An answer, as the next one; value: that of the question
+  pulse = 8,
+  snapshot = 9,  // payload: an encoded diagnosis::Snapshot
   // launcher to rank
   welcome = 64,  // payload: Welcome
   // rank: whose; otherwise as publish. No answer if that rank is gone: `gone` comes instead
   card = 65,
   // of an exchange. rank: kNobody and payload as encode_parts(), or who was missing and no payload
   result = 66,
-  gone = 67  // rank has died or left
+  gone = 67,  // rank has died or left
+  // questions; value: a number
+  ask_pulse = 68,
+  ask_snapshot = 69
 };
 inline constexpr std::uint16_t kHasFd = 1;
 
@@ -70,8 +78,9 @@ struct Welcome {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   JobSecret secret{};
+  std::uint64_t watch_seconds = 0;  // see Bootstrap::watch_seconds()
 };
-static_assert(sizeof(Welcome) == 40);
+static_assert(sizeof(Welcome) == 48);
 
 enum class Direction { to_launcher, to_rank };
 

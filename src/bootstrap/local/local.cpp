@@ -105,7 +105,7 @@ base::Result<std::unique_ptr<Bootstrap>> open() {
     ::shutdown(given->fd, SHUT_RDWR);  // the launcher must not take this process for a rank
     return welcome.status();
   }
-  auto local = std::make_unique<Local>(seat, welcome->secret, std::move(reader));
+  auto local = std::make_unique<Local>(seat, *welcome, welcome->secret, std::move(reader));
   if (const base::Status status = local->start(); status != HEDDLE_DONE) return status;
   return std::unique_ptr<Bootstrap>(std::move(local));
 }

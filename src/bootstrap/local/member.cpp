@@ -55,7 +55,7 @@ base::Result<Welcome> greet(const Seat& seat, Reader& reader) {
   return welcome;
 }
 
-Member::Member(const Seat& seat, const JobSecret& secret, Reader reader)
+Member::Member(const Seat& seat, const Welcome& welcome, const JobSecret& secret, Reader reader)
     : socket_(seat.socket),
       passes_descriptors_(seat.passes_descriptors),
       send_timeout_ns_(seat.send_timeout_ns),
@@ -63,6 +63,7 @@ Member::Member(const Seat& seat, const JobSecret& secret, Reader reader)
       rank_(seat.rank),
       size_(seat.size),
       secret_(secret),
+      watch_seconds_(welcome.watch_seconds),
       reader_(std::move(reader)),
       gone_(std::make_unique<std::atomic<bool>[]>(seat.size)),
       boxes_(seat.size) {}
@@ -243,9 +244,38 @@ base::Status Member::handle(Frame& frame) {
       return take_result(frame);
     case FrameType::gone:
       return take_gone(frame.header.rank);
+    case FrameType::ask_pulse:
+      tell_pulse(frame.header.value);
+      return HEDDLE_DONE;
+    case FrameType::ask_snapshot:
+      tell_snapshot(frame.header.value);
+      return HEDDLE_DONE;
     default:
       return base::fail(HEDDLE_ERR_PROTOCOL, "sent a frame of type %u", static_cast<unsigned>(frame.header.type));
   }
+}
+
+// The answers are sent by the thread that listens. If the connection has broken, it ends for that.
+void Member::tell_pulse(std::int32_t number) {
+  diagnosis::Pulse pulse;
+  ask_observed([&](Observed& observed) { pulse = observed.pulse(); });
+  static_cast<void>(send({FrameType::pulse, 0, 0, number}, std::as_bytes(std::span(&pulse, 1))));
+}
+
+void Member::tell_snapshot(std::int32_t number) {
+  std::vector<std::byte> snapshot;
+  try {
+    ask_observed([&](Observed& observed) { snapshot = observed.snapshot(); });
+  } catch (const std::bad_alloc&) {
+    snapshot.clear();  // there is no memory: it tells nothing
+  }
+  static_cast<void>(send({FrameType::snapshot, 0, 0, number}, snapshot));
+}
+
+// A thread that waits sends it, so it does not wait for a launcher that takes nothing.
+bool Member::note_waiting() {
+  const std::unique_lock sending(send_mutex_, std::try_to_lock);
+  return sending && try_send_header(socket_, {FrameType::waiting}, send_timeout_ns_) != HEDDLE_AGAIN;
 }
 
 base::Status Member::take_card(Frame& frame) {

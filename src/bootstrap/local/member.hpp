@@ -28,7 +28,7 @@ base::Result<Welcome> greet(const Seat& seat, Reader& reader);
 // fetched without. One thread listens to what the broker sends. The socket stays the caller's.
 class Member : public Bootstrap {
  public:
-  Member(const Seat& seat, const JobSecret& secret, Reader reader);
+  Member(const Seat& seat, const Welcome& welcome, const JobSecret& secret, Reader reader);
 
   // Starts the thread that listens.
   base::Status start();
@@ -46,6 +46,8 @@ class Member : public Bootstrap {
     return rank < size_ && gone_[rank].load(std::memory_order_acquire);
   }
   void leave() override;
+  [[nodiscard]] std::uint64_t watch_seconds() const override { return watch_seconds_; }
+  bool note_waiting() override;
 
  protected:
   // The broker has gone, or has broken the protocol, before this rank left. On the listening
@@ -86,6 +88,8 @@ class Member : public Bootstrap {
   base::Status take_card(Frame& frame);
   base::Status take_result(const Frame& frame);
   base::Status take_gone(std::uint32_t rank);
+  void tell_pulse(std::int32_t number);
+  void tell_snapshot(std::int32_t number);
 
   const int socket_;
   const bool passes_descriptors_;
@@ -94,6 +98,7 @@ class Member : public Bootstrap {
   const std::uint32_t rank_;
   const std::uint32_t size_;
   const JobSecret secret_;
+  const std::uint64_t watch_seconds_;
   Reader reader_;  // the listening thread's
   std::thread thread_;
   // Release when raised, before failure_epoch_; partner: the acquire load in failed().

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "rank.hpp"
 
@@ -86,6 +87,30 @@ void size(Rank& rank) {
 }
 void peer_status(Rank& rank) {
   HEDDLE_CALL(rank, heddle_context_peer_status, any_context(rank), rank.rank_number());
+}
+void tell_wait(void* /*arg*/, heddle_wait_facts* facts) {
+  facts->call = "fuzz";
+  facts->cause = HEDDLE_WAIT_LOCK;
+  facts->number = 1;
+}
+void wait_note(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_wait_note, rank.pick(rank.workers, 50), rank.below(8) == 0 ? nullptr : &tell_wait, nullptr);
+}
+void wait_end(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_wait_end, rank.pick(rank.workers, 50));
+}
+void word_tag(std::uint64_t tag, std::uint64_t /*mask*/, char* text, std::size_t bytes) {
+  std::snprintf(text, bytes, "%llx", static_cast<unsigned long long>(tag));
+}
+void name_tags(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_context_name_tags, any_context(rank), rank.below(2) == 0 ? nullptr : &word_tag);
+}
+std::size_t one_key(std::uint64_t* keys, std::size_t most) {
+  if (most > 0) keys[0] = 1;
+  return 1;
+}
+void list_held(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_context_list_held, any_context(rank), rank.below(2) == 0 ? nullptr : &one_key);
 }
 void context_progress(Rank& rank) {
   HEDDLE_CALL(rank, heddle_context_progress, any_context(rank));
@@ -388,6 +413,10 @@ std::vector<Row> context_rows() {
       {"heddle_context_rank", When::anywhere, number},
       {"heddle_context_size", When::anywhere, size},
       {"heddle_context_peer_status", When::anywhere, peer_status},
+      {"heddle_context_name_tags", When::anywhere, name_tags},
+      {"heddle_context_list_held", When::anywhere, list_held},
+      {"heddle_wait_note", When::anywhere, wait_note},
+      {"heddle_wait_end", When::anywhere, wait_end},
       {"heddle_context_progress", When::anywhere, context_progress},
       {"heddle_context_barrier", When::together, barrier},
       {"heddle_context_exchange", When::together, exchange},

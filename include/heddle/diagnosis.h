@@ -1,0 +1,73 @@
+/* Heddle: what a program, or a library on top of Heddle, adds to reports about jobs that hang. Part
+ * of heddle.h, which includes it. */
+#include "heddle/heddle.h" /* before the guard: it includes this part in its place */
+
+#ifndef HEDDLE_DIAGNOSIS_H
+#define HEDDLE_DIAGNOSIS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* When nothing of a job has moved for HEDDLE_HANG_SECONDS, its launcher asks each rank what its
+ * threads wait for, and says who is to blame (docs/hangs.md). Heddle's own waits tell it. A wait in
+ * a loop of the program, or of a library on top of Heddle, tells it by heddle_wait_note. */
+
+/* What has to happen before a wait ends. */
+typedef enum heddle_wait_cause {
+  HEDDLE_WAIT_UNKNOWN = 0,    /* only the text says it */
+  HEDDLE_WAIT_ANSWER = 1,     /* `rank` has to make progress */
+  HEDDLE_WAIT_MESSAGE = 3,    /* `rank` (HEDDLE_ANY: anybody) has to send a message with the tag */
+  HEDDLE_WAIT_RECEIVE = 4,    /* `rank` has to receive a message with the tag */
+  HEDDLE_WAIT_COLLECTIVE = 7, /* the other members of the team have to make this call */
+  HEDDLE_WAIT_WORD = 8,       /* somebody has to write a word of this rank's memory */
+  HEDDLE_WAIT_LOCK = 9        /* `rank` (HEDDLE_ANY: it is not known who) holds it */
+} heddle_wait_cause;
+
+#define HEDDLE_WAIT_TEXT 200 /* bytes of the texts, with the 0 at their end */
+#define HEDDLE_WAIT_NAME 80
+
+typedef struct heddle_wait_facts {
+  size_t size;                 /* as given: sizeof of the library's version; do not change it */
+  const char* call;            /* "shmem_wait_until"; stays until the next call of this thread */
+  char text[HEDDLE_WAIT_TEXT]; /* what is awaited, as a clause: "tag 7 from rank 0" */
+  heddle_wait_cause cause;
+  uint32_t rank;                    /* of the job; HEDDLE_ANY at first */
+  char tag[HEDDLE_WAIT_NAME];       /* MESSAGE, RECEIVE: as heddle_context_name_tags words it */
+  /* COLLECTIVE: the same at all members, and no other's. 0: it is a collective of a heddle_team, on
+   * which this thread waits within its wait; number, team_name and operation then say more of it */
+  uint64_t team;
+  /* COLLECTIVE: of the call on the team, from 1; 0: not known. LOCK: the lock's key */
+  uint64_t number;
+  uint32_t members;                 /* of the team */
+  char team_name[HEDDLE_WAIT_NAME]; /* "MPI_COMM_WORLD" */
+  char operation[HEDDLE_WAIT_NAME]; /* "allreduce" */
+} heddle_wait_facts;
+
+/* Fills what it knows; the rest is 0, empty or HEDDLE_ANY. It may call no function of Heddle. */
+typedef void (*heddle_tell_wait)(void* arg, heddle_wait_facts* facts);
+
+/* The calling thread waits in a loop of its own, in which it makes progress on the worker. Call it
+ * in each round that has time for it, such as before each sleep or heddle_worker_wait: it takes
+ * about 100 ns, and tells a report that is being made. `tell` is called by this function, or by a
+ * call of the same thread that waits, and not after heddle_wait_end. */
+HEDDLE_API heddle_status heddle_wait_note(heddle_worker worker, heddle_tell_wait tell, void* arg);
+/* The wait is over. To be called once after one or more heddle_wait_note. */
+HEDDLE_API heddle_status heddle_wait_end(heddle_worker worker);
+
+/* The keys of the locks that this rank holds, for HEDDLE_WAIT_LOCK: writes at most `most` keys, and
+ * returns how many. Any thread may call it, also within a call of Heddle. Null: none. */
+typedef size_t (*heddle_list_held)(uint64_t* keys, size_t most);
+HEDDLE_API heddle_status heddle_context_list_held(heddle_context context, heddle_list_held function);
+
+/* How reports word the tags of messages: writes at most `bytes` bytes with the 0 at their end, such
+ * as "tag 7 of MPI_COMM_WORLD", for the bits of `tag` that `mask` has. Any thread may call it, also
+ * within a call of Heddle. Null: they are numbers. */
+typedef void (*heddle_name_tag)(uint64_t tag, uint64_t mask, char* text, size_t bytes);
+HEDDLE_API heddle_status heddle_context_name_tags(heddle_context context, heddle_name_tag function);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HEDDLE_DIAGNOSIS_H */

@@ -1,0 +1,161 @@
+#include "bootstrap/local/door.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+namespace heddle::bootstrap::local {
+namespace {
+
+std::string name_of(pid_t pid) {
+  return std::string(kDoorPrefix) + std::to_string(::getuid()) + '.' + std::to_string(pid);
+}
+
+struct Name {
+  sockaddr_un address{};
+  socklen_t length = 0;
+};
+
+// An abstract one begins with a 0.
+Name abstract_name(const std::string& text) {
+  Name name;
+  name.address.sun_family = AF_UNIX;
+  const std::size_t bytes = std::min(text.size(), sizeof name.address.sun_path - 1);
+  std::memcpy(name.address.sun_path + 1, text.data(), bytes);
+  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
+  return name;
+}
+
+bool is_of_this_user(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::getuid();
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Door>> Door::open(Ask ask) {
+  std::unique_ptr<Door> door(new Door(std::move(ask)));
+  door->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  door->listener_ = ProcessFd::make([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
+  const Name name = abstract_name(name_of(::getpid()));
+  epoll_event wanted{EPOLLIN, {}};
+  if (!door->epoll_.valid() || !door->listener_.valid() ||
+      ::bind(door->listener_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0 ||
+      ::listen(door->listener_.get(), 16) != 0 ||
+      ::epoll_ctl(door->epoll_.get(), EPOLL_CTL_ADD, door->listener_.get(), &wanted) != 0) {
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot open the socket by which the job is asked about itself");
+  }
+  return door;
+}
+
+void Door::accept_guest() {
+  ProcessFd connection = ProcessFd::make(
+      [this] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
+  if (!connection.valid() || !is_of_this_user(connection.get())) return;
+  epoll_event wanted{EPOLLIN, {}};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.get(), &wanted) != 0) return;
+  if (guests_.size() == kMostGuests) guests_.erase(guests_.begin());
+  guests_.push_back(std::make_shared<Guest>(std::move(connection)));
+}
+
+void Door::serve() {
+  accept_guest();
+  std::erase_if(guests_, [this](const std::shared_ptr<Guest>& guest) { return !hear(guest) || !send(*guest); });
+}
+
+bool Door::hear(const std::shared_ptr<Guest>& guest) {
+  std::array<char, kMostRequest> bytes{};
+  const ssize_t got = ::recv(guest->socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (got == 0) return false;
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  guest->request.append(bytes.data(), static_cast<std::size_t>(got));
+  const std::size_t end = guest->request.find('\n');
+  if (end == std::string::npos) return guest->request.size() < kMostRequest;
+  if (std::exchange(guest->asked, true)) return false;  // one connection, one request
+  ask_(std::string_view(guest->request).substr(0, end), [this, weak = std::weak_ptr(guest)](std::string text) {
+    const auto still = weak.lock();
+    if (still == nullptr) return;
+    still->answer = std::move(text);
+    still->answered = true;
+    wait_to_send(*still);
+  });
+  return true;
+}
+
+// Its socket takes bytes: serve() sends, and ends it.
+void Door::wait_to_send(Guest& guest) const {
+  epoll_event wanted{EPOLLIN | EPOLLOUT, {}};
+  static_cast<void>(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, guest.socket.get(), &wanted));
+}
+
+bool Door::send(Guest& guest) {
+  if (!guest.answered) return true;
+  while (guest.sent < guest.answer.size()) {
+    const ssize_t sent = ::send(guest.socket.get(), guest.answer.data() + guest.sent, guest.answer.size() - guest.sent,
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    guest.sent += static_cast<std::size_t>(sent);
+  }
+  return false;
+}
+
+std::vector<pid_t> find_doors() {
+  const std::string prefix = '@' + std::string(kDoorPrefix) + std::to_string(::getuid()) + '.';
+  std::vector<pid_t> found;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    const std::size_t at = line.rfind(' ');
+    const std::string_view name = std::string_view(line).substr(at == std::string::npos ? 0 : at + 1);
+    if (!name.starts_with(prefix)) continue;
+    pid_t pid = 0;
+    const std::string_view number = name.substr(prefix.size());
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), pid);
+    if (error == std::errc() && end == number.data() + number.size()) found.push_back(pid);
+  }
+  std::ranges::sort(found);
+  const auto repeated = std::ranges::unique(found);  // a connection has its listener's name
+  found.erase(repeated.begin(), repeated.end());
+  return found;
+}
+
+base::Result<std::string> ask_door(pid_t pid, std::string_view request, int timeout_ms) {
+  const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Name name = abstract_name(name_of(pid));
+  if (!socket.valid() || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "process %d watches no job of Heddle: %s", static_cast<int>(pid),
+                      std::strerror(errno));
+  }
+  if (!is_of_this_user(socket.get())) {
+    return base::fail(HEDDLE_ERR_BOOTSTRAP, "who answers for process %d is another user's", static_cast<int>(pid));
+  }
+  const std::string line = std::string(request) + '\n';
+  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+    return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "cannot ask the job");
+  }
+  std::string answer;
+  for (;;) {
+    pollfd readable{socket.get(), POLLIN, 0};
+    const int ready = ::poll(&readable, 1, timeout_ms);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) return base::fail(HEDDLE_ERR_TIMEOUT, "process %d does not answer (is it stopped?)", static_cast<int>(pid));
+    std::array<char, 4096> bytes{};
+    const ssize_t got = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return base::fail_errno(HEDDLE_ERR_BOOTSTRAP, "the job does not answer");
+    if (got == 0) return answer;
+    answer.append(bytes.data(), static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace heddle::bootstrap::local

@@ -1,0 +1,138 @@
+// What one rank says about itself when its job seems to hang: which threads wait, and for what;
+// what its workers have under way. Plain values, that travel as bytes from the rank to whoever
+// judges (verdict.hpp).
+//
+// A rank tells what it knows, and nothing that it would have to wait for: a worker that no thread
+// advances may be missing, or be known by its numbers only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace heddle::diagnosis {
+
+inline constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
+// Why something is not finished, and so what has to happen.
+enum class Cause : std::uint8_t {
+  unknown,     // only the text says it
+  answer,      // a put, get, atomic or message: `rank` has to make progress on `worker`
+  room,        // not accepted: `rank` has to make progress on `worker`
+  receive,     // a receive: `rank` (kNobody: anybody) has to send a message with the tag
+  unreceived,  // a message to `rank`, which has to receive it
+  credit,      // a message is not accepted: `rank` has to receive those before it
+  tasks,       // a message of class USER: `rank` has to run its tasks
+  collective,  // `rank` has not come to it; the wait's Step says to what
+  word,        // somebody has to write a word of this rank's memory
+  lock,        // `rank` holds it
+  partition,   // a partitioned message: `rank` has to do its part
+  own          // this rank itself has to do something (its other threads)
+};
+inline constexpr Cause kLastCause = Cause::own;
+
+// One thing that is not finished.
+struct Awaited {
+  Cause cause = Cause::unknown;
+  std::uint32_t rank = kNobody;    // who has to do something; kNobody: anybody, or nobody knows
+  std::uint32_t worker = kNobody;  // of that rank; kNobody: any, or none
+  std::uint64_t bytes = 0;  // lock: its key; the holder has it among Snapshot::held
+  std::string what;  // "get", "receive", "tagged message", …
+  std::string tag;   // of receive and unreceived: as its program calls it, "tag 7"; empty: none
+  bool operator==(const Awaited&) const = default;
+};
+
+// A collective call: members make the same ones in the same order.
+struct Step {
+  // The same number at all members; 0: all ranks of the job. The upper 32 bits: of a persistent
+  // operation, whose runs are counted for themselves.
+  std::uint64_t team = 0;
+  std::uint64_t number = 0;  // of the call there, from 1
+  std::uint32_t size = 0;    // members
+  std::string team_name;     // "the team of ranks 0-3"; "MPI_COMM_WORLD"
+  std::string operation;     // "barrier"
+  bool operator==(const Step&) const = default;
+};
+
+// A thread that waits.
+struct Wait {
+  std::string call;     // "heddle_recv_wait", "MPI_Recv"
+  std::string awaited;  // a clause for people: "tag 7 from rank 0"; may be empty
+  std::uint64_t waited_ns = 0;
+  std::uint32_t thread = 0;        // the kernel's number
+  std::uint32_t worker = kNobody;  // on which; kNobody: on none, or on several
+  // What it waits for itself. Empty: the call does not say; then it is some of what its worker has
+  // under way, if it has one.
+  std::vector<Awaited> things;
+  std::optional<Step> step;  // of a collective
+  bool operator==(const Wait&) const = default;
+};
+
+// Messages of one sender and tag that have arrived and that no receive has taken.
+struct Kept {
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;
+  std::uint64_t messages = 0;
+  std::string tag;
+  bool operator==(const Kept&) const = default;
+};
+
+struct WorkerState {
+  std::uint32_t index = 0;
+  // The rest is known. False: no thread has come by it.
+  bool seen = false;
+  // A thread is inside and does not leave: in a handler, a callback, a call that the engine runs.
+  bool held = false;
+  std::uint64_t tasks = 0;  // USER messages that wait for heddle_run_tasks
+  std::vector<Awaited> under_way;
+  std::vector<Kept> kept;
+  bool operator==(const WorkerState&) const = default;
+};
+
+struct Passed {
+  std::uint64_t team = 0;
+  std::uint64_t number = 0;
+  bool operator==(const Passed&) const = default;
+};
+
+struct Snapshot {
+  std::vector<Wait> waits;
+  std::vector<WorkerState> workers;
+  std::vector<Step> steps;         // nonblocking collectives that are under way
+  std::vector<Passed> passed;      // teams, and the last call there that has ended
+  std::vector<std::uint64_t> held;  // keys of locks
+  std::vector<std::string> lines;  // all of it in words, for people
+  bool operator==(const Snapshot&) const = default;
+};
+
+// Lists longer than this are cut by who fills them, and refused by decode(). Texts are cut to
+// kMostText characters by encode().
+inline constexpr std::size_t kMostListed = 64;
+inline constexpr std::size_t kMostText = 400;
+// Of an encoded snapshot: room for lists of that length, each as long as it may be.
+inline constexpr std::size_t kMostBytes = std::size_t{8} << 20;
+
+// At most kMostBytes: the lines are dropped if it would be longer, then all but the waits.
+[[nodiscard]] std::vector<std::byte> encode(const Snapshot& snapshot);
+// PROTOCOL: not such bytes. Control characters in texts become spaces: they go to a terminal.
+[[nodiscard]] base::Result<Snapshot> decode(std::span<const std::byte> bytes);
+
+// "0-3, 5": for texts. At most a dozen parts, then "and N more".
+[[nodiscard]] std::string list_of(const std::vector<std::uint32_t>& ranks);
+
+// A rank's sign of life: numbers that change when something happens.
+struct Pulse {
+  std::uint64_t moves = 0;       // operations posted and ended, messages that have arrived
+  std::uint64_t calls = 0;       // of the library by threads of the program
+  std::uint64_t waiting_ns = 0;  // of the thread that has waited longest, in vain; 0: none waits
+  // Threads that wait for a lock, which they do by operations of their own: moves mean nothing then.
+  std::uint64_t for_locks = 0;
+  bool operator==(const Pulse&) const = default;
+};
+
+}  // namespace heddle::diagnosis

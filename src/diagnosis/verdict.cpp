@@ -1,0 +1,123 @@
+#include "diagnosis/verdict.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "diagnosis/verdict_rules.hpp"
+
+namespace heddle::diagnosis {
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+
+// Ends of one rank each of which the same can be said, so that one sentence names them.
+void join_alike(Case& about, const std::vector<End>& ends) {
+  about.waiters = about.end.waiters;
+  const std::uint32_t rank = about.sink();
+  about.alike = about.end.ranks;
+  if (rank == kNobody) return;
+  std::set<std::uint32_t> alike{rank};
+  std::set<std::uint32_t> waiters(about.waiters.begin(), about.waiters.end());
+  for (const End& other : ends) {
+    if (other.ranks.size() != 1 || other.waiters.empty() != about.end.waiters.empty()) continue;
+    const std::uint32_t twin = other.ranks.front();
+    if (about.graph.doing(twin) != about.graph.doing(rank)) continue;
+    if (about.graph.view(twin).presence != about.graph.view(rank).presence) continue;
+    alike.insert(twin);
+    waiters.insert(other.waiters.begin(), other.waiters.end());
+  }
+  about.alike.assign(alike.begin(), alike.end());
+  about.waiters.assign(waiters.begin(), waiters.end());
+}
+
+// The lower, the better. A rank that is gone and awaited explains a hang as nothing else does; then
+// counts for how many ranks' waiting the end accounts; then which rule fits.
+using Weight = std::tuple<bool, std::int64_t, std::int64_t, std::size_t>;
+
+Weight weigh(const Case& about, std::size_t rule) {
+  std::int64_t waiting = static_cast<std::int64_t>(about.end.waiters.size());
+  for (const std::uint32_t rank : about.end.ranks) waiting += about.graph.wait(rank) != nullptr ? 1 : 0;
+  const bool gone = about.sink() != kNobody && about.graph.doing(about.sink()) == Doing::absent;
+  return {!(gone && !about.end.waiters.empty()), -waiting, -std::int64_t{about.end.loose_waiters}, rule};
+}
+
+std::optional<Verdict> verdict_of(const Graph& graph, const Words& words) {
+  const std::vector<End> ends = graph.ends();
+  std::optional<Verdict> best;
+  Weight least;
+  for (const End& end : ends) {
+    Case about{graph, words, end, graph.focus(end), {}, {}};
+    join_alike(about, ends);
+    for (std::size_t rule = 0; rule < rules().size(); ++rule) {
+      const Weight weight = weigh(about, rule);
+      if (best.has_value() && !(weight < least)) break;  // the next rules weigh no less
+      std::optional<Verdict> verdict = rules()[rule](about);
+      if (!verdict.has_value()) continue;
+      best = std::move(verdict);
+      least = weight;
+      break;
+    }
+  }
+  return best;
+}
+
+// Nobody can be named: what is known.
+std::string no_verdict(const Graph& graph, const Words& words) {
+  Ranks waiting;
+  Ranks others;
+  std::uint32_t longest = kNobody;
+  for (std::uint32_t rank = 0; rank < graph.size(); ++rank) {
+    const Wait* wait = graph.wait(rank);
+    (wait == nullptr ? others : waiting).push_back(rank);
+    if (wait == nullptr) continue;
+    if (longest == kNobody || wait->waited_ns > graph.wait(longest)->waited_ns) longest = rank;
+  }
+  if (waiting.empty()) {
+    if (others.empty()) return "the job has no ranks";
+    return words.who(others) + (others.size() == 1 ? " waits" : " wait") +
+           " in no call of the library: " + words.who(others.front()) + " " + words.does(others.front());
+  }
+  const Meeting* meeting = graph.meeting(longest);
+  if (meeting != nullptr && meeting->waiting == waiting && meeting->missing.empty()) {
+    return words.who(waiting) + (waiting.size() == 1 ? " is in " : " are all in ") + name_of(*meeting) +
+           ", and it does not end";
+  }
+  return words.who(waiting) + (waiting.size() == 1 ? " waits" : " wait") +
+         ", and nobody can be named: " + words.who(longest) + " " + words.waits(longest, graph.wait(longest)) + " (" +
+         seconds(graph.wait(longest)->waited_ns) + ")";
+}
+
+// Who holds a lock does not know who waits for it, and the other way round.
+void name_holders(std::vector<RankView>& ranks) {
+  std::map<std::uint64_t, std::uint32_t> holders;
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].snapshot.has_value()) continue;
+    for (const std::uint64_t key : ranks[rank].snapshot->held) holders.emplace(key, rank);
+  }
+  for (RankView& view : ranks) {
+    if (!view.snapshot.has_value()) continue;
+    for (Wait& wait : view.snapshot->waits) {
+      for (Awaited& thing : wait.things) {
+        if (thing.cause != Cause::lock || thing.rank != kNobody) continue;
+        if (const auto found = holders.find(thing.bytes); found != holders.end()) thing.rank = found->second;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Verdict judge(std::vector<RankView> ranks, const char* rank_word) {
+  name_holders(ranks);
+  const Graph graph(ranks);
+  const Words words(graph, rank_word);
+  std::optional<Verdict> found = verdict_of(graph, words);
+  Verdict verdict = found.has_value() ? std::move(*found) : Verdict{no_verdict(graph, words), {}};
+  verdict.sentence = as_line(std::move(verdict.sentence));
+  return verdict;
+}
+
+}  // namespace heddle::diagnosis

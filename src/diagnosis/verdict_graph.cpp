@@ -1,0 +1,503 @@
+#include "diagnosis/verdict_graph.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <numeric>
+#include <set>
+
+#include "diagnosis/verdict_words.hpp"
+
+namespace heddle::diagnosis {
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+
+constexpr std::uint64_t kSilentNs = 1'000'000'000;
+
+bool from_anybody(const Awaited& thing) {
+  return thing.cause == Cause::receive && thing.rank == kNobody;
+}
+
+bool contains(const Ranks& ranks, std::uint32_t rank) {
+  return std::binary_search(ranks.begin(), ranks.end(), rank);
+}
+
+void insert(Ranks& ranks, std::uint32_t rank) {
+  const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
+  if (at == ranks.end() || *at != rank) ranks.insert(at, rank);
+}
+
+// Calls that all ranks make once, whatever else is known of them.
+bool leaves(const Wait& wait) {
+  if (wait.step.has_value() || !wait.things.empty()) return false;
+  for (const char* word : {"leave", "inalize"}) {
+    if (wait.call.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Who is in such a call sends nothing more.
+bool is_leaving(const Wait& wait) {
+  return leaves(wait) || (wait.step.has_value() && wait.step->operation.find("leave") != std::string::npos);
+}
+
+// A wait for any message, as it is told from others.
+std::string key_of(const Wait& wait) {
+  return wait.call + ": " + (wait.things.empty() ? std::string() : wait.things.front().tag);
+}
+
+}  // namespace
+
+Graph::Graph(const std::vector<RankView>& views)
+    : views_(views), size_(static_cast<std::uint32_t>(views.size())), facts_(views.size()) {
+  for (std::uint32_t rank = 0; rank < size_; ++rank) sort_out(rank);
+  for (std::uint32_t rank = 0; rank < size_; ++rank) set_doing_without_wait(rank);
+  hold_meetings();
+  make_nodes();
+  for (std::uint32_t rank = 0; rank < size_; ++rank) connect(rank);
+}
+
+std::vector<const Awaited*> Graph::things(std::uint32_t rank, const Wait* wait) const {
+  std::vector<const Awaited*> all;
+  const bool own = wait != nullptr && (wait->step.has_value() || !wait->things.empty());
+  if (own) {
+    for (const Awaited& thing : wait->things) all.push_back(&thing);
+    return all;
+  }
+  if ((wait != nullptr && leaves(*wait)) || !views_[rank].snapshot.has_value()) return all;
+  for (const WorkerState& worker : views_[rank].snapshot->workers) {
+    if (wait != nullptr && wait->worker != kNobody && wait->worker != worker.index) continue;
+    for (const Awaited& thing : worker.under_way) all.push_back(&thing);
+  }
+  // A receive from anybody may be there for good; what else there is tells more.
+  const auto idle =
+      std::stable_partition(all.begin(), all.end(), [](const auto* each) { return !from_anybody(*each); });
+  if (idle != all.begin()) all.erase(idle, all.end());
+  return all;
+}
+
+// Which of its waits count: one for any message at all may be there for good, as a server's thread.
+void Graph::sort_out(std::uint32_t rank) {
+  Facts& facts = facts_[rank];
+  const RankView& view = views_[rank];
+  const bool has_waits = view.snapshot.has_value() && !view.snapshot->waits.empty();
+  const bool joins = view.presence == Presence::outside && has_waits;
+  if (view.presence != Presence::here && !joins) {
+    facts.doing = Doing::absent;
+    return;
+  }
+  if (!view.snapshot.has_value()) {
+    facts.doing = Doing::unanswered;
+    return;
+  }
+  std::vector<const Wait*> idle;
+  for (const Wait& wait : view.snapshot->waits) {
+    const std::vector<const Awaited*> awaited = things(rank, &wait);
+    const bool any = std::all_of(awaited.begin(), awaited.end(), [](const auto* each) { return from_anybody(*each); });
+    (any && !wait.step.has_value() && !leaves(wait) ? idle : facts.waits).push_back(&wait);
+  }
+  facts.idle = facts.waits.empty() && !idle.empty();
+  if (facts.idle) {
+    facts.waits = std::move(idle);
+  } else {
+    for (const Wait* wait : idle) servers_.insert(key_of(*wait));
+  }
+}
+
+void Graph::set_doing_without_wait(std::uint32_t rank) {
+  Facts& facts = facts_[rank];
+  if (facts.doing != Doing::waits) return;
+  if (facts.idle) {
+    const Wait* first = facts.waits.front();
+    std::erase_if(facts.waits, [this](const Wait* wait) { return servers_.contains(key_of(*wait)); });
+    if (facts.waits.empty()) facts.server = first;
+  }
+  for (const Wait* wait : facts.waits) {
+    if (facts.wait == nullptr || wait->waited_ns > facts.wait->waited_ns) facts.wait = wait;
+  }
+  if (facts.wait != nullptr) return;
+  facts.doing = views_[rank].silent_ns >= kSilentNs ? Doing::computes : Doing::polls;
+}
+
+Meeting* Graph::meeting_of(const Wait& wait) {
+  if (!wait.step.has_value() && !leaves(wait)) return nullptr;
+  const Step step = wait.step.value_or(Step{0, 0, size_, {}, wait.call});
+  const auto found = meetings_.find({step.team, step.number, step.operation});
+  return found == meetings_.end() ? nullptr : &found->second;
+}
+
+void Graph::come(std::uint32_t rank, const Step& step, const std::string& call, bool waits) {
+  Meeting& meeting = meetings_[{step.team, step.number, step.operation}];
+  if (meeting.come.empty()) meeting.step = step;
+  if (meeting.call.empty()) meeting.call = call;
+  insert(meeting.come, rank);
+  if (waits) insert(meeting.waiting, rank);
+  if (step.number == 0) return;
+  std::uint64_t& latest = latest_[step.team][rank];
+  latest = std::max(latest, step.number);
+}
+
+void Graph::hold_meetings() {
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    const Facts& facts = facts_[rank];
+    if (facts.doing == Doing::absent || facts.doing == Doing::unanswered) continue;
+    for (const Wait* wait : facts.waits) {
+      if (wait->step.has_value()) {
+        come(rank, *wait->step, wait->call, true);
+      } else if (leaves(*wait)) {
+        come(rank, {0, 0, size_, {}, wait->call}, wait->call, true);
+      }
+    }
+    for (const Step& step : views_[rank].snapshot->steps) come(rank, step, {}, facts.doing == Doing::polls);
+    for (const Passed& passed : views_[rank].snapshot->passed) {
+      std::uint64_t& latest = latest_[passed.team][rank];
+      latest = std::max(latest, passed.number + 1);  // at the next one, or on the way to it
+    }
+  }
+  for (auto& [key, meeting] : meetings_) find_missing(meeting);
+  for (Facts& facts : facts_) {
+    if (facts.wait != nullptr) facts.meeting = meeting_of(*facts.wait);
+  }
+}
+
+std::vector<std::uint32_t> Graph::members(const Step& step) const {
+  Ranks all(size_);
+  for (std::uint32_t rank = 0; rank < size_; ++rank) all[rank] = rank;
+  if (step.team == 0 || step.size >= size_) return all;
+  Ranks named = ranks_in(step.team_name, step.size);
+  if (!named.empty() && named.back() < size_) return named;
+  Ranks seen;
+  for (const auto& [rank, number] : latest_.at(step.team)) seen.push_back(rank);
+  return seen;
+}
+
+bool Graph::has_passed(std::uint32_t rank, const Step& step) const {
+  const auto team = latest_.find(step.team);
+  if (team == latest_.end()) return false;
+  const auto found = team->second.find(rank);
+  return found != team->second.end() && found->second > step.number;
+}
+
+void Graph::find_missing(Meeting& meeting) {
+  const Step& step = meeting.step;
+  if (step.number == 0) {  // only who is still in the job is awaited there
+    for (std::uint32_t rank = 0; rank < size_; ++rank) {
+      const Presence presence = views_[rank].presence;
+      const bool gone = presence == Presence::left || presence == Presence::dead;
+      if (!gone && !contains(meeting.come, rank)) meeting.missing.push_back(rank);
+    }
+    for (std::uint32_t rank = 0; rank < size_ && meeting.missing.empty(); ++rank) {
+      if (views_[rank].presence == Presence::dead) meeting.missing.push_back(rank);
+    }
+    return;
+  }
+  const auto& latest = latest_.at(step.team);
+  const Ranks all = members(step);
+  meeting.whole = all.size() >= std::min(step.size, size_);
+  for (const std::uint32_t rank : all) {
+    if (contains(meeting.come, rank) || has_passed(rank, step)) continue;
+    meeting.missing.push_back(rank);
+    if (latest.contains(rank)) meeting.behind.push_back(rank);
+  }
+  if (!meeting.missing.empty() || !meeting.whole) return;
+  // All have come. Who does something else now does not move it on.
+  std::set_difference(meeting.come.begin(), meeting.come.end(), meeting.waiting.begin(), meeting.waiting.end(),
+                      std::back_inserter(meeting.missing));
+}
+
+std::vector<const Meeting*> Graph::meetings() const {
+  std::vector<const Meeting*> all;
+  for (const auto& [key, meeting] : meetings_) all.push_back(&meeting);
+  return all;
+}
+
+std::vector<std::uint32_t> Graph::waiters(std::uint32_t rank) const {
+  std::set<std::uint32_t> waiting;
+  for (const Edge& edge : edges_) {
+    if (edge.to == rank && edge.from != rank) waiting.insert(edge.from);
+  }
+  for (const auto& [key, meeting] : meetings_) {
+    if (contains(meeting.missing, rank)) waiting.insert(meeting.waiting.begin(), meeting.waiting.end());
+  }
+  waiting.erase(rank);
+  return {waiting.begin(), waiting.end()};
+}
+
+void Graph::make_nodes() {
+  arcs_.resize(size_ + 1);
+  Ranks in_job;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    if (views_[rank].presence == Presence::left) continue;
+    in_job.push_back(rank);
+    const Wait* wait = facts_[rank].wait;
+    if (wait == nullptr || !is_leaving(*wait)) able_.push_back(rank);
+  }
+  arcs_[size_] = able_.size() > 1 ? able_ : in_job;
+  for (const auto& [key, meeting] : meetings_) {
+    Node& node = nodes_[&meeting];
+    node.missing = static_cast<std::uint32_t>(arcs_.size());
+    // Nobody is missing: the node belongs to those who wait there.
+    arcs_.push_back(meeting.missing.empty() ? meeting.waiting : meeting.missing);
+    if (!meeting.whole) arcs_.back().push_back(size_);
+    if (meeting.behind.empty()) continue;
+    node.behind = static_cast<std::uint32_t>(arcs_.size());
+    arcs_.push_back(meeting.behind);
+  }
+}
+
+void Graph::connect(std::uint32_t rank) {
+  Facts& facts = facts_[rank];
+  if (facts.doing == Doing::polls) {
+    for (const auto& [key, meeting] : meetings_) {
+      if (contains(meeting.waiting, rank)) arcs_[rank].push_back(nodes_.at(&meeting).missing);
+    }
+    connect_wait(rank, nullptr);
+  } else if (facts.doing == Doing::waits) {
+    for (const Wait* wait : facts.waits) connect_wait(rank, wait);
+  } else {
+    return;
+  }
+  const bool for_itself = !edges_.empty() && edges_.back().from == rank;
+  if (!arcs_[rank].empty() || for_itself) return;
+  facts.loose = true;
+  arcs_[rank].push_back(size_);
+}
+
+void Graph::connect_wait(std::uint32_t rank, const Wait* wait) {
+  if (wait != nullptr) {
+    if (const Meeting* meeting = meeting_of(*wait); meeting != nullptr) {
+      connect_meeting(rank, *meeting, wait);
+      return;
+    }
+  }
+  for (const Awaited* thing : things(rank, wait)) {
+    const bool of_itself = thing->rank == rank;
+    if (thing->cause == Cause::own || (of_itself && thing->cause != Cause::word)) {
+      // With nothing else to wait for, it is an end by itself.
+      if (wait != nullptr && facts_[rank].waits.size() == 1) edges_.push_back({rank, rank, wait, thing});
+    } else if (of_itself || thing->rank >= size_) {
+      facts_[rank].loose = true;
+      if (able_.size() == 2 && contains(able_, rank)) {  // only the other one can do it
+        const std::uint32_t other = able_[able_[0] == rank ? 1 : 0];
+        arcs_[rank].push_back(other);
+        edges_.push_back({rank, other, wait, thing});
+      } else {
+        arcs_[rank].push_back(size_);
+      }
+    } else {
+      arcs_[rank].push_back(thing->rank);
+      edges_.push_back({rank, thing->rank, wait, thing});
+    }
+  }
+}
+
+// What the wait says of who is missing is exact; else it may be anyone who is not there.
+void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wait* wait) {
+  const Node& node = nodes_.at(&meeting);
+  bool said = false;
+  for (const Awaited& thing : wait->things) {
+    if (thing.rank >= size_ || contains(meeting.waiting, thing.rank) || has_passed(thing.rank, meeting.step)) continue;
+    arcs_[rank].push_back(thing.rank);
+    said = true;
+  }
+  if (!said) arcs_[rank].push_back(node.missing);
+  if (!said && !meeting.whole) facts_[rank].loose = true;
+  if (said && node.behind != 0) arcs_[rank].push_back(node.behind);
+}
+
+void Graph::find_waiters(End& end, const Arcs& reverse) const {
+  for (const bool with_loose : {false, true}) {
+    std::vector<bool> seen(reverse.size());
+    std::deque<std::uint32_t> open(end.ranks.begin(), end.ranks.end());
+    for (const std::uint32_t rank : end.ranks) seen[rank] = true;
+    std::uint32_t found = 0;
+    for (; !open.empty(); open.pop_front()) {
+      for (const std::uint32_t from : reverse[open.front()]) {
+        if (seen[from] || (!with_loose && from == size_)) continue;
+        seen[from] = true;
+        open.push_back(from);
+        if (from >= size_) continue;
+        ++found;
+        if (!with_loose) insert(end.waiters, from);
+      }
+    }
+    if (with_loose) end.loose_waiters = found - static_cast<std::uint32_t>(end.waiters.size());
+  }
+}
+
+// The components that no arc leaves.
+std::vector<End> Graph::terminal(const Arcs& arcs) const {
+  const std::vector<std::uint32_t> component = components_of(arcs);
+  std::set<std::uint32_t> open;
+  for (std::uint32_t node = 0; node < arcs.size(); ++node) {
+    for (const std::uint32_t to : arcs[node]) {
+      if (component[node] != component[to]) open.insert(component[node]);
+    }
+  }
+  std::map<std::uint32_t, End> by_component;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    if (!open.contains(component[rank])) by_component[component[rank]].ranks.push_back(rank);
+  }
+  std::vector<End> ends;
+  for (auto& [number, end] : by_component) ends.push_back(std::move(end));
+  return ends;
+}
+
+// The components of several ranks from which no other such component is reached.
+std::vector<End> Graph::innermost_cycles(const Arcs& arcs) const {
+  const std::vector<std::uint32_t> component = components_of(arcs);
+  std::map<std::uint32_t, End> found;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) found[component[rank]].ranks.push_back(rank);
+  std::erase_if(found, [](const auto& each) { return each.second.ranks.size() < 2; });
+  // Components are numbered so that each is reached by later ones only.
+  std::vector<bool> reaches(arcs.size());  // by component: another one of several ranks
+  std::vector<std::uint32_t> nodes(arcs.size());
+  std::iota(nodes.begin(), nodes.end(), 0U);
+  std::sort(nodes.begin(), nodes.end(), [&](auto a, auto b) { return component[a] < component[b]; });
+  for (const std::uint32_t node : nodes) {
+    for (const std::uint32_t to : arcs[node]) {
+      const std::uint32_t other = component[to];
+      if (other != component[node] && (reaches[other] || found.contains(other))) reaches[component[node]] = true;
+    }
+  }
+  std::vector<End> ends;
+  for (auto& [number, end] : found) {
+    if (!reaches[number]) ends.push_back(std::move(end));
+  }
+  return ends;
+}
+
+// The ends within one that is held together by those who wait loosely: these wait for somebody, but
+// what the others wait for is known. Of more than two such ranks nothing follows.
+std::vector<End> Graph::without_loose(const End& end) const {
+  if (end.ranks.size() <= 2) return {end};
+  Arcs firm = arcs_;
+  for (auto& to : firm) std::erase(to, size_);
+  firm[size_].clear();
+  std::vector<End> inner;
+  End single;
+  for (End& each : terminal(firm)) {
+    if (!contains(end.ranks, each.ranks.front())) continue;
+    if (each.ranks.size() == 1) {
+      single.ranks.push_back(each.ranks.front());
+    } else {
+      inner.push_back(std::move(each));
+    }
+  }
+  // Who waits for these may be stuck without them, too, and then that is no mere wait.
+  std::vector<End> stuck;
+  std::set<std::uint32_t> within;
+  for (const End& each : inner) within.insert(each.ranks.begin(), each.ranks.end());
+  for (End& each : innermost_cycles(firm)) {
+    if (contains(end.ranks, each.ranks.front()) && !within.contains(each.ranks.front()))
+      stuck.push_back(std::move(each));
+  }
+  if (!stuck.empty()) return stuck;
+  std::sort(single.ranks.begin(), single.ranks.end());
+  if (single.ranks.size() > 2) return {end};
+  if (!single.ranks.empty()) inner.push_back(std::move(single));
+  return inner;
+}
+
+std::vector<End> Graph::ends() const {
+  Arcs reverse(arcs_.size());
+  for (std::uint32_t node = 0; node < arcs_.size(); ++node) {
+    for (const std::uint32_t to : arcs_[node]) reverse[to].push_back(node);
+  }
+  std::vector<End> ends;
+  for (const End& outer : terminal(arcs_)) {
+    for (End& end : without_loose(outer)) {
+      find_waiters(end, reverse);
+      const bool waits = std::any_of(end.ranks.begin(), end.ranks.end(), [this](std::uint32_t rank) {
+        return doing(rank) == Doing::waits || doing(rank) == Doing::polls;
+      });
+      if (waits || !end.waiters.empty() || end.loose_waiters > 0) ends.push_back(std::move(end));
+    }
+  }
+  return ends;
+}
+
+Focus Graph::focus(const End& end) const {
+  Focus focus;
+  Arcs arcs(size_);
+  std::vector<const Edge*> inside;
+  for (const Edge& edge : edges_) {
+    if (!contains(end.ranks, edge.to)) continue;
+    if (contains(end.ranks, edge.from)) {
+      arcs[edge.from].push_back(edge.to);
+      inside.push_back(&edge);
+    } else if (end.ranks.size() == 1) {
+      focus.last.push_back(&edge);
+    }
+  }
+  const std::vector<std::uint32_t> component = components_of(arcs);
+  std::set<std::uint32_t> open;
+  for (const Edge* edge : inside) {
+    if (component[edge->from] != component[edge->to]) open.insert(component[edge->from]);
+  }
+  for (const Edge* edge : inside) {
+    if (open.contains(component[edge->to])) continue;
+    (component[edge->from] == component[edge->to] ? focus.cycles : focus.last).push_back(edge);
+  }
+  // Who points to a cycle only waits for it.
+  std::set<std::uint32_t> cyclic;
+  for (const Edge* edge : focus.cycles) cyclic.insert(component[edge->to]);
+  std::erase_if(focus.last, [&](const Edge* edge) { return cyclic.contains(component[edge->to]); });
+  if (end.ranks.size() == 1) return focus;
+  const auto direct = std::stable_partition(focus.last.begin(), focus.last.end(), [this](const Edge* edge) {
+    const Meeting* meeting = facts_[edge->to].meeting;
+    return meeting == nullptr || contains(meeting->missing, edge->from);
+  });
+  focus.indirect.assign(direct, focus.last.end());
+  focus.last.erase(direct, focus.last.end());
+  return focus;
+}
+
+// Tarjan's algorithm, without recursion.
+std::vector<std::uint32_t> components_of(const std::vector<std::vector<std::uint32_t>>& arcs) {
+  struct Visit {
+    std::uint32_t node;
+    std::size_t next = 0;
+  };
+  const auto count = static_cast<std::uint32_t>(arcs.size());
+  std::vector<std::uint32_t> order(count), low(count), component(count, kNobody), open;
+  std::uint32_t seen = 0;
+  std::uint32_t found = 0;
+  std::vector<Visit> path;
+  for (std::uint32_t root = 0; root < count; ++root) {
+    if (order[root] != 0) continue;
+    path.push_back({root});
+    while (!path.empty()) {
+      Visit& visit = path.back();
+      const std::uint32_t node = visit.node;
+      if (visit.next == 0 && order[node] == 0) {
+        order[node] = low[node] = ++seen;
+        open.push_back(node);
+      }
+      if (visit.next < arcs[node].size()) {
+        const std::uint32_t to = arcs[node][visit.next++];
+        if (order[to] == 0) {
+          path.push_back({to});
+        } else if (component[to] == kNobody) {
+          low[node] = std::min(low[node], order[to]);
+        }
+        continue;
+      }
+      if (low[node] == order[node]) {
+        std::uint32_t member = 0;
+        do {
+          member = open.back();
+          open.pop_back();
+          component[member] = found;
+        } while (member != node);
+        ++found;
+      }
+      path.pop_back();
+      if (!path.empty()) low[path.back().node] = std::min(low[path.back().node], low[node]);
+    }
+  }
+  return component;
+}
+
+}  // namespace heddle::diagnosis

@@ -1,0 +1,136 @@
+// Who waits for whom: the ranks' snapshots as a graph, and its ends, where the blame lies.
+//
+// A rank waits for another because of an edge (that one owes it something: a message, an answer, a
+// lock), because of a meeting (a collective call to which the other has not come), or loosely: for
+// anybody, as who waits for a word of its memory. An end is a set of ranks that wait for each other
+// and for nobody else, or a rank that waits for nobody. Who waits for an end is not to blame.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "diagnosis/verdict.hpp"
+
+namespace heddle::diagnosis {
+
+enum class Doing : std::uint8_t {
+  absent,      // outside of the job, or its process does not run
+  unanswered,  // it has not said what it does
+  computes,    // it is in its own code
+  polls,       // it calls the library all the time and waits in no call
+  waits
+};
+
+struct Edge {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+  const Wait* wait = nullptr;  // null: `from` polls
+  const Awaited* thing = nullptr;
+};
+
+// A collective call that some are in.
+struct Meeting {
+  Step step;         // number 0: a call that is known by its name only
+  std::string call;  // of one of them
+  std::vector<std::uint32_t> waiting;
+  std::vector<std::uint32_t> come;     // those, and who has started it and does something else
+  std::vector<std::uint32_t> missing;  // in rising order, as the others
+  std::vector<std::uint32_t> behind;   // of these: seen at an earlier call, or at another one
+  bool whole = true;                   // all members are known; else anybody may be missing
+};
+
+struct End {
+  std::vector<std::uint32_t> ranks;
+  std::vector<std::uint32_t> waiters;  // who waits for these, through others or not, not loosely
+  std::uint32_t loose_waiters = 0;
+};
+
+// The edges of an end that tell most: its cycles; else those to ranks that owe something and wait
+// themselves in a collective call, or loosely. If the end is one rank: the edges to it.
+struct Focus {
+  std::vector<const Edge*> cycles;
+  std::vector<const Edge*> last;      // who owes waits for who waits: one of the two is wrong
+  std::vector<const Edge*> indirect;  // who owes waits for others first
+};
+
+class Graph {
+ public:
+  explicit Graph(const std::vector<RankView>& views);
+
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] const RankView& view(std::uint32_t rank) const { return views_[rank]; }
+  [[nodiscard]] Doing doing(std::uint32_t rank) const { return facts_[rank].doing; }
+  // The wait that tells most; null: it does not wait.
+  [[nodiscard]] const Wait* wait(std::uint32_t rank) const { return facts_[rank].wait; }
+  // What the rank waits for there: its own things, or those under way. Null `wait`: it polls.
+  [[nodiscard]] std::vector<const Awaited*> things(std::uint32_t rank, const Wait* wait) const;
+  // Where that wait is; null: in no collective call.
+  [[nodiscard]] const Meeting* meeting(std::uint32_t rank) const { return facts_[rank].meeting; }
+  [[nodiscard]] bool loose(std::uint32_t rank) const { return facts_[rank].loose; }
+  // Of one that computes or polls: the wait of its thread that waits for any message, as threads of
+  // others do beside what they do. Null: it has none.
+  [[nodiscard]] const Wait* server(std::uint32_t rank) const { return facts_[rank].server; }
+  [[nodiscard]] const std::vector<Edge>& edges() const { return edges_; }
+  [[nodiscard]] std::vector<const Meeting*> meetings() const;
+
+  // Who waits for the rank itself, not for others that wait for it.
+  [[nodiscard]] std::vector<std::uint32_t> waiters(std::uint32_t rank) const;
+  [[nodiscard]] std::vector<End> ends() const;
+  [[nodiscard]] Focus focus(const End& end) const;
+
+ private:
+  using Arcs = std::vector<std::vector<std::uint32_t>>;
+  using Key = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // team, number, operation
+  struct Facts {
+    Doing doing = Doing::waits;
+    const Wait* wait = nullptr;
+    const Meeting* meeting = nullptr;
+    const Wait* server = nullptr;
+    bool loose = false;
+    bool idle = false;               // it waits for any message at all, and for nothing else
+    std::vector<const Wait*> waits;  // those that count
+  };
+  struct Node {
+    std::uint32_t missing = 0;
+    std::uint32_t behind = 0;  // 0: nobody is
+  };
+
+  void sort_out(std::uint32_t rank);
+  void set_doing_without_wait(std::uint32_t rank);
+  void hold_meetings();
+  void come(std::uint32_t rank, const Step& step, const std::string& call, bool waits);
+  void find_missing(Meeting& meeting);
+  [[nodiscard]] std::vector<std::uint32_t> members(const Step& step) const;
+  [[nodiscard]] bool has_passed(std::uint32_t rank, const Step& step) const;
+  void make_nodes();
+  void connect(std::uint32_t rank);
+  void connect_wait(std::uint32_t rank, const Wait* wait);
+  void connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wait* wait);
+  [[nodiscard]] Meeting* meeting_of(const Wait& wait);
+  [[nodiscard]] std::vector<End> terminal(const Arcs& arcs) const;
+  [[nodiscard]] std::vector<End> innermost_cycles(const Arcs& arcs) const;
+  [[nodiscard]] std::vector<End> without_loose(const End& end) const;
+  void find_waiters(End& end, const Arcs& reverse) const;
+
+  const std::vector<RankView>& views_;
+  std::uint32_t size_;
+  std::vector<Facts> facts_;
+  std::map<Key, Meeting> meetings_;
+  std::map<const Meeting*, Node> nodes_;
+  // By team: the latest call at which a rank was seen.
+  std::map<std::uint64_t, std::map<std::uint32_t, std::uint64_t>> latest_;
+  std::set<std::string> servers_;    // waits for any message, of ranks that also wait otherwise
+  std::vector<std::uint32_t> able_;  // who may still send something
+  std::vector<Edge> edges_;
+  // Nodes: the ranks, then "anybody", then two for each meeting: who is missing, who is behind.
+  Arcs arcs_;
+};
+
+// The numbers of the strongly connected components of nodes, by node.
+[[nodiscard]] std::vector<std::uint32_t> components_of(const std::vector<std::vector<std::uint32_t>>& arcs);
+
+}  // namespace heddle::diagnosis

@@ -1,0 +1,43 @@
+// The rules by which the blame at an end of the graph is given: the most specific one that fits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "diagnosis/verdict_graph.hpp"
+#include "diagnosis/verdict_words.hpp"
+
+namespace heddle::diagnosis {
+
+struct Case {
+  const Graph& graph;
+  const Words& words;
+  const End& end;
+  Focus focus;
+  // Of an end that is one rank: that one and other ends of which the same can be said.
+  std::vector<std::uint32_t> alike;
+  std::vector<std::uint32_t> waiters;  // for any of these
+
+  // The rank that waits for nobody; kNobody: there are several, or it waits.
+  [[nodiscard]] std::uint32_t sink() const;
+  [[nodiscard]] std::vector<const Edge*> edges() const;  // those of the focus, cycles first
+};
+
+using Rule = std::optional<Verdict> (*)(const Case&);
+
+// In the order in which they are tried.
+[[nodiscard]] std::span<const Rule> rules();
+
+// Of verdict_messages.cpp: a message with another tag, to or from another rank, than is awaited.
+[[nodiscard]] std::optional<Verdict> wrong_message(const Case& about);
+// Of verdict_teams.cpp: members at different calls; a rank that does not do what the others do.
+[[nodiscard]] std::optional<Verdict> other_call(const Case& about);
+[[nodiscard]] std::optional<Verdict> odd_one_out(const Case& about);
+
+[[nodiscard]] Verdict blame(const std::set<std::uint32_t>& culprits, std::string sentence);
+
+}  // namespace heddle::diagnosis

@@ -1,0 +1,212 @@
+// Ranks that wait for each other because they are not in the same call.
+#include <algorithm>
+#include <map>
+
+#include "diagnosis/verdict_rules.hpp"
+
+namespace heddle::diagnosis {
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+
+constexpr std::size_t kMostGroups = 4;  // that are told
+
+bool share_one(const Ranks& some, const Ranks& others) {
+  return std::any_of(some.begin(), some.end(),
+                     [&](std::uint32_t rank) { return std::binary_search(others.begin(), others.end(), rank); });
+}
+
+Ranks listed(const std::set<std::uint32_t>& ranks) {
+  return {ranks.begin(), ranks.end()};
+}
+
+std::string are_in(const Words& words, const Ranks& ranks, const std::string& what) {
+  return words.who(ranks) + (ranks.size() == 1 ? " is in " : " are in ") + what;
+}
+
+std::string number_of(const Meeting& meeting) {
+  return meeting.step.operation + " #" + std::to_string(meeting.step.number);
+}
+
+// Who waits at each call of the team, with the culprits' call first.
+std::string calls_of_team(const Case& about, const std::vector<const Meeting*>& first, std::uint64_t team) {
+  std::vector<const Meeting*> all = first;
+  for (const Meeting* meeting : about.graph.meetings()) {
+    if (meeting->step.team != team || meeting->waiting.empty() || meeting->step.number == 0) continue;
+    if (std::find(all.begin(), all.end(), meeting) == all.end()) all.push_back(meeting);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < all.size() && i < kMostGroups; ++i) {
+    const Ranks& ranks = all[i]->waiting.empty() ? all[i]->come : all[i]->waiting;
+    if (i == 0) {
+      text = are_in(about.words, ranks, number_of(*all[i]) + " of " + team_of(all[i]->step));
+    } else {
+      text += (i == 1 ? ", " : "; ") + are_in(about.words, ranks, number_of(*all[i])) + (i == 1 ? " of it" : "");
+    }
+  }
+  return text;
+}
+
+// Members that made another call of the same number.
+std::optional<Verdict> other_operation(const Case& about, const Meeting& here) {
+  std::vector<const Meeting*> same;
+  bool inside = false;
+  for (const Meeting* meeting : about.graph.meetings()) {
+    if (meeting->step.team != here.step.team || meeting->step.number != here.step.number) continue;
+    same.push_back(meeting);
+    inside = inside || (meeting != &here && share_one(about.end.ranks, meeting->come));
+  }
+  if (!inside) return {};
+  const auto most = std::max_element(
+      same.begin(), same.end(), [](const Meeting* a, const Meeting* b) { return a->come.size() < b->come.size(); });
+  const std::size_t largest = (*most)->come.size();
+  std::vector<const Meeting*> minority;
+  for (const Meeting* meeting : same) {
+    if (meeting->come.size() < largest) minority.push_back(meeting);
+  }
+  const std::size_t equals = same.size() - minority.size();
+  // Several groups are the largest: who makes already what the others make next is one call short.
+  if (equals > 1) {
+    for (const Meeting* next : about.graph.meetings()) {
+      if (next->step.team != here.step.team || next->step.number != here.step.number + 1) continue;
+      for (const Meeting* meeting : same) {
+        if (meeting->step.operation == next->step.operation && minority.empty()) minority.push_back(meeting);
+      }
+    }
+  }
+  if (minority.empty()) minority = same;
+  std::set<std::uint32_t> culprits;
+  for (const Meeting* meeting : minority) culprits.insert(meeting->come.begin(), meeting->come.end());
+  return blame(culprits, calls_of_team(about, minority, here.step.team));
+}
+
+// All others have gone on to later calls.
+std::optional<Verdict> other_number(const Case& about, const Meeting& here) {
+  if (!here.missing.empty() || !here.whole || here.waiting != about.end.ranks) return {};
+  const Meeting* ahead = nullptr;
+  for (const Meeting* meeting : about.graph.meetings()) {
+    if (meeting->step.team != here.step.team || meeting->step.number <= here.step.number) continue;
+    if (ahead == nullptr || meeting->waiting.size() > ahead->waiting.size()) ahead = meeting;
+  }
+  if (ahead == nullptr || ahead->waiting.empty()) return {};
+  const std::size_t behind = here.waiting.size();
+  const bool more = ahead->waiting.size() < behind;
+  const Meeting& odd = more ? *ahead : here;
+  const std::uint64_t calls = ahead->step.number - here.step.number;
+  const std::string differs = std::to_string(calls) + (calls == 1 ? " call " : " calls ") + (more ? "more" : "fewer");
+  std::set<std::uint32_t> culprits(odd.waiting.begin(), odd.waiting.end());
+  if (ahead->waiting.size() == behind && behind == 1) culprits.insert(ahead->waiting.front());
+  return blame(culprits, calls_of_team(about, {&odd}, here.step.team) + ": " + about.words.who(odd.waiting) +
+                             (odd.waiting.size() == 1 ? " has made " : " have made ") + differs);
+}
+
+// Ranks of an end that do the same.
+struct Group {
+  Ranks ranks;
+  const Meeting* meeting = nullptr;
+  bool by_word = false;  // they wait for a word of their memory
+  std::size_t everywhere = 0;
+  std::size_t conflicts = 0;  // groups that wait for this one, and this one for them
+};
+
+bool waits_for(const Case& about, const Group& some, const Group& others) {
+  if (some.meeting != nullptr) return share_one(others.ranks, some.meeting->missing);
+  return std::any_of(some.ranks.begin(), some.ranks.end(), [&](std::uint32_t rank) { return about.graph.loose(rank); });
+}
+
+// The most to blame come first: who is in conflict with most groups, then the smallest group.
+void order(const Case& about, std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    for (const Group& other : groups) {
+      const bool conflict = &group != &other && waits_for(about, group, other) && waits_for(about, other, group);
+      group.conflicts += conflict ? 1 : 0;
+    }
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    if (a.conflicts != b.conflicts) return a.conflicts > b.conflicts;
+    if (a.ranks.size() != b.ranks.size()) return a.ranks.size() < b.ranks.size();
+    return a.everywhere < b.everywhere;
+  });
+}
+
+std::vector<Group> groups_of(const Case& about) {
+  std::map<std::pair<const Meeting*, std::string>, Group> found;
+  for (const std::uint32_t rank : about.end.ranks) {
+    const Wait* wait = about.graph.wait(rank);
+    const Meeting* meeting = about.graph.meeting(rank);
+    Group& group = found[{meeting, meeting == nullptr && wait != nullptr ? wait->call : std::string()}];
+    group.ranks.push_back(rank);
+    group.meeting = meeting;
+    group.everywhere = meeting == nullptr ? group.ranks.size() : meeting->waiting.size();
+    for (const Awaited* thing : about.graph.things(rank, wait)) {
+      group.by_word = group.by_word || thing->cause == Cause::word;
+    }
+  }
+  std::vector<Group> groups;
+  for (auto& [key, group] : found) groups.push_back(std::move(group));
+  order(about, groups);
+  return groups;
+}
+
+std::string told(const Case& about, const Group& group, const std::set<std::uint32_t>& culprits) {
+  const bool blamed = culprits.contains(group.ranks.front());
+  if (blamed || group.meeting == nullptr) {
+    return about.words.who(group.ranks) + " " + about.words.does_with_others(group.ranks) +
+           (group.by_word && group.meeting == nullptr ? ", which nobody writes" : "");
+  }
+  std::string text = are_in(about.words, group.meeting->waiting, name_of(*group.meeting));
+  if (!share_one(listed(culprits), group.meeting->missing)) return text;
+  return text + (group.meeting->waiting.size() == 1 ? " and waits for " : " and wait for ") +
+         (culprits.size() == 1 ? "it" : "them");
+}
+
+// Who waits for the end and is not in a call that is told of already.
+Ranks not_told(const Case& about, const std::vector<Group>& groups) {
+  Ranks left;
+  for (const std::uint32_t rank : about.end.waiters) {
+    const Meeting* meeting = about.graph.meeting(rank);
+    const bool told = meeting != nullptr && std::any_of(groups.begin(), groups.end(),
+                                                        [&](const Group& group) { return group.meeting == meeting; });
+    if (!told) left.push_back(rank);
+  }
+  return left;
+}
+
+}  // namespace
+
+std::optional<Verdict> other_call(const Case& about) {
+  for (const Meeting* meeting : about.graph.meetings()) {
+    if (meeting->step.number == 0 || !share_one(about.end.ranks, meeting->waiting)) continue;
+    if (auto verdict = other_operation(about, *meeting)) return verdict;
+    if (auto verdict = other_number(about, *meeting)) return verdict;
+  }
+  return {};
+}
+
+// The largest group is right; of two ranks nobody can say which.
+std::optional<Verdict> odd_one_out(const Case& about) {
+  if (about.sink() != kNobody) return {};
+  const std::vector<Group> groups = groups_of(about);
+  const Group& largest = groups.back();
+  if (groups.size() == 1 && (about.end.ranks.size() > 2 || largest.meeting != nullptr)) return {};
+  if (!about.focus.indirect.empty() && groups.front().conflicts == 0) return {};
+  const auto smaller = [&](const Group& group) {
+    const Group& first = groups.front();
+    if (first.conflicts > groups[groups.size() > 1 ? 1 : 0].conflicts) return &group == &first;
+    return group.ranks.size() < largest.ranks.size() || group.everywhere < largest.everywhere;
+  };
+  const bool all = about.end.ranks.size() <= 2 || std::none_of(groups.begin(), groups.end(), smaller);
+  std::set<std::uint32_t> culprits;
+  for (const Group& group : groups) {
+    if (all || smaller(group)) culprits.insert(group.ranks.begin(), group.ranks.end());
+  }
+  std::string sentence;
+  for (std::size_t i = 0; i < groups.size() && i < kMostGroups; ++i) {
+    sentence += (i == 0 ? "" : "; ") + told(about, groups[i], culprits);
+  }
+  if (groups.size() == 2 && about.end.ranks.size() == 2) sentence += ": each waits for the other";
+  const std::string outside = about.words.waiting_for(about.end.ranks, not_told(about, groups));
+  return blame(culprits, sentence + (outside.empty() ? "" : "; " + outside));
+}
+
+}  // namespace heddle::diagnosis

@@ -1,0 +1,245 @@
+#include "diagnosis/verdict_words.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <string_view>
+
+namespace heddle::diagnosis {
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+
+constexpr std::size_t kMostSentence = 600;
+
+bool contains(const Ranks& ranks, std::uint32_t rank) {
+  return std::binary_search(ranks.begin(), ranks.end(), rank);
+}
+
+// A text that has a verb of its own cannot follow "for".
+bool is_clause(const std::string& text) {
+  for (const char* word : {" is ", " are ", " awaits ", " has ", " have "}) {
+    if (text.find(word) != std::string::npos) return true;
+  }
+  return text.starts_with("it ") || text.starts_with("for ");
+}
+
+}  // namespace
+
+Ranks ranks_in(const std::string& name, std::uint32_t size) {
+  Ranks found;
+  std::size_t at = name.find("ranks ");
+  if (at == std::string::npos) return found;
+  at += 6;
+  const char* end = name.data() + name.size();
+  for (const char* place = name.data() + at; place < end;) {
+    std::uint32_t first = 0;
+    auto [after, fault] = std::from_chars(place, end, first);
+    if (fault != std::errc()) break;
+    std::uint32_t last = first;
+    if (after < end && *after == '-') {
+      const auto range = std::from_chars(after + 1, end, last);
+      if (range.ec != std::errc()) break;
+      after = range.ptr;
+    }
+    if (last < first || last - first >= size) return {};
+    for (std::uint32_t rank = first; rank <= last; ++rank) found.push_back(rank);
+    place = after;
+    for (const char* gap : {", ", " and "}) {
+      const std::string_view text(gap);
+      if (std::string_view(place, static_cast<std::size_t>(end - place)).starts_with(text)) place += text.size();
+    }
+  }
+  // Whoever wrote it may have cut it.
+  std::sort(found.begin(), found.end());
+  return found.size() == size ? found : Ranks{};
+}
+
+std::string seconds(std::uint64_t ns) {
+  if (ns < 1'000'000'000) return std::to_string(ns / 1'000'000) + " ms";
+  return std::to_string(ns / 1'000'000'000) + " s";
+}
+
+std::string team_of(const Step& step) {
+  if (!step.team_name.empty()) return step.team_name;
+  return step.team == 0 ? std::string("the job") : "team " + std::to_string(step.team);
+}
+
+std::string name_of(const Meeting& meeting) {
+  const Step& step = meeting.step;
+  if (step.number == 0) return step.operation;
+  return step.operation + " #" + std::to_string(step.number) + " of " + team_of(step);
+}
+
+std::string as_line(std::string text) {
+  for (char& c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7f) c = ' ';
+  }
+  if (text.size() <= kMostSentence) return text;
+  std::size_t end = kMostSentence - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+std::string Words::who(const Ranks& ranks) const {
+  std::string list = list_of(ranks);
+  const std::size_t comma = list.rfind(", ");
+  if (comma != std::string::npos && list.find(" more") == std::string::npos) list.replace(comma, 2, " and ");
+  return std::string(rank_word_) + (ranks.size() == 1 ? " " : "s ") + list;
+}
+
+std::string Words::thing(const Awaited& thing, std::uint32_t waiter) const {
+  const bool known = thing.rank < graph_.size();
+  std::string other = thing.rank == waiter ? "itself" : known ? who(thing.rank) : std::string("any ") + rank_word_;
+  const std::string worker = thing.worker == kNobody ? "" : " (worker " + std::to_string(thing.worker) + ")";
+  const std::string what = thing.what.empty() ? "operation" : thing.what;
+  const std::string sized = what + (thing.bytes == 0 ? "" : " of " + std::to_string(thing.bytes) + " bytes");
+  const std::string tag = thing.tag.empty() ? "" : " with " + thing.tag;
+  switch (thing.cause) {
+    case Cause::answer:
+      return other + worker + " to answer its " + sized;
+    case Cause::room:
+      return "room at " + other + worker + " for its " + sized;
+    case Cause::receive:
+      return (thing.tag.empty() ? std::string("a message") : "a message with " + thing.tag) + " from " + other;
+    case Cause::unreceived:
+      return other + " to receive its " + sized + tag;
+    case Cause::credit:
+      return other + " to receive the messages before its " + sized + tag;
+    case Cause::tasks:
+      return other + " to run its tasks";
+    case Cause::collective:
+      return other;
+    case Cause::word:
+      return std::string("a word of its memory to be written") + (known && thing.rank != waiter ? " by " + other : "");
+    case Cause::lock:
+      return !known ? "a lock" : "a lock that " + (thing.rank == waiter ? "it holds already" : other + " holds");
+    case Cause::partition:
+      return other + " to do its part of a partitioned message" + tag;
+    case Cause::own:
+      return "another thread of its own";
+    case Cause::unknown:
+      break;
+  }
+  return what + (known ? " (" + other + ")" : "");
+}
+
+std::string Words::awaited(std::uint32_t rank, const Wait* wait) const {
+  if (wait != nullptr && !wait->awaited.empty()) return wait->awaited;
+  const std::vector<const Awaited*> things = graph_.things(rank, wait);
+  if (things.empty()) return {};
+  const std::string more = things.size() == 1 ? "" : " and " + std::to_string(things.size() - 1) + " more";
+  return thing(*things.front(), rank) + more;
+}
+
+std::string Words::not_named(const Edge& edge) const {
+  if (edge.thing->rank != edge.to) return " (only " + who(edge.to) + " can still do that)";
+  const std::string text = awaited(edge.from, edge.wait);
+  if (edge.to == edge.from && (edge.wait == nullptr || edge.wait->awaited.empty())) return {};
+  const std::string name = who(edge.to);
+  const std::size_t at = text.find(name);
+  const std::size_t end = at + name.size();
+  if (at != std::string::npos && (end == text.size() || text[end] < '0' || text[end] > '9')) return {};
+  return " (" + thing(*edge.thing, edge.from) + ")";
+}
+
+std::string Words::waits(std::uint32_t rank, const Wait* wait, bool plural) const {
+  const std::string text = awaited(rank, wait);
+  std::string verb = plural ? "wait" : "waits";
+  if (wait == nullptr) {
+    verb = plural ? "poll in a loop" : "polls in a loop";
+  } else if (!wait->call.empty()) {
+    verb += " in " + wait->call;
+  }
+  if (text.empty()) return verb;
+  return is_clause(text) ? verb + " (" + text + ")" : verb + " for " + text;
+}
+
+std::string Words::does(std::uint32_t rank, bool plural) const {
+  const RankView& view = graph_.view(rank);
+  const std::string is = plural ? "are " : "is ";
+  const std::string has = plural ? "have " : "has ";
+  const Wait* server = graph_.server(rank);
+  const std::string besides =
+      server == nullptr ? "" : ", but for a thread that waits for any message in " + server->call;
+  switch (graph_.doing(rank)) {
+    case Doing::absent:
+      if (view.presence == Presence::stopped) return is + "stopped";
+      if (view.presence == Presence::left) return has + "left the job";
+      return view.presence == Presence::dead ? has + "died" : has + "not joined the job";
+    case Doing::unanswered:
+      return plural ? "do not answer" : "does not answer";
+    case Doing::computes:
+      return has + "not called the library for " + seconds(view.silent_ns) + besides;
+    case Doing::polls:
+    case Doing::waits:
+      break;
+  }
+  const Meeting* meeting = graph_.meeting(rank);
+  if (meeting != nullptr) return is + "in " + name_of(*meeting);
+  if (graph_.doing(rank) == Doing::polls && awaited(rank, nullptr).empty()) {
+    return (plural ? "call" : "calls") + std::string(" the library again and again and ") +
+           (plural ? "wait" : "waits") + " in no call" + besides;
+  }
+  return waits(rank, graph_.wait(rank), plural);
+}
+
+std::string Words::does_with_others(const Ranks& ranks) const {
+  std::string text = does(ranks.front(), ranks.size() > 1);
+  const Meeting* meeting = graph_.meeting(ranks.front());
+  if (meeting == nullptr) return text;
+  Ranks others;
+  std::set_difference(meeting->waiting.begin(), meeting->waiting.end(), ranks.begin(), ranks.end(),
+                      std::back_inserter(others));
+  if (!others.empty()) text += (others.size() == 1 ? ", as is " : ", as are ") + who(others);
+  return text;
+}
+
+std::string Words::waiting_for(const Ranks& ranks, const Ranks& waiters) const {
+  const std::string them = ranks.size() == 1 ? "it" : "them";
+  const auto verb = [](const Ranks& some) { return some.size() == 1 ? " waits for " : " wait for "; };
+  const auto awaits = [&](const Meeting& meeting) {
+    return std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) { return contains(meeting.missing, rank); });
+  };
+  const Meeting* largest = nullptr;
+  for (const Meeting* meeting : graph_.meetings()) {
+    const bool of_these = std::any_of(waiters.begin(), waiters.end(),
+                                      [&](std::uint32_t rank) { return contains(meeting->waiting, rank); });
+    if (!of_these || !awaits(*meeting)) continue;
+    if (largest == nullptr || meeting->waiting.size() > largest->waiting.size()) largest = meeting;
+  }
+  Ranks told;
+  std::string text;
+  if (largest != nullptr) {
+    told = largest->waiting;
+    text = who(told) + verb(told) + them + " in " + name_of(*largest);
+  }
+  Ranks direct;
+  const Edge* first = nullptr;
+  for (const Edge& edge : graph_.edges()) {
+    if (!contains(ranks, edge.to) || !contains(waiters, edge.from) || contains(told, edge.from)) continue;
+    if (first == nullptr) first = &edge;
+    if (direct.empty() || direct.back() != edge.from) direct.push_back(edge.from);
+  }
+  if (first != nullptr) {
+    if (!text.empty()) text += ", ";
+    const std::uint32_t worker = first->thing->worker;
+    const std::string which =
+        worker == kNobody || ranks.size() > 1 ? "" : " (its worker " + std::to_string(worker) + ")";
+    const std::string call = first->wait == nullptr ? " in a loop" : " in " + first->wait->call;
+    text += direct.size() == 1 ? who(direct) + " " + waits(first->from, first->wait)
+                               : who(direct) + verb(direct) + them + which + call;
+    if (direct.size() == 1) text += not_named(*first);
+    told.insert(told.end(), direct.begin(), direct.end());
+    std::sort(told.begin(), told.end());
+  }
+  Ranks rest;
+  for (const std::uint32_t rank : waiters) {
+    if (!contains(told, rank)) rest.push_back(rank);
+  }
+  if (!rest.empty()) text += (text.empty() ? "" : ", and ") + who(rest) + verb(rest) + (told.empty() ? them : "these");
+  return text;
+}
+
+}  // namespace heddle::diagnosis

@@ -1,0 +1,37 @@
+// What a worker has under way, told for a report: in words, and as values for whoever judges why a
+// job does not move (diagnosis/). Filled by the thread inside the worker. May throw std::bad_alloc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "diagnosis/snapshot.hpp"
+#include "engine/job.hpp"
+
+namespace heddle::engine {
+
+class Findings {
+ public:
+  explicit Findings(const Job& job) : job_(job) {}
+
+  // A line of the report.
+  [[gnu::cold, gnu::format(printf, 2, 3)]] void say(const char* format, ...);
+  // Of each kind the first kMostListed are kept.
+  void under_way(diagnosis::Awaited&& awaited);
+  // A message that has arrived and that nobody has received: counted with those of its kind.
+  void kept(std::uint32_t rank, std::uint32_t worker, std::uint64_t tag);
+
+  [[nodiscard]] const Job& job() const { return job_; }
+  [[nodiscard]] std::string tag_text(std::uint64_t tag, std::uint64_t mask = ~std::uint64_t{0}) const {
+    return job_.tag_text(tag, mask);
+  }
+
+  diagnosis::WorkerState state;
+  std::vector<std::string> lines;
+
+ private:
+  const Job& job_;
+};
+
+}  // namespace heddle::engine

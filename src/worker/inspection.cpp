@@ -1,0 +1,326 @@
+#include "worker/inspection.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <new>
+#include <utility>
+
+#include "worker/context.hpp"
+#include "worker/gate.hpp"
+#include "worker/report.hpp"
+
+namespace heddle::engine {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kNoticeNs = kSecond;  // or a quarter of HEDDLE_HANG_SECONDS
+
+std::uint32_t this_thread() {
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+}
+
+template <std::size_t kBytes>
+std::string text_of(char (&text)[kBytes]) {
+  text[kBytes - 1] = '\0';
+  return text;
+}
+
+heddle_wait_facts facts_of(const Inspection::Waiting& waiting) {
+  heddle_wait_facts facts{};
+  facts.size = sizeof facts;
+  facts.rank = HEDDLE_ANY;
+  waiting.tell(waiting.arg, &facts);
+  return facts;
+}
+
+// A collective of a team of Heddle's: the call within the wait knows which.
+bool leaves_team_open(const heddle_wait_facts& facts) {
+  return facts.cause == HEDDLE_WAIT_COLLECTIVE && facts.team == 0 && facts.rank == HEDDLE_ANY;
+}
+
+// What the program's own wait tells. `within`: what the call of Heddle tells that it makes.
+diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
+  diagnosis::Wait wait;
+  wait.call = facts.call != nullptr ? facts.call : "a loop of the program";
+  wait.awaited = text_of(facts.text);
+  if (leaves_team_open(facts)) {
+    if (wait.awaited.empty()) wait.awaited = std::move(within.awaited);
+    if (!within.step) return wait;
+    wait.step = std::move(within.step);
+    if (facts.operation[0] == '\0') return wait;
+    wait.step->operation = text_of(facts.operation);
+    if (facts.team_name[0] != '\0') wait.step->team_name = text_of(facts.team_name);
+    wait.step->team &= 0xFFFF'FFFFU;
+    wait.step->number = facts.number;
+    return wait;
+  }
+  if (facts.cause == HEDDLE_WAIT_COLLECTIVE && facts.team != 0) {
+    wait.step = {facts.team, facts.number, facts.members, text_of(facts.team_name), text_of(facts.operation)};
+    if (facts.rank == HEDDLE_ANY) return wait;
+  }
+  if (facts.cause <= HEDDLE_WAIT_UNKNOWN || static_cast<unsigned>(facts.cause) > unsigned{HEDDLE_WAIT_LOCK}) return wait;
+  diagnosis::Awaited awaited;
+  awaited.cause = static_cast<diagnosis::Cause>(facts.cause);
+  awaited.rank = facts.rank == HEDDLE_ANY ? diagnosis::kNobody : facts.rank;
+  awaited.what = wait.call;
+  if (facts.cause == HEDDLE_WAIT_LOCK) awaited.bytes = facts.number;
+  awaited.tag = text_of(facts.tag);
+  wait.things.push_back(std::move(awaited));
+  return wait;
+}
+static_assert(static_cast<int>(diagnosis::Cause::answer) == HEDDLE_WAIT_ANSWER &&
+              static_cast<int>(diagnosis::Cause::receive) == HEDDLE_WAIT_MESSAGE &&
+              static_cast<int>(diagnosis::Cause::unreceived) == HEDDLE_WAIT_RECEIVE &&
+              static_cast<int>(diagnosis::Cause::collective) == HEDDLE_WAIT_COLLECTIVE &&
+              static_cast<int>(diagnosis::Cause::word) == HEDDLE_WAIT_WORD &&
+              static_cast<int>(diagnosis::Cause::lock) == HEDDLE_WAIT_LOCK);
+
+}  // namespace
+
+void Inspection::begin() {
+  const std::uint64_t period = context_.bootstrap().watch_seconds() * kSecond;
+  notice_ns_ = std::min(kNoticeNs, period / 4);
+  context_.bootstrap().observe(this);
+}
+
+void Inspection::add(Worker& worker) {
+  const std::lock_guard lock(mutex_);
+  rows_.push_back({&worker, number_.load(std::memory_order_relaxed), {}, {}});
+}
+
+void Inspection::remove(Worker& worker) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return looked_at_ != &worker; });
+  std::erase_if(rows_, [&](const Row& row) { return row.worker == &worker; });
+}
+
+// ---- threads that wait --------------------------------------------------------------------------
+
+Inspection::Thread* Inspection::find(std::uint32_t number) {
+  const auto found = std::ranges::find(threads_, number, &Thread::number);
+  return found == threads_.end() ? nullptr : &*found;
+}
+
+bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
+  bool tells = false;
+  bool wanted = false;
+  bool began = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Thread* thread = find(this_thread());
+    if (thread == nullptr) {
+      std::erase_if(threads_, [&](const Thread& one) { return stale(one, now); });
+      try {
+        thread = &threads_.emplace_back();
+      } catch (const std::bad_alloc&) {
+        return false;  // the wait goes on, and reports go without it
+      }
+      thread->number = this_thread();
+      thread->waiting = waiting;
+      thread->since = thread->last = now;
+      thread->answered = number_.load(std::memory_order_relaxed);
+      began = true;
+    }
+    const bool within = thread->waiting.tell != nullptr && waiting.tell == nullptr;
+    if (!within && (stale(*thread, now) || thread->waiting.call != waiting.call || thread->waiting.tell != waiting.tell ||
+                    thread->waiting.arg != waiting.arg)) {
+      thread->since = now;
+      thread->told = false;
+      began = true;
+    }
+    if (!within) thread->waiting = waiting;
+    thread->last = now;
+    thread->inside = thread->waiting.tell == nullptr;
+    tells = notice_ns_ != 0 && !thread->told && now - thread->since >= notice_ns_;
+    thread->told = thread->told || tells;
+    wanted = thread->answered != number_.load(std::memory_order_relaxed);
+  }
+  if (began && waiting.tell != nullptr) {
+    const bool for_lock = facts_of(waiting).cause == HEDDLE_WAIT_LOCK;
+    const std::lock_guard lock(mutex_);
+    if (Thread* thread = find(this_thread()); thread != nullptr) thread->for_lock = for_lock;
+  }
+  if (tells && !context_.bootstrap().note_waiting()) {  // then the next round tries again
+    const std::lock_guard lock(mutex_);
+    if (Thread* thread = find(this_thread()); thread != nullptr) thread->told = false;
+  }
+  return wanted;
+}
+
+void Inspection::answer(From from, diagnosis::Wait&& wait) noexcept {
+  Waiting noted;
+  {
+    const std::lock_guard lock(mutex_);
+    const Thread* thread = find(this_thread());
+    if (thread == nullptr) return;
+    noted = thread->waiting;
+  }
+  try {
+    if (noted.tell != nullptr) {
+      heddle_wait_facts facts = facts_of(noted);
+      if (from == From::program && leaves_team_open(facts)) return;
+      wait = told_by(facts, std::move(wait));
+    } else if (wait.call.empty()) {
+      wait.call = noted.call;
+    }
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  Thread* thread = find(this_thread());
+  if (thread == nullptr) return;
+  wait.thread = thread->number;
+  wait.worker = thread->waiting.worker;
+  thread->wait = std::move(wait);
+  thread->answered = number_.load(std::memory_order_relaxed);
+  changed_.notify_all();
+}
+
+void Inspection::end(bool resumes, std::uint64_t now) noexcept {
+  const std::lock_guard lock(mutex_);
+  Thread* thread = find(this_thread());
+  if (thread == nullptr || thread->waiting.tell != nullptr) return;
+  thread->inside = false;
+  thread->last = now;
+  if (!resumes) std::erase_if(threads_, [&](const Thread& one) { return &one == thread; });
+}
+
+void Inspection::end_noted() noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(threads_, [number = this_thread()](const Thread& one) { return one.number == number; });
+}
+
+// ---- workers ------------------------------------------------------------------------------------
+
+void Inspection::noticed(Worker& worker) noexcept {
+  const std::uint64_t number = number_.load(std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto row = std::ranges::find(rows_, &worker, &Row::worker);
+    if (row == rows_.end() || row->answered == number) return;
+  }
+  try {
+    Findings findings(worker.context());
+    find_inside(worker, findings);
+    findings.state.seen = true;
+    const std::lock_guard lock(mutex_);
+    const auto row = std::ranges::find(rows_, &worker, &Row::worker);
+    if (row == rows_.end()) return;
+    row->state = std::move(findings.state);
+    row->lines = std::move(findings.lines);
+    row->answered = number;
+    changed_.notify_all();
+  } catch (const std::bad_alloc&) {
+    // it is told of without
+  }
+}
+
+// Workers that no thread has come by: each where its gate lets this thread in. A worker that is
+// being looked at is not closed (remove()).
+void Inspection::look_at_others() {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t number = number_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    Worker* const worker = rows_[i].worker;
+    if (rows_[i].answered == number || worker->gate() == nullptr) continue;
+    looked_at_ = worker;
+    lock.unlock();
+    Findings findings(context_);
+    static_cast<void>(look_inside(*worker, findings));
+    lock.lock();
+    looked_at_ = nullptr;
+    changed_.notify_all();
+    const auto row = std::ranges::find(rows_, worker, &Row::worker);
+    if (row == rows_.end() || row->answered == number) continue;
+    row->state = std::move(findings.state);
+    row->state.seen = false;  // no thread has come by it
+    row->lines = std::move(findings.lines);
+    row->answered = number;
+  }
+}
+
+// ---- the launcher asks --------------------------------------------------------------------------
+
+diagnosis::Pulse Inspection::pulse() {
+  diagnosis::Pulse pulse;
+  const std::uint64_t now = context_.clock().now_ns();
+  const std::lock_guard lock(mutex_);
+  for (const Row& row : rows_) {
+    const Glimpse seen = glimpse(*row.worker);
+    pulse.moves += seen.moves;
+    pulse.calls += seen.calls;
+  }
+  for (const Thread& thread : threads_) {
+    if (stale(thread, now)) continue;
+    pulse.waiting_ns = std::max(pulse.waiting_ns, now - std::min(now, thread.since));
+    pulse.for_locks += thread.for_lock ? 1 : 0;
+  }
+  return pulse;
+}
+
+bool Inspection::all_answered(std::uint64_t now) const {
+  const std::uint64_t number = number_.load(std::memory_order_relaxed);
+  return std::ranges::all_of(rows_, [&](const Row& row) { return row.answered == number; }) &&
+         std::ranges::all_of(threads_,
+                             [&](const Thread& one) { return one.answered == number || stale(one, now); });
+}
+
+std::vector<std::byte> Inspection::snapshot() {
+  {
+    const std::lock_guard lock(mutex_);
+    number_.store(number_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  context_.bootstrap().call_attention();
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(kAnswersNs),
+                      [&] { return all_answered(context_.clock().now_ns()); });
+  }
+  look_at_others();
+  return diagnosis::encode(gather());
+}
+
+diagnosis::Snapshot Inspection::gather() {
+  diagnosis::Snapshot all;
+  const std::uint64_t now = context_.clock().now_ns();
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t number = number_.load(std::memory_order_relaxed);
+  const auto say = [&](const char* format, auto... arguments) {
+    std::array<char, diagnosis::kMostText> line{};
+    std::snprintf(line.data(), line.size(), format, arguments...);
+    all.lines.emplace_back(line.data());
+  };
+  for (const Thread& thread : threads_) {
+    if (stale(thread, now)) continue;
+    diagnosis::Wait wait = thread.answered == number ? thread.wait : diagnosis::Wait{};
+    if (wait.call.empty() && thread.waiting.call != nullptr) wait.call = thread.waiting.call;
+    wait.waited_ns = now - std::min(now, thread.since);
+    wait.thread = thread.number;
+    wait.worker = thread.waiting.worker;
+    const std::string on = wait.worker == diagnosis::kNobody ? "" : " on worker " + std::to_string(wait.worker);
+    say("thread %u waits in %s%s for %.3g s%s%s", wait.thread, wait.call.c_str(), on.c_str(),
+        static_cast<double>(wait.waited_ns) / 1e9, wait.awaited.empty() ? "" : ": ", wait.awaited.c_str());
+    if (all.waits.size() < diagnosis::kMostListed) all.waits.push_back(std::move(wait));
+  }
+  for (const Row& row : rows_) {
+    diagnosis::WorkerState state = row.answered == number ? row.state : diagnosis::WorkerState{};
+    state.index = row.worker->index();
+    if (row.answered != number || (!state.seen && !state.held)) {
+      say("worker %u: no thread has made progress on it while it was asked", state.index);
+    }
+    if (row.answered == number) all.lines.insert(all.lines.end(), row.lines.begin(), row.lines.end());
+    if (all.workers.size() < diagnosis::kMostListed) all.workers.push_back(std::move(state));
+  }
+  if (Attachment* attached = context_.attachment(); attached != nullptr) attached->tell(&all);
+  if (const heddle_list_held list = list_held_.load(std::memory_order_relaxed); list != nullptr) {
+    all.held.resize(diagnosis::kMostListed);
+    all.held.resize(std::min(list(all.held.data(), all.held.size()), all.held.size()));
+  }
+  return all;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,117 @@
+// What this rank can tell of itself when its job seems to hang, and how whoever watches the job
+// gets it (bootstrap::Observed): which threads wait, for what, and what the workers have under way.
+//
+// Nobody is looked at from outside. A thread that waits tells it itself, in the next of its rounds,
+// and a worker is told of by the thread that next makes progress on it: an inspection raises the
+// failure epoch, which every call of progress looks at anyway, and rings. Only what nobody has told
+// of by then is looked at by the asking thread, where the worker's gate lets it in. So it costs
+// nothing while nobody asks; a wait is entered here once it naps.
+//
+// mutex_ guards everything but the epoch; it is held for short, and never while something is asked,
+// described or entered.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+#include "diagnosis/snapshot.hpp"
+#include "heddle/heddle.h"
+
+namespace heddle::engine {
+
+class Context;
+class Worker;
+
+class Inspection final : public bootstrap::Observed {
+ public:
+  explicit Inspection(Context& context) : context_(context) {}
+
+  // ---- workers, as they are opened and closed. Throws std::bad_alloc.
+  void add(Worker& worker);
+  // Waits while it is being looked at.
+  void remove(Worker& worker);
+
+  // ---- threads that wait: in each round before a nap
+  struct Waiting {
+    const char* call = nullptr;
+    std::uint32_t worker = diagnosis::kNobody;
+    // Of a wait in a loop of the program's (heddle_wait_note): goes before the calls within it.
+    heddle_tell_wait tell = nullptr;
+    void* arg = nullptr;
+  };
+  // True: an inspection wants to know what the thread waits for; it is to answer(). `now`: of the
+  // context's clock.
+  [[nodiscard]] bool note(const Waiting& waiting, std::uint64_t now);
+  // `wait`: what a call of Heddle waits for (empty, from the program); call, time and thread are
+  // filled in. Where the program has noted a wait around it, that is told instead; if it is for a
+  // collective of a team, the call within says of which.
+  enum class From : std::uint8_t { call, program };
+  void answer(From from, diagnosis::Wait&& wait) noexcept;
+  // The calling thread does not wait any more; `resumes`: it may go on with the same wait at once.
+  void end(bool resumes, std::uint64_t now) noexcept;
+  void end_noted() noexcept;  // heddle_wait_end
+
+  // heddle_context_list_held. Any thread.
+  void list_held(heddle_list_held function) { list_held_.store(function, std::memory_order_relaxed); }
+
+  // ---- who is inside a worker, after the failure epoch has changed
+  void noticed(Worker& worker) noexcept;
+
+  // ---- Observed: on the bootstrap's thread
+  diagnosis::Pulse pulse() override;
+  std::vector<std::byte> snapshot() override;
+
+  // Whether the launcher tells of long waits. Else those who wait do.
+  [[nodiscard]] bool watched() const { return notice_ns_ != 0; }
+  // Once the job has been joined.
+  void begin();
+
+ private:
+  struct Thread {
+    std::uint32_t number = 0;  // the kernel's
+    Waiting waiting;
+    std::uint64_t since = 0;
+    std::uint64_t last = 0;       // when it was noted last
+    bool inside = false;          // in a call that waits
+    bool told = false;            // the launcher knows of the wait
+    bool for_lock = false;
+    std::uint64_t answered = 0;   // the number of the inspection
+    diagnosis::Wait wait;         // the answer
+  };
+  struct Row {
+    Worker* worker = nullptr;
+    std::uint64_t answered = 0;
+    diagnosis::WorkerState state;
+    std::vector<std::string> lines;
+  };
+  // A thread that has returned from a wait and has not come back for so long waits no more.
+  static constexpr std::uint64_t kStaleNs = 500'000'000;
+  // How long an inspection waits for those who tell of themselves.
+  static constexpr std::uint64_t kAnswersNs = 250'000'000;
+
+  [[nodiscard]] Thread* find(std::uint32_t number);
+  [[nodiscard]] static bool stale(const Thread& thread, std::uint64_t now) {
+    return !thread.inside && now - thread.last > kStaleNs;
+  }
+  [[nodiscard]] bool all_answered(std::uint64_t now) const;
+  void look_at_others();
+  [[nodiscard]] diagnosis::Snapshot gather();
+
+  Context& context_;
+  std::uint64_t notice_ns_ = 0;  // when a wait is told to the launcher; 0: nobody watches
+  // The inspection under way, or the last one. Written with mutex_ held; read without it by who
+  // passes by: relaxed, since the epoch's release has published it.
+  std::atomic<std::uint64_t> number_{0};
+  std::atomic<heddle_list_held> list_held_{nullptr};  // relaxed: a function of the program's code
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Thread> threads_;
+  std::vector<Row> rows_;
+  const Worker* looked_at_ = nullptr;  // which is not to be closed meanwhile
+};
+
+}  // namespace heddle::engine

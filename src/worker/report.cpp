@@ -1,0 +1,234 @@
+#include "worker/report.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "engine/aggregator.hpp"
+#include "worker/gate.hpp"
+
+namespace heddle::engine {
+namespace {
+
+constexpr std::uint32_t kMostLines = 16;  // operations that are told one by one
+// At a worker that another thread is inside of: it may have lost its core there.
+constexpr std::uint64_t kLookNs = 200'000'000;
+
+unsigned long long number(std::uint64_t value) {
+  return value;
+}
+
+using Text = std::array<char, 128>;
+
+Text rank_text(const Context& context, std::uint32_t rank) {
+  Text text{};
+  if (rank == kManyRanks) {
+    std::snprintf(text.data(), text.size(), "several ranks");
+  } else {
+    const bool failed = context.failed(rank);
+    std::snprintf(text.data(), text.size(), "rank %u%s", rank, failed ? " (which has failed)" : "");
+  }
+  return text;
+}
+
+struct What {
+  const char* name;
+  const char* towards;
+};
+What what(const Operation& operation) {
+  switch (operation.kind) {
+    case Kind::put:
+      return {"put", "to"};
+    case Kind::get:
+      return {"get", "from"};
+    case Kind::atomic:
+      return {"atomic", "on"};
+    case Kind::message:
+      return {"message", "to"};
+    case Kind::protocol:
+      return {operation.owner->words().name, "to"};
+    case Kind::protocol_work:  // not of the pool
+      break;
+  }
+  return {"", ""};
+}
+
+std::uint64_t bytes_of(const Operation& operation) {
+  if (operation.plain) return operation.payload_bytes;
+  switch (operation.kind) {
+    case Kind::put:
+    case Kind::get:
+      return operation.pieces.bytes();
+    case Kind::atomic:
+      return wire::atomic_bytes(operation.atomic_op);
+    case Kind::message:
+    case Kind::protocol:
+      return operation.payload_bytes;
+    case Kind::protocol_work:
+      break;
+  }
+  return 0;
+}
+
+// For who judges, whatever stage it is in.
+diagnosis::Awaited awaited_of(const Operation& operation) {
+  using diagnosis::Cause;
+  diagnosis::Awaited awaited;
+  awaited.what = what(operation).name;
+  awaited.bytes = bytes_of(operation);
+  awaited.rank = operation.rank == kManyRanks ? diagnosis::kNobody : operation.rank;
+  if (operation.kind == Kind::message) awaited.worker = operation.target.worker;
+  if (operation.served > 0) {
+    awaited.cause = Cause::answer;
+    awaited.rank = operation.served_rank;
+    awaited.worker = operation.served_worker;
+  } else if (operation.unfinished > 0 || operation.unfreed > 0) {
+    awaited.cause = Cause::answer;
+  } else {
+    awaited.cause = operation.posted ? Cause::own : Cause::room;
+  }
+  if (operation.kind == Kind::protocol) operation.owner->explain(operation, &awaited);
+  return awaited;
+}
+
+// What waits outside of it.
+void find_queued(Worker& worker, Findings& findings) {
+  if (worker.gate() != nullptr && worker.gate()->queued_records() > 0) {
+    findings.say("worker %u: %llu records of commands wait in its queue; %s starts them", worker.index(),
+                 number(worker.gate()->queued_records()),
+                 worker.sharing() == Sharing::offload ? "its executor" : "who makes progress on it");
+  }
+  findings.state.tasks = worker.messages().tasks().stored();
+  if (findings.state.tasks > 0) {
+    findings.say("worker %u: %llu USER messages wait for a thread that calls heddle_run_tasks", worker.index(),
+                 number(findings.state.tasks));
+  }
+}
+
+// What has no slot: only its number is known.
+void find_unnotified(Worker& worker, Findings& findings) {
+  std::vector<std::uint32_t> unnotified(worker.size());
+  for (std::uint32_t rank = 0; rank < worker.size(); ++rank) unnotified[rank] = worker.core().operations.under_way_to(rank);
+  for (const Operation& operation : worker.core().operations.slots()) {
+    if (operation.live && operation.rank != kManyRanks) --unnotified[operation.rank];
+  }
+  std::uint32_t told = 0;
+  for (std::uint32_t rank = 0; rank < worker.size(); ++rank) {
+    if (unnotified[rank] == 0 || told++ >= kMostLines) continue;
+    findings.say(
+        "%u puts, gets or messages without a completion, for rank %u: in the hands of the transport, which moves "
+        "when this worker is advanced, and the peer's",
+        unnotified[rank], rank);
+    diagnosis::Awaited awaited;
+    awaited.cause = diagnosis::Cause::answer;
+    awaited.rank = rank;
+    awaited.what = "put, get or message";
+    findings.under_way(std::move(awaited));
+  }
+}
+
+void find_operation(Worker& worker, Findings& findings, const Operation& operation) {
+  const auto [name, towards] = what(operation);
+  const Text rank = rank_text(worker.context(), operation.rank);
+  const char* posted = operation.posted ? "posted" : "partly posted";
+  std::array<char, 256> stage;
+  if (operation.served > 0) {
+    const bool closed = worker.core().transport.closed({operation.served_rank, operation.served_worker});
+    const char* awaited = operation.kind == Kind::protocol ? operation.owner->words().waits : "waits for the answer of";
+    std::snprintf(stage.data(), stage.size(), "%s; %s rank %u, where a thread must make progress on worker %u%s",
+                  posted, awaited, operation.served_rank, operation.served_worker, closed ? " (which is closed)" : "");
+  } else if (operation.unfinished > 0 || operation.unfreed > 0) {
+    std::snprintf(stage.data(), stage.size(),
+                  "%s; in the hands of the transport, which moves when this worker is advanced, "
+                  "and the peer's",
+                  posted);
+  } else if (operation.posted) {
+    std::snprintf(stage.data(), stage.size(), "finished; the next progress on this worker tells it");
+  } else {
+    std::snprintf(stage.data(), stage.size(),
+                  "not posted, for the transport takes no more; the peer must make progress to "
+                  "make room");
+  }
+  findings.say("%s of %llu bytes %s %s: %s", name, number(bytes_of(operation)), towards, rank.data(), stage.data());
+}
+
+}  // namespace
+
+// For a program that waits itself, or closes a worker.
+void report_operations(Worker& worker) {
+  const base::Log& log = worker.context().environment().log;
+  try {
+    const std::uint64_t end = worker.context().clock().now_ns() + kLookNs;
+    for (;;) {
+      Findings findings(worker.context());
+      const bool told = look_inside(worker, findings);
+      if (told || worker.context().clock().now_ns() >= end) {
+        for (const std::string& line : findings.lines) log.say("  %s", line.c_str());
+        return;
+      }
+      sched_yield();
+    }
+  } catch (const std::bad_alloc&) {
+    log.say("  worker %u: there is no memory to tell what it has under way", worker.index());
+  }
+}
+
+// False: another thread is inside, and the findings say so.
+bool look_inside(Worker& worker, Findings& findings) {
+  bool told = worker.gate() == nullptr;
+  bool failed = false;
+  const auto look = [&] {
+    try {
+      find_inside(worker, findings);
+    } catch (const std::bad_alloc&) {
+      failed = true;  // inside the gate nothing is thrown
+    }
+  };
+  told ? look() : static_cast<void>(told = worker.gate()->look(look));
+  if (failed) throw std::bad_alloc();
+  findings.state.held = !told;
+  if (told) return true;
+  findings.say(
+      "worker %u: another thread is inside and does not leave: it is in a handler, a callback or a call of "
+      "heddle_run_on_engine that waits, or it was stopped",
+      worker.index());
+  find_queued(worker, findings);
+  return false;
+}
+
+void find_inside(Worker& worker, Findings& findings) {
+  findings.say("worker %u: polled %llu times; %u operations are under way%s", worker.index(), number(worker.core().stats.polls),
+               worker.core().operations.under_way(), worker.core().responder.idle() ? "" : "; answers to peers wait for room");
+  if (worker.aggregator() != nullptr && worker.aggregator()->waiting_messages() > 0) {
+    findings.say("%llu small messages wait together for room in the transport; the peer must make progress to make room",
+                 number(worker.aggregator()->waiting_messages()));
+  }
+  std::uint32_t told = 0;
+  for (const Operation& operation : worker.core().operations.slots()) {
+    if (!operation.live || told++ >= kMostLines) continue;
+    find_operation(worker, findings, operation);
+    findings.under_way(awaited_of(operation));
+  }
+  if (told > kMostLines) findings.say("and %u more", told - kMostLines);
+  find_unnotified(worker, findings);
+  for (const Protocol* protocol : worker.completer().protocols()) protocol->report(findings);
+  find_queued(worker, findings);
+}
+
+// Any thread.
+Glimpse glimpse(Worker& worker) {
+  const std::uint64_t posted = worker.counts().glimpse();
+  Glimpse seen{worker.moved() + posted, posted};
+  if (worker.gate() == nullptr) {
+    seen.calls += base::peek(worker.core().stats.polls);
+  } else if (worker.sharing() != Sharing::offload) {
+    seen.calls += worker.gate()->entries() + worker.gate()->polls();
+  }
+  return seen;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,27 @@
+// What a worker tells of itself: to reports, and to whoever judges why a job does not move.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/findings.hpp"
+#include "worker/worker.hpp"
+
+namespace heddle::engine {
+
+// Logs what is under way. Any thread.
+void report_operations(Worker& worker);
+// Tells it to the findings. Any thread; for a worker without a gate: the one that uses it. False:
+// not now, another thread is inside, and the findings say so. Throws std::bad_alloc.
+bool look_inside(Worker& worker, Findings& findings);
+// The same for the thread inside.
+void find_inside(Worker& worker, Findings& findings);
+
+// Numbers that change when something happens, read beside those who write them. `calls`: by threads
+// of the program.
+struct Glimpse {
+  std::uint64_t moves;
+  std::uint64_t calls;
+};
+[[nodiscard]] Glimpse glimpse(Worker& worker);
+
+}  // namespace heddle::engine
