@@ -32,8 +32,8 @@ typedef struct heddle_wait_facts {
   const char* call;            /* "shmem_wait_until"; stays until the next call of this thread */
   char text[HEDDLE_WAIT_TEXT]; /* what is awaited, as a clause: "tag 7 from rank 0" */
   heddle_wait_cause cause;
-  uint32_t rank;                    /* of the job; HEDDLE_ANY at first */
-  char tag[HEDDLE_WAIT_NAME];       /* MESSAGE, RECEIVE: as heddle_context_name_tags words it */
+  uint32_t rank;              /* of the job; HEDDLE_ANY at first */
+  char tag[HEDDLE_WAIT_NAME]; /* MESSAGE, RECEIVE: as heddle_context_name_tags words it */
   /* COLLECTIVE: the same at all members, and no other's. 0: it is a collective of a heddle_team, on
    * which this thread waits within its wait; number, team_name and operation then say more of it */
   uint64_t team;
@@ -52,8 +52,9 @@ typedef void (*heddle_tell_wait)(void* arg, heddle_wait_facts* facts);
  * about 100 ns, and tells a report that is being made. `tell` is called by this function, or by a
  * call of the same thread that waits, and not after heddle_wait_end. */
 HEDDLE_API heddle_status heddle_wait_note(heddle_worker worker, heddle_tell_wait tell, void* arg);
-/* The wait is over. To be called once after one or more heddle_wait_note. */
-HEDDLE_API heddle_status heddle_wait_end(heddle_worker worker);
+/* The wait that was noted with `arg` is over. To be called once after one or more heddle_wait_note.
+ * Of waits within each other the outermost one that is noted counts. */
+HEDDLE_API heddle_status heddle_wait_end(heddle_worker worker, const void* arg);
 
 /* The keys of the locks that this rank holds, for HEDDLE_WAIT_LOCK: writes at most `most` keys, and
  * returns how many. Any thread may call it, also within a call of Heddle. Null: none. */

@@ -69,7 +69,7 @@ inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready,
       told = heddle_wait_note(worker, &Noted<Describe>::tell, &noted) == HEDDLE_DONE;
   } while (!ready());
   if (told) [[unlikely]]
-    static_cast<void>(heddle_wait_end(worker));
+    static_cast<void>(heddle_wait_end(worker, &noted));
 }
 
 // For describe().

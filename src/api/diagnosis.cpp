@@ -17,10 +17,10 @@ heddle_status heddle_wait_note(heddle_worker handle, heddle_tell_wait tell, void
   return HEDDLE_DONE;
 }
 
-heddle_status heddle_wait_end(heddle_worker handle) {
+heddle_status heddle_wait_end(heddle_worker handle, const void* arg) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  worker->context().inspection().end_noted();
+  worker->context().inspection().end_noted(arg);
   return HEDDLE_DONE;
 }
 

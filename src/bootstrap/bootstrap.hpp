@@ -131,8 +131,10 @@ class Bootstrap {
   }
 
   // ---- somebody watches the job, and says who is to blame when it hangs (diagnosis/)
-  // When nothing has moved for so long; 0: nobody watches.
+  // When nothing has moved for so long it is reported; 0: never.
   [[nodiscard]] virtual std::uint64_t watch_seconds() const { return 0; }
+  // Somebody can ask how this rank is, also where nobody watches.
+  [[nodiscard]] virtual bool can_be_asked() const { return false; }
   // A thread of this rank has waited in vain for a second, or for a quarter of the above. Where
   // somebody watches. False: it could not be told now.
   virtual bool note_waiting() { return true; }

@@ -331,6 +331,7 @@ base::Status Collective::start() {
 }
 
 base::Status Collective::end_of(base::Status status) {
+  team_.count_end();
   if (status == HEDDLE_DONE) {
     base::show_learnt();  // what the members had waited for before they came
     return HEDDLE_DONE;
@@ -438,6 +439,8 @@ diagnosis::Step Collective::step() const {
   std::uint64_t number = number_.load(std::memory_order_relaxed);
   std::uint64_t team = team_.identity();
   std::string operation = name_of(call_.operation);
+  const std::uint64_t bytes = call_.whole != 0 ? call_.whole : call_.bytes;
+  if (!lists_blocks(call_.operation) && bytes != 0) operation += " of " + std::to_string(bytes) + " bytes";
   if (has_root(call_.operation)) operation += " with root " + std::to_string(call_.root);
   // Its runs are counted for themselves.
   if (use_ == Use::persistent && stage() == Stage::ready) {

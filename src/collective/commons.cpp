@@ -155,6 +155,12 @@ bool Commons::active() const {
   return std::ranges::any_of(list_, [](const Collective* collective) { return collective->wants_help(); });
 }
 
+std::uint64_t Commons::moves() const {
+  std::uint64_t ended = 0;
+  teams_->for_each([&](const Team& team) { ended += team.ended(); });
+  return ended;
+}
+
 void Commons::tell(diagnosis::Snapshot* snapshot) const {
   {
     const std::lock_guard lock(list_mutex_);

@@ -68,6 +68,7 @@ class Commons final : public engine::Attachment {
   Found advance() override;
   [[nodiscard]] bool active() const override;
   void end() override;
+  [[nodiscard]] std::uint64_t moves() const override;
   void tell(diagnosis::Snapshot* snapshot) const override;
 
   // Calls done() until it returns true, and makes progress in between. False: time-out. `call`: for

@@ -67,6 +67,9 @@ class Team {
   [[nodiscard]] std::string words() const;
   // The last of its calls that has ended here. Any thread.
   [[nodiscard]] std::uint64_t passed() const { return passed_.load(std::memory_order_relaxed); }
+  // Runs that have ended here, as far as counted: two threads may count one.
+  [[nodiscard]] std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
+  void count_end() { ended_.store(ended() + 1, std::memory_order_relaxed); }
   void pass(std::uint64_t number) {
     if (number > passed()) passed_.store(number, std::memory_order_relaxed);
   }
@@ -144,6 +147,7 @@ class Team {
   // collective calls, from 1; for the one thread that is in one
   std::uint64_t calls_ = 0;
   std::atomic<std::uint64_t> passed_{0};  // relaxed: for reports
+  std::atomic<std::uint64_t> ended_{0};   // likewise
   std::unordered_map<std::uint32_t, std::uint32_t> members_;
   Setups setups_;
   // Number of open persistent and nonblocking operations. Release by closed(), partner: the acquire

@@ -41,9 +41,9 @@ struct Awaited {
   Cause cause = Cause::unknown;
   std::uint32_t rank = kNobody;    // who has to do something; kNobody: anybody, or nobody knows
   std::uint32_t worker = kNobody;  // of that rank; kNobody: any, or none
-  std::uint64_t bytes = 0;  // lock: its key; the holder has it among Snapshot::held
-  std::string what;  // "get", "receive", "tagged message", …
-  std::string tag;   // of receive and unreceived: as its program calls it, "tag 7"; empty: none
+  std::uint64_t bytes = 0;         // lock: its key; the holder has it among Snapshot::held
+  std::string what;                // "get", "receive", "tagged message", …
+  std::string tag;                 // of messages: as the program words it; empty: none
   bool operator==(const Awaited&) const = default;
 };
 
@@ -103,10 +103,10 @@ struct Passed {
 struct Snapshot {
   std::vector<Wait> waits;
   std::vector<WorkerState> workers;
-  std::vector<Step> steps;         // nonblocking collectives that are under way
-  std::vector<Passed> passed;      // teams, and the last call there that has ended
+  std::vector<Step> steps;          // nonblocking collectives that are under way
+  std::vector<Passed> passed;       // teams, and the last call there that has ended
   std::vector<std::uint64_t> held;  // keys of locks
-  std::vector<std::string> lines;  // all of it in words, for people
+  std::vector<std::string> lines;   // all of it in words, for people
   bool operator==(const Snapshot&) const = default;
 };
 
@@ -130,8 +130,9 @@ struct Pulse {
   std::uint64_t moves = 0;       // operations posted and ended, messages that have arrived
   std::uint64_t calls = 0;       // of the library by threads of the program
   std::uint64_t waiting_ns = 0;  // of the thread that has waited longest, in vain; 0: none waits
-  // Threads that wait for a lock, which they do by operations of their own: moves mean nothing then.
-  std::uint64_t for_locks = 0;
+  // Of the one that has waited longest for a lock, which it does by operations of its own: moves
+  // mean nothing then.
+  std::uint64_t for_lock_ns = 0;
   bool operator==(const Pulse&) const = default;
 };
 

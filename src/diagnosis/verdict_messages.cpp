@@ -78,7 +78,8 @@ class Search {
   }
   [[nodiscard]] std::string who(std::uint32_t rank) const { return about_.words.who(rank); }
   [[nodiscard]] std::string receiver(std::uint32_t rank, const Wait* wait, const std::string& tag) const {
-    const std::string in = wait == nullptr ? " polls for a message with " : " waits in " + wait->call + " for a message with ";
+    const std::string in =
+        wait == nullptr ? " polls for a message with " : " waits in " + wait->call + " for a message with ";
     return who(rank) + in + tag + " from ";
   }
 

@@ -187,7 +187,8 @@ TEST(Verdict, ASenderThatWaitsForAThirdIsNotToBlame) {
 TEST(Verdict, ARankThatPollsForAMessageWaitsForItsSender) {
   Job job(3);
   job.polls(0, {{Cause::receive, 1, kNobody, 0, "receive", "tag 7"}}).barrier({2});
-  expect(job, {1}, {"rank 1 has not called the library", "rank 0 polls in a loop for a message with tag 7 from rank 1"});
+  expect(job, {1},
+         {"rank 1 has not called the library", "rank 0 polls in a loop for a message with tag 7 from rank 1"});
 }
 
 TEST(Verdict, ARankThatPollsForNothingThatIsKnown) {

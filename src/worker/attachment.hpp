@@ -27,6 +27,8 @@ class Attachment {
   virtual void end() = 0;
   // Whether something is under way. Any thread.
   [[nodiscard]] virtual bool active() const = 0;
+  // A number that changes when a collective has ended. Any thread.
+  [[nodiscard]] virtual std::uint64_t moves() const = 0;
   // Adds the collectives that are under way, and those that have ended. Any thread.
   virtual void tell(diagnosis::Snapshot* snapshot) const = 0;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/peek.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/job.hpp"
@@ -107,6 +108,8 @@ class Context : public Job {
   [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen) {
     return nap_unless({&worker, 1}, ns, &seen);
   }
+  // Collectives of the job that have been begun. Any thread.
+  [[nodiscard]] std::uint64_t exchanges() const { return base::peek(exchanges_); }
   [[nodiscard]] Inspection& inspection() { return inspection_; }
   // Of all workers, in a report about a wait.
   void report_operations();

@@ -62,7 +62,8 @@ diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
     wait.step = {facts.team, facts.number, facts.members, text_of(facts.team_name), text_of(facts.operation)};
     if (facts.rank == HEDDLE_ANY) return wait;
   }
-  if (facts.cause <= HEDDLE_WAIT_UNKNOWN || static_cast<unsigned>(facts.cause) > unsigned{HEDDLE_WAIT_LOCK}) return wait;
+  if (facts.cause <= HEDDLE_WAIT_UNKNOWN || static_cast<unsigned>(facts.cause) > unsigned{HEDDLE_WAIT_LOCK})
+    return wait;
   diagnosis::Awaited awaited;
   awaited.cause = static_cast<diagnosis::Cause>(facts.cause);
   awaited.rank = facts.rank == HEDDLE_ANY ? diagnosis::kNobody : facts.rank;
@@ -83,6 +84,7 @@ static_assert(static_cast<int>(diagnosis::Cause::answer) == HEDDLE_WAIT_ANSWER &
 
 void Inspection::begin() {
   const std::uint64_t period = context_.bootstrap().watch_seconds() * kSecond;
+  watched_ = context_.bootstrap().can_be_asked();
   notice_ns_ = std::min(kNoticeNs, period / 4);
   context_.bootstrap().observe(this);
 }
@@ -125,19 +127,21 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
       thread->answered = number_.load(std::memory_order_relaxed);
       began = true;
     }
-    const bool within = thread->waiting.tell != nullptr && waiting.tell == nullptr;
-    if (!within && (stale(*thread, now) || thread->waiting.call != waiting.call || thread->waiting.tell != waiting.tell ||
-                    thread->waiting.arg != waiting.arg)) {
+    // A wait within a noted one: the outer one counts, as long as it is noted.
+    const bool noted_within = waiting.tell != nullptr && waiting.arg != thread->waiting.arg && !stale(*thread, now);
+    const bool within = thread->waiting.tell != nullptr && (waiting.tell == nullptr || noted_within);
+    if (!within && (stale(*thread, now) || thread->waiting.call != waiting.call ||
+                    thread->waiting.tell != waiting.tell || thread->waiting.arg != waiting.arg)) {
       thread->since = now;
       thread->told = false;
       began = true;
     }
     if (!within) thread->waiting = waiting;
-    thread->last = now;
+    if (!within || waiting.tell == nullptr) thread->last = now;
     thread->inside = thread->waiting.tell == nullptr;
     tells = notice_ns_ != 0 && !thread->told && now - thread->since >= notice_ns_;
     thread->told = thread->told || tells;
-    wanted = thread->answered != number_.load(std::memory_order_relaxed);
+    wanted = thread->answered != number_.load(std::memory_order_relaxed) && !(within && waiting.tell != nullptr);
   }
   if (began && waiting.tell != nullptr) {
     const bool for_lock = facts_of(waiting).cause == HEDDLE_WAIT_LOCK;
@@ -186,12 +190,17 @@ void Inspection::end(bool resumes, std::uint64_t now) noexcept {
   if (thread == nullptr || thread->waiting.tell != nullptr) return;
   thread->inside = false;
   thread->last = now;
-  if (!resumes) std::erase_if(threads_, [&](const Thread& one) { return &one == thread; });
+  if (resumes) return;
+  ++ends_;
+  std::erase_if(threads_, [&](const Thread& one) { return &one == thread; });
 }
 
-void Inspection::end_noted() noexcept {
+void Inspection::end_noted(const void* arg) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(threads_, [number = this_thread()](const Thread& one) { return one.number == number; });
+  const std::size_t ended = std::erase_if(threads_, [number = this_thread(), arg](const Thread& one) {
+    return one.number == number && one.waiting.tell != nullptr && one.waiting.arg == arg;
+  });
+  ends_ += ended;
 }
 
 // ---- workers ------------------------------------------------------------------------------------
@@ -248,7 +257,11 @@ void Inspection::look_at_others() {
 diagnosis::Pulse Inspection::pulse() {
   diagnosis::Pulse pulse;
   const std::uint64_t now = context_.clock().now_ns();
+  // What no worker shows: barriers of the job and collectives by memory, and waits that have ended.
+  pulse.moves = context_.exchanges();
+  if (const Attachment* attached = context_.attachment(); attached != nullptr) pulse.moves += attached->moves();
   const std::lock_guard lock(mutex_);
+  pulse.moves += ends_;
   for (const Row& row : rows_) {
     const Glimpse seen = glimpse(*row.worker);
     pulse.moves += seen.moves;
@@ -256,8 +269,9 @@ diagnosis::Pulse Inspection::pulse() {
   }
   for (const Thread& thread : threads_) {
     if (stale(thread, now)) continue;
-    pulse.waiting_ns = std::max(pulse.waiting_ns, now - std::min(now, thread.since));
-    pulse.for_locks += thread.for_lock ? 1 : 0;
+    const std::uint64_t waited_ns = now - std::min(now, thread.since);
+    pulse.waiting_ns = std::max(pulse.waiting_ns, waited_ns);
+    if (thread.for_lock) pulse.for_lock_ns = std::max(pulse.for_lock_ns, waited_ns);
   }
   return pulse;
 }
@@ -265,8 +279,7 @@ diagnosis::Pulse Inspection::pulse() {
 bool Inspection::all_answered(std::uint64_t now) const {
   const std::uint64_t number = number_.load(std::memory_order_relaxed);
   return std::ranges::all_of(rows_, [&](const Row& row) { return row.answered == number; }) &&
-         std::ranges::all_of(threads_,
-                             [&](const Thread& one) { return one.answered == number || stale(one, now); });
+         std::ranges::all_of(threads_, [&](const Thread& one) { return one.answered == number || stale(one, now); });
 }
 
 std::vector<std::byte> Inspection::snapshot() {
@@ -297,7 +310,7 @@ diagnosis::Snapshot Inspection::gather() {
   for (const Thread& thread : threads_) {
     if (stale(thread, now)) continue;
     diagnosis::Wait wait = thread.answered == number ? thread.wait : diagnosis::Wait{};
-    if (wait.call.empty() && thread.waiting.call != nullptr) wait.call = thread.waiting.call;
+    if (wait.call.empty()) wait.call = thread.waiting.call != nullptr ? thread.waiting.call : "a loop of the program";
     wait.waited_ns = now - std::min(now, thread.since);
     wait.thread = thread.number;
     wait.worker = thread.waiting.worker;

@@ -53,7 +53,8 @@ class Inspection final : public bootstrap::Observed {
   void answer(From from, diagnosis::Wait&& wait) noexcept;
   // The calling thread does not wait any more; `resumes`: it may go on with the same wait at once.
   void end(bool resumes, std::uint64_t now) noexcept;
-  void end_noted() noexcept;  // heddle_wait_end
+  // heddle_wait_end: of the one that was noted with this argument.
+  void end_noted(const void* arg) noexcept;
 
   // heddle_context_list_held. Any thread.
   void list_held(heddle_list_held function) { list_held_.store(function, std::memory_order_relaxed); }
@@ -66,7 +67,7 @@ class Inspection final : public bootstrap::Observed {
   std::vector<std::byte> snapshot() override;
 
   // Whether the launcher tells of long waits. Else those who wait do.
-  [[nodiscard]] bool watched() const { return notice_ns_ != 0; }
+  [[nodiscard]] bool watched() const { return watched_; }
   // Once the job has been joined.
   void begin();
 
@@ -75,12 +76,12 @@ class Inspection final : public bootstrap::Observed {
     std::uint32_t number = 0;  // the kernel's
     Waiting waiting;
     std::uint64_t since = 0;
-    std::uint64_t last = 0;       // when it was noted last
-    bool inside = false;          // in a call that waits
-    bool told = false;            // the launcher knows of the wait
+    std::uint64_t last = 0;  // when it was noted last
+    bool inside = false;     // in a call that waits
+    bool told = false;       // the launcher knows of the wait
     bool for_lock = false;
-    std::uint64_t answered = 0;   // the number of the inspection
-    diagnosis::Wait wait;         // the answer
+    std::uint64_t answered = 0;  // the number of the inspection
+    diagnosis::Wait wait;        // the answer
   };
   struct Row {
     Worker* worker = nullptr;
@@ -102,6 +103,7 @@ class Inspection final : public bootstrap::Observed {
   [[nodiscard]] diagnosis::Snapshot gather();
 
   Context& context_;
+  bool watched_ = false;
   std::uint64_t notice_ns_ = 0;  // when a wait is told to the launcher; 0: nobody watches
   // The inspection under way, or the last one. Written with mutex_ held; read without it by who
   // passes by: relaxed, since the epoch's release has published it.
@@ -111,6 +113,7 @@ class Inspection final : public bootstrap::Observed {
   std::condition_variable changed_;
   std::vector<Thread> threads_;
   std::vector<Row> rows_;
+  std::uint64_t ends_ = 0;             // of waits
   const Worker* looked_at_ = nullptr;  // which is not to be closed meanwhile
 };
 

@@ -112,7 +112,8 @@ void find_queued(Worker& worker, Findings& findings) {
 // What has no slot: only its number is known.
 void find_unnotified(Worker& worker, Findings& findings) {
   std::vector<std::uint32_t> unnotified(worker.size());
-  for (std::uint32_t rank = 0; rank < worker.size(); ++rank) unnotified[rank] = worker.core().operations.under_way_to(rank);
+  for (std::uint32_t rank = 0; rank < worker.size(); ++rank)
+    unnotified[rank] = worker.core().operations.under_way_to(rank);
   for (const Operation& operation : worker.core().operations.slots()) {
     if (operation.live && operation.rank != kManyRanks) --unnotified[operation.rank];
   }
@@ -201,11 +202,13 @@ bool look_inside(Worker& worker, Findings& findings) {
 }
 
 void find_inside(Worker& worker, Findings& findings) {
-  findings.say("worker %u: polled %llu times; %u operations are under way%s", worker.index(), number(worker.core().stats.polls),
-               worker.core().operations.under_way(), worker.core().responder.idle() ? "" : "; answers to peers wait for room");
+  findings.say("worker %u: polled %llu times; %u operations are under way%s", worker.index(),
+               number(worker.core().stats.polls), worker.core().operations.under_way(),
+               worker.core().responder.idle() ? "" : "; answers to peers wait for room");
   if (worker.aggregator() != nullptr && worker.aggregator()->waiting_messages() > 0) {
-    findings.say("%llu small messages wait together for room in the transport; the peer must make progress to make room",
-                 number(worker.aggregator()->waiting_messages()));
+    findings.say(
+        "%llu small messages wait together for room in the transport; the peer must make progress to make room",
+        number(worker.aggregator()->waiting_messages()));
   }
   std::uint32_t told = 0;
   for (const Operation& operation : worker.core().operations.slots()) {

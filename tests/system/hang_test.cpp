@@ -46,9 +46,21 @@ class Job {
 
  private:
   static std::vector<std::string> words(const char* name, const char* seconds) {
-    return {"/bin/sh", "-c", R"(exec "$0" "$@" 2>&1)", HEDDLE_TOOL, "run", "-n", std::to_string(kRanks), "--grace", "0",
-            "--env", std::string("HEDDLE_HANG_SECONDS=") + seconds, "--env", "HEDDLE_TRANSPORT=shm",
-            HEDDLE_HANG_PROGRAM, name};
+    return {"/bin/sh",
+            "-c",
+            R"(exec "$0" "$@" 2>&1)",
+            HEDDLE_TOOL,
+            "run",
+            "-n",
+            std::to_string(kRanks),
+            "--grace",
+            "0",
+            "--env",
+            std::string("HEDDLE_HANG_SECONDS=") + seconds,
+            "--env",
+            "HEDDLE_TRANSPORT=shm",
+            HEDDLE_HANG_PROGRAM,
+            name};
   }
 
   Launched launched_;
@@ -130,6 +142,10 @@ class HangAnswers : public testing::TestWithParam<const char*> {};
 TEST_P(HangAnswers, ComeWhileTheJobRuns) {
   Job job("compute", GetParam());
   ASSERT_TRUE(job.await_begin()) << job.out();
+  // At first they only begin to wait.
+  const auto knows = [&] { return hang({std::to_string(job.pid())}).out.find("rank 1\n") != std::string::npos; };
+  for (int asked = 0; asked < 20 && !knows(); ++asked) {
+  }
   for (const pid_t pid : {job.pid(), job.pid_of(0), job.pid_of(1)}) {
     const Told told = hang({std::to_string(pid)});
     EXPECT_EQ(told.code, 0) << told.err;
@@ -141,9 +157,10 @@ TEST_P(HangAnswers, ComeWhileTheJobRuns) {
   EXPECT_FALSE(job.has("heddle run:")) << "only who has asked is told: " << job.out();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    each, HangAnswers, testing::Values("0", "60"),
-    [](const testing::TestParamInfo<const char*>& one) { return std::string("seconds_") + one.param; });
+INSTANTIATE_TEST_SUITE_P(each, HangAnswers, testing::Values("0", "60"),
+                         [](const testing::TestParamInfo<const char*>& one) {
+                           return std::string("seconds_") + one.param;
+                         });
 
 TEST(HangCommand, IsAnsweredByAJobThatDoesNotHang) {
   Job job("team", "60");

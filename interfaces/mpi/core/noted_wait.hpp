@@ -15,7 +15,7 @@ class NotedWait {
   NotedWait& operator=(const NotedWait&) = delete;
   ~NotedWait() {
     if (noted_) [[unlikely]]
-      static_cast<void>(heddle_wait_end(worker_));
+      static_cast<void>(heddle_wait_end(worker_, this));
   }
 
   // In each round that has time for it.

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -60,8 +61,8 @@ base::Result<std::unique_ptr<Door>> Door::open(Ask ask) {
 }
 
 void Door::accept_guest() {
-  ProcessFd connection = ProcessFd::make(
-      [this] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
+  ProcessFd connection =
+      ProcessFd::make([this] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
   if (!connection.valid() || !is_of_this_user(connection.get())) return;
   epoll_event wanted{EPOLLIN, {}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.get(), &wanted) != 0) return;
@@ -132,6 +133,9 @@ std::vector<pid_t> find_doors() {
 base::Result<std::string> ask_door(pid_t pid, std::string_view request, int timeout_ms) {
   const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Name name = abstract_name(name_of(pid));
+  // Where so many wait already that no more may, connect() waits as well.
+  const timeval limit{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  if (socket.valid()) ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (!socket.valid() || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP, "process %d watches no job of Heddle: %s", static_cast<int>(pid),
                       std::strerror(errno));
@@ -148,7 +152,8 @@ base::Result<std::string> ask_door(pid_t pid, std::string_view request, int time
     pollfd readable{socket.get(), POLLIN, 0};
     const int ready = ::poll(&readable, 1, timeout_ms);
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) return base::fail(HEDDLE_ERR_TIMEOUT, "process %d does not answer (is it stopped?)", static_cast<int>(pid));
+    if (ready == 0)
+      return base::fail(HEDDLE_ERR_TIMEOUT, "process %d does not answer (is it stopped?)", static_cast<int>(pid));
     std::array<char, 4096> bytes{};
     const ssize_t got = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
     if (got < 0 && errno == EINTR) continue;

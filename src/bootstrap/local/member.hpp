@@ -47,6 +47,7 @@ class Member : public Bootstrap {
   }
   void leave() override;
   [[nodiscard]] std::uint64_t watch_seconds() const override { return watch_seconds_; }
+  [[nodiscard]] bool can_be_asked() const override { return true; }
   bool note_waiting() override;
 
  protected:

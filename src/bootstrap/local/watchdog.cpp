@@ -93,12 +93,14 @@ void Watchdog::look(std::uint64_t now) {
   const bool late = next_ns_ != 0 && now > next_ns_ + kLateNs;
   bool idle = false;  // somebody waits, or polls in vain
   for (Rank& rank : ranks_) {
-    still_ns_ = std::max(still_ns_, rank.moved_ns);
+    still_ns_ = std::max(still_ns_, std::min(rank.moved_ns, now));
     idle = idle || (rank.known && (rank.pulse.waiting_ns != 0 || rank.polls));
   }
   if (std::exchange(moved_, false) || late) still_ns_ = now;
-  fast_ = wanted || idle || !inquiries_.empty();
-  if (now - still_ns_ < kPulseNs) reports_ = 0;
+  const bool fast = wanted || (idle && options_.still_seconds != 0) || !inquiries_.empty();
+  if (fast && !fast_) fast_since_ns_ = now;
+  fast_ = fast;
+  if (now - still_ns_ < kPulseNs && !all_wait_for_a_lock(now, options_.still_seconds * kSecond)) reports_ = 0;
   const std::uint64_t period = options_.still_seconds * kSecond << std::min<std::uint64_t>(reports_, 16);
   if (period != 0 && idle && (now - still_ns_ >= period || all_wait_for_a_lock(now, period))) {
     ++reports_;
@@ -111,15 +113,16 @@ void Watchdog::look(std::uint64_t now) {
   }
 }
 
-// Who waits for a lock asks for it again and again, and its home answers: their numbers move. So it is
-// enough that each rank has a thread that has waited for so long, or does not move.
+// Who waits for a lock asks for it again and again, and its home answers: their numbers move. So it
+// is enough that each rank has a thread that has waited for so long, or does not move or call.
 bool Watchdog::all_wait_for_a_lock(std::uint64_t now, std::uint64_t period) const {
   bool for_locks = false;
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const Rank& it = ranks_[rank];
     if (broker_.membership(rank) != Membership::joined) continue;
-    if (it.known && it.pulse.for_locks > 0 && it.pulse.waiting_ns >= period) for_locks = true;
-    if (now - it.moved_ns < period && it.pulse.waiting_ns < period) return false;
+    if (it.known && it.pulse.for_lock_ns >= period) for_locks = true;
+    const bool quiet = now - std::min(now, it.moved_ns) >= period || now - std::min(now, it.called_ns) >= period;
+    if (!quiet && it.pulse.waiting_ns < period) return false;
   }
   return for_locks;
 }
@@ -127,9 +130,9 @@ bool Watchdog::all_wait_for_a_lock(std::uint64_t now, std::uint64_t period) cons
 // Who is not being watched is watched for a while first: whether it calls the library has to be
 // seen.
 void Watchdog::inquire(Say told, std::uint64_t now) {
-  const bool watched = fast_;
+  const std::uint64_t long_enough = kPulseNs + kPulseNs / 2;
   wanted_ = true;
-  add({std::move(told), false}, watched ? now : now + kPulseNs + kPulseNs / 2);
+  add({std::move(told), false}, fast_ ? std::max(now, fast_since_ns_ + long_enough) : now + long_enough);
 }
 
 void Watchdog::add(Inquiry&& inquiry, std::uint64_t ask_ns) {
@@ -140,12 +143,13 @@ void Watchdog::add(Inquiry&& inquiry, std::uint64_t ask_ns) {
 void Watchdog::ask_snapshots(std::uint64_t now) {
   ask_ns_ = 0;
   until_ns_ = now + kSnapshotNs;
+  ++snapshots_;
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     Rank& it = ranks_[rank];
     it.snapshot.reset();
     it.still_ns = it.known ? now - std::min(now, it.moved_ns) : 0;
     it.silent_ns = it.known ? now - std::min(now, it.called_ns) : 0;
-    static_cast<void>(broker_.ask(rank, FrameType::ask_snapshot, number_));
+    static_cast<void>(broker_.ask(rank, FrameType::ask_snapshot, snapshots_));
   }
 }
 
@@ -159,7 +163,9 @@ bool Watchdog::all_have_answered() const {
 void Watchdog::answered(std::uint32_t rank, FrameType type, std::int32_t number, std::span<const std::byte> payload) {
   Rank& it = ranks_[rank];
   if (type == FrameType::snapshot) {
-    // Bytes that are none count as no answer.
+    it.looked_at = true;
+    // Bytes that are none count as no answer, and so does one of an earlier round.
+    if (number != snapshots_) return;
     if (auto snapshot = diagnosis::decode(payload)) it.snapshot = std::move(*snapshot);
     return;
   }
@@ -168,7 +174,9 @@ void Watchdog::answered(std::uint32_t rank, FrameType type, std::int32_t number,
   std::memcpy(&pulse, payload.data(), sizeof pulse);
   const std::uint64_t now = now_ns();
   const bool moves = !it.known || pulse.moves != it.pulse.moves;
-  const bool calls = !it.known || pulse.calls != it.pulse.calls;
+  // To be looked at counts as a call.
+  const bool looked_at = std::exchange(it.looked_at, false);
+  const bool calls = !it.known || (pulse.calls != it.pulse.calls && !looked_at);
   if (moves) it.moved_ns = now;
   if (calls) it.called_ns = now;
   it.polls = it.known && calls && !moves;
@@ -196,7 +204,8 @@ std::vector<RankView> Watchdog::take_views() {
   std::vector<RankView> all(ranks_.size());
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     Rank& it = ranks_[rank];
-    all[rank] = {presence(rank), broker_.pid(rank), std::exchange(it.snapshot, std::nullopt), it.silent_ns, it.still_ns};
+    all[rank] = {presence(rank), broker_.pid(rank), std::exchange(it.snapshot, std::nullopt), it.silent_ns,
+                 it.still_ns};
   }
   return all;
 }
@@ -206,14 +215,14 @@ void Watchdog::end_inquiries(std::uint64_t now) {
   const std::vector<Inquiry> inquiries = std::exchange(inquiries_, {});
   const std::vector<RankView> all = take_views();
   const diagnosis::Verdict verdict = diagnosis::judge(all, options_.rank_word);
-  const std::string blamed = verdict.culprits.empty()
-                                 ? "to blame: nobody can be named"
-                                 : std::string("to blame: ") + options_.rank_word +
-                                       (verdict.culprits.size() > 1 ? "s " : " ") + diagnosis::list_of(verdict.culprits);
+  const std::string blamed = verdict.culprits.empty() ? "to blame: nobody can be named"
+                                                      : std::string("to blame: ") + options_.rank_word +
+                                                            (verdict.culprits.size() > 1 ? "s " : " ") +
+                                                            diagnosis::list_of(verdict.culprits);
   // With locks its numbers move; see all_wait_for_a_lock().
   std::uint64_t still_ns = now - still_ns_;
   for (const Rank& rank : ranks_) {
-    if (rank.pulse.for_locks > 0) still_ns = std::max(still_ns, rank.pulse.waiting_ns);
+    still_ns = std::max(still_ns, rank.pulse.for_lock_ns);
   }
   Lines report;
   report.push_back("  " + blamed);
@@ -221,15 +230,25 @@ void Watchdog::end_inquiries(std::uint64_t now) {
   const std::string still = "nothing has moved for " + std::to_string(still_ns / kSecond) + " s: ";
   const std::string first = (still_ns >= kSecond ? still : "the job moves: ") + verdict.sentence;
   report.insert(report.begin(), first);
-  // Where all poll, and none has anything under way, there is nothing that could hang.
-  const bool hangs = std::ranges::any_of(all, [](const RankView& view) {
-    return view.presence != Presence::here || !view.snapshot || !view.snapshot->waits.empty() ||
-           !view.snapshot->steps.empty() ||
-           std::ranges::any_of(view.snapshot->workers, [](const auto& worker) { return !worker.under_way.empty(); });
-  });
+  const bool hangs = can_hang(all);
   for (const Inquiry& inquiry : inquiries) {
     if (hangs || !inquiry.hang) inquiry.told(report);
   }
+}
+
+// Somebody has waited for long; or polls, and has something under way.
+bool Watchdog::can_hang(const std::vector<RankView>& all) const {
+  const std::uint64_t long_ns = options_.still_seconds * kSecond / 2;
+  for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].snapshot) continue;
+    const diagnosis::Snapshot& snapshot = *all[rank].snapshot;
+    if (std::ranges::any_of(snapshot.waits, [=](const auto& wait) { return wait.waited_ns >= long_ns; })) return true;
+    if (!ranks_[rank].polls) continue;
+    if (!snapshot.steps.empty()) return true;
+    if (std::ranges::any_of(snapshot.workers, [](const auto& worker) { return !worker.under_way.empty(); }))
+      return true;
+  }
+  return false;
 }
 
 void Watchdog::tell_rank(std::uint32_t rank, const RankView& view, Lines& lines) const {

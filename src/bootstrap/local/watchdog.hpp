@@ -56,6 +56,7 @@ class Watchdog final : public Watcher {
     diagnosis::Pulse pulse;
     bool answered = false;       // the question of this round
     bool known = false;          // `pulse` is of some answer
+    bool looked_at = false;      // since the last pulse
     bool polls = false;          // it calls the library, and nothing of it moves
     std::uint64_t moved_ns = 0;  // when its numbers were seen to have changed last
     std::uint64_t called_ns = 0;
@@ -76,6 +77,7 @@ class Watchdog final : public Watcher {
   void ask_snapshots(std::uint64_t now);
   void end_inquiries(std::uint64_t now);
   [[nodiscard]] bool all_have_answered() const;
+  [[nodiscard]] bool can_hang(const std::vector<diagnosis::RankView>& all) const;
   [[nodiscard]] std::vector<diagnosis::RankView> take_views();
   [[nodiscard]] diagnosis::Presence presence(std::uint32_t rank) const;
   void tell_rank(std::uint32_t rank, const diagnosis::RankView& view, Lines& lines) const;
@@ -86,13 +88,15 @@ class Watchdog final : public Watcher {
   const Options options_;
   const Say say_;
   std::vector<Rank> ranks_;
-  bool moved_ = false;          // since the last look
-  bool wanted_ = false;         // to look now
-  bool fast_ = false;           // somebody waits
+  bool moved_ = false;   // since the last look
+  bool wanted_ = false;  // to look now
+  bool fast_ = false;    // somebody waits
+  std::uint64_t fast_since_ns_ = 0;
   std::uint64_t next_ns_ = 0;   // of pulses; 0: not yet
   std::uint64_t still_ns_ = 0;  // since when nothing has moved
   std::uint64_t reports_ = 0;   // since then
-  std::int32_t number_ = 0;     // of the last question
+  std::int32_t number_ = 0;     // of the last round of pulses
+  std::int32_t snapshots_ = 0;  // and of snapshots
   // Several share one round of snapshots, which is asked for at ask_ns_ (0: it has been), and ends
   // at until_ns_.
   std::vector<Inquiry> inquiries_;

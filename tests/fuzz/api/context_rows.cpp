@@ -97,7 +97,7 @@ void wait_note(Rank& rank) {
   HEDDLE_CALL(rank, heddle_wait_note, rank.pick(rank.workers, 50), rank.below(8) == 0 ? nullptr : &tell_wait, nullptr);
 }
 void wait_end(Rank& rank) {
-  HEDDLE_CALL(rank, heddle_wait_end, rank.pick(rank.workers, 50));
+  HEDDLE_CALL(rank, heddle_wait_end, rank.pick(rank.workers, 50), nullptr);
 }
 void word_tag(std::uint64_t tag, std::uint64_t /*mask*/, char* text, std::size_t bytes) {
   std::snprintf(text, bytes, "%llx", static_cast<unsigned long long>(tag));
