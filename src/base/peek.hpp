@@ -7,7 +7,7 @@ namespace heddle::base {
 
 // Aligned words are read and written whole on all processors of this library. The writer's path, a
 // direct put, would need two instructions more for an atomic; so ThreadSanitizer is told nothing.
-[[gnu::noinline, gnu::no_sanitize("thread")]] inline std::uint64_t peek(const std::uint64_t& number) {
+[[gnu::noinline, gnu::no_sanitize_thread]] inline std::uint64_t peek(const std::uint64_t& number) {
   return *static_cast<const volatile std::uint64_t*>(&number);
 }
 

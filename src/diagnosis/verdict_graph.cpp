@@ -71,9 +71,8 @@ std::vector<const Awaited*> Graph::things(std::uint32_t rank, const Wait* wait) 
     for (const Awaited& thing : worker.under_way) all.push_back(&thing);
   }
   // A receive from anybody may be there for good; what else there is tells more.
-  const auto idle =
-      std::stable_partition(all.begin(), all.end(), [](const auto* each) { return !from_anybody(*each); });
-  if (idle != all.begin()) all.erase(idle, all.end());
+  const bool idle = std::ranges::all_of(all, [](const auto* each) { return from_anybody(*each); });
+  if (!idle) std::erase_if(all, [](const auto* each) { return from_anybody(*each); });
   return all;
 }
 
@@ -445,12 +444,12 @@ Focus Graph::focus(const End& end) const {
   for (const Edge* edge : focus.cycles) cyclic.insert(component[edge->to]);
   std::erase_if(focus.last, [&](const Edge* edge) { return cyclic.contains(component[edge->to]); });
   if (end.ranks.size() == 1) return focus;
-  const auto direct = std::stable_partition(focus.last.begin(), focus.last.end(), [this](const Edge* edge) {
+  const auto is_direct = [this](const Edge* edge) {
     const Meeting* meeting = facts_[edge->to].meeting;
     return meeting == nullptr || contains(meeting->missing, edge->from);
-  });
-  focus.indirect.assign(direct, focus.last.end());
-  focus.last.erase(direct, focus.last.end());
+  };
+  std::ranges::copy_if(focus.last, std::back_inserter(focus.indirect), [&](const Edge* e) { return !is_direct(e); });
+  std::erase_if(focus.last, [&](const Edge* e) { return !is_direct(e); });
   return focus;
 }
 

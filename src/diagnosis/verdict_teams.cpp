@@ -122,10 +122,11 @@ void order(const Case& about, std::vector<Group>& groups) {
       group.conflicts += conflict ? 1 : 0;
     }
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
     if (a.conflicts != b.conflicts) return a.conflicts > b.conflicts;
     if (a.ranks.size() != b.ranks.size()) return a.ranks.size() < b.ranks.size();
-    return a.everywhere < b.everywhere;
+    if (a.everywhere != b.everywhere) return a.everywhere < b.everywhere;
+    return a.ranks < b.ranks;
   });
 }
 

@@ -39,7 +39,7 @@ diagnosis::Snapshot polling(std::vector<diagnosis::Awaited> under_way) {
 
 diagnosis::Snapshot waiting_for(std::uint32_t rank) {
   diagnosis::Snapshot snapshot = polling({});
-  snapshot.waits.push_back({"MPI_Recv", "tag 7 from rank " + std::to_string(rank), kSecond, 1, 0, {}, {}});
+  snapshot.waits.push_back({"MPI_Recv", "tag 7 from rank " + std::to_string(rank), 100 * kSecond, 1, 0, {}, {}});
   snapshot.waits.back().things.push_back({diagnosis::Cause::receive, rank, diagnosis::kNobody, 0, "receive", "tag 7"});
   snapshot.lines.push_back("thread 1 waits in MPI_Recv");
   return snapshot;
