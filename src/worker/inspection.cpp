@@ -224,7 +224,7 @@ void Inspection::noticed(Worker& worker) noexcept {
     row->answered = number;
     changed_.notify_all();
   } catch (const std::bad_alloc&) {
-    // it is told of without
+    return;  // it is told of without
   }
 }
 

@@ -134,7 +134,7 @@ base::Result<std::string> ask_door(pid_t pid, std::string_view request, int time
   const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Name name = abstract_name(name_of(pid));
   // Where so many wait already that no more may, connect() waits as well.
-  const timeval limit{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  const timeval limit{timeout_ms / 1000, std::int64_t{timeout_ms} % 1000 * 1000};
   if (socket.valid()) ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (!socket.valid() || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP, "process %d watches no job of Heddle: %s", static_cast<int>(pid),
