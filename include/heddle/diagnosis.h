@@ -48,22 +48,25 @@ typedef struct heddle_wait_facts {
 typedef void (*heddle_tell_wait)(void* arg, heddle_wait_facts* facts);
 
 /* The calling thread waits in a loop of its own, in which it makes progress on the worker. Call it
- * in each round that has time for it, such as before each sleep or heddle_worker_wait: it takes
- * about 100 ns, and tells a report that is being made. `tell` is called by this function, or by a
- * call of the same thread that waits, and not after heddle_wait_end. */
+ * in each round that has time for it, such as before each sleep or heddle_worker_wait: it takes a
+ * lock and a system call, and tells a report that is being made. `tell` is called by this function
+ * (once when the wait begins, and for each report), or by a call of the same thread that waits, and
+ * not after heddle_wait_end.
+ * Errors: ARGUMENT (tell is null). */
 HEDDLE_API heddle_status heddle_wait_note(heddle_worker worker, heddle_tell_wait tell, void* arg);
 /* The wait that was noted with `arg` is over. To be called once after one or more heddle_wait_note.
  * Of waits within each other the outermost one that is noted counts. */
 HEDDLE_API heddle_status heddle_wait_end(heddle_worker worker, const void* arg);
 
 /* The keys of the locks that this rank holds, for HEDDLE_WAIT_LOCK: writes at most `most` keys, and
- * returns how many. Any thread may call it, also within a call of Heddle. Null: none. */
+ * returns how many. Any thread may call it, also within a call of Heddle; it may call no function
+ * of Heddle. Null: none. */
 typedef size_t (*heddle_list_held)(uint64_t* keys, size_t most);
 HEDDLE_API heddle_status heddle_context_list_held(heddle_context context, heddle_list_held function);
 
 /* How reports word the tags of messages: writes at most `bytes` bytes with the 0 at their end, such
  * as "tag 7 of MPI_COMM_WORLD", for the bits of `tag` that `mask` has. Any thread may call it, also
- * within a call of Heddle. Null: they are numbers. */
+ * within a call of Heddle; it may call no function of Heddle. Null: they are numbers. */
 typedef void (*heddle_name_tag)(uint64_t tag, uint64_t mask, char* text, size_t bytes);
 HEDDLE_API heddle_status heddle_context_name_tags(heddle_context context, heddle_name_tag function);
 

@@ -107,10 +107,22 @@ Inspection::Thread* Inspection::find(std::uint32_t number) {
   return found == threads_.end() ? nullptr : &*found;
 }
 
+// Where nobody watches, and the user has asked for it: for how many seconds the program's wait is
+// to say itself that it waits; 0: not now. Heddle's own waits do likewise (Watch).
+std::uint64_t Inspection::due_seconds(Thread& thread, const Waiting& waiting, std::uint64_t now) const {
+  const base::Config& config = context_.environment().config;
+  if (watched_ || waiting.tell == nullptr || !config.is_set(base::Var::hang_seconds)) return 0;
+  const std::uint64_t seconds = config.number(base::Var::hang_seconds) * (thread.reports + 1);
+  if (seconds == 0 || now - thread.since < seconds * kSecond) return 0;
+  ++thread.reports;
+  return seconds;
+}
+
 bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
   bool tells = false;
   bool wanted = false;
   bool began = false;
+  std::uint64_t reports = 0;
   {
     const std::lock_guard lock(mutex_);
     Thread* thread = find(this_thread());
@@ -134,6 +146,7 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
                     thread->waiting.tell != waiting.tell || thread->waiting.arg != waiting.arg)) {
       thread->since = now;
       thread->told = false;
+      thread->reports = 0;
       began = true;
     }
     if (!within) thread->waiting = waiting;
@@ -141,12 +154,18 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
     thread->inside = thread->waiting.tell == nullptr;
     tells = notice_ns_ != 0 && !thread->told && now - thread->since >= notice_ns_;
     thread->told = thread->told || tells;
+    reports = due_seconds(*thread, waiting, now);
     wanted = thread->answered != number_.load(std::memory_order_relaxed) && !(within && waiting.tell != nullptr);
   }
   if (began && waiting.tell != nullptr) {
     const bool for_lock = facts_of(waiting).cause == HEDDLE_WAIT_LOCK;
     const std::lock_guard lock(mutex_);
     if (Thread* thread = find(this_thread()); thread != nullptr) thread->for_lock = for_lock;
+  }
+  if (reports != 0) {
+    heddle_wait_facts facts = facts_of(waiting);
+    context_.environment().log.say("%s has waited %llu s: %s", facts.call != nullptr ? facts.call : "a loop",
+                                   static_cast<unsigned long long>(reports), text_of(facts.text).c_str());
   }
   if (tells && !context_.bootstrap().note_waiting()) {  // then the next round tries again
     const std::lock_guard lock(mutex_);
@@ -298,6 +317,17 @@ std::vector<std::byte> Inspection::snapshot() {
 }
 
 diagnosis::Snapshot Inspection::gather() {
+  diagnosis::Snapshot all = gather_waits();
+  if (Attachment* attached = context_.attachment(); attached != nullptr) attached->tell(&all);
+  if (const heddle_list_held list = list_held_.load(std::memory_order_relaxed); list != nullptr) {
+    all.held.resize(diagnosis::kMostListed);
+    all.held.resize(std::min(list(all.held.data(), all.held.size()), all.held.size()));
+  }
+  return all;
+}
+
+// Those, and the workers.
+diagnosis::Snapshot Inspection::gather_waits() {
   diagnosis::Snapshot all;
   const std::uint64_t now = context_.clock().now_ns();
   const std::lock_guard lock(mutex_);
@@ -327,11 +357,6 @@ diagnosis::Snapshot Inspection::gather() {
     }
     if (row.answered == number) all.lines.insert(all.lines.end(), row.lines.begin(), row.lines.end());
     if (all.workers.size() < diagnosis::kMostListed) all.workers.push_back(std::move(state));
-  }
-  if (Attachment* attached = context_.attachment(); attached != nullptr) attached->tell(&all);
-  if (const heddle_list_held list = list_held_.load(std::memory_order_relaxed); list != nullptr) {
-    all.held.resize(diagnosis::kMostListed);
-    all.held.resize(std::min(list(all.held.data(), all.held.size()), all.held.size()));
   }
   return all;
 }

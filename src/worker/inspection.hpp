@@ -80,6 +80,7 @@ class Inspection final : public bootstrap::Observed {
     bool inside = false;     // in a call that waits
     bool told = false;       // the launcher knows of the wait
     bool for_lock = false;
+    std::uint64_t reports = 0;   // where nobody watches
     std::uint64_t answered = 0;  // the number of the inspection
     diagnosis::Wait wait;        // the answer
   };
@@ -101,6 +102,8 @@ class Inspection final : public bootstrap::Observed {
   [[nodiscard]] bool all_answered(std::uint64_t now) const;
   void look_at_others();
   [[nodiscard]] diagnosis::Snapshot gather();
+  [[nodiscard]] diagnosis::Snapshot gather_waits();
+  [[nodiscard]] std::uint64_t due_seconds(Thread& thread, const Waiting& waiting, std::uint64_t now) const;
 
   Context& context_;
   bool watched_ = false;

@@ -177,7 +177,7 @@ void Launcher::loop() {
       for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) broker_->serve(rank);
     }
     take_abort();
-    if (watchdog_ && stage_ == Stage::running) watchdog_->tick(now_ns());
+    if (watchdog_) watchdog_->tick(now_ns());
     check_deadlines();
   }
 }
@@ -412,7 +412,7 @@ int Launcher::wait_ms() const {
   std::uint64_t next = UINT64_MAX;
   if (stage_ends_ns_ != 0) next = stage_ends_ns_;
   if (timeout_at_ns_ != 0) next = std::min(next, timeout_at_ns_);
-  if (watchdog_ && stage_ == Stage::running && watchdog_->due_ns() != 0) next = std::min(next, watchdog_->due_ns());
+  if (watchdog_ && watchdog_->due_ns() != 0) next = std::min(next, watchdog_->due_ns());
   if (next == UINT64_MAX) return -1;
   const std::uint64_t now = now_ns();
   if (next <= now) return 0;

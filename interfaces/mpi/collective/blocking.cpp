@@ -281,6 +281,7 @@ void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
                                                    {"MPI_Gatherv", "gatherv", true},
                                                    {"MPI_Scatterv", "scatterv", true},
                                                    {"MPI_Neighbor_alltoallv", "neighbor_alltoallv", false}}};
+  static_assert(static_cast<std::size_t>(What::neighbor_alltoallv) + 1 == kNames.size());
   const Name& name = kNames[static_cast<std::size_t>(comm.now_in)];
   facts.cause = HEDDLE_WAIT_COLLECTIVE;
   facts.call = name.call;

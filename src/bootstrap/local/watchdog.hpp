@@ -1,10 +1,10 @@
 // Watches a job: when nothing of it has moved for long and somebody waits, says who is to blame.
 // Also tells, on request, what every rank waits for. The launcher has one, or rank 0's host.
 //
-// Each rank is asked for its pulse, three numbers, every quarter of a minute; once a second while
+// Each rank is asked for its pulse, a few numbers, every quarter of a minute; once a second while
 // somebody waits: a rank says by itself when a thread of it has waited in vain for a second. When
-// the numbers of all ranks have stayed the same for `still_ns`, each is asked for a snapshot, and
-// those that have come within a second are judged (diagnosis/verdict.hpp). A report is never an
+// the numbers of all ranks have stayed the same for `still_seconds`, each is asked for a snapshot,
+// and those that have come within a second are judged (diagnosis/verdict.hpp). A report is never an
 // end: the job goes on, and is reported again after twice the time, if it still does not move.
 //
 // No threads, never waits: its owner calls tick() when due_ns() says so, and serves the broker.
