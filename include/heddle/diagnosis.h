@@ -1,5 +1,5 @@
-/* Heddle: what a program, or a library on top of Heddle, adds to reports about jobs that hang. Part
- * of heddle.h, which includes it. */
+/* Heddle: what a program, or a library on top of Heddle, adds to reports about jobs that hang, and
+ * to the picture of a job that is traced. Part of heddle.h, which includes it. */
 #include "heddle/heddle.h" /* before the guard: it includes this part in its place */
 
 #ifndef HEDDLE_DIAGNOSIS_H
@@ -69,6 +69,16 @@ HEDDLE_API heddle_status heddle_context_list_held(heddle_context context, heddle
  * within a call of Heddle; it may call no function of Heddle. Null: they are numbers. */
 typedef void (*heddle_name_tag)(uint64_t tag, uint64_t mask, char* text, size_t bytes);
 HEDDLE_API heddle_status heddle_context_name_tags(heddle_context context, heddle_name_tag function);
+
+/* A slice on the calling thread's track in the picture of a job that is traced (`heddle run
+ * --trace`, HEDDLE_TRACE): from here until heddle_trace_end with the same name; slices nest. 1: it
+ * was noted. 0: the job is not traced, which is all that is looked at then.
+ * `name` is not copied, and stays as it is until the context is closed: a literal. A process has
+ * room for 400 names of 127 bytes. `text` says more of this one, such as arguments; it may be null,
+ * and its first 127 bytes are kept.
+ * Any thread. Errors: HANDLE; ARGUMENT (name is null). */
+HEDDLE_API int heddle_trace_begin(heddle_context context, const char* name, const char* text);
+HEDDLE_API heddle_status heddle_trace_end(heddle_context context, const char* name);
 
 #ifdef __cplusplus
 }

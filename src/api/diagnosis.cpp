@@ -1,4 +1,4 @@
-// What programs add to reports about jobs that hang.
+// What programs add to reports about jobs that hang, and to traces.
 #include "api/arguments.hpp"
 #include "worker/worker.hpp"
 
@@ -35,5 +35,23 @@ heddle_status heddle_context_name_tags(heddle_context handle, heddle_name_tag fu
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
   context->name_tags(function);
+  return HEDDLE_DONE;
+}
+
+int heddle_trace_begin(heddle_context handle, const char* name, const char* text) {
+  const Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (name == nullptr) return null_argument("trace_begin", "name");
+  heddle::base::Tracer* const tracer = context->tracer();
+  if (tracer == nullptr) return 0;
+  tracer->begin_call(name, text != nullptr ? text : "");
+  return 1;
+}
+
+heddle_status heddle_trace_end(heddle_context handle, const char* name) {
+  const Context* context = find_handle<Context>(handle.id);
+  if (context == nullptr) return bad_handle("context", handle.id);
+  if (name == nullptr) return null_argument("trace_end", "name");
+  if (context->tracer() != nullptr) context->tracer()->end_call(name);
   return HEDDLE_DONE;
 }

@@ -77,6 +77,8 @@ enum class Var : std::size_t {
   fault_latency,
   log,
   stats,
+  trace,
+  trace_bytes,
   hang_seconds,
   close_timeout,
   shmem_check,

@@ -280,6 +280,21 @@ bool Collective::active() const {
   return !runner_->done();
 }
 
+// Of a job that is traced.
+void Collective::note(base::TraceEvent event) {
+  base::Tracer* const tracer = team_.context().tracer();
+  if (tracer == nullptr) return;
+  const bool begins = event == base::TraceEvent::schedule_begin;
+  if (begins) runner_->set_tracer(tracer);
+  base::TraceRecord record{};
+  record.id = begins ? tracer->name(name_of(call_.operation)) : 0;
+  record.bytes = runner_->traced_as();
+  record.rank = static_cast<std::uint32_t>(number_.load(std::memory_order_relaxed));
+  record.worker = base::kNoTraceWorker;
+  record.event = event;
+  tracer->note(record);
+}
+
 void Collective::look_for_failures() {
   const std::uint64_t epoch = team_.failure_epoch();
   if (epoch == seen_epoch_.load(std::memory_order_relaxed)) return;
@@ -294,7 +309,10 @@ engine::Attachment::Found Collective::move_on() {
     if (stage() == Stage::setting_up) return Found::waits;
   }
   if (stage() == Stage::refused) return Found::nothing;
-  if (use_ == Use::once && !begun_.exchange(true, std::memory_order_relaxed)) runner_->start(kStartBytes);
+  if (use_ == Use::once && !begun_.exchange(true, std::memory_order_relaxed)) {
+    note(base::TraceEvent::schedule_begin);
+    runner_->start(kStartBytes);
+  }
   if (!active()) return Found::nothing;
   const std::uint64_t before = runner_->executed();
   if (runner_->advance()) return Found::moved;
@@ -323,6 +341,7 @@ base::Status Collective::start() {
   if (runner_->status() != HEDDLE_DONE) return end_of(runner_->status());
   running_ = true;
   base::show_told();
+  note(base::TraceEvent::schedule_begin);
   runner_->start(kStartBytes);
   if (runner_->done() || by_interface()) return HEDDLE_POSTED;
   engine::Helpers& helpers = team_.context().helpers();
@@ -344,6 +363,7 @@ base::Status Collective::end_of(base::Status status) {
 // Nothing is under way: returns the status of the run. A `once` operation is destroyed.
 base::Status Collective::ended() {
   running_ = false;
+  if (stage() == Stage::ready) note(base::TraceEvent::schedule_end);
   const base::Status status = stage() == Stage::refused ? refusal_.report() : end_of(runner_->status());
   if (use_ == Use::once) {
     team_.pass(number_.load(std::memory_order_relaxed));
@@ -384,6 +404,7 @@ base::Status Collective::run_with(const Call& call) {
   runner_->set_buffers(call);
   if (runner_->status() != HEDDLE_DONE) return end_of(runner_->status());
   base::show_told();
+  note(base::TraceEvent::schedule_begin);
   runner_->start();
   if (!runner_->done()) {
     team_.commons().wait(
@@ -395,6 +416,7 @@ base::Status Collective::run_with(const Call& call) {
         },
         [this](diagnosis::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); });
   }
+  note(base::TraceEvent::schedule_end);
   return end_of(runner_->status());
 }
 

@@ -100,6 +100,7 @@ class Collective final : public Setup {
   [[nodiscard]] base::Status ended();
   base::Status end_of(base::Status status);
   void look_for_failures();
+  void note(base::TraceEvent event);
   void describe(diagnosis::Wait& wait);
   void retire();
 

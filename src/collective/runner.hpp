@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/tracer.hpp"
 #include "collective/call.hpp"
 #include "collective/schedule.hpp"
 #include "queue/try_lock.hpp"
@@ -47,6 +48,9 @@ class Runner {
   virtual base::Status bind(const Schedule&, std::span<const Record>) { return HEDDLE_DONE; }
 
   // ---- runs
+  // Of a job that is traced: the steps that are executed are noted, as of a run with this number.
+  void set_tracer(base::Tracer* tracer) { tracer_ = tracer; }
+  [[nodiscard]] std::uint64_t traced_as() const { return reinterpret_cast<std::uintptr_t>(this); }
   // Sets the caller's buffers, and what combines. Call it before a start, while no run is under
   // way. Only for ways that blocking calls use.
   virtual void set_buffers(const Call&) {}
@@ -105,12 +109,24 @@ class Runner {
   void complete(std::uint64_t run) { completed_.store(run, std::memory_order_release); }
   void count(std::uint64_t executed) {
     executed_.store(executed_.load(std::memory_order_relaxed) + executed, std::memory_order_relaxed);
+    if (tracer_ != nullptr) [[unlikely]]
+      note_steps(executed);
   }
 
   queue::TryLock<> lock_;
 
  private:
+  [[gnu::cold]] void note_steps(std::uint64_t executed) {
+    base::TraceRecord record{};
+    record.id = executed;
+    record.bytes = traced_as();
+    record.worker = base::kNoTraceWorker;
+    record.event = base::TraceEvent::schedule_step;
+    tracer_->note_many(record);
+  }
+
   const Needs needs_;
+  base::Tracer* tracer_ = nullptr;
   std::atomic<std::uint64_t> started_{0};
   std::atomic<std::uint64_t> completed_{0};
   // Relaxed: it orders nothing; the end of the run, a release store, follows it.

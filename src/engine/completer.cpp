@@ -98,7 +98,18 @@ inline bool Completer::has_work() const {
     if (note_closed()) ++events;
   }
   if (events > 0) core_.note_moved();
+  if (core_.tracer != nullptr) [[unlikely]]
+    note_progressed(events);
   return static_cast<int>(events);
+}
+
+[[gnu::noinline]] void Completer::note_progressed(std::size_t events) {
+  if (events == 0) return;
+  base::TraceRecord record{};
+  record.id = events;
+  record.worker = static_cast<std::uint8_t>(core_.index);
+  record.event = base::TraceEvent::progressed;
+  core_.tracer->note_many(record);
 }
 
 inline bool Completer::looks_for_closed() const {

@@ -10,6 +10,7 @@ Core::Core(Objects& of_context, std::uint32_t number, transport::TransportWorker
       unshared(by_one_thread),
       capabilities(job.transport().capabilities()),
       transport(the_transport),
+      tracer(job.tracer()),
       failure_epoch(job.bootstrap().failure_epoch()),
       operations(objects, job.environment().config.number(base::Var::worker_operations)),
       requester(transport, capabilities, operations),
@@ -17,6 +18,21 @@ Core::Core(Objects& of_context, std::uint32_t number, transport::TransportWorker
       failed(job.size()) {
   stats.size = sizeof stats;
   protocol_work.kind = Kind::protocol_work;
+}
+
+void Core::note_held(const char* wants, heddle_peer peer, std::uint64_t bytes) const {
+  base::TraceRing* const ring = tracer->ring();
+  if (ring == nullptr) return;
+  const base::TraceRecord* const last = ring->last(base::TraceEvent::held);
+  if (last != nullptr && last->rank == peer.rank && last->worker == index) return;
+  base::TraceRecord record{};
+  record.id = tracer->name(wants);
+  record.bytes = bytes;
+  record.rank = peer.rank;
+  record.peer = static_cast<std::uint8_t>(peer.worker);
+  record.worker = static_cast<std::uint8_t>(index);
+  record.event = base::TraceEvent::held;
+  tracer->note(record);
 }
 
 }  // namespace heddle::engine

@@ -53,6 +53,10 @@ struct Core {
     notifier.tell();
   }
 
+  // Of a job that is traced: something for this peer cannot go on now, for want of what the peer
+  // gives. Any thread; those in a row are one record.
+  [[gnu::cold]] void note_held(const char* wants, heddle_peer peer, std::uint64_t bytes) const;
+
   [[nodiscard]] bool can_ring() const { return capabilities.sleeping != transport::Sleeping::impossible; }
 
   Job& job;
@@ -63,6 +67,7 @@ struct Core {
   heddle_worker handle{};  // before anything arrives
   const transport::Capabilities& capabilities;
   transport::TransportWorker& transport;
+  base::Tracer* const tracer;                       // null: the job is not traced
   const std::atomic<std::uint64_t>& failure_epoch;  // the bootstrap's; partner: its release
   Operations operations;
   Requester requester;

@@ -24,6 +24,23 @@ base::Status Job::join_job(const bootstrap::Options& options, base::Level level)
   return HEDDLE_DONE;
 }
 
+base::Status Job::open_tracer() {
+  const base::Config& config = environment_.config;
+  const std::string& path = config.text(base::Var::trace);
+  if (path.empty()) return HEDDLE_DONE;
+  base::TraceOptions options;
+  options.path = path + ".rank" + std::to_string(rank());
+  options.rank = rank();
+  options.size = size();
+  options.job = digest_;
+  options.records = config.number(base::Var::trace_bytes) / sizeof(base::TraceRecord);
+  options.ordered = transport_->capabilities().ordered_messages;
+  auto tracer = base::Tracer::open(options);
+  if (!tracer) return tracer.status();
+  tracer_ = std::move(*tracer);
+  return HEDDLE_DONE;
+}
+
 void Job::register_handler(std::uint32_t number, Handler handler) {
   const std::lock_guard lock(mutex_);
   handlers_.set(number, handler);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/tracer.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/handler_table.hpp"
 #include "queue/fetching_mutex.hpp"
@@ -30,6 +31,8 @@ class Job {
   [[nodiscard]] bootstrap::Bootstrap& bootstrap() { return *bootstrap_; }
   [[nodiscard]] bool has_joined() const { return bootstrap_ != nullptr; }
   [[nodiscard]] transport::Transport& transport() const { return *transport_; }
+  // Null: the job is not traced.
+  [[nodiscard]] base::Tracer* tracer() const { return tracer_.get(); }
   // Digest of the job's secret.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   // That rank has died or left, or the transport has disconnected from it for good (decision 0039):
@@ -57,11 +60,14 @@ class Job {
   // Joins; the log names the rank from here on.
   base::Status join_job(const bootstrap::Options& options, base::Level level);
   void set_transport(std::unique_ptr<transport::Transport> transport) { transport_ = std::move(transport); }
+  // HEDDLE_TRACE. The transport is there, and no worker yet.
+  base::Status open_tracer();
 
  private:
   base::SystemClock clock_;
   base::Environment environment_;
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
+  std::unique_ptr<base::Tracer> tracer_;
   std::unique_ptr<transport::Transport> transport_;
   std::uint64_t digest_ = 0;
   HandlerTable<wire::kHandlerNumbers> handlers_;    // set under mutex_

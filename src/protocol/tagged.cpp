@@ -70,6 +70,7 @@ base::Status Tagged::no_room(heddle_peer target) {
     return base::fail(HEDDLE_ERR_CANCELLED, "worker %u of rank %u was closed; nobody will receive the message",
                       target.worker, target.rank);
   }
+  if (core_.tracer != nullptr) core_.note_held("credit for tagged messages", target, 0);
   return HEDDLE_AGAIN;
 }
 
@@ -144,6 +145,7 @@ void Tagged::ended(Operation& operation) {
 
 // The usual one: one word, for a posted receive that nobody is told of. It is arrived() for these,
 // with nothing called and nothing copied twice. False: nothing happened; arrived() deals with it.
+template <bool kTraced>
 [[gnu::always_inline]] inline bool Tagged::take_word(const transport::Completion& arrival) {
   constexpr std::uint32_t kWord = sizeof(std::uint64_t);
   if (!wire::is_plain(arrival.immediate) || arrival.bytes != 2 * kWord) return false;
@@ -170,14 +172,20 @@ void Tagged::ended(Operation& operation) {
   free_credit(source, wire::tagged_charge(kWord));
   ++core_.stats.receives;
   set_status(receive, HEDDLE_DONE);
+  if constexpr (kTraced) note(base::TraceEvent::matched, {rank, worker}, tag, kWord);
   return true;
 }
 
 std::size_t Tagged::deliver(std::span<const transport::Completion> arrivals) {
+  return core_.tracer == nullptr ? deliver_row<false>(arrivals) : deliver_row<true>(arrivals);
+}
+
+template <bool kTraced>
+inline std::size_t Tagged::deliver_row(std::span<const transport::Completion> arrivals) {
   const transport::Completion* arrival = arrivals.data();
   const transport::Completion* const end = arrival + arrivals.size();
   for (; arrival != end && arrival->event == transport::Event::message; ++arrival) {
-    if (take_word(*arrival)) [[likely]]
+    if (take_word<kTraced>(*arrival)) [[likely]]
       continue;
     if (wire::kind_of(arrival->immediate) != wire::Kind::tagged ||
         !arrived({arrival->rank, arrival->worker}, arrival->immediate, {arrival->data, arrival->bytes})) {
@@ -220,8 +228,10 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& messa
     if (kept == nullptr) return;
     ++core_.stats.kept;
     matching_.keep(kept);
+    if (core_.tracer != nullptr) note(base::TraceEvent::kept, from, message.tag, message.bytes);
     return;
   }
+  if (core_.tracer != nullptr) note(base::TraceEvent::matched, from, message.tag, message.bytes);
   posted->owner = nullptr;
   const ReceiveRequest& request = posted->request;  // until the status is set
   const base::Status status = deliver(request, from, message);
@@ -328,8 +338,10 @@ void Tagged::take_stashed(heddle_peer from, Source& source) {
     if (posted == nullptr) {
       ++core_.stats.kept;
       matching_.keep(kept);
+      if (core_.tracer != nullptr) note(base::TraceEvent::kept, from, kept->tag, kept->length);
       continue;
     }
+    if (core_.tracer != nullptr) note(base::TraceEvent::matched, from, kept->tag, kept->length);
     posted->owner = nullptr;
     const ReceiveRequest& request = posted->request;
     const base::Status status = deliver(request, from, kept->message());

@@ -237,7 +237,13 @@ class Tagged final : public Protocol {
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
   void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
   void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
+  template <bool kTraced>
   bool take_word(const transport::Completion& arrival);
+  template <bool kTraced>
+  std::size_t deliver_row(std::span<const transport::Completion> arrivals);
+  // Of a job that is traced. `was_here`: the message, before the receive.
+  [[gnu::cold]] void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
+                          bool was_here = false);
   base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);

@@ -136,6 +136,8 @@ bool Tagged::advance_waiting() {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
   }
   set_status(request.receive, HEDDLE_POSTED);
+  if (core_.tracer != nullptr) [[unlikely]]
+    note(base::TraceEvent::receive, peer_of(wanted.source), wanted.tag, request.bytes);
   mark(request.completion.counter);
   auto* const posted = new (request.receive->library) Posted(wanted, request, this);
   auto* const kept = static_cast<Kept*>(matching_.post(posted));
@@ -165,6 +167,7 @@ base::Status Tagged::receive_from(const heddle_wanted& wanted, void* data, std::
 
 // The counter is marked.
 base::Status Tagged::deliver_kept(const ReceiveRequest& request, Kept* kept) {
+  if (core_.tracer != nullptr) note(base::TraceEvent::matched, kept->from(), kept->tag, kept->length, true);
   const base::Status status = deliver(request, kept->from(), kept->message());
   free_kept(kept);
   if (status == HEDDLE_POSTED) return status;

@@ -116,4 +116,16 @@ void Tagged::explain(const Operation& operation, diagnosis::Awaited* awaited) co
     awaited->tag = core_.job.tag_text(offered_[core_.operations.index(operation)].tag, kWholeTag);
 }
 
+void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes, bool was_here) {
+  base::TraceRecord record{};
+  record.id = tag;
+  record.bytes = bytes;
+  record.rank = peer.rank;
+  record.peer = static_cast<std::uint8_t>(peer.worker);
+  record.worker = static_cast<std::uint8_t>(core_.index);
+  record.event = event;
+  record.detail = was_here ? 1 : 0;
+  core_.tracer->note_many(record);
+}
+
 }  // namespace heddle::engine

@@ -107,7 +107,7 @@ base::Status Context::open_transport(const std::string& name) {
                               : transport::open(name, bootstrap(), environment());
   if (!transport) return transport.status();
   set_transport(std::move(*transport));
-  return HEDDLE_DONE;
+  return open_tracer();
 }
 
 void Context::open_executors(CompleterThread completer) {

@@ -71,7 +71,9 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
     // less than a second, see Crowd
     const timespec length{0, ns};
+    note_sleep(base::TraceEvent::sleep_begin);
     ::nanosleep(&length, nullptr);
+    note_sleep(base::TraceEvent::sleep_end);
     return true;
   }
   const std::uint32_t seen = transport().bell();
@@ -83,8 +85,18 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
     if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
   }
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
+  note_sleep(base::TraceEvent::sleep_begin);
   transport().wait(seen, ns, places != 0 ? places : queue::kEveryPlace);
+  note_sleep(base::TraceEvent::sleep_end);
   return true;
+}
+
+void Context::note_sleep(base::TraceEvent event) const {
+  if (tracer() == nullptr) return;
+  base::TraceRecord record{};
+  record.worker = base::kNoTraceWorker;
+  record.event = event;
+  tracer()->note(record);
 }
 
 base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {

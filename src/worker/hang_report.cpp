@@ -50,7 +50,22 @@ void Watch::tell(Due due, diagnosis::Wait& wait) {
                      : report(wait.awaited.c_str());
 }
 
+void Watch::begin() {
+  began_ = true;
+  if (context_.tracer() != nullptr) note(base::TraceEvent::wait_begin);
+}
+
+[[gnu::cold]] void Watch::note(base::TraceEvent event) {
+  base::TraceRecord record{};
+  record.id = context_.tracer()->name(call_);
+  record.worker = static_cast<std::uint8_t>(worker_ != nullptr ? worker_->index() : base::kNoTraceWorker);
+  record.event = event;
+  context_.tracer()->note(record);
+}
+
 void Watch::end() {
+  if (context_.tracer() != nullptr) note(base::TraceEvent::wait_end);
+  if (!noted_) return;
   context_.inspection().end(resumes_, context_.clock().now_ns());
 }
 

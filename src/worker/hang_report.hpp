@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/error.hpp"
+#include "base/trace_format.hpp"
 #include "diagnosis/snapshot.hpp"
 #include "engine/inside.hpp"
 #include "heddle/heddle.h"
@@ -42,8 +43,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch() {
-    if (noted_) [[unlikely]]
-      end();
+    if (began_) end();
   }
   [[nodiscard]] const Waited& waited() const { return waited_; }
   // The wait is about to return, and the program may go on with it.
@@ -53,6 +53,7 @@ class Watch {
   // are as long as naps now, a tenth of a second at most, and each looks at the clock.
   template <class Describe>
   void round(Describe&& describe, bool napping) {
+    if (!began_) begin();
     if (++waited_.rounds % kRounds != 0 && !napping) [[likely]]
       return;
     const Due due = look(napping);
@@ -72,12 +73,15 @@ class Watch {
   [[nodiscard]] Due look(bool napping);
   void tell(Due due, diagnosis::Wait& wait);
   void report(const char* awaited);
+  void begin();
   void end();
+  void note(base::TraceEvent event);
 
   Context& context_;
   Worker* worker_;
   const char* call_;
   Scope scope_;
+  bool began_ = false;  // a round
   bool noted_ = false;  // with the inspection
   bool resumes_ = false;
   Waited waited_;

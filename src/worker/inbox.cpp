@@ -25,6 +25,16 @@ void Inbox::wake_executor() {
   executor_->wake();
 }
 
+// Of a job that is traced. Others may have put something behind it meanwhile, so that a position
+// may be later than its command's.
+[[gnu::cold]] void Inbox::note(base::TraceEvent event, std::uint64_t position) const {
+  base::TraceRecord record{};
+  record.id = position;
+  record.worker = static_cast<std::uint8_t>(worker_.index());
+  record.event = event;
+  worker_.core().tracer->note_many(record);
+}
+
 // False: the queue is full.
 template <class Write>
 inline bool Inbox::put_one(Run run, Write&& write) {
@@ -34,6 +44,7 @@ inline bool Inbox::put_one(Run run, Write&& write) {
   });
   if (put == Queue::Put::wake) [[unlikely]]
     wake_executor();
+  if (put != Queue::Put::full) note_queued();
   return put != Queue::Put::full;
 }
 
@@ -77,6 +88,7 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
   for (const Part& part : parts) writer.write(part);
   if (queue_.publish(claimed)) [[unlikely]]
     wake_executor();
+  note_queued();
   return true;
 }
 
@@ -192,6 +204,7 @@ std::size_t Inbox::drain(bool by_helper) {
     most = kBatch;
   }
   if (started > 0) worker_.core().note_moved();
+  if (started > 0 && worker_.core().tracer != nullptr) note(base::TraceEvent::started, started_);
   if (started > 0 && worker_.context().objects().retired()) [[unlikely]]
     worker_.context().objects().reclaim();
   return started;

@@ -170,6 +170,11 @@ class Inbox {
   template <class Write>
   bool put_one(Run run, Write&& write);
   void wake_executor();
+  void note(base::TraceEvent event, std::uint64_t position) const;
+  void note_queued() const {
+    if (worker_.core().tracer != nullptr) [[unlikely]]
+      note(base::TraceEvent::queued, queue_.claimed());
+  }
   std::size_t post_run(const Queued& first, std::size_t most);
   [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;
   [[nodiscard]] bool read_block(const std::byte* bytes, std::byte* room) const;

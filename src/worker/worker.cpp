@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "engine/tracing.hpp"
 #include "worker/gate.hpp"
 #include "worker/protocols.hpp"
 
@@ -37,8 +38,13 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       max_workers_(context.transport().capabilities().max_workers),
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
       transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
+        const transport::Capabilities& capabilities = context.transport().capabilities();
+        if (base::Tracer* const tracer = context.tracer(); tracer != nullptr) {
+          const TracingWorker::Place place{index, context.size(), capabilities.max_workers};
+          transport = std::make_unique<TracingWorker>(std::move(transport), *tracer, place);
+        }
         if (!traits.aggregates) return std::move(transport);
-        const std::uint32_t max_message = context.transport().capabilities().max_message;
+        const std::uint32_t max_message = capabilities.max_message;
         auto aggregator = std::make_unique<Aggregator>(std::move(transport), max_message);
         aggregator_ = aggregator.get();
         return aggregator;
@@ -303,7 +309,19 @@ base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& me
   } else {
     static_cast<void>(gate_->look(look));
   }
+  if (!closed && core_.tracer != nullptr)
+    core_.note_held("credit for messages of class USER", target, message.payload_bytes);
   return closed ? HEDDLE_DONE : HEDDLE_AGAIN;
+}
+
+void Worker::note_task(base::TraceEvent event, std::uint32_t handler) {
+  if (core_.tracer == nullptr) [[likely]]
+    return;
+  base::TraceRecord record{};
+  record.id = handler;
+  record.worker = static_cast<std::uint8_t>(index_);
+  record.event = event;
+  core_.tracer->note(record);
 }
 
 int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
@@ -316,7 +334,10 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
     Tasks::Task* task = nullptr;
     while (ran < most && (task = messages_.tasks().take()) != nullptr) {
       ActiveMessages::EndedTask ended{};
+      const std::uint32_t handler = task->handler;
+      note_task(base::TraceEvent::task_begin, handler);
       const bool tells = messages_.run_task(handle, task, &ended);
+      note_task(base::TraceEvent::task_end, handler);
       ran += ended.handled ? 1 : 0;
       if (!tells) continue;
       // Not by the queue: what stands there may wait behind messages that wait for credit of their

@@ -146,6 +146,7 @@ class Worker final : public NamesObjects, private Attentive {
   Worker(Context& context, std::uint32_t index, const Traits& traits,
          std::unique_ptr<transport::TransportWorker> transport);
 
+  void note_task(base::TraceEvent event, std::uint32_t handler);
   void called() override { context_.inspection().noticed(*this); }
   void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
 

@@ -3,9 +3,12 @@
 #include "tools/commands.hpp"
 #include "tools/run/launcher.hpp"
 #include "tools/run/options.hpp"
+#include "tools/trace/merge.hpp"
 
 namespace heddle::tools {
 namespace {
+
+constexpr int kSystemCode = 125;  // `heddle run` itself failed
 
 int start(int argc, char** argv, const run::Names& names) {
   std::string answer;
@@ -18,7 +21,12 @@ int start(int argc, char** argv, const run::Names& names) {
     std::fputs(answer.c_str(), stdout);
     return 0;
   }
-  return run::Launcher(*options).run();
+  if (options->trace.empty()) return run::Launcher(*options).run();
+  trace::clear(options->trace);
+  const int code = run::Launcher(*options).run();
+  if (trace::merge(options->trace, trace::Parts::remove, names.command) == HEDDLE_DONE) return code;
+  std::fprintf(stderr, "%s: there is no trace: %s\n", names.command, base::last_message());
+  return code != 0 ? code : kSystemCode;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <string_view>
 
 #include "base/nearest.hpp"
@@ -31,6 +32,7 @@ Options:
   --env NAME=VALUE   set a variable for the processes; may be repeated
   --utofu SHAPE[:P]  emulate a Tofu machine: nodes along X Y Z A B C, as 2x3x1, P processes on each (default: as many
                      as are needed); the processes find libtofucom.so, and UTOFU_EMU_* variables say the rest
+  --trace FILE       note what happens to each operation, and make one picture of it for https://ui.perfetto.dev
   --tag              put [rank] before each line of output
   --version          show the version
   -h, --help         show this text
@@ -76,6 +78,7 @@ struct Words {
   std::string timeout;
   std::string grace = "5";
   std::string utofu;
+  std::string trace;
   std::vector<std::string> environment;
 };
 
@@ -187,6 +190,11 @@ base::Status interpret(const Words& words, Options* options) {
     if (machine) options->utofu = std::move(*machine);
   }
   if (status == HEDDLE_DONE) status = read_environment(words, options);
+  if (status == HEDDLE_DONE && !words.trace.empty()) {
+    // ranks may change their directories before they join
+    options->trace = std::filesystem::absolute(words.trace).string();
+    options->environment.emplace_back("HEDDLE_TRACE", options->trace);
+  }
   return status;
 }
 
@@ -244,6 +252,7 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
       app.add_option("--timeout", words.timeout),
       app.add_option("--grace", words.grace),
       app.add_option("--utofu", words.utofu),
+      app.add_option("--trace", words.trace),
       app.add_option("--env", words.environment)
           ->expected(1)
           ->allow_extra_args(false)

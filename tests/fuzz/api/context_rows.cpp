@@ -112,6 +112,13 @@ std::size_t one_key(std::uint64_t* keys, std::size_t most) {
 void list_held(Rank& rank) {
   HEDDLE_CALL(rank, heddle_context_list_held, any_context(rank), rank.below(2) == 0 ? nullptr : &one_key);
 }
+void trace_begin(Rank& rank) {
+  const char* const name = rank.below(4) == 0 ? nullptr : "a slice";
+  HEDDLE_CALL(rank, heddle_trace_begin, any_context(rank), name, rank.below(2) == 0 ? nullptr : "arguments");
+}
+void trace_end(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_trace_end, any_context(rank), rank.below(4) == 0 ? nullptr : "a slice");
+}
 void context_progress(Rank& rank) {
   HEDDLE_CALL(rank, heddle_context_progress, any_context(rank));
 }
@@ -415,6 +422,8 @@ std::vector<Row> context_rows() {
       {"heddle_context_peer_status", When::anywhere, peer_status},
       {"heddle_context_name_tags", When::anywhere, name_tags},
       {"heddle_context_list_held", When::anywhere, list_held},
+      {"heddle_trace_begin", When::anywhere, trace_begin},
+      {"heddle_trace_end", When::anywhere, trace_end},
       {"heddle_wait_note", When::anywhere, wait_note},
       {"heddle_wait_end", When::anywhere, wait_end},
       {"heddle_context_progress", When::anywhere, context_progress},

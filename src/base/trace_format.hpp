@@ -1,0 +1,123 @@
+// What a process notes when its job is traced, and how that lies in its file: written by
+// base/tracer.hpp, read by `heddle trace` and `heddle explain`.
+//
+// One file per process: a head, then rings, one for each thread: a page that describes it, and its
+// records. The file is mapped while the process runs, so it is whole whatever ends the process.
+// Numbers have the byte order of the machine.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace heddle::base {
+
+// What happened. The comment says what `id`, `bytes` and `detail` are; `rank` and `peer` are the
+// other worker, `worker` is the own one, unless it says otherwise.
+enum class TraceEvent : std::uint8_t {
+  none = 0,
+  // The transport has accepted a command. id: of a message its number among those to that worker,
+  // from 1; of others 0. bytes: see trace_size(). detail: the command's opcode. kind: of a message
+  // its row in the table of arrivals (wire::row_of). The slot is 0 if no end will follow.
+  posted,
+  // The transport accepts no command to that peer now. id: how often in a row. bytes: ticks of the
+  // last one. detail: opcode
+  refused,
+  // A command with a slot has ended. id: slot. detail: 1: only its source is free. kind: minus its
+  // status
+  ended,
+  arrived,     // a message. id: its number. bytes. kind: as posted
+  progressed,  // a call of progress ends that found something. id: how much
+  // nobody had looked for arrivals since the ticks in `id`. bytes: CPU ns of this thread meanwhile,
+  // or kUnknown
+  away,
+  queued,      // into the worker's command queue. id: its position
+  started,     // out of it: everything before position `id`
+  wait_begin,  // id: the call's name
+  wait_end,
+  sleep_begin,  // id: whose, a name
+  sleep_end,
+  task_begin,  // a handler of class USER. id: its number
+  task_end,
+  receive,         // was posted. id: tag. bytes: room. rank: kAnyRank: of any
+  // a receive and a message. id: tag. bytes: of the message. detail: 1: the message was first
+  matched,
+  kept,            // a message came before its receive, and was copied. id: tag. bytes
+  held,            // something waits for what a peer must give. id: what for, a name. bytes
+  call_begin,      // of an interface above. id: its name
+  call_text,       // its arguments: 16 bytes of text in `id` and `bytes`; may be several
+  call_end,        // id: its name
+  schedule_begin,  // a collective. id: its name. bytes: its own number. detail: of its team
+  schedule_step,   // id: the step. bytes: its number. detail: of its team
+  schedule_end     // bytes: its number. detail: of its team
+};
+
+inline constexpr std::uint8_t kNoTraceWorker = 255;  // it is about no worker, or all
+inline constexpr std::uint32_t kAnyRank = ~std::uint32_t{0};
+inline constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
+
+struct TraceRecord {
+  std::uint64_t ticks;  // 0: as the record before, or soon after
+  std::uint64_t id;
+  std::uint64_t bytes;
+  std::uint32_t rank;
+  std::uint8_t peer;
+  std::uint8_t worker;
+  TraceEvent event;
+  std::uint8_t detail : 4;
+  std::uint8_t kind : 4;
+};
+static_assert(sizeof(TraceRecord) == 32);
+
+// Of a posted command: its bytes, and its slot + 1; 0: it has none.
+inline constexpr unsigned kTraceSlotShift = 40;
+constexpr std::uint64_t trace_size(std::uint64_t bytes, std::uint64_t slot) {
+  return slot << kTraceSlotShift | (bytes & ((std::uint64_t{1} << kTraceSlotShift) - 1));
+}
+
+// One moment by two clocks, and by the calendar.
+struct TraceMoment {
+  std::uint64_t ticks = 0;
+  std::uint64_t monotonic_ns = 0;
+  std::uint64_t calendar_ns = 0;
+};
+
+inline constexpr std::uint64_t kTraceMagic = 0x3145434152544448;  // "HDTRACE1"
+inline constexpr std::size_t kTraceNames = 400;
+inline constexpr std::size_t kTraceNameBytes = 128;
+
+struct TraceFileHead {
+  std::uint64_t magic = kTraceMagic;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::uint64_t process = 0;
+  std::uint64_t job = 0;           // the same in all processes of a job
+  std::uint64_t ring_records = 0;  // of each ring
+  // messages from worker to worker arrive in the order of their numbers
+  std::uint32_t ordered = 0;
+  // Moments: the first, and the last in one of two places. All that follows is written while the
+  // process runs; relaxed, since who reads it looks at what a process has left.
+  TraceMoment first;
+  std::array<TraceMoment, 2> last;
+  std::atomic<std::uint32_t> last_at{0};
+  std::atomic<std::uint32_t> rings{0};
+  std::atomic<std::uint32_t> names{0};
+  std::atomic<std::uint64_t> untraced{0};  // records of threads that have no ring
+  std::atomic<std::uint64_t> unnamed{0};   // names that had no room
+  std::array<char, 64> host{};
+  // Number n stands at n - 1.
+  std::array<std::array<char, kTraceNameBytes>, kTraceNames> text{};
+};
+inline constexpr std::size_t kTraceHeadBytes = 65536;
+static_assert(sizeof(TraceFileHead) <= kTraceHeadBytes);
+
+// A page before each ring's records. The last `ring_records` of `count` are there.
+struct TraceRingHead {
+  std::atomic<std::uint64_t> count{0};
+  std::uint64_t thread = 0;  // number in the system
+  std::array<char, 16> name{};
+};
+inline constexpr std::size_t kTraceRingHeadBytes = 4096;
+
+}  // namespace heddle::base

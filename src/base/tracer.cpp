@@ -1,0 +1,202 @@
+#include "base/tracer.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace heddle::base {
+namespace {
+
+std::uint64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+TraceMoment this_moment() {
+  return {ticks(), clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME)};
+}
+
+void* map(const Fd& file, std::size_t offset, std::size_t bytes) {
+  if (const int error = posix_fallocate(file.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+      error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  void* const at =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), static_cast<off_t>(offset));
+  if (at == MAP_FAILED) return nullptr;
+#ifdef MADV_POPULATE_WRITE
+  // Else the first record of each page would cost a fault. An old kernel does not know it.
+  static_cast<void>(::madvise(at, bytes, MADV_POPULATE_WRITE));
+#endif
+  return at;
+}
+
+// Long enough that the first moments tell the rate of ticks to some hundred-thousandths, should the
+// process not live to look again.
+constexpr timespec kFirstLook{0, 2'000'000};
+constexpr int kMostContexts = 10'000;             // of one rank in a job
+constexpr std::uint64_t kLookTicks = 30'000'000;  // about 10 ms between looks at the clocks
+
+}  // namespace
+
+Result<std::unique_ptr<Tracer>> Tracer::open(const TraceOptions& options) {
+  std::unique_ptr<Tracer> tracer(new (std::nothrow) Tracer);
+  if (tracer == nullptr) return fail(HEDDLE_ERR_NO_MEMORY, "there is no memory for the trace");
+  tracer->path_ = options.path;
+  tracer->records_ = std::bit_ceil(options.records);
+  if (!tracer->create(options.job)) {
+    return fail_errno(HEDDLE_ERR_CONFIG, "the trace %s (HEDDLE_TRACE) cannot be written", options.path.c_str());
+  }
+  void* const at = map(tracer->file_, 0, kTraceHeadBytes);
+  if (at == nullptr) {
+    return fail_errno(HEDDLE_ERR_NO_MEMORY, "there is no room for the trace %s", options.path.c_str());
+  }
+  tracer->head_ = new (at) TraceFileHead;
+  TraceFileHead& head = *tracer->head_;
+  head.rank = options.rank;
+  head.size = options.size;
+  head.process = static_cast<std::uint64_t>(::getpid());
+  head.job = options.job;
+  head.ring_records = tracer->records_;
+  head.ordered = options.ordered ? 1 : 0;
+  static_cast<void>(::gethostname(head.host.data(), head.host.size() - 1));
+  head.first = this_moment();
+  ::nanosleep(&kFirstLook, nullptr);
+  tracer->look_at_clocks();
+  return tracer;
+}
+
+Tracer::~Tracer() {
+  if (head_ == nullptr) return;
+  clocks_at_.store(0, std::memory_order_relaxed);
+  look_at_clocks();
+  for (const auto& ring : rings_) {
+    if (ring != nullptr) ::munmap(ring->head(), ring_bytes());
+  }
+  ::munmap(head_, kTraceHeadBytes);
+}
+
+// A file of another job is replaced; one of this job is of an earlier context of this rank, and the
+// next number is tried.
+bool Tracer::create(std::uint64_t job) {
+  const std::string first = path_;
+  for (int number = 2; number < kMostContexts; ++number) {
+    file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (file_.valid() || errno != EEXIST) return file_.valid();
+    TraceFileHead old;
+    const Fd there(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    const bool read = there.valid() && ::read(there.get(), &old, sizeof old) == ssize_t{sizeof old};
+    if (read && old.magic == kTraceMagic && old.job == job) {
+      path_ = first + "-" + std::to_string(number);
+    } else if (read && old.magic != kTraceMagic) {
+      errno = EEXIST;  // it is none of ours
+      return false;
+    } else if (::unlink(path_.c_str()) != 0) {
+      return false;
+    }
+  }
+  errno = EEXIST;
+  return false;
+}
+
+void Tracer::look_at_clocks() {
+  const std::uint64_t now = ticks();
+  if (now - clocks_at_.load(std::memory_order_relaxed) < kLookTicks) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  clocks_at_.store(now, std::memory_order_relaxed);
+  const std::uint32_t next = 1 - head_->last_at.load(std::memory_order_relaxed);
+  head_->last[next] = this_moment();
+  head_->last_at.store(next, std::memory_order_release);
+}
+
+void Tracer::note(TraceRecord record) {
+  TraceRing* const ring = this->ring();
+  if (ring == nullptr) return;
+  record.ticks = ring->time();
+  ring->add(record);
+  look_at_clocks();
+}
+
+TraceRing* Tracer::find_ring() {
+  const std::uint32_t number = thread_number();
+  if (number != kNoThreadNumber) {
+    if (TraceRing* const ring = make_ring(rings_[number + 1]); ring != nullptr) return ring;
+  }
+  head_->untraced.fetch_add(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+// Null: there is no room for it.
+TraceRing* Tracer::make_ring(std::unique_ptr<TraceRing>& ring) {
+  const std::lock_guard lock(mutex_);
+  if (ring != nullptr || full_) return ring.get();
+  const std::uint32_t index = head_->rings.load(std::memory_order_relaxed);
+  void* const at = map(file_, kTraceHeadBytes + index * ring_bytes(), ring_bytes());
+  if (at == nullptr) {
+    full_ = true;
+    return nullptr;
+  }
+  auto* const head = new (at) TraceRingHead;
+  head->thread = static_cast<std::uint64_t>(::syscall(SYS_gettid));
+  static_cast<void>(::pthread_getname_np(::pthread_self(), head->name.data(), head->name.size()));
+  ring = std::make_unique<TraceRing>(head, records_);
+  head_->rings.store(index + 1, std::memory_order_release);
+  return ring.get();
+}
+
+void Tracer::begin_call(const char* literal, const char* text) {
+  TraceRecord record{};
+  record.id = name(literal);
+  record.event = TraceEvent::call_begin;
+  note(record);
+  record.event = TraceEvent::call_text;
+  const std::size_t bytes = ::strnlen(text, kCallText - 1);
+  for (std::size_t at = 0; at < bytes; at += 16) {
+    std::array<char, 16> piece{};
+    std::memcpy(piece.data(), text + at, std::min<std::size_t>(bytes - at, piece.size()));
+    std::memcpy(&record.id, piece.data(), 8);
+    std::memcpy(&record.bytes, piece.data() + 8, 8);
+    note_many(record);
+  }
+}
+
+void Tracer::end_call(const char* literal) {
+  TraceRecord record{};
+  record.id = name(literal);
+  record.event = TraceEvent::call_end;
+  note(record);
+}
+
+std::uint64_t Tracer::find_name(const char* text) {
+  const std::uint64_t number = number_of(text);
+  known_names_[place_of(text)].store(address_of(text) << kNumberBits | number, std::memory_order_relaxed);
+  return number;
+}
+
+std::uint64_t Tracer::number_of(const char* text) {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t known = head_->names.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < known; ++i) {
+    if (std::strncmp(head_->text[i].data(), text, kTraceNameBytes - 1) == 0) return i + 1;
+  }
+  if (known == kTraceNames) {
+    head_->unnamed.fetch_add(1, std::memory_order_relaxed);
+    return 0;
+  }
+  std::strncpy(head_->text[known].data(), text, kTraceNameBytes - 1);
+  head_->names.store(known + 1, std::memory_order_release);
+  return known + 1;
+}
+
+}  // namespace heddle::base

@@ -1,0 +1,49 @@
+// A worker of a job that is traced: notes each command that the transport accepts, each arrival and
+// end that it reports, by the thread that posts or polls.
+//
+// It stands between a worker and its transport, under the aggregator, and is itself a
+// TransportWorker. Where a job is not traced it is not there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/tracer.hpp"
+#include "transport/common/forwarding.hpp"
+
+namespace heddle::engine {
+
+class TracingWorker final : public transport::ForwardingWorker {
+ public:
+  struct Place {
+    std::uint32_t index;  // of the worker
+    std::uint32_t ranks;
+    std::uint32_t max_workers;
+  };
+  TracingWorker(std::unique_ptr<transport::TransportWorker> inner, base::Tracer& tracer, const Place& place);
+
+  [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override;
+  [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override;
+
+ private:
+  using Numbers = std::vector<std::unique_ptr<std::uint64_t[]>>;
+
+  std::uint64_t next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker);
+  void note_posted(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
+  void note_refused(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
+  void note(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
+  void note_away(base::TraceRing& ring, std::uint64_t now);
+
+  base::Tracer& tracer_;
+  const Place place_;
+  // Messages so far, by rank and worker. Null: none.
+  Numbers sent_;
+  Numbers received_;
+  // For `away`: when somebody last looked for arrivals, and what that thread had computed by then.
+  std::uint64_t looked_ = 0;
+};
+
+}  // namespace heddle::engine

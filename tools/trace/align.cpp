@@ -1,0 +1,112 @@
+// Clocks of several machines.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tools/trace/recording.hpp"
+
+namespace heddle::tools::trace {
+namespace {
+
+using base::TraceEvent;
+
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+
+// From worker to worker.
+using Way = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+
+// The shortest that a message took from one machine to another, by their own clocks: the true time
+// plus the difference of the clocks.
+class Shortest {
+ public:
+  explicit Shortest(const std::vector<Process>& processes) : processes_(processes) {}
+
+  // All that was sent first, then what has arrived.
+  void add_sent(const Process& process, const Moment& moment) {
+    const base::TraceRecord& record = moment.record;
+    if (record.event != TraceEvent::posted || record.kind == 0 || record.rank >= processes_.front().size) return;
+    sent_[{process.rank, record.worker, record.rank, record.peer}][record.id] = moment.ns;
+  }
+  void add_arrived(const Process& process, const Moment& moment) {
+    const base::TraceRecord& record = moment.record;
+    if (record.event != TraceEvent::arrived) return;
+    const auto way = sent_.find({record.rank, record.peer, process.rank, record.worker});
+    if (way == sent_.end()) return;
+    const auto sent = way->second.find(record.id);
+    const Process* const sender = of_rank(record.rank);
+    if (sent == way->second.end() || sender == nullptr || sender->host == process.host) return;
+    auto [at, first] = took_.try_emplace({sender->host, process.host}, moment.ns - sent->second);
+    if (!first) at->second = std::min(at->second, moment.ns - sent->second);
+  }
+  // kNone: there was no message.
+  [[nodiscard]] std::int64_t took(const std::string& from, const std::string& to) const {
+    const auto found = took_.find({from, to});
+    return found == took_.end() ? kNone : found->second;
+  }
+
+ private:
+  [[nodiscard]] const Process* of_rank(std::uint32_t rank) const {
+    const auto found = std::ranges::find(processes_, rank, &Process::rank);
+    return found == processes_.end() ? nullptr : &*found;
+  }
+
+  const std::vector<Process>& processes_;
+  std::map<Way, std::map<std::uint64_t, std::int64_t>> sent_;
+  std::map<std::pair<std::string, std::string>, std::int64_t> took_;
+};
+
+// Machines reached from the first one, each by messages to and from one that is known.
+void set_offsets(std::vector<Process>& processes, const Shortest& shortest) {
+  std::map<std::string, std::int64_t> offsets{{processes.front().host, 0}};
+  const std::int64_t calendar = processes.front().began_ns - processes.front().first_ns;
+  for (bool more = true; more;) {
+    more = false;
+    for (const Process& process : processes) {
+      if (offsets.contains(process.host)) continue;
+      for (const auto& [host, offset] : offsets) {
+        const std::int64_t to = shortest.took(host, process.host);
+        const std::int64_t back = shortest.took(process.host, host);
+        if (to == kNone || back == kNone) continue;
+        // Half of the difference is that of the clocks, if both ways take the same time.
+        offsets[process.host] = offset - (to - back) / 2;
+        more = true;
+        break;
+      }
+      if (more) break;
+    }
+  }
+  for (Process& process : processes) {
+    const auto found = offsets.find(process.host);
+    process.offset_ns =
+        found != offsets.end() ? found->second : process.began_ns - process.first_ns - calendar;
+  }
+}
+
+}  // namespace
+
+base::Status align(std::vector<Process>& processes) {
+  const auto same = [&](const Process& process) { return process.host == processes.front().host; };
+  if (std::ranges::all_of(processes, same)) return HEDDLE_DONE;
+  Shortest shortest(processes);
+  for (const bool arrivals : {false, true}) {
+    for (const Process& process : processes) {
+      if (!process.ordered) continue;
+      auto threads = read(process);
+      if (!threads) return threads.status();
+      for (const Thread& thread : *threads) {
+        for (const Moment& moment : thread.moments) {
+          arrivals ? shortest.add_arrived(process, moment) : shortest.add_sent(process, moment);
+        }
+      }
+    }
+  }
+  set_offsets(processes, shortest);
+  return HEDDLE_DONE;
+}
+
+}  // namespace heddle::tools::trace

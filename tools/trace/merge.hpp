@@ -1,0 +1,18 @@
+// One file from those of the ranks.
+#pragma once
+
+#include <string>
+
+#include "base/error.hpp"
+
+namespace heddle::tools::trace {
+
+enum class Parts : bool { keep, remove };
+
+// Writes PATH from PATH.rank…, and says so on standard error, as `who`. ARGUMENT: there is nothing
+// to be read, or PATH cannot be written; the files of the ranks are left then.
+base::Status merge(const std::string& path, Parts parts, const char* who);
+// Removes PATH.rank… of jobs before.
+void clear(const std::string& path);
+
+}  // namespace heddle::tools::trace

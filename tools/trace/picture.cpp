@@ -1,0 +1,31 @@
+#include "tools/trace/picture.hpp"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "tools/trace/process_picture.hpp"
+
+namespace heddle::tools::trace {
+
+base::Status draw(const std::vector<Process>& processes, const std::string& path, Drawn* drawn) {
+  PerfettoWriter writer;
+  if (const base::Status status = writer.open(path); status != HEDDLE_DONE) return status;
+  std::uint32_t number = 0;
+  for (const Process& process : processes) {
+    const auto threads = read(process);
+    if (!threads) return threads.status();
+    ProcessPicture(process, ++number, writer).draw(*threads);
+    drawn->lost += process.untraced;
+    for (const Thread& thread : *threads) {
+      drawn->records += thread.moments.size();
+      drawn->lost += thread.lost;
+    }
+  }
+  return writer.close();
+}
+
+}  // namespace heddle::tools::trace

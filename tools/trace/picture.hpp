@@ -1,0 +1,22 @@
+// What a process of a traced job did, as tracks of a picture: its threads, with calls, waits,
+// progress and messages; and the lives of its operations, receives and collectives.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/trace/perfetto.hpp"
+#include "tools/trace/recording.hpp"
+
+namespace heddle::tools::trace {
+
+// Of all processes together.
+struct Drawn {
+  std::uint64_t records = 0;
+  std::uint64_t lost = 0;  // older records of threads, and those of threads that had no room
+};
+
+// Writes them all to PATH. ARGUMENT: a file cannot be read or written.
+base::Status draw(const std::vector<Process>& processes, const std::string& path, Drawn* drawn);
+
+}  // namespace heddle::tools::trace

@@ -1,0 +1,183 @@
+#include "tools/trace/recording.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+
+#include "base/fd.hpp"
+
+namespace heddle::tools::trace {
+namespace {
+
+using base::TraceFileHead;
+using base::TraceMoment;
+using base::TraceRecord;
+using base::TraceRingHead;
+
+// A file in memory, for as long as it is looked at.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& path) {
+    const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat status {};
+    if (!file.valid() || ::fstat(file.get(), &status) != 0 || status.st_size <= 0) return;
+    bytes_ = static_cast<std::size_t>(status.st_size);
+    at_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (at_ != MAP_FAILED) ::munmap(const_cast<void*>(at_), bytes_);
+  }
+  [[nodiscard]] std::size_t bytes() const { return at_ == MAP_FAILED ? 0 : bytes_; }
+  template <class Value>
+  [[nodiscard]] const Value* at(std::size_t offset) const {
+    return reinterpret_cast<const Value*>(static_cast<const std::byte*>(at_) + offset);
+  }
+
+ private:
+  const void* at_ = MAP_FAILED;
+  std::size_t bytes_ = 0;
+};
+
+template <std::size_t N>
+std::string text_of(const std::array<char, N>& text) {
+  return {text.data(), ::strnlen(text.data(), N)};
+}
+
+std::int64_t signed_ns(std::uint64_t ns) {
+  return static_cast<std::int64_t>(ns);
+}
+
+// A process that was killed may have left anything in what it was just writing.
+base::Result<Process> head_of(const std::string& path) {
+  const Mapping file(path);
+  if (file.bytes() < base::kTraceHeadBytes) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s cannot be read, or is cut off in its head", path.c_str());
+  }
+  const auto& head = *file.at<TraceFileHead>(0);
+  if (head.magic != base::kTraceMagic) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s is no trace of this version of Heddle", path.c_str());
+  }
+  Process process;
+  process.path = path;
+  process.rank = head.rank;
+  process.size = head.size;
+  process.process = head.process;
+  process.job = head.job;
+  process.ordered = head.ordered != 0;
+  process.host = text_of(head.host);
+  process.untraced = head.untraced.load(std::memory_order_relaxed);
+  const std::size_t names = std::min<std::size_t>(head.names.load(std::memory_order_acquire), base::kTraceNames);
+  for (std::size_t i = 0; i < names; ++i) process.names.push_back(text_of(head.text[i]));
+  const TraceMoment& first = head.first;
+  const TraceMoment& last = head.last[head.last_at.load(std::memory_order_acquire) % head.last.size()];
+  if (last.ticks <= first.ticks || last.monotonic_ns <= first.monotonic_ns) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s was cut off before its process had begun", path.c_str());
+  }
+  process.first_ticks = first.ticks;
+  process.first_ns = signed_ns(first.monotonic_ns);
+  process.ns_per_tick =
+      static_cast<double>(last.monotonic_ns - first.monotonic_ns) / static_cast<double>(last.ticks - first.ticks);
+  process.began_ns = signed_ns(first.calendar_ns);
+  return process;
+}
+
+// Records that took no time of their own stand between two that did: as soon after the first as the
+// others of their row follow each other, which is within half a microsecond.
+void set_times(const Process& process, std::vector<Moment>& moments) {
+  std::int64_t before = 0;
+  for (Moment& moment : moments) {
+    if (moment.record.ticks != 0) before = std::max(before, process.at(moment.record.ticks));
+    moment.ns = before;
+  }
+  // The ring may begin with records whose time was lost with those before them.
+  const auto known = std::ranges::find_if(moments, [](const Moment& moment) { return moment.ns != 0; });
+  if (known == moments.end()) return moments.clear();
+  for (auto at = moments.begin(); at != known; ++at) at->ns = known->ns;
+}
+
+}  // namespace
+
+std::vector<std::string> files_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path whole(path);
+  const std::string begins = whole.filename().string() + ".rank";
+  std::vector<std::string> files;
+  std::error_code error;
+  const fs::path folder = whole.has_parent_path() ? whole.parent_path() : fs::path(".");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (!entry.path().filename().string().starts_with(begins)) continue;
+    files.push_back(whole.has_parent_path() ? entry.path().string() : entry.path().filename().string());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+bool is_recording(const std::string& file) {
+  const Mapping mapping(file);
+  return mapping.bytes() >= sizeof(std::uint64_t) && *mapping.at<std::uint64_t>(0) == base::kTraceMagic;
+}
+
+base::Result<std::vector<Process>> find(const std::string& path, std::vector<std::string>* others) {
+  std::vector<Process> all;
+  for (const std::string& file : files_of(path)) {
+    if (!is_recording(file)) {
+      others->push_back(file);
+      continue;
+    }
+    auto process = head_of(file);
+    if (!process) return process.status();
+    all.push_back(std::move(*process));
+  }
+  if (all.empty()) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "there are no files %s.rank0, …, which a job leaves with HEDDLE_TRACE=%s",
+                      path.c_str(), path.c_str());
+  }
+  const std::uint64_t job = std::ranges::max_element(all, {}, &Process::began_ns)->job;
+  const auto rest = std::ranges::partition(all, [&](const Process& process) { return process.job == job; });
+  for (const Process& process : rest) others->push_back(process.path);
+  all.erase(rest.begin(), rest.end());
+  std::ranges::sort(all, [](const Process& a, const Process& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.path < b.path;
+  });
+  return all;
+}
+
+base::Result<std::vector<Thread>> read(const Process& process) {
+  const Mapping file(process.path);
+  if (file.bytes() < base::kTraceHeadBytes) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s cannot be read any more", process.path.c_str());
+  }
+  const auto& head = *file.at<TraceFileHead>(0);
+  const std::uint64_t records = head.ring_records;
+  if (!std::has_single_bit(records) || records > file.bytes() / sizeof(TraceRecord)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s is damaged: its rings have %llu records", process.path.c_str(),
+                      static_cast<unsigned long long>(records));
+  }
+  const std::size_t ring_bytes = base::kTraceRingHeadBytes + records * sizeof(TraceRecord);
+  std::vector<Thread> threads;
+  for (std::size_t i = 0; i < head.rings.load(std::memory_order_acquire); ++i) {
+    const std::size_t offset = base::kTraceHeadBytes + i * ring_bytes;
+    if (offset + ring_bytes > file.bytes()) break;  // it was cut off
+    const auto& ring = *file.at<TraceRingHead>(offset);
+    Thread& thread = threads.emplace_back();
+    thread.number = ring.thread;
+    thread.name = text_of(ring.name);
+    const std::uint64_t count = ring.count.load(std::memory_order_relaxed);
+    const std::uint64_t kept = std::min(count, records);
+    thread.lost = count - kept;
+    const auto* const first = file.at<TraceRecord>(offset + base::kTraceRingHeadBytes);
+    thread.moments.reserve(kept);
+    for (std::uint64_t n = count - kept; n < count; ++n) thread.moments.push_back({0, first[n % records]});
+    set_times(process, thread.moments);
+  }
+  return threads;
+}
+
+}  // namespace heddle::tools::trace

@@ -1,0 +1,71 @@
+// The files of a traced job, as they were left by its processes: read, checked, and their times
+// brought to one clock.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/trace_format.hpp"
+
+namespace heddle::tools::trace {
+
+// A record, and when it was: nanoseconds of the clock of the job (CLOCK_MONOTONIC of the machine of
+// its first process).
+struct Moment {
+  std::int64_t ns = 0;
+  base::TraceRecord record{};
+};
+
+// What one thread has noted, in order; times never go back.
+struct Thread {
+  std::uint64_t number = 0;  // in the system
+  std::string name;          // empty: it has none
+  std::uint64_t lost = 0;    // older records, which had no room
+  std::vector<Moment> moments;
+};
+
+// What is known of a process without its records.
+struct Process {
+  std::string path;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::uint64_t process = 0;  // its number in the system
+  std::uint64_t job = 0;
+  bool ordered = false;
+  std::string host;
+  std::uint64_t untraced = 0;  // records of threads that had no room
+  std::int64_t began_ns = 0;   // by the calendar
+  std::vector<std::string> names;
+  // From ticks to the clock of its machine, and on to that of the job.
+  std::uint64_t first_ticks = 0;
+  std::int64_t first_ns = 0;
+  double ns_per_tick = 1;
+  std::int64_t offset_ns = 0;
+
+  [[nodiscard]] std::int64_t at(std::uint64_t ticks) const {
+    const auto since = static_cast<std::int64_t>(ticks - first_ticks);
+    return first_ns + offset_ns + static_cast<std::int64_t>(static_cast<double>(since) * ns_per_tick);
+  }
+  // Of a name's number. "": it had no room.
+  [[nodiscard]] const char* name(std::uint64_t number) const {
+    return number == 0 || number > names.size() ? "" : names[number - 1].c_str();
+  }
+};
+
+// The files of the job that was traced last among PATH.rank*, in the order of ranks. `others`:
+// files that belong to other jobs, which are left out. ARGUMENT: there is none, or one cannot be
+// read.
+base::Result<std::vector<Process>> find(const std::string& path, std::vector<std::string>* others);
+// All that is named PATH.rank…; a directory that is not there has none.
+std::vector<std::string> files_of(const std::string& path);
+// It begins as one does. Others with such a name are the user's.
+bool is_recording(const std::string& file);
+// The records of a process.
+base::Result<std::vector<Thread>> read(const Process& process);
+// Sets offset_ns of processes on other machines than the first: by the calendars of the machines,
+// and by messages in both directions between two of them, none of which arrives before it was sent.
+base::Status align(std::vector<Process>& processes);
+
+}  // namespace heddle::tools::trace

@@ -1,0 +1,36 @@
+#include "tools/trace/words.hpp"
+
+#include <array>
+
+namespace heddle::tools::trace {
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB"};
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes >= 1024 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + " " + kUnits[unit];
+}
+
+const char* kind_text(std::uint8_t kind) {
+  // The rows of wire::row_of().
+  constexpr std::array kKinds = {"message",        "active message", "part of a long message", "request",
+                                 "answer",         "tagged message", "packet of messages",     "message of class USER"};
+  return kind < kKinds.size() ? kKinds[kind] : "message of a protocol";
+}
+
+std::string command_text(const base::TraceRecord& record) {
+  constexpr std::array kOpcodes = {"message", "put", "get", "atomic"};
+  const bool message = record.event == base::TraceEvent::arrived || record.detail == 0;
+  const char* const what = message ? kind_text(record.kind) : record.detail < kOpcodes.size() ? kOpcodes[record.detail] : "command";
+  const std::uint64_t bytes = record.event == base::TraceEvent::arrived ? record.bytes : bytes_of(record);
+  return std::string(what) + " " + size_text(bytes);
+}
+
+std::string rank_text(std::uint32_t rank) {
+  return rank == base::kAnyRank ? "any rank" : "rank " + std::to_string(rank);
+}
+
+}  // namespace heddle::tools::trace

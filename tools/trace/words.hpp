@@ -1,0 +1,29 @@
+// Words for what a trace has noted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/trace_format.hpp"
+
+namespace heddle::tools::trace {
+
+// "8 B", "64 KiB".
+std::string size_text(std::uint64_t bytes);
+// Of a posted command or an arrived message, without its target: "put 8 B", "tagged message 64
+// KiB".
+std::string command_text(const base::TraceRecord& record);
+// Of a message's kind: "active message".
+const char* kind_text(std::uint8_t kind);
+// "rank 3"; "any rank".
+std::string rank_text(std::uint32_t rank);
+
+constexpr std::uint64_t bytes_of(const base::TraceRecord& posted) {
+  return posted.bytes & ((std::uint64_t{1} << base::kTraceSlotShift) - 1);
+}
+// Of a posted command; 0: no end will follow. Else its slot + 1.
+constexpr std::uint64_t slot_of(const base::TraceRecord& posted) {
+  return posted.bytes >> base::kTraceSlotShift;
+}
+
+}  // namespace heddle::tools::trace
