@@ -18,8 +18,9 @@ namespace heddle::base {
 enum class TraceEvent : std::uint8_t {
   none = 0,
   // The transport has accepted a command. id: of a message its number among those to that worker,
-  // from 1; of others 0. bytes: see trace_size(). detail: the command's opcode. kind: of a message
-  // its row in the table of arrivals (wire::row_of). The slot is 0 if no end will follow.
+  // from 1; of others 0. bytes: see trace_size(). detail: the command's opcode, or kTraceWord.
+  // kind: of a message its row in the table of arrivals (wire::row_of). The slot is 0 if no end
+  // will follow.
   posted,
   // The transport accepts no command to that peer now. id: how often in a row. bytes: ticks of the
   // last one. detail: opcode
@@ -40,7 +41,7 @@ enum class TraceEvent : std::uint8_t {
   sleep_end,
   task_begin,  // a handler of class USER. id: its number
   task_end,
-  receive,         // was posted. id: tag. bytes: room. rank: kAnyRank: of any
+  receive,  // was posted. id: tag. bytes: room. rank: kAnyRank: of any
   // a receive and a message. id: tag. bytes: of the message. detail: 1: the message was first
   matched,
   kept,            // a message came before its receive, and was copied. id: tag. bytes
@@ -53,6 +54,8 @@ enum class TraceEvent : std::uint8_t {
   schedule_end     // bytes: its number. detail: of its team
 };
 
+// no message of a program: a word about messages, such as credit
+inline constexpr std::uint8_t kTraceWord = 4;
 inline constexpr std::uint8_t kNoTraceWorker = 255;  // it is about no worker, or all
 inline constexpr std::uint32_t kAnyRank = ~std::uint32_t{0};
 inline constexpr std::uint64_t kUnknown = ~std::uint64_t{0};

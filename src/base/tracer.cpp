@@ -31,8 +31,7 @@ void* map(const Fd& file, std::size_t offset, std::size_t bytes) {
     errno = error;
     return nullptr;
   }
-  void* const at =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), static_cast<off_t>(offset));
+  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), static_cast<off_t>(offset));
   if (at == MAP_FAILED) return nullptr;
 #ifdef MADV_POPULATE_WRITE
   // Else the first record of each page would cost a fault. An old kernel does not know it.

@@ -138,8 +138,8 @@ class Tracer {
   Fd file_;
   TraceFileHead* head_ = nullptr;
   std::uint64_t records_ = 0;
-  std::mutex mutex_;  // guards names and the making of rings
-  bool full_ = false;  // there is no room for one more ring
+  std::mutex mutex_;                         // guards names and the making of rings
+  bool full_ = false;                        // there is no room for one more ring
   std::atomic<std::uint64_t> clocks_at_{0};  // ticks of the last look; relaxed: a hint
   // Where a name was last found: its address << kNumberBits | its number. Relaxed: one word.
   std::array<std::atomic<std::uint64_t>, kKnownNames> known_names_{};

@@ -1,6 +1,7 @@
 #include "engine/tracing.hpp"
 
 #include "engine/operation.hpp"
+#include "wire/tagged.hpp"
 
 namespace heddle::engine {
 
@@ -20,6 +21,12 @@ std::uint64_t slot_of(transport::Token token) {
   const Role role = OperationPool::role(token);
   const bool has = role == Role::command || role == Role::carrier || role == Role::reply;
   return has ? token & 0xFFFFFFFFU : kNoSlot;
+}
+
+// A message of its kind, or a word about such messages.
+std::uint8_t detail_of(std::uint32_t immediate) {
+  const bool word = wire::kind_of(immediate) == wire::Kind::tagged && wire::is_word(immediate);
+  return word ? base::kTraceWord : 0;
 }
 
 }  // namespace
@@ -62,7 +69,7 @@ void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, s
   record.peer = static_cast<std::uint8_t>(command.worker);
   record.worker = static_cast<std::uint8_t>(place_.index);
   record.event = TraceEvent::posted;
-  record.detail = static_cast<std::uint8_t>(command.opcode) & 0xFU;
+  record.detail = (message ? detail_of(command.immediate) : static_cast<std::uint8_t>(command.opcode)) & 0xFU;
   record.kind = message ? wire::row_of(command.immediate) & 0xFU : 0;
   ring.add(record);
 }
@@ -114,6 +121,7 @@ void TracingWorker::note(base::TraceRing& ring, const transport::Completion& com
     record.rank = completion.rank;
     record.peer = static_cast<std::uint8_t>(completion.worker);
     record.event = TraceEvent::arrived;
+    record.detail = detail_of(completion.immediate) & 0xFU;
     record.kind = wire::row_of(completion.immediate) & 0xFU;
   } else {
     record.id = slot_of(completion.token);

@@ -82,8 +82,7 @@ void set_offsets(std::vector<Process>& processes, const Shortest& shortest) {
   }
   for (Process& process : processes) {
     const auto found = offsets.find(process.host);
-    process.offset_ns =
-        found != offsets.end() ? found->second : process.began_ns - process.first_ns - calendar;
+    process.offset_ns = found != offsets.end() ? found->second : process.began_ns - process.first_ns - calendar;
   }
 }
 

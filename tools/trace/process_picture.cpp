@@ -42,8 +42,7 @@ void ProcessPicture::draw(const std::vector<Thread>& threads) {
 }
 
 Lanes& ProcessPicture::lanes(std::uint8_t worker, const char* of) {
-  const std::string name =
-      worker == base::kNoTraceWorker ? of : "worker " + std::to_string(worker) + ": " + of;
+  const std::string name = worker == base::kNoTraceWorker ? of : "worker " + std::to_string(worker) + ": " + of;
   return lanes_.try_emplace({worker, name}, writer_, track_, name).first->second;
 }
 
@@ -158,19 +157,20 @@ void ProcessPicture::take_call(Drawing& thread, const Moment& moment) {
     std::array<char, 16> piece{};
     std::memcpy(piece.data(), &record.id, 8);
     std::memcpy(piece.data() + 8, &record.bytes, 8);
-    thread.call.append(piece.data(), ::strnlen(piece.data(), piece.size()));
+    thread.arguments.append(piece.data(), ::strnlen(piece.data(), piece.size()));
     return;
   }
   close_progress(thread, moment.ns);
   if (record.event == TraceEvent::call_end) return close(thread, Slice::call, moment.ns);
   thread.call = process_.name(record.id);
   thread.call_ns = moment.ns;
-  thread.call_begins = true;
 }
 
 void ProcessPicture::show_call(Drawing& thread) {
-  if (!std::exchange(thread.call_begins, false)) return;
-  open(thread, Slice::call, thread.call_ns, {thread.call, {}});
+  if (thread.call == nullptr) return;
+  Mark mark{std::exchange(thread.call, nullptr)};
+  if (!thread.arguments.empty()) mark.annotations.push_back({"arguments", std::exchange(thread.arguments, {})});
+  open(thread, Slice::call, thread.call_ns, mark);
 }
 
 // ---- commands and messages ----------------------------------------------------------------------
@@ -183,7 +183,8 @@ void ProcessPicture::take_command(Drawing& thread, const Moment& moment) {
   } else if (record.event == TraceEvent::refused) {
     mark.name = "not taken for " + rank_text(record.rank) + " (AGAIN)";
     mark.annotations.push_back({"times", record.id});
-    mark.annotations.push_back({"for ns", static_cast<std::uint64_t>(process_.at(record.bytes) - moment.ns)});
+    const std::int64_t last_ns = std::max(process_.at(record.bytes), moment.ns);
+    mark.annotations.push_back({"for ns", static_cast<std::uint64_t>(last_ns - moment.ns)});
   } else {
     mark.name = command_text(record) + " to " + rank_text(record.rank);
     mark.annotations.push_back({"bytes", bytes_of(record)});
@@ -198,7 +199,7 @@ void ProcessPicture::take_arrival(Drawing& thread, const Moment& moment) {
   const Record& record = moment.record;
   if (record.event == TraceEvent::away) {
     const Mark mark{"nobody looks", {}};
-    return lanes(record.worker, "not advanced").add(process_.at(record.id), moment.ns, mark);
+    return lanes(record.worker, "not advanced").add(std::min(process_.at(record.id), moment.ns), moment.ns, mark);
   }
   if (thread.open.empty() || thread.open.back() != Slice::progress) {
     open(thread, Slice::progress, moment.ns, {"progress", {{"worker", std::uint64_t{record.worker}}}});
@@ -271,7 +272,8 @@ void ProcessPicture::take_match(Drawing& thread, const Moment& moment) {
   const auto from = [&](const Open& open) {
     return open.record.rank == record.rank || open.record.rank == base::kAnyRank;
   };
-  auto receive = std::ranges::find_if(receives, [&](const Open& open) { return from(open) && open.record.id == record.id; });
+  auto receive =
+      std::ranges::find_if(receives, [&](const Open& open) { return from(open) && open.record.id == record.id; });
   if (receive == receives.end()) {  // of any tag, or under a mask
     receive = std::ranges::find_if(receives, [&](const Open& open) { return from(open) && open.record.detail == 1; });
   }
@@ -285,7 +287,8 @@ void ProcessPicture::take_match(Drawing& thread, const Moment& moment) {
       kept, [&](const Open& open) { return open.record.id == record.id && open.record.rank == record.rank; });
   if (message == kept.end()) return;
   lanes(record.worker, "unexpected messages")
-      .add(message->begin, moment.ns, {"from " + rank_text(record.rank), {{"tag", record.id}, {"bytes", record.bytes}}});
+      .add(message->begin, moment.ns,
+           {"from " + rank_text(record.rank), {{"tag", record.id}, {"bytes", record.bytes}}});
   kept.erase(message);
 }
 
@@ -298,7 +301,8 @@ void ProcessPicture::take_schedule(Drawing& thread, const Moment& moment) {
   const auto run = schedules_.find(record.bytes);
   const std::string name = run == schedules_.end() ? "" : process_.name(run->second.record.id);
   if (record.event == TraceEvent::schedule_step) {
-    writer_.instant(thread.track, moment.ns, {"steps of " + (name.empty() ? "a collective" : name), {{"steps", record.id}}});
+    writer_.instant(thread.track, moment.ns,
+                    {"steps of " + (name.empty() ? "a collective" : name), {{"steps", record.id}}});
     return;
   }
   if (run == schedules_.end()) return;

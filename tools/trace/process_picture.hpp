@@ -45,10 +45,11 @@ class ProcessPicture {
   struct Drawing {  // of a thread
     PerfettoWriter::Track track;
     std::vector<Slice> open;
-    std::int64_t ns = 0;            // of its last record
-    std::string call;               // one that begins, with the arguments so far
+    std::int64_t ns = 0;  // of its last record
+    // a call that begins, and its arguments so far
+    const char* call = nullptr;
+    std::string arguments;
     std::int64_t call_ns = 0;
-    bool call_begins = false;
   };
   // Something under way, that a later record ends.
   struct Open {
@@ -82,7 +83,7 @@ class ProcessPicture {
   std::map<std::pair<std::uint8_t, std::string>, Lanes> lanes_;
   // by worker, slot
   std::map<std::pair<std::uint8_t, std::uint64_t>, std::deque<Open>> operations_;
-  std::map<std::uint8_t, std::deque<Open>> queued_;                                // by worker
+  std::map<std::uint8_t, std::deque<Open>> queued_;  // by worker
   std::map<std::uint8_t, std::deque<Open>> receives_;
   std::map<std::uint8_t, std::deque<Open>> kept_;
   std::map<std::uint64_t, Open> schedules_;  // by the number of the run

@@ -24,7 +24,7 @@ class Mapping {
  public:
   explicit Mapping(const std::string& path) {
     const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat status {};
+    struct stat status{};
     if (!file.valid() || ::fstat(file.get(), &status) != 0 || status.st_size <= 0) return;
     bytes_ = static_cast<std::size_t>(status.st_size);
     at_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);
@@ -143,9 +143,8 @@ base::Result<std::vector<Process>> find(const std::string& path, std::vector<std
   const auto rest = std::ranges::partition(all, [&](const Process& process) { return process.job == job; });
   for (const Process& process : rest) others->push_back(process.path);
   all.erase(rest.begin(), rest.end());
-  std::ranges::sort(all, [](const Process& a, const Process& b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.path < b.path;
-  });
+  std::ranges::sort(
+      all, [](const Process& a, const Process& b) { return a.rank != b.rank ? a.rank < b.rank : a.path < b.path; });
   return all;
 }
 

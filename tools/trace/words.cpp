@@ -16,15 +16,18 @@ std::string size_text(std::uint64_t bytes) {
 
 const char* kind_text(std::uint8_t kind) {
   // The rows of wire::row_of().
-  constexpr std::array kKinds = {"message",        "active message", "part of a long message", "request",
-                                 "answer",         "tagged message", "packet of messages",     "message of class USER"};
+  constexpr std::array kKinds = {"message", "active message", "part of a long message", "request",
+                                 "answer",  "tagged message", "packet of messages",     "message of class USER"};
   return kind < kKinds.size() ? kKinds[kind] : "message of a protocol";
 }
 
 std::string command_text(const base::TraceRecord& record) {
   constexpr std::array kOpcodes = {"message", "put", "get", "atomic"};
+  if (record.detail == base::kTraceWord) return "credit for tagged messages";
   const bool message = record.event == base::TraceEvent::arrived || record.detail == 0;
-  const char* const what = message ? kind_text(record.kind) : record.detail < kOpcodes.size() ? kOpcodes[record.detail] : "command";
+  const char* const what = message                           ? kind_text(record.kind)
+                           : record.detail < kOpcodes.size() ? kOpcodes[record.detail]
+                                                             : "command";
   const std::uint64_t bytes = record.event == base::TraceEvent::arrived ? record.bytes : bytes_of(record);
   return std::string(what) + " " + size_text(bytes);
 }

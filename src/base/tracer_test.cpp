@@ -1,0 +1,157 @@
+#include "base/tracer.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace heddle::base {
+namespace {
+
+class Traces : public testing::Test {
+ protected:
+  Traces() {
+    std::string name = (std::filesystem::temp_directory_path() / "heddle-tracer-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~Traces() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Tracer> open(std::uint64_t records = 256, std::uint64_t job = 1) {
+    auto tracer = Tracer::open({(folder_ / "file").string(), 3, 4, job, records, true});
+    EXPECT_TRUE(tracer) << last_message();
+    return std::move(*tracer);
+  }
+  [[nodiscard]] std::string bytes(const std::string& name = "file") const {
+    std::ifstream in(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  static const TraceFileHead& head_of(const std::string& bytes) {
+    return *reinterpret_cast<const TraceFileHead*>(bytes.data());
+  }
+  static std::size_t ring_at(const std::string& bytes, std::size_t index) {
+    return kTraceHeadBytes + index * (kTraceRingHeadBytes + head_of(bytes).ring_records * sizeof(TraceRecord));
+  }
+  static const TraceRingHead& ring_of(const std::string& bytes, std::size_t index) {
+    return *reinterpret_cast<const TraceRingHead*>(bytes.data() + ring_at(bytes, index));
+  }
+  static TraceRecord record_of(const std::string& bytes, std::size_t ring, std::size_t index) {
+    TraceRecord record{};
+    std::memcpy(&record, bytes.data() + ring_at(bytes, ring) + kTraceRingHeadBytes + index * sizeof record,
+                sizeof record);
+    return record;
+  }
+  static TraceRecord record(std::uint64_t id) {
+    TraceRecord made{};
+    made.id = id;
+    made.event = TraceEvent::posted;
+    return made;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Traces, AreInTheFileWhileTheProcessRuns) {
+  const auto tracer = open();
+  tracer->note(record(5));
+  tracer->note_many(record(6));
+  const std::string now = bytes();
+  const TraceFileHead& head = head_of(now);
+  EXPECT_EQ(head.magic, kTraceMagic);
+  EXPECT_EQ(head.rank, 3U);
+  EXPECT_EQ(head.size, 4U);
+  EXPECT_EQ(head.process, static_cast<std::uint64_t>(::getpid()));
+  ASSERT_EQ(head.rings.load(), 1U);
+  EXPECT_EQ(ring_of(now, 0).count.load(), 2U);
+  EXPECT_EQ(record_of(now, 0, 0).id, 5U);
+  EXPECT_NE(record_of(now, 0, 0).ticks, 0U);
+  EXPECT_EQ(record_of(now, 0, 1).id, 6U);
+  // So the rate of ticks is known whatever ends the process.
+  const TraceMoment& last = head.last[head.last_at.load()];
+  EXPECT_GT(last.ticks, head.first.ticks);
+  EXPECT_GT(last.monotonic_ns, head.first.monotonic_ns);
+}
+
+TEST_F(Traces, KeepTheNewest) {
+  open(64)->note(record(1));  // rounded up to nothing: a power of two already
+  const auto tracer = open(100, 2);
+  for (std::uint64_t i = 0; i < 200; ++i) tracer->note_many(record(i));
+  const std::string now = bytes();
+  EXPECT_EQ(head_of(now).ring_records, 128U);
+  EXPECT_EQ(ring_of(now, 0).count.load(), 200U);
+  EXPECT_EQ(record_of(now, 0, 199 % 128).id, 199U);
+}
+
+TEST_F(Traces, NameEachNameOnce) {
+  const auto tracer = open();
+  const std::string copy = "one";
+  const std::uint64_t one = tracer->name("one");
+  EXPECT_EQ(tracer->name("one"), one);
+  EXPECT_EQ(tracer->name(copy.c_str()), one);
+  EXPECT_NE(tracer->name("two"), one);
+  const std::string now = bytes();
+  EXPECT_STREQ(head_of(now).text[one - 1].data(), "one");
+  EXPECT_EQ(head_of(now).names.load(), 2U);
+  std::vector<std::string> many;
+  for (std::size_t i = 0; i < kTraceNames + 5; ++i) many.push_back("name " + std::to_string(i));
+  for (const std::string& name : many) static_cast<void>(tracer->name(name.c_str()));
+  const std::string then = bytes();
+  EXPECT_EQ(head_of(then).names.load(), kTraceNames);
+  EXPECT_EQ(head_of(then).unnamed.load(), 7U);
+}
+
+TEST_F(Traces, OfOneJobStandBesideEachOtherAndReplaceThoseOfOthers) {
+  const auto first = open();
+  const auto second = open();
+  EXPECT_NE(first->path(), second->path());
+  EXPECT_EQ(second->path(), (folder_ / "file-2").string());
+  const auto other = open(256, 2);
+  EXPECT_EQ(other->path(), (folder_ / "file").string());
+}
+
+TEST_F(Traces, DoNotReplaceWhatIsNoTrace) {
+  std::ofstream(folder_ / "file") << std::string(100'000, 'x');
+  EXPECT_FALSE(Tracer::open({(folder_ / "file").string(), 0, 1, 1, 256, true}));
+  EXPECT_NE(std::string(last_message()).find("file"), std::string::npos);
+  EXPECT_EQ(bytes(), std::string(100'000, 'x'));
+}
+
+TEST_F(Traces, SayWhereTheyCannotBe) {
+  EXPECT_FALSE(Tracer::open({(folder_ / "no" / "file").string(), 0, 1, 1, 256, true}));
+  EXPECT_NE(std::string(last_message()).find("HEDDLE_TRACE"), std::string::npos);
+}
+
+// Each thread has a ring; who finds no number is counted. Names are asked for meanwhile.
+TEST_F(Traces, AreWrittenByAllThreadsAtOnce) {
+  constexpr std::uint32_t kThreads = kThreadNumbers + 4;
+  constexpr std::uint64_t kEach = 300;
+  const auto tracer = open(64);
+  std::latch all(kThreads);
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      tracer->note(record(0));
+      all.arrive_and_wait();  // all have asked for a number
+      for (std::uint64_t n = 1; n < kEach; ++n) tracer->note_many(record(n));
+      tracer->begin_call("a call", "with an argument");
+      tracer->end_call("a call");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::string now = bytes();
+  std::uint64_t noted = head_of(now).untraced.load();
+  EXPECT_GT(noted, 0U);
+  for (std::size_t i = 0; i < head_of(now).rings.load(); ++i) noted += ring_of(now, i).count.load();
+  EXPECT_EQ(noted, kThreads * (kEach + 3));
+  EXPECT_EQ(head_of(now).names.load(), 1U);
+}
+
+}  // namespace
+}  // namespace heddle::base

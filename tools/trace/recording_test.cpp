@@ -1,0 +1,187 @@
+// The files of a traced job, whole and damaged.
+#include "tools/trace/recording.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+
+#include "base/tracer.hpp"
+
+namespace heddle::tools::trace {
+namespace {
+
+using base::TraceEvent;
+
+class Recordings : public testing::Test {
+ protected:
+  Recordings() {
+    std::string name = (std::filesystem::temp_directory_path() / "heddle-trace-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~Recordings() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path() const { return (folder_ / "job").string(); }
+  [[nodiscard]] std::string file(std::uint32_t rank) const { return path() + ".rank" + std::to_string(rank); }
+
+  std::unique_ptr<base::Tracer> open(std::uint32_t rank, std::uint64_t job = 1, std::uint64_t records = 1024) {
+    auto tracer = base::Tracer::open({file(rank), rank, 2, job, records, true});
+    EXPECT_TRUE(tracer) << base::last_message();
+    return std::move(*tracer);
+  }
+  static base::TraceRecord message(std::uint64_t number, std::uint32_t rank, TraceEvent event) {
+    base::TraceRecord record{};
+    record.id = number;
+    record.rank = rank;
+    record.event = event;
+    record.kind = 1;
+    return record;
+  }
+  static std::string contents(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  static void write(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Recordings, AreReadInTheOrderOfTime) {
+  {
+    const auto tracer = open(1);
+    for (std::uint64_t i = 1; i <= 500; ++i) {
+      i % 7 == 0 ? tracer->note(message(i, 0, TraceEvent::arrived)) : tracer->note_many(message(i, 0, TraceEvent::posted));
+    }
+  }
+  std::vector<std::string> others;
+  const auto processes = find(path(), &others);
+  ASSERT_TRUE(processes) << base::last_message();
+  ASSERT_EQ(processes->size(), 1U);
+  EXPECT_EQ(processes->front().rank, 1U);
+  EXPECT_TRUE(processes->front().ordered);
+  const auto threads = read(processes->front());
+  ASSERT_TRUE(threads) << base::last_message();
+  ASSERT_EQ(threads->size(), 1U);
+  const std::vector<Moment>& moments = threads->front().moments;
+  ASSERT_EQ(moments.size(), 500U);
+  EXPECT_EQ(threads->front().lost, 0U);
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    EXPECT_EQ(moments[i].record.id, i + 1);
+    if (i == 0) continue;
+    EXPECT_GE(moments[i].ns, moments[i - 1].ns);
+  }
+}
+
+TEST_F(Recordings, CountWhatHadNoRoom) {
+  {
+    const auto tracer = open(0, 1, 64);
+    for (std::uint64_t i = 1; i <= 100; ++i) tracer->note(message(i, 1, TraceEvent::posted));
+  }
+  std::vector<std::string> others;
+  const auto processes = find(path(), &others);
+  ASSERT_TRUE(processes);
+  const auto threads = read(processes->front());
+  ASSERT_TRUE(threads);
+  EXPECT_EQ(threads->front().lost, 36U);
+  ASSERT_EQ(threads->front().moments.size(), 64U);
+  EXPECT_EQ(threads->front().moments.front().record.id, 37U);
+}
+
+TEST_F(Recordings, OfTheLastJobAloneAreTaken) {
+  open(0, 1).reset();
+  open(1, 2).reset();
+  write(path() + ".rankings", "not ours");
+  std::vector<std::string> others;
+  const auto processes = find(path(), &others);
+  ASSERT_TRUE(processes) << base::last_message();
+  ASSERT_EQ(processes->size(), 1U);
+  EXPECT_EQ(processes->front().rank, 1U);
+  EXPECT_EQ(others.size(), 2U);
+  EXPECT_FALSE(is_recording(path() + ".rankings"));
+  EXPECT_TRUE(is_recording(file(0)));
+}
+
+TEST_F(Recordings, ThatAreNotThereAreNamed) {
+  std::vector<std::string> others;
+  EXPECT_FALSE(find(path(), &others));
+  EXPECT_NE(std::string(base::last_message()).find(path()), std::string::npos);
+  EXPECT_FALSE(find((folder_ / "no" / "folder").string(), &others));
+}
+
+// Whatever was cut off or overwritten: an error that names the file, or fewer records; never a
+// crash.
+TEST_F(Recordings, MayBeDamaged) {
+  {
+    const auto tracer = open(0, 1, 64);
+    for (std::uint64_t i = 1; i <= 100; ++i) tracer->note(message(i, 1, TraceEvent::posted));
+  }
+  const std::string whole = contents(file(0));
+  std::mt19937_64 random(7);
+  std::size_t were_read = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::string bytes = whole;
+    if (round % 2 == 0) bytes.resize(random() % (bytes.size() + 1));
+    for (std::uint64_t n = round % 4 == 0 ? 0 : random() % 20; n > 0 && !bytes.empty(); --n) {
+      // mostly in what describes the rest
+      const std::size_t at = random() % 3 == 0 ? random() % bytes.size() : random() % std::min<std::size_t>(bytes.size(), 256);
+      bytes[at] = static_cast<char>(random());
+    }
+    write(file(0), bytes);
+    std::vector<std::string> others;
+    const auto processes = find(path(), &others);
+    if (!processes) continue;
+    const auto threads = read(processes->front());
+    if (!threads) continue;
+    ++were_read;
+    for (const Thread& thread : *threads) EXPECT_LE(thread.moments.size(), 64U);
+  }
+  EXPECT_GT(were_read, 20U);
+}
+
+// As if the second rank's machine had its own clock, three seconds ahead.
+TEST_F(Recordings, OfSeveralMachinesAreAlignedByTheirMessages) {
+  {
+    const auto first = open(0);
+    const auto second = open(1);
+    for (std::uint64_t i = 1; i <= 50; ++i) {
+      first->note(message(i, 1, TraceEvent::posted));
+      second->note(message(i, 0, TraceEvent::arrived));
+      second->note(message(i, 0, TraceEvent::posted));
+      first->note(message(i, 1, TraceEvent::arrived));
+    }
+  }
+  constexpr std::uint64_t kAhead = 3'000'000'000;
+  std::string bytes = contents(file(1));
+  base::TraceFileHead head;
+  std::memcpy(static_cast<void*>(&head), bytes.data(), sizeof head);
+  for (base::TraceMoment* moment : {&head.first, &head.last[0], &head.last[1]}) moment->monotonic_ns += kAhead;
+  std::strcpy(head.host.data(), "another");
+  std::memcpy(bytes.data(), static_cast<const void*>(&head), sizeof head);
+  write(file(1), bytes);
+
+  std::vector<std::string> others;
+  auto processes = find(path(), &others);
+  ASSERT_TRUE(processes) << base::last_message();
+  ASSERT_EQ(align(*processes), HEDDLE_DONE) << base::last_message();
+  EXPECT_EQ(processes->front().offset_ns, 0);
+  EXPECT_NEAR(static_cast<double>(processes->back().offset_ns), -static_cast<double>(kAhead), 1e8);
+  const auto first = read(processes->front());
+  const auto second = read(processes->back());
+  ASSERT_TRUE(first && second);
+  // None arrives before it was sent.
+  for (std::size_t i = 0; i < 50; ++i) {
+    EXPECT_LE(first->front().moments[2 * i].ns, second->front().moments[2 * i].ns);
+    EXPECT_LE(second->front().moments[2 * i + 1].ns, first->front().moments[2 * i + 1].ns);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::tools::trace
