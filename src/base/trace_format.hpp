@@ -30,35 +30,33 @@ enum class TraceEvent : std::uint8_t {
   ended,
   arrived,     // a message. id: its number. bytes. kind: as posted
   progressed,  // a call of progress ends that found something. id: how much
-  // nobody had looked for arrivals since the ticks in `id`. bytes: CPU ns of this thread meanwhile,
-  // or kUnknown
-  away,
+  away,        // nobody had looked for arrivals since the ticks in `id`
   queued,      // into the worker's command queue. id: its position
   started,     // out of it: everything before position `id`
   wait_begin,  // id: the call's name
   wait_end,
-  sleep_begin,  // id: whose, a name
+  sleep_begin,
   sleep_end,
   task_begin,  // a handler of class USER. id: its number
   task_end,
-  receive,  // was posted. id: tag. bytes: room. rank: kAnyRank: of any
+  receive,  // was posted. id: tag. bytes: room. rank: kAnyRank: of any. detail: 1: under a mask
   // a receive and a message. id: tag. bytes: of the message. detail: 1: the message was first
   matched,
-  kept,            // a message came before its receive, and was copied. id: tag. bytes
-  held,            // something waits for what a peer must give. id: what for, a name. bytes
-  call_begin,      // of an interface above. id: its name
-  call_text,       // its arguments: 16 bytes of text in `id` and `bytes`; may be several
-  call_end,        // id: its name
-  schedule_begin,  // a collective. id: its name. bytes: its own number. detail: of its team
-  schedule_step,   // id: the step. bytes: its number. detail: of its team
-  schedule_end     // bytes: its number. detail: of its team
+  kept,        // a message came before its receive, and was copied. id: tag. bytes
+  held,        // something waits for what a peer must give. id: what for, a name. bytes
+  call_begin,  // of an interface above. id: its name
+  call_text,   // its arguments: 16 bytes of text in `id` and `bytes`; may be several
+  call_end,    // id: its name
+  // a run of a collective. id: its name. bytes: which run. rank: number of the call
+  schedule_begin,
+  schedule_step,  // steps of it were executed. id: how many. bytes: which run
+  schedule_end    // bytes: which run
 };
 
 // no message of a program: a word about messages, such as credit
 inline constexpr std::uint8_t kTraceWord = 4;
 inline constexpr std::uint8_t kNoTraceWorker = 255;  // it is about no worker, or all
 inline constexpr std::uint32_t kAnyRank = ~std::uint32_t{0};
-inline constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 
 struct TraceRecord {
   std::uint64_t ticks;  // 0: as the record before, or soon after

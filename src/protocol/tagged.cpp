@@ -32,6 +32,7 @@ std::uint64_t secret(const void* here) {
 Tagged::Tagged(Core& core)
     : core_(core),
       transport_(core.transport),
+      tracer_(core.tracer),
       ordered_(core.capabilities.ordered_messages),
       max_workers_(core.max_workers),
       window_(core.job.environment().config.number(base::Var::tag_credit_bytes)),
@@ -42,6 +43,7 @@ Tagged::Tagged(Core& core)
         const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
         return std::min({most, half, asked == 0 ? most : asked});
       }()),
+      told_from_(tracer_ == nullptr ? eager_ + 1 : 0),
       shows_(core.job.environment().config.flag(base::Var::tag_ready) && ordered_ && core.capabilities.direct),
       credits_(std::size_t{core.job.size()} * max_workers_),
       copy_costs_(std::size_t{core.job.size()} * max_workers_),
@@ -70,7 +72,7 @@ base::Status Tagged::no_room(heddle_peer target) {
     return base::fail(HEDDLE_ERR_CANCELLED, "worker %u of rank %u was closed; nobody will receive the message",
                       target.worker, target.rank);
   }
-  if (core_.tracer != nullptr) core_.note_held("credit for tagged messages", target, 0);
+  if (tracer_ != nullptr) core_.note_held("credit for tagged messages", target, 0);
   return HEDDLE_AGAIN;
 }
 
@@ -177,7 +179,7 @@ template <bool kTraced>
 }
 
 std::size_t Tagged::deliver(std::span<const transport::Completion> arrivals) {
-  return core_.tracer == nullptr ? deliver_row<false>(arrivals) : deliver_row<true>(arrivals);
+  return tracer_ == nullptr ? deliver_row<false>(arrivals) : deliver_row<true>(arrivals);
 }
 
 template <bool kTraced>
@@ -228,10 +230,10 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& messa
     if (kept == nullptr) return;
     ++core_.stats.kept;
     matching_.keep(kept);
-    if (core_.tracer != nullptr) note(base::TraceEvent::kept, from, message.tag, message.bytes);
+    if (tracer_ != nullptr) note(base::TraceEvent::kept, from, message.tag, message.bytes);
     return;
   }
-  if (core_.tracer != nullptr) note(base::TraceEvent::matched, from, message.tag, message.bytes);
+  if (tracer_ != nullptr) note(base::TraceEvent::matched, from, message.tag, message.bytes);
   posted->owner = nullptr;
   const ReceiveRequest& request = posted->request;  // until the status is set
   const base::Status status = deliver(request, from, message);
@@ -338,10 +340,10 @@ void Tagged::take_stashed(heddle_peer from, Source& source) {
     if (posted == nullptr) {
       ++core_.stats.kept;
       matching_.keep(kept);
-      if (core_.tracer != nullptr) note(base::TraceEvent::kept, from, kept->tag, kept->length);
+      if (tracer_ != nullptr) note(base::TraceEvent::kept, from, kept->tag, kept->length);
       continue;
     }
-    if (core_.tracer != nullptr) note(base::TraceEvent::matched, from, kept->tag, kept->length);
+    if (tracer_ != nullptr) note(base::TraceEvent::matched, from, kept->tag, kept->length);
     posted->owner = nullptr;
     const ReceiveRequest& request = posted->request;
     const base::Status status = deliver(request, from, kept->message());

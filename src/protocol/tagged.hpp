@@ -241,6 +241,7 @@ class Tagged final : public Protocol {
   bool take_word(const transport::Completion& arrival);
   template <bool kTraced>
   std::size_t deliver_row(std::span<const transport::Completion> arrivals);
+  [[gnu::cold]] void note_receive(const Posted& posted);
   // Of a job that is traced. `was_here`: the message, before the receive.
   [[gnu::cold]] void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
                           bool was_here = false);
@@ -272,6 +273,8 @@ class Tagged final : public Protocol {
   void take_in_shown(heddle_peer from, Source& source, const wire::Tagged& message);
   void open_inlet(heddle_peer from, Source& source);
   bool tell_board(Inlet& inlet);
+  // To its senders, if it is long; to the trace.
+  void tell_posted(Posted* posted);
   void show(Posted* posted);
   static Shown* unused_place(Inlet& inlet);
   bool take_back(Shown& shown);
@@ -308,11 +311,13 @@ class Tagged final : public Protocol {
 
   Core& core_;
   transport::TransportWorker& transport_;
+  base::Tracer* const tracer_;  // null: the job is not traced
   const bool ordered_;
   const std::uint32_t max_workers_;
   const std::uint64_t window_;
-  const std::uint64_t eager_;  // longest message in one packet
-  const bool shows_;           // receives on boards
+  const std::uint64_t eager_;      // longest message in one packet
+  const std::uint64_t told_from_;  // receives of so many bytes are to be told when they are posted
+  const bool shows_;               // receives on boards
   LazyArray<SendCredit> credits_;
   LazyArray<CopyCosts> copy_costs_;
   const bool eager_is_set_;

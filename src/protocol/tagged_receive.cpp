@@ -136,21 +136,38 @@ bool Tagged::advance_waiting() {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
   }
   set_status(request.receive, HEDDLE_POSTED);
-  if (core_.tracer != nullptr) [[unlikely]]
-    note(base::TraceEvent::receive, peer_of(wanted.source), wanted.tag, request.bytes);
   mark(request.completion.counter);
   auto* const posted = new (request.receive->library) Posted(wanted, request, this);
   auto* const kept = static_cast<Kept*>(matching_.post(posted));
   if (kept != nullptr) [[unlikely]] {
     return take_kept(posted, kept);
   }
-  if (posted->request.bytes > eager_) [[unlikely]]
-    show(posted);
+  if (posted->request.bytes >= told_from_) [[unlikely]]
+    tell_posted(posted);
   return HEDDLE_POSTED;
+}
+
+[[gnu::noinline]] void Tagged::tell_posted(Posted* posted) {
+  if (tracer_ != nullptr) note_receive(*posted);
+  if (posted->request.bytes > eager_) show(posted);
+}
+
+void Tagged::note_receive(const Posted& posted) {
+  base::TraceRecord record{};
+  const heddle_peer source = peer_of(posted.wanted.source);
+  record.id = posted.wanted.tag;
+  record.bytes = posted.request.bytes;
+  record.rank = source.rank;
+  record.peer = static_cast<std::uint8_t>(source.worker);
+  record.worker = static_cast<std::uint8_t>(core_.index);
+  record.event = base::TraceEvent::receive;
+  record.detail = posted.wanted.mask == kWholeTag ? 0 : 1;
+  tracer_->note_many(record);
 }
 
 // Its message was here before.
 [[gnu::noinline]] base::Status Tagged::take_kept(Posted* posted, Kept* kept) {
+  if (tracer_ != nullptr) note_receive(*posted);
   posted->owner = nullptr;
   const ReceiveRequest request = posted->request;  // with the status it is the program's again
   return deliver_kept(request, kept);
@@ -167,7 +184,7 @@ base::Status Tagged::receive_from(const heddle_wanted& wanted, void* data, std::
 
 // The counter is marked.
 base::Status Tagged::deliver_kept(const ReceiveRequest& request, Kept* kept) {
-  if (core_.tracer != nullptr) note(base::TraceEvent::matched, kept->from(), kept->tag, kept->length, true);
+  if (tracer_ != nullptr) note(base::TraceEvent::matched, kept->from(), kept->tag, kept->length, true);
   const base::Status status = deliver(request, kept->from(), kept->message());
   free_kept(kept);
   if (status == HEDDLE_POSTED) return status;

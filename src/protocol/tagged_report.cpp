@@ -125,7 +125,7 @@ void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, s
   record.worker = static_cast<std::uint8_t>(core_.index);
   record.event = event;
   record.detail = was_here ? 1 : 0;
-  core_.tracer->note_many(record);
+  tracer_->note_many(record);
 }
 
 }  // namespace heddle::engine

@@ -15,6 +15,9 @@ using transport::Opcode;
 
 Inbox::Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload> small)
     : worker_(worker),
+      tracer_(worker.context().tracer()),
+      short_end_(tracer_ == nullptr ? kShortBytes + 1 : 0),
+      block_end_(tracer_ == nullptr ? std::uint64_t{1} << (64 - QueuedBlock::kFlagBits) : 0),
       copies_messages_(worker.context().transport().capabilities().copies_messages),
       small_(std::move(small)),
       queue_(std::max<std::uint32_t>(records, kMostRecords)) {}
@@ -25,14 +28,13 @@ void Inbox::wake_executor() {
   executor_->wake();
 }
 
-// Of a job that is traced. Others may have put something behind it meanwhile, so that a position
-// may be later than its command's.
-[[gnu::cold]] void Inbox::note(base::TraceEvent event, std::uint64_t position) const {
+// Of a job that is traced.
+void Inbox::note(base::TraceEvent event, std::uint64_t position) const {
   base::TraceRecord record{};
   record.id = position;
   record.worker = static_cast<std::uint8_t>(worker_.index());
   record.event = event;
-  worker_.core().tracer->note_many(record);
+  tracer_->note_many(record);
 }
 
 // False: the queue is full.
@@ -44,7 +46,6 @@ inline bool Inbox::put_one(Run run, Write&& write) {
   });
   if (put == Queue::Put::wake) [[unlikely]]
     wake_executor();
-  if (put != Queue::Put::full) note_queued();
   return put != Queue::Put::full;
 }
 
@@ -88,12 +89,12 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
   for (const Part& part : parts) writer.write(part);
   if (queue_.publish(claimed)) [[unlikely]]
     wake_executor();
-  note_queued();
+  if (tracer_ != nullptr) note(base::TraceEvent::queued, claimed.end());
   return true;
 }
 
 base::Status Inbox::put(const Command& command, const Completion& completion, bool registered) {
-  if (!command.inlined || command.bytes > kShortBytes || registered || completion.notifies()) [[unlikely]] {
+  if (!command.inlined || command.bytes >= short_end_ || registered || completion.notifies()) [[unlikely]] {
     return put_other(command, completion, registered);
   }
   const bool put = put_one(&run_short, [&](std::byte* to) {
@@ -144,7 +145,7 @@ base::Status Inbox::put_message(const Command& command, const Completion& comple
 
 base::Status Inbox::put(const Block& block, const Completion& completion) {
   const bool callback = completion.fn != nullptr;
-  if ((callback && completion.counter != nullptr) || block.bytes >> (64 - QueuedBlock::kFlagBits) != 0) [[unlikely]] {
+  if ((callback && completion.counter != nullptr) || block.bytes >= block_end_) [[unlikely]] {
     return put(TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
   }
   const std::uint64_t flags = (block.kind == Kind::get ? QueuedBlock::kGet : 0) |
@@ -204,7 +205,7 @@ std::size_t Inbox::drain(bool by_helper) {
     most = kBatch;
   }
   if (started > 0) worker_.core().note_moved();
-  if (started > 0 && worker_.core().tracer != nullptr) note(base::TraceEvent::started, started_);
+  if (started > 0 && tracer_ != nullptr) note(base::TraceEvent::started, started_);
   if (started > 0 && worker_.context().objects().retired()) [[unlikely]]
     worker_.context().objects().reclaim();
   return started;

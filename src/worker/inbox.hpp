@@ -170,11 +170,7 @@ class Inbox {
   template <class Write>
   bool put_one(Run run, Write&& write);
   void wake_executor();
-  void note(base::TraceEvent event, std::uint64_t position) const;
-  void note_queued() const {
-    if (worker_.core().tracer != nullptr) [[unlikely]]
-      note(base::TraceEvent::queued, queue_.claimed());
-  }
+  [[gnu::cold]] void note(base::TraceEvent event, std::uint64_t position) const;
   std::size_t post_run(const Queued& first, std::size_t most);
   [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;
   [[nodiscard]] bool read_block(const std::byte* bytes, std::byte* room) const;
@@ -182,6 +178,11 @@ class Inbox {
   base::Status execute(const Queued& queued, base::Status cancel);
 
   Worker& worker_;
+  base::Tracer* const tracer_;  // null: the job is not traced
+  // Short messages, and blocks, below so many bytes have ways of their own; none where a job is
+  // traced, so that those need not ask.
+  const std::uint64_t short_end_;
+  const std::uint64_t block_end_;
   const bool copies_messages_;
   Executor* executor_ = nullptr;
   const std::unique_ptr<SmallOffload> small_;

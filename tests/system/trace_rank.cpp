@@ -115,8 +115,8 @@ void run(std::string_view what) {
   heddle_worker_stats stats{};
   stats.size = sizeof stats;
   done(heddle_worker_stats_read(rank.worker, &stats), "stats");
-  std::printf("rank %u process %d messages %llu sends %llu receives %llu kept %llu tasks %llu\n", rank.number, ::getpid(),
-              static_cast<unsigned long long>(stats.messages), static_cast<unsigned long long>(stats.sends),
+  std::printf("rank %u process %d messages %llu sends %llu receives %llu kept %llu tasks %llu\n", rank.number,
+              ::getpid(), static_cast<unsigned long long>(stats.messages), static_cast<unsigned long long>(stats.sends),
               static_cast<unsigned long long>(stats.receives), static_cast<unsigned long long>(stats.kept),
               static_cast<unsigned long long>(stats.tasks));
   std::fflush(stdout);

@@ -38,9 +38,9 @@ class Traced {
   // The exit code of the job.
   int run(const Kind& kind, const std::string& what = "") {
     std::vector<std::string> words = {HEDDLE_TOOL, "run", "-n", "3", "--grace", "1", "--trace", path()};
-    for (const std::string& set : {std::string("HEDDLE_TRANSPORT=") + kind.transport,
-                                   std::string("HEDDLE_SHARING=") + kind.sharing,
-                                   std::string("HEDDLE_PROGRESS=") + kind.progress}) {
+    for (const std::string& set :
+         {std::string("HEDDLE_TRANSPORT=") + kind.transport, std::string("HEDDLE_SHARING=") + kind.sharing,
+          std::string("HEDDLE_PROGRESS=") + kind.progress}) {
       words.insert(words.end(), {"--env", set});
     }
     words.insert(words.end(), {HEDDLE_TRACE_RANK, what});
@@ -141,7 +141,8 @@ TEST_P(Traces, SayWhichThreadHasPosted) {
   std::uint64_t queued = 0;
   for (const SeenEvent& event : seen.events) {
     const bool executor = seen.tracks.at(event.track).name.starts_with("heddle-");
-    if (event.type == kInstant && event.name.starts_with("active message 8 B to")) ++(executor ? by_executor : by_program);
+    if (event.type == kInstant && event.name.starts_with("active message 8 B to"))
+      ++(executor ? by_executor : by_program);
     if (event.type == kBegin && event.name == "queued") ++queued;
   }
   const bool offload = std::string(GetParam().sharing) == "offload";
@@ -159,11 +160,9 @@ std::vector<Kind> kinds() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    each, Traces, testing::ValuesIn(kinds()),
-    [](const testing::TestParamInfo<Kind>& one) {
-      return std::string(one.param.transport) + "_" + one.param.sharing + "_" + one.param.progress;
-    });
+INSTANTIATE_TEST_SUITE_P(each, Traces, testing::ValuesIn(kinds()), [](const testing::TestParamInfo<Kind>& one) {
+  return std::string(one.param.transport) + "_" + one.param.sharing + "_" + one.param.progress;
+});
 
 TEST(KilledRank, IsInThePicture) {
   Traced job;

@@ -196,7 +196,8 @@ TEST_F(Pictures, NestWhateverIsMissing) {
     const auto tracer = open(0);
     constexpr auto kLast = static_cast<unsigned>(TraceEvent::schedule_end);
     for (int i = 0; i < 3000; ++i) {
-      TraceRecord made = record(static_cast<TraceEvent>(random() % (kLast + 3)), random() % 5, random() % 4, random() % 2);
+      TraceRecord made =
+          record(static_cast<TraceEvent>(random() % (kLast + 3)), random() % 5, random() % 4, random() % 2);
       made.worker = static_cast<std::uint8_t>(random() % 2);
       made.detail = random() % 3 & 0xFU;
       made.kind = random() & 0x7U;

@@ -58,7 +58,8 @@ TEST_F(Recordings, AreReadInTheOrderOfTime) {
   {
     const auto tracer = open(1);
     for (std::uint64_t i = 1; i <= 500; ++i) {
-      i % 7 == 0 ? tracer->note(message(i, 0, TraceEvent::arrived)) : tracer->note_many(message(i, 0, TraceEvent::posted));
+      i % 7 == 0 ? tracer->note(message(i, 0, TraceEvent::arrived))
+                 : tracer->note_many(message(i, 0, TraceEvent::posted));
     }
   }
   std::vector<std::string> others;
@@ -131,7 +132,8 @@ TEST_F(Recordings, MayBeDamaged) {
     if (round % 2 == 0) bytes.resize(random() % (bytes.size() + 1));
     for (std::uint64_t n = round % 4 == 0 ? 0 : random() % 20; n > 0 && !bytes.empty(); --n) {
       // mostly in what describes the rest
-      const std::size_t at = random() % 3 == 0 ? random() % bytes.size() : random() % std::min<std::size_t>(bytes.size(), 256);
+      const std::size_t at =
+          random() % 3 == 0 ? random() % bytes.size() : random() % std::min<std::size_t>(bytes.size(), 256);
       bytes[at] = static_cast<char>(random());
     }
     write(file(0), bytes);
