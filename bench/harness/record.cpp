@@ -22,13 +22,6 @@ bool is_heddle_shmem(const Key& key) {
   return key.transport == "shmem";
 }
 
-std::string peer_name(const Key& key) {
-  std::string name = key.transport;
-  if (key.op == "tagged") name += " tagged";
-  if (key.sharing == "shared") name += " shared";
-  return name;
-}
-
 constexpr double kSameP = 1.6;
 constexpr std::uint64_t kLeastRepeats = 3;  // fewer say nothing of how far a figure may be trusted
 
@@ -95,6 +88,13 @@ bool larger_is_better(std::string_view metric) {
 bool is_heddle(const Key& key) {
   return key.transport.ends_with("shm") || key.transport.ends_with("loopback") ||  // fault+shm too
          key.transport.starts_with("heddle ") || is_heddle_shmem(key);
+}
+
+std::string peer_name(const Key& key) {
+  std::string name = key.transport;
+  if (key.op == "tagged") name += " tagged";
+  if (key.sharing == "shared") name += " shared";
+  return name;
 }
 
 bool comparable(const Key& ours, const Key& other) {

@@ -82,5 +82,7 @@ Standing standing(const Record& ours, const Record& other);
 bool larger_is_better(std::string_view metric);
 // True for transports that are Heddle's own.
 bool is_heddle(const Key& key);
+// What a ratio is `against` where this is the peer's figure.
+std::string peer_name(const Key& key);
 
 }  // namespace heddle::bench::harness
