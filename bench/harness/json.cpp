@@ -83,24 +83,15 @@ class Members {
     if (!object.is_object()) problem_ = "an object is expected";
   }
 
-  std::string text(const char* name) {
-    const Json* value = find(name, "a text");
-    return value != nullptr && value->is_string() ? value->get<std::string>() : wrong<std::string>(name, "a text");
-  }
-  bool flag(const char* name) {
-    const Json* value = find(name, "true or false");
-    return value != nullptr && value->is_boolean() ? value->get<bool>() : wrong<bool>(name, "true or false");
-  }
-  double number(const char* name) {
-    const Json* value = find(name, "a number");
-    return value != nullptr && value->is_number() ? value->get<double>() : wrong<double>(name, "a number");
-  }
+  std::string text(const char* name) { return get<std::string>(name, "a text", &Json::is_string); }
+  bool flag(const char* name) { return get<bool>(name, "true or false", &Json::is_boolean); }
+  double number(const char* name) { return get<double>(name, "a number", &Json::is_number); }
   template <class T>
   T count(const char* name) {
-    const Json* value = find(name, "a whole number");
-    const bool fits =
-        value != nullptr && value->is_number_unsigned() && value->get<std::uint64_t>() <= std::numeric_limits<T>::max();
-    return fits ? value->get<T>() : wrong<T>(name, "a whole number that is not too large");
+    constexpr const char* kExpected = "a whole number that is not too large";
+    const auto value = get<std::uint64_t>(name, kExpected, &Json::is_number_unsigned);
+    if (value > std::numeric_limits<T>::max()) complain(name, std::string("is not ") + kExpected);
+    return static_cast<T>(value);
   }
   bool has(const char* name) { return object_.is_object() && object_.contains(name) && !object_[name].is_null(); }
 
@@ -140,17 +131,16 @@ class Members {
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
-  const Json* find(const char* name, const char* expected) {
-    if (!problem_.empty()) return nullptr;
-    const auto found = object_.find(name);
-    if (found != object_.end()) return &*found;
-    problem_ = "the member \"" + std::string(name) + "\" is missing, " + expected;
-    return nullptr;
-  }
   template <class T>
-  T wrong(const char* name, const char* expected) {
-    if (problem_.empty()) problem_ = "the member \"" + std::string(name) + "\" is not " + expected;
+  T get(const char* name, const char* expected, bool (Json::*is)() const noexcept) {
+    if (!problem_.empty()) return T{};
+    const auto found = object_.find(name);
+    if (found != object_.end() && ((*found).*is)()) return found->get<T>();
+    complain(name, found == object_.end() ? "is missing" : std::string("is not ") + expected);
     return T{};
+  }
+  void complain(const char* name, const std::string& what) {
+    if (problem_.empty()) problem_ = "the member \"" + std::string(name) + "\" " + what;
   }
 
   const Json& object_;

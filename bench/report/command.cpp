@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "harness/options.hpp"
 #include "report/report.hpp"
@@ -13,10 +14,11 @@ namespace {
 
 using harness::Record;
 
-const std::set<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",  "tagged", "fadd",
-                                    "add", "and",       "or",       "xor",  "swap", "cswap"};
+const std::set<std::string> kOps = {"put", "put_flush", "put_wait", "get", "am",   "tagged", "fadd",
+                                    "add", "and",       "or",       "xor", "swap", "cswap"};
 const std::set<std::string> kModes = {"shared", "offload", "delegate", "mutex", "auto", "auto_one"};
 const std::set<std::string> kSizes = {"pingpong", "bandwidth", "duplex", "overlap", "programs"};
+const std::set<std::string> kKept = {"--time", "--repeat", "--total-words", "--workers"};
 
 // What --op calls it: variants of a program have one name. Empty: the bench runs all of its
 // operations.
@@ -29,36 +31,27 @@ std::string option_of(const std::string& bench, const std::string& op) {
   return longest;
 }
 
-std::string listed(const char* option, const std::set<std::string>& values) {
-  std::string out;
-  for (const std::string& value : values) out += (out.empty() ? std::string(" ") + option + " " : ",") + value;
-  return out;
+std::string size_option(std::uint64_t bytes) {
+  if (bytes != 0 && bytes % (1 << 20) == 0) return std::to_string(bytes >> 20) + "M";
+  return bytes != 0 && bytes % 1024 == 0 ? std::to_string(bytes >> 10) + "K" : std::to_string(bytes);
 }
 
-template <class Number>
-std::string listed(const char* option, const std::set<Number>& values) {
-  std::string out;
-  for (const Number value : values) {
-    const bool mebi = value != 0 && value % (1 << 20) == 0;
-    const bool kibi = !mebi && value != 0 && value % 1024 == 0;
-    out += (out.empty() ? std::string(" ") + option + " " : ",") +
-           std::to_string(mebi ? value >> 20 : kibi ? value >> 10 : value) + (mebi ? "M" : kibi ? "K" : "");
+// The different values of an option, in the order in which they were measured.
+class Values {
+ public:
+  void add(const std::string& value) {
+    if (std::find(all_.begin(), all_.end(), value) == all_.end()) all_.push_back(value);
   }
-  return out;
-}
+  [[nodiscard]] bool only(const std::string& value) const { return all_ == std::vector{value} || all_.empty(); }
+  [[nodiscard]] std::string option(const char* name) const {
+    std::string out;
+    for (const std::string& value : all_) out += (out.empty() ? std::string(" ") + name + " " : ",") + value;
+    return out;
+  }
 
-// How long and beside what the run measured.
-std::string kept(const std::string& given) {
-  std::istringstream words(given);
-  std::string out;
-  for (std::string word; words >> word;) {
-    std::string value;
-    if (word == "--time" || word == "--repeat" || word == "--total-words" || word == "--workers") words >> value;
-    if (!value.empty()) out += " " + word + " " + value;
-    if (word == "--switches" || word == "--quick") out += " " + word;
-  }
-  return out;
-}
+ private:
+  std::vector<std::string> all_;
+};
 
 }  // namespace
 
@@ -66,35 +59,37 @@ std::string command_for(const std::vector<const Record*>& figures, const std::st
   const std::string full = figures.front()->key.bench;
   const std::size_t busy = full.find("_busy_");
   const std::string bench = full.substr(0, busy);
-  std::set<std::string> ops;
-  std::set<std::string> modes;
-  std::set<std::string> memory;
-  std::set<std::uint64_t> sizes;
-  std::set<std::uint32_t> threads;
+  Values ops, sizes, threads, modes, memory;
   bool all_ops = false;
   bool peers = false;
   for (const Record* one : figures) {
     const harness::Key& key = one->key;
     peers = peers || is_peer(*one);
-    sizes.insert(key.size_bytes);
+    sizes.add(size_option(key.size_bytes));
     if (key.transport == "limit") continue;  // measured beside the others
-    threads.insert(key.threads);
-    memory.insert(key.memory);
-    if (harness::is_heddle(key) && (kModes.contains(key.sharing) || key.sharing == "exclusive")) modes.insert(key.sharing);
-    const std::string op = option_of(bench, key.op);
-    all_ops = all_ops || op.empty();
-    ops.insert(op);
+    threads.add(std::to_string(key.threads));
+    memory.add(key.memory);
+    if (kModes.contains(key.sharing) ? !is_peer(*one) : key.sharing == "exclusive") modes.add(key.sharing);
+    ops.add(option_of(bench, key.op));
+    all_ops = all_ops || option_of(bench, key.op).empty();
   }
   std::string out = "heddle bench " + bench;
-  if (!all_ops) out += listed("--op", ops);
-  if (kSizes.contains(bench)) out += listed("--size", sizes);
-  if (threads.size() > 1 || threads > std::set<std::uint32_t>{1}) out += listed("--threads", threads);
-  if (std::any_of(modes.begin(), modes.end(), [](const auto& mode) { return kModes.contains(mode); })) {
-    out += listed("--sharing", modes);
+  if (!all_ops) out += ops.option("--op");
+  if (kSizes.contains(bench)) out += sizes.option("--size");
+  if (!threads.only("1")) out += threads.option("--threads");
+  if (!modes.only("exclusive")) out += modes.option("--sharing");
+  for (const char* kind : {"registered", "adopted", "malloc"}) {
+    if (memory.only(kind)) out += memory.option("--memory");
   }
-  if (memory.size() == 1 && !memory.contains("allocated")) out += listed("--memory", memory);
   if (busy != std::string::npos) out += " --busy " + full.substr(busy + 6);
-  return out + (peers ? " --peers" : "") + kept(given);
+  if (peers) out += " --peers";
+  // How long it was measured, as the run was told.
+  std::istringstream words(given);
+  for (std::string word, value; words >> word;) {
+    if (kKept.contains(word) && words >> value) out += " " + word + " " + value;
+    if (word == "--switches" || word == "--quick") out += " " + word;
+  }
+  return out;
 }
 
 }  // namespace heddle::bench::report

@@ -25,6 +25,7 @@ struct Figure {
   const NamedResults* run;
   bool later = false;     // another run, given behind this one, has it as well
   bool repeated = false;  // another run has it as well
+  std::size_t index = 0;  // among all figures of the page
 };
 
 bool is_policy_bench(const std::string& bench) {
@@ -122,13 +123,27 @@ Json notes_of(const Figure& figure) {
   return out;
 }
 
-Json point_of(const Figure& figure) {
+// All that is said of a figure: in a table, and under the mouse.
+Json json_of(const Figure& figure, bool several_runs) {
   const Record& record = *figure.record;
-  Json lines = {
-      figure_text(record) + ", 95 % interval " + figure_text(record.low95) + " – " + figure_text(record.high95),
-      noise_words(record) + "; repeats: " + std::to_string(record.repeats)};
-  for (const Json& note : notes_of(figure)) lines.push_back(note["text"]);
-  return {{"y", record.median}, {"low", record.low95}, {"high", record.high95}, {"lines", lines}};
+  const harness::Key& key = record.key;
+  std::string op = key.op + (key.bench == "overhead" || key.bench == "atomics" ? " " + key.metric : "");
+  if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
+  return {{"op", op},
+          {"on", series_of(key, key.op) + (several_runs ? " · " + figure.run->name : "")},
+          {"ours", harness::is_heddle(key)},
+          {"bytes", driver::size_text(key.size_bytes)},
+          {"threads", key.threads},
+          {"figure", figure_text(record)},
+          {"interval", figure_text(record.low95) + " – " + figure_text(record.high95)},
+          {"noise", noise_words(record)},
+          {"repeats", record.repeats},
+          {"p", figure_text(record.p_ns)},
+          {"notes", notes_of(figure)},
+          {"command", command_for({&record}, figure.run->results.origin.command)},
+          {"y", record.median},
+          {"low", record.low95},
+          {"high", record.high95}};
 }
 
 class Chart {
@@ -144,7 +159,7 @@ class Chart {
       high = std::max(high, one.record->median);
     }
     lines_ = by_size(subject_of(key_), sizes);
-    logarithmic_ = lines_ || high > kManyfold * low;
+    logarithmic_ = high > 0 && (lines_ || high > kManyfold * low);
     for (auto& [group, place] : places_) {
       place = names_.size();
       names_.push_back(group.second);
@@ -201,9 +216,7 @@ class Chart {
     points_[name].insert(place);
     for (Json& one : series_) {
       if (one["name"] != name) continue;
-      Json point = point_of(figure);
-      point["x"] = place;
-      one["points"].push_back(point);
+      one["points"].push_back({{"x", place}, {"figure", figure.index}});
     }
   }
 
@@ -242,52 +255,28 @@ Json charts_of(const std::vector<Figure>& figures) {
   return out;
 }
 
-Json row_of(const Figure& figure, bool several_runs) {
-  const Record& record = *figure.record;
-  const harness::Key& key = record.key;
-  std::string op = key.op + (key.bench == "overhead" || key.bench == "atomics" ? " " + key.metric : "");
-  if (key.memory != "allocated") op += " (" + key.memory + ")";
-  if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
-  return {{"op", op},
-          {"on", series_of(key, key.op) + (several_runs ? " · " + figure.run->name : "")},
-          {"ours", harness::is_heddle(key)},
-          {"bytes", driver::size_text(key.size_bytes)},
-          {"threads", key.threads},
-          {"figure", figure_text(record)},
-          {"interval", figure_text(record.low95) + " – " + figure_text(record.high95)},
-          {"noise", noise_words(record)},
-          {"repeats", record.repeats},
-          {"p", figure_text(record.p_ns)},
-          {"notes", notes_of(figure)},
-          {"command", command_for({&record}, figure.run->results.origin.command)}};
-}
-
 Json cards_of(const NamedResults& run) {
   static const struct {
-    const char *what, *bench, *op;
+    const char *bench, *op;
     std::uint32_t threads;
     std::uint64_t size;
-  } cards[] = {{"Put, 8 bytes, one way", "pingpong", "put", 1, 8},
-               {"Active message, 8 bytes, one way", "pingpong", "am", 1, 8},
-               {"Puts from one thread", "rate", "put", 1, 8},
-               {"Active messages, two threads a process", "rate", "am", 2, 8},
-               {"Put bandwidth, 1 MiB", "bandwidth", "put", 1, 1 << 20},
-               {"GUPS, atomic, one thread a process", "gups", "atomic", 1, 8}};
+  } cards[] = {{"pingpong", "put", 1, 8}, {"pingpong", "am", 1, 8},         {"rate", "put", 1, 8},
+               {"rate", "am", 2, 8},      {"bandwidth", "put", 1, 1 << 20}, {"gups", "atomic", 1, 8}};
   Json out = Json::array();
   for (const auto& card : cards) {
-    for (const Record& one : run.results.records) {
+    const auto& all = run.results.records;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Record& one) {
       const harness::Key& key = one.key;
-      if (!one.against.empty() || !harness::is_heddle(key) || key.bench != card.bench || key.op != card.op ||
-          key.threads != card.threads || key.size_bytes != card.size || key.memory != "allocated") {
-        continue;
-      }
-      out.push_back({{"what", card.what},
-                     {"figure", figure_text(one.median)},
-                     {"unit", key.unit},
-                     {"noise", noise_words(one)},
-                     {"notes", notes_of({&one, &run})}});
-      break;
-    }
+      return one.against.empty() && harness::is_heddle(key) && key.bench == card.bench && key.op == card.op &&
+             key.threads == card.threads && key.size_bytes == card.size && key.memory == "allocated";
+    });
+    if (found == all.end()) continue;
+    out.push_back(
+        {{"what", name_of(*found)},
+         {"figure", figure_text(found->median)},
+         {"unit", found->key.unit},
+         {"noise", noise_words(*found)},
+         {"notes", notes_of({.record = &*found, .run = &run, .later = false, .repeated = false, .index = 0})}});
   }
   return out;
 }
@@ -319,6 +308,7 @@ Json comparisons_of(const std::vector<NamedResults>& runs) {
 std::vector<std::pair<std::string, std::vector<Figure>>> benches_of(const std::vector<NamedResults>& runs) {
   std::vector<std::pair<std::string, std::vector<Figure>>> out;
   std::map<harness::Key, std::set<const NamedResults*>> seen;
+  std::size_t index = 0;
   for (const NamedResults& run : runs) {
     for (const Record& one : run.results.records) seen[one.key].insert(&run);
   }
@@ -328,11 +318,12 @@ std::vector<std::pair<std::string, std::vector<Figure>>> benches_of(const std::v
       auto bench = std::find_if(out.begin(), out.end(), [&](const auto& some) { return some.first == one.key.bench; });
       if (bench == out.end()) bench = out.insert(out.end(), {one.key.bench, {}});
       const auto& in = seen[one.key];
-      bench->second.push_back({&one, &run, *in.rbegin() != &run, in.size() > 1});
+      bench->second.push_back({&one, &run, *in.rbegin() != &run, in.size() > 1, index++});
     }
   }
   // What the machine can do stands behind what was done with it.
-  std::stable_partition(out.begin(), out.end(), [](const auto& bench) { return bench.first != "limit"; });
+  const auto limit = std::find_if(out.begin(), out.end(), [](const auto& bench) { return bench.first == "limit"; });
+  if (limit != out.end()) std::rotate(limit, limit + 1, out.end());
   return out;
 }
 
@@ -340,6 +331,7 @@ std::vector<std::pair<std::string, std::vector<Figure>>> benches_of(const std::v
 
 std::string page_data(const std::vector<NamedResults>& runs) {
   Json data = {{"runs", Json::array()}, {"comparisons", comparisons_of(runs)}, {"sections", Json::array()}};
+  std::vector<Json> all;
   for (const NamedResults& run : runs) {
     const harness::Origin& origin = run.results.origin;
     char load[64];
@@ -358,7 +350,9 @@ std::string page_data(const std::vector<NamedResults>& runs) {
   for (const auto& [bench, figures] : benches_of(runs)) {
     Json rows = Json::array();
     for (const Figure& one : figures) {
-      rows.push_back(row_of(one, runs.size() > 1));
+      rows.push_back(one.index);
+      all.resize(std::max(all.size(), one.index + 1));
+      all[one.index] = json_of(one, runs.size() > 1);
       const std::string& op = one.record->key.op;
       if (told.insert(op).second && !meaning(op).empty()) names.push_back({op, meaning(op)});
     }
@@ -366,6 +360,7 @@ std::string page_data(const std::vector<NamedResults>& runs) {
         {{"name", bench}, {"meaning", meaning(bench)}, {"charts", charts_of(figures)}, {"rows", rows}});
   }
   data["names"] = names;
+  data["figures"] = all;
   // Of the latest run that has an answer: others may have measured something else.
   const auto answered = [](const NamedResults& run) { return answer(run.results.records).size() > 1; };
   const auto latest = std::find_if(runs.rbegin(), runs.rend(), answered);

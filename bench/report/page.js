@@ -109,9 +109,11 @@
     },
   };
 
+  const hoverLines = (figure) => [`${figure.figure}, 95 % interval ${figure.interval}`, `${figure.noise}; repeats: ${figure.repeats}`, ...figure.notes.map((note) => note.text)];
+
   const dataset = (series, chart) => ({
     label: series.name,
-    data: series.points.map((point) => ({...point, x: chart.lines ? point.x : chart.groups[point.x]})),
+    data: series.points.map((point) => ({...data.figures[point.figure], x: chart.lines ? point.x : chart.groups[point.x]})),
     hidden: series.hidden,
     borderColor: series.colour + (series.faint ? "99" : ""),
     backgroundColor: series.colour + (chart.lines ? "" : series.faint ? "44" : series.dashed ? "88" : "d9"),
@@ -125,13 +127,13 @@
 
   const options = (chart) => {
     const ink = colour("--ink"), soft = colour("--soft"), line = colour("--line");
-    const values = chart.series.flatMap((series) => series.points.flatMap((point) => [point.y, point.low, point.high])).filter((one) => one > 0);
+    const values = chart.series.flatMap((series) => series.points.flatMap(({figure}) => [data.figures[figure].y, data.figures[figure].low, data.figures[figure].high])).filter((one) => one > 0);
     const sizes = [...new Set(chart.series.flatMap((series) => series.points.map((point) => point.x)))].sort((a, b) => a - b);
     const ticks = {color: soft, font: {size: 11}};
     // An axis of two decades and more has lines at 1, 10, 100; a shorter one at 1, 2, 5, 10 too.
     const bottom = Math.min(...values) / 1.15, top = Math.max(...values) * 1.15;
     const lines = [];
-    for (let decade = Math.floor(Math.log10(bottom)); decade <= Math.log10(top); ++decade) {
+    for (let decade = Math.floor(Math.log10(bottom)); decade <= Math.min(Math.log10(top), 308); ++decade) {
       for (const step of top / bottom > 150 ? [1] : [1, 2, 5]) lines.push(Number(step + "e" + decade));
     }
     return {
@@ -157,7 +159,7 @@
           titleFont: {size: 12.5}, bodyFont: {size: 12},
           callbacks: {
             title: ([item]) => item.dataset.label + ", " + (chart.lines ? bytes(item.raw.x) + (item.raw.x < 1024 ? " bytes" : "") : item.raw.x),
-            label: (item) => item.raw.lines,
+            label: (item) => hoverLines(item.raw),
           },
         },
       },
@@ -180,7 +182,7 @@
       drawn.setActiveElements(active);
       drawn.tooltip.setActiveElements(active, {x: 0, y: 0});
       drawn.update();
-      say(drawn.data.datasets[visible[set]].label + ": " + points[index].lines.join("; "), false);
+      say(drawn.data.datasets[visible[set]].label + ": " + hoverLines(points[index]).join("; "), false);
     });
     canvas.addEventListener("blur", () => {
       drawn.setActiveElements([]);
@@ -236,7 +238,7 @@
 
   const drawSection = (section) => make("section", {id: section.name}, make("h2", {}, section.name), make("div", {class: "soft"}, section.meaning),
     make("div", {class: "charts"}, ...section.charts.map(figure)),
-    foldedTable(`${section.name}: ${section.rows.length} figures as a table`, () => table(figureColumns, section.rows, (row) => row.ours ? "ours" : null)));
+    foldedTable(`${section.name}: ${section.rows.length} figures as a table`, () => table(figureColumns, section.rows.map((index) => data.figures[index]), (row) => row.ours ? "ours" : null)));
 
   const main = data.runs[data.main];
   byId("answer").textContent = main.answer[0];

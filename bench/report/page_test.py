@@ -40,6 +40,9 @@ def results(factor: float = 1, evil: bool = False) -> str:
     first = records[0]
     records += [record("limit", "memcpy", "limit", "bandwidth", 4096, 9), first | {"against": "P", "ratio": 1.15},
                 first | {"against": "ucx", "ratio": 0.78 * factor}]
+    if evil:
+        records += [record("halo", "x", "shm", "latency", size, median) for size in (0, 8, 1 << 63) for median in (0, 1e308, 1e-300)]
+        records += [record("__proto__", "toString", "shm", "rate", 8, median, threads=threads) for threads, median in ((1, 0), (2, 0))]
     return "\n".join(json.dumps(one) for one in [header, *records]) + "\n"
 
 

@@ -229,10 +229,10 @@ Comparison compare(const harness::Results& before, const harness::Results& after
     if (now != after.records.end()) out.figures.push_back({&old, &*now, change(old, *now)});
   }
   if (out.figures.empty()) return out;
-  std::stable_sort(out.figures.begin(), out.figures.end(), [](const Compared& a, const Compared& b) {
+  std::sort(out.figures.begin(), out.figures.end(), [](const Compared& a, const Compared& b) {
     const auto rank = [](const Compared& one) {
       return std::tuple(one.change.standing == Standing::level, !harness::is_heddle(one.after->key),
-                        -std::abs(one.change.percent));
+                        -std::abs(one.change.percent), one.before);  // then as they were measured
     };
     return rank(a) < rank(b);
   });
