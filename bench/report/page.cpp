@@ -257,11 +257,15 @@ Json charts_of(const std::vector<Figure>& figures) {
 
 Json cards_of(const NamedResults& run) {
   static const struct {
-    const char *bench, *op;
+    const char *what, *bench, *op;
     std::uint32_t threads;
     std::uint64_t size;
-  } cards[] = {{"pingpong", "put", 1, 8}, {"pingpong", "am", 1, 8},         {"rate", "put", 1, 8},
-               {"rate", "am", 2, 8},      {"bandwidth", "put", 1, 1 << 20}, {"gups", "atomic", 1, 8}};
+  } cards[] = {{"Put, 8 bytes, one way", "pingpong", "put", 1, 8},
+               {"Active message, 8 bytes, one way", "pingpong", "am", 1, 8},
+               {"Puts of 8 bytes, one thread", "rate", "put", 1, 8},
+               {"Active messages of 8 bytes, two threads", "rate", "am", 2, 8},
+               {"Put bandwidth, 1 MiB", "bandwidth", "put", 1, 1 << 20},
+               {"Random updates (GUPS, atomic), one thread", "gups", "atomic", 1, 8}};
   Json out = Json::array();
   for (const auto& card : cards) {
     const auto& all = run.results.records;
@@ -272,7 +276,7 @@ Json cards_of(const NamedResults& run) {
     });
     if (found == all.end()) continue;
     out.push_back(
-        {{"what", name_of(*found)},
+        {{"what", card.what},
          {"figure", figure_text(found->median)},
          {"unit", found->key.unit},
          {"noise", noise_words(*found)},
