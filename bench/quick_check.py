@@ -133,7 +133,7 @@ def check_programs(tool, arguments):
             print(result.stdout, result.stderr)
             if result.returncode != 0:
                 sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
-            records = json.loads(out.read_text())["records"]
+            _, *records = map(json.loads, out.read_text().splitlines())
         for record in records:
             try:
                 check_record(record)
@@ -180,8 +180,7 @@ def main(arguments):
         if result.returncode != 0:
             sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
         missing = set(re.findall(r"without (\w+):", result.stderr))
-        results = json.loads(out.read_text())
-        records = results.pop("records")
+        results, *records = map(json.loads, out.read_text().splitlines())
         try:
             assert set(results) == {"heddle_bench", "date", "machine", "cores", "load", "version", "command"}, f"header: {sorted(results)}"
             assert results["command"].startswith("heddle bench ") and results["cores"] >= 1, f"header: {results}"
@@ -192,7 +191,7 @@ def main(arguments):
             sys.exit(f"quick_check: {problem}")
         page = pathlib.Path(folder, "out.html")
         subprocess.run([tool, "report", str(out), "-o", str(page)], check=True)
-        assert page.read_text().count("<svg") >= 8, "charts are missing in the report"
+        assert page.read_text().count('"series":') >= 8, "charts are missing in the report"
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def check_names(root):
     """Names of variables, functions' macros and statuses are those of the sources."""
     known = set()
     for pattern in ("include/**/*.h*", "src/**/*.[ch]pp", "bench/**/*.[ch]pp", "cmake/*", "CMakeLists.txt", "CMakePresets.json",
-                    "src/**/*.map", "src/**/CMakeLists.txt", "interfaces/**/CMakeLists.txt", "interfaces/**/*.cmake", "interfaces/**/*.cpp", "scripts/*.sh", "tests/**/*.txt"):
+                    "src/**/*.map", "src/**/CMakeLists.txt", "bench/CMakeLists.txt", "interfaces/**/CMakeLists.txt", "interfaces/**/*.cmake", "interfaces/**/*.cpp", "scripts/*.sh", "tests/**/*.txt"):
         for path in root.glob(pattern):
             known |= set(VARIABLE.findall(path.read_text(encoding="utf-8")))
     return [

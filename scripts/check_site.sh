@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The site: built, its programs run and their output compared, its links, its reference against the sources, and its pages in a browser.
+# The site: built, its programs run and their output compared, its links, its reference against the sources, and its pages in a browser,
+# with the page of `heddle report`.
 #
 #   scripts/check_site.sh TREE     TREE: a tree that was built before, such as build/dev
 #
@@ -80,3 +81,4 @@ fi
 cd "$root"
 
 "$python" scripts/site_test.py browser "$out/html" "$out/screenshots"
+"$python" bench/report/page_test.py "$prefix/bin/heddle" "$out/screenshots"

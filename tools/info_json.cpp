@@ -1,5 +1,6 @@
 // The facts as JSON for programs.
-#include "bench/harness/record.hpp"
+#include <cstdio>
+
 #include "tools/info_facts.hpp"
 
 namespace heddle::tools {
@@ -29,13 +30,21 @@ std::size_t sequence_length(std::string_view text) {
 
 // The environment may hold any bytes; JSON is UTF-8.
 std::string quoted(std::string_view text) {
-  std::string valid;
+  std::string out = "\"";
   while (!text.empty()) {
     const std::size_t length = sequence_length(text);
-    valid += length != 0 ? text.substr(0, length) : "\xEF\xBF\xBD";
+    const char c = text.front();
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+      out += escape;
+    } else {
+      out += length != 0 ? text.substr(0, length) : "\xEF\xBF\xBD";
+    }
     text.remove_prefix(length != 0 ? length : 1);
   }
-  return bench::harness::json_quote(valid);
+  return out += '"';
 }
 
 // "[a, b]" or "{a, b}"; the parts are JSON.

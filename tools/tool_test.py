@@ -200,7 +200,9 @@ class Bench(Case):
             result = subprocess.run([TOOL, "bench", "limit", "--quick", "--repeat=1", "--size=8", "--json", "-"], cwd=folder,
                                     stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=250)
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertTrue(json.loads(result.stdout))
+            header, *records = map(json.loads, result.stdout.splitlines())
+            self.assertEqual(header["heddle_bench"], 2)
+            self.assertTrue(records)
             self.assertEqual(os.listdir(folder), [])
 
 

@@ -59,8 +59,7 @@ bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, 
   const int status = run(program, kSilenceNs, [&](const std::string& line) {
     if (line.empty() || line[0] != '{') return;  // a launcher's own talk
     std::string error;
-    const auto objects = harness::parse_json(line, &error);
-    const auto sample = objects ? harness::sample_from(objects->front(), &error) : std::nullopt;
+    const auto sample = harness::sample_from(line, &error);
     if (!sample) {
       std::fprintf(stderr, "heddle bench: %s printed a line that is no sample: %s\n", program.name.c_str(),
                    error.c_str());

@@ -1,6 +1,7 @@
 #include "harness/record.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "harness/papers.hpp"
 #include "harness/statistics.hpp"
@@ -8,62 +9,6 @@
 namespace heddle::bench::harness {
 
 namespace {
-
-void append_key(std::string* out, const Key& key) {
-  *out += "\"bench\":" + json_quote(key.bench) + ",\"op\":" + json_quote(key.op) +
-          ",\"transport\":" + json_quote(key.transport) + ",\"sharing\":" + json_quote(key.sharing) +
-          ",\"memory\":" + json_quote(key.memory) + ",\"processes\":" + std::to_string(key.processes) +
-          ",\"threads\":" + std::to_string(key.threads) + ",\"workers\":" + std::to_string(key.workers) +
-          ",\"size_bytes\":" + std::to_string(key.size_bytes) + ",\"metric\":" + json_quote(key.metric) +
-          ",\"unit\":" + json_quote(key.unit);
-}
-
-// Fetches members and remembers the first that was missing or of another type.
-class Members {
- public:
-  explicit Members(const JsonObject& object) : object_(object) {}
-  template <class T>
-  T get(const char* name) {
-    const auto found = object_.find(name);
-    if (found != object_.end()) {
-      if (const T* value = std::get_if<T>(&found->second)) return *value;
-    }
-    if (bad_.empty()) bad_ = name;
-    return T{};
-  }
-  template <class T>
-  T count(const char* name) {
-    const double value = get<double>(name);
-    if (!(value >= 0 && value < 9e15)) {
-      if (bad_.empty()) bad_ = name;
-      return 0;
-    }
-    return static_cast<T>(value);
-  }
-  Key key() {
-    Key key;
-    key.bench = get<std::string>("bench");
-    key.op = get<std::string>("op");
-    key.transport = get<std::string>("transport");
-    key.sharing = get<std::string>("sharing");
-    key.memory = get<std::string>("memory");
-    key.metric = get<std::string>("metric");
-    key.unit = get<std::string>("unit");
-    key.processes = count<std::uint32_t>("processes");
-    key.threads = count<std::uint32_t>("threads");
-    key.workers = count<std::uint32_t>("workers");
-    key.size_bytes = count<std::uint64_t>("size_bytes");
-    return key;
-  }
-  bool good(std::string* error) const {
-    if (!bad_.empty() && error != nullptr) *error = "member \"" + bad_ + "\" is missing or of another type";
-    return bad_.empty();
-  }
-
- private:
-  const JsonObject& object_;
-  std::string bad_;
-};
 
 // What the two figures are of: an overlap is the same whatever makes the progress, which stands
 // behind the "_"; and two-sided messages of peers stand beside active messages too.
@@ -75,13 +20,6 @@ bool comparable_ops(const Key& ours, const Key& other) {
 // OpenSHMEM over Heddle.
 bool is_heddle_shmem(const Key& key) {
   return key.transport == "shmem";
-}
-
-std::string peer_name(const Key& key) {
-  std::string name = key.transport;
-  if (key.op == "tagged") name += " tagged";
-  if (key.sharing == "shared") name += " shared";
-  return name;
 }
 
 constexpr double kSameP = 1.6;
@@ -152,6 +90,13 @@ bool is_heddle(const Key& key) {
          key.transport.starts_with("heddle ") || is_heddle_shmem(key);
 }
 
+std::string peer_name(const Key& key) {
+  std::string name = key.transport;
+  if (key.op == "tagged") name += " tagged";
+  if (key.sharing == "shared") name += " shared";
+  return name;
+}
+
 bool comparable(const Key& ours, const Key& other) {
   return ours.bench == other.bench && comparable_ops(ours, other) && ours.memory == other.memory &&
          ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
@@ -163,59 +108,6 @@ Standing standing(const Record& ours, const Record& other) {
   if (!apart || ours.repeats < kLeastRepeats || other.repeats < kLeastRepeats) return Standing::level;
   const bool larger = ours.median > other.median;
   return larger == larger_is_better(ours.key.metric) ? Standing::ahead : Standing::behind;
-}
-
-std::string to_json(const Sample& sample) {
-  std::string out = "{";
-  append_key(&out, sample.key);
-  out += ",\"value\":" + json_number(sample.value) + ",\"p_ns\":" + json_number(sample.p_ns) + ",\"distance\":\"" +
-         distance_name(sample.distance) + "\",\"verified\":" + (sample.verified ? "true" : "false");
-  return out + "}";
-}
-
-std::string to_json(const Record& record) {
-  std::string out = "{";
-  append_key(&out, record.key);
-  out += ",\"median\":" + json_number(record.median) + ",\"low95\":" + json_number(record.low95) +
-         ",\"high95\":" + json_number(record.high95) + ",\"repeats\":" + std::to_string(record.repeats) +
-         ",\"p_ns\":" + json_number(record.p_ns) + ",\"distance\":" + json_quote(record.distance) +
-         ",\"verified\":" + (record.verified ? "true" : "false") +
-         ",\"against\":" + (record.against.empty() ? "null" : json_quote(record.against)) +
-         ",\"ratio\":" + (record.against.empty() ? "null" : json_number(record.ratio));
-  return out + "}";
-}
-
-std::optional<Sample> sample_from(const JsonObject& object, std::string* error) {
-  Members members(object);
-  Sample sample;
-  sample.key = members.key();
-  sample.value = members.get<double>("value");
-  sample.p_ns = members.get<double>("p_ns");
-  sample.verified = members.get<bool>("verified");
-  const auto distance = members.get<std::string>("distance");
-  sample.distance = distance == "near" ? Distance::near : distance == "far" ? Distance::far : Distance::changed;
-  if (!members.good(error)) return std::nullopt;
-  return sample;
-}
-
-std::optional<Record> record_from(const JsonObject& object, std::string* error) {
-  Members members(object);
-  Record record;
-  record.key = members.key();
-  record.median = members.get<double>("median");
-  record.low95 = members.get<double>("low95");
-  record.high95 = members.get<double>("high95");
-  record.repeats = members.count<std::uint64_t>("repeats");
-  record.p_ns = members.get<double>("p_ns");
-  record.distance = members.get<std::string>("distance");
-  record.verified = members.get<bool>("verified");
-  const auto against = object.find("against");
-  if (against != object.end() && !std::holds_alternative<std::nullptr_t>(against->second)) {
-    record.against = members.get<std::string>("against");
-    record.ratio = members.get<double>("ratio");
-  }
-  if (!members.good(error)) return std::nullopt;
-  return record;
 }
 
 std::vector<Record> aggregate(const std::vector<Sample>& samples) {

@@ -1,31 +1,15 @@
-// What a measurement is called, what one repeat of it gave, and what is said of all repeats; and
-// their JSON form, in which they travel from the participants (Heddle, its peers, the limit) to the
-// driver, into files and into the report.
+// What a measurement is called, what one repeat of it gave, and what is said of all repeats. As
+// JSON they travel from the participants (Heddle, its peers, the limit) to the driver, into files
+// and into the report.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace heddle::bench::harness {
-
-// A flat JSON object: no value is an object or an array.
-using JsonValue = std::variant<std::nullptr_t, bool, double, std::string>;
-using JsonObject = std::map<std::string, JsonValue>;
-
-// One flat object, or an array of flat objects. Empty optional: not well formed (error says where
-// and what).
-std::optional<std::vector<JsonObject>> parse_json(std::string_view text, std::string* error);
-// An object whose member `rows_name` is an array of flat objects, and whose other members are flat:
-// those go to *header.
-std::optional<std::vector<JsonObject>> parse_json_table(std::string_view text, std::string_view rows_name,
-                                                        JsonObject* header, std::string* error);
-std::string json_quote(std::string_view text);
-std::string json_number(double value);
 
 // What was measured. Two participants' figures are comparable if everything but transport, sharing
 // and workers is equal.
@@ -70,13 +54,10 @@ struct Record {
   double ratio = 0;      // this / against, whichever is better
 };
 
-// One line of JSON without newline.
+// One line of JSON without newline, and back. Empty optional: the line is not well formed, or a
+// member is missing or of another type; *error says which.
 std::string to_json(const Sample& sample);
-std::string to_json(const Record& record);
-
-// Empty optional: a member is missing or of the wrong type (error names it).
-std::optional<Sample> sample_from(const JsonObject& object, std::string* error);
-std::optional<Record> record_from(const JsonObject& object, std::string* error);
+std::optional<Sample> sample_from(std::string_view line, std::string* error);
 
 // One record per key, in order of first appearance: over the samples taken while P was near, or
 // over all where none was. "Near" means near the session's usual P as well: a machine may also run
@@ -101,5 +82,7 @@ Standing standing(const Record& ours, const Record& other);
 bool larger_is_better(std::string_view metric);
 // True for transports that are Heddle's own.
 bool is_heddle(const Key& key);
+// What a ratio is `against` where this is the peer's figure.
+std::string peer_name(const Key& key);
 
 }  // namespace heddle::bench::harness

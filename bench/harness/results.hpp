@@ -1,8 +1,9 @@
-// The result of a session as a file: where, when and how it was measured, and the records.
+// The result of a session as a file of JSON lines: first where, when and how it was measured, then
+// a record in each line.
 //
-// {"heddle_bench": 1, "date": "…", "machine": "…", "cores": 2, "load": 0.3, "version": "0.1.0",
-// "command": "heddle bench …",
-//  "records": [ {…}, … ]}       one flat object for each record (record.hpp)
+// {"heddle_bench": 2, "date": "…", "machine": "…", "cores": 2, "load": 0.3, "version": "0.1.0",
+// "command": "heddle bench …"}
+// {"bench": "rate", "op": "put", …}
 #pragma once
 
 #include <optional>
@@ -36,7 +37,8 @@ bool was_loaded(const Origin& origin);
 
 std::string to_json(const Results& results);
 
-// Empty optional: *error says what is wrong with the text.
+// Reads the lines, and format 1 of earlier releases, which was one object. Empty optional: *error
+// says what is wrong, and in which line (format 1: which record).
 std::optional<Results> results_from(std::string_view text, std::string* error);
 
 }  // namespace heddle::bench::harness

@@ -1,408 +1,377 @@
-// The page: header, the figures that matter most, charts, and the table of everything.
+// What the page shows: the answer, cards, charts and tables, as the data of its script.
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "driver/table.hpp"
-#include "harness/statistics.hpp"
-#include "report/plot.hpp"
 #include "report/report.hpp"
 #include "report/verdict.hpp"
-#include "report/words.hpp"
 
 namespace heddle::bench::report {
 
 namespace {
 
 using harness::Record;
+using Json = nlohmann::ordered_json;
 
-const char* const kStyle = R"(
-:root{--ink:#1c2430;--soft:#5d6a7a;--line:#e3e8ee;--paper:#fff;--ground:#f5f7fa;--good:#12803c;--bad:#c22f2f;--heddle:#d9480f}
-@media (prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#98a5b5;--line:#2b3542;--paper:#182029;--ground:#10161d;
---good:#4cc38a;--bad:#ff7b72}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1240px;margin:0 auto;padding:28px 20px 60px}
-h1{font-size:26px;margin:0}h2{font-size:18px;margin:38px 0 12px}
-.sub{color:var(--soft);margin:4px 0 22px}
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:14px}
-.card{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:14px 16px}
-.card .what{color:var(--soft);font-size:13px}.card .big{font-size:25px;font-weight:650;margin:2px 0 6px}
-.card .big small{font-size:14px;font-weight:500;color:var(--soft)}
-.chip{display:inline-block;font-size:12.5px;border-radius:20px;padding:0 9px;margin:2px 4px 2px 0;border:1px solid var(--line)}
-.good{color:var(--good)}.bad{color:var(--bad)}.plain{color:var(--soft)}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(440px,1fr));gap:16px}
-@media (max-width:520px){.charts{grid-template-columns:1fr}}
-figure{margin:0;background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:10px}
-svg{width:100%;height:auto;display:block}
-svg text{font:12px system-ui,sans-serif;fill:var(--soft)}svg .title{font-size:15px;font-weight:650;fill:var(--ink)}
-svg .value{font-size:11px;fill:var(--ink)}svg .grid{stroke:var(--line);stroke-width:1}svg .whisker{stroke:var(--ink);opacity:.55}
-.scroll{overflow-x:auto;background:var(--paper);border:1px solid var(--line);border-radius:10px}
-table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
-th,td{padding:6px 12px;text-align:left;border-bottom:1px solid var(--line);white-space:nowrap}
-td:last-child{white-space:normal}th{color:var(--soft);font-weight:600;font-size:12.5px}
-td.n,th.n{text-align:right}tr.ours td:nth-child(2){font-weight:650}tr:last-child td{border-bottom:0}
-.warning{color:var(--bad);font-weight:600}
-dt{font-weight:600;margin-top:6px}dd{margin:0 0 0 20px;color:var(--soft)}
-footer{color:var(--soft);font-size:13px;margin-top:30px}
-)";
+constexpr double kManyfold = 40;  // figures that differ by more need a logarithmic axis
 
-std::string figure_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value >= 1000 ? "%.0f" : value >= 100 ? "%.1f" : "%.2f", value);
-  return text;
+// A figure and where it comes from.
+struct Figure {
+  const Record* record;
+  const NamedResults* run;
+  bool later = false;     // another run, given behind this one, has it as well
+  bool repeated = false;  // another run has it as well
+  std::size_t index = 0;  // among all figures of the page
+};
+
+bool is_policy_bench(const std::string& bench) {
+  return bench == "convolution" || bench == "compute" || bench == "reaction";
 }
 
-std::string who(const Record& record) {
-  std::string name = harness::is_heddle(record.key) ? "Heddle" : record.key.transport;
-  if (record.key.transport == "limit") name = record.key.op;
-  if (record.key.op == "tagged") name += " tagged";
-  if (record.key.sharing == "contexts" || record.key.transport == "shmem") {
-    if (record.key.transport == "shmem") name += " OpenSHMEM";
-    if (record.key.sharing == "contexts") name += ", a context each";
-  } else if (harness::is_heddle(record.key)) {
-    if (record.key.sharing != "exclusive") name += ", " + record.key.sharing;
-    if (record.key.transport.starts_with("fault")) name += " on a fabric";
-  } else if (record.key.sharing == "shared") {
-    name += ", one shared worker";
+// Figures of one subject stand in one chart: it is what they measure, not how it was done.
+std::string subject_of(const harness::Key& key) {
+  const std::string& op = key.op;
+  if (is_policy_bench(key.bench)) return "by progress policy";
+  if (key.bench == "limit") return key.metric == "bandwidth" ? "copies" : "cache lines";
+  if (key.bench == "bandwidth" && op.starts_with("memcpy")) return op == "memcpy" ? "put" : "get";
+  if (key.bench == "overlap" || key.bench == "fairness") return op.substr(0, op.find('_'));
+  if (key.bench == "aggregation") return op.substr(0, op.rfind('_'));
+  const bool messages = key.bench == "pingpong" || key.bench == "rate";
+  return messages && op == "tagged" ? "am" : op;
+}
+
+// Sizes make lines, but for those of cache lines, which are bars.
+bool by_size(const std::string& subject, const std::set<std::uint64_t>& sizes) {
+  return sizes.size() > 1 && subject != "cache lines";
+}
+
+// Where a figure stands in a chart of bars, by number and then by name.
+using Group = std::pair<std::uint64_t, std::string>;
+Group group_of(const harness::Key& key) {
+  if (key.bench == "limit") return {0, key.op};
+  if (key.bench == "fairness" && key.op.find('_') != std::string::npos) {
+    const std::string number = key.op.substr(key.op.find('_') + 1);
+    return {std::strtoul(number.c_str(), nullptr, 10), number};
   }
-  if (record.key.memory == "registered" || record.key.memory == "malloc") name += ", " + record.key.memory;
-  if (record.key.bench == "convolution") name += ", " + record.key.op;
-  if (record.key.bench == "overlap" && record.key.op.find('_') != std::string::npos) {
-    name += ", progress " + record.key.op.substr(record.key.op.find('_') + 1);
+  if (key.bench == "duplex") {
+    const std::uint32_t pairs = key.processes / 2 * key.threads;
+    return {pairs, std::to_string(pairs) + (pairs == 1 ? " pair" : " pairs")};
   }
-  if (record.key.bench == "duplex") name += record.key.processes > 2 ? ", processes" : ", threads";
-  return name;
+  std::string text = std::to_string(key.threads) + (key.threads == 1 ? " thread" : " threads");
+  if (key.processes > 2) text = std::to_string(key.processes) + " processes, " + text;
+  return {std::uint64_t{key.processes} << 32 | key.threads, text};
 }
 
-std::string colour(const Record& record) {
-  static const std::map<std::string, std::string> colours = {
-      {"ucx", "#2f7fd1"}, {"openmpi", "#2f9e44"}, {"oshmem", "#9c36b5"}, {"limit", "#868e96"}};
-  static const std::map<std::string, std::string> limits = {{"memcpy", "#868e96"},
-                                                            {"memcpy_fresh", "#5c7cfa"},
-                                                            {"cma", "#c2255c"},
-                                                            {"copy_in_out_256K", "#e8a33d"},
-                                                            {"copy_in_out_4M", "#12b886"}};
-  if (record.key.bench == "limit" && limits.contains(record.key.op)) return limits.at(record.key.op);
-  static const std::map<std::string, std::string> policies = {
-      {"none", "#868e96"}, {"idle", "#1098ad"}, {"adaptive", "#d9480f"}};
-  if (record.key.bench == "convolution" && policies.contains(record.key.op)) return policies.at(record.key.op);
-  static const std::map<std::string, std::string> modes = {
-      {"shared", "#f08c00"}, {"offload", "#1098ad"}, {"delegate", "#e64980"}, {"mutex", "#868e96"}};
-  if (harness::is_heddle(record.key) && modes.contains(record.key.sharing)) return modes.at(record.key.sharing);
-  if (record.key.transport == "shmem") return record.key.sharing == "contexts" ? "#0b7285" : "#66d9e8";
-  if (harness::is_heddle(record.key)) return record.key.memory == "registered" ? "#f2a25c" : "#d9480f";
-  const auto found = colours.find(record.key.transport);
-  return found != colours.end() ? found->second : "#c2a000";
-}
-
-bool dashed(const Record& record) {
-  return record.key.op.ends_with("_adaptive") || record.key.processes > 2 || record.key.memory == "registered" ||
-         record.key.transport == "limit" || record.key.sharing == "shared" || record.key.op == "tagged";
-}
-
-Point point(const Record& record, double x) {
-  return {x, record.median, record.low95, record.high95};
-}
-
-std::string chips(const std::vector<Record>& records, const Record& record) {
-  std::string out;
-  for (const Record& other : records) {
-    if (other.key != record.key || other.against.empty()) continue;
-    const bool peer = other.against != "P" && other.against != "limit" && other.against != "P added";
-    const bool better = harness::larger_is_better(other.key.metric) ? other.ratio >= 1 : other.ratio <= 1;
-    out += std::string("<span class=\"chip ") + (peer ? better ? "good" : "bad" : "plain") + "\">" +
-           figure_text(other.ratio) + " × " + escape(other.against) + "</span>";
+// Who, and in which way: the name of a line or of bars.
+std::string series_of(const harness::Key& key, const std::string& subject) {
+  static const std::set<std::string> usual = {"exclusive", "own", "none", "single", "multiple", ""};
+  std::string name = key.transport == "limit" ? key.op : library_name(key.transport);
+  if (key.transport != "limit" && key.bench != "fairness" && key.op != subject) {
+    name += ", " + (key.op.starts_with(subject + "_") ? key.op.substr(subject.size() + 1) : key.op);
   }
-  return out;
+  if (!usual.contains(key.sharing)) name += ", " + key.sharing;
+  if (key.memory != "allocated") name += ", " + key.memory;
+  if (key.bench == "duplex") name += key.processes > 2 ? ", processes" : ", threads";
+  return key.bench == "limit" && subject == "cache lines" ? "the machine" : name;
 }
 
-// A card for the figure, if it was measured.
-std::string card(const std::vector<Record>& records, const char* what, const char* bench, const char* op,
-                 std::uint32_t threads, std::uint64_t size) {
-  for (const Record& record : records) {
-    const harness::Key& key = record.key;
-    if (!harness::is_heddle(key) || !record.against.empty() || key.bench != bench || key.op != op ||
-        key.threads != threads || key.size_bytes != size || key.memory != "allocated") {
+// The usual colour of each, as long as nobody else in the chart has it.
+std::string colour_of(const harness::Key& key, std::set<std::string>* taken) {
+  static const std::map<std::string, std::string> usual = {
+      {"exclusive", "#e8590c"}, {"auto", "#e8590c"},  {"shared", "#f0a500"},  {"offload", "#0ca678"},
+      {"delegate", "#e64980"},  {"ucx", "#3b82d6"},   {"openmpi", "#37a147"}, {"mpich", "#12b0c4"},
+      {"oshmem", "#a34fc0"},    {"limit", "#8a94a0"}, {"shmem", "#9c6b30"}};
+  static const char* const spare[] = {"#7c6cf0", "#94a82b", "#c2255c", "#5b7083",
+                                      "#0b7285", "#b08968", "#d6a2e8", "#2b8a3e"};
+  const bool mode = harness::is_heddle(key) && key.transport != "shmem";
+  const auto found = usual.find(mode ? key.sharing : key.transport);
+  if (found != usual.end() && taken->insert(found->second).second) return found->second;
+  for (const char* colour : spare) {
+    if (taken->insert(colour).second) return colour;
+  }
+  return "#8a94a0";
+}
+
+// What is said of a figure beside others, and in which tone.
+Json notes_of(const Figure& figure) {
+  const Record& record = *figure.record;
+  Json out = Json::array();
+  const auto say = [&](const std::string& text, const char* tone) { out.push_back({{"text", text}, {"tone", tone}}); };
+  for (const Record& ratio : figure.run->results.records) {
+    if (ratio.against.empty() || ratio.key != record.key || ratio.distance != record.distance) continue;
+    const Record* peer = nullptr;
+    for (const Record& one : figure.run->results.records) {
+      const bool same = one.against.empty() && is_peer(one) && harness::peer_name(one.key) == ratio.against &&
+                        harness::comparable(record.key, one.key) && one.distance == record.distance;
+      if (same) peer = &one;
+    }
+    if (peer == nullptr || !(peer->median > 0)) {
+      say(ratio_words(record, ratio.ratio, ratio.against), "plain");
       continue;
     }
-    return std::string("<div class=\"card\"><div class=\"what\">") + what + "</div><div class=\"big\">" +
-           figure_text(record.median) + " <small>" + escape(key.unit) + "</small></div>" + chips(records, record) +
-           "</div>\n";
+    const harness::Standing stands = harness::standing(record, *peer);
+    say(beside_words(record, *peer) + " (" + figure_text(*peer) + ")", stands == harness::Standing::ahead    ? "good"
+                                                                       : stands == harness::Standing::behind ? "bad"
+                                                                                                             : "plain");
   }
-  return {};
-}
-
-// Heddle first, then the others as they came.
-void heddle_first(std::vector<Series>* series) {
-  std::vector<Series> ordered;
-  for (const bool ours : {true, false}) {
-    for (const Series& one : *series) {
-      if (one.name.starts_with("Heddle") == ours) ordered.push_back(one);
-    }
-  }
-  series->swap(ordered);
-}
-
-// Lines over size, one per participant, for the records that `take` accepts.
-template <class Take>
-std::string by_size(const std::vector<Record>& records, const char* title, const char* unit, Take take) {
-  std::vector<Series> series;
-  for (const Record& record : records) {
-    if (!record.against.empty() || !take(record)) continue;
-    const std::string name = who(record);
-    auto found = std::find_if(series.begin(), series.end(), [&](const Series& one) { return one.name == name; });
-    if (found == series.end()) {
-      series.push_back({name, colour(record), dashed(record), {}});
-      found = series.end() - 1;
-    }
-    found->points.push_back(point(record, static_cast<double>(record.key.size_bytes)));
-  }
-  heddle_first(&series);
-  std::size_t longest = 0;
-  for (Series& one : series) {
-    std::sort(one.points.begin(), one.points.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
-    longest = std::max(longest, one.points.size());
-  }
-  return longest < 2 ? std::string() : line_chart(title, unit, series);  // one size is no curve
-}
-
-std::string latency_charts(const std::vector<Record>& records) {
-  const struct {
-    const char* op;
-    const char* title;
-  } charts[] = {{"put", "Put: one-way latency"},
-                {"am", "Active message: one-way latency, handler run"},
-                {"put_flush", "Put + flush, at the origin"},
-                {"get", "Get, at the origin"}};
-  std::string out;
-  for (const auto& chart : charts) {
-    out += by_size(records, chart.title, "ns, lower is better", [&](const Record& record) {
-      const std::string op = record.key.op == "tagged" ? "am" : record.key.op;
-      return record.key.bench == "pingpong" && op == chart.op;
-    });
-  }
+  if (record.distance != "near") say("cores " + record.distance, "plain");
+  if (!record.verified) say("wrong result", "bad");
   return out;
 }
 
-std::string bandwidth_charts(const std::vector<Record>& records) {
-  std::string out;
-  for (const std::string op : {"put", "get"}) {
-    const std::string limit = op == "put" ? "memcpy" : "memcpy_get";
-    const std::string title = (op == "put" ? "Put" : "Get") + std::string(": bandwidth");
-    out += by_size(records, title.c_str(), "GB/s, higher is better", [&](const Record& record) {
-      return record.key.bench == "bandwidth" && (record.key.op == op || record.key.op == limit);
-    });
-  }
-  return out + by_size(records, "Limits of copying on this machine", "GB/s", [](const Record& record) {
-           return record.key.bench == "limit" && record.key.metric == "bandwidth";
-         });
-}
-
-// Bars by participant, of the records that `take` accepts, in groups: by number of threads, or by
-// what `group_of` says.
-using GroupName = std::pair<std::uint32_t, std::string>;  // ordered by the number
-GroupName by_thread_count(const Record& record) {
-  const std::uint32_t threads = record.key.threads;
-  return {threads, std::to_string(threads) + (threads == 1 ? " thread" : " threads")};
-}
-
-template <class Take, class GroupOf = GroupName (*)(const Record&)>
-std::string grouped(const std::vector<Record>& records, const char* title, const char* unit, Take take,
-                    GroupOf group_of = by_thread_count) {
-  std::map<std::uint32_t, Group> groups;
-  for (const Record& record : records) {
-    if (!record.against.empty() || !take(record)) continue;
-    const GroupName name = group_of(record);
-    Group& group = groups[name.first];
-    group.name = name.second;
-    group.bars.push_back({who(record), colour(record), dashed(record), {point(record, 0)}});
-  }
-  std::vector<Group> list;
-  for (auto& [threads, group] : groups) {
-    heddle_first(&group.bars);
-    list.push_back(std::move(group));
-  }
-  return bar_chart(title, unit, list);
-}
-
-std::string by_threads(const std::vector<Record>& records, const char* title, const char* bench,
-                       const std::string& wanted) {
-  return grouped(records, title, "million per second, higher is better", [&](const Record& record) {
-    const std::string op = record.key.op == "tagged" ? "am" : record.key.op;
-    return record.key.bench == bench && op == wanted && record.key.size_bytes == 8;
-  });
-}
-
-std::string overhead_charts(const std::vector<Record>& records) {
-  const auto chart = [&](const char* title, const char* unit, const std::string& op, const std::string& metric) {
-    return grouped(records, title, unit, [&](const Record& record) {
-      const harness::Key& key = record.key;
-      return key.bench == "overhead" && key.op == op && key.metric == metric && key.transport == "shm" &&
-             (key.memory == "registered" || op.starts_with("am"));
-    });
-  };
-  return chart("Posting a get (LLCL: t1 − t0)", "ns, lower is better", "get_post", "latency") +
-         chart("Get, posted until done (LLCL: t2 − t0)", "ns, lower is better", "get", "latency") +
-         chart("Gets of 8 bytes, registered memory", "million per second, higher is better", "get", "rate") +
-         chart("Message and answer", "ns, lower is better", "am", "latency");
-}
-
-std::string rate_charts(const std::vector<Record>& records) {
-  return by_threads(records, "Puts of 8 bytes, target asleep", "rate", "put") +
-         by_threads(records, "Active messages of 8 bytes, in total", "rate", "am") +
-         by_threads(records, "Gets of 8 bytes", "rate", "get") + by_threads(records, "Fetch-and-add", "rate", "fadd") +
-         by_threads(records, "GUPS: get + xor + put", "gups", "get_put") +
-         by_threads(records, "GUPS: atomic xor", "gups", "atomic");
-}
-
-std::string fairness_charts(const std::vector<Record>& records) {
-  const auto of = [&](const char* title, const std::string& prefix) {
-    return grouped(
-        records, title, "callbacks; an even share is 131",
-        [&](const Record& record) { return record.key.bench == "fairness" && record.key.op.starts_with(prefix); },
-        [&](const Record& record) {
-          const std::string rest = record.key.op.substr(prefix.size());
-          return GroupName{static_cast<std::uint32_t>(std::strtoul(rest.c_str(), nullptr, 10)), rest};
-        });
-  };
-  return of("Callbacks run by each of 8 threads, of 1050", "thread_") +
-         of("Callbacks of thread 0, runs sorted by them (percent of runs)", "sorted_");
-}
-
-std::string duplex_charts(const std::vector<Record>& records) {
-  std::string out;
-  for (const std::string op : {"put", "get"}) {
-    out += grouped(
-        records, ("Both directions at once: " + op + " of 64 KiB").c_str(), "GB/s, higher is better",
-        [&](const Record& record) {
-          return record.key.bench == "duplex" && record.key.op == op && record.key.size_bytes == 65536;
-        },
-        [](const Record& record) {
-          const std::uint32_t pairs = record.key.processes / 2 * record.key.threads;
-          return GroupName{pairs, std::to_string(pairs) + (pairs == 1 ? " pair" : " pairs")};
-        });
-  }
-  return out;
-}
-
-std::string convolution_charts(const std::vector<Record>& records) {
-  return grouped(records, "Convolution: a step, by progress policy", "ns, lower is better",
-                 [](const Record& record) { return record.key.bench == "convolution"; });
-}
-
-std::string overlap_charts(const std::vector<Record>& records) {
-  std::string out;
-  for (const std::string op : {"communication", "sender", "receiver", "both"}) {
-    const std::string who_computes = op == "communication" ? "nobody computes"
-                                     : op == "both"        ? "both compute"
-                                                           : "the " + op + " computes";
-    out += by_size(records, ("Overlap: " + who_computes).c_str(), "ns, lower is better", [&](const Record& record) {
-      return record.key.bench == "overlap" && record.key.op.substr(0, record.key.op.find('_')) == op;
-    });
-  }
-  return out;
-}
-
-std::string row(const std::vector<Record>& records, const Record& record) {
+// All that is said of a figure: in a table, and under the mouse.
+Json json_of(const Figure& figure, bool several_runs) {
+  const Record& record = *figure.record;
   const harness::Key& key = record.key;
-  std::string notes = chips(records, record);
-  if (record.distance != "near") notes += "<span class=\"chip plain\">cores " + escape(record.distance) + "</span>";
-  if (!record.verified) notes += "<span class=\"chip bad\">wrong result</span>";
-  // each is measured in several
-  const bool ways = key.bench == "overhead" || key.bench == "atomics";
-  return std::string("<tr") + (harness::is_heddle(key) ? " class=\"ours\"" : "") + "><td>" + escape(key.op) +
-         (ways ? " " + escape(key.metric) : std::string()) + (key.memory == "registered" ? " (registered)" : "") +
-         (key.processes > 2 ? ", " + std::to_string(key.processes) + " processes" : std::string()) + "</td><td>" +
-         escape(key.transport + (harness::is_heddle(key) && key.sharing != "exclusive" ? ", " + key.sharing
-                                 : key.sharing == "shared"                             ? ", shared worker"
-                                                                                       : "")) +
-         "</td><td class=\"n\">" + driver::size_text(key.size_bytes) + "</td><td class=\"n\">" +
-         std::to_string(key.threads) + "</td><td class=\"n\"><b>" + figure_text(record.median) + "</b> " +
-         escape(key.unit) + "</td><td class=\"n\">" + figure_text(record.low95) + " – " + figure_text(record.high95) +
-         "</td><td class=\"n\">" + std::to_string(record.repeats) + "</td><td class=\"n\">" + figure_text(record.p_ns) +
-         "</td><td>" + notes + "</td></tr>\n";
+  std::string op = key.op + (key.bench == "overhead" || key.bench == "atomics" ? " " + key.metric : "");
+  if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
+  return {{"op", op},
+          {"on", series_of(key, key.op) + (several_runs ? " · " + figure.run->name : "")},
+          {"ours", harness::is_heddle(key)},
+          {"bytes", driver::size_text(key.size_bytes)},
+          {"threads", key.threads},
+          {"figure", figure_text(record)},
+          {"interval", figure_text(record.low95) + " – " + figure_text(record.high95)},
+          {"noise", noise_words(record)},
+          {"repeats", record.repeats},
+          {"p", figure_text(record.p_ns)},
+          {"notes", notes_of(figure)},
+          {"command", command_for({&record}, figure.run->results.origin.command)},
+          {"y", record.median},
+          {"low", record.low95},
+          {"high", record.high95}};
 }
 
-std::string tables(const std::vector<Record>& records) {
-  std::string out;
-  std::vector<std::string> benches;
-  for (const Record& record : records) {
-    if (std::find(benches.begin(), benches.end(), record.key.bench) == benches.end()) {
-      benches.push_back(record.key.bench);
+class Chart {
+ public:
+  explicit Chart(std::vector<Figure> figures) : figures_(std::move(figures)), key_(figures_.front().record->key) {
+    std::set<std::uint64_t> sizes;
+    double low = 1e300;
+    double high = 0;
+    for (const Figure& one : figures_) {
+      sizes.insert(one.record->key.size_bytes);
+      places_[group_of(one.record->key)] = 0;
+      if (one.record->median > 0) low = std::min(low, one.record->median);
+      high = std::max(high, one.record->median);
+    }
+    lines_ = by_size(subject_of(key_), sizes);
+    logarithmic_ = high > 0 && (lines_ || high > kManyfold * low);
+    for (auto& [group, place] : places_) {
+      place = names_.size();
+      names_.push_back(group.second);
     }
   }
-  for (const std::string& bench : benches) {
-    out += "<h2>" + escape(bench) +
-           "</h2><div class=\"scroll\"><table><thead><tr><th>operation</th><th>on</th><th class=\"n\">bytes</th>"
-           "<th class=\"n\">threads</th><th class=\"n\">median</th><th class=\"n\">95 % interval</th>"
-           "<th class=\"n\">repeats</th><th class=\"n\">P, ns</th><th>ratio to</th></tr></thead><tbody>\n";
-    for (const Record& record : records) {
-      if (record.key.bench == bench && record.against.empty()) out += row(records, record);
+
+  Json json() {
+    const std::string subject = subject_of(key_);
+    for (const Figure& one : figures_) add(one, subject);
+    // One number is no picture.
+    if (series_.size() < 2 && (lines_ || names_.size() < 2) && points_.begin()->second.size() < 2) return {};
+    Json series = Json::array();
+    for (const bool ours : {true, false}) {
+      for (auto& one : series_) {
+        if (one["ours"].get<bool>() == ours) series.push_back(one);
+      }
     }
-    out += "</tbody></table></div>\n";
+    std::vector<const Record*> records;
+    for (const Figure& one : figures_) {
+      if (!one.later) records.push_back(one.record);
+    }
+    const bool larger = harness::larger_is_better(key_.metric);
+    std::string unit = key_.unit == "Mop/s" ? "million per second" : key_.unit;
+    unit += larger ? ", higher is better" : key_.unit == "callbacks" ? "" : ", lower is better";
+    std::string name = subject;
+    if (lines_ && key_.threads > 1) name += ", " + std::to_string(key_.threads) + " threads";
+    if (lines_ && key_.processes > 2) name += ", " + std::to_string(key_.processes) + " processes";
+    return {{"name", name},     {"meaning", meaning(subject)},
+            {"unit", unit},     {"lines", lines_},
+            {"groups", names_}, {"logarithmic", logarithmic_},
+            {"series", series}, {"command", command_for(records, figures_.back().run->results.origin.command)}};
+  }
+
+ private:
+  void add(const Figure& figure, const std::string& subject) {
+    const harness::Key& key = figure.record->key;
+    const std::string who = series_of(key, subject);
+    std::string name = who + (figure.repeated ? " · " + figure.run->name : "");
+    const std::uint64_t place = lines_ ? key.size_bytes : places_.at(group_of(key));
+    // Of programs, figures of near and of far cores stand side by side.
+    if (points_[name].contains(place)) name += ", cores " + figure.record->distance;
+    if (points_[name].empty()) {
+      if (!colours_.contains(who)) colours_[who] = colour_of(key, &taken_);
+      const bool ours = harness::is_heddle(key);
+      const bool aside = key.memory == "registered" || key.op == "tagged" || (!ours && key.sharing == "shared");
+      series_.push_back({{"name", name},
+                         {"colour", colours_[who]},
+                         {"ours", ours},
+                         {"faint", figure.later},
+                         {"dashed", aside || figure.later || key.transport == "limit"},
+                         {"hidden", figure.later && !ours},
+                         {"points", Json::array()}});
+    }
+    points_[name].insert(place);
+    for (Json& one : series_) {
+      if (one["name"] != name) continue;
+      one["points"].push_back({{"x", place}, {"figure", figure.index}});
+    }
+  }
+
+  std::vector<Figure> figures_;
+  harness::Key key_;
+  bool lines_ = false;
+  bool logarithmic_ = false;
+  std::vector<std::string> names_;                         // of groups
+  std::map<Group, std::uint64_t> places_;                  // in names_
+  std::map<std::string, std::set<std::uint64_t>> points_;  // by series
+  std::map<std::string, std::string> colours_;
+  std::set<std::string> taken_;
+  std::vector<Json> series_;
+};
+
+// Charts in the order in which their figures were measured. Where sizes vary, each number of
+// threads has a chart of its own.
+Json charts_of(const std::vector<Figure>& figures) {
+  using Name = std::tuple<std::string, std::string, std::uint32_t, std::uint32_t>;
+  std::map<std::pair<std::string, std::string>, std::set<std::uint64_t>> sizes;
+  const auto subject = [](const Figure& one) { return std::pair(subject_of(one.record->key), one.record->key.metric); };
+  for (const Figure& one : figures) sizes[subject(one)].insert(one.record->key.size_bytes);
+  std::vector<Name> order;
+  std::map<Name, std::vector<Figure>> charts;
+  for (const Figure& one : figures) {
+    const bool lines = by_size(subject(one).first, sizes[subject(one)]);
+    const harness::Key& key = one.record->key;
+    const Name name{subject(one).first, key.metric, lines ? key.threads : 0, lines ? key.processes : 0};
+    if (charts[name].empty()) order.push_back(name);
+    charts[name].push_back(one);
+  }
+  Json out = Json::array();
+  for (const Name& name : order) {
+    if (Json chart = Chart(charts[name]).json(); !chart.is_null()) out.push_back(chart);
   }
   return out;
 }
 
-std::string p_text(const std::vector<Record>& records) {
-  std::vector<double> near;
-  std::size_t figures = 0;
-  for (const Record& record : records) {
-    if (!record.against.empty()) continue;
-    ++figures;
-    if (record.distance == "near") near.push_back(record.p_ns);
+Json cards_of(const NamedResults& run) {
+  static const struct {
+    const char *what, *bench, *op;
+    std::uint32_t threads;
+    std::uint64_t size;
+  } cards[] = {{"Put, 8 bytes, one way", "pingpong", "put", 1, 8},
+               {"Active message, 8 bytes, one way", "pingpong", "am", 1, 8},
+               {"Puts of 8 bytes, one thread", "rate", "put", 1, 8},
+               {"Active messages of 8 bytes, two threads", "rate", "am", 2, 8},
+               {"Put bandwidth, 1 MiB", "bandwidth", "put", 1, 1 << 20},
+               {"Random updates (GUPS, atomic), one thread", "gups", "atomic", 1, 8}};
+  Json out = Json::array();
+  for (const auto& card : cards) {
+    const auto& all = run.results.records;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Record& one) {
+      const harness::Key& key = one.key;
+      return one.against.empty() && harness::is_heddle(key) && key.bench == card.bench && key.op == card.op &&
+             key.threads == card.threads && key.size_bytes == card.size && key.memory == "allocated";
+    });
+    if (found == all.end()) continue;
+    out.push_back(
+        {{"what", card.what},
+         {"figure", figure_text(found->median)},
+         {"unit", found->key.unit},
+         {"noise", noise_words(*found)},
+         {"notes", notes_of({.record = &*found, .run = &run, .later = false, .repeated = false, .index = 0})}});
   }
-  const std::string share = std::to_string(near.size()) + " of " + std::to_string(figures) + " figures";
-  if (near.empty()) return "the cores were never near: read latencies as multiples of P";
-  return "P = " + figure_text(harness::median_of(near)) + " ns (near in " + share + ")";
+  return out;
 }
 
-// When, where and by what each session was measured: not when this page was drawn.
-std::string origins_text(const std::vector<harness::Origin>& origins) {
-  std::string out;
-  for (const harness::Origin& origin : origins) {
-    char load[64];
-    std::snprintf(load, sizeof load, "%g cores, load %.1f", origin.cores, origin.load);
-    out += "<p class=\"sub\">Measured " + escape(origin.date) + " · " + escape(origin.machine) + " · " + load +
-           " · Heddle " + escape(origin.version) + " · <code>" + escape(origin.command) + "</code></p>\n";
-    if (was_loaded(origin)) {
-      out +=
-          "<p class=\"warning\">Other programs were at work when this session began: its figures are worse than "
-          "those of a quiet machine.</p>\n";
+Json comparisons_of(const std::vector<NamedResults>& runs) {
+  Json out = Json::array();
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    const Comparison with = compare(runs[0].results, runs[i].results);
+    if (with.figures.empty()) continue;
+    Json rows = Json::array();
+    for (const Compared& one : with.figures) {
+      const harness::Standing stands = one.change.standing;
+      rows.push_back({{"figure", name_of(*one.after)},
+                      {"on", series_of(one.after->key, one.after->key.op)},
+                      {"before", figure_text(*one.before)},
+                      {"after", figure_text(*one.after)},
+                      {"words", one.change.words},
+                      {"beyond", stands != harness::Standing::level},
+                      {"tone", stands == harness::Standing::level || !harness::is_heddle(one.after->key) ? "plain"
+                               : stands == harness::Standing::ahead                                      ? "good"
+                                                                                                         : "bad"}});
+    }
+    out.push_back({{"before", runs[0].name}, {"after", runs[i].name}, {"summary", with.summary}, {"rows", rows}});
+  }
+  return out;
+}
+
+// The figures of each bench, in the order in which they were measured.
+std::vector<std::pair<std::string, std::vector<Figure>>> benches_of(const std::vector<NamedResults>& runs) {
+  std::vector<std::pair<std::string, std::vector<Figure>>> out;
+  std::map<harness::Key, std::set<const NamedResults*>> seen;
+  std::size_t index = 0;
+  for (const NamedResults& run : runs) {
+    for (const Record& one : run.results.records) seen[one.key].insert(&run);
+  }
+  for (const NamedResults& run : runs) {
+    for (const Record& one : run.results.records) {
+      if (!one.against.empty()) continue;
+      auto bench = std::find_if(out.begin(), out.end(), [&](const auto& some) { return some.first == one.key.bench; });
+      if (bench == out.end()) bench = out.insert(out.end(), {one.key.bench, {}});
+      const auto& in = seen[one.key];
+      bench->second.push_back({&one, &run, *in.rbegin() != &run, in.size() > 1, index++});
     }
   }
+  // What the machine can do stands behind what was done with it.
+  const auto limit = std::find_if(out.begin(), out.end(), [](const auto& bench) { return bench.first == "limit"; });
+  if (limit != out.end()) std::rotate(limit, limit + 1, out.end());
   return out;
 }
 
 }  // namespace
 
-std::string page(const std::vector<Record>& records, const std::vector<harness::Origin>& origins) {
-  std::string cards = card(records, "Put, 8 bytes, one way", "pingpong", "put", 1, 8) +
-                      card(records, "Active message, 8 bytes, one way", "pingpong", "am", 1, 8) +
-                      card(records, "Puts from one thread", "rate", "put", 1, 8) +
-                      card(records, "Puts from two threads", "rate", "put", 2, 8) +
-                      card(records, "Active messages, one thread a process", "rate", "am", 1, 8) +
-                      card(records, "Active messages, two threads a process", "rate", "am", 2, 8) +
-                      card(records, "Put bandwidth, 1 MiB", "bandwidth", "put", 1, 1 << 20) +
-                      card(records, "GUPS, atomic, one thread a process", "gups", "atomic", 1, 8);
-  std::string charts = latency_charts(records) + rate_charts(records) + bandwidth_charts(records) +
-                       overhead_charts(records) + fairness_charts(records) + duplex_charts(records) +
-                       convolution_charts(records) + overlap_charts(records);
-  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Heddle: "
-         "measured</title><style>" +
-         std::string(kStyle) + "</style></head><body><main>\n<h1>Heddle, measured</h1>" + origins_text(origins) +
-         "<p class=\"sub\">" + escape(p_text(records)) + "</p>\n" + verdict(records) + "<div class=\"cards\">" + cards +
-         "</div>\n" + (charts.empty() ? "" : "<h2>Charts</h2>\n<div class=\"charts\">" + charts + "</div>\n") +
-         tables(records) + words(records) +
-         "<footer>Median and 95 % interval over the repeats. P is half the round trip of a word between two cache "
-         "lines, "
-         "measured before and after each repeat; figures taken while it was far or changed are marked. A ratio is "
-         "Heddle's figure divided by the other's, measured in the same session: green where Heddle is the better "
-         "one.</footer>\n</main></body></html>\n";
+std::string page_data(const std::vector<NamedResults>& runs) {
+  Json data = {{"runs", Json::array()}, {"comparisons", comparisons_of(runs)}, {"sections", Json::array()}};
+  std::vector<Json> all;
+  for (const NamedResults& run : runs) {
+    const harness::Origin& origin = run.results.origin;
+    char load[64];
+    std::snprintf(load, sizeof load, "%g cores, load %.1f", origin.cores, origin.load);
+    data["runs"].push_back(
+        {{"name", run.name},
+         {"where", origin.date + " · " + origin.machine + " · " + load + " · Heddle " + origin.version},
+         {"command", origin.command},
+         {"trust", trust(run.results)},
+         {"answer", answer(run.results.records)},
+         {"verdict", verdict(run.results.records)},
+         {"cards", cards_of(run)}});
+  }
+  Json names = Json::array();
+  std::set<std::string> told;
+  for (const auto& [bench, figures] : benches_of(runs)) {
+    Json rows = Json::array();
+    for (const Figure& one : figures) {
+      rows.push_back(one.index);
+      all.resize(std::max(all.size(), one.index + 1));
+      all[one.index] = json_of(one, runs.size() > 1);
+      const std::string& op = one.record->key.op;
+      if (told.insert(op).second && !meaning(op).empty()) names.push_back({op, meaning(op)});
+    }
+    data["sections"].push_back(
+        {{"name", bench}, {"meaning", meaning(bench)}, {"charts", charts_of(figures)}, {"rows", rows}});
+  }
+  data["names"] = names;
+  data["figures"] = all;
+  // Of the latest run that has an answer: others may have measured something else.
+  const auto answered = [](const NamedResults& run) { return answer(run.results.records).size() > 1; };
+  const auto latest = std::find_if(runs.rbegin(), runs.rend(), answered);
+  data["main"] = latest == runs.rend() ? 0 : runs.rend() - latest - 1;
+  std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos;) text.replace(at, 1, "\\u003c");
+  return text;
 }
 
 }  // namespace heddle::bench::report

@@ -1,17 +1,29 @@
 #include "report/report.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 namespace heddle::bench::report {
+
+// Made of the files beside this one, and of Chart.js, by embed.cmake.
+extern const std::string_view kPageHtml;
+extern const std::string_view kPageCss;
+extern const std::string_view kPageJs;
+extern const std::string_view kChartJs;  // empty: it was not there
 
 namespace {
 
 constexpr const char* kReportUsage = R"(usage: heddle report FILE.json… [-o OUT.html]
 
-Draws results of `heddle bench --json FILE.json` as one HTML page, several files beside each other, and prints its name.
+Draws results of `heddle bench --json FILE.json` as one HTML page, and prints its name. The page needs nothing else, and no network.
+Of several files, each is compared with the first: what has changed, and whether that is more than the noise.
 
 Options:
 
@@ -19,8 +31,7 @@ Options:
   -h, --help    show this text
 )";
 
-bool read_results(const std::string& path, std::vector<harness::Record>* records, std::vector<harness::Origin>* origins,
-                  std::string* error) {
+bool read_results(const std::string& path, std::vector<NamedResults>* runs, std::string* error) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -29,26 +40,46 @@ bool read_results(const std::string& path, std::vector<harness::Record>* records
     return false;
   }
   std::string reason;
-  const auto results = harness::results_from(text.str(), &reason);
+  auto results = harness::results_from(text.str(), &reason);
   if (!results) {
     *error = path + " is no result of heddle bench --json: " + reason;
     return false;
   }
-  origins->push_back(results->origin);
-  records->insert(records->end(), results->records.begin(), results->records.end());
+  const std::string name = std::filesystem::path(path).filename().string();
+  const bool taken = std::any_of(runs->begin(), runs->end(), [&](const NamedResults& run) { return run.name == name; });
+  runs->push_back({taken ? path : name, std::move(*results)});
   return true;
 }
 
 }  // namespace
 
+std::string page(const std::vector<NamedResults>& runs) {
+  const std::pair<std::string_view, std::string> parts[] = {{"{{style}}", std::string(kPageCss)},
+                                                            {"{{data}}", page_data(runs)},
+                                                            {"{{library}}", std::string(kChartJs)},
+                                                            {"{{script}}", std::string(kPageJs)}};
+  std::string out;
+  std::string_view rest = kPageHtml;
+  // in the order of the page, so that no text is looked at again
+  for (const auto& [name, text] : parts) {
+    const std::size_t at = rest.find(name);
+    out += std::string(rest.substr(0, at)) + text;
+    rest.remove_prefix(at + name.size());
+  }
+  return out += rest;
+}
+
 bool write_report(const std::vector<std::string>& files, const std::string& out, std::string* error) {
-  std::vector<harness::Record> records;
-  std::vector<harness::Origin> origins;
+  std::vector<NamedResults> runs;
   for (const std::string& file : files) {
-    if (!read_results(file, &records, &origins, error)) return false;
+    if (!read_results(file, &runs, error)) return false;
+  }
+  if (kChartJs.empty()) {
+    std::fputs("heddle report: without charts, as this heddle was built without Chart.js (Debian: libjs-chart.js)\n",
+               stderr);
   }
   std::ofstream stream(out);
-  stream << page(records, origins);
+  stream << page(runs);
   stream.close();
   if (!stream) *error = "cannot write " + out + ": " + std::strerror(errno);
   return static_cast<bool>(stream);

@@ -1,19 +1,37 @@
 #include "report/words.hpp"
 
 #include <algorithm>
-
-#include "report/plot.hpp"
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+#include <utility>
 
 namespace heddle::bench::report {
 
 namespace {
 
 struct Word {
-  const char* op;
+  std::string_view name;
   const char* meaning;
 };
 
 constexpr Word kWords[] = {
+    {"limit", "what the machine can do: cache lines to and fro, copies"},
+    {"pingpong", "half a round trip of each operation"},
+    {"rate", "small operations per second, by threads"},
+    {"bandwidth", "large operations, beside plain copies"},
+    {"atomics", "atomic operations, alone and on one word"},
+    {"gups", "random updates of one table"},
+    {"reaction", "how soon an arrival is handled while the program computes, by progress policy"},
+    {"compute", "what helpers take from a program that computes, by progress policy"},
+    {"overhead", "posting, latency and rate for each sharing mode"},
+    {"fairness", "which of 8 threads run the handlers"},
+    {"duplex", "both directions at once, by threads and by processes"},
+    {"convolution", "a step of a matrix split among threads, by progress policy"},
+    {"oversubscription", "more processes and threads than cores"},
+    {"overlap", "send or receive, compute, wait: what of the transfer is hidden"},
+    {"aggregation", "small messages with aggregation and without"},
+    {"programs", "what programs do, with each library's own waits"},
     {"pingpong_1line", "a word between two cores and back in one cache line, half the round trip"},
     {"pingpong_2lines", "the same with a line that each core writes: P"},
     {"ring_each", "records of 8 bytes through a ring of one producer and one consumer, each published by itself"},
@@ -64,16 +82,117 @@ constexpr Word kWords[] = {
     {"atomic", "GUPS: change a random word by an atomic exclusive or"},
 };
 
+std::string formatted(const char* format, double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+constexpr double kSteady = 3;  // percent
+constexpr double kNoisy = 15;
+constexpr double kUseless = 100;
+constexpr std::uint64_t kLeastRepeats = 3;  // harness::standing
+
 }  // namespace
 
-std::string words(const std::vector<harness::Record>& records) {
-  std::string out;
-  for (const Word& word : kWords) {
-    const bool there =
-        std::any_of(records.begin(), records.end(), [&](const auto& one) { return one.key.op == word.op; });
-    if (there) out += std::string("<dt>") + escape(word.op) + "</dt><dd>" + escape(word.meaning) + "</dd>\n";
+std::string percent_text(double percent) {
+  return formatted(percent < 9.95 ? "%.2g %%" : "%.0f %%", percent);
+}
+
+std::string figure_text(double value) {
+  return formatted(value >= 99.95 ? "%.0f" : value >= 9.995 ? "%.1f" : "%.2f", value);
+}
+
+std::string figure_text(const harness::Record& record) {
+  return figure_text(record.median) + " " + record.key.unit;
+}
+
+std::string meaning(const std::string& name) {
+  const auto found =
+      std::find_if(std::begin(kWords), std::end(kWords), [&](const Word& one) { return one.name == name; });
+  return found != std::end(kWords) ? found->meaning : "";
+}
+
+std::string library_name(const std::string& name) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"openmpi", "Open MPI"},
+                                                                             {"mpich", "MPICH"},
+                                                                             {"oshmem", "Open MPI's OpenSHMEM"},
+                                                                             {"ucx", "UCX"},
+                                                                             {"shmem", "Heddle OpenSHMEM"},
+                                                                             {"impi", "Intel MPI"},
+                                                                             {"limit", "the limit"}};
+  if (name == "shm" || name == "loopback") return "Heddle";
+  if (name.starts_with("fault")) return "Heddle on a fabric";
+  if (name.starts_with("heddle ")) return "Heddle over " + name.substr(7);
+  for (const auto& [own, theirs] : kNames) {
+    if (name == own || name.starts_with(std::string(own) + " ")) return std::string(theirs) + name.substr(own.size());
   }
-  return out.empty() ? out : "<h2>Names</h2>\n<dl>" + out + "</dl>\n";
+  return name;
+}
+
+std::string noise_words(const harness::Record& record) {
+  if (record.repeats < kLeastRepeats) {
+    return std::string("measured ") + (record.repeats < 2 ? "once" : "twice") + ": its noise is unknown";
+  }
+  if (!(record.median > 0)) return {};
+  const double percent = (record.high95 - record.low95) / 2 / record.median * 100;
+  if (percent > kUseless) return "useless: ±" + percent_text(percent) + ", which says nothing";
+  if (percent > kNoisy) return "noisy: ±" + percent_text(percent) + ", only a rough figure";
+  return (percent <= kSteady ? "steady: ±" : "±") + percent_text(percent);
+}
+
+std::string times(double ratio) {
+  return formatted(ratio >= 9.95 ? "%.0f × " : ratio >= 1.995 ? "%.1f × " : "%.2f × ", ratio);
+}
+
+std::string ratio_words(const harness::Record& ours, double ratio, const std::string& against) {
+  const bool machine = against == "P" || against == "limit" || against == "P added";
+  return times(ratio) + library_name(against) + (ours.key.metric == "latency" && !machine ? "'s time" : "");
+}
+
+std::string beside_words(const harness::Record& ours, const harness::Record& peer) {
+  const std::string ratio = ratio_words(ours, ours.median / peer.median, harness::peer_name(peer.key));
+  switch (harness::standing(ours, peer)) {
+    case harness::Standing::ahead:
+      return ratio + ": ahead";
+    case harness::Standing::behind:
+      return ratio + ": behind";
+    case harness::Standing::level:
+      break;
+  }
+  return ratio + ": level, within the noise";
+}
+
+Change change(const harness::Record& before, const harness::Record& after) {
+  Change out;
+  if (!(before.median > 0) || !(after.median > 0)) return out;
+  const double ratio = after.median / before.median;
+  out.percent = (ratio - 1) * 100;
+  out.standing = harness::standing(after, before);
+  const bool larger = harness::larger_is_better(after.key.metric);
+  const bool time = larger || after.key.metric == "latency" || after.key.metric == "cycles";
+  const bool better = larger == (ratio > 1);
+  const double factor = std::max(ratio, 1 / ratio);
+  if (std::abs(out.percent) < 0.5) {
+    out.words = "the same";
+  } else if (factor >= 2) {
+    out.words = formatted("%.2g × as ", factor) + (time ? better ? "fast" : "slow" : ratio > 1 ? "many" : "few");
+  } else {
+    out.words = percent_text(std::abs(out.percent)) + (time        ? better ? " faster" : " slower"
+                                                       : ratio > 1 ? " more"
+                                                                   : " fewer");
+  }
+  if (before.repeats < kLeastRepeats || after.repeats < kLeastRepeats) {
+    out.words += "; with fewer than 3 repeats nobody knows the noise";
+    return out;
+  }
+  // The halves of the intervals that face each other: the difference is beyond their sum if the
+  // intervals are apart.
+  const double noise = ratio > 1 ? before.high95 - before.median + after.median - after.low95
+                                 : before.median - before.low95 + after.high95 - after.median;
+  out.words += std::string(out.standing == harness::Standing::level ? ", within" : ", beyond") + " the noise of ±" +
+               percent_text(noise / before.median * 100);
+  return out;
 }
 
 }  // namespace heddle::bench::report

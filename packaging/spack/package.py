@@ -27,6 +27,7 @@ class Heddle(CMakePackage):
     depends_on("pkgconfig", type="build")
     depends_on("cli11", type="build")
     depends_on("protozero", type="build")
+    depends_on("nlohmann-json@3", type="build")
     depends_on("python@3.9:", type="build", when="+shmem")
     # Opened at run time; headers at build time.
     depends_on("ucx@1.13:", when="+ucx")

@@ -19,7 +19,7 @@ scripts/build_site.sh` builds a site that has it.)
 | `heddle oshrun` | the same for OpenSHMEM |
 | `heddle info` | shows version, machine, transports, launchers and settings |
 | `heddle bench` | measures Heddle, the machine's limit and the peers that are installed |
-| `heddle report` | draws results of `heddle bench --json` as one HTML page |
+| `heddle report` | draws results of `heddle bench --json` as one HTML page, and compares runs |
 """
 
 

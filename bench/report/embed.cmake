@@ -1,0 +1,17 @@
+# Makes OUTPUT, a source in which the files of a page are constants: cmake -D OUTPUT=… -D FILES=NAME=FILE,NAME=FILE… -P embed.cmake
+# A FILE that is empty gives an empty constant.
+string(REPLACE "," ";" files "${FILES}")
+set(text "// Made by embed.cmake.\n#include <string_view>\n\nnamespace heddle::bench::report {\n")
+foreach(one ${files})
+  string(REGEX MATCH "^([^=]+)=(.*)$" matched "${one}")
+  set(name ${CMAKE_MATCH_1})
+  set(content "")
+  if(NOT "${CMAKE_MATCH_2}" STREQUAL "")
+    file(READ "${CMAKE_MATCH_2}" content)
+  endif()
+  if(content MATCHES "</[sS][cC][rR][iI][pP][tT]" AND NOT name STREQUAL "kPageHtml")
+    message(FATAL_ERROR "${CMAKE_MATCH_2} has the end of a script in it")
+  endif()
+  string(APPEND text "extern const std::string_view ${name};\nconst std::string_view ${name} = R\"heddle~(${content})heddle~\";\n")
+endforeach()
+file(WRITE "${OUTPUT}" "${text}}\n")
