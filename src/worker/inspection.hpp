@@ -88,6 +88,7 @@ class Inspection final : public bootstrap::Observed {
     Worker* worker = nullptr;
     std::uint64_t answered = 0;
     diagnosis::WorkerState state;
+    std::uint64_t polls = 0;  // when the inspection began
     std::vector<std::string> lines;
   };
   // A thread that has returned from a wait and has not come back for so long waits no more.

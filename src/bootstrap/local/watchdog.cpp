@@ -18,8 +18,8 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 // Between two pulses: a second, or a quarter of a shorter time.
 constexpr std::uint64_t kPulseNs = kSecond;
 constexpr std::uint64_t kSlowPulseNs = 15 * kSecond;  // while nobody is known to wait
-// How long a snapshot may take.
-constexpr std::uint64_t kSnapshotNs = 1'200'000'000;
+// How long a snapshot may take: a quarter of a second, but where ranks have few cores.
+constexpr std::uint64_t kSnapshotNs = 1'900'000'000;
 // A round that comes so late was held up, with everything else: the launcher was stopped, say.
 constexpr std::uint64_t kLateNs = 3 * kSecond;
 constexpr std::size_t kMostLines = 40;  // of a rank
@@ -155,7 +155,8 @@ void Watchdog::ask_snapshots(std::uint64_t now) {
 
 bool Watchdog::all_have_answered() const {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (broker_.membership(rank) == Membership::joined && !ranks_[rank].snapshot) return false;
+    // A stopped process does not answer.
+    if (!ranks_[rank].snapshot && presence(rank) == Presence::here) return false;
   }
   return true;
 }
@@ -231,6 +232,10 @@ void Watchdog::end_inquiries(std::uint64_t now) {
   const std::string first = (still_ns >= kSecond ? still : "the job moves: ") + verdict.sentence;
   report.insert(report.begin(), first);
   const bool hangs = can_hang(all);
+  const bool unknown =
+      std::ranges::any_of(all, [](const RankView& view) { return view.presence == Presence::here && !view.snapshot; });
+  // It is tried again soon where who might have told of a long wait has not answered.
+  if (!hangs && unknown && reports_ > 0) --reports_;
   for (const Inquiry& inquiry : inquiries) {
     if (hangs || !inquiry.hang) inquiry.told(report);
   }
