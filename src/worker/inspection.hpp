@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
@@ -65,6 +66,7 @@ class Inspection final : public bootstrap::Observed {
   // ---- Observed: on the bootstrap's thread
   diagnosis::Pulse pulse() override;
   std::vector<std::byte> snapshot() override;
+  std::string counters() override;
 
   // Whether the launcher tells of long waits. Else those who wait do.
   [[nodiscard]] bool watched() const { return watched_; }
