@@ -30,7 +30,7 @@ MAY = {
     "src/collective": BELOW_WORKER | {"worker"},
     "src/partitioned": BELOW_WORKER | {"worker"},
     "src/api": BELOW_API | {"bootstrap/*"},
-    "tools": {"base", "bootstrap", "bootstrap/*", "transport", "collective", "bench"},
+    "tools": {"base", "bootstrap", "bootstrap/*", "diagnosis", "transport", "collective", "bench"},
     "bench": {"base"},
     "examples": set(),
     "interfaces": set(),  # each folder of it is a room of its own

@@ -37,7 +37,8 @@ typedef struct heddle_wait_facts {
   /* COLLECTIVE: the same at all members, and no other's. 0: it is a collective of a heddle_team, on
    * which this thread waits within its wait; number, team_name and operation then say more of it */
   uint64_t team;
-  /* COLLECTIVE: of the call on the team, from 1; 0: not known. LOCK: the lock's key */
+  /* COLLECTIVE: of the call on the team, from 1; 0: not known. LOCK: the lock's key. WORD: a number
+   * that is the same at all ranks for the same place of a symmetric memory; 0: there is none */
   uint64_t number;
   uint32_t members;                 /* of the team */
   char team_name[HEDDLE_WAIT_NAME]; /* "MPI_COMM_WORLD" */
@@ -60,7 +61,8 @@ HEDDLE_API heddle_status heddle_wait_end(heddle_worker worker, const void* arg);
 
 /* The keys of the locks that this rank holds, for HEDDLE_WAIT_LOCK: writes at most `most` keys, and
  * returns how many. Any thread may call it, also within a call of Heddle; it may call no function
- * of Heddle. Null: none. */
+ * of Heddle. Null: none. Where a lock's key is not 0, it has to be in the list of whoever holds it:
+ * what only one rank does not answer, that one holds. */
 typedef size_t (*heddle_list_held)(uint64_t* keys, size_t most);
 HEDDLE_API heddle_status heddle_context_list_held(heddle_context context, heddle_list_held function);
 

@@ -19,14 +19,38 @@ void explain_waited(Call call, const char* argument, const void* address, std::s
   if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
 }
 
-void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds) {
+namespace {
+
+// The place that all PEs know by the same number, and its name.
+void tell_place(heddle_wait_facts& facts, const void* address, char* name, std::size_t bytes) {
   facts.cause = HEDDLE_WAIT_WORD;
-  awaits(facts, "the word at %p holds %llu", address, static_cast<unsigned long long>(holds));
+  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+    if (!segment->present() || !segment->holds(address, 1)) continue;
+    const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - segment->base;
+    facts.number = 2 * offset + (segment == &g_state.heap ? 2 : 1);
+    std::snprintf(name, bytes, "at byte %zu of the %s", offset, segment->name);
+    return;
+  }
+  std::snprintf(name, bytes, "at %p", address);
+}
+
+}  // namespace
+
+void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds, Wanted wanted) {
+  static const char* const kWords[] = {"", "not ", "more than ", "at least ", "less than ", "at most "};
+  static_assert(SHMEM_CMP_EQ == 0 && SHMEM_CMP_NE == 1 && SHMEM_CMP_GT == 2 && SHMEM_CMP_GE == 3 && SHMEM_CMP_LT == 4 &&
+                SHMEM_CMP_LE == 5);
+  char place[64];
+  tell_place(facts, address, place, sizeof place);
+  awaits(facts, "the word %s to be %s%llu (it is %llu)", place,
+         wanted.cmp >= 0 && wanted.cmp <= 5 ? kWords[wanted.cmp] : "", static_cast<unsigned long long>(wanted.value),
+         static_cast<unsigned long long>(holds));
 }
 
 void tell_words(heddle_wait_facts& facts, const void* address, std::size_t count) {
-  facts.cause = HEDDLE_WAIT_WORD;
-  awaits(facts, "the %zu words at %p are not as asked for", count, address);
+  char place[64];
+  tell_place(facts, address, place, sizeof place);
+  awaits(facts, "the %zu words %s to be as asked for", count, place);
 }
 
 std::size_t first_of(std::size_t n) {

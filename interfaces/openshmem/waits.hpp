@@ -59,7 +59,11 @@ inline void make_progress() {
 }
 
 // What a wait is for, for its report.
-[[gnu::cold]] void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds);
+struct Wanted {
+  int cmp;
+  std::uint64_t value;
+};
+[[gnu::cold]] void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds, Wanted wanted);
 [[gnu::cold]] void tell_words(heddle_wait_facts& facts, const void* address, std::size_t count);
 
 // The conditions of one call: one value for all entries, or one for each.
@@ -162,7 +166,8 @@ template <class T>
   wait_until_true(
       call, default_context().worker, [=] { return holds(ivar, cmp, value); },
       [=](heddle_wait_facts& facts) {
-        tell_word(facts, ivar, static_cast<std::uint64_t>(__atomic_load_n(ivar, __ATOMIC_RELAXED)));
+        tell_word(facts, ivar, static_cast<std::uint64_t>(__atomic_load_n(ivar, __ATOMIC_RELAXED)),
+                  {cmp, static_cast<std::uint64_t>(value)});
       });
 }
 template <class T>
@@ -252,7 +257,7 @@ inline std::uint64_t signal_wait_until(Call call, std::uint64_t* sig_addr, int c
         seen = __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);
         return compares(seen, cmp, value);
       },
-      [&](heddle_wait_facts& facts) { tell_word(facts, sig_addr, seen); });
+      [&](heddle_wait_facts& facts) { tell_word(facts, sig_addr, seen, {cmp, value}); });
   return seen;
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -49,6 +50,8 @@ class Observed {
   virtual diagnosis::Pulse pulse() = 0;
   // An encoded diagnosis::Snapshot. It may take a part of a second.
   virtual std::vector<std::byte> snapshot() = 0;
+  // What has been counted so far, as diagnosis/counters.hpp says. At once.
+  virtual std::string counters() { return {}; }
 
  protected:
   ~Observed() = default;

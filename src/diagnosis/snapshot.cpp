@@ -10,7 +10,7 @@
 namespace heddle::diagnosis {
 namespace {
 
-constexpr std::uint32_t kForm = 0x31'4e'53'48;  // changes with the layout
+constexpr std::uint32_t kForm = 0x32'4e'53'48;  // changes with the layout
 constexpr std::size_t kMostLines = 256;
 constexpr std::size_t kMostParts = 12;  // of a list of ranks
 
@@ -184,6 +184,9 @@ void pass(Io& io, Of<WorkerState> auto& value) {
   io.number(value.tasks);
   io.list(value.under_way, kMostListed, kEach);
   io.list(value.kept, kMostListed, kEach);
+  io.flag(value.runs_task);
+  io.flag(value.untaken);
+  io.flag(value.internal);
 }
 
 template <class Io>

@@ -41,9 +41,11 @@ struct Awaited {
   Cause cause = Cause::unknown;
   std::uint32_t rank = kNobody;    // who has to do something; kNobody: anybody, or nobody knows
   std::uint32_t worker = kNobody;  // of that rank; kNobody: any, or none
-  std::uint64_t bytes = 0;         // lock: its key; the holder has it among Snapshot::held
-  std::string what;                // "get", "receive", "tagged message", …
-  std::string tag;                 // of messages: as the program words it; empty: none
+  // lock: its key; the holder has it among Snapshot::held. word: a number that is the same at all
+  // ranks for the same place of a symmetric memory; 0: it has none
+  std::uint64_t bytes = 0;
+  std::string what;  // "get", "receive", "tagged message", …
+  std::string tag;   // of messages: as the program words it; empty: none
   bool operator==(const Awaited&) const = default;
 };
 
@@ -91,6 +93,9 @@ struct WorkerState {
   std::uint64_t tasks = 0;  // USER messages that wait for heddle_run_tasks
   std::vector<Awaited> under_way;
   std::vector<Kept> kept;
+  bool runs_task = false;  // a handler of class USER has been called and has not returned
+  bool untaken = false;    // messages have come that no progress has taken
+  bool internal = false;   // of the library itself, for collective calls
   bool operator==(const WorkerState&) const = default;
 };
 

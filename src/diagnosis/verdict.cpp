@@ -26,6 +26,7 @@ void join_alike(Case& about, const std::vector<End>& ends) {
     const std::uint32_t twin = other.ranks.front();
     if (about.graph.doing(twin) != about.graph.doing(rank)) continue;
     if (about.graph.view(twin).presence != about.graph.view(rank).presence) continue;
+    if (about.graph.runs_task(twin) != about.graph.runs_task(rank)) continue;
     alike.insert(twin);
     waiters.insert(other.waiters.begin(), other.waiters.end());
   }
@@ -33,15 +34,18 @@ void join_alike(Case& about, const std::vector<End>& ends) {
   about.waiters.assign(waiters.begin(), waiters.end());
 }
 
-// The lower, the better. A rank that is gone and awaited explains a hang as nothing else does; then
-// counts for how many ranks' waiting the end accounts; then which rule fits.
-using Weight = std::tuple<bool, std::int64_t, std::int64_t, std::size_t>;
+// The lower, the better. A rank that is gone and awaited explains a hang as nothing else does. Who
+// waits loosely may do so because of any other end. Then counts for how many ranks' waiting the end
+// accounts; then which rule fits.
+using Weight = std::tuple<bool, bool, std::int64_t, std::int64_t, std::size_t>;
 
 Weight weigh(const Case& about, std::size_t rule) {
   std::int64_t waiting = static_cast<std::int64_t>(about.end.waiters.size());
   for (const std::uint32_t rank : about.end.ranks) waiting += about.graph.wait(rank) != nullptr ? 1 : 0;
   const bool gone = about.sink() != kNobody && about.graph.doing(about.sink()) == Doing::absent;
-  return {!(gone && !about.end.waiters.empty()), -waiting, -std::int64_t{about.end.loose_waiters}, rule};
+  const bool loose = std::ranges::all_of(about.end.ranks, [&](std::uint32_t rank) { return about.graph.loose(rank); });
+  return {!(gone && !about.end.waiters.empty()), loose && about.focus.cycles.empty(), -waiting,
+          -std::int64_t{about.end.loose_waiters}, rule};
 }
 
 std::optional<Verdict> verdict_of(const Graph& graph, const Words& words) {
@@ -90,6 +94,21 @@ std::string no_verdict(const Graph& graph, const Words& words) {
          seconds(graph.wait(longest)->waited_ns) + ")";
 }
 
+// The one rank that has not told which locks it holds, so that it holds those that nobody else
+// does; kNobody: there are none or several, or a list may not be whole.
+std::uint32_t silent_holder(const std::vector<RankView>& ranks) {
+  constexpr std::size_t kWhole = 32;  // shorter lists are, whoever makes them
+  std::uint32_t silent = kNobody;
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankView& view = ranks[rank];
+    if (view.snapshot.has_value() && view.snapshot->held.size() >= kWhole) return kNobody;
+    if (view.snapshot.has_value() || view.presence == Presence::outside) continue;
+    if (silent != kNobody) return kNobody;
+    silent = rank;
+  }
+  return silent;
+}
+
 // Who holds a lock does not know who waits for it, and the other way round.
 void name_holders(std::vector<RankView>& ranks) {
   std::map<std::uint64_t, std::uint32_t> holders;
@@ -97,12 +116,18 @@ void name_holders(std::vector<RankView>& ranks) {
     if (!ranks[rank].snapshot.has_value()) continue;
     for (const std::uint64_t key : ranks[rank].snapshot->held) holders.emplace(key, rank);
   }
+  const std::uint32_t silent = silent_holder(ranks);
   for (RankView& view : ranks) {
     if (!view.snapshot.has_value()) continue;
     for (Wait& wait : view.snapshot->waits) {
       for (Awaited& thing : wait.things) {
         if (thing.cause != Cause::lock || thing.rank != kNobody) continue;
-        if (const auto found = holders.find(thing.bytes); found != holders.end()) thing.rank = found->second;
+        const auto found = holders.find(thing.bytes);
+        if (found != holders.end()) {
+          thing.rank = found->second;
+        } else if (thing.bytes != 0) {
+          thing.rank = silent;
+        }
       }
     }
   }

@@ -42,6 +42,12 @@ bool is_leaving(const Wait& wait) {
   return leaves(wait) || (wait.step.has_value() && wait.step->operation.find("leave") != std::string::npos);
 }
 
+// Nobody ends such a call before all members have begun it.
+bool needs_all(const Step& step) {
+  const std::string& name = step.operation;
+  return name.starts_with("all") || name.find("barrier") != std::string::npos || name.find("sync") != std::string::npos;
+}
+
 // A wait for any message, as it is told from others.
 std::string key_of(const Wait& wait) {
   return wait.call + ": " + (wait.things.empty() ? std::string() : wait.things.front().tag);
@@ -66,8 +72,12 @@ std::vector<const Awaited*> Graph::things(std::uint32_t rank, const Wait* wait) 
     return all;
   }
   if ((wait != nullptr && leaves(*wait)) || !views_[rank].snapshot.has_value()) return all;
-  for (const WorkerState& worker : views_[rank].snapshot->workers) {
+  const std::vector<WorkerState>& workers = views_[rank].snapshot->workers;
+  // Who polls waits for what is on the workers that it polls, as far as it was seen to.
+  const bool sees = wait == nullptr && std::ranges::any_of(workers, &WorkerState::seen);
+  for (const WorkerState& worker : workers) {
     if (wait != nullptr && wait->worker != kNobody && wait->worker != worker.index) continue;
+    if (sees && !worker.seen) continue;
     for (const Awaited& thing : worker.under_way) all.push_back(&thing);
   }
   // A receive from anybody may be there for good; what else there is tells more.
@@ -291,7 +301,8 @@ void Graph::connect_wait(std::uint32_t rank, const Wait* wait) {
   }
 }
 
-// What the wait says of who is missing is exact; else it may be anyone who is not there.
+// What the wait says of who is missing is true, though not all of it where all are needed; else it
+// may be anyone who is not there.
 void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wait* wait) {
   const Node& node = nodes_.at(&meeting);
   bool said = false;
@@ -300,9 +311,15 @@ void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wa
     arcs_[rank].push_back(thing.rank);
     said = true;
   }
-  if (!said) arcs_[rank].push_back(node.missing);
+  if (!said || needs_all(meeting.step)) arcs_[rank].push_back(node.missing);
   if (!said && !meeting.whole) facts_[rank].loose = true;
   if (said && node.behind != 0) arcs_[rank].push_back(node.behind);
+}
+
+bool Graph::runs_task(std::uint32_t rank) const {
+  const RankView& view = views_[rank];
+  return view.presence == Presence::here && view.snapshot.has_value() &&
+         std::ranges::any_of(view.snapshot->workers, &WorkerState::runs_task);
 }
 
 void Graph::find_waiters(End& end, const Arcs& reverse) const {
@@ -451,52 +468,6 @@ Focus Graph::focus(const End& end) const {
   std::ranges::copy_if(focus.last, std::back_inserter(focus.indirect), [&](const Edge* e) { return !is_direct(e); });
   std::erase_if(focus.last, [&](const Edge* e) { return !is_direct(e); });
   return focus;
-}
-
-// Tarjan's algorithm, without recursion.
-std::vector<std::uint32_t> components_of(const std::vector<std::vector<std::uint32_t>>& arcs) {
-  struct Visit {
-    std::uint32_t node;
-    std::size_t next = 0;
-  };
-  const auto count = static_cast<std::uint32_t>(arcs.size());
-  std::vector<std::uint32_t> order(count), low(count), component(count, kNobody), open;
-  std::uint32_t seen = 0;
-  std::uint32_t found = 0;
-  std::vector<Visit> path;
-  for (std::uint32_t root = 0; root < count; ++root) {
-    if (order[root] != 0) continue;
-    path.push_back({root});
-    while (!path.empty()) {
-      Visit& visit = path.back();
-      const std::uint32_t node = visit.node;
-      if (visit.next == 0 && order[node] == 0) {
-        order[node] = low[node] = ++seen;
-        open.push_back(node);
-      }
-      if (visit.next < arcs[node].size()) {
-        const std::uint32_t to = arcs[node][visit.next++];
-        if (order[to] == 0) {
-          path.push_back({to});
-        } else if (component[to] == kNobody) {
-          low[node] = std::min(low[node], order[to]);
-        }
-        continue;
-      }
-      if (low[node] == order[node]) {
-        std::uint32_t member = 0;
-        do {
-          member = open.back();
-          open.pop_back();
-          component[member] = found;
-        } while (member != node);
-        ++found;
-      }
-      path.pop_back();
-      if (!path.empty()) low[path.back().node] = std::min(low[path.back().node], low[node]);
-    }
-  }
-  return component;
 }
 
 }  // namespace heddle::diagnosis

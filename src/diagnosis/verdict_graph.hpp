@@ -74,6 +74,8 @@ class Graph {
   // Of one that computes or polls: the wait of its thread that waits for any message, as threads of
   // others do beside what they do. Null: it has none.
   [[nodiscard]] const Wait* server(std::uint32_t rank) const { return facts_[rank].server; }
+  // A handler of class USER of it has not returned.
+  [[nodiscard]] bool runs_task(std::uint32_t rank) const;
   [[nodiscard]] const std::vector<Edge>& edges() const { return edges_; }
   [[nodiscard]] std::vector<const Meeting*> meetings() const;
 

@@ -10,44 +10,6 @@ namespace {
 
 using Ranks = std::vector<std::uint32_t>;
 
-Ranks listed(const std::set<std::uint32_t>& ranks) {
-  return {ranks.begin(), ranks.end()};
-}
-
-std::string and_waiting(const std::string& text) {
-  return text.empty() ? text : "; " + text;
-}
-
-const WorkerState* worker_of(const Case& about, std::uint32_t rank, std::uint32_t index) {
-  const RankView& view = about.graph.view(rank);
-  if (!view.snapshot.has_value()) return nullptr;
-  for (const WorkerState& worker : view.snapshot->workers) {
-    if (worker.index == index) return &worker;
-  }
-  return nullptr;
-}
-
-// Who waits for `to` for that cause, and the first such edge.
-struct Waiting {
-  Ranks ranks;
-  const Edge* first = nullptr;
-};
-Waiting waiting_for(const Case& about, std::uint32_t to, Cause cause) {
-  std::set<std::uint32_t> ranks;
-  Waiting waiting;
-  for (const Edge& edge : about.graph.edges()) {
-    if (edge.to != to || edge.thing->cause != cause || edge.from == to) continue;
-    ranks.insert(edge.from);
-    if (waiting.first == nullptr) waiting.first = &edge;
-  }
-  waiting.ranks = listed(ranks);
-  return waiting;
-}
-
-std::string in_call(const Wait* wait) {
-  return wait == nullptr || wait->call.empty() ? std::string() : " in " + wait->call;
-}
-
 std::string holds_lock(const Case& about, std::uint32_t holder) {
   const Waiting waiting = waiting_for(about, holder, Cause::lock);
   const std::string waits = about.words.who(waiting.ranks) + (waiting.ranks.size() == 1 ? " waits" : " wait") + " for" +
@@ -66,47 +28,6 @@ std::optional<Verdict> lock_holder(const Case& about) {
   return {};
 }
 
-std::uint64_t stored_tasks(const Case& about, std::uint32_t rank) {
-  const RankView& view = about.graph.view(rank);
-  if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return 0;
-  std::uint64_t stored = 0;
-  for (const WorkerState& worker : view.snapshot->workers) stored += worker.tasks;
-  return stored;
-}
-
-// The rank at the end that has messages of class USER and does not run them; kNobody: none has, or
-// several have.
-std::uint32_t idle_with_tasks(const Case& about) {
-  std::set<std::uint32_t> named;
-  for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause == Cause::tasks) named.insert(edge->to);
-  }
-  if (named.empty()) {
-    for (const std::uint32_t rank : about.end.ranks) {
-      if (stored_tasks(about, rank) > 0) named.insert(rank);
-    }
-  }
-  return named.size() == 1 && about.graph.doing(*named.begin()) != Doing::absent ? *named.begin() : kNobody;
-}
-
-std::optional<Verdict> tasks_not_run(const Case& about) {
-  const std::uint32_t rank = idle_with_tasks(about);
-  if (rank == kNobody) return {};
-  const std::uint64_t stored = stored_tasks(about, rank);
-  const std::string count = stored == 0 ? std::string("all the USER messages that it has room for")
-                                        : std::to_string(stored) + " USER message" + (stored == 1 ? "" : "s");
-  std::string text = about.words.who(rank) + " has " + count + " and no thread of it calls heddle_run_tasks: it " +
-                     about.words.does(rank);
-  const Waiting waiting = waiting_for(about, rank, Cause::tasks);
-  if (!waiting.ranks.empty()) {
-    text += "; " + about.words.who(waiting.ranks) + (waiting.ranks.size() == 1 ? " waits" : " wait") +
-            " for room for another" + in_call(waiting.first->wait);
-  } else {
-    text += and_waiting(about.words.waiting_for({rank}, about.graph.waiters(rank)));
-  }
-  return blame({rank}, text);
-}
-
 // An end that is one rank of which `doing` is true, and others like it.
 std::optional<Verdict> sink(const Case& about, Doing doing) {
   const std::uint32_t rank = about.sink();
@@ -116,9 +37,7 @@ std::optional<Verdict> sink(const Case& about, Doing doing) {
   if (doing != Doing::computes && about.alike.size() == 1 && pid > 0) text += " (pid " + std::to_string(pid) + ")";
   text += " " + about.words.does(rank, about.alike.size() > 1);
   std::string waiting = about.words.waiting_for(about.alike, about.waiters);
-  for (std::uint32_t other = 0; waiting.empty() && other < about.graph.size(); ++other) {
-    if (about.graph.loose(other)) waiting = about.words.who(other) + " " + about.words.does(other);
-  }
+  if (waiting.empty()) waiting = about.words.loose_ranks();
   return blame({about.alike.begin(), about.alike.end()}, text + and_waiting(waiting));
 }
 
@@ -130,67 +49,6 @@ std::optional<Verdict> computing(const Case& about) {
 }
 std::optional<Verdict> unanswered(const Case& about) {
   return sink(about, Doing::unanswered);
-}
-
-// The worker of `rank` that a thread does not leave; of those that others wait for, if any do.
-const WorkerState* held_worker(const Case& about, std::uint32_t rank) {
-  const RankView& view = about.graph.view(rank);
-  if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return nullptr;
-  const WorkerState* found = nullptr;
-  for (const WorkerState& worker : view.snapshot->workers) {
-    if (!worker.held) continue;
-    if (found == nullptr) found = &worker;
-    for (const Edge& edge : about.graph.edges()) {
-      if (edge.to == rank && edge.thing->worker == worker.index) return &worker;
-    }
-  }
-  return found;
-}
-
-std::optional<Verdict> held(const Case& about) {
-  std::set<std::uint32_t> ranks;
-  for (const std::uint32_t rank : about.end.ranks) {
-    if (held_worker(about, rank) != nullptr) ranks.insert(rank);
-  }
-  if (ranks.empty() || ranks.size() > 2) return {};
-  std::string text;
-  for (const std::uint32_t rank : ranks) {
-    text += std::string(text.empty() ? "a thread" : "; and one") + " of " + about.words.who(rank) +
-            " does not leave worker " + std::to_string(held_worker(about, rank)->index) +
-            ": it is in a handler or callback that waits; the rank " + about.words.does(rank);
-  }
-  const Ranks all = listed(ranks);
-  return blame(ranks, text + and_waiting(about.words.waiting_for(all, about.graph.waiters(all.front()))));
-}
-
-// Why nobody moves that worker; empty: somebody may.
-std::string why_unattended(const Case& about, std::uint32_t rank, std::uint32_t index) {
-  const RankView& view = about.graph.view(rank);
-  if (!view.snapshot.has_value() || index == kNobody) return {};
-  for (const Wait& wait : view.snapshot->waits) {
-    if (wait.worker == index) return {};
-  }
-  const WorkerState* worker = worker_of(about, rank, index);
-  const std::string number = std::to_string(index);
-  if (worker == nullptr) {
-    return view.snapshot->workers.size() < kMostListed ? "has no worker " + number + " open" : std::string();
-  }
-  return worker->seen ? std::string() : "has no thread that makes progress on its worker " + number;
-}
-
-std::optional<Verdict> unattended(const Case& about) {
-  for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause != Cause::answer && edge->thing->cause != Cause::room) continue;
-    const std::string why = why_unattended(about, edge->to, edge->thing->worker);
-    if (why.empty()) continue;
-    std::set<std::uint32_t> culprits{edge->to};
-    const Waiting waiting = waiting_for(about, edge->to, edge->thing->cause);
-    if (waiting.ranks.size() == 1) culprits.insert(edge->from);
-    return blame(culprits, about.words.who(edge->to) + " " + why + ", and " + about.words.does_with_others(edge->to) +
-                               "; " + about.words.who(edge->from) + " " + about.words.waits(edge->from, edge->wait) +
-                               about.words.not_named(*edge));
-  }
-  return {};
 }
 
 // The shortest way from `start` back to it, as edges.
@@ -338,6 +196,30 @@ std::optional<Verdict> owes_at_last(const Case& about) {
 
 }  // namespace
 
+Ranks listed(const std::set<std::uint32_t>& ranks) {
+  return {ranks.begin(), ranks.end()};
+}
+
+std::string and_waiting(const std::string& text) {
+  return text.empty() ? text : "; " + text;
+}
+
+std::string in_call(const Wait* wait) {
+  return wait == nullptr || wait->call.empty() ? std::string() : " in " + wait->call;
+}
+
+Waiting waiting_for(const Case& about, std::uint32_t to, Cause cause) {
+  std::set<std::uint32_t> ranks;
+  Waiting waiting;
+  for (const Edge& edge : about.graph.edges()) {
+    if (edge.to != to || edge.thing->cause != cause || edge.from == to) continue;
+    ranks.insert(edge.from);
+    if (waiting.first == nullptr) waiting.first = &edge;
+  }
+  waiting.ranks = listed(ranks);
+  return waiting;
+}
+
 Verdict blame(const std::set<std::uint32_t>& culprits, std::string sentence) {
   return {std::move(sentence), listed(culprits)};
 }
@@ -355,9 +237,10 @@ std::vector<const Edge*> Case::edges() const {
 }
 
 std::span<const Rule> rules() {
-  static constexpr std::array<Rule, 13> kRules = {lock_holder,   gone,         held,       tasks_not_run, other_call,
-                                                  wrong_message, computing,    unattended, cycle,         owes_directly,
-                                                  odd_one_out,   owes_at_last, unanswered};
+  static constexpr std::array<Rule, 17> kRules = {
+      lock_holder,      gone,          held,        tasks_not_run,     other_call,      wrong_message,
+      computing,        unattended,    cycle,       task_does_not_end, tasks_elsewhere, untaken,
+      unattended_alone, owes_directly, odd_one_out, owes_at_last,      unanswered};
   return kRules;
 }
 

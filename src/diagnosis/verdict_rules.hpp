@@ -32,12 +32,34 @@ using Rule = std::optional<Verdict> (*)(const Case&);
 // In the order in which they are tried.
 [[nodiscard]] std::span<const Rule> rules();
 
+// Of verdict_progress.cpp: a handler that does not return; USER messages that nobody runs; a worker
+// that nobody advances, which owes something, or to which something has come.
+[[nodiscard]] std::optional<Verdict> held(const Case& about);
+[[nodiscard]] std::optional<Verdict> tasks_not_run(const Case& about);
+[[nodiscard]] std::optional<Verdict> unattended(const Case& about);
+// The same at ranks elsewhere, where somebody waits for it may be anybody.
+[[nodiscard]] std::optional<Verdict> task_does_not_end(const Case& about);
+[[nodiscard]] std::optional<Verdict> tasks_elsewhere(const Case& about);
+[[nodiscard]] std::optional<Verdict> untaken(const Case& about);
+[[nodiscard]] std::optional<Verdict> unattended_alone(const Case& about);
 // Of verdict_messages.cpp: a message with another tag, to or from another rank, than is awaited.
 [[nodiscard]] std::optional<Verdict> wrong_message(const Case& about);
 // Of verdict_teams.cpp: members at different calls; a rank that does not do what the others do.
 [[nodiscard]] std::optional<Verdict> other_call(const Case& about);
 [[nodiscard]] std::optional<Verdict> odd_one_out(const Case& about);
 
+// ---- for rules
+// Who waits for `to` for that cause, and the first such edge.
+struct Waiting {
+  std::vector<std::uint32_t> ranks;
+  const Edge* first = nullptr;
+};
+[[nodiscard]] Waiting waiting_for(const Case& about, std::uint32_t to, Cause cause);
+// " in MPI_Recv"; empty: it is not known in what
+[[nodiscard]] std::string in_call(const Wait* wait);
+// After a semicolon, unless it is empty.
+[[nodiscard]] std::string and_waiting(const std::string& text);
+[[nodiscard]] std::vector<std::uint32_t> listed(const std::set<std::uint32_t>& ranks);
 [[nodiscard]] Verdict blame(const std::set<std::uint32_t>& culprits, std::string sentence);
 
 }  // namespace heddle::diagnosis

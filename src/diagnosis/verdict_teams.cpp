@@ -1,6 +1,8 @@
 // Ranks that wait for each other because they are not in the same call.
 #include <algorithm>
 #include <map>
+#include <span>
+#include <tuple>
 
 #include "diagnosis/verdict_rules.hpp"
 
@@ -130,12 +132,19 @@ void order(const Case& about, std::vector<Group>& groups) {
   });
 }
 
+// Of the word that it waits for; 0: it waits for none, or the word has none.
+std::uint64_t place_of(const Case& about, std::uint32_t rank) {
+  const std::vector<const Awaited*> things = about.graph.things(rank, about.graph.wait(rank));
+  return things.size() == 1 && things.front()->cause == Cause::word ? things.front()->bytes : 0;
+}
+
 std::vector<Group> groups_of(const Case& about) {
-  std::map<std::pair<const Meeting*, std::string>, Group> found;
+  std::map<std::tuple<const Meeting*, std::string, std::uint64_t>, Group> found;
   for (const std::uint32_t rank : about.end.ranks) {
     const Wait* wait = about.graph.wait(rank);
     const Meeting* meeting = about.graph.meeting(rank);
-    Group& group = found[{meeting, meeting == nullptr && wait != nullptr ? wait->call : std::string()}];
+    const std::string call = meeting == nullptr && wait != nullptr ? wait->call : std::string();
+    Group& group = found[{meeting, call, meeting == nullptr ? place_of(about, rank) : 0}];
     group.ranks.push_back(rank);
     group.meeting = meeting;
     group.everywhere = meeting == nullptr ? group.ranks.size() : meeting->waiting.size();
@@ -184,11 +193,32 @@ std::optional<Verdict> other_call(const Case& about) {
   return {};
 }
 
+// Of several groups that would all be blamed, and some of which wait for words of memory, the
+// smallest are: what more ranks wait for is more likely what is meant.
+std::vector<const Group*> narrowed(std::vector<const Group*> blamed) {
+  constexpr std::size_t kFew = 2;  // of whom it can be said that one is wrong
+  std::size_t by_word = 0;
+  std::size_t ranks = 0;
+  for (const Group* group : blamed) {
+    by_word += group->by_word && group->meeting == nullptr ? 1 : 0;
+    ranks += group->ranks.size();
+  }
+  if (by_word == 0 || (by_word < blamed.size() && ranks <= kFew)) return blamed;
+  const auto size = [](const Group* group) { return group->ranks.size(); };
+  const std::size_t least = size(*std::ranges::min_element(blamed, {}, size));
+  std::erase_if(blamed, [&](const Group* group) { return size(group) > least; });
+  return blamed;
+}
+
 // The largest group is right; of two ranks nobody can say which.
 std::optional<Verdict> odd_one_out(const Case& about) {
   if (about.sink() != kNobody) return {};
   const std::vector<Group> groups = groups_of(about);
-  const Group& largest = groups.back();
+  // Who waits for no group that waits for it in turn only waits.
+  const auto in_conflict =
+      static_cast<std::size_t>(std::ranges::count_if(groups, [](const Group& group) { return group.conflicts > 0; }));
+  const std::span contending = std::span(groups).first(in_conflict > 1 ? in_conflict : groups.size());
+  const Group& largest = contending.back();
   if (groups.size() == 1 && (about.end.ranks.size() > 2 || largest.meeting != nullptr)) return {};
   if (!about.focus.indirect.empty() && groups.front().conflicts == 0) return {};
   const auto smaller = [&](const Group& group) {
@@ -196,11 +226,13 @@ std::optional<Verdict> odd_one_out(const Case& about) {
     if (first.conflicts > groups[groups.size() > 1 ? 1 : 0].conflicts) return &group == &first;
     return group.ranks.size() < largest.ranks.size() || group.everywhere < largest.everywhere;
   };
-  const bool all = about.end.ranks.size() <= 2 || std::none_of(groups.begin(), groups.end(), smaller);
-  std::set<std::uint32_t> culprits;
-  for (const Group& group : groups) {
-    if (all || smaller(group)) culprits.insert(group.ranks.begin(), group.ranks.end());
+  const bool all = about.end.ranks.size() <= 2 || std::ranges::none_of(contending, smaller);
+  std::vector<const Group*> blamed;
+  for (const Group& group : contending) {
+    if (all || smaller(group)) blamed.push_back(&group);
   }
+  std::set<std::uint32_t> culprits;
+  for (const Group* group : narrowed(std::move(blamed))) culprits.insert(group->ranks.begin(), group->ranks.end());
   std::string sentence;
   for (std::size_t i = 0; i < groups.size() && i < kMostGroups; ++i) {
     sentence += (i == 0 ? "" : "; ") + told(about, groups[i], culprits);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <map>
 #include <string_view>
 
 namespace heddle::diagnosis {
@@ -171,7 +172,8 @@ std::string Words::does(std::uint32_t rank, bool plural) const {
     case Doing::unanswered:
       return plural ? "do not answer" : "does not answer";
     case Doing::computes:
-      return has + "not called the library for " + seconds(view.silent_ns) + besides;
+      return has + "not called the library for " + seconds(view.silent_ns) +
+             (graph_.runs_task(rank) ? ", in a handler of class USER that does not return" : "") + besides;
     case Doing::polls:
     case Doing::waits:
       break;
@@ -239,6 +241,25 @@ std::string Words::waiting_for(const Ranks& ranks, const Ranks& waiters) const {
     if (!contains(told, rank)) rest.push_back(rank);
   }
   if (!rest.empty()) text += (text.empty() ? "" : ", and ") + who(rest) + verb(rest) + (told.empty() ? them : "these");
+  return text;
+}
+
+std::string Words::loose_ranks(const std::set<std::uint32_t>& but) const {
+  constexpr std::size_t kMostTold = 3;
+  std::map<std::string, Ranks> by_call;
+  for (std::uint32_t rank = 0; rank < graph_.size(); ++rank) {
+    const Wait* wait = graph_.wait(rank);
+    if (graph_.loose(rank) && !but.contains(rank))
+      by_call[wait == nullptr ? std::string() : wait->call].push_back(rank);
+  }
+  std::vector<Ranks> groups;
+  for (auto& [call, ranks] : by_call) groups.push_back(std::move(ranks));
+  // The fewer, the more they tell.
+  std::ranges::stable_sort(groups, {}, &Ranks::size);
+  std::string text;
+  for (std::size_t i = 0; i < groups.size() && i < kMostTold; ++i) {
+    text += (i == 0 ? "" : ", ") + who(groups[i]) + " " + does(groups[i].front(), groups[i].size() > 1);
+  }
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ class Words {
   // nobody does.
   [[nodiscard]] std::string waiting_for(const std::vector<std::uint32_t>& ranks,
                                         const std::vector<std::uint32_t>& waiters) const;
+  // "ranks 0 and 2 wait in shmem_wait_until for …": those that wait loosely, by their calls, but
+  // for some. Empty: there are none.
+  [[nodiscard]] std::string loose_ranks(const std::set<std::uint32_t>& but = {}) const;
 
  private:
   const Graph& graph_;

@@ -51,6 +51,9 @@ class RunningTask {
   // Whether the calling thread runs one of this worker; of any worker of this context.
   [[nodiscard]] static bool of(const Core& core);
   [[nodiscard]] static bool of(const Job& job);
+  // Whose handler the thread runs that has its t_tasks there: another one, which goes on meanwhile
+  // and does not end. Null: it runs none.
+  [[nodiscard]] static const Core* peek(const RunningTask* const* place);
 
  private:
   const Core& core_;

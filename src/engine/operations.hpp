@@ -21,6 +21,7 @@
 
 #include "base/error.hpp"
 #include "base/own_lines.hpp"
+#include "base/peek.hpp"
 #include "engine/objects.hpp"
 #include "engine/operation.hpp"
 
@@ -90,7 +91,8 @@ class Operations {
   [[nodiscard]] const OperationQueue& pending() const { return pending_; }
   [[nodiscard]] std::vector<Operation>& slots() { return pool_.all(); }
   [[nodiscard]] static std::size_t index(const Operation& operation) { return operation.slot; }
-  [[nodiscard]] std::uint64_t failed() const { return failed_; }  // operations that have
+  // Operations that have. Any thread: a number.
+  [[nodiscard]] std::uint64_t failed() const { return base::peek(failed_); }
   [[nodiscard]] const MarkTable& marks() const { return pool_.marks(); }
 
   // Any thread, before it sends a long message, tagged or active, whose source is lent: a share of

@@ -175,6 +175,9 @@ class TransportWorker {
   // After Transport::settle(). True: poll() will find something, though perhaps not in its very
   // next call.
   [[nodiscard]] virtual bool has_arrivals() { return true; }
+  // For reports about jobs that hang: messages or requests of peers have come that poll() has not
+  // taken. False also if that is not known.
+  [[nodiscard]] virtual bool has_untaken() { return false; }
 
   [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
 };

@@ -7,6 +7,7 @@
 
 #include "base/quiet_thread.hpp"
 #include "base/topology.hpp"
+#include "engine/running.hpp"
 #include "worker/gate_offload.hpp"
 
 namespace heddle::engine {
@@ -22,7 +23,10 @@ ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport* transport, s
                            const std::vector<int>& cores)
     : rounds_(role, role != ExecutorRole::commands && rings(transport) ? transport : nullptr) {
   // It reads thread_ when a gate is there, and that is after this.
-  thread_ = base::start_quiet_thread([this] { rounds_.run(); });
+  thread_ = base::start_quiet_thread([this] {
+    look_at_this_thread();  // it may run handlers
+    rounds_.run();
+  });
   char name[16];
   std::snprintf(name, sizeof name, "heddle-%s-%u", role == ExecutorRole::completions ? "comp" : "exec", number % 1000);
   pthread_setname_np(thread_.native_handle(), name);

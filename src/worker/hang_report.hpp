@@ -45,6 +45,13 @@ class Watch {
   ~Watch() {
     if (began_) end();
   }
+  // The thread does something else now, and may go on to wait.
+  void interrupt() {
+    if (!noted_) [[likely]]
+      return;
+    end();
+    noted_ = false;
+  }
   [[nodiscard]] const Waited& waited() const { return waited_; }
   // The wait is about to return, and the program may go on with it.
   void may_resume() { resumes_ = true; }

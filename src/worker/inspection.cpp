@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include "base/peek.hpp"
+#include "engine/running.hpp"
 #include "worker/context.hpp"
 #include "worker/gate.hpp"
 #include "worker/report.hpp"
@@ -18,6 +20,8 @@ namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kNoticeNs = kSecond;  // or a quarter of HEDDLE_HANG_SECONDS
+// Besides the time that all have: for threads that wait.
+constexpr std::uint64_t kSlowAnswersNs = 750'000'000;
 
 std::uint32_t this_thread() {
   return static_cast<std::uint32_t>(::syscall(SYS_gettid));
@@ -54,7 +58,8 @@ diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
     if (facts.operation[0] == '\0') return wait;
     wait.step->operation = text_of(facts.operation);
     if (facts.team_name[0] != '\0') wait.step->team_name = text_of(facts.team_name);
-    wait.step->team &= 0xFFFF'FFFFU;
+    // The program's numbers have nothing to do with Heddle's of the same team.
+    wait.step->team |= ~std::uint64_t{0} << 32;
     wait.step->number = facts.number;
     return wait;
   }
@@ -68,7 +73,7 @@ diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
   awaited.cause = static_cast<diagnosis::Cause>(facts.cause);
   awaited.rank = facts.rank == HEDDLE_ANY ? diagnosis::kNobody : facts.rank;
   awaited.what = wait.call;
-  if (facts.cause == HEDDLE_WAIT_LOCK) awaited.bytes = facts.number;
+  if (facts.cause == HEDDLE_WAIT_LOCK || facts.cause == HEDDLE_WAIT_WORD) awaited.bytes = facts.number;
   awaited.tag = text_of(facts.tag);
   wait.things.push_back(std::move(awaited));
   return wait;
@@ -90,8 +95,11 @@ void Inspection::begin() {
 }
 
 void Inspection::add(Worker& worker) {
+  look_at_this_thread();
   const std::lock_guard lock(mutex_);
-  rows_.push_back({&worker, number_.load(std::memory_order_relaxed), {}, {}});
+  Row& row = rows_.emplace_back();
+  row.worker = &worker;
+  row.answered = number_.load(std::memory_order_relaxed);
 }
 
 void Inspection::remove(Worker& worker) {
@@ -138,6 +146,7 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
       thread->since = thread->last = now;
       thread->answered = number_.load(std::memory_order_relaxed);
       began = true;
+      look_at_this_thread();
     }
     // A wait within a noted one: the outer one counts, as long as it is noted.
     const bool noted_within = waiting.tell != nullptr && waiting.arg != thread->waiting.arg && !stale(*thread, now);
@@ -247,18 +256,26 @@ void Inspection::noticed(Worker& worker) noexcept {
   }
 }
 
-// Workers that no thread has come by: each where its gate lets this thread in. A worker that is
-// being looked at is not closed (remove()).
+// Workers that no thread has come by: each where its gate lets this thread in; of one without a
+// gate what any thread may look at. A worker that is being looked at is not closed (remove()).
 void Inspection::look_at_others() {
   std::unique_lock lock(mutex_);
   const std::uint64_t number = number_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Worker* const worker = rows_[i].worker;
-    if (rows_[i].answered == number || worker->gate() == nullptr) continue;
+    if (rows_[i].answered == number) continue;
     looked_at_ = worker;
+    const std::uint64_t polls = rows_[i].polls;
     lock.unlock();
     Findings findings(context_);
-    static_cast<void>(look_inside(*worker, findings));
+    const bool told = worker->gate() != nullptr && look_inside(*worker, findings);
+    const bool still = base::peek(worker->core().stats.polls) == polls;
+    if (worker->gate() == nullptr) {
+      look_from_outside(*worker, still, findings);
+    } else if (!told) {
+      // Who is inside may only be posting, slowly, or have lost its core.
+      findings.state.held = still && running(worker->core()).handler;
+    }
     lock.lock();
     looked_at_ = nullptr;
     changed_.notify_all();
@@ -305,12 +322,20 @@ std::vector<std::byte> Inspection::snapshot() {
   {
     const std::lock_guard lock(mutex_);
     number_.store(number_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    for (Row& row : rows_) row.polls = base::peek(row.worker->core().stats.polls);
   }
   context_.bootstrap().call_attention();
   {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(kAnswersNs),
                       [&] { return all_answered(context_.clock().now_ns()); });
+    // A worker may have nobody, but a thread that waits wakes, once it gets a core.
+    changed_.wait_for(lock, std::chrono::nanoseconds(kSlowAnswersNs), [&] {
+      const std::uint64_t now = context_.clock().now_ns();
+      const std::uint64_t number = number_.load(std::memory_order_relaxed);
+      return std::ranges::all_of(threads_,
+                                 [&](const Thread& one) { return one.answered == number || stale(one, now); });
+    });
   }
   look_at_others();
   return diagnosis::encode(gather());
@@ -352,6 +377,7 @@ diagnosis::Snapshot Inspection::gather_waits() {
   for (const Row& row : rows_) {
     diagnosis::WorkerState state = row.answered == number ? row.state : diagnosis::WorkerState{};
     state.index = row.worker->index();
+    state.internal = state.index == context_.internal_worker();
     if (row.answered != number || (!state.seen && !state.held)) {
       say("worker %u: no thread has made progress on it while it was asked", state.index);
     }

@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
@@ -65,6 +66,7 @@ class Inspection final : public bootstrap::Observed {
   // ---- Observed: on the bootstrap's thread
   diagnosis::Pulse pulse() override;
   std::vector<std::byte> snapshot() override;
+  std::string counters() override;
 
   // Whether the launcher tells of long waits. Else those who wait do.
   [[nodiscard]] bool watched() const { return watched_; }
@@ -88,6 +90,7 @@ class Inspection final : public bootstrap::Observed {
     Worker* worker = nullptr;
     std::uint64_t answered = 0;
     diagnosis::WorkerState state;
+    std::uint64_t polls = 0;  // when the inspection began
     std::vector<std::string> lines;
   };
   // A thread that has returned from a wait and has not come back for so long waits no more.

@@ -47,6 +47,7 @@ class OneThreadWorker final : public transport::ForwardingWorker {
   [[nodiscard]] bool closed(Target target) override { return here() && inner_->closed(target); }
   [[nodiscard]] bool arm() override { return here() && inner_->arm(); }
   [[nodiscard]] bool has_arrivals() override { return !here() || inner_->has_arrivals(); }
+  [[nodiscard]] bool has_untaken() override { return here() && inner_->has_untaken(); }
 
  private:
   [[nodiscard]] bool here() const { return thread_.is_calling_thread(); }

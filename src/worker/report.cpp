@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/aggregator.hpp"
+#include "engine/running.hpp"
 #include "worker/gate.hpp"
 
 namespace heddle::engine {
@@ -95,6 +96,12 @@ diagnosis::Awaited awaited_of(const Operation& operation) {
   return awaited;
 }
 
+void find_running(const Worker& worker, Findings& findings) {
+  findings.state.runs_task = running(worker.core()).task;
+  if (!findings.state.runs_task) return;
+  findings.say("worker %u: a handler of class USER has been called and has not returned", worker.index());
+}
+
 // What waits outside of it.
 void find_queued(Worker& worker, Findings& findings) {
   if (worker.gate() != nullptr && worker.gate()->queued_records() > 0) {
@@ -102,7 +109,9 @@ void find_queued(Worker& worker, Findings& findings) {
                  number(worker.gate()->queued_records()),
                  worker.sharing() == Sharing::offload ? "its executor" : "who makes progress on it");
   }
-  findings.state.tasks = worker.messages().tasks().stored();
+  find_running(worker, findings);
+  const Tasks& tasks = worker.messages().tasks();
+  findings.state.tasks = tasks.stored();
   if (findings.state.tasks > 0) {
     findings.say("worker %u: %llu USER messages wait for a thread that calls heddle_run_tasks", worker.index(),
                  number(findings.state.tasks));
@@ -219,6 +228,15 @@ void find_inside(Worker& worker, Findings& findings) {
   if (told > kMostLines) findings.say("and %u more", told - kMostLines);
   find_unnotified(worker, findings);
   for (const Protocol* protocol : worker.completer().protocols()) protocol->report(findings);
+  find_queued(worker, findings);
+  findings.state.untaken = worker.core().transport.has_untaken();
+}
+
+void look_from_outside(Worker& worker, bool still, Findings& findings) {
+  findings.state.held = still && running(worker.core()).handler;
+  if (findings.state.held) {
+    findings.say("worker %u: its thread is in a handler or callback and does not leave", worker.index());
+  }
   find_queued(worker, findings);
 }
 

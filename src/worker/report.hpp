@@ -13,7 +13,10 @@ void report_operations(Worker& worker);
 // Tells it to the findings. Any thread; for a worker without a gate: the one that uses it. False:
 // not now, another thread is inside, and the findings say so. Throws std::bad_alloc.
 bool look_inside(Worker& worker, Findings& findings);
-// The same for the thread inside.
+// What any thread may tell of a worker without a gate, that another one uses. `still`: nobody has
+// polled it for a while. Throws std::bad_alloc.
+void look_from_outside(Worker& worker, bool still, Findings& findings);
+// The same as look_inside() for the thread inside.
 void find_inside(Worker& worker, Findings& findings);
 
 // Numbers that change when something happens, read beside those who write them. `calls`: by threads

@@ -172,6 +172,13 @@ class Counts {
     }
     return sum;
   }
+  // As total(), beside who posts. Any thread.
+  [[nodiscard]] Tally peek_total() {
+    Tally all = shared_ == nullptr ? Tally{} : shared_->sum();
+    for (const Tallies::Field field : Tallies::kFields) all.*field += base::peek(own_.*field);
+    all.commands += base::peek(own_.commands);
+    return all.total();
+  }
   // Inside.
   [[nodiscard]] Tally total() {
     Tally all = shared_ == nullptr ? Tally{} : shared_->sum();

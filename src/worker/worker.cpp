@@ -327,12 +327,14 @@ void Worker::note_task(base::TraceEvent event, std::uint32_t handler) {
 int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
   if (inside_of() != nullptr) return refuse_wait("heddle_run_tasks");
   base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
+  Watch watch(context_, this, "heddle_run_tasks");
   for (;;) {
     const int events = progress();
     if (events < 0) return events;
     std::uint32_t ran = 0;
     Tasks::Task* task = nullptr;
     while (ran < most && (task = messages_.tasks().take()) != nullptr) {
+      watch.interrupt();
       ActiveMessages::EndedTask ended{};
       const std::uint32_t handler = task->handler;
       note_task(base::TraceEvent::task_begin, handler);
@@ -349,8 +351,14 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
       core_.notifier.tell();
       return static_cast<int>(ran);
     }
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) return 0;
-    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) context_.nap(this, ns);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
+      watch.may_resume();
+      return 0;
+    }
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
+      context_.nap(this, ns);
+      watch.round(kNothingMore, true);
+    }
   }
 }
 

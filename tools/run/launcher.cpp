@@ -92,6 +92,7 @@ base::Status Launcher::prepare() {
   broker_.emplace(options_.ranks, *secret);
   if (const auto status = interests_.open(std::size_t{options_.ranks} * kSources); status != HEDDLE_DONE) return status;
   watch_for_hangs();
+  if (const auto status = open_metrics(); status != HEDDLE_DONE) return status;
   broker_->on_joined([this](std::uint32_t rank) { joined(rank); });
   return HEDDLE_DONE;
 }
@@ -112,6 +113,16 @@ void Launcher::watch_for_hangs() {
                     });
   // Without a door the job is watched all the same.
   static_cast<void>(watchdog_->open_door());
+}
+
+base::Status Launcher::open_metrics() {
+  if (!options_.metrics || !watchdog_) return HEDDLE_DONE;
+  auto opened = MetricsPort::open(
+      *options_.metrics, [this](MetricsPort::Answer answer) { watchdog_->ask_counters(std::move(answer), now_ns()); });
+  if (!opened) return opened.status();
+  metrics_ = std::move(*opened);
+  if (*options_.metrics == 0) say("metrics are at http://127.0.0.1:%u/metrics", metrics_->port());
+  return HEDDLE_DONE;
 }
 
 base::Status Launcher::prepare_utofu() {
@@ -222,7 +233,7 @@ void Launcher::watch_changed() {
 
 // Waits for something to happen, and handles it.
 void Launcher::await() {
-  std::array<pollfd, 6> few{};
+  std::array<pollfd, 7> few{};
   std::size_t count = 0;
   const auto also = [&](int fd, short events) { few[count++] = {fd, events, 0}; };  // -1: none
   also(interests_.fd(), POLLIN);
@@ -231,6 +242,7 @@ void Launcher::await() {
   also(out_.waiting() ? out_.fd() : -1, POLLOUT);
   also(err_.waiting() ? err_.fd() : -1, POLLOUT);
   also(watchdog_ ? watchdog_->door_fd() : -1, POLLIN);
+  also(metrics_ != nullptr ? metrics_->fd() : -1, POLLIN);
   if (::poll(few.data(), count, wait_ms()) <= 0) return;
   if (few[1].revents != 0) take_failures();
   if (few[2].revents != 0) take_signals();
@@ -239,6 +251,7 @@ void Launcher::await() {
     err_.flush();
   }
   if (few[5].revents != 0) watchdog_->serve_door();
+  if (few[6].revents != 0) metrics_->serve();
   if (few[0].revents == 0) return;
   for (const std::uint32_t number : interests_.ready()) {
     handle(number / kSources, static_cast<Source>(number % kSources));

@@ -7,6 +7,7 @@
 
 #include "bootstrap/local/watchdog.hpp"
 #include "tools/run/interests.hpp"
+#include "tools/run/metrics_port.hpp"
 #include "tools/run/output.hpp"
 #include "tools/run/spawn.hpp"
 
@@ -40,6 +41,7 @@ class Launcher {
   base::Status prepare();
   base::Status prepare_utofu();
   void watch_for_hangs();
+  base::Status open_metrics();
   base::Status start_ranks();
   int start_failed(base::Status status);
   void take_failures();
@@ -83,6 +85,7 @@ class Launcher {
   Sink err_{STDERR_FILENO};
   std::optional<bootstrap::local::Broker> broker_;
   std::optional<bootstrap::local::Watchdog> watchdog_;
+  std::unique_ptr<MetricsPort> metrics_;  // --metrics
   std::vector<Rank> ranks_;
   std::uint32_t running_ = 0;
   // Those of the ranks: five of each. The few others are polled.

@@ -33,6 +33,8 @@ Options:
   --utofu SHAPE[:P]  emulate a Tofu machine: nodes along X Y Z A B C, as 2x3x1, P processes on each (default: as many
                      as are needed); the processes find libtofucom.so, and UTOFU_EMU_* variables say the rest
   --trace FILE       note what happens to each operation, and make one picture of it for https://ui.perfetto.dev
+  --metrics PORT     serve the ranks' counters as OpenMetrics text at http://127.0.0.1:PORT/metrics; 0: at a free port,
+                     which is told
   --tag              put [rank] before each line of output
   --version          show the version
   -h, --help         show this text
@@ -79,6 +81,7 @@ struct Words {
   std::string grace = "5";
   std::string utofu;
   std::string trace;
+  std::string metrics;
   std::vector<std::string> environment;
 };
 
@@ -99,6 +102,16 @@ base::Status read_seconds(const char* option, const std::string& text, bool zero
                       zero ? " (0 or more)" : " (more than 0)");
   }
   *value_ns = static_cast<std::uint64_t>(seconds * 1e9);
+  return HEDDLE_DONE;
+}
+
+base::Status read_port(const std::string& text, std::optional<std::uint16_t>* port) {
+  std::uint16_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "--metrics %s is not a port; 0 to 65535 are possible", text.c_str());
+  }
+  *port = value;
   return HEDDLE_DONE;
 }
 
@@ -189,6 +202,7 @@ base::Status interpret(const Words& words, Options* options) {
     status = machine.status();
     if (machine) options->utofu = std::move(*machine);
   }
+  if (status == HEDDLE_DONE && !words.metrics.empty()) status = read_port(words.metrics, &options->metrics);
   if (status == HEDDLE_DONE) status = read_environment(words, options);
   if (status == HEDDLE_DONE && !words.trace.empty()) {
     // ranks may change their directories before they join
@@ -253,6 +267,7 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
       app.add_option("--grace", words.grace),
       app.add_option("--utofu", words.utofu),
       app.add_option("--trace", words.trace),
+      app.add_option("--metrics", words.metrics),
       app.add_option("--env", words.environment)
           ->expected(1)
           ->allow_extra_args(false)

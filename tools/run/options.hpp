@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,8 @@ struct Options {
   std::uint64_t timeout_ns = 0;  // 0: none
   std::uint64_t grace_ns = 5'000'000'000;
   std::string trace;   // an absolute path; empty: the job is not traced
-  UtofuMachine utofu;  // an empty shape: none
+  std::optional<std::uint16_t> metrics;  // at which port; 0: at any
+  UtofuMachine utofu;                    // an empty shape: none
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> command;  // program and arguments
 };

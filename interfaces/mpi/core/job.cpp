@@ -17,6 +17,7 @@
 #include "mpi/core/progress.hpp"
 #include "mpi/messages/buffers.hpp"
 #include "mpi/messages/post.hpp"
+#include "mpi/rma/locks.hpp"
 #include "mpi/tool/counts.hpp"
 
 namespace heddle::mpi {
@@ -112,6 +113,7 @@ int join(int level) {
   if (std::getenv("HEDDLE_PROGRESS") == nullptr) options.progress = "adaptive";
   if (const int code = code_of(heddle_context_join(&options, &g_job.context)); code != MPI_SUCCESS) return code;
   static_cast<void>(heddle_context_name_tags(g_job.context, &name_tag));
+  static_cast<void>(heddle_context_list_held(g_job.context, &list_held_locks));
   static_cast<void>(heddle_context_rank(g_job.context, &g_job.rank));
   static_cast<void>(heddle_context_size(g_job.context, &g_job.size));
   g_job.thread_level = level;

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "mpi/core/noted_wait.hpp"
 #include "mpi/rma/ask.hpp"
@@ -86,6 +88,30 @@ int step_at(Win& win, int rank, LockStep step, bool* done) {
   return code;
 }
 
+// All ranks know the lock by it; not 0.
+std::uint64_t key_of(const Win& win, int rank) {
+  const std::uint64_t owner = win.comm->members[static_cast<std::size_t>(rank)].peer.rank;
+  return (owner + 1) << 32 | win.far[static_cast<std::size_t>(rank)].number;
+}
+
+// Windows whose locks are told to reports about jobs that hang.
+std::mutex g_told_mutex;
+std::vector<Win*> g_told;
+
+// Who waits for a lock has begun its epoch, which is open once it has the lock.
+bool holds_lock(const Win& win, int rank) {
+  constexpr std::uint8_t kLeast = 2;  // see Far::lock_type
+  const auto at = static_cast<std::size_t>(rank);
+  switch (win.access.load(std::memory_order_relaxed)) {
+    case Access::lock_all:
+      return !win.nocheck && win.open_all.load(std::memory_order_relaxed) != 0;
+    case Access::lock:
+      return win.far[at].lock_type >= kLeast && win.targets[at].open.load(std::memory_order_relaxed) != 0;
+    default:
+      return false;
+  }
+}
+
 // One attempt to share the lock of each target whose memory is not mapped, all at the same time.
 int ask_all(Win& win, std::vector<bool>* taken) {
   std::vector<Asked*> sent(static_cast<std::size_t>(win.size()), nullptr);
@@ -110,6 +136,29 @@ int ask_all(Win& win, std::vector<bool>* taken) {
 }
 
 }  // namespace
+
+void tell_locks(Win& win) {
+  const std::scoped_lock lock(g_told_mutex);
+  g_told.push_back(&win);
+}
+
+void tell_locks_no_more(Win& win) {
+  const std::scoped_lock lock(g_told_mutex);
+  std::erase(g_told, &win);
+}
+
+std::size_t list_held_locks(std::uint64_t* keys, std::size_t most) {
+  const std::scoped_lock lock(g_told_mutex);
+  std::size_t count = 0;
+  for (Win* win : g_told) {
+    // An epoch begins or ends at this moment: then the job moves.
+    const std::unique_lock epoch(win->mutex, std::try_to_lock);
+    if (!epoch) continue;
+    for (int rank = 0; rank < win->size() && count < most; ++rank)
+      if (holds_lock(*win, rank)) keys[count++] = key_of(*win, rank);
+  }
+  return count;
+}
 
 bool lock_step(Control& control, LockStep step) {
   std::atomic<std::uint64_t>& word = control.lock;
@@ -147,6 +196,7 @@ int acquire_lock(Win& win, int rank, bool exclusive) {
   LockPatience patience(win.far[static_cast<std::size_t>(rank)].control != nullptr);
   const auto fill = [&](heddle_wait_facts& facts) {
     facts.cause = HEDDLE_WAIT_LOCK;
+    facts.number = key_of(win, rank);
     std::snprintf(facts.text, sizeof facts.text, "the lock of a window at its rank %d", rank);
   };
   NotedWait wait(win.comm->lane->worker, "MPI_Win_lock", fill);

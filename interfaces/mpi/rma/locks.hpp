@@ -8,6 +8,7 @@
 // starves.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mpi/rma/win.hpp"
@@ -33,5 +34,10 @@ int release_lock(Win& win, int rank, bool exclusive);
 // Shares the locks of all targets. An error: it has none of them.
 int acquire_all(Win& win);
 int release_all(Win& win);
+
+// heddle_list_held: the locks that this rank holds of windows between the two calls.
+void tell_locks(Win& win);
+void tell_locks_no_more(Win& win);
+std::size_t list_held_locks(std::uint64_t* keys, std::size_t most);
 
 }  // namespace heddle::mpi

@@ -6,6 +6,7 @@
 #include "mpi/messages/internal.hpp"
 #include "mpi/rma/ask.hpp"
 #include "mpi/rma/dynamic.hpp"
+#include "mpi/rma/locks.hpp"
 
 namespace heddle::mpi {
 namespace {
@@ -45,6 +46,7 @@ int begin_window(Comm& parent, const Info& hints, int flavor, Win** made) {
   win->unordered = ordering != nullptr && *ordering == "none";
   win->targets = std::make_unique<Target[]>(static_cast<std::size_t>(win->ranks));
   win->far = std::make_unique<Far[]>(static_cast<std::size_t>(win->ranks));
+  tell_locks(*win);
   *made = win;
   return MPI_SUCCESS;
 }
@@ -81,6 +83,7 @@ int barrier(Win& win) {
 }
 
 void destroy(Win* win) {
+  tell_locks_no_more(*win);
   detach_all(*win);
   bool asked = false;
   for (int rank = 0; win->far != nullptr && rank < win->ranks; ++rank) {

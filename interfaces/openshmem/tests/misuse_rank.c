@@ -205,6 +205,7 @@ static int together(const char* name) {
     shmem_free(NULL);
     EXPECT(shmem_malloc(0) == NULL, "of nothing");
     EXPECT(shmem_malloc_with_hints(8, ~0L) != NULL, "hints that nobody knows");
+    shmem_pcontrol(2);
     shmem_pcontrol(3, "for a tool", 1.5);
     shmem_set_cache_inv();
     shmem_clear_cache_inv();

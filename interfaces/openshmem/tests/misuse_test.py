@@ -196,6 +196,13 @@ class Misuse(unittest.TestCase):
         job = run("invalid-is-nothing")
         self.assertEqual((job.returncode, job.stderr), (0, ""))
 
+    def test_pcontrol_tells_the_counts_that_are_asked_for(self):
+        job = run("invalid-is-nothing", HEDDLE_STATS="1")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        told = re.findall(r"shmem_pcontrol: PE \d+ so far, by the engine: puts \d+ gets \d+ .* polls \d+\n", job.stderr)
+        self.assertGreater(len(told), 0, job.stderr)
+        self.assertEqual(job.stderr.count("so far, by the engine"), len(told))
+
     def test_global_exit(self):
         job = run("global-exit-3")
         self.assertEqual(job.returncode, 3)

@@ -116,6 +116,7 @@ base::Status Broker::handle(std::uint32_t rank, Frame& frame) {
       return HEDDLE_DONE;
     case FrameType::pulse:
     case FrameType::snapshot:
+    case FrameType::counters:
       if (watcher_ != nullptr) watcher_->answered(rank, type, frame.header.value, frame.payload);
       return HEDDLE_DONE;
     default:

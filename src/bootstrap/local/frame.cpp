@@ -28,12 +28,14 @@ constexpr std::array kShapes = {
     Shape{FrameType::waiting, Direction::to_launcher, 0, false, 0},
     Shape{FrameType::pulse, Direction::to_launcher, 0, false, sizeof(diagnosis::Pulse)},
     Shape{FrameType::snapshot, Direction::to_launcher, 0, false, diagnosis::kMostBytes},
+    Shape{FrameType::counters, Direction::to_launcher, 0, false, kMostCounters},
     Shape{FrameType::welcome, Direction::to_rank, 0, false, kMaxHandshake},
     Shape{FrameType::card, Direction::to_rank, kHasFd, true, kMaxCardBytes + kMaxCardTail},
     Shape{FrameType::result, Direction::to_rank, 0, false, kMaxRanks*(kMaxExchangeBytes + kLength)},
     Shape{FrameType::gone, Direction::to_rank, 0, true, 0},
     Shape{FrameType::ask_pulse, Direction::to_rank, 0, false, 0},
     Shape{FrameType::ask_snapshot, Direction::to_rank, 0, false, 0},
+    Shape{FrameType::ask_counters, Direction::to_rank, 0, false, 0},
 };
 static_assert(kMaxRanks * (kMaxExchangeBytes + kLength) <= UINT32_MAX);
 

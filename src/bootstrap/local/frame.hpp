@@ -20,7 +20,7 @@
 namespace heddle::bootstrap::local {
 
 inline constexpr std::uint64_t kMagic = 0x746F'6F62'6C64'6468ULL;  // "hddlboot" in a dump
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 inline constexpr std::uint32_t kLibraryVersion =
     HEDDLE_VERSION_MAJOR << 16 | HEDDLE_VERSION_MINOR << 8 | HEDDLE_VERSION_PATCH;
 inline constexpr std::size_t kMaxAbortMessage = 1024;
@@ -39,7 +39,8 @@ enum class FrameType : std::uint16_t {
   waiting = 7,  // a thread has waited for long
   // payload: diagnosis::Pulse. An answer, as the next one; value: that of the question
   pulse = 8,
-  snapshot = 9,  // payload: an encoded diagnosis::Snapshot
+  snapshot = 9,   // payload: an encoded diagnosis::Snapshot
+  counters = 10,  // payload: text, see diagnosis/counters.hpp
   // launcher to rank
   welcome = 64,  // payload: Welcome
   // rank: whose; otherwise as publish. No answer if that rank is gone: `gone` comes instead
@@ -49,9 +50,11 @@ enum class FrameType : std::uint16_t {
   gone = 67,  // rank has died or left
   // questions; value: a number
   ask_pulse = 68,
-  ask_snapshot = 69
+  ask_snapshot = 69,
+  ask_counters = 70
 };
 inline constexpr std::uint16_t kHasFd = 1;
+inline constexpr std::size_t kMostCounters = std::size_t{1} << 20;  // bytes of their text
 
 struct Header {
   FrameType type = FrameType::hello;

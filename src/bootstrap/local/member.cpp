@@ -250,6 +250,9 @@ base::Status Member::handle(Frame& frame) {
     case FrameType::ask_snapshot:
       tell_snapshot(frame.header.value);
       return HEDDLE_DONE;
+    case FrameType::ask_counters:
+      tell_counters(frame.header.value);
+      return HEDDLE_DONE;
     default:
       return base::fail(HEDDLE_ERR_PROTOCOL, "sent a frame of type %u", static_cast<unsigned>(frame.header.type));
   }
@@ -270,6 +273,17 @@ void Member::tell_snapshot(std::int32_t number) {
     snapshot.clear();  // there is no memory: it tells nothing
   }
   static_cast<void>(send({FrameType::snapshot, 0, 0, number}, snapshot));
+}
+
+void Member::tell_counters(std::int32_t number) {
+  std::string text;
+  try {
+    ask_observed([&](Observed& observed) { text = observed.counters(); });
+  } catch (const std::bad_alloc&) {
+    text.clear();
+  }
+  if (text.size() > kMostCounters) text.clear();
+  static_cast<void>(send({FrameType::counters, 0, 0, number}, std::as_bytes(std::span(text))));
 }
 
 // A thread that waits sends it, so it does not wait for a launcher that takes nothing.

@@ -91,6 +91,7 @@ class Member : public Bootstrap {
   base::Status take_gone(std::uint32_t rank);
   void tell_pulse(std::int32_t number);
   void tell_snapshot(std::int32_t number);
+  void tell_counters(std::int32_t number);
 
   const int socket_;
   const bool passes_descriptors_;

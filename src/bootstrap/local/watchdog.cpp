@@ -18,8 +18,8 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 // Between two pulses: a second, or a quarter of a shorter time.
 constexpr std::uint64_t kPulseNs = kSecond;
 constexpr std::uint64_t kSlowPulseNs = 15 * kSecond;  // while nobody is known to wait
-// How long a snapshot may take.
-constexpr std::uint64_t kSnapshotNs = 1'200'000'000;
+// How long a snapshot may take: a quarter of a second, but where ranks have few cores.
+constexpr std::uint64_t kSnapshotNs = 1'900'000'000;
 // A round that comes so late was held up, with everything else: the launcher was stopped, say.
 constexpr std::uint64_t kLateNs = 3 * kSecond;
 constexpr std::size_t kMostLines = 40;  // of a rank
@@ -46,11 +46,17 @@ bool is_stopped(std::int64_t pid) {
 }  // namespace
 
 Watchdog::Watchdog(Broker& broker, std::uint32_t size, const Options& options, Say say)
-    : broker_(broker), options_(options), say_(std::move(say)), ranks_(size) {
+    : broker_(broker), count_rounds_(broker, size), options_(options), say_(std::move(say)), ranks_(size) {
   broker_.set_watcher(this, options_.still_seconds);
 }
 
 std::uint64_t Watchdog::due_ns() const {
+  const std::uint64_t watch = watch_due_ns();
+  const std::uint64_t counts = count_rounds_.due_ns();
+  return watch == 0 || counts == 0 ? std::max(watch, counts) : std::min(watch, counts);
+}
+
+std::uint64_t Watchdog::watch_due_ns() const {
   if (wanted_) return 1;
   if (inquiries_.empty()) return next_ns_;
   const std::uint64_t of_inquiries = ask_ns_ != 0 ? ask_ns_ : until_ns_;
@@ -67,6 +73,7 @@ void Watchdog::moved() {
 }
 
 void Watchdog::tick(std::uint64_t now) {
+  count_rounds_.tick(now);
   if (next_ns_ == 0 && wanted_) {
     still_ns_ = now;
     for (Rank& rank : ranks_) rank.moved_ns = rank.called_ns = now;
@@ -155,12 +162,14 @@ void Watchdog::ask_snapshots(std::uint64_t now) {
 
 bool Watchdog::all_have_answered() const {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (broker_.membership(rank) == Membership::joined && !ranks_[rank].snapshot) return false;
+    // A stopped process does not answer.
+    if (!ranks_[rank].snapshot && presence(rank) == Presence::here) return false;
   }
   return true;
 }
 
 void Watchdog::answered(std::uint32_t rank, FrameType type, std::int32_t number, std::span<const std::byte> payload) {
+  if (type == FrameType::counters) return count_rounds_.answered(rank, number, payload);
   Rank& it = ranks_[rank];
   if (type == FrameType::snapshot) {
     it.looked_at = true;
@@ -231,6 +240,10 @@ void Watchdog::end_inquiries(std::uint64_t now) {
   const std::string first = (still_ns >= kSecond ? still : "the job moves: ") + verdict.sentence;
   report.insert(report.begin(), first);
   const bool hangs = can_hang(all);
+  const bool unknown =
+      std::ranges::any_of(all, [](const RankView& view) { return view.presence == Presence::here && !view.snapshot; });
+  // It is tried again soon where who might have told of a long wait has not answered.
+  if (!hangs && unknown && reports_ > 0) --reports_;
   for (const Inquiry& inquiry : inquiries) {
     if (hangs || !inquiry.hang) inquiry.told(report);
   }
@@ -298,13 +311,14 @@ void Watchdog::answer(std::string_view request, Door::Answer told) {
     };
     return inquire(tell, now_ns());
   }
+  if (request == "counters") return ask_counters(std::move(told), now_ns());
   std::string text;
   if (request == "ranks") {
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       text += std::to_string(rank) + ' ' + std::to_string(broker_.pid(rank)) + '\n';
     }
   } else {
-    text = "this job knows \"hang\" and \"ranks\"\n";
+    text = "this job knows \"hang\", \"ranks\" and \"counters\"\n";
   }
   told(std::move(text));
 }

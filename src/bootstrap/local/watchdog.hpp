@@ -11,10 +11,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/local/broker.hpp"
+#include "bootstrap/local/count_rounds.hpp"
 #include "bootstrap/local/door.hpp"
 #include "diagnosis/verdict.hpp"
 
@@ -38,8 +42,12 @@ class Watchdog final : public Watcher {
   // Asks all ranks how they are, and tells it soon: what is the case, whether the job moves or not.
   void inquire(Say told, std::uint64_t now);
 
-  // ---- `heddle hang`. Opens the door (door.hpp) by which the job is asked: "hang" is answered by
-  // an inquiry, "ranks" by the ranks' processes. Without it the job is watched all the same.
+  // What the ranks have counted, soon (count_rounds.hpp).
+  void ask_counters(CountRounds::Answer told, std::uint64_t now) { count_rounds_.ask(std::move(told), now); }
+
+  // ---- `heddle hang` and `heddle top`. Opens the door (door.hpp) by which the job is asked:
+  // "hang" is answered by an inquiry, "ranks" by the ranks' processes, "counters" by their
+  // counters. Without it the job is watched all the same.
   base::Status open_door();
   // Readable: serve_door(). -1: there is none.
   [[nodiscard]] int door_fd() const { return door_ == nullptr ? -1 : door_->fd(); }
@@ -83,8 +91,11 @@ class Watchdog final : public Watcher {
   void tell_rank(std::uint32_t rank, const diagnosis::RankView& view, Lines& lines) const;
   void answer(std::string_view request, Door::Answer told);
 
+  [[nodiscard]] std::uint64_t watch_due_ns() const;
+
   std::unique_ptr<Door> door_;
   Broker& broker_;
+  CountRounds count_rounds_;
   const Options options_;
   const Say say_;
   std::vector<Rank> ranks_;

@@ -295,7 +295,7 @@ TEST(Watchdog, BytesThatAreNoSnapshotAreNoAnswer) {
   job.pass(5500 * kMillisecond);
   EXPECT_EQ(job.rank_at(1).snapshots, 1);
   EXPECT_TRUE(job.reports.empty()) << "it has a moment to answer";
-  job.pass(kSecond);
+  job.pass(2 * kSecond);
   ASSERT_EQ(job.reports.size(), 1U);
   EXPECT_TRUE(job.has("  rank 1 (pid 101) does not answer\n")) << job.told();
   EXPECT_EQ(job.broker.membership(1), Membership::joined);

@@ -18,6 +18,7 @@ class ForwardingWorker : public TransportWorker {
   [[nodiscard]] bool arm() override { return inner_->arm(); }
   [[nodiscard]] bool armed() const override { return inner_->armed(); }
   [[nodiscard]] bool has_arrivals() override { return inner_->has_arrivals(); }
+  [[nodiscard]] bool has_untaken() override { return inner_->has_untaken(); }
   [[nodiscard]] WorkerCounters counters() const override { return inner_->counters(); }
 
  protected:

@@ -37,6 +37,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] bool arm() override;
   [[nodiscard]] bool armed() const override { return inner_[0]->armed() && inner_[1]->armed(); }
   [[nodiscard]] bool has_arrivals() override { return inner_[0]->has_arrivals() || inner_[1]->has_arrivals(); }
+  [[nodiscard]] bool has_untaken() override { return inner_[0]->has_untaken() || inner_[1]->has_untaken(); }
   [[nodiscard]] WorkerCounters counters() const override {
     return {inner_[0]->counters().malformed + inner_[1]->counters().malformed};
   }

@@ -27,6 +27,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] bool armed() const override { return mailbox_.armed(); }
   // The mailbox's mutex orders arming and putting: nothing is left for settle().
   [[nodiscard]] bool has_arrivals() override { return !mailbox_.empty(); }
+  [[nodiscard]] bool has_untaken() override { return !mailbox_.empty(); }
 
  private:
   static constexpr std::size_t kMostFailures = 256;

@@ -36,6 +36,7 @@ class Incoming {
       hand_out_queued();
   }
   [[nodiscard]] bool empty() const { return queued_.empty() && lending_.empty(); }
+  [[nodiscard]] bool has_queued() const { return !queued_.empty(); }
   // Nobody polls any more: all that is here is consumed.
   void drop_all();
   // From now on all that arrives is consumed at once.

@@ -37,6 +37,11 @@ class Worker final : public TransportWorker {
   }
   [[nodiscard]] bool armed() const override { return port_->armed(); }
   [[nodiscard]] bool has_arrivals() override { return !port_->armed(); }
+  // The helper takes them from UCX, for a worker that nobody polls.
+  [[nodiscard]] bool has_untaken() override {
+    const Port::Turn turn(*port_);
+    return port_->incoming().has_queued();
+  }
   [[nodiscard]] WorkerCounters counters() const override {
     const Port::Turn turn(*port_);
     return {port_->incoming().malformed()};

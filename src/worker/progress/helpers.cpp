@@ -14,6 +14,7 @@
 #include "base/membarrier.hpp"
 #include "base/quiet_thread.hpp"
 #include "base/wait.hpp"
+#include "engine/running.hpp"
 #include "queue/fetching_mutex.hpp"
 #include "queue/handover.hpp"
 #include "worker/gate.hpp"
@@ -337,6 +338,7 @@ void Helpers::cool_down(int core) const {
 }
 
 void Helpers::run(int core, Seat& seat) {
+  look_at_this_thread();  // it may run handlers
   const std::uint32_t number = kernel_number();
   queue::be_helper(number);
   seat.number.store(number, std::memory_order_relaxed);

@@ -1,0 +1,221 @@
+// Ranks that do not make the progress that others wait for.
+#include <algorithm>
+
+#include "diagnosis/verdict_rules.hpp"
+
+namespace heddle::diagnosis {
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+
+const WorkerState* worker_of(const Case& about, std::uint32_t rank, std::uint32_t index) {
+  const RankView& view = about.graph.view(rank);
+  if (!view.snapshot.has_value()) return nullptr;
+  for (const WorkerState& worker : view.snapshot->workers) {
+    if (worker.index == index) return &worker;
+  }
+  return nullptr;
+}
+
+std::uint64_t stored_tasks(const Case& about, std::uint32_t rank) {
+  const RankView& view = about.graph.view(rank);
+  if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return 0;
+  std::uint64_t stored = 0;
+  for (const WorkerState& worker : view.snapshot->workers) stored += worker.tasks;
+  return stored;
+}
+
+// The rank at the end that has messages of class USER and does not run them; kNobody: none has, or
+// several have.
+std::uint32_t idle_with_tasks(const Case& about) {
+  std::set<std::uint32_t> named;
+  for (const Edge* edge : about.edges()) {
+    if (edge->thing->cause == Cause::tasks) named.insert(edge->to);
+  }
+  if (named.empty()) {
+    for (const std::uint32_t rank : about.end.ranks) {
+      if (stored_tasks(about, rank) > 0) named.insert(rank);
+    }
+  }
+  return named.size() == 1 && about.graph.doing(*named.begin()) != Doing::absent ? *named.begin() : kNobody;
+}
+
+// What is said of such a rank.
+std::string has_tasks(const Case& about, std::uint32_t rank) {
+  const std::uint64_t stored = stored_tasks(about, rank);
+  const std::string count = stored == 0 ? std::string("all the USER messages that it has room for")
+                                        : std::to_string(stored) + " USER message" + (stored == 1 ? "" : "s");
+  std::string text = about.words.who(rank) + " has " + count + " and no thread of it calls heddle_run_tasks: it " +
+                     about.words.does(rank);
+  const Waiting waiting = waiting_for(about, rank, Cause::tasks);
+  if (!waiting.ranks.empty()) {
+    return text + "; " + about.words.who(waiting.ranks) + (waiting.ranks.size() == 1 ? " waits" : " wait") +
+           " for room for another" + in_call(waiting.first->wait);
+  }
+  const std::string others = about.words.waiting_for({rank}, about.graph.waiters(rank));
+  return text + and_waiting(others.empty() ? about.words.loose_ranks({rank}) : others);
+}
+
+// Who waits loosely may wait for what any other rank would do.
+bool waits_for_anybody(const Case& about) {
+  if (about.sink() != kNobody || !about.focus.cycles.empty()) return false;
+  return std::ranges::any_of(about.end.ranks, [&](std::uint32_t rank) { return about.graph.loose(rank); });
+}
+
+// The worker of `rank` that a thread does not leave; of those that others wait for, if any do.
+const WorkerState* held_worker(const Case& about, std::uint32_t rank) {
+  const RankView& view = about.graph.view(rank);
+  if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return nullptr;
+  const WorkerState* found = nullptr;
+  for (const WorkerState& worker : view.snapshot->workers) {
+    if (!worker.held) continue;
+    if (found == nullptr) found = &worker;
+    for (const Edge& edge : about.graph.edges()) {
+      if (edge.to == rank && edge.thing->worker == worker.index) return &worker;
+    }
+  }
+  return found;
+}
+
+// Why nobody moves that worker; empty: somebody may.
+std::string why_unattended(const Case& about, std::uint32_t rank, std::uint32_t index) {
+  const RankView& view = about.graph.view(rank);
+  if (!view.snapshot.has_value() || index == kNobody) return {};
+  for (const Wait& wait : view.snapshot->waits) {
+    if (wait.worker == index) return {};
+  }
+  const WorkerState* worker = worker_of(about, rank, index);
+  const std::string number = std::to_string(index);
+  if (worker == nullptr) {
+    return view.snapshot->workers.size() < kMostListed ? "has no worker " + number + " open" : std::string();
+  }
+  return worker->seen ? std::string() : "has no thread that makes progress on its worker " + number;
+}
+
+// A worker of the program's that nobody advances; with_untaken: to which messages have come. Null:
+// it has none.
+const WorkerState* unattended_worker(const Case& about, std::uint32_t rank, bool with_untaken = false) {
+  const RankView& view = about.graph.view(rank);
+  if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return nullptr;
+  for (const WorkerState& worker : view.snapshot->workers) {
+    if (worker.internal || (with_untaken && !worker.untaken)) continue;
+    if (!why_unattended(about, rank, worker.index).empty()) return &worker;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<Verdict> held(const Case& about) {
+  std::set<std::uint32_t> ranks;
+  for (const std::uint32_t rank : about.end.ranks) {
+    if (held_worker(about, rank) != nullptr) ranks.insert(rank);
+  }
+  if (ranks.empty() || ranks.size() > 2) return {};
+  std::string text;
+  for (const std::uint32_t rank : ranks) {
+    text += std::string(text.empty() ? "a thread" : "; and one") + " of " + about.words.who(rank) +
+            " does not leave worker " + std::to_string(held_worker(about, rank)->index) +
+            ": it is in a handler or callback that waits; the rank " + about.words.does(rank);
+  }
+  const Ranks all = listed(ranks);
+  return blame(ranks, text + and_waiting(about.words.waiting_for(all, about.graph.waiters(all.front()))));
+}
+
+std::optional<Verdict> tasks_not_run(const Case& about) {
+  const std::uint32_t rank = idle_with_tasks(about);
+  if (rank == kNobody || about.graph.runs_task(rank)) return {};
+  return blame({rank}, has_tasks(about, rank));
+}
+
+std::optional<Verdict> unattended(const Case& about) {
+  for (const Edge* edge : about.edges()) {
+    const Cause cause = edge->thing->cause;
+    if (cause != Cause::answer && cause != Cause::room && cause != Cause::unreceived) continue;
+    const std::string why = why_unattended(about, edge->to, edge->thing->worker);
+    if (why.empty()) continue;
+    std::set<std::uint32_t> culprits{edge->to};
+    const Waiting waiting = waiting_for(about, edge->to, edge->thing->cause);
+    if (waiting.ranks.size() == 1) culprits.insert(edge->from);
+    return blame(culprits, about.words.who(edge->to) + " " + why + ", and " + about.words.does_with_others(edge->to) +
+                               "; " + about.words.who(edge->from) + " " + about.words.waits(edge->from, edge->wait) +
+                               about.words.not_named(*edge));
+  }
+  return {};
+}
+
+std::optional<Verdict> task_does_not_end(const Case& about) {
+  if (!waits_for_anybody(about)) return {};
+  std::set<std::uint32_t> ranks;
+  for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
+    if (about.graph.runs_task(rank)) ranks.insert(rank);
+  }
+  if (ranks.empty() || ranks.size() > 2) return {};
+  std::string text;
+  for (const std::uint32_t rank : ranks) {
+    const std::uint64_t behind = stored_tasks(about, rank);
+    text += std::string(text.empty() ? "a handler" : "; and one") + " of class USER of " + about.words.who(rank) +
+            " does not return" + (behind == 0 ? "" : ", and " + std::to_string(behind) + " messages wait behind it") +
+            ": the rank " + about.words.does_with_others(rank);
+  }
+  return blame(ranks, text + and_waiting(about.words.loose_ranks(ranks)));
+}
+
+std::optional<Verdict> tasks_elsewhere(const Case& about) {
+  if (!waits_for_anybody(about)) return {};
+  std::uint32_t named = kNobody;
+  for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
+    if (stored_tasks(about, rank) == 0 || about.graph.runs_task(rank)) continue;
+    if (named != kNobody) return {};
+    named = rank;
+  }
+  if (named == kNobody) return {};
+  return blame({named}, has_tasks(about, named));
+}
+
+std::optional<Verdict> untaken(const Case& about) {
+  if (!waits_for_anybody(about)) return {};
+  std::set<std::uint32_t> ranks;
+  std::string text;
+  for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
+    const WorkerState* worker = unattended_worker(about, rank, true);
+    if (worker == nullptr) continue;
+    text += std::string(text.empty() ? "messages" : "; and some") + " have come to worker " +
+            std::to_string(worker->index) + " of " + about.words.who(rank) +
+            ", and no thread makes progress there (by a wait on it, heddle_worker_progress or heddle_run_tasks): " +
+            about.words.who(rank) + " " + about.words.does_with_others(rank);
+    ranks.insert(rank);
+  }
+  if (ranks.empty() || ranks.size() > 2) return {};
+  return blame(ranks, text + and_waiting(about.words.loose_ranks(ranks)));
+}
+
+// What has come to such a worker cannot be seen where it has no gate. If it is the only one, it or
+// who waits is wrong.
+std::optional<Verdict> unattended_alone(const Case& about) {
+  if (!waits_for_anybody(about)) return {};
+  std::set<std::uint32_t> waiting;
+  for (const std::uint32_t rank : about.end.ranks) {
+    const auto things = about.graph.things(rank, about.graph.wait(rank));
+    const bool open = std::ranges::all_of(things, [](const Awaited* each) { return each->cause == Cause::unknown; });
+    if (about.graph.loose(rank) && open) waiting.insert(rank);
+  }
+  if (waiting.size() != 1) return {};
+  const WorkerState* found = nullptr;
+  std::uint32_t owner = kNobody;
+  for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
+    const WorkerState* worker = waiting.contains(rank) ? nullptr : unattended_worker(about, rank);
+    if (worker == nullptr) continue;
+    if (owner != kNobody) return {};
+    owner = rank;
+    found = worker;
+  }
+  if (owner == kNobody) return {};
+  const std::uint32_t waiter = *waiting.begin();
+  return blame({owner, waiter}, about.words.who(waiter) + " " + about.words.does(waiter) + "; no thread of " +
+                                    about.words.who(owner) + " makes progress on its worker " +
+                                    std::to_string(found->index) + " or runs its tasks (heddle_run_tasks): " +
+                                    about.words.who(owner) + " " + about.words.does_with_others(owner));
+}
+
+}  // namespace heddle::diagnosis

@@ -1,0 +1,45 @@
+// What `heddle top` shows: what the ranks of a job have done between two looks at their counters.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "diagnosis/counters.hpp"
+
+namespace heddle::tools::live {
+
+// A rank's row, or that of all: amounts of one second.
+struct Row {
+  std::string name;  // "3", "all"
+  std::string transport;
+  double puts = 0;
+  double gets = 0;
+  double atomics = 0;
+  double messages = 0;
+  double sends = 0;
+  double bytes = 0;
+  double again = 0;
+  double polls = 0;
+  double helper_polls = 0;
+  std::uint64_t waiting = 0;
+  std::uint64_t longest_wait_ns = 0;
+  std::uint64_t resident_bytes = 0;
+};
+
+// A row for each rank of `now`, in its order. A worker that was not there before counts from its
+// opening on; what closed workers have done after `before` is not known.
+[[nodiscard]] std::vector<Row> rows_of(std::span<const diagnosis::RankCounters> before,
+                                       std::span<const diagnosis::RankCounters> now, double seconds);
+// Of all of them.
+[[nodiscard]] Row sum_of(std::span<const Row> rows);
+
+// The table as lines, without line ends: at most `most` (at least 4); rows that have no place are
+// counted in the last one.
+[[nodiscard]] std::vector<std::string> table_of(std::span<const Row> rows, std::size_t most);
+
+// In at most six characters: "0", "12.3", "998", "1.25k", "37.1M".
+[[nodiscard]] std::string amount(double value);
+
+}  // namespace heddle::tools::live

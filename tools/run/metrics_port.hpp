@@ -1,0 +1,63 @@
+// `heddle run --metrics PORT`: serves the job's counters by HTTP on the loopback interface, for
+// Prometheus and whoever else asks for /metrics.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+
+namespace heddle::tools::run {
+
+// One thread; never waits.
+class MetricsPort {
+ public:
+  // Gives the text of the counters, now or later, once.
+  using Answer = std::function<void(std::string text)>;
+  using Ask = std::function<void(Answer answer)>;
+
+  // Port 0: the kernel picks one. SYSTEM: it cannot be had, with a message for the user.
+  static base::Result<std::unique_ptr<MetricsPort>> open(std::uint16_t port, Ask ask);
+  MetricsPort(const MetricsPort&) = delete;
+  MetricsPort& operator=(const MetricsPort&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  // Readable: call serve().
+  [[nodiscard]] int fd() const { return epoll_.get(); }
+  void serve();
+
+ private:
+  struct Guest {
+    explicit Guest(base::Fd connection) : socket(std::move(connection)) {}
+    base::Fd socket;
+    std::string request;
+    std::string answer;
+    std::size_t sent = 0;
+    bool asked = false;
+    bool head_only = false;
+  };
+  static constexpr std::size_t kMostGuests = 32;
+  static constexpr std::size_t kMostRequest = 8192;
+
+  explicit MetricsPort(Ask ask) : ask_(std::move(ask)) {}
+  void accept_guests();
+  // False: it is to be disconnected.
+  [[nodiscard]] bool hear(const std::shared_ptr<Guest>& guest);
+  void reply(const std::shared_ptr<Guest>& guest);
+  void tell(Guest& guest, std::string_view status, std::string_view type, const std::string& body) const;
+  [[nodiscard]] static bool send(Guest& guest);
+
+  const Ask ask_;
+  base::Fd epoll_;
+  base::Fd listener_;
+  std::uint16_t port_ = 0;
+  std::vector<std::shared_ptr<Guest>> guests_;  // shared: an answer may come after they are gone
+};
+
+}  // namespace heddle::tools::run
