@@ -158,19 +158,22 @@ void ProcessPicture::take_call(Drawing& thread, const Moment& moment) {
     std::array<char, 16> piece{};
     std::memcpy(piece.data(), &record.id, 8);
     std::memcpy(piece.data() + 8, &record.bytes, 8);
-    thread.call.append(piece.data(), ::strnlen(piece.data(), piece.size()));
+    thread.arguments.append(piece.data(), ::strnlen(piece.data(), piece.size()));
     return;
   }
   close_progress(thread, moment.ns);
   if (record.event == TraceEvent::call_end) return close(thread, Slice::call, moment.ns);
   thread.call = process_.name(record.id);
+  thread.arguments.clear();
   thread.call_ns = moment.ns;
   thread.call_begins = true;
 }
 
 void ProcessPicture::show_call(Drawing& thread) {
   if (!std::exchange(thread.call_begins, false)) return;
-  open(thread, Slice::call, thread.call_ns, {thread.call, {}});
+  Mark mark{thread.call, {}};
+  if (!thread.arguments.empty()) mark.annotations.push_back({"arguments", thread.arguments});
+  open(thread, Slice::call, thread.call_ns, mark);
 }
 
 // ---- commands and messages ----------------------------------------------------------------------

@@ -46,7 +46,8 @@ class ProcessPicture {
     PerfettoWriter::Track track;
     std::vector<Slice> open;
     std::int64_t ns = 0;            // of its last record
-    std::string call;               // one that begins, with the arguments so far
+    std::string call;               // one that begins
+    std::string arguments;          // its, so far
     std::int64_t call_ns = 0;
     bool call_begins = false;
   };
