@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "openshmem/calls.hpp"
 #include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
 #include "openshmem/heap.hpp"
@@ -31,6 +32,7 @@ void join(Call call) {
   // otherwise. Direct operations do not pay for it.
   if (std::getenv("HEDDLE_PROGRESS") == nullptr) options.progress = "adaptive";
   must(call, heddle_context_join(&options, &g_state.job));
+  tell_calls(g_state.job);
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   must(call, heddle_context_list_held(g_state.job, &list_held_locks));
@@ -125,6 +127,7 @@ void finalize(Call call) {
   memory::close_segments(call);
   g_state.n_pes = 0;
   g_state.finalized = true;
+  tell_calls({});
   must(call, heddle_context_leave(g_state.job));
 }
 

@@ -65,6 +65,7 @@ class Install(unittest.TestCase):
             f"{lib}/cmake/heddle/heddle-config.cmake", f"{lib}/cmake/heddle/heddle-config-version.cmake",
             f"{lib}/cmake/heddle/heddle-targets.cmake", "share/doc/heddle/LICENSE",
             "share/doc/heddle/README.md", "share/doc/heddle/docs/guide.md", f"{lib}/heddle/utofu/libtofucom.so",
+            f"{lib}/heddle/calls/libheddle_shmem_calls.so",
             f"{lib}/heddle/utofu/include/utofu.h", f"{lib}/heddle/utofu/programs/tofu_probe",
             f"{lib}/heddle/utofu/programs/launch.py", f"{lib}/heddle/utofu/programs/meet.h",
             "include/heddle/worker.h", "include/heddle/one_sided.h", "include/heddle/messages.h", "include/heddle/diagnosis.h",

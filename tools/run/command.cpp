@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "tools/commands.hpp"
+#include "tools/run/calls.hpp"
 #include "tools/run/launcher.hpp"
 #include "tools/run/options.hpp"
 #include "tools/trace/merge.hpp"
@@ -12,7 +13,7 @@ constexpr int kSystemCode = 125;  // `heddle run` itself failed
 
 int start(int argc, char** argv, const run::Names& names) {
   std::string answer;
-  const auto options = run::parse(argc, argv, names, &answer);
+  auto options = run::parse(argc, argv, names, &answer);
   if (!options) {
     std::fprintf(stderr, "%s: %s\n", names.command, base::last_message());
     return kUsageCode;
@@ -23,6 +24,9 @@ int start(int argc, char** argv, const run::Names& names) {
   }
   if (options->trace.empty()) return run::Launcher(*options).run();
   trace::clear(options->trace);
+  if (options->trace_calls && run::preload_calls(&*options) != HEDDLE_DONE) {
+    std::fprintf(stderr, "%s: warning: %s\n", names.command, base::last_message());
+  }
   const int code = run::Launcher(*options).run();
   if (trace::merge(options->trace, trace::Parts::remove, names.command) == HEDDLE_DONE) return code;
   std::fprintf(stderr, "%s: there is no trace: %s\n", names.command, base::last_message());

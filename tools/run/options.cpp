@@ -33,6 +33,8 @@ Options:
   --utofu SHAPE[:P]  emulate a Tofu machine: nodes along X Y Z A B C, as 2x3x1, P processes on each (default: as many
                      as are needed); the processes find libtofucom.so, and UTOFU_EMU_* variables say the rest
   --trace FILE       note what happens to each operation, and make one picture of it for https://ui.perfetto.dev
+  --trace-calls yes|no   in the picture, also the calls of MPI and OpenSHMEM with their arguments (default yes); no: their
+                     wrappers are not loaded into the processes
   --metrics PORT     serve the ranks' counters as OpenMetrics text at http://127.0.0.1:PORT/metrics; 0: at a free port,
                      which is told
   --tag              put [rank] before each line of output
@@ -82,6 +84,7 @@ struct Words {
   std::string utofu;
   std::string trace;
   std::string metrics;
+  std::string trace_calls = "yes";
   std::vector<std::string> environment;
 };
 
@@ -209,6 +212,10 @@ base::Status interpret(const Words& words, Options* options) {
     options->trace = std::filesystem::absolute(words.trace).string();
     options->environment.emplace_back("HEDDLE_TRACE", options->trace);
   }
+  if (status == HEDDLE_DONE && words.trace_calls != "yes" && words.trace_calls != "no") {
+    status = base::fail(HEDDLE_ERR_ARGUMENT, "--trace-calls %s is neither yes nor no", words.trace_calls.c_str());
+  }
+  options->trace_calls = words.trace_calls == "yes";
   return status;
 }
 
@@ -268,6 +275,7 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
       app.add_option("--utofu", words.utofu),
       app.add_option("--trace", words.trace),
       app.add_option("--metrics", words.metrics),
+      app.add_option("--trace-calls", words.trace_calls),
       app.add_option("--env", words.environment)
           ->expected(1)
           ->allow_extra_args(false)

@@ -32,7 +32,8 @@ struct Options {
   bool tag = false;              // lines of output carry their rank
   std::uint64_t timeout_ns = 0;  // 0: none
   std::uint64_t grace_ns = 5'000'000'000;
-  std::string trace;   // an absolute path; empty: the job is not traced
+  std::string trace;                     // an absolute path; empty: the job is not traced
+  bool trace_calls = true;               // of MPI and OpenSHMEM, by name
   std::optional<std::uint16_t> metrics;  // at which port; 0: at any
   UtofuMachine utofu;                    // an empty shape: none
   std::vector<std::pair<std::string, std::string>> environment;

@@ -60,6 +60,15 @@ TEST(options, an_emulated_machine_has_room_for_the_ranks) {
   EXPECT_FALSE(parsed({"-n", "49", "--utofu", "1", "app"}).ok());
 }
 
+TEST(options, calls_of_a_traced_job_have_names_unless_the_user_says_otherwise) {
+  auto options = parsed({"--trace", "file", "app"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_TRUE(options->trace_calls);
+  EXPECT_EQ(options->trace.front(), '/');
+  EXPECT_FALSE(parsed({"--trace", "file", "--trace-calls", "no", "app"})->trace_calls);
+  EXPECT_FALSE(parsed({"--trace", "file", "--trace-calls", "perhaps", "app"}).ok());
+}
+
 TEST(options, a_program_may_follow_two_dashes) {
   const auto options = parsed({"-n", "2", "--", "-app", "-x"});
   ASSERT_TRUE(options.ok()) << base::last_message();

@@ -5,7 +5,8 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
+
+#include "tools/run/beside.hpp"
 
 namespace heddle::tools::run {
 namespace {
@@ -31,19 +32,6 @@ std::uint64_t nodes_of(std::string_view shape) {
     shape.remove_prefix(end + 1);
   }
   return 0;
-}
-
-// The folder of the library, beside this program in the build or the installation. Empty: not
-// found.
-std::string library_folder() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  for (const char* from_here : {"../emulator/utofu", HEDDLE_BIN_TO_LIB "/heddle/utofu"}) {
-    const std::filesystem::path folder = (program.parent_path() / from_here).lexically_normal();
-    if (std::filesystem::exists(folder / "libtofucom.so", error)) return folder.string();
-  }
-  return {};
 }
 
 }  // namespace
@@ -87,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> utofu_environment(const UtofuMa
                                                              {"UTOFU_EMU_PROCESSES", std::to_string(ranks)},
                                                              {"UTOFU_EMU_SHAPE", machine.shape},
                                                              {"UTOFU_EMU_PPN", std::to_string(machine.per_node)}};
-  const std::string folder = library_folder();
+  const std::string folder = beside_program("../emulator/utofu", "heddle/utofu", "libtofucom.so");
   if (!folder.empty()) {
     const char* before = std::getenv("LD_LIBRARY_PATH");
     const bool has = before != nullptr && *before != '\0';

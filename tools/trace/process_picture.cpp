@@ -163,6 +163,7 @@ void ProcessPicture::take_call(Drawing& thread, const Moment& moment) {
   close_progress(thread, moment.ns);
   if (record.event == TraceEvent::call_end) return close(thread, Slice::call, moment.ns);
   thread.call = process_.name(record.id);
+  thread.arguments.clear();
   thread.call_ns = moment.ns;
 }
 

@@ -14,6 +14,7 @@
 #include "mpi/check/check.hpp"
 #include "mpi/check/leaks.hpp"
 #include "mpi/communicators/comm.hpp"
+#include "mpi/core/calls.hpp"
 #include "mpi/core/progress.hpp"
 #include "mpi/messages/buffers.hpp"
 #include "mpi/messages/post.hpp"
@@ -112,6 +113,7 @@ int join(int level) {
   // otherwise.
   if (std::getenv("HEDDLE_PROGRESS") == nullptr) options.progress = "adaptive";
   if (const int code = code_of(heddle_context_join(&options, &g_job.context)); code != MPI_SUCCESS) return code;
+  tell_calls(g_job.context);
   static_cast<void>(heddle_context_name_tags(g_job.context, &name_tag));
   static_cast<void>(heddle_context_list_held(g_job.context, &list_held_locks));
   static_cast<void>(heddle_context_rank(g_job.context, &g_job.rank));
@@ -130,6 +132,7 @@ int leave() {
   close_base();
   tool::keep_counts();
   g_job.joined = false;
+  tell_calls({});
   const heddle_status status = heddle_context_leave(g_job.context);
   for (Lane* lane : g_job.lanes) delete lane;
   g_job.lanes.clear();

@@ -1,0 +1,13 @@
+#include "mpi/core/calls.hpp"
+
+#include <dlfcn.h>
+
+namespace heddle::mpi {
+
+void tell_calls(heddle_context context) {
+  using Hook = void(heddle_context, decltype(&heddle_trace_begin), decltype(&heddle_trace_end));
+  auto* const hook = reinterpret_cast<Hook*>(::dlsym(RTLD_DEFAULT, "heddle_mpi_calls"));
+  if (hook != nullptr) hook(context, &heddle_trace_begin, &heddle_trace_end);
+}
+
+}  // namespace heddle::mpi
