@@ -51,8 +51,7 @@ bool read_number(std::string_view word, T& value) {
 // Names go to terminals, and into labels.
 std::string read_name(std::string_view word) {
   std::string name(word.substr(0, kMostWord));
-  std::ranges::replace_if(
-      name, [](char c) { return c <= ' ' || c > '~' || c == '"' || c == '\\'; }, '?');
+  std::ranges::replace_if(name, [](char c) { return c <= ' ' || c > '~' || c == '"' || c == '\\'; }, '?');
   return name;
 }
 

@@ -70,7 +70,8 @@ TEST(Counters, OfSeveralRanksAreInRisingOrder) {
 
 TEST(Counters, WhatIsNotUnderstoodIsPassedOver) {
   const std::vector<RankCounters> read = read_counters(
-      "nonsense 1 2\n\nworker 0 1 puts 5\nrank 4 pid x colour red waiting 3\nworker 5 0 puts 1\nworker 4 2 puts -1 gets 9 "
+      "nonsense 1 2\n\nworker 0 1 puts 5\nrank 4 pid x colour red waiting 3\nworker 5 0 puts 1\nworker 4 2 puts -1 "
+      "gets 9 "
       "speed 12 again\nrank\nworker\nrank many");
   ASSERT_EQ(read.size(), 1U);
   EXPECT_EQ(read[0].rank, 4U);

@@ -90,7 +90,7 @@ inline void expect(const Job& job, const Ranks& culprits, const std::vector<std:
 }
 
 inline Step step(std::uint64_t team, std::uint64_t number, std::uint32_t size, const char* name,
-          const char* operation = "barrier") {
+                 const char* operation = "barrier") {
   return {team, number, size, name, operation};
 }
 

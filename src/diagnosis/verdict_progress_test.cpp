@@ -47,8 +47,9 @@ TEST(Progress, AHandlerOfARankThatAlsoWaitsElsewhere) {
   Job job(3);
   job.waits(0, "heddle_worker_wait", {}).barrier({1, 2}).worker(2).runs_task = true;
   job.worker(2).tasks = 2;
-  expect(job, {2}, {"a handler of class USER of rank 2 does not return, and 2 messages wait behind it",
-                    "rank 0 waits in heddle_worker_wait"});
+  expect(job, {2},
+         {"a handler of class USER of rank 2 does not return, and 2 messages wait behind it",
+          "rank 0 waits in heddle_worker_wait"});
 }
 
 TEST(Progress, AHandlerSaysNothingWhereEachWaitIsFor) {
@@ -60,8 +61,8 @@ TEST(Progress, AHandlerSaysNothingWhereEachWaitIsFor) {
 TEST(Progress, MessagesThatNobodyRunsAtARankThatWaitsElsewhere) {
   Job job(4);
   job.waits(0, "heddle_worker_wait", {}).barrier({1, 2, 3}).worker(2).tasks = 1;
-  expect(job, {2}, {"rank 2 has 1 USER message and no thread of it calls heddle_run_tasks: it is in barrier #4",
-                    "rank 0 waits"});
+  expect(job, {2},
+         {"rank 2 has 1 USER message and no thread of it calls heddle_run_tasks: it is in barrier #4", "rank 0 waits"});
 }
 
 TEST(Progress, MessagesThatSeveralDoNotRunNameNobody) {
@@ -100,8 +101,9 @@ TEST(Progress, MessagesHaveComeToAWorkerThatNobodyAdvances) {
   Job job(4);
   job.waits(0, "heddle_worker_wait", {}).barrier({1, 2, 3});
   second_worker(job, 2).untaken = true;
-  expect(job, {2}, {"messages have come to worker 1 of rank 2, and no thread makes progress there",
-                    "heddle_run_tasks", "rank 0 waits in heddle_worker_wait"});
+  expect(job, {2},
+         {"messages have come to worker 1 of rank 2, and no thread makes progress there", "heddle_run_tasks",
+          "rank 0 waits in heddle_worker_wait"});
 }
 
 TEST(Progress, WhatHasComeToAWorkerThatSomebodyAdvancesSaysNothing) {
@@ -127,8 +129,9 @@ TEST(Progress, TheOnlyRankThatNobodyAdvancesMayBeWhyAnotherWaits) {
   Job job(4);
   job.waits(0, "heddle_worker_wait", {}).recv(1, 0, "tag 7").barrier({2, 3});
   job.worker(2).seen = false;
-  expect(job, {0, 2}, {"rank 0 waits in heddle_worker_wait; no thread of rank 2 makes progress on its worker 0 or runs "
-                       "its tasks (heddle_run_tasks): rank 2 is in barrier #4"});
+  expect(job, {0, 2},
+         {"rank 0 waits in heddle_worker_wait; no thread of rank 2 makes progress on its worker 0 or runs "
+          "its tasks (heddle_run_tasks): rank 2 is in barrier #4"});
   job.worker(3).seen = false;
   expect_not_said(job, "makes progress");
 }
@@ -195,8 +198,9 @@ TEST(Words, ACycleExplainsMoreThanTheyDo) {
 TEST(Words, AreAllToldOfBesideAStoppedRank) {
   Job job(4);
   job.word(0).word(1).waits(3, "heddle_worker_wait", {}).is(2, Presence::stopped);
-  expect(job, {2}, {"rank 2 (pid 17) is stopped", "ranks 0 and 1 wait in heddle_signal_wait",
-                    "rank 3 waits in heddle_worker_wait"});
+  expect(
+      job, {2},
+      {"rank 2 (pid 17) is stopped", "ranks 0 and 1 wait in heddle_signal_wait", "rank 3 waits in heddle_worker_wait"});
 }
 
 // ---- locks
@@ -226,6 +230,9 @@ TEST(Locks, WhoHoldsOneInABarrierThatSeveralAreMissingFrom) {
     job.view(rank).snapshot->waits[0].things = {{Cause::collective, 0, kNobody, 0, "barrier", ""}};
   }
   expect(job, {1}, {"rank 1 holds the lock that rank 2 waits for in shmem_set_lock, and is in barrier #4"});
+  for (const std::uint32_t rank : {1U, 3U}) job.view(rank).snapshot->waits[0].step->operation = "shmem_long_sum_reduce";
+  expect(job, {1},
+         {"rank 1 holds the lock that rank 2 waits for in shmem_set_lock, and is in shmem_long_sum_reduce #4"});
 }
 
 TEST(Locks, WithoutAKeyNobodyIsNamed) {

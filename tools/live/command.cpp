@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <ctime>
 #include <optional>
-#include <string>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -140,7 +140,8 @@ class Screen {
     const std::size_t lines = known ? size.ws_row : rows.size() + 4;
     if (terminal_) std::fputs("\033[H", stdout);
     put(title, size.ws_col);
-    for (const std::string& line : live::table_of(rows, lines - std::min<std::size_t>(lines, 2))) put(line, size.ws_col);
+    for (const std::string& line : live::table_of(rows, lines - std::min<std::size_t>(lines, 2)))
+      put(line, size.ws_col);
     if (terminal_) std::fputs("\033[J", stdout);
     std::fflush(stdout);
   }
@@ -177,7 +178,7 @@ void sleep_for(double seconds) {
 void handle_signals() {
   sigset_t mine;
   sigemptyset(&mine);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = &stop;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     sigaddset(&mine, signal);
