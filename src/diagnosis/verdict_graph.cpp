@@ -1,6 +1,7 @@
 #include "diagnosis/verdict_graph.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <iterator>
 #include <numeric>
@@ -42,10 +43,11 @@ bool is_leaving(const Wait& wait) {
   return leaves(wait) || (wait.step.has_value() && wait.step->operation.find("leave") != std::string::npos);
 }
 
-// Nobody ends such a call before all members have begun it.
+// Nobody ends such a call before all members have begun it. OpenSHMEM's reductions are for all.
 bool needs_all(const Step& step) {
   const std::string& name = step.operation;
-  return name.starts_with("all") || name.find("barrier") != std::string::npos || name.find("sync") != std::string::npos;
+  return name.starts_with("all") || std::ranges::any_of(std::array{"barrier", "sync", "_reduce", "collect", "alltoall"},
+                                                        [&](const char* part) { return name.find(part) != name.npos; });
 }
 
 // A wait for any message, as it is told from others.

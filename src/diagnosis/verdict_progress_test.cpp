@@ -230,6 +230,9 @@ TEST(Locks, WhoHoldsOneInABarrierThatSeveralAreMissingFrom) {
     job.view(rank).snapshot->waits[0].things = {{Cause::collective, 0, kNobody, 0, "barrier", ""}};
   }
   expect(job, {1}, {"rank 1 holds the lock that rank 2 waits for in shmem_set_lock, and is in barrier #4"});
+  for (const std::uint32_t rank : {1U, 3U}) job.view(rank).snapshot->waits[0].step->operation = "shmem_long_sum_reduce";
+  expect(job, {1},
+         {"rank 1 holds the lock that rank 2 waits for in shmem_set_lock, and is in shmem_long_sum_reduce #4"});
 }
 
 TEST(Locks, WithoutAKeyNobodyIsNamed) {
