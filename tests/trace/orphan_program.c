@@ -1,5 +1,5 @@
-/* Calls MPI where no library has it, since it takes the wrapper for it: there is nothing to pass the
- * call on to. */
+/* Calls MPI where no library has it, since it takes the wrapper for it: there is nothing to pass
+ * the call on to. */
 #include <dlfcn.h>
 
 int main(void) {

@@ -33,7 +33,8 @@ Options:
   --utofu SHAPE[:P]  emulate a Tofu machine: nodes along X Y Z A B C, as 2x3x1, P processes on each (default: as many
                      as are needed); the processes find libtofucom.so, and UTOFU_EMU_* variables say the rest
   --trace FILE       note what happens to each operation, and make one picture of it for https://ui.perfetto.dev
-  --trace-calls yes|no   in the picture, also the calls of MPI and OpenSHMEM with their arguments (default yes); no: their
+  --trace-calls yes|no
+                     in the picture, also the calls of MPI and OpenSHMEM with their arguments (default yes); no: their
                      wrappers are not loaded into the processes
   --metrics PORT     serve the ranks' counters as OpenMetrics text at http://127.0.0.1:PORT/metrics; 0: at a free port,
                      which is told
