@@ -330,6 +330,23 @@ std::vector<std::uint32_t> threads_of(const Options& options) {
   return threads_or(options, {1, 2});
 }
 
+std::uint64_t duplex_stretch(const Options& options) {
+  const auto sizes = sizes_or(options, kDuplexSizes);
+  return *std::max_element(sizes.begin(), sizes.end());
+}
+
+const char* network_of(const Options& options) {
+  for (const std::string& name : kNetworkNames) {
+    if (wants_bench(options, name)) return name.c_str();
+  }
+  return nullptr;
+}
+
+std::vector<std::uint32_t> network_threads(const Options& options) {
+  if (options.quick || wants_bench(options, "mixed_job")) return threads_or(options, {1});
+  return threads_or(options, {1, 2, 4, 8});
+}
+
 std::vector<std::uint32_t> threads_or(const Options& options, std::vector<std::uint32_t> threads) {
   return options.threads.empty() ? threads : options.threads;
 }
