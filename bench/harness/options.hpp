@@ -18,7 +18,6 @@ struct Options {
   std::vector<std::uint32_t> threads;  // empty: 1, 2
   // modes in which all threads use one worker; rate: beside a worker each
   std::vector<std::string> sharing;
-  std::uint32_t workers = 0;  // per process; 0: one per thread
   std::uint32_t repeat = 9;
   // processes that compute while a measurement runs, one to each core in turn
   std::uint32_t busy = 0;

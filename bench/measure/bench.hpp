@@ -84,7 +84,8 @@ enum class Owner : std::uint8_t { sleeps, helps };
 
 class Bench {
  public:
-  explicit Bench(harness::Session& session) : session_(session), options_(session.options()) {}
+  explicit Bench(harness::Session& session)
+      : session_(session), options_(session.options()), rank_(session.rank()), size_(session.size()) {}
 
   // Whose figures are measured from now on.
   template <Library L>
@@ -97,9 +98,9 @@ class Bench {
   // Ranks 0 and 1 alone work; the others are there to be another node.
   void only_first_pair() { only_first_pair_ = true; }
 
-  [[nodiscard]] std::uint32_t rank() const { return session_.rank(); }
-  [[nodiscard]] std::uint32_t size() const { return session_.size(); }
-  [[nodiscard]] std::uint32_t peer() const { return session_.rank() ^ 1U; }
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] std::uint32_t peer() const { return rank_ ^ 1U; }
   [[nodiscard]] const harness::Options& options() const { return options_; }
   [[nodiscard]] harness::Session& session() const { return session_; }
   [[nodiscard]] const Identity& identity() const { return identity_; }
@@ -144,6 +145,8 @@ class Bench {
  private:
   harness::Session& session_;
   const harness::Options& options_;
+  const std::uint32_t rank_;  // here, since timed loops ask for it
+  const std::uint32_t size_;
   Identity identity_;
   std::function<void()> meet_;
   std::function<bool(std::uint32_t)> progress_;

@@ -37,13 +37,15 @@ void put_ping_pong(Bench& bench, L& library, Task task) {
   const Buffer source(task.bytes, bench.options());
   const auto word = own_word(library, 0);
   const bool data = task.bytes > 8 || task.bench.starts_with(kQuiet);
+  const std::uint32_t peer = bench.peer();
+  const bool first = bench.rank() == 0;
   std::uint64_t turn = 0;
   const auto send = [&](std::uint32_t lane) {
     if (data) {
-      const bool stays = library.put_signal(lane, bench.peer(), kDataAt, source.data(), task.bytes, word_at(0), turn);
-      if (kWatch == Watch::polls && stays) library.flush(lane, bench.peer());
+      const bool stays = library.put_signal(lane, peer, kDataAt, source.data(), task.bytes, word_at(0), turn);
+      if (kWatch == Watch::polls && stays) library.flush(lane, peer);
     } else {
-      library.set_word(lane, bench.peer(), word_at(0), turn);
+      library.set_word(lane, peer, word_at(0), turn);
     }
   };
   task.per_iteration = 2;
@@ -54,13 +56,13 @@ void put_ping_pong(Bench& bench, L& library, Task task) {
                        [&](std::uint32_t lane, std::uint64_t n) {
                          for (std::uint64_t i = 0; i < n; ++i) {
                            ++turn;
-                           if (bench.rank() == 0) send(lane);
+                           if (first) send(lane);
                            if constexpr (kWatch == Watch::polls) {
                              harness::spin_until([&] { return word.load(std::memory_order_acquire) == turn; });
                            } else {
                              library.wait_signal(lane, word_at(0), turn);
                            }
-                           if (bench.rank() == 1) send(lane);
+                           if (!first) send(lane);
                          }
                          library.quiet(lane);
                        },
