@@ -1,4 +1,4 @@
-// What all peer programs begin with.
+// What all programs that measure a library begin with.
 #pragma once
 
 #include <cstdio>

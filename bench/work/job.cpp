@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "libraries/main.hpp"
 #include "measure/all.hpp"
 #include "work/work.hpp"
 
@@ -198,6 +199,7 @@ int take_part(const Options& options) {
   std::uint32_t size = 0;
   must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
   must(heddle_context_size(job_context, &size), "heddle_context_size");
+  if (rank == 0 && !options.quick) libraries::warn_unoptimised("heddle bench");
   const bool pairs = takes_pairs(options) && !options.channel.empty() && size % 2 == 0;
   if (size != 2 && !pairs) {
     if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);
