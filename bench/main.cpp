@@ -12,7 +12,7 @@
 #include "limit/limit.hpp"
 #include "report/report.hpp"
 #include "work/collective.hpp"
-#include "work/job.hpp"
+#include "work/work.hpp"
 
 namespace heddle::bench {
 
@@ -25,9 +25,15 @@ int run_limit_pair(const harness::Options& options) {
     std::perror("heddle bench: --channel");
     return 1;
   }
-  return harness::run_pair(*channel, [&](std::uint32_t) {
+  const limit::SharedMemory memory(options);
+  if (memory.data() == nullptr) {
+    std::perror("heddle bench: memory that both processes map");
+    return 1;
+  }
+  return harness::run_group(*channel, 2, [&](std::uint32_t) {
     harness::Session session(*channel, options, harness::print_sample);
-    return limit::run(session);
+    limit::run(session, memory);
+    return 0;
   });
 }
 
@@ -60,10 +66,6 @@ int main(int argc, char** argv) {
   const auto options = harness::parse_options(argc, argv, &error);
   if (!options) {
     std::fprintf(stderr, "heddle bench: %s\n%s", error.c_str(), harness::kHelpHint);
-    return 2;
-  }
-  if (!work::workers_allowed(*options, &error)) {
-    std::fprintf(stderr, "heddle bench: %s\n", error.c_str());
     return 2;
   }
   if (options->pair) return run_limit_pair(*options);

@@ -171,7 +171,7 @@ def main(arguments):
     over = arguments[arguments.index("--over") + 1] if "--over" in arguments else None
     transport = f"heddle {over}" if over else "shm"  # as records name it
     environment = os.environ | ({"HEDDLE_TRANSPORTS": over} if over else {})
-    networks = with_peers and pathlib.Path(tool).resolve().parents[1].joinpath("bench/peers/peer_ucx").exists()
+    networks = with_peers and pathlib.Path(tool).resolve().parents[1].joinpath("bench/libraries/bench_ucx").exists()
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "out.json")
         command = [tool, "bench", *PROMISED, *(NETWORKS if networks else ()), "--quick", "--repeat", "1", "--json", str(out)] + ["--peers"] * with_peers

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs recent releases (pinned below) of the libraries that Heddle is compared with, beside those of the system: each as a Python wheel in an
 # environment of its own, DIR/NAME, since their programs have the same names. `heddle bench programs --peers` takes them once
-# bench/programs/build_peers.sh has compiled the programs for them.
+# bench/libraries/build_peers.sh has compiled the programs for them.
 #
 #   scripts/install_peers.sh [DIR] [NAME…]     DIR: build/peers unless given; NAME: ucx openmpi mpich impi; all of them unless given
 #

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "programs/verdict.hpp"
+#include "driver/verdict.hpp"
 
 namespace heddle::bench::driver {
 namespace {
@@ -93,7 +93,7 @@ TEST(programs, near_and_far_are_two_rows_and_each_meets_its_own_best_peer) {
   add_samples(&samples, "ucx", harness::Distance::near, {200, 201, 202});
   add_samples(&samples, "mpich", harness::Distance::near, {150, 151, 152});
   add_samples(&samples, "ucx", harness::Distance::far, {300, 301, 302});
-  const auto records = programs::with_best_peer(programs::records_of(samples));
+  const auto records = with_best_peer(records_of(samples));
   std::vector<Record> beside;
   std::copy_if(records.begin(), records.end(), std::back_inserter(beside),
                [](const Record& one) { return !one.against.empty(); });
@@ -101,11 +101,11 @@ TEST(programs, near_and_far_are_two_rows_and_each_meets_its_own_best_peer) {
   EXPECT_EQ(beside[0].distance, "near");
   EXPECT_EQ(beside[0].against, "mpich");
   EXPECT_DOUBLE_EQ(beside[0].ratio, 101.0 / 151.0);
-  EXPECT_EQ(programs::ahead(beside[0], records), "heddle");
+  EXPECT_EQ(ahead(beside[0], records), "heddle");
   EXPECT_EQ(beside[1].distance, "far");
   EXPECT_EQ(beside[1].against, "ucx");
-  EXPECT_EQ(programs::ahead(beside[1], records), "ucx");
-  const std::string text = programs::table(records);
+  EXPECT_EQ(ahead(beside[1], records), "ucx");
+  const std::string text = programs_table(records);
   EXPECT_TRUE(has(text, "101.0 [100.0-102.0]")) << text;
   EXPECT_TRUE(has(text, "ucx 201.0")) << text;  // the peer that is not the best
 }
@@ -115,8 +115,8 @@ TEST(programs, nobody_is_ahead_whose_interval_overlaps_or_who_has_few_repeats) {
     std::vector<harness::Sample> samples;
     add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
     add_samples(&samples, "ucx", harness::Distance::near, others);
-    const auto records = programs::records_of(samples);
-    EXPECT_EQ(programs::ahead(records.front(), records), "level");
+    const auto records = records_of(samples);
+    EXPECT_EQ(ahead(records.front(), records), "level");
   }
 }
 
@@ -125,10 +125,10 @@ TEST(programs, a_wrong_result_is_said_of_the_row_whatever_sample_it_was_in) {
   add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
   add_samples(&samples, "shm", harness::Distance::changed, {100});
   samples.back().verified = false;
-  const auto records = programs::records_of(samples);
+  const auto records = records_of(samples);
   ASSERT_EQ(records.size(), 1U);
   EXPECT_FALSE(records.front().verified);
-  EXPECT_TRUE(has(programs::table(records), "WRONG RESULT"));
+  EXPECT_TRUE(has(programs_table(records), "WRONG RESULT"));
 }
 
 }  // namespace

@@ -12,11 +12,11 @@
 #include "driver/busy.hpp"
 #include "driver/participants.hpp"
 #include "driver/table.hpp"
+#include "driver/verdict.hpp"
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
 #include "harness/results.hpp"
-#include "programs/programs.hpp"
-#include "programs/verdict.hpp"
+#include "measure/programs.hpp"
 #include "report/report.hpp"
 
 namespace heddle::bench::driver {
@@ -181,7 +181,7 @@ static bool write_results(const Options& options, const harness::Results& result
 }
 
 int finish(const Options& options, const harness::Origin& origin, const std::vector<Sample>& samples) {
-  const auto of_programs = [](const Sample& sample) { return programs::is_program(sample.key.bench); };
+  const auto of_programs = [](const Sample& sample) { return measure::is_program(sample.key.bench); };
   std::vector<Sample> usual;
   std::vector<Sample> other;
   std::partition_copy(samples.begin(), samples.end(), std::back_inserter(other), std::back_inserter(usual),
@@ -190,8 +190,8 @@ int finish(const Options& options, const harness::Origin& origin, const std::vec
   // the results have standard output for themselves
   std::FILE* to = options.json == "-" ? stderr : stdout;
   std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
-  const std::vector<harness::Record> verdicts = programs::with_best_peer(programs::records_of(other));
-  std::fputs(programs::table(verdicts).c_str(), to);
+  const std::vector<harness::Record> verdicts = with_best_peer(records_of(other));
+  std::fputs(programs_table(verdicts).c_str(), to);
   std::fflush(to);
   records.insert(records.end(), verdicts.begin(), verdicts.end());
   if (!options.json.empty() && !write_results(options, harness::Results{origin, records})) return 1;

@@ -105,7 +105,7 @@ TEST(Session, MeasuresInTwoProcesses) {
   options.repeat = 3;
   options.target_ns = 200'000;
   std::vector<Sample> samples;
-  const int status = run_pair(*channel, [&](std::uint32_t rank) {
+  const int status = run_group(*channel, 2, [&](std::uint32_t rank) {
     Session session(*channel, options, [&](const Sample& sample) { samples.push_back(sample); });
     Figure figure;
     figure.key.bench = "rate";
@@ -138,7 +138,7 @@ TEST(Session, OthersComputeBesideEachMeasurement) {
   Options options;
   options.repeat = 1;
   options.busy = 1;
-  const int status = run_pair(*channel, [&](std::uint32_t) {
+  const int status = run_group(*channel, 2, [&](std::uint32_t) {
     Session session(*channel, options, [](const Sample&) {});
     Figure figure;
     figure.key.metric = "rate";

@@ -17,24 +17,23 @@ std::optional<Options> parse(std::vector<std::string> words, std::string* error)
 
 TEST(Options, EverythingIsUnderstood) {
   std::string error;
-  const auto options = parse({"rate",          "gups",      "--op",    "put,am",   "--size", "8,4K,1M",  "--threads",
-                              "1,4",           "--workers", "4",       "--repeat", "5",      "--memory", "registered",
-                              "--total-words", "1M",        "--peers", "--quick",  "--json", "x.json"},
-                             &error);
+  const auto options =
+      parse({"rate", "gups", "--op", "put,am", "--size", "8,4K,1M", "--threads", "1,4", "--repeat", "5", "--memory",
+             "registered", "--total-words", "1M", "--peers", "--quick", "--json", "x.json"},
+            &error);
   ASSERT_TRUE(options) << error;
   EXPECT_EQ(options->names, (std::vector<std::string>{"rate", "gups"}));
   EXPECT_EQ(options->ops, (std::vector<std::string>{"put", "am"}));
   EXPECT_EQ(options->sizes, (std::vector<std::uint64_t>{8, 4096, 1048576}));
   EXPECT_EQ(options->threads, (std::vector<std::uint32_t>{1, 4}));
-  EXPECT_EQ(options->workers, 4U);
   EXPECT_EQ(options->total_words, 1048576U);
   EXPECT_TRUE(options->peers && options->quick);
 }
 
 TEST(Options, ParticipantsGetTheSame) {
   std::string error;
-  auto options = parse({"rate", "--op", "put", "--size", "8", "--threads", "2", "--workers", "2", "--memory",
-                        "allocated", "--total-words", "2M", "--quick", "--channel", "/proc/1/fd/3", "--cores", "0,1"},
+  auto options = parse({"rate", "--op", "put", "--size", "8", "--threads", "2", "--memory", "allocated",
+                        "--total-words", "2M", "--quick", "--channel", "/proc/1/fd/3", "--cores", "0,1"},
                        &error);
   ASSERT_TRUE(options) << error;
   const auto again = parse(participant_arguments(*options, 3), &error);
@@ -43,7 +42,6 @@ TEST(Options, ParticipantsGetTheSame) {
   EXPECT_EQ(again->ops, options->ops);
   EXPECT_EQ(again->sizes, options->sizes);
   EXPECT_EQ(again->threads, options->threads);
-  EXPECT_EQ(again->workers, options->workers);
   EXPECT_EQ(again->memory, options->memory);
   EXPECT_EQ(again->total_words, options->total_words);
   EXPECT_EQ(again->quick, options->quick);
@@ -129,7 +127,7 @@ TEST(Options, WhatIsWrongIsNamed) {
       {{"--threads", "65"}, "65"},
       {{"--time", "0"}, "--time"},
       {{"--repeat", "none"}, "--repeat"},
-      {{"--workers", "-1"}, "--workers"},
+      {{"--busy", "-1"}, "--busy"},
       {{"--memory", "shared"}, "--memory"},
       {{"--total-words", "3"}, "--total-words"},
       {{"--json"}, "--json"},

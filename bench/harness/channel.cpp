@@ -71,7 +71,8 @@ Channel::Channel(Channel&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       memory_(std::exchange(other.memory_, nullptr)),
       rank_(other.rank_),
-      crowd_counts_(other.crowd_counts_) {}
+      size_(other.size_),
+      expected_(other.expected_) {}
 
 Channel::~Channel() {
   if (memory_ != nullptr) munmap(memory_, sizeof(ChannelMemory));
@@ -83,29 +84,24 @@ std::string Channel::path() const {
 }
 
 void Channel::reset() {
-  for (Arrival& arrival : memory_->arrival) {
-    arrival.count.store(0, std::memory_order_relaxed);
-    arrival.sleeping.store(0, std::memory_order_relaxed);
-  }
-  memory_->crowd.calls.store(0, std::memory_order_relaxed);
-  memory_->crowd.arrived.store(0, std::memory_order_relaxed);
+  memory_->arrived.store(0, std::memory_order_relaxed);
+  memory_->sleeping.store(0, std::memory_order_relaxed);
   memory_->busy.store(0, std::memory_order_relaxed);
   for (Line& flag : memory_->flags) flag.word.store(0, std::memory_order_relaxed);
 }
 
-void Channel::arrive() {
-  // seq_cst with the store and the load in sleep_until_met: either this rank sees that the other
-  // sleeps, or the other sees this arrival before it does.
-  memory_->arrival[rank_].count.fetch_add(1, std::memory_order_seq_cst);
-  if (memory_->arrival[1 - rank_].sleeping.load(std::memory_order_seq_cst) != 0) {
-    futex(&memory_->arrival[rank_].count, FUTEX_WAKE, INT_MAX);
-  }
+bool Channel::arrive() {
+  expected_ += size_;
+  // seq_cst with the addition and the load in sleep_until_met: either the last one sees that
+  // somebody sleeps, or who is about to sleep sees the last arrival.
+  const std::uint32_t arrived = memory_->arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
+  if (arrived != expected_) return false;
+  if (memory_->sleeping.load(std::memory_order_seq_cst) != 0) futex(&memory_->arrived, FUTEX_WAKE, INT_MAX);
+  return true;
 }
 
 bool Channel::met() const {
-  const std::uint32_t mine = memory_->arrival[rank_].count.load(std::memory_order_relaxed);
-  const std::uint32_t theirs = memory_->arrival[1 - rank_].count.load(std::memory_order_acquire);
-  return static_cast<std::int32_t>(theirs - mine) >= 0;
+  return static_cast<std::int32_t>(memory_->arrived.load(std::memory_order_acquire) - expected_) >= 0;
 }
 
 void Channel::sleep_until_met() {
@@ -113,22 +109,20 @@ void Channel::sleep_until_met() {
     if (met()) return;
     base::cpu_relax();
   }
-  Arrival& mine = memory_->arrival[rank_];
-  std::atomic<std::uint32_t>& theirs = memory_->arrival[1 - rank_].count;
-  mine.sleeping.store(1, std::memory_order_seq_cst);
+  memory_->sleeping.fetch_add(1, std::memory_order_seq_cst);
   while (true) {
-    const std::uint32_t seen = theirs.load(std::memory_order_seq_cst);
-    if (static_cast<std::int32_t>(seen - mine.count.load(std::memory_order_relaxed)) >= 0) break;
-    futex(&theirs, FUTEX_WAIT, seen);
+    const std::uint32_t seen = memory_->arrived.load(std::memory_order_seq_cst);
+    if (static_cast<std::int32_t>(seen - expected_) >= 0) break;
+    futex(&memory_->arrived, FUTEX_WAIT, seen);
   }
-  mine.sleeping.store(0, std::memory_order_relaxed);
+  memory_->sleeping.fetch_sub(1, std::memory_order_relaxed);
 }
 
 std::uint64_t Channel::share(std::uint64_t number) {
   if (rank_ == 0) memory_->shared_number.word.store(number, std::memory_order_relaxed);
   barrier();  // release and acquire
   const std::uint64_t result = memory_->shared_number.word.load(std::memory_order_relaxed);
-  barrier();  // nobody overwrites it before both have read it
+  barrier();  // nobody overwrites it before all have read it
   return result;
 }
 
@@ -156,7 +150,7 @@ double Channel::ping_pong_ns() {
     }
     ping.store(kStop, std::memory_order_release);
     p_ns = median_of(batches);
-  } else {
+  } else if (rank_ == 1) {
     std::uint64_t last = 0;
     while (last != kStop) {
       spin_until([&] { return ping.load(std::memory_order_acquire) != last; });

@@ -1,5 +1,6 @@
-// Where the two processes of a participant meet, apart from the library that is measured: a page of
+// Where the processes of a participant meet, apart from the library that is measured: a page of
 // shared memory with a barrier, a place to hand over numbers, and the lines of the ping-pong P.
+// They are two, or several pairs: ranks 2i and 2i + 1.
 //
 // Whoever starts the participants creates the channel and gives its path (/proc/PID/fd/N of a
 // memfd: nothing is left behind) to every process. One participant uses it at a time; reset() makes
@@ -25,20 +26,8 @@ struct alignas(kApart) Line {
   std::atomic<std::uint64_t> word;
 };
 
-struct alignas(kApart) Arrival {
-  // barriers this rank has arrived at; futex. partner: the other rank's acquire
-  std::atomic<std::uint32_t> count;
-  std::atomic<std::uint32_t>
-      sleeping;  // this rank may be asleep on the other's count; seq_cst with count on both sides
-};
-
-// Of a Crowd. The barriers and the work between them order all but `calls`.
-struct CrowdMemory {
-  // followers sleep on it; release, with iterations before it; futex
-  alignas(kApart) std::atomic<std::uint32_t> calls;
-  std::atomic<std::uint64_t> iterations;
-  // in all barriers so far; partner: the others' acquire of it
-  alignas(kApart) std::atomic<std::uint32_t> arrived;
+// What all processes find out together of one run. The barriers before and after it order all.
+struct TogetherMemory {
   alignas(kApart) std::atomic<std::uint32_t> wrong;  // processes that found a wrong result
   std::atomic<std::uint64_t> begin_ns;               // the first
   std::atomic<std::uint64_t> end_ns;                 // the last
@@ -47,14 +36,11 @@ struct CrowdMemory {
   std::atomic<std::uint64_t> involuntary;
 };
 
-// What this process has done in all crowds so far: one crowd follows the other on the same memory.
-struct CrowdCounts {
-  std::uint32_t barriers = 0;
-  std::uint32_t calls = 0;
-};
-
 struct ChannelMemory {
-  std::array<Arrival, 2> arrival;
+  // Of all processes, in all barriers so far. release, partner: the others' acquire of it; futex
+  alignas(kApart) std::atomic<std::uint32_t> arrived;
+  // on `arrived`; seq_cst with it on both sides
+  alignas(kApart) std::atomic<std::uint32_t> sleeping;
   Line shared_number;
   Line ping;
   Line pong;
@@ -62,7 +48,7 @@ struct ChannelMemory {
   Line retry_budget;
   // 1: the processes of --busy compute, 0: they sleep on it; futex
   alignas(kApart) std::atomic<std::uint32_t> busy;
-  CrowdMemory crowd;
+  TogetherMemory together;
   Line flags[4];  // for the participants' own use (counts of messages, stop flags)
 };
 
@@ -81,15 +67,18 @@ class Channel {
   [[nodiscard]] std::string path() const;
   void reset();
 
-  // Which of the two this process is (0 or 1). After fork, the child says so again.
-  void set_rank(std::uint32_t rank) { rank_ = rank; }
+  // Which of how many this process is. After fork, the child says so again.
+  void set_rank(std::uint32_t rank, std::uint32_t size = 2) {
+    rank_ = rank;
+    size_ = size;
+  }
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
 
-  // Waits for the other process: spins a little, then sleeps, so that who waits leaves its core
+  // Waits for the other processes: spins a little, then sleeps, so that who waits leaves its core
   // alone.
   void barrier() {
-    arrive();
-    sleep_until_met();
+    if (!arrive()) sleep_until_met();
   }
   // The same, with `work()` over and over while it waits: progress of the library that is measured.
   template <class Work>
@@ -97,11 +86,11 @@ class Channel {
     arrive();
     while (!met()) work();
   }
-  // Rank 0's number, in both.
+  // Rank 0's number, in all.
   std::uint64_t share(std::uint64_t number);
 
-  // P: half the round trip of a word between two lines, each written by one of the processes. Both
-  // call it; both get it.
+  // P: half the round trip of a word between two lines, written by rank 0 and rank 1. All call it,
+  // and get it; the others sleep.
   double ping_pong_ns();
   // Takes the time from the budget; false if it does not have that much.
   bool spend_retry_ns(std::uint64_t ns);
@@ -119,11 +108,10 @@ class Channel {
 
   [[nodiscard]] std::atomic<std::uint64_t>& flag(std::size_t i) { return memory_->flags[i].word; }
   [[nodiscard]] ChannelMemory& memory() { return *memory_; }
-  [[nodiscard]] CrowdCounts& crowd_counts() { return crowd_counts_; }
 
  private:
   Channel(int fd, ChannelMemory* memory) : fd_(fd), memory_(memory) {}
-  void arrive();
+  bool arrive();  // true: as the last one
   [[nodiscard]] bool met() const;
   void sleep_until_met();
   void sleep_until_told();
@@ -131,7 +119,8 @@ class Channel {
   int fd_;
   ChannelMemory* memory_;
   std::uint32_t rank_ = 0;
-  CrowdCounts crowd_counts_;
+  std::uint32_t size_ = 2;
+  std::uint32_t expected_ = 0;  // arrivals when the barrier that this process is in is over
 };
 
 // Spins on a condition that the other process fulfils within a cache transfer; where both share a

@@ -51,7 +51,6 @@ Options:
                            only these operations
   --size 8,4K,1M           sizes instead of each bench's own, where it has several
   --threads 1,2            threads per process (overhead: 1,2,4,8,15; duplex, network: 1,2,4,8; convolution: 2,8)
-  --workers N              workers per process, shared by the threads in contiguous groups (default: one each)
   --sharing shared,…       rate: also with all threads on one worker: shared, offload, delegate, mutex;
                            benches of papers: which modes (default: all but mutex; exclusive: a worker each);
                            programs: also auto, with a worker each, and auto_one
@@ -107,7 +106,6 @@ class Parser {
     if (name == "--op") return list(name, value, [this](const std::string& item) { return op(item); });
     if (name == "--size") return list(name, value, [this](const std::string& item) { return size(item); });
     if (name == "--threads") return list(name, value, [this](const std::string& item) { return threads(item); });
-    if (name == "--workers") return number(name, value, 1, 64, &options_->workers);
     if (name == "--sharing") return list(name, value, [this](const std::string& item) { return sharing(item); });
     if (name == "--repeat") return number(name, value, 1, 1000, &options_->repeat);
     if (name == "--busy") return number(name, value, 1, 64, &options_->busy);
@@ -292,7 +290,6 @@ std::vector<std::string> participant_arguments(const Options& options, std::uint
   add("--op", join(options.ops));
   add("--size", join(options.sizes));
   add("--threads", join(options.threads));
-  if (options.workers != 0) add("--workers", std::to_string(options.workers));
   add("--sharing", join(options.sharing));
   add("--memory", options.memory);
   add("--repeat", std::to_string(repeat));
@@ -328,6 +325,23 @@ bool wants_sharing(const Options& options, std::string_view name) {
 
 std::vector<std::uint32_t> threads_of(const Options& options) {
   return threads_or(options, {1, 2});
+}
+
+std::uint64_t duplex_stretch(const Options& options) {
+  const auto sizes = sizes_or(options, kDuplexSizes);
+  return *std::max_element(sizes.begin(), sizes.end());
+}
+
+const char* network_of(const Options& options) {
+  for (const std::string& name : kNetworkNames) {
+    if (wants_bench(options, name)) return name.c_str();
+  }
+  return nullptr;
+}
+
+std::vector<std::uint32_t> network_threads(const Options& options) {
+  if (options.quick || wants_bench(options, "mixed_job")) return threads_or(options, {1});
+  return threads_or(options, {1, 2, 4, 8});
 }
 
 std::vector<std::uint32_t> threads_or(const Options& options, std::vector<std::uint32_t> threads) {

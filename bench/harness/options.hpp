@@ -18,7 +18,6 @@ struct Options {
   std::vector<std::uint32_t> threads;  // empty: 1, 2
   // modes in which all threads use one worker; rate: beside a worker each
   std::vector<std::string> sharing;
-  std::uint32_t workers = 0;  // per process; 0: one per thread
   std::uint32_t repeat = 9;
   // processes that compute while a measurement runs, one to each core in turn
   std::uint32_t busy = 0;
@@ -59,6 +58,8 @@ inline const std::vector<std::string> kProgramNames = {
     "latency",    "bw",    "bibw", "mbw_mr", "latency_mt", "pingpong_mt", "put_latency", "put_window",
     "get_window", "pairs", "rpc",  "rpc_mt", "halo",       "fan_in",      "overlap",     "exchange"};
 inline const std::vector<std::uint32_t> kOverheadThreads = {1, 2, 4, 8, 15};
+inline const std::vector<std::uint64_t> kDuplexSizes = {8, 4096, 65536, 1U << 20};
+inline const std::vector<std::uint32_t> kDuplexThreads = {1, 2, 4, 8};
 inline const std::vector<std::uint32_t> kConvolutionThreads = {2, 8};
 inline const std::vector<std::uint32_t> kOversubscribed = {4, 8};  // processes
 // Threads of each process that does its part of the mixed work.
@@ -81,6 +82,11 @@ bool wants_op(const Options& options, std::string_view op);  // named, or none i
 // For benches that compare modes: those given, or all but mutex.
 bool wants_mode(const Options& options, std::string_view name);
 std::vector<std::uint32_t> threads_of(const Options& options);
+// Of `duplex`, each thread of a process has its own stretch of so many bytes.
+std::uint64_t duplex_stretch(const Options& options);
+// The one of kNetworkNames that these options name; null: none. And its numbers of threads.
+const char* network_of(const Options& options);
+std::vector<std::uint32_t> network_threads(const Options& options);
 std::vector<std::uint32_t> threads_or(const Options& options, std::vector<std::uint32_t> threads);
 
 }  // namespace heddle::bench::harness

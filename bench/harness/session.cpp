@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -46,6 +48,20 @@ double value_of(const Figure& figure, const Run& run, std::uint64_t n) {
   if (figure.key.metric == "latency") return elapsed_ns / things;
   // bytes per ns are GB/s
   return things / elapsed_ns * (figure.key.metric == "bandwidth" ? 1 : 1000);
+}
+
+rusage usage() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return used;
+}
+
+// To `mine`, if that is further.
+template <class Further>
+void move_to(std::atomic<std::uint64_t>* word, std::uint64_t mine, Further&& further) {
+  std::uint64_t now = word->load(std::memory_order_relaxed);
+  while (further(mine, now) && !word->compare_exchange_weak(now, mine, std::memory_order_relaxed)) {
+  }
 }
 
 }  // namespace
@@ -104,14 +120,55 @@ Run Session::run_beside_others(const Body& body, std::uint64_t n) {
 }
 
 bool Session::disturbed(Distance distance, int attempt, std::uint64_t cost_ns) {
-  // Rank 0 decides for both: the budget is shared.
+  // Rank 0 decides for all: the budget is shared.
   bool again = false;
   if (rank() == 0 && distance != Distance::near && attempt + 1 < kAttempts) again = channel_.spend_retry_ns(cost_ns);
   return channel_.share(again ? 1 : 0) != 0;
 }
 
+// More than two processes are left to the scheduler; ranks 0 and 1 have a core each for P.
+void Session::pin_for_p() const {
+  if (rank() < 2) cores_.pin_sharing(rank(), 0);
+}
+
+Run Session::run_together(std::uint64_t n, const Together& work) {
+  TogetherMemory& memory = channel_.memory().together;
+  work.prepare();
+  if (rank() == 0) {
+    for (auto* word : {&memory.end_ns, &memory.voluntary, &memory.involuntary})
+      word->store(0, std::memory_order_relaxed);
+    memory.wrong.store(0, std::memory_order_relaxed);
+    memory.begin_ns.store(~std::uint64_t{0}, std::memory_order_relaxed);
+  }
+  meet();
+  const rusage before = usage();
+  const Interval own = work.run(n);
+  const rusage after = usage();
+  const auto add = [](std::atomic<std::uint64_t>& to, long switches) {
+    to.fetch_add(static_cast<std::uint64_t>(switches), std::memory_order_relaxed);
+  };
+  add(memory.voluntary, after.ru_nvcsw - before.ru_nvcsw);
+  add(memory.involuntary, after.ru_nivcsw - before.ru_nivcsw);
+  move_to(&memory.begin_ns, own.begin_ns, std::less<>());
+  move_to(&memory.end_ns, own.end_ns, std::greater<>());
+  channel_.barrier();
+  Run run;
+  run.elapsed_ns = static_cast<double>(memory.end_ns.load(std::memory_order_relaxed) -
+                                       memory.begin_ns.load(std::memory_order_relaxed));
+  run.voluntary = static_cast<double>(memory.voluntary.load(std::memory_order_relaxed));
+  run.involuntary = static_cast<double>(memory.involuntary.load(std::memory_order_relaxed));
+  if (!work.right()) memory.wrong.fetch_add(1, std::memory_order_relaxed);
+  channel_.barrier();
+  run.verified = memory.wrong.load(std::memory_order_relaxed) == 0;
+  return run;
+}
+
+void Session::measure(std::span<const Figure> figures, const Together& work) {
+  measure(figures, [&](std::uint64_t n) { return run_together(n, work); });
+}
+
 void Session::measure(std::span<const Figure> figures, const Body& body) {
-  cores_.pin_sharing(rank(), 0);
+  pin_for_p();
   channel_.barrier();
   const std::uint64_t fixed = figures.front().fixed;
   const std::uint64_t n = fixed > 0 ? fixed : find_iterations(body);
@@ -120,11 +177,11 @@ void Session::measure(std::span<const Figure> figures, const Body& body) {
     Run run;
     for (int attempt = 0;; ++attempt) {
       const std::uint64_t begin = now_ns();
-      cores_.pin_sharing(rank(), 0);
+      pin_for_p();
       const double before = channel_.ping_pong_ns();
       run = run_beside_others(body, n);
       channel_.barrier();
-      cores_.pin_sharing(rank(), 0);
+      pin_for_p();
       const double after = channel_.ping_pong_ns();
       sample.verified = run.verified;
       sample.p_ns = (before + after) / 2;
@@ -132,7 +189,6 @@ void Session::measure(std::span<const Figure> figures, const Body& body) {
       if (!disturbed(sample.distance, attempt, now_ns() - begin)) break;
     }
     for (std::size_t i = 0; i < figures.size(); ++i) {
-      ++samples_;
       if (rank() != 0) continue;
       sample.key = figures[i].key;
       sample.key.unit = unit_of(sample.key.metric);
@@ -140,10 +196,6 @@ void Session::measure(std::span<const Figure> figures, const Body& body) {
       sink_(sample);
     }
   }
-}
-
-int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& work) {
-  return run_group(channel, 2, work);
 }
 
 int run_group(Channel& channel, std::uint32_t processes, const std::function<int(std::uint32_t rank)>& work) {
@@ -159,14 +211,14 @@ int run_group(Channel& channel, std::uint32_t processes, const std::function<int
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
-      if (rank == 1) channel.set_rank(1);
+      channel.set_rank(rank, processes);
       const int status = work(rank);
       std::fflush(nullptr);
       _exit(status);
     }
     children.push_back(child);
   }
-  channel.set_rank(0);
+  channel.set_rank(0, processes);
   // If another process ends early, it arrives at no barrier any more: end this one too, and the
   // others with it.
   std::atomic<bool> over{false};

@@ -1,6 +1,6 @@
 // One participant's measurements: finds how many iterations fill the time, warms up by that,
-// measures P around each repeat, repeats what was disturbed, and hands the samples on. Both
-// processes of the participant make the same calls.
+// measures P around each repeat, repeats what was disturbed, and hands the samples on. All
+// processes of the participant make the same calls; between ranks 0 and 1 P is measured.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,19 @@ struct Run {
 // called a few times per figure, never per operation
 using Body = std::function<Run(std::uint64_t n)>;
 
+struct Interval {
+  std::uint64_t begin_ns = 0;
+  std::uint64_t end_ns = 0;
+};
+
+// What every process does, if the time counts from the first begin to the last end. Called a few
+// times per figure.
+struct Together {
+  std::function<void()> prepare;                 // before all begin
+  std::function<Interval(std::uint64_t n)> run;  // n iterations
+  std::function<bool()> right;                   // after all have ended: is what came here right?
+};
+
 struct Figure {
   Key key;  // unit is filled in
   // latency: transfers per iteration (a round trip has 2); rate: operations; bandwidth: bytes
@@ -45,19 +58,22 @@ class Session {
   void measure(const Figure& figure, const Body& body) { measure(std::span<const Figure>(&figure, 1), body); }
   // One body that gives several figures at once. The first one's `fixed` counts.
   void measure(std::span<const Figure> figures, const Body& body);
+  void measure(std::span<const Figure> figures, const Together& work);
 
   [[nodiscard]] Channel& channel() { return channel_; }
   [[nodiscard]] std::uint32_t rank() const { return channel_.rank(); }
+  [[nodiscard]] std::uint32_t size() const { return channel_.size(); }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] const Cores& cores() const { return cores_; }
   // Should this bench, and this operation of it, be measured?
   [[nodiscard]] bool wants(const char* bench, const char* op = nullptr) const;
-  [[nodiscard]] std::uint64_t samples() const { return samples_; }
 
  private:
   std::uint64_t find_iterations(const Body& body);
-  // Both processes are awake and start within a cache transfer of each other.
+  // All processes are awake and start within a cache transfer of each other.
   void meet();
+  void pin_for_p() const;
+  Run run_together(std::uint64_t n, const Together& work);
   Run run_beside_others(const Body& body, std::uint64_t n);
   // True: the same repeat must be measured again.
   bool disturbed(Distance distance, int attempt, std::uint64_t cost_ns);
@@ -66,23 +82,15 @@ class Session {
   const Options& options_;
   Cores cores_;
   std::function<void(const Sample&)> sink_;
-  std::uint64_t samples_ = 0;
 };
 
-// Runs both processes of a participant: forks, makes the channel's rank known and calls
-// `work(rank)` in each; the exit status of the pair. For participants that have no launcher of
-// their own (the limit, UCX).
-int run_pair(Channel& channel, const std::function<int(std::uint32_t rank)>& work);
-// The same with more processes. The channel knows only ranks 0 and 1; the others are of a Crowd.
+// Runs the processes of a participant that has no launcher of its own (the limit, UCX): forks,
+// makes the channel's rank known and calls `work(rank)` in each; the exit status of all.
 int run_group(Channel& channel, std::uint32_t processes, const std::function<int(std::uint32_t rank)>& work);
 
 // Prints a sample as a line on stdout at once: the way from a participant to the driver.
 void print_sample(const Sample& sample);
 
-struct Interval {
-  std::uint64_t begin_ns = 0;
-  std::uint64_t end_ns = 0;
-};
 // Threads of one process that start together: the first start and the last end; and the time
 // between them. `work(thread)` runs in `threads` threads; thread 0 is the caller, unless there is
 // more than one.

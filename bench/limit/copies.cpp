@@ -1,4 +1,4 @@
-#include "limit/copies.hpp"
+#include "limit/limit.hpp"
 
 #include <sys/uio.h>
 #include <unistd.h>
@@ -8,9 +8,6 @@
 #include <cstring>
 #include <new>
 #include <vector>
-
-#include "harness/shared_memory.hpp"
-#include "limit/lines.hpp"
 
 namespace heddle::bench::limit {
 
@@ -26,7 +23,7 @@ double since(std::uint64_t begin) {
 }
 
 // Rank 0 copies its own, unchanged memory into memory that both map, while the other sleeps.
-void measure_memcpy(harness::Session& session, harness::SharedMemory& memory, std::uint64_t size) {
+void measure_memcpy(harness::Session& session, const SharedMemory& memory, std::uint64_t size) {
   std::vector<std::byte> source(size, std::byte{1});
   session.measure(limit_figure("memcpy", "bandwidth", size, static_cast<double>(size)), [&](std::uint64_t n) {
     const std::uint64_t begin = harness::now_ns();
@@ -44,7 +41,7 @@ void measure_memcpy(harness::Session& session, harness::SharedMemory& memory, st
 }
 
 // Rank 0 copies out what the other core has just written; only the copies are timed.
-void measure_fresh(harness::Session& session, harness::SharedMemory& memory, std::uint64_t size) {
+void measure_fresh(harness::Session& session, const SharedMemory& memory, std::uint64_t size) {
   std::vector<std::byte> target(size);
   session.measure(limit_figure("memcpy_fresh", "bandwidth", size, static_cast<double>(size)), [&](std::uint64_t n) {
     double elapsed = 0;
@@ -98,7 +95,7 @@ bool measure_cma(harness::Session& session, std::uint64_t size) {
 // Bytes of one message go through a ring in chunks: copied in by rank 0, copied out by rank 1.
 class CopyRing {
  public:
-  CopyRing(harness::SharedMemory& memory, std::uint64_t ring_bytes)
+  CopyRing(const SharedMemory& memory, std::uint64_t ring_bytes)
       : tail_(reinterpret_cast<harness::Line*>(memory.data())),
         head_(tail_ + 1),
         data_(memory.data() + 4096),
@@ -130,8 +127,7 @@ class CopyRing {
   std::uint64_t received_ = 0;
 };
 
-void measure_copy_ring(harness::Session& session, harness::SharedMemory& memory, std::uint64_t ring,
-                       std::uint64_t size) {
+void measure_copy_ring(harness::Session& session, const SharedMemory& memory, std::uint64_t ring, std::uint64_t size) {
   session.channel().barrier();
   if (session.rank() == 0) std::memset(memory.data(), 0, 4096);
   session.channel().barrier();
@@ -156,11 +152,8 @@ void measure_copy_ring(harness::Session& session, harness::SharedMemory& memory,
 
 }  // namespace
 
-int run_copies(harness::Session& session) {
-  const auto sizes = harness::sizes_or(session.options(), {4096, 65536, 1U << 20, 16U << 20});
-  const std::uint64_t largest = *std::max_element(sizes.begin(), sizes.end());
-  harness::SharedMemory memory(session.channel(), std::max<std::uint64_t>(largest, (4U << 20) + 4096));
-  if (memory.data() == nullptr) return 1;
+void run_copies(harness::Session& session, const SharedMemory& memory) {
+  const auto sizes = copied_sizes(session.options());
   for (const std::uint64_t size : sizes) measure_memcpy(session, memory, size);
   for (const std::uint64_t size : sizes) measure_fresh(session, memory, size);
   for (const std::uint64_t size : sizes) {
@@ -169,7 +162,6 @@ int run_copies(harness::Session& session) {
   for (const std::uint64_t ring : {std::uint64_t{256} << 10, std::uint64_t{4} << 20}) {
     for (const std::uint64_t size : sizes) measure_copy_ring(session, memory, ring, size);
   }
-  return 0;
 }
 
 }  // namespace heddle::bench::limit

@@ -1,11 +1,9 @@
-#include "limit/lines.hpp"
+#include "limit/limit.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <new>
-
-#include "harness/shared_memory.hpp"
 
 namespace heddle::bench::limit {
 
@@ -61,7 +59,7 @@ struct Ring {
 };
 
 template <std::size_t kBytes>
-void measure_ring(harness::Session& session, harness::SharedMemory& memory, std::uint64_t every) {
+void measure_ring(harness::Session& session, const SharedMemory& memory, std::uint64_t every) {
   if (session.rank() == 0) new (memory.data()) Ring<kBytes>{};
   session.channel().barrier();
   auto* ring = std::launder(reinterpret_cast<Ring<kBytes>*>(memory.data()));
@@ -84,7 +82,7 @@ void measure_ring(harness::Session& session, harness::SharedMemory& memory, std:
 }
 
 // Two words that the processes answer each other in: on one line or on two.
-void measure_ping_pong(harness::Session& session, harness::SharedMemory& memory, bool one_line) {
+void measure_ping_pong(harness::Session& session, const SharedMemory& memory, bool one_line) {
   auto* words = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data()));
   std::atomic<std::uint64_t>& ping = words[0];
   std::atomic<std::uint64_t>& pong = one_line ? words[0] : words[harness::kApart / sizeof(std::uint64_t)];
@@ -112,7 +110,7 @@ void measure_ping_pong(harness::Session& session, harness::SharedMemory& memory,
   });
 }
 
-void measure_fetch_add(harness::Session& session, harness::SharedMemory& memory, bool contended) {
+void measure_fetch_add(harness::Session& session, const SharedMemory& memory, bool contended) {
   auto* word = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data()));
   harness::Figure figure = limit_figure(contended ? "fadd_contended" : "fadd_alone", "latency", 8, 1);
   session.measure(figure, [&](std::uint64_t n) {
@@ -128,9 +126,7 @@ void measure_fetch_add(harness::Session& session, harness::SharedMemory& memory,
 
 }  // namespace
 
-int run_lines(harness::Session& session) {
-  harness::SharedMemory memory(session.channel(), std::size_t{1} << 20);
-  if (memory.data() == nullptr) return 1;
+void run_lines(harness::Session& session, const SharedMemory& memory) {
   measure_ping_pong(session, memory, true);
   measure_ping_pong(session, memory, false);
   measure_ring<8>(session, memory, 1);
@@ -141,7 +137,6 @@ int run_lines(harness::Session& session) {
   if (session.rank() == 0) std::memset(memory.data(), 0, 4096);
   measure_fetch_add(session, memory, false);
   measure_fetch_add(session, memory, true);
-  return 0;
 }
 
 }  // namespace heddle::bench::limit

@@ -41,148 +41,41 @@ struct Call {
   MPI_Request* request = nullptr;
 };
 
-int barrier(const Call& call) {
-  if (call.form == Form::blocking) return MPI_Barrier(call.all);
-  if (call.form == Form::nonblocking) return MPI_Ibarrier(call.all, call.request);
-  return HEDDLE_PEER_INIT(Barrier, call.all);
-}
-int broadcast(const Call& call) {
-  if (call.form == Form::blocking) return MPI_Bcast(call.receive, call.count, MPI_DOUBLE, 0, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Ibcast(call.receive, call.count, MPI_DOUBLE, 0, call.all, call.request);
-  return HEDDLE_PEER_INIT(Bcast, call.receive, call.count, MPI_DOUBLE, 0, call.all);
-}
-int reduce(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Reduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, 0, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Ireduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, 0, call.all, call.request);
-  return HEDDLE_PEER_INIT(Reduce, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, 0, call.all);
-}
-int allreduce(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Allreduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Iallreduce(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all, call.request);
-  return HEDDLE_PEER_INIT(Allreduce, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
-}
-int reduce_scatter(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Reduce_scatter_block(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Ireduce_scatter_block(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all, call.request);
-  return HEDDLE_PEER_INIT(Reduce_scatter_block, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
-}
-int scan(const Call& call) {
-  if (call.form == Form::blocking) return MPI_Scan(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Iscan(call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all, call.request);
-  return HEDDLE_PEER_INIT(Scan, call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM, call.all);
-}
-int gather(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Gather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Igather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all,
-                       call.request);
-  return HEDDLE_PEER_INIT(Gather, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all);
-}
-int gatherv(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Gatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE, 0,
-                       call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Igatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE, 0,
-                        call.all, call.request);
-  return HEDDLE_PEER_INIT(Gatherv, call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements,
-                          MPI_DOUBLE, 0, call.all);
-}
-int allgather(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Allgather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Iallgather(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all,
-                          call.request);
-  return HEDDLE_PEER_INIT(Allgather, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
-}
-int allgatherv(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Allgatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE,
-                          call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Iallgatherv(call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements, MPI_DOUBLE,
-                           call.all, call.request);
-  return HEDDLE_PEER_INIT(Allgatherv, call.send, call.count, MPI_DOUBLE, call.receive, call.counts, call.displacements,
-                          MPI_DOUBLE, call.all);
-}
-int scatter(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Scatter(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Iscatter(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0, call.all,
-                        call.request);
-  return HEDDLE_PEER_INIT(Scatter, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0,
-                          call.all);
-}
-int scatterv(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Scatterv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, 0,
-                        call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Iscatterv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE,
-                         0, call.all, call.request);
-  return HEDDLE_PEER_INIT(Scatterv, call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.count,
-                          MPI_DOUBLE, 0, call.all);
-}
-int alltoall(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Alltoall(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Ialltoall(call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all,
-                         call.request);
-  return HEDDLE_PEER_INIT(Alltoall, call.send, call.count, MPI_DOUBLE, call.receive, call.count, MPI_DOUBLE, call.all);
-}
-int alltoallv(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Alltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
-                         call.displacements, MPI_DOUBLE, call.all);
-  if (call.form == Form::nonblocking)
-    return MPI_Ialltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
-                          call.displacements, MPI_DOUBLE, call.all, call.request);
-  return HEDDLE_PEER_INIT(Alltoallv, call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
-                          call.displacements, MPI_DOUBLE, call.all);
-}
-int neighbor_alltoallv(const Call& call) {
-  if (call.form == Form::blocking)
-    return MPI_Neighbor_alltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
-                                  call.displacements, MPI_DOUBLE, call.ring);
-  if (call.form == Form::nonblocking)
-    return MPI_Ineighbor_alltoallv(call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive, call.counts,
-                                   call.displacements, MPI_DOUBLE, call.ring, call.request);
-  return HEDDLE_PEER_INIT(Neighbor_alltoallv, call.send, call.counts, call.displacements, MPI_DOUBLE, call.receive,
-                          call.counts, call.displacements, MPI_DOUBLE, call.ring);
-}
+// The three forms of an operation, whose arguments are the same but for what each ends with.
+#define HEDDLE_PEER_ROW(name, direct, started, ...)                                        \
+  Row {                                                                                    \
+    name, [](const Call& call) {                                                           \
+      if (call.form == Form::blocking) return MPI_##direct(__VA_ARGS__);                   \
+      if (call.form == Form::nonblocking) return MPI_##started(__VA_ARGS__, call.request); \
+      return HEDDLE_PEER_INIT(direct, __VA_ARGS__);                                        \
+    }                                                                                      \
+  }
+#define HEDDLE_PEER_SEND call.send, call.count, MPI_DOUBLE
+#define HEDDLE_PEER_RECEIVE call.receive, call.count, MPI_DOUBLE
+#define HEDDLE_PEER_REDUCED call.send, call.receive, call.count, MPI_DOUBLE, MPI_SUM
+#define HEDDLE_PEER_LIST(buffer) call.buffer, call.counts, call.displacements, MPI_DOUBLE
 
 struct Row {
   std::string_view name;
   int (*call)(const Call& call);
 };
-constexpr std::array kRows = {
-    Row{"barrier", barrier},
-    Row{"broadcast", broadcast},
-    Row{"reduce", reduce},
-    Row{"allreduce", allreduce},
-    Row{"reduce_scatter", reduce_scatter},
-    Row{"scan", scan},
-    Row{"gather", gather},
-    Row{"gatherv", gatherv},
-    Row{"allgather", allgather},
-    Row{"allgatherv", allgatherv},
-    Row{"scatter", scatter},
-    Row{"scatterv", scatterv},
-    Row{"alltoall", alltoall},
-    Row{"alltoallv", alltoallv},
-    Row{"neighbor_alltoallv", neighbor_alltoallv},
+const std::array kRows = {
+    HEDDLE_PEER_ROW("barrier", Barrier, Ibarrier, call.all),
+    HEDDLE_PEER_ROW("broadcast", Bcast, Ibcast, HEDDLE_PEER_RECEIVE, 0, call.all),
+    HEDDLE_PEER_ROW("reduce", Reduce, Ireduce, HEDDLE_PEER_REDUCED, 0, call.all),
+    HEDDLE_PEER_ROW("allreduce", Allreduce, Iallreduce, HEDDLE_PEER_REDUCED, call.all),
+    HEDDLE_PEER_ROW("reduce_scatter", Reduce_scatter_block, Ireduce_scatter_block, HEDDLE_PEER_REDUCED, call.all),
+    HEDDLE_PEER_ROW("scan", Scan, Iscan, HEDDLE_PEER_REDUCED, call.all),
+    HEDDLE_PEER_ROW("gather", Gather, Igather, HEDDLE_PEER_SEND, HEDDLE_PEER_RECEIVE, 0, call.all),
+    HEDDLE_PEER_ROW("gatherv", Gatherv, Igatherv, HEDDLE_PEER_SEND, HEDDLE_PEER_LIST(receive), 0, call.all),
+    HEDDLE_PEER_ROW("allgather", Allgather, Iallgather, HEDDLE_PEER_SEND, HEDDLE_PEER_RECEIVE, call.all),
+    HEDDLE_PEER_ROW("allgatherv", Allgatherv, Iallgatherv, HEDDLE_PEER_SEND, HEDDLE_PEER_LIST(receive), call.all),
+    HEDDLE_PEER_ROW("scatter", Scatter, Iscatter, HEDDLE_PEER_SEND, HEDDLE_PEER_RECEIVE, 0, call.all),
+    HEDDLE_PEER_ROW("scatterv", Scatterv, Iscatterv, HEDDLE_PEER_LIST(send), HEDDLE_PEER_RECEIVE, 0, call.all),
+    HEDDLE_PEER_ROW("alltoall", Alltoall, Ialltoall, HEDDLE_PEER_SEND, HEDDLE_PEER_RECEIVE, call.all),
+    HEDDLE_PEER_ROW("alltoallv", Alltoallv, Ialltoallv, HEDDLE_PEER_LIST(send), HEDDLE_PEER_LIST(receive), call.all),
+    HEDDLE_PEER_ROW("neighbor_alltoallv", Neighbor_alltoallv, Ineighbor_alltoallv, HEDDLE_PEER_LIST(send),
+                    HEDDLE_PEER_LIST(receive), call.ring),
 };
 
 class Mpi {

@@ -10,246 +10,52 @@ namespace {
 
 constexpr heddle_reduction kSum{HEDDLE_DOUBLE, HEDDLE_SUM, nullptr, nullptr, 0};
 
-// A list of equal blocks, one after the other: for each member, or each of two neighbours.
-struct Equal {
-  explicit Equal(const CollectiveCall& call)
-      : counts(std::max(call.size, 2U), call.doubles), list{counts.data(), nullptr, sizeof(double)} {}
-  std::vector<std::size_t> counts;
-  heddle_blocks list;
-};
+// An operation's three functions with the same arguments between the team and what each ends with.
+template <class Blocking, class Start, class Init, class... Arguments>
+heddle_status in_form(const CollectiveCall& call, Blocking blocking, Start start, Init init, Arguments... arguments) {
+  if (call.form == Form::blocking) return blocking(call.team, arguments...);
+  if (call.form == Form::nonblocking) return start(call.team, arguments..., call.collective);
+  return init(call.team, arguments..., call.options, call.collective);
+}
 
-heddle_status barrier(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_barrier(call.team);
-    case Form::nonblocking:
-      return heddle_barrier_start(call.team, call.collective);
-    case Form::persistent:
-      return heddle_barrier_init(call.team, call.options, call.collective);
-  }
+#define HEDDLE_IN_FORM(name, ...) \
+  in_form(call, heddle_##name, heddle_##name##_start, heddle_##name##_init __VA_OPT__(, ) __VA_ARGS__)
+
+// Those of one buffer for each member.
+heddle_status call_plain(std::string_view operation, const CollectiveCall& call, std::size_t bytes) {
+  if (operation == "barrier") return HEDDLE_IN_FORM(barrier);
+  if (operation == "broadcast") return HEDDLE_IN_FORM(broadcast, call.receive, bytes, 0U);
+  if (operation == "reduce") return HEDDLE_IN_FORM(reduce, call.send, call.receive, call.doubles, &kSum, 0U);
+  if (operation == "allreduce") return HEDDLE_IN_FORM(allreduce, call.send, call.receive, call.doubles, &kSum);
+  if (operation == "reduce_scatter")
+    return HEDDLE_IN_FORM(reduce_scatter, call.send, call.receive, call.doubles, &kSum);
+  if (operation == "scan") return HEDDLE_IN_FORM(scan, call.send, call.receive, call.doubles, &kSum);
+  if (operation == "gather") return HEDDLE_IN_FORM(gather, call.send, call.receive, bytes, 0U);
+  if (operation == "allgather") return HEDDLE_IN_FORM(allgather, call.send, call.receive, bytes);
+  if (operation == "scatter") return HEDDLE_IN_FORM(scatter, call.send, call.receive, bytes, 0U);
+  if (operation == "alltoall") return HEDDLE_IN_FORM(alltoall, call.send, call.receive, bytes);
   return HEDDLE_ERR_ARGUMENT;
 }
 
-heddle_status broadcast(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_broadcast(call.team, call.receive, call.doubles * sizeof(double), 0);
-    case Form::nonblocking:
-      return heddle_broadcast_start(call.team, call.receive, call.doubles * sizeof(double), 0, call.collective);
-    case Form::persistent:
-      return heddle_broadcast_init(call.team, call.receive, call.doubles * sizeof(double), 0, call.options,
-                                   call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status reduce(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_reduce(call.team, call.send, call.receive, call.doubles, &kSum, 0);
-    case Form::nonblocking:
-      return heddle_reduce_start(call.team, call.send, call.receive, call.doubles, &kSum, 0, call.collective);
-    case Form::persistent:
-      return heddle_reduce_init(call.team, call.send, call.receive, call.doubles, &kSum, 0, call.options,
-                                call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status allreduce(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_allreduce(call.team, call.send, call.receive, call.doubles, &kSum);
-    case Form::nonblocking:
-      return heddle_allreduce_start(call.team, call.send, call.receive, call.doubles, &kSum, call.collective);
-    case Form::persistent:
-      return heddle_allreduce_init(call.team, call.send, call.receive, call.doubles, &kSum, call.options,
-                                   call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status reduce_scatter(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_reduce_scatter(call.team, call.send, call.receive, call.doubles, &kSum);
-    case Form::nonblocking:
-      return heddle_reduce_scatter_start(call.team, call.send, call.receive, call.doubles, &kSum, call.collective);
-    case Form::persistent:
-      return heddle_reduce_scatter_init(call.team, call.send, call.receive, call.doubles, &kSum, call.options,
-                                        call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status scan(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_scan(call.team, call.send, call.receive, call.doubles, &kSum);
-    case Form::nonblocking:
-      return heddle_scan_start(call.team, call.send, call.receive, call.doubles, &kSum, call.collective);
-    case Form::persistent:
-      return heddle_scan_init(call.team, call.send, call.receive, call.doubles, &kSum, call.options, call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status gather(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_gather(call.team, call.send, call.receive, call.doubles * sizeof(double), 0);
-    case Form::nonblocking:
-      return heddle_gather_start(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.collective);
-    case Form::persistent:
-      return heddle_gather_init(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.options,
-                                call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status gatherv(const CollectiveCall& call) {
-  const Equal blocks(call);
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_gatherv(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0);
-    case Form::nonblocking:
-      return heddle_gatherv_start(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0,
-                                  call.collective);
-    case Form::persistent:
-      return heddle_gatherv_init(call.team, call.send, call.doubles * sizeof(double), call.receive, &blocks.list, 0,
-                                 call.options, call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status allgather(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_allgather(call.team, call.send, call.receive, call.doubles * sizeof(double));
-    case Form::nonblocking:
-      return heddle_allgather_start(call.team, call.send, call.receive, call.doubles * sizeof(double), call.collective);
-    case Form::persistent:
-      return heddle_allgather_init(call.team, call.send, call.receive, call.doubles * sizeof(double), call.options,
-                                   call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status allgatherv(const CollectiveCall& call) {
-  const Equal blocks(call);
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_allgatherv(call.team, call.send, call.receive, &blocks.list);
-    case Form::nonblocking:
-      return heddle_allgatherv_start(call.team, call.send, call.receive, &blocks.list, call.collective);
-    case Form::persistent:
-      return heddle_allgatherv_init(call.team, call.send, call.receive, &blocks.list, call.options, call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status scatter(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_scatter(call.team, call.send, call.receive, call.doubles * sizeof(double), 0);
-    case Form::nonblocking:
-      return heddle_scatter_start(call.team, call.send, call.receive, call.doubles * sizeof(double), 0,
-                                  call.collective);
-    case Form::persistent:
-      return heddle_scatter_init(call.team, call.send, call.receive, call.doubles * sizeof(double), 0, call.options,
-                                 call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status scatterv(const CollectiveCall& call) {
-  const Equal blocks(call);
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_scatterv(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0);
-    case Form::nonblocking:
-      return heddle_scatterv_start(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0,
-                                   call.collective);
-    case Form::persistent:
-      return heddle_scatterv_init(call.team, call.send, &blocks.list, call.receive, call.doubles * sizeof(double), 0,
-                                  call.options, call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status alltoall(const CollectiveCall& call) {
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_alltoall(call.team, call.send, call.receive, call.doubles * sizeof(double));
-    case Form::nonblocking:
-      return heddle_alltoall_start(call.team, call.send, call.receive, call.doubles * sizeof(double), call.collective);
-    case Form::persistent:
-      return heddle_alltoall_init(call.team, call.send, call.receive, call.doubles * sizeof(double), call.options,
-                                  call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status alltoallv(const CollectiveCall& call) {
-  const Equal blocks(call);
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_alltoallv(call.team, call.send, &blocks.list, call.receive, &blocks.list);
-    case Form::nonblocking:
-      return heddle_alltoallv_start(call.team, call.send, &blocks.list, call.receive, &blocks.list, call.collective);
-    case Form::persistent:
-      return heddle_alltoallv_init(call.team, call.send, &blocks.list, call.receive, &blocks.list, call.options,
-                                   call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
-}
-
-heddle_status neighbor_alltoallv(const CollectiveCall& call) {
-  const Equal blocks(call);
+// Those of lists: equal blocks, one after the other, for each member or each of two neighbours.
+heddle_status call_list(std::string_view operation, const CollectiveCall& call, std::size_t bytes) {
+  const std::vector<std::size_t> counts(std::max(call.size, 2U), call.doubles);
+  const heddle_blocks blocks{counts.data(), nullptr, sizeof(double)};
+  if (operation == "gatherv") return HEDDLE_IN_FORM(gatherv, call.send, bytes, call.receive, &blocks, 0U);
+  if (operation == "allgatherv") return HEDDLE_IN_FORM(allgatherv, call.send, call.receive, &blocks);
+  if (operation == "scatterv") return HEDDLE_IN_FORM(scatterv, call.send, &blocks, call.receive, bytes, 0U);
+  if (operation == "alltoallv") return HEDDLE_IN_FORM(alltoallv, call.send, &blocks, call.receive, &blocks);
   const std::array<std::uint32_t, 2> targets{(call.rank + 1) % call.size, (call.rank + call.size - 1) % call.size};
   const std::array<std::uint32_t, 2> sources{targets[1], targets[0]};
   const heddle_neighbors ring{sources.data(), 2, targets.data(), 2};
-  switch (call.form) {
-    case Form::blocking:
-      return heddle_neighbor_alltoallv(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list);
-    case Form::nonblocking:
-      return heddle_neighbor_alltoallv_start(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list,
-                                             call.collective);
-    case Form::persistent:
-      return heddle_neighbor_alltoallv_init(call.team, &ring, call.send, &blocks.list, call.receive, &blocks.list,
-                                            call.options, call.collective);
-  }
-  return HEDDLE_ERR_ARGUMENT;
+  return HEDDLE_IN_FORM(neighbor_alltoallv, &ring, call.send, &blocks, call.receive, &blocks);
 }
-
-struct Row {
-  std::string_view name;
-  heddle_status (*call)(const CollectiveCall& call);
-};
-constexpr std::array kRows = {
-    Row{"barrier", barrier},
-    Row{"broadcast", broadcast},
-    Row{"reduce", reduce},
-    Row{"allreduce", allreduce},
-    Row{"reduce_scatter", reduce_scatter},
-    Row{"scan", scan},
-    Row{"gather", gather},
-    Row{"gatherv", gatherv},
-    Row{"allgather", allgather},
-    Row{"allgatherv", allgatherv},
-    Row{"scatter", scatter},
-    Row{"scatterv", scatterv},
-    Row{"alltoall", alltoall},
-    Row{"alltoallv", alltoallv},
-    Row{"neighbor_alltoallv", neighbor_alltoallv},
-};
 
 }  // namespace
 
 heddle_status call_collective(std::string_view operation, const CollectiveCall& call) {
-  for (const Row& row : kRows)
-    if (row.name == operation) return row.call(call);
-  return HEDDLE_ERR_ARGUMENT;
+  const std::size_t bytes = call.doubles * sizeof(double);
+  return operation.ends_with('v') ? call_list(operation, call, bytes) : call_plain(operation, call, bytes);
 }
 
 }  // namespace heddle::bench::work

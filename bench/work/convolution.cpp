@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "work/modes.hpp"
+#include "work/work.hpp"
 
 namespace heddle::bench::work {
 
@@ -19,7 +19,6 @@ using harness::Block;
 using harness::index_of;
 using harness::Neighbour;
 using harness::Run;
-using harness::Session;
 using harness::Side;
 
 constexpr std::uint32_t kFrontier = 930;
@@ -58,11 +57,9 @@ void on_frontier(const heddle_am_arrival* message, void* arg) {
 
 class Convolution {
  public:
-  // `shared`: null for a worker each.
-  Convolution(Session& session, Job& job, const ModeWorker* shared, std::uint32_t threads, std::uint32_t side)
-      : session_(session),
-        job_(job),
-        shared_(shared),
+  Convolution(Bench& bench, Heddle& library, std::uint32_t threads, std::uint32_t side)
+      : session_(bench.session()),
+        library_(library),
         threads_(threads),
         side_(side),
         grid_(harness::ThreadGrid::of(threads)) {
@@ -75,16 +72,16 @@ class Convolution {
         }
       }
       inboxes_.mail.push_back(std::move(mail));
-      blocks_.push_back(std::make_unique<Block>(grid_, harness::place_of(grid_, job.rank(), i), side));
+      blocks_.push_back(std::make_unique<Block>(grid_, harness::place_of(grid_, bench.rank(), i), side));
     }
-    must(heddle_am_register(job.context(), kFrontier, on_frontier, &inboxes_), "heddle_am_register");
-    session.channel().barrier();
+    must(heddle_am_register(job_context, kFrontier, on_frontier, &inboxes_), "heddle_am_register");
+    session_.channel().barrier();
   }
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
   ~Convolution() {
     session_.channel().barrier();
-    must(heddle_am_register(job_.context(), kFrontier, nullptr, nullptr), "heddle_am_register");
+    must(heddle_am_register(job_context, kFrontier, nullptr, nullptr), "heddle_am_register");
   }
 
   Run steps(std::uint64_t n) {
@@ -103,7 +100,7 @@ class Convolution {
     for (std::uint64_t i = 0; i < kSteps; ++i) serial.step();
     bool same = true;
     for (std::uint32_t i = 0; i < threads_; ++i) {
-      same = serial.has(*blocks_[i], harness::place_of(grid_, job_.rank(), i)) && same;
+      same = serial.has(*blocks_[i], harness::place_of(grid_, session_.rank(), i)) && same;
     }
     std::atomic<std::uint64_t>& flag = session_.channel().flag(session_.rank());
     flag.store(same ? 1 : 0, std::memory_order_relaxed);
@@ -114,19 +111,13 @@ class Convolution {
   }
 
  private:
-  [[nodiscard]] heddle_worker worker(std::uint32_t thread) const {
-    return shared_ != nullptr ? shared_->handle() : job_.worker(thread);
-  }
-  [[nodiscard]] heddle_peer target(const Neighbour& to) const {
-    return {to.rank, shared_ != nullptr ? shared_->peer().worker : to.thread};
-  }
   static void on_sent(void* mail, heddle_status status) {
     must(status, "a frontier");
     static_cast<Mail*>(mail)->sent.fetch_add(1, std::memory_order_release);
   }
   template <class Condition>
   void wait(std::uint32_t thread, Condition&& condition) const {
-    while (!condition()) wait_moved(worker(thread));
+    while (!condition()) must(heddle_worker_wait(library_.worker(thread), HEDDLE_FOREVER), "heddle_worker_wait");
   }
 
   void send(std::uint32_t thread, std::uint64_t step, Side side, const Neighbour& to) {
@@ -136,7 +127,9 @@ class Convolution {
     const Header header{step, to.thread, harness::opposite(side)};
     const heddle_am_message message{kFrontier, sizeof header, &header, values.data(), values.size() * sizeof values[0]};
     const heddle_completion sent{on_sent, &mail, {}, HEDDLE_WHEN_LOCAL};
-    if (must(heddle_am(worker(thread), target(to), &message, &sent), "heddle_am") == HEDDLE_POSTED) ++mail.posted;
+    if (must(heddle_am(library_.worker(thread), library_.at_lane(to.rank, to.thread), &message, &sent), "heddle_am") ==
+        HEDDLE_POSTED)
+      ++mail.posted;
   }
 
   void one_step(std::uint32_t thread, std::uint64_t step) {
@@ -144,13 +137,13 @@ class Convolution {
     Mail& mail = *inboxes_.mail[thread];
     block.compute_frontier();
     for (const Side side : harness::kSides) {
-      const Neighbour to = harness::neighbour_of(grid_, job_.rank(), thread, side);
+      const Neighbour to = harness::neighbour_of(grid_, session_.rank(), thread, side);
       if (to.there) send(thread, step, side, to);
     }
     block.compute_rest();
     wait(thread, [&] { return mail.sent.load(std::memory_order_acquire) == mail.posted; });
     for (const Side side : harness::kSides) {
-      if (!harness::neighbour_of(grid_, job_.rank(), thread, side).there) continue;
+      if (!harness::neighbour_of(grid_, session_.rank(), thread, side).there) continue;
       const Mail::Slot& slot = mail.in[step % 2][index_of(side)];
       wait(thread, [&] { return slot.step.load(std::memory_order_acquire) == step; });
       block.take(side, slot.values.data());
@@ -158,9 +151,8 @@ class Convolution {
     block.advance();
   }
 
-  Session& session_;
-  Job& job_;
-  const ModeWorker* shared_;
+  harness::Session& session_;
+  Heddle& library_;
   const std::uint32_t threads_;
   const std::uint32_t side_;
   const harness::ThreadGrid grid_;
@@ -174,42 +166,23 @@ std::string policy() {
   return set != nullptr && *set != '\0' ? set : "default";
 }
 
-void measure(Session& session, Job& job, const ModeWorker* shared, const char* mode) {
-  const bool quick = session.options().quick;
-  for (const std::uint64_t size : harness::sizes_or(session.options(), {quick ? 256U : 4096U})) {
-    if (size < 16 || size > kMostBytes) continue;
-    for (const std::uint32_t threads : harness::threads_or(session.options(), harness::kConvolutionThreads)) {
-      Convolution convolution(session, job, shared, threads, static_cast<std::uint32_t>(size / sizeof(std::uint32_t)));
-      harness::Figure figure = job.figure("convolution", policy(), "latency", size, 1);
-      figure.key.sharing = mode;
-      figure.key.threads = threads;
-      figure.key.workers = shared != nullptr ? 1 : threads;
-      const bool right = convolution.right();
-      session.measure(figure, [&](std::uint64_t n) {
-        Run run = convolution.steps(n);
-        run.verified = right;
-        return run;
-      });
-    }
-  }
-}
-
 }  // namespace
 
-void run_convolution(Session& session, Job& job) {
-  if (!session.wants("convolution")) return;
-  const auto& options = session.options();
-  if (options.sharing.empty() || harness::wants_sharing(options, "exclusive"))
-    measure(session, job, nullptr, "exclusive");
-  for (const auto& [name, sharing] : kModes) {
-    // Beside a worker for each thread the mode in which posting only registers the request, as
-    // PIOMan's does.
-    const bool wanted =
-        options.sharing.empty() ? sharing == HEDDLE_SHARING_OFFLOAD : harness::wants_sharing(options, name);
-    if (!wanted) continue;
-    session.cores().unpin();
-    const ModeWorker shared(job, sharing);
-    measure(session, job, &shared, name);
+void run_convolution(Bench& bench, Heddle& library) {
+  if (!bench.wants("convolution")) return;
+  const bool quick = bench.options().quick;
+  for (const std::uint64_t size : bench.sizes({quick ? 256U : 4096U}, kMostBytes)) {
+    if (size < 16) continue;
+    for (const std::uint32_t threads : harness::threads_or(bench.options(), harness::kConvolutionThreads)) {
+      Convolution convolution(bench, library, threads, static_cast<std::uint32_t>(size / sizeof(std::uint32_t)));
+      const bool right = convolution.right();
+      bench.session().measure(bench.figure({"convolution", policy(), "latency", size, 1, threads}),
+                              [&](std::uint64_t n) {
+                                Run run = convolution.steps(n);
+                                run.verified = right;
+                                return run;
+                              });
+    }
   }
 }
 

@@ -9,8 +9,7 @@
 #include <thread>
 
 #include "harness/fairness.hpp"
-#include "harness/shared_memory.hpp"
-#include "work/modes.hpp"
+#include "work/work.hpp"
 
 namespace heddle::bench::work {
 
@@ -18,7 +17,6 @@ namespace {
 
 using harness::FairnessRun;
 using harness::Run;
-using harness::Session;
 
 constexpr std::uint32_t kMessage = 920;
 constexpr std::uint64_t kRuns = 50;  // of each repeat, so that nine make hundreds
@@ -48,15 +46,8 @@ void on_message(const heddle_am_arrival*, void* arg) {
 
 class Fairness {
  public:
-  // `shared`: null for the affine policy.
-  Fairness(Session& session, Job& job, Receivers& receivers, const ModeWorker* shared)
-      : session_(session),
-        job_(job),
-        receivers_(receivers),
-        shared_(shared),
-        told_(session.channel(), sizeof(FairnessRun)) {
-    if (told_.data() == nullptr) must(HEDDLE_ERR_SYSTEM, "the memory that both processes map");
-  }
+  Fairness(Bench& bench, Heddle& library, Receivers& receivers)
+      : session_(bench.session()), library_(library), receivers_(receivers) {}
 
   // Collective; rank 0's is the result.
   Run measure(std::uint64_t runs) {
@@ -78,9 +69,8 @@ class Fairness {
       if (session_.rank() == 1) end(run);
       session_.channel().barrier();
       out.elapsed_ns += static_cast<double>(harness::now_ns() - start);
-      counts.push_back(*reinterpret_cast<const FairnessRun*>(told_.data()));
+      counts.push_back(tell());
       out.verified = out.verified && std::accumulate(counts.back().begin(), counts.back().end(), 0ULL) == kAll;
-      session_.channel().barrier();  // nobody tells of the next run before this one has been read
     }
     for (std::thread& thread : threads) thread.join();
     out.values = harness::fairness_values(counts);
@@ -90,10 +80,6 @@ class Fairness {
  private:
   static constexpr std::uint64_t kAll = harness::kFairnessMessages;
 
-  [[nodiscard]] heddle_worker worker(std::uint32_t thread) const {
-    return shared_ != nullptr ? shared_->handle() : job_.worker(thread);
-  }
-
   void receive(std::uint32_t thread, std::uint64_t first, std::uint64_t last) {
     receiver = thread;
     session_.cores().pin_alone(0, thread);
@@ -102,8 +88,8 @@ class Fairness {
       while (receivers_.run.load(std::memory_order_acquire) < run) sched_yield();
       receivers_.ready.fetch_add(1, std::memory_order_acq_rel);
       while (receivers_.arrived.load(std::memory_order_acquire) < run * kAll) {
-        const int events = progress(worker(thread));
-        if (events == 0 || crowded) sched_yield();
+        const bool moved = library_.progress(thread);
+        if (!moved || crowded) sched_yield();
       }
       receivers_.ready.fetch_add(1, std::memory_order_acq_rel);
     }
@@ -115,66 +101,52 @@ class Fairness {
     receivers_.run.store(run, std::memory_order_release);
     await_ready((2 * run - 1) * harness::kFairnessThreads);
   }
-  void end(std::uint64_t run) {
-    await_ready(2 * run * harness::kFairnessThreads);
-    auto& told = *reinterpret_cast<FairnessRun*>(told_.data());
-    for (std::size_t i = 0; i < told.size(); ++i) {
-      told[i] = receivers_.callbacks[i].count.load(std::memory_order_relaxed);
+  void end(std::uint64_t run) { await_ready(2 * run * harness::kFairnessThreads); }
+  // Rank 1's counts, in both.
+  FairnessRun tell() {
+    FairnessRun mine{};
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      mine[i] = receivers_.callbacks[i].count.load(std::memory_order_relaxed);
     }
+    std::array<FairnessRun, 2> all{};
+    must(heddle_context_exchange(job_context, &mine, sizeof mine, all.data()), "heddle_context_exchange");
+    return all[1];
   }
   void await_ready(std::uint64_t count) const {
     while (receivers_.ready.load(std::memory_order_acquire) < count) sched_yield();
   }
 
   void send() {
-    const heddle_worker own = job_.worker(0);
     const heddle_am_message message{kMessage, 0, nullptr, nullptr, 0};
     for (std::uint64_t i = 0; i < kAll; ++i) {
       const auto turn = static_cast<std::uint32_t>(i % harness::kFairnessThreads);
-      const heddle_peer to = shared_ != nullptr ? shared_->peer() : heddle_peer{job_.peer(), turn};
-      must(heddle_am(own, to, &message, nullptr), "heddle_am");
+      must(heddle_am(library_.worker(0), library_.at_lane(1, turn), &message, nullptr), "heddle_am");
     }
-    must(heddle_flush(own, job_.peer()), "heddle_flush");
+    library_.flush(0, 1);
   }
 
-  Session& session_;
-  Job& job_;
+  harness::Session& session_;
+  Heddle& library_;
   Receivers& receivers_;
-  const ModeWorker* shared_;
-  harness::SharedMemory told_;  // rank 1's counts of a run
   std::uint64_t runs_ = 0;
 };
 
-void measure_policy(Session& session, Job& job, const ModeWorker* shared, const char* name) {
-  const auto receivers = std::make_unique<Receivers>();
-  must(heddle_am_register(job.context(), kMessage, on_message, receivers.get()), "heddle_am_register");
-  session.channel().barrier();
-  std::vector<harness::Figure> figures;
-  for (const std::string& op : harness::fairness_figures()) {
-    harness::Figure figure = job.figure("fairness", op, "callbacks", 8, 1);
-    figure.key.sharing = name;
-    figure.key.threads = harness::kFairnessThreads;
-    figure.key.workers = shared != nullptr ? 1 : harness::kFairnessThreads;
-    figure.fixed = session.options().quick ? kQuickRuns : kRuns;
-    figures.push_back(figure);
-  }
-  Fairness fairness(session, job, *receivers, shared);
-  session.measure(figures, [&](std::uint64_t runs) { return fairness.measure(runs); });
-  session.channel().barrier();
-  must(heddle_am_register(job.context(), kMessage, nullptr, nullptr), "heddle_am_register");
-}
-
 }  // namespace
 
-void run_fairness(Session& session, Job& job) {
-  if (!session.wants("fairness")) return;
-  if (harness::wants_mode(session.options(), "exclusive")) measure_policy(session, job, nullptr, "exclusive");
-  for (const auto& [name, sharing] : kModes) {
-    if (!harness::wants_mode(session.options(), name)) continue;
-    session.cores().unpin();
-    const ModeWorker shared(job, sharing);
-    measure_policy(session, job, &shared, name);
+void run_fairness(Bench& bench, Heddle& library) {
+  if (!bench.wants("fairness")) return;
+  const auto receivers = std::make_unique<Receivers>();
+  must(heddle_am_register(job_context, kMessage, on_message, receivers.get()), "heddle_am_register");
+  library.meet();
+  std::vector<harness::Figure> figures;
+  for (const std::string& op : harness::fairness_figures()) {
+    figures.push_back(bench.figure({"fairness", op, "callbacks", 8, 1, harness::kFairnessThreads}));
+    figures.back().fixed = bench.options().quick ? kQuickRuns : kRuns;
   }
+  Fairness fairness(bench, library, *receivers);
+  bench.session().measure(figures, [&](std::uint64_t runs) { return fairness.measure(runs); });
+  library.meet();
+  must(heddle_am_register(job_context, kMessage, nullptr, nullptr), "heddle_am_register");
 }
 
 }  // namespace heddle::bench::work

@@ -1,24 +1,26 @@
-#include "work/job.hpp"
-
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "driver/driver.hpp"
-#include "harness/duplex.hpp"
-#include "harness/fairness.hpp"
-#include "harness/network.hpp"
-#include "programs/heddle.hpp"
+#include "libraries/main.hpp"
+#include "measure/all.hpp"
+#include "work/work.hpp"
 
 namespace heddle::bench::work {
 
 namespace {
 
-heddle_context job_context{};  // the one job of this program; must() ends it
+using harness::Options;
+using libraries::kExclusive;
+using libraries::kModes;
+using libraries::Mode;
 
-// The channel: the driver's, or one that rank 0 makes and names to the other.
-std::optional<harness::Channel> open_channel(const harness::Options& options, std::uint32_t rank, std::uint32_t size) {
+// The channel: the driver's, or one that rank 0 makes and names to the others.
+std::optional<harness::Channel> open_channel(const Options& options, std::uint32_t rank, std::uint32_t size) {
   if (!options.channel.empty()) return harness::Channel::open(options.channel);
   std::optional<harness::Channel> mine = rank == 0 ? harness::Channel::create(options.retry_ns) : std::nullopt;
   char path[64] = {};
@@ -29,161 +31,176 @@ std::optional<harness::Channel> open_channel(const harness::Options& options, st
   return harness::Channel::open(paths.data());
 }
 
-std::uint64_t largest_size(const harness::Options& options) {
-  const auto sizes = harness::sizes_or(options, {std::uint64_t{1} << 20});
-  const std::uint64_t largest = *std::max_element(sizes.begin(), sizes.end());
-  if (!harness::wants_bench(options, "duplex")) return largest;
-  return std::max(largest, harness::duplex_stretch(options) * harness::duplex_most_threads(options));
+// The limit of bandwidth: the same copy by memcpy through the mapped pointer.
+void measure_memcpy(Bench& bench, Heddle& library) {
+  void* remote = nullptr;
+  // not mapped: no such limit
+  if (heddle_remote_pointer(library.at(bench.peer(), measure::kDataAt), &remote) != HEDDLE_DONE) return;
+  const measure::Buffer local(measure::kMostBytes, bench.options());
+  for (const bool out : {true, false}) {
+    if (!bench.wants("bandwidth", out ? "put" : "get")) continue;
+    for (const std::uint64_t size : bench.sizes({4096, 65536, 1U << 20})) {
+      const char* op = out ? "memcpy" : "memcpy_get";
+      harness::Figure one = bench.figure({"bandwidth", op, "bandwidth", size, static_cast<double>(size)});
+      one.key.transport = "limit";
+      one.key.sharing = "none";
+      one.key.workers = 0;
+      bench.at_origin(std::span(&one, 1), 1, measure::Owner::sleeps, [&](std::uint64_t n) {
+        const std::uint64_t begin = harness::now_ns();
+        for (std::uint64_t i = 0; i < n; ++i) {
+          std::memcpy(out ? remote : local.data(), out ? local.data() : remote, size);
+          asm volatile("" : : "r"(remote), "r"(local.data()) : "memory");  // every copy is wanted
+        }
+        return harness::Run{static_cast<double>(harness::now_ns() - begin)};
+      });
+    }
+  }
 }
 
-std::uint32_t workers_needed(const harness::Options& options) {
-  std::uint32_t needed = options.workers;
-  const auto raise = [&](const std::vector<std::uint32_t>& threads) {
-    needed = std::max(needed, *std::max_element(threads.begin(), threads.end()));
-  };
-  raise(harness::threads_of(options));
-  if (harness::wants_bench(options, "overhead")) raise(harness::threads_or(options, harness::kOverheadThreads));
-  if (harness::wants_bench(options, "duplex")) raise(harness::threads_or(options, harness::kDuplexThreads));
-  if (harness::wants_bench(options, "convolution")) raise(harness::threads_or(options, harness::kConvolutionThreads));
-  if (harness::wants_bench(options, "oversubscription")) raise({harness::oversubscription_threads(8)});
-  if (harness::wants_bench(options, "fairness")) raise({harness::kFairnessThreads});
-  if (harness::network_of(options) != nullptr) raise(harness::network_threads(options));
-  return needed;
+// "" without helpers; what stands behind the name of the figure. "_offload": small messages may be
+// registered only.
+std::string policy_suffix() {
+  const char* set = std::getenv("HEDDLE_PROGRESS");
+  const std::string policy = set != nullptr ? set : "";
+  const char* small = std::getenv("HEDDLE_SMALL_OFFLOAD");
+  const bool offloads = small != nullptr && std::string(small) != "off";
+  return (policy.empty() || policy == "none" ? std::string() : "_" + policy) + (offloads ? "_offload" : "");
 }
 
-bool only_programs(const harness::Options& options);
+void measure_aggregation(Bench& bench, Memory& memory) {
+  if (!bench.wants("aggregation")) return;
+  for (const auto& [suffix, choice] : {std::pair{"_off", HEDDLE_CHOICE_OFF}, std::pair{"_on", HEDDLE_CHOICE_ON}}) {
+    Heddle library(memory, kExclusive, 1, choice);
+    bench.use(library);
+    measure::message_rate(bench, library, {"aggregation", suffix, "rate", 0});
+  }
+}
 
-int measure_all(const harness::Options& options, harness::Channel& channel) {
+const char* kind_of_registered(const Options& options) {
+  return options.memory == "adopted" ? "adopted" : "registered";
+}
+
+// With a worker for each thread. Benches that compare modes leave it out where others are named.
+void measure_exclusive(Bench& bench, Heddle& library, Memory& memory) {
+  const Options& options = bench.options();
+  const bool named = options.sharing.empty() || harness::wants_sharing(options, kExclusive.name);
+  if (options.memory == "allocated" || options.memory == "both") {
+    if (bench.wants("pingpong")) measure::one_sided_latency(bench, library);
+    if (bench.wants("bandwidth")) measure_memcpy(bench, library);
+    if (bench.wants("bandwidth")) measure::bandwidth(bench, library);
+    if (named) measure::overhead(bench, library);
+  }
+  if (bench.wants("pingpong")) measure::message_latency(bench, library);
+  measure::run_rates(bench, library);
+  if (bench.wants("atomics")) measure::atomics(bench, library);
+  if (bench.wants("gups")) measure::gups(bench, library);
+  if (bench.wants("duplex") && named) measure::duplex(bench, library);
+  if (named) measure::overlap(bench, library, policy_suffix());
+  measure::network(bench, library, true, true);
+  run_reaction(bench, library);
+  if (named) run_fairness(bench, library);
+  if (named) run_convolution(bench, library);
+  run_oversubscription(bench, library, memory);
+  run_compute(bench);
+  if (options.memory == "allocated") return;
+  library.set_memory(kind_of_registered(options));
+  bench.use(library);
+  if (bench.wants("pingpong")) measure::one_sided_latency(bench, library);
+  if (bench.wants("bandwidth")) measure::bandwidth(bench, library);
+  if (named) measure::overhead(bench, library);
+}
+
+// With a worker for all threads: where it is asked for, or what is there to compare modes.
+void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Mode& mode) {
+  const Options& options = bench.options();
+  const bool any = options.sharing.empty();
+  const bool named = harness::wants_sharing(options, mode.name);
+  const bool usual = harness::wants_mode(options, mode.name);
+  const bool offload = mode.sharing == HEDDLE_SHARING_OFFLOAD;
+  const bool over_network = named || (any && (offload || mode.sharing == HEDDLE_SHARING_SHARED));
+  const bool frontiers = bench.wants("convolution") && (named || (any && offload));
+  const bool something = named || (usual && (bench.wants("overhead") || bench.wants("fairness"))) || frontiers ||
+                         (over_network && harness::network_of(options) != nullptr);
+  if (!something) return;
+  bench.session().cores().unpin();  // an executor finds its core itself
+  Heddle library(memory, mode, lanes);
+  bench.use(library);
+  if (named) measure::run_rates(bench, library);
+  if (named && bench.wants("duplex")) measure::duplex(bench, library);
+  if (named) measure::overlap(bench, library, policy_suffix());
+  const bool allocated = options.memory == "allocated" || options.memory == "both";
+  if (usual && allocated) measure::overhead(bench, library);
+  if (usual) run_fairness(bench, library);
+  // Beside a worker for each thread the mode in which posting only registers the request, as
+  // PIOMan's does.
+  if (frontiers) run_convolution(bench, library);
+  if (over_network) measure::network(bench, library, false, false);
+  if (!usual || options.memory == "allocated") return;
+  library.set_memory(kind_of_registered(options));
+  bench.use(library);
+  measure::overhead(bench, library);
+}
+
+void measure_programs(Bench& bench, Memory& memory, std::uint32_t lanes) {
+  for (const Mode& mode : kModes) {
+    if (!harness::wants_mode(bench.options(), mode.name)) continue;
+    // where the thread that opens a worker may run, there its executor may
+    bench.session().cores().unpin();
+    Heddle library(memory, mode, lanes);
+    bench.use(library);
+    mode.own ? measure::run_programs(bench, library) : measure::run_shared_programs(bench, library, true);
+  }
+}
+
+void measure_all(harness::Session& session) {
+  Bench bench(session);
+  const Options& options = session.options();
+  const measure::Needs needs = measure::needs_of(session);
+  const bool programs = measure::only_programs(options);
+  Memory memory(needs.region_bytes, !programs, options.memory == "adopted");
+  if (programs) return measure_programs(bench, memory, needs.lanes);
+  if (harness::wants_bench(options, "mixed_job")) bench.only_first_pair();
+  Heddle exclusive(memory, kExclusive, needs.lanes);
+  bench.use(exclusive);
+  measure_exclusive(bench, exclusive, memory);
+  if (session.size() > 2) return;
+  for (const Mode& mode : kModes) {
+    if (!mode.own && mode.sharing != HEDDLE_SHARING_AUTO) measure_shared(bench, memory, needs.lanes, mode);
+  }
+  measure_aggregation(bench, memory);
+}
+
+// The samples of a session go to the driver; where there is none, rank 0 has them to itself.
+int measure_with(harness::Channel& channel, const Options& options) {
   std::vector<harness::Sample> samples;
   const bool alone = options.channel.empty();
   const harness::Origin origin = harness::origin_of(options.command, harness::Cores::allowed().count());
   harness::Session session(channel, options, [&](const harness::Sample& sample) {
-    if (alone) {
-      samples.push_back(sample);
-      std::fprintf(stderr, "%s %s: %.4g %s\n", sample.key.bench.c_str(), sample.key.op.c_str(), sample.value,
-                   sample.key.unit.c_str());
-    } else {
-      harness::print_sample(sample);
-    }
+    if (!alone) return harness::print_sample(sample);
+    samples.push_back(sample);
+    std::fprintf(stderr, "%s %s: %.4g %s\n", sample.key.bench.c_str(), sample.key.op.c_str(), sample.value,
+                 sample.key.unit.c_str());
   });
-  if (only_programs(options)) {
-    programs::run_heddle(job_context, &session, options, channel);
-  } else {
-    Job job(job_context, workers_needed(options), largest_size(options), options.memory == "adopted");
-    run_pingpong(session, job);
-    run_messages(session, job);
-    run_tagged(session, job);
-    run_rate(session, job);
-    run_sharing(session, job);
-    run_bandwidth(session, job);
-    run_atomics(session, job);
-    run_gups(session, job);
-    run_reaction(session, job);
-    run_compute(session, job);
-    run_overhead(session, job);
-    run_fairness(session, job);
-    run_convolution(session, job);
-    run_overlap(session, job);
-    run_aggregation(session, job);
-    harness::Crowd pair(channel, session.rank(), 2);
-    run_duplex(&session, options, pair, job);
-    if (session.wants("oversubscription")) run_oversubscription(&session, job);
-    run_network(&session, options, job);
-  }
+  measure_all(session);
   return alone && session.rank() == 0 ? driver::finish(options, origin, samples) : 0;
 }
 
-// The programs have a job of their own: their workers would be too many beside others.
-bool only_programs(const harness::Options& options) {
-  return options.names == std::vector<std::string>{"programs"};
-}
-
-// Ranks 0 and 1 measure; the others sleep, so that the cores are theirs.
-int measure_mixed(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
-  Job job(job_context, workers_needed(options), largest_size(options), options.memory == "adopted");
-  harness::Crowd crowd(channel, rank, size);
-  if (crowd.leads()) {
-    channel.set_rank(rank);
-    harness::Session session(channel, options, harness::print_sample);
-    run_network(&session, options, job);
-  } else {
-    run_network(nullptr, options, job);
-  }
-  crowd.meet_asleep();
-  return 0;
-}
-
-// A job of more than two processes: what can be done by several pairs of them.
-int measure_pairs(const harness::Options& options, harness::Channel& channel, std::uint32_t rank, std::uint32_t size) {
-  if (only_programs(options)) {
-    std::optional<harness::Session> session;
-    if (rank < 2) channel.set_rank(rank);
-    if (rank < 2) session.emplace(channel, options, harness::print_sample);
-    programs::run_heddle(job_context, session ? &*session : nullptr, options, channel);
-    return 0;
-  }
-  if (harness::wants_bench(options, "mixed_job")) return measure_mixed(options, channel, rank, size);
-  Job job(job_context, workers_needed(options), largest_size(options), options.memory == "adopted");
-  harness::Crowd crowd(channel, rank, size);
-  const bool oversubscribed = harness::wants_bench(options, "oversubscription");
-  if (!crowd.leads()) {
-    if (oversubscribed) {
-      run_oversubscription(nullptr, job);
-      return 0;
-    }
-    run_duplex(nullptr, options, crowd, job);
-    return 0;
-  }
-  channel.set_rank(rank);
-  harness::Session session(channel, options, harness::print_sample);
-  if (oversubscribed) {
-    run_oversubscription(&session, job);
-    return 0;
-  }
-  run_duplex(&session, options, crowd, job);
-  return 0;
-}
-
-constexpr std::uint64_t kPage = 4096;
-
-std::uint64_t whole_pages(std::uint64_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+// What can be measured with more than one pair of processes, each alone.
+bool takes_pairs(const Options& options) {
+  const std::vector<std::string> names = {"duplex", "oversubscription", "mixed_job", "programs"};
+  return options.names.size() == 1 && std::find(names.begin(), names.end(), options.names[0]) != names.end();
 }
 
 }  // namespace
 
-bool workers_allowed(const harness::Options& options, std::string* error) {
-  if (options.workers == 0) return true;
-  for (const std::uint32_t threads : harness::threads_of(options)) {
-    if (threads <= options.workers) continue;
-    *error = std::to_string(threads) + " threads would share " + std::to_string(options.workers) +
-             " workers, and an exclusive worker is for one thread; give --workers " + std::to_string(threads) +
-             ", or --threads " + std::to_string(options.workers) + ", or leave --workers out";
-    return false;
-  }
-  return true;
-}
-
-heddle_status must(heddle_status status, const char* what) {
-  if (status >= 0) return status;
-  char message[512];
-  std::snprintf(message, sizeof message, "heddle bench: %s: %s: %s", what, heddle_status_name(status),
-                heddle_last_error());
-  heddle_context_abort(job_context, 1, message);
-  std::fprintf(stderr, "%s\n", message);  // there was no job to abort yet
-  std::_Exit(1);
-}
-
-int take_part(const harness::Options& options) {
+int take_part(const Options& options) {
   must(heddle_context_join(nullptr, &job_context), "heddle_context_join");
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
   must(heddle_context_size(job_context, &size), "heddle_context_size");
-  const bool named = options.names == std::vector<std::string>{"duplex"} ||
-                     options.names == std::vector<std::string>{"oversubscription"} ||
-                     options.names == std::vector<std::string>{"mixed_job"} || only_programs(options);
-  const bool pairs = named && !options.channel.empty() && size % 2 == 0;
+  if (rank == 0 && !options.quick) libraries::warn_unoptimised("heddle bench");
+  const bool pairs = takes_pairs(options) && !options.channel.empty() && size % 2 == 0;
   if (size != 2 && !pairs) {
     if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);
     heddle_context_leave(job_context);
@@ -191,79 +208,14 @@ int take_part(const harness::Options& options) {
   }
   int status = 1;
   if (auto channel = open_channel(options, rank, size)) {
-    if (size == 2) channel->set_rank(rank);
-    status = size == 2 ? measure_all(options, *channel) : measure_pairs(options, *channel, rank, size);
+    channel->set_rank(rank, size);
+    status = measure_with(*channel, options);
   } else {
     std::perror("heddle bench: the shared page of the measurement");
     heddle_context_abort(job_context, 1, "cannot open the shared page of the measurement");
   }
   must(heddle_context_leave(job_context), "heddle_context_leave");
   return status;
-}
-
-// A copy whose target lies a little behind its source, counted from the beginnings of their pages,
-// waits for its own stores. What malloc gives is 16 bytes behind, so that a get of 64 KiB would be
-// measured a quarter slower than the same get by a peer.
-Job::Pages Job::pages(std::uint64_t bytes) {
-  const std::uint64_t whole = whole_pages(bytes);
-  Pages memory(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
-  if (memory == nullptr) {
-    heddle_context_abort(job_context, 1, "heddle bench: no memory for the buffers");
-    std::abort();
-  }
-  std::memset(memory.get(), 0, whole);
-  return memory;
-}
-
-Job::Job(heddle_context context, std::uint32_t workers, std::uint64_t bytes, bool adopt)
-    : context_(context), adopt_(adopt), buffer_(pages(bytes)), local_(pages(bytes)) {
-  must(heddle_context_rank(context, &rank_), "heddle_context_rank");
-  for (std::uint32_t i = 0; i < workers; ++i) {
-    must(heddle_worker_open(context, nullptr, &workers_.emplace_back()), "heddle_worker_open");
-  }
-  must(heddle_region_alloc(context, kWordsBytes + bytes, &allocated_region_), "heddle_region_alloc");
-  const heddle_region_options kept{sizeof kept, adopt ? 1U : 0U};
-  must(heddle_region_register_with(context, buffer_.get(), adopt ? whole_pages(bytes) : bytes, &kept,
-                                   &registered_region_),
-       "heddle_region_register_with");
-  std::uint32_t size = 0;
-  must(heddle_context_size(context, &size), "heddle_context_size");
-  allocated_.resize(size);
-  registered_.resize(size);
-  must(heddle_region_exchange(context, allocated_region_, allocated_.data()), "heddle_region_exchange");
-  must(heddle_region_exchange(context, registered_region_, registered_.data()), "heddle_region_exchange");
-  void* address = nullptr;
-  must(heddle_region_address(allocated_region_, &address, nullptr), "heddle_region_address");
-  own_ = static_cast<std::byte*>(address);
-}
-
-Job::~Job() {
-  for (const heddle_worker worker : workers_) must(heddle_quiet(worker), "heddle_quiet");
-  must(heddle_context_barrier(context_, workers_[0], HEDDLE_FOREVER), "heddle_context_barrier");
-  for (std::uint32_t rank = 0; rank < size(); ++rank) {
-    must(heddle_remote_region_release(allocated_[rank]), "heddle_remote_region_release");
-    must(heddle_remote_region_release(registered_[rank]), "heddle_remote_region_release");
-  }
-  must(heddle_region_release(allocated_region_), "heddle_region_release");
-  must(heddle_region_release(registered_region_), "heddle_region_release");
-  for (const heddle_worker worker : workers_) must(heddle_worker_close(worker), "heddle_worker_close");
-}
-
-harness::Figure Job::figure(const char* bench, const std::string& op, const char* metric, std::uint64_t size,
-                            double per_iteration) const {
-  const char* transport = std::getenv("HEDDLE_TRANSPORT");
-  if (transport == nullptr || *transport == '\0') transport = std::getenv("HEDDLE_TRANSPORTS");
-  harness::Figure figure;
-  figure.key.bench = bench;
-  figure.key.op = op;
-  figure.key.transport = transport != nullptr && *transport != '\0' ? transport : "shm";
-  // Peers may have the same name.
-  if (!harness::is_heddle(figure.key)) figure.key.transport = "heddle " + figure.key.transport;
-  figure.key.sharing = "exclusive";
-  figure.key.metric = metric;
-  figure.key.size_bytes = size;
-  figure.per_iteration = per_iteration;
-  return figure;
 }
 
 }  // namespace heddle::bench::work

@@ -1,0 +1,158 @@
+// What every measurement is written with: who takes part, how it is run, labelled and checked.
+// Nothing here knows a library; a Library's hooks are called between the timed loops only.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/session.hpp"
+#include "measure/library.hpp"
+#include "measure/programs.hpp"
+
+namespace heddle::bench::measure {
+
+using harness::Figure;
+using harness::Run;
+
+// A figure's name and size, without who measures it.
+struct Task {
+  std::string bench;
+  std::string op;
+  const char* metric;
+  std::uint64_t bytes = 8;
+  double per_iteration = 1;
+  std::uint32_t threads = 1;
+};
+
+// What threads do, and what stands before and after, each called with the run's number.
+struct Work {
+  std::function<void(std::uint64_t run)> prepare = {};
+  std::function<void(std::uint32_t lane, std::uint64_t n)> each;  // n iterations
+  std::function<bool(std::uint64_t run)> right = {};
+};
+
+// Ordinary memory, as programs have their large buffers in. It begins with a page, or as far behind
+// one as malloc does: where that puts it by chance decides nothing. A copy whose target lies a
+// little behind its source, counted from the beginnings of their pages, waits for its own stores.
+class Buffer {
+ public:
+  Buffer(std::uint64_t bytes, const harness::Options& options)
+      : begin_(options.memory == "malloc" ? kBehindPage : 0),
+        memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded(begin_ + bytes)))) {
+    if (memory_ == nullptr) std::abort();
+    std::fill_n(memory_.get(), rounded(begin_ + bytes), std::byte{0});
+  }
+  [[nodiscard]] std::byte* data() const { return memory_.get() + begin_; }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kBehindPage = 16;  // glibc's, of what it maps by itself
+  static std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::uint64_t begin_;
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+// What a payload is filled with: another in each process, thread and run, never 0.
+inline std::byte pattern(std::uint32_t rank, std::uint32_t thread, std::uint64_t run) {
+  return static_cast<std::byte>(1 + (rank * 31 + thread * 7 + run * 83) % 251);
+}
+inline void fill(std::byte* data, std::uint64_t bytes, std::byte with) {
+  std::fill_n(data, bytes, with);
+}
+inline bool is_filled(const std::byte* data, std::uint64_t bytes, std::byte with) {
+  return std::all_of(data, data + bytes, [with](std::byte one) { return one == with; });
+}
+
+// What these options take: ways into the library for as many threads, and memory.
+struct Needs {
+  std::uint32_t lanes;
+  std::uint64_t region_bytes;
+};
+Needs needs_of(const harness::Session& session);
+
+// What the owner of memory does while another works with it.
+enum class Owner : std::uint8_t { sleeps, helps };
+
+class Bench {
+ public:
+  explicit Bench(harness::Session& session)
+      : session_(session), options_(session.options()), rank_(session.rank()), size_(session.size()) {}
+
+  // Whose figures are measured from now on.
+  template <Library L>
+  void use(L& library) {
+    identity_ = library.identity();
+    meet_ = [&library] { library.meet(); };
+    progress_ = [&library](std::uint32_t lane) { return library.progress(lane); };
+  }
+
+  // Ranks 0 and 1 alone work; the others are there to be another node.
+  void only_first_pair() { only_first_pair_ = true; }
+
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] std::uint32_t peer() const { return rank_ ^ 1U; }
+  [[nodiscard]] const harness::Options& options() const { return options_; }
+  [[nodiscard]] harness::Session& session() const { return session_; }
+  [[nodiscard]] const Identity& identity() const { return identity_; }
+  [[nodiscard]] Owner owner() const { return identity_.owner_helps ? Owner::helps : Owner::sleeps; }
+
+  [[nodiscard]] bool wants(const char* bench, const char* op = nullptr) const { return session_.wants(bench, op); }
+  // Is the program asked for, and one of so many processes?
+  [[nodiscard]] bool wants_program(const char* program) const;
+  // Those that are asked for, or the standard ones, up to `most`.
+  [[nodiscard]] std::vector<std::uint64_t> sizes(std::vector<std::uint64_t> standard,
+                                                 std::uint64_t most = kMostBytes) const;
+  // Of programs: one is enough for a quick run.
+  [[nodiscard]] std::vector<std::uint64_t> program_sizes(std::vector<std::uint64_t> standard) const;
+  [[nodiscard]] std::vector<std::uint32_t> program_threads(std::vector<std::uint32_t> standard) const;
+  [[nodiscard]] Task program(const std::string& op, const char* metric, std::uint64_t bytes, double per_iteration,
+                             std::uint32_t threads = 1) const {
+    return {bench_name(options_.busy), op, metric, bytes, per_iteration, threads};
+  }
+  [[nodiscard]] Figure figure(const Task& task) const;
+  // What a program of windows measures, by iterations of so many windows: with --switches also how
+  // often threads of all processes gave their cores away for one.
+  [[nodiscard]] std::vector<Figure> by_windows(const Task& task, std::uint64_t windows) const;
+
+  // All processes work, with so many threads each. The time is from the first beginning to the last
+  // end; then all meet by the library's own barrier, which makes progress for those that are still
+  // at work.
+  void measure(std::span<const Figure> figures, std::uint32_t threads, const Work& work);
+  void measure(const Task& task, const Work& work) {
+    const Figure one = figure(task);
+    measure(std::span(&one, 1), task.threads, work);
+  }
+  harness::Interval run(std::uint32_t threads, std::uint64_t n, const Work& work);
+  // Rank 0 works, all cores are its own unless rank 1 helps; the others sleep.
+  void at_origin(std::span<const Figure> figures, std::uint32_t threads, Owner owner,
+                 const std::function<Run(std::uint64_t n)>& work);
+  void at_origin(const Task& task, Owner owner, const std::function<void(std::uint32_t lane, std::uint64_t n)>& each);
+  // Whether it is true in ranks 0 and 1. Collective.
+  bool everywhere(bool here);
+  // `threads` threads of this process as at_origin places them.
+  double together(std::uint32_t threads, Owner owner, const std::function<void(std::uint32_t lane)>& work) const;
+
+ private:
+  harness::Session& session_;
+  const harness::Options& options_;
+  const std::uint32_t rank_;  // here, since timed loops ask for it
+  const std::uint32_t size_;
+  Identity identity_;
+  std::function<void()> meet_;
+  std::function<bool(std::uint32_t)> progress_;
+  bool only_first_pair_ = false;
+  std::uint64_t runs_ = 0;
+  std::uint64_t turn_ = 0;  // of flag 3: the run of at_origin that is over
+};
+
+}  // namespace heddle::bench::measure
