@@ -84,7 +84,7 @@ struct TraceMoment {
   std::uint64_t calendar_ns = 0;
 };
 
-inline constexpr std::uint64_t kTraceMagic = 0x3145434152544448;  // "HDTRACE1"
+inline constexpr std::uint64_t kTraceMagic = 0x3245434152544448;  // "HDTRACE2"
 inline constexpr std::size_t kTraceNames = 400;
 inline constexpr std::size_t kTraceNameBytes = 128;
 
@@ -107,18 +107,21 @@ struct TraceFileHead {
   std::atomic<std::uint64_t> untraced{0};  // records of threads that have no ring
   std::atomic<std::uint64_t> unnamed{0};   // names that had no room
   std::array<char, 64> host{};
+  std::array<char, 40> machine{};  // which boot of which machine
   // Number n stands at n - 1.
   std::array<std::array<char, kTraceNameBytes>, kTraceNames> text{};
 };
 inline constexpr std::size_t kTraceHeadBytes = 65536;
 static_assert(sizeof(TraceFileHead) <= kTraceHeadBytes);
 
-// A page before each ring's records. The last `ring_records` of `count` are there.
+// Before each ring's records. The last `ring_records` of `count` are there; but of a process that
+// was killed the oldest may be half overwritten already.
 struct TraceRingHead {
   std::atomic<std::uint64_t> count{0};
   std::uint64_t thread = 0;  // number in the system
   std::array<char, 16> name{};
 };
-inline constexpr std::size_t kTraceRingHeadBytes = 4096;
+// the largest page, as all parts of a file
+inline constexpr std::size_t kTraceRingHeadBytes = 65536;
 
 }  // namespace heddle::base

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <new>
 
@@ -26,8 +28,9 @@ TraceMoment this_moment() {
 }
 
 void* map(const Fd& file, std::size_t offset, std::size_t bytes) {
-  if (const int error = posix_fallocate(file.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
-      error != 0) {
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(file.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  if (error != 0) {
     errno = error;
     return nullptr;
   }
@@ -43,6 +46,8 @@ void* map(const Fd& file, std::size_t offset, std::size_t bytes) {
 // Long enough that the first moments tell the rate of ticks to some hundred-thousandths, should the
 // process not live to look again.
 constexpr timespec kFirstLook{0, 2'000'000};
+// Whole pages, of any machine.
+constexpr std::uint64_t kLeastRecords = kTraceRingHeadBytes / sizeof(TraceRecord);
 constexpr int kMostContexts = 10'000;             // of one rank in a job
 constexpr std::uint64_t kLookTicks = 30'000'000;  // about 10 ms between looks at the clocks
 
@@ -52,7 +57,7 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const TraceOptions& options) {
   std::unique_ptr<Tracer> tracer(new (std::nothrow) Tracer);
   if (tracer == nullptr) return fail(HEDDLE_ERR_NO_MEMORY, "there is no memory for the trace");
   tracer->path_ = options.path;
-  tracer->records_ = std::bit_ceil(options.records);
+  tracer->records_ = std::bit_ceil(std::max<std::uint64_t>(options.records, kLeastRecords));
   if (!tracer->create(options.job)) {
     return fail_errno(HEDDLE_ERR_CONFIG, "the trace %s (HEDDLE_TRACE) cannot be written", options.path.c_str());
   }
@@ -69,6 +74,9 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const TraceOptions& options) {
   head.ring_records = tracer->records_;
   head.ordered = options.ordered ? 1 : 0;
   static_cast<void>(::gethostname(head.host.data(), head.host.size() - 1));
+  if (const Fd boot(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)); boot.valid()) {
+    static_cast<void>(::read(boot.get(), head.machine.data(), 36));
+  }
   head.first = this_moment();
   ::nanosleep(&kFirstLook, nullptr);
   tracer->look_at_clocks();
@@ -85,24 +93,28 @@ Tracer::~Tracer() {
   ::munmap(head_, kTraceHeadBytes);
 }
 
-// A file of another job is replaced; one of this job is of an earlier context of this rank, and the
-// next number is tried.
+// A file that another job has left is replaced. One of this job is of an earlier context of this
+// rank: the next number is tried. Who writes a file has a lock on it.
 bool Tracer::create(std::uint64_t job) {
   const std::string first = path_;
   for (int number = 2; number < kMostContexts; ++number) {
     file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (file_.valid() || errno != EEXIST) return file_.valid();
-    TraceFileHead old;
+    if (file_.valid()) return ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
+    if (errno != EEXIST) return false;
     const Fd there(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    const bool read = there.valid() && ::read(there.get(), &old, sizeof old) == ssize_t{sizeof old};
-    if (read && old.magic == kTraceMagic && old.job == job) {
-      path_ = first + "-" + std::to_string(number);
-    } else if (read && old.magic != kTraceMagic) {
-      errno = EEXIST;  // it is none of ours
-      return false;
-    } else if (::unlink(path_.c_str()) != 0) {
+    std::array<std::uint64_t, 4> begin{};  // magic; rank and size; process; job
+    static_assert(offsetof(TraceFileHead, job) == 24);
+    const bool ours = there.valid() && ::read(there.get(), begin.data(), sizeof begin) == ssize_t{sizeof begin} &&
+                      begin[0] == kTraceMagic;
+    if (!ours) {
+      errno = EEXIST;
       return false;
     }
+    if (begin[3] == job) {
+      path_ = first + "-" + std::to_string(number);
+      continue;
+    }
+    if (::flock(there.get(), LOCK_EX | LOCK_NB) != 0 || ::unlink(path_.c_str()) != 0) return false;
   }
   errno = EEXIST;
   return false;
@@ -149,7 +161,12 @@ TraceRing* Tracer::make_ring(std::unique_ptr<TraceRing>& ring) {
   auto* const head = new (at) TraceRingHead;
   head->thread = static_cast<std::uint64_t>(::syscall(SYS_gettid));
   static_cast<void>(::pthread_getname_np(::pthread_self(), head->name.data(), head->name.size()));
-  ring = std::make_unique<TraceRing>(head, records_);
+  ring.reset(new (std::nothrow) TraceRing(head, records_));
+  if (ring == nullptr) {
+    ::munmap(at, ring_bytes());
+    full_ = true;
+    return nullptr;
+  }
   head_->rings.store(index + 1, std::memory_order_release);
   return ring.get();
 }
@@ -166,7 +183,7 @@ void Tracer::begin_call(const char* literal, const char* text) {
     std::memcpy(piece.data(), text + at, std::min<std::size_t>(bytes - at, piece.size()));
     std::memcpy(&record.id, piece.data(), 8);
     std::memcpy(&record.bytes, piece.data() + 8, 8);
-    note_many(record);
+    note_with_last(record);
   }
 }
 

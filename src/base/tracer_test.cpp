@@ -80,13 +80,12 @@ TEST_F(Traces, AreInTheFileWhileTheProcessRuns) {
 }
 
 TEST_F(Traces, KeepTheNewest) {
-  open(64)->note(record(1));  // rounded up to nothing: a power of two already
-  const auto tracer = open(100, 2);
-  for (std::uint64_t i = 0; i < 200; ++i) tracer->note_many(record(i));
+  const auto tracer = open(2500, 2);
+  for (std::uint64_t i = 0; i < 5000; ++i) tracer->note_many(record(i));
   const std::string now = bytes();
-  EXPECT_EQ(head_of(now).ring_records, 128U);
-  EXPECT_EQ(ring_of(now, 0).count.load(), 200U);
-  EXPECT_EQ(record_of(now, 0, 199 % 128).id, 199U);
+  EXPECT_EQ(head_of(now).ring_records, 4096U);
+  EXPECT_EQ(ring_of(now, 0).count.load(), 5000U);
+  EXPECT_EQ(record_of(now, 0, 4999 % 4096).id, 4999U);
 }
 
 TEST_F(Traces, NameEachNameOnce) {
@@ -112,15 +111,22 @@ TEST_F(Traces, OfOneJobStandBesideEachOtherAndReplaceThoseOfOthers) {
   const auto second = open();
   EXPECT_NE(first->path(), second->path());
   EXPECT_EQ(second->path(), (folder_ / "file-2").string());
-  const auto other = open(256, 2);
-  EXPECT_EQ(other->path(), (folder_ / "file").string());
+  // it is being written
+  EXPECT_FALSE(Tracer::open({(folder_ / "file").string(), 0, 1, 2, 256, true}));
+  // as a copy of what an ended job has left
+  std::filesystem::copy_file(folder_ / "file", folder_ / "old");
+  auto other = Tracer::open({(folder_ / "old").string(), 0, 1, 2, 256, true});
+  ASSERT_TRUE(other) << last_message();
+  EXPECT_EQ((*other)->path(), (folder_ / "old").string());
 }
 
 TEST_F(Traces, DoNotReplaceWhatIsNoTrace) {
-  std::ofstream(folder_ / "file") << std::string(100'000, 'x');
-  EXPECT_FALSE(Tracer::open({(folder_ / "file").string(), 0, 1, 1, 256, true}));
-  EXPECT_NE(std::string(last_message()).find("file"), std::string::npos);
-  EXPECT_EQ(bytes(), std::string(100'000, 'x'));
+  for (const std::size_t length : {0, 10, 100'000}) {
+    std::ofstream(folder_ / "file") << std::string(length, 'x');
+    EXPECT_FALSE(Tracer::open({(folder_ / "file").string(), 0, 1, 1, 256, true}));
+    EXPECT_NE(std::string(last_message()).find("file"), std::string::npos);
+    EXPECT_EQ(bytes(), std::string(length, 'x'));
+  }
 }
 
 TEST_F(Traces, SayWhereTheyCannotBe) {
@@ -148,6 +154,7 @@ TEST_F(Traces, AreWrittenByAllThreadsAtOnce) {
   const std::string now = bytes();
   std::uint64_t noted = head_of(now).untraced.load();
   EXPECT_GT(noted, 0U);
+  EXPECT_GE(head_of(now).rings.load(), kThreadNumbers - 1);  // this thread may have a number
   for (std::size_t i = 0; i < head_of(now).rings.load(); ++i) noted += ring_of(now, i).count.load();
   EXPECT_EQ(noted, kThreads * (kEach + 3));
   EXPECT_EQ(head_of(now).names.load(), 1U);

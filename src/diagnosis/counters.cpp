@@ -138,7 +138,9 @@ std::vector<RankCounters> read_counters(std::string_view text) {
     read_line(ranks, text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  std::ranges::stable_sort(ranks, {}, &RankCounters::rank);
+  std::ranges::sort(ranks, [](const RankCounters& a, const RankCounters& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.pid < b.pid;
+  });
   return ranks;
 }
 

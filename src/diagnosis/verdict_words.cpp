@@ -255,7 +255,8 @@ std::string Words::loose_ranks(const std::set<std::uint32_t>& but) const {
   std::vector<Ranks> groups;
   for (auto& [call, ranks] : by_call) groups.push_back(std::move(ranks));
   // The fewer, the more they tell.
-  std::ranges::stable_sort(groups, {}, &Ranks::size);
+  std::ranges::sort(groups,
+                    [](const Ranks& a, const Ranks& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; });
   std::string text;
   for (std::size_t i = 0; i < groups.size() && i < kMostTold; ++i) {
     text += (i == 0 ? "" : ", ") + who(groups[i]) + " " + does(groups[i].front(), groups[i].size() > 1);

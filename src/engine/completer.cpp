@@ -109,7 +109,7 @@ inline bool Completer::has_work() const {
   record.id = events;
   record.worker = static_cast<std::uint8_t>(core_.index);
   record.event = base::TraceEvent::progressed;
-  core_.tracer->note_many(record);
+  core_.tracer->note(record);
 }
 
 inline bool Completer::looks_for_closed() const {

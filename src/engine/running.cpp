@@ -1,9 +1,6 @@
 #include "engine/running.hpp"
 
-#include <algorithm>
 #include <mutex>
-#include <new>
-#include <vector>
 
 #include "engine/inside.hpp"
 
@@ -17,30 +14,30 @@ struct Places {
   bool operator==(const Places&) const = default;
 };
 
-// Never destroyed: threads may end after main.
-struct Threads {
-  std::mutex mutex;
-  std::vector<Places> all;
-};
-Threads& threads() {
-  static auto* const made = new Threads;
-  return *made;
-}
-
 Places own_places() {
   return {&detail::t_inside, &detail::t_tasks};
 }
 
-// Takes the thread from the list when it ends, before its places are gone.
+// A thread in the list, until it ends. The list is in memory that nobody allocates or destroys:
+// threads may end after main, and a program's ThreadSanitizer sees no more than the mutex.
 struct Listed {
   bool is = false;
-  ~Listed() {
-    if (!is) return;
-    const std::lock_guard lock(threads().mutex);
-    std::erase(threads().all, own_places());
-  }
+  Places places{};
+  Listed* next = nullptr;
+  ~Listed();
 };
 thread_local Listed t_listed;
+
+constinit std::mutex g_mutex;
+constinit Listed* g_first = nullptr;  // guarded by it
+
+Listed::~Listed() {
+  if (!is) return;
+  const std::lock_guard lock(g_mutex);
+  Listed** link = &g_first;
+  while (*link != this) link = &(*link)->next;
+  *link = next;
+}
 
 // The thread writes it meanwhile; ThreadSanitizer is told nothing, as by base::peek().
 [[gnu::noinline, gnu::no_sanitize_thread]] const Core* peek(const Core* const* place) {
@@ -51,20 +48,19 @@ thread_local Listed t_listed;
 
 void look_at_this_thread() noexcept {
   if (t_listed.is) return;
-  const std::lock_guard lock(threads().mutex);
-  try {
-    threads().all.push_back(own_places());
-  } catch (const std::bad_alloc&) {
-    return;
-  }
+  const std::lock_guard lock(g_mutex);
   t_listed.is = true;
+  t_listed.places = own_places();
+  t_listed.next = g_first;
+  g_first = &t_listed;
 }
 
 Running running(const Core& core) {
   const Places mine = own_places();
-  const std::lock_guard lock(threads().mutex);
+  const std::lock_guard lock(g_mutex);
   Running found;
-  for (const Places& places : threads().all) {
+  for (const Listed* thread = g_first; thread != nullptr; thread = thread->next) {
+    const Places& places = thread->places;
     if (places == mine) continue;
     found.handler = found.handler || peek(places.inside) == &core;
     found.task = found.task || RunningTask::peek(places.tasks) == &core;

@@ -7,7 +7,7 @@ namespace heddle::engine {
 struct Core;
 
 // The calling thread is looked at from now on, until it ends. Cold; again: nothing happens. Of
-// threads that have not called it nothing is known. Without memory for it, too.
+// threads that have not called it nothing is known.
 void look_at_this_thread() noexcept;
 
 struct Running {

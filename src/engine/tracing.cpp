@@ -1,5 +1,8 @@
 #include "engine/tracing.hpp"
 
+#include <algorithm>
+#include <new>
+
 #include "engine/operation.hpp"
 #include "wire/tagged.hpp"
 
@@ -38,8 +41,11 @@ TracingWorker::TracingWorker(std::unique_ptr<transport::TransportWorker> inner, 
 std::uint64_t TracingWorker::next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker) {
   if (rank >= place_.ranks || worker >= place_.max_workers) return 0;
   std::unique_ptr<std::uint64_t[]>& row = numbers[rank];
-  if (row == nullptr) row = std::make_unique<std::uint64_t[]>(place_.max_workers);
-  return ++row[worker];
+  if (row == nullptr) row.reset(new (std::nothrow) std::uint64_t[place_.max_workers]());
+  if (row == nullptr) {  // without memory it cannot be told any more which message is which
+    counts_ = false;
+  }
+  return counts_ ? ++row[worker] : 0;
 }
 
 std::size_t TracingWorker::post(std::span<Command> batch) {
@@ -128,7 +134,7 @@ void TracingWorker::note(base::TraceRing& ring, const transport::Completion& com
     if (record.id == kNoSlot) return;
     record.event = TraceEvent::ended;
     record.detail = completion.event == transport::Event::source_free ? 1 : 0;
-    record.kind = static_cast<std::uint8_t>(-completion.status) & 0xFU;
+    record.kind = static_cast<std::uint8_t>(std::min<int>(-completion.status, 15)) & 0xFU;
   }
   ring.add(record);
 }

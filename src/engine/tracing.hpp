@@ -39,6 +39,7 @@ class TracingWorker final : public transport::ForwardingWorker {
 
   base::Tracer& tracer_;
   const Place place_;
+  bool counts_ = true;
   // Messages so far, by rank and worker. Null: none.
   Numbers sent_;
   Numbers received_;

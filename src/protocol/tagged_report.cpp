@@ -125,7 +125,8 @@ void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, s
   record.worker = static_cast<std::uint8_t>(core_.index);
   record.event = event;
   record.detail = was_here ? 1 : 0;
-  tracer_->note_many(record);
+  // What has arrived was noted just before.
+  was_here ? tracer_->note_many(record) : tracer_->note_with_last(record);
 }
 
 }  // namespace heddle::engine

@@ -25,10 +25,15 @@ void awaits(diagnosis::Wait& wait, const char* format, ...) {
 }
 
 Watch::Due Watch::look(bool napping) {
+  // Shorter waits are seen by what ends them.
+  if (context_.tracer() != nullptr && (known_ & kTrace) == 0) {
+    note(base::TraceEvent::wait_begin);
+    known_ |= kTrace;
+  }
   Inspection& inspection = context_.inspection();
   if (inspection.watched()) {
     if (!napping) return Due::nothing;
-    noted_ = true;
+    known_ |= kInspection;
     const std::uint32_t worker = worker_ != nullptr ? worker_->index() : diagnosis::kNobody;
     return inspection.note({call_, worker, nullptr, nullptr}, context_.clock().now_ns()) ? Due::answer : Due::nothing;
   }
@@ -50,11 +55,6 @@ void Watch::tell(Due due, diagnosis::Wait& wait) {
                      : report(wait.awaited.c_str());
 }
 
-void Watch::begin() {
-  began_ = true;
-  if (context_.tracer() != nullptr) note(base::TraceEvent::wait_begin);
-}
-
 [[gnu::cold]] void Watch::note(base::TraceEvent event) {
   base::TraceRecord record{};
   record.id = context_.tracer()->name(call_);
@@ -64,8 +64,8 @@ void Watch::begin() {
 }
 
 void Watch::end() {
-  if (context_.tracer() != nullptr) note(base::TraceEvent::wait_end);
-  if (!noted_) return;
+  if ((known_ & kTrace) != 0) note(base::TraceEvent::wait_end);
+  if ((known_ & kInspection) == 0) return;
   context_.inspection().end(resumes_, context_.clock().now_ns());
 }
 

@@ -19,6 +19,9 @@ namespace heddle::engine {
 class Context;
 class Worker;
 
+// The call of threads that serve.
+inline constexpr const char kServes[] = "heddle_run_tasks";
+
 // Whose wait, and how long at most.
 struct Wait {
   const char* call;
@@ -43,14 +46,15 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch() {
-    if (began_) end();
+    if (known_ != kNobody) [[unlikely]]
+      end();
   }
   // The thread does something else now, and may go on to wait.
   void interrupt() {
-    if (!noted_) [[likely]]
+    if (known_ == kNobody) [[likely]]
       return;
     end();
-    noted_ = false;
+    known_ = kNobody;
   }
   [[nodiscard]] const Waited& waited() const { return waited_; }
   // The wait is about to return, and the program may go on with it.
@@ -60,7 +64,6 @@ class Watch {
   // are as long as naps now, a tenth of a second at most, and each looks at the clock.
   template <class Describe>
   void round(Describe&& describe, bool napping) {
-    if (!began_) begin();
     if (++waited_.rounds % kRounds != 0 && !napping) [[likely]]
       return;
     const Due due = look(napping);
@@ -80,7 +83,6 @@ class Watch {
   [[nodiscard]] Due look(bool napping);
   void tell(Due due, diagnosis::Wait& wait);
   void report(const char* awaited);
-  void begin();
   void end();
   void note(base::TraceEvent event);
 
@@ -88,8 +90,11 @@ class Watch {
   Worker* worker_;
   const char* call_;
   Scope scope_;
-  bool began_ = false;  // a round
-  bool noted_ = false;  // with the inspection
+  // Who knows of the wait: it is told when it ends.
+  static constexpr std::uint8_t kNobody = 0;
+  static constexpr std::uint8_t kInspection = 1;
+  static constexpr std::uint8_t kTrace = 2;
+  std::uint8_t known_ = kNobody;
   bool resumes_ = false;
   Waited waited_;
 };

@@ -304,7 +304,9 @@ diagnosis::Pulse Inspection::pulse() {
     pulse.calls += seen.calls;
   }
   for (const Thread& thread : threads_) {
-    if (stale(thread, now)) continue;
+    // Threads that serve may be idle for as long as they like; what they are in is told all the
+    // same.
+    if (stale(thread, now) || thread.waiting.call == kServes) continue;
     const std::uint64_t waited_ns = now - std::min(now, thread.since);
     pulse.waiting_ns = std::max(pulse.waiting_ns, waited_ns);
     if (thread.for_lock) pulse.for_lock_ns = std::max(pulse.for_lock_ns, waited_ns);

@@ -22,6 +22,8 @@ diagnosis::WorkerCounters counters_of(Worker& worker) {
   all.index = worker.index();
   all.internal = worker.index() == worker.context().internal_worker();
   all.mode = mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name;
+  // Before the polls of all: what it has more by then are no polls of helpers that would go again.
+  const std::uint64_t own_polls = worker.gate() != nullptr ? worker.gate()->polls() : 0;
   heddle_worker_stats& stats = all.stats;
   stats.size = sizeof stats;
   for (const diagnosis::Count& count : diagnosis::counts()) {
@@ -52,7 +54,7 @@ diagnosis::WorkerCounters counters_of(Worker& worker) {
     stats.registered = offload->registered_messages();
     stats.helped = offload->helped_messages();
   }
-  all.helper_polls = stats.polls - std::min(stats.polls, gate->polls());
+  all.helper_polls = stats.polls - std::min(stats.polls, own_polls);
   return all;
 }
 

@@ -327,7 +327,7 @@ void Worker::note_task(base::TraceEvent event, std::uint32_t handler) {
 int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
   if (inside_of() != nullptr) return refuse_wait("heddle_run_tasks");
   base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
-  Watch watch(context_, this, "heddle_run_tasks");
+  Watch watch(context_, this, kServes);
   for (;;) {
     const int events = progress();
     if (events < 0) return events;

@@ -82,6 +82,9 @@ std::vector<Row> rows_of(std::span<const RankCounters> before, std::span<const R
     row.waiting = rank.waiting;
     row.longest_wait_ns = rank.longest_wait_ns;
     row.resident_bytes = rank.resident_bytes;
+    // One that did not answer the last time has no rates yet.
+    const auto same = [&](const RankCounters& other) { return other.rank == rank.rank; };
+    if (!before.empty() && std::ranges::none_of(before, same)) continue;
     for (const WorkerCounters& worker : rank.workers) {
       add_rates(row, worker_before(before, rank, worker.index), worker, seconds);
     }

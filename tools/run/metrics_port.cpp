@@ -35,6 +35,19 @@ RequestLine request_line(std::string_view request) {
   return {line.substr(0, space), path.substr(0, path.find('?'))};
 }
 
+// Not a name that a page of another machine has made mean this one, in a browser here.
+bool names_this_machine(std::string_view request) {
+  std::string head(request.substr(0, request.find("\r\n\r\n")));
+  std::ranges::transform(head, head.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::size_t at = head.find("\r\nhost:");
+  if (at == std::string::npos) return true;  // no browser
+  std::string host = head.substr(at + 7, head.find("\r\n", at + 7) - (at + 7));
+  std::erase(host, ' ');
+  host = host.substr(0, host.find(':'));
+  return host == "127.0.0.1" || host == "localhost";
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port, Ask ask) {
@@ -97,6 +110,9 @@ void MetricsPort::reply(const std::shared_ptr<Guest>& guest) {
   guest->head_only = asked.method == "HEAD";
   if (asked.method != "GET" && asked.method != "HEAD") {
     return tell(*guest, "405 Method Not Allowed", kPlain, "only GET and HEAD\n");
+  }
+  if (!names_this_machine(guest->request)) {
+    return tell(*guest, "403 Forbidden", kPlain, "ask 127.0.0.1 or localhost\n");
   }
   if (asked.path != "/metrics" && asked.path != "/") {
     return tell(*guest, "404 Not Found", kPlain, "the counters are at /metrics\n");

@@ -39,8 +39,8 @@ class Shortest {
     if (way == sent_.end()) return;
     const auto sent = way->second.find(record.id);
     const Process* const sender = of_rank(record.rank);
-    if (sent == way->second.end() || sender == nullptr || sender->host == process.host) return;
-    auto [at, first] = took_.try_emplace({sender->host, process.host}, moment.ns - sent->second);
+    if (sent == way->second.end() || sender == nullptr || sender->machine == process.machine) return;
+    auto [at, first] = took_.try_emplace({sender->machine, process.machine}, moment.ns - sent->second);
     if (!first) at->second = std::min(at->second, moment.ns - sent->second);
   }
   // kNone: there was no message.
@@ -62,18 +62,18 @@ class Shortest {
 
 // Machines reached from the first one, each by messages to and from one that is known.
 void set_offsets(std::vector<Process>& processes, const Shortest& shortest) {
-  std::map<std::string, std::int64_t> offsets{{processes.front().host, 0}};
+  std::map<std::string, std::int64_t> offsets{{processes.front().machine, 0}};
   const std::int64_t calendar = processes.front().began_ns - processes.front().first_ns;
   for (bool more = true; more;) {
     more = false;
     for (const Process& process : processes) {
-      if (offsets.contains(process.host)) continue;
-      for (const auto& [host, offset] : offsets) {
-        const std::int64_t to = shortest.took(host, process.host);
-        const std::int64_t back = shortest.took(process.host, host);
+      if (offsets.contains(process.machine)) continue;
+      for (const auto& [machine, offset] : offsets) {
+        const std::int64_t to = shortest.took(machine, process.machine);
+        const std::int64_t back = shortest.took(process.machine, machine);
         if (to == kNone || back == kNone) continue;
         // Half of the difference is that of the clocks, if both ways take the same time.
-        offsets[process.host] = offset - (to - back) / 2;
+        offsets[process.machine] = offset - (to - back) / 2;
         more = true;
         break;
       }
@@ -81,15 +81,37 @@ void set_offsets(std::vector<Process>& processes, const Shortest& shortest) {
     }
   }
   for (Process& process : processes) {
-    const auto found = offsets.find(process.host);
+    const auto found = offsets.find(process.machine);
     process.offset_ns = found != offsets.end() ? found->second : process.began_ns - process.first_ns - calendar;
   }
 }
 
 }  // namespace
 
+namespace {
+
+// The counter is one for all cores of a machine: what the process that has looked at the clocks for
+// longest knows of it holds for all, and better.
+void share_clocks(std::vector<Process>& processes) {
+  std::map<std::string, const Process*> best;
+  const auto span = [](const Process& process) { return process.last_ticks - process.first_ticks; };
+  for (const Process& process : processes) {
+    const Process*& known = best[process.machine];
+    if (known == nullptr || span(*known) < span(process)) known = &process;
+  }
+  std::vector<Process> shared = processes;
+  for (Process& process : shared) {
+    const Process& from = *best[process.machine];
+    process.clock = from.clock;
+  }
+  processes = std::move(shared);
+}
+
+}  // namespace
+
 base::Status align(std::vector<Process>& processes) {
-  const auto same = [&](const Process& process) { return process.host == processes.front().host; };
+  share_clocks(processes);
+  const auto same = [&](const Process& process) { return process.machine == processes.front().machine; };
   if (std::ranges::all_of(processes, same)) return HEDDLE_DONE;
   Shortest shortest(processes);
   for (const bool arrivals : {false, true}) {

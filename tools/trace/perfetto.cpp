@@ -1,5 +1,7 @@
 #include "tools/trace/perfetto.hpp"
 
+#include <unistd.h>
+
 #include <protozero/pbf_writer.hpp>
 #include <utility>
 
@@ -41,6 +43,7 @@ constexpr std::uint32_t kString = 6;
 constexpr std::uint32_t kAnnotationName = 10;
 }  // namespace field
 
+constexpr const char* kUnfinished = ".unfinished";
 constexpr std::uint32_t kOneSequence = 1;
 constexpr std::uint32_t kStateCleared = 1;
 
@@ -57,19 +60,23 @@ void write_annotation(pbf_writer& event, const Annotation& annotation) {
 }  // namespace
 
 PerfettoWriter::~PerfettoWriter() {
-  if (file_ != nullptr) std::fclose(file_);
+  if (file_ == nullptr) return;
+  std::fclose(file_);
+  ::unlink((path_ + kUnfinished).c_str());
 }
 
 base::Status PerfettoWriter::open(const std::string& path) {
   path_ = path;
-  file_ = std::fopen(path.c_str(), "wb");
+  // Under its name when it is whole.
+  file_ = std::fopen((path + kUnfinished).c_str(), "wb");
   if (file_ == nullptr) return base::fail_errno(HEDDLE_ERR_ARGUMENT, "%s cannot be written", path.c_str());
   return HEDDLE_DONE;
 }
 
 base::Status PerfettoWriter::close() {
   const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-  if (!closed || failed_) return base::fail_errno(HEDDLE_ERR_ARGUMENT, "%s was not written whole", path_.c_str());
+  const bool whole = closed && !failed_ && std::rename((path_ + kUnfinished).c_str(), path_.c_str()) == 0;
+  if (!whole) return base::fail_errno(HEDDLE_ERR_ARGUMENT, "%s was not written whole", path_.c_str());
   return HEDDLE_DONE;
 }
 

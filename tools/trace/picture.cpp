@@ -19,7 +19,7 @@ base::Status draw(const std::vector<Process>& processes, const std::string& path
     const auto threads = read(process);
     if (!threads) return threads.status();
     ProcessPicture(process, ++number, writer).draw(*threads);
-    drawn->lost += process.untraced;
+    drawn->untraced += process.untraced;
     for (const Thread& thread : *threads) {
       drawn->records += thread.moments.size();
       drawn->lost += thread.lost;

@@ -13,7 +13,8 @@ namespace heddle::tools::trace {
 // Of all processes together.
 struct Drawn {
   std::uint64_t records = 0;
-  std::uint64_t lost = 0;  // older records of threads, and those of threads that had no room
+  std::uint64_t lost = 0;      // older ones
+  std::uint64_t untraced = 0;  // of threads that had no room
 };
 
 // Writes them all to PATH. ARGUMENT: a file cannot be read or written.

@@ -40,6 +40,7 @@ class Pictures : public testing::Test {
     std::vector<std::string> others;
     auto processes = find(path(), &others);
     EXPECT_TRUE(processes) << base::last_message();
+    EXPECT_EQ(align(*processes), HEDDLE_DONE) << base::last_message();
     Drawn counts;
     EXPECT_EQ(draw(*processes, path(), &counts), HEDDLE_DONE) << base::last_message();
     records_ = counts.records;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "tools/trace/words.hpp"
 
@@ -36,7 +37,10 @@ void ProcessPicture::draw(const std::vector<Thread>& threads) {
     }
     for (const Moment& moment : thread.moments) all.emplace_back(&moment, i);
   }
-  std::ranges::stable_sort(all, {}, [](const auto& entry) { return entry.first->ns; });
+  // Those of one moment in the order in which their thread has noted them, which is that of memory.
+  std::ranges::sort(all, [](const auto& a, const auto& b) {
+    return std::tuple(a.first->ns, a.second, a.first) < std::tuple(b.first->ns, b.second, b.first);
+  });
   for (const auto& [moment, thread] : all) take(drawings_[thread], *moment);
   if (!all.empty()) close_all(all.back().first->ns);
 }
@@ -234,10 +238,13 @@ void ProcessPicture::end_operation(const Open& operation, std::int64_t ns, const
 
 void ProcessPicture::take_queue(const Moment& moment) {
   std::deque<Open>& waiting = queued_[moment.record.worker];
+  std::uint64_t& started = started_[moment.record.worker];
   if (moment.record.event == TraceEvent::queued) {
-    waiting.push_back({moment.ns, moment.record});
+    // Who starts it may have been faster than who has noted it.
+    if (moment.record.id > started) waiting.push_back({moment.ns, moment.record});
     return;
   }
+  started = std::max(started, moment.record.id);
   while (!waiting.empty() && waiting.front().record.id <= moment.record.id) {
     lanes(moment.record.worker, "queue").add(waiting.front().begin, moment.ns, {"queued", {}});
     waiting.pop_front();
@@ -323,6 +330,15 @@ void ProcessPicture::close_all(std::int64_t ns) {
   }
   for (const auto& [worker, receives] : receives_) {
     for (const Open& receive : receives) end_receive(receive, ns, nullptr);
+  }
+  for (const auto& [worker, waiting] : queued_) {
+    for (const Open& one : waiting) lanes(worker, "queue").add(one.begin, ns, {"queued", {}});
+  }
+  for (const auto& [worker, messages] : kept_) {
+    for (const Open& one : messages) {
+      const Mark mark{"from " + rank_text(one.record.rank), {{"tag", one.record.id}, {"bytes", one.record.bytes}}};
+      lanes(worker, "unexpected messages").add(one.begin, ns, mark);
+    }
   }
   for (const auto& [run, schedule] : schedules_) {
     lanes(base::kNoTraceWorker, "collectives")

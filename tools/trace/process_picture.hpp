@@ -84,6 +84,7 @@ class ProcessPicture {
   // by worker, slot
   std::map<std::pair<std::uint8_t, std::uint64_t>, std::deque<Open>> operations_;
   std::map<std::uint8_t, std::deque<Open>> queued_;  // by worker
+  std::map<std::uint8_t, std::uint64_t> started_;    // what is before that has left the queue
   std::map<std::uint8_t, std::deque<Open>> receives_;
   std::map<std::uint8_t, std::deque<Open>> kept_;
   std::map<std::uint64_t, Open> schedules_;  // by the number of the run

@@ -1,6 +1,7 @@
 #include "tools/trace/recording.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -54,6 +55,8 @@ std::int64_t signed_ns(std::uint64_t ns) {
   return static_cast<std::int64_t>(ns);
 }
 
+constexpr double kLongestBlind = 3600e9;  // ns
+
 // A process that was killed may have left anything in what it was just writing.
 base::Result<Process> head_of(const std::string& path) {
   const Mapping file(path);
@@ -72,6 +75,7 @@ base::Result<Process> head_of(const std::string& path) {
   process.job = head.job;
   process.ordered = head.ordered != 0;
   process.host = text_of(head.host);
+  process.machine = text_of(head.machine) + process.host;
   process.untraced = head.untraced.load(std::memory_order_relaxed);
   const std::size_t names = std::min<std::size_t>(head.names.load(std::memory_order_acquire), base::kTraceNames);
   for (std::size_t i = 0; i < names; ++i) process.names.push_back(text_of(head.text[i]));
@@ -82,8 +86,11 @@ base::Result<Process> head_of(const std::string& path) {
   }
   process.first_ticks = first.ticks;
   process.first_ns = signed_ns(first.monotonic_ns);
-  process.ns_per_tick =
+  process.clock = {process.first_ticks, process.first_ns, 1};
+  process.clock.ns_per_tick =
       static_cast<double>(last.monotonic_ns - first.monotonic_ns) / static_cast<double>(last.ticks - first.ticks);
+  // It may have been killed long after it has looked at the clocks last.
+  process.last_ticks = last.ticks + static_cast<std::uint64_t>(kLongestBlind / process.clock.ns_per_tick);
   process.began_ns = signed_ns(first.calendar_ns);
   return process;
 }
@@ -93,13 +100,26 @@ base::Result<Process> head_of(const std::string& path) {
 void set_times(const Process& process, std::vector<Moment>& moments) {
   std::int64_t before = 0;
   for (Moment& moment : moments) {
-    if (moment.record.ticks != 0) before = std::max(before, process.at(moment.record.ticks));
+    const std::uint64_t ticks = moment.record.ticks;
+    if (ticks >= process.first_ticks && ticks <= process.last_ticks) before = std::max(before, process.at(ticks));
     moment.ns = before;
   }
   // The ring may begin with records whose time was lost with those before them.
   const auto known = std::ranges::find_if(moments, [](const Moment& moment) { return moment.ns != 0; });
   if (known == moments.end()) return moments.clear();
   for (auto at = moments.begin(); at != known; ++at) at->ns = known->ns;
+}
+
+}  // namespace
+
+namespace {
+
+// "12", or "12-2": of a rank, and of its second context.
+bool is_number(const std::string& text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits == text.size()) return digits != 0;
+  return text[digits] == '-' && digits + 1 < text.size() &&
+         text.find_first_not_of("0123456789", digits + 1) == std::string::npos;
 }
 
 }  // namespace
@@ -112,7 +132,8 @@ std::vector<std::string> files_of(const std::string& path) {
   std::error_code error;
   const fs::path folder = whole.has_parent_path() ? whole.parent_path() : fs::path(".");
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (!entry.path().filename().string().starts_with(begins)) continue;
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(begins) || !is_number(name.substr(begins.size()))) continue;
     files.push_back(whole.has_parent_path() ? entry.path().string() : entry.path().filename().string());
   }
   std::ranges::sort(files);
@@ -124,6 +145,11 @@ bool is_recording(const std::string& file) {
   return mapping.bytes() >= sizeof(std::uint64_t) && *mapping.at<std::uint64_t>(0) == base::kTraceMagic;
 }
 
+bool is_written(const std::string& file) {
+  const base::Fd there(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  return there.valid() && ::flock(there.get(), LOCK_SH | LOCK_NB) != 0;
+}
+
 base::Result<std::vector<Process>> find(const std::string& path, std::vector<std::string>* others) {
   std::vector<Process> all;
   for (const std::string& file : files_of(path)) {
@@ -132,8 +158,17 @@ base::Result<std::vector<Process>> find(const std::string& path, std::vector<std
       continue;
     }
     auto process = head_of(file);
-    if (!process) return process.status();
-    all.push_back(std::move(*process));
+    if (process) {
+      all.push_back(std::move(*process));
+    } else {
+      others->push_back(file);
+    }
+  }
+  if (all.empty() && !others->empty()) {
+    return base::fail(
+        HEDDLE_ERR_ARGUMENT,
+        "%s holds nothing that can be drawn: it is no trace, or its process was ended before it had begun",
+        others->front().c_str());
   }
   if (all.empty()) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "there are no files %s.rank0, …, which a job leaves with HEDDLE_TRACE=%s",
@@ -169,7 +204,8 @@ base::Result<std::vector<Thread>> read(const Process& process) {
     thread.number = ring.thread;
     thread.name = text_of(ring.name);
     const std::uint64_t count = ring.count.load(std::memory_order_relaxed);
-    const std::uint64_t kept = std::min(count, records);
+    // Full, its oldest record may be the one that was just overwritten when the process was killed.
+    const std::uint64_t kept = count < records ? count : records - 1;
     thread.lost = count - kept;
     const auto* const first = file.at<TraceRecord>(offset + base::kTraceRingHeadBytes);
     thread.moments.reserve(kept);

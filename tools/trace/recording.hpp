@@ -35,18 +35,25 @@ struct Process {
   std::uint64_t job = 0;
   bool ordered = false;
   std::string host;
+  std::string machine;         // those of one have one clock
   std::uint64_t untraced = 0;  // records of threads that had no room
   std::int64_t began_ns = 0;   // by the calendar
   std::vector<std::string> names;
-  // From ticks to the clock of its machine, and on to that of the job.
   std::uint64_t first_ticks = 0;
-  std::int64_t first_ns = 0;
-  double ns_per_tick = 1;
+  std::uint64_t last_ticks = 0;  // none of its records is later
+  std::int64_t first_ns = 0;     // by the clock of its machine
+  // From ticks to that clock, and on to that of the job.
+  struct Clock {
+    std::uint64_t ticks = 0;
+    std::int64_t ns = 0;
+    double ns_per_tick = 1;
+  };
+  Clock clock;
   std::int64_t offset_ns = 0;
 
   [[nodiscard]] std::int64_t at(std::uint64_t ticks) const {
-    const auto since = static_cast<std::int64_t>(ticks - first_ticks);
-    return first_ns + offset_ns + static_cast<std::int64_t>(static_cast<double>(since) * ns_per_tick);
+    const auto since = static_cast<std::int64_t>(ticks - clock.ticks);
+    return clock.ns + offset_ns + static_cast<std::int64_t>(static_cast<double>(since) * clock.ns_per_tick);
   }
   // Of a name's number. "": it had no room.
   [[nodiscard]] const char* name(std::uint64_t number) const {
@@ -55,13 +62,15 @@ struct Process {
 };
 
 // The files of the job that was traced last among PATH.rank*, in the order of ranks. `others`:
-// files that belong to other jobs, which are left out. ARGUMENT: there is none, or one cannot be
-// read.
+// files that belong to other jobs, or cannot be read, which are left out. ARGUMENT: no other is
+// there.
 base::Result<std::vector<Process>> find(const std::string& path, std::vector<std::string>* others);
 // All that is named PATH.rank…; a directory that is not there has none.
 std::vector<std::string> files_of(const std::string& path);
 // It begins as one does. Others with such a name are the user's.
 bool is_recording(const std::string& file);
+// A process writes it.
+bool is_written(const std::string& file);
 // The records of a process.
 base::Result<std::vector<Thread>> read(const Process& process);
 // Sets offset_ns of processes on other machines than the first: by the calendars of the machines,
