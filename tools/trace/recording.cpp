@@ -56,6 +56,10 @@ std::int64_t signed_ns(std::uint64_t ns) {
 }
 
 constexpr double kLongestBlind = 3600e9;  // ns
+// Nanoseconds of a tick, and of the clocks: a sound file has none beyond.
+constexpr double kLeastRate = 0.01;
+constexpr double kMostRate = 1000;
+constexpr std::uint64_t kLatest = std::uint64_t{1} << 61;
 
 // A process that was killed may have left anything in what it was just writing.
 base::Result<Process> head_of(const std::string& path) {
@@ -84,13 +88,16 @@ base::Result<Process> head_of(const std::string& path) {
   if (last.ticks <= first.ticks || last.monotonic_ns <= first.monotonic_ns) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s was cut off before its process had begun", path.c_str());
   }
+  const double rate =
+      static_cast<double>(last.monotonic_ns - first.monotonic_ns) / static_cast<double>(last.ticks - first.ticks);
+  if (rate < kLeastRate || rate > kMostRate || last.monotonic_ns > kLatest || first.calendar_ns > kLatest) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s is damaged: its clocks say what none does", path.c_str());
+  }
   process.first_ticks = first.ticks;
   process.first_ns = signed_ns(first.monotonic_ns);
-  process.clock = {process.first_ticks, process.first_ns, 1};
-  process.clock.ns_per_tick =
-      static_cast<double>(last.monotonic_ns - first.monotonic_ns) / static_cast<double>(last.ticks - first.ticks);
+  process.clock = {process.first_ticks, process.first_ns, rate};
   // It may have been killed long after it has looked at the clocks last.
-  process.last_ticks = last.ticks + static_cast<std::uint64_t>(kLongestBlind / process.clock.ns_per_tick);
+  process.last_ticks = last.ticks + static_cast<std::uint64_t>(kLongestBlind / rate);
   process.began_ns = signed_ns(first.calendar_ns);
   return process;
 }

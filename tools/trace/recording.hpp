@@ -2,6 +2,7 @@
 // brought to one clock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -52,8 +53,9 @@ struct Process {
   std::int64_t offset_ns = 0;
 
   [[nodiscard]] std::int64_t at(std::uint64_t ticks) const {
-    const auto since = static_cast<std::int64_t>(ticks - clock.ticks);
-    return clock.ns + offset_ns + static_cast<std::int64_t>(static_cast<double>(since) * clock.ns_per_tick);
+    const double since = static_cast<double>(static_cast<std::int64_t>(ticks - clock.ticks)) * clock.ns_per_tick;
+    constexpr double kMost = 1e18;  // what is damaged may say anything
+    return clock.ns + offset_ns + static_cast<std::int64_t>(std::clamp(since, -kMost, kMost));
   }
   // Of a name's number. "": it had no room.
   [[nodiscard]] const char* name(std::uint64_t number) const {
