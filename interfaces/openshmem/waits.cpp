@@ -37,13 +37,13 @@ void tell_place(heddle_wait_facts& facts, const void* address, char* name, std::
 }  // namespace
 
 void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds, Wanted wanted) {
-  static const char* const kWords[] = {"", "not ", "more than ", "at least ", "less than ", "at most "};
+  static const char* const words[] = {"", "not ", "more than ", "at least ", "less than ", "at most "};
   static_assert(SHMEM_CMP_EQ == 0 && SHMEM_CMP_NE == 1 && SHMEM_CMP_GT == 2 && SHMEM_CMP_GE == 3 && SHMEM_CMP_LT == 4 &&
                 SHMEM_CMP_LE == 5);
   char place[64];
   tell_place(facts, address, place, sizeof place);
   awaits(facts, "the word %s to be %s%llu (it is %llu)", place,
-         wanted.cmp >= 0 && wanted.cmp <= 5 ? kWords[wanted.cmp] : "", static_cast<unsigned long long>(wanted.value),
+         wanted.cmp >= 0 && wanted.cmp <= 5 ? words[wanted.cmp] : "", static_cast<unsigned long long>(wanted.value),
          static_cast<unsigned long long>(holds));
 }
 

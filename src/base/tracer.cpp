@@ -98,9 +98,14 @@ Tracer::~Tracer() {
 bool Tracer::create(std::uint64_t job) {
   const std::string first = path_;
   for (int number = 2; number < kMostContexts; ++number) {
-    file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (file_.valid()) return ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
-    if (errno != EEXIST) return false;
+    const int made = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int error = errno;
+    file_.reset(made);
+    if (made >= 0) return ::flock(made, LOCK_EX | LOCK_NB) == 0;
+    if (error != EEXIST) {
+      errno = error;
+      return false;
+    }
     const Fd there(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     std::array<std::uint64_t, 4> begin{};  // magic; rank and size; process; job
     static_assert(offsetof(TraceFileHead, job) == 24);

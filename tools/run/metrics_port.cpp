@@ -62,6 +62,7 @@ base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port,
   socklen_t length = sizeof address;
   epoll_event wanted{EPOLLIN, {}};
   const int listener = made->listener_.get();
+  errno = 0;
   // Connections of an earlier job that has ended do not keep the port.
   if (!made->epoll_.valid() || listener < 0 || ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(listener, reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(listener, 16) != 0 ||

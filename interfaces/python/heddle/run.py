@@ -12,7 +12,10 @@ import sys
 from pathlib import Path
 
 # Options of `heddle run` whose values are arguments of their own.
-_WITH_VALUE = ("-n", "-np", "--np", "-t", "--bind", "--timeout", "--grace", "--env", "--utofu")
+_WITH_VALUE = (
+    *("-n", "-np", "--np", "-t", "--bind", "--timeout", "--grace", "--env", "--utofu"),
+    *("--trace", "--trace-calls", "--metrics"),
+)
 
 
 def launcher() -> str:

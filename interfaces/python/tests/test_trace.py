@@ -24,7 +24,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def unknown_fields(message: object) -> int:
     """Of the message and all within it."""
-    from google.protobuf.unknown_fields import UnknownFieldSet
+    from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
     count = len(UnknownFieldSet(message))
     for field, value in message.ListFields():  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ def test_is_what_perfetto_knows(trace: Path) -> None:
 
 
 def test_is_read_by_trace_processor(trace: Path) -> None:
-    from perfetto.trace_processor import TraceProcessor
+    from perfetto.trace_processor import TraceProcessor  # type: ignore[import-untyped]
 
     try:
         processor = TraceProcessor(trace=str(trace))
