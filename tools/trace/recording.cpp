@@ -60,6 +60,7 @@ constexpr double kLongestBlind = 3600e9;  // ns
 constexpr double kLeastRate = 0.01;
 constexpr double kMostRate = 1000;
 constexpr std::uint64_t kLatest = std::uint64_t{1} << 61;
+constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 40;  // of a ring
 
 // A process that was killed may have left anything in what it was just writing.
 base::Result<Process> head_of(const std::string& path) {
@@ -197,7 +198,7 @@ base::Result<std::vector<Thread>> read(const Process& process) {
   }
   const auto& head = *file.at<TraceFileHead>(0);
   const std::uint64_t records = head.ring_records;
-  if (!std::has_single_bit(records) || records > file.bytes() / sizeof(TraceRecord)) {
+  if (!std::has_single_bit(records) || records > kMostRecords) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s is damaged: its rings have %llu records", process.path.c_str(),
                       static_cast<unsigned long long>(records));
   }

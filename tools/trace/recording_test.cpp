@@ -81,6 +81,16 @@ TEST_F(Recordings, AreReadInTheOrderOfTime) {
   }
 }
 
+TEST_F(Recordings, MayHaveNoRecordsYet) {
+  open(0).reset();
+  std::vector<std::string> others;
+  const auto processes = find(path(), &others);
+  ASSERT_TRUE(processes) << base::last_message();
+  const auto threads = read(processes->front());
+  ASSERT_TRUE(threads) << base::last_message();
+  EXPECT_TRUE(threads->empty());
+}
+
 TEST_F(Recordings, CountWhatHadNoRoom) {
   {
     const auto tracer = open(0, 1, 2048);
