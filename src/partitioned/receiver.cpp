@@ -59,6 +59,7 @@ base::Status Receiver::begin_run(std::uint64_t run) {
   }
   come_ = 0;
   set_run(run);
+  base::show_told();  // what the program has done with the data of the run before
   visit(worker_, [this] {
     if (!matched() || failed()) return;  // the places will tell the sender
     owe(PartitionedKind::begun);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/tsan_order.hpp"
 #include "partitioned/partitioned.hpp"
 
 namespace heddle::partitioned {
@@ -35,7 +36,10 @@ class Receiver final : public Partitioned {
   // True: the sender's part has arrived in this run. Not to be called with 0 words.
   [[nodiscard]] static bool has(std::uint64_t* words, std::uint64_t part, std::uint64_t run) {
     // Partner: the signal of the put, which follows its data.
-    return std::atomic_ref(words[part]).load(std::memory_order_acquire) >= run;
+    if (std::atomic_ref(words[part]).load(std::memory_order_acquire) < run) return false;
+    base::show_acquire(&words[part]);
+    base::show_learnt();  // the data, which this process may have written for the sender
+    return true;
   }
   [[nodiscard]] bool covered(std::uint32_t partition) const;
 

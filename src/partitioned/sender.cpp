@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/copy.hpp"
+#include "base/tsan_order.hpp"
 #include "partitioned/switchboard.hpp"
 #include "wire/packed_region.hpp"
 
@@ -60,6 +61,7 @@ bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
     if (!data_->direct_range(offset_ + from, bytes)) return false;
     base::copy_data(data_->direct + offset_ + from, source_ + from, bytes);
   }
+  base::show_release(words_->direct + at);
   // Release: the data is written first. Partner: the acquire load in Receiver::has().
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(words_->direct + at)).store(run, std::memory_order_release);
   worker_.counts().add_operation(&engine::Tally::puts, bytes);
