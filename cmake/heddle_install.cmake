@@ -43,7 +43,7 @@ install(FILES ${PROJECT_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 # The documents lie to each other as in the source, so that the links between them hold; those to the headers are changed
 # to lead to where the headers are installed.
 install(FILES LICENSE CHANGELOG.md CODE_OF_CONDUCT.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
-install(FILES docs/abi.md docs/architecture.md docs/clusters.md docs/hangs.md docs/lcw.md docs/live.md docs/mpi.md docs/openshmem.md docs/performance.md docs/python.md docs/tofu.md docs/tofu-mpi.md docs/tracing.md
+install(FILES docs/abi.md docs/architecture.md docs/clusters.md docs/explain.md docs/hangs.md docs/lcw.md docs/live.md docs/mpi.md docs/openshmem.md docs/performance.md docs/python.md docs/tofu.md docs/tofu-mpi.md docs/tracing.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation)
 install(DIRECTORY docs/decisions DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation

@@ -8,6 +8,7 @@ int run_command(int argc, char** argv);
 int oshrun_command(int argc, char** argv);
 int hang_command(int argc, char** argv);
 int trace_command(int argc, char** argv);
+int explain_command(int argc, char** argv);
 int top_command(int argc, char** argv);
 int metrics_command(int argc, char** argv);
 int info_command(int argc, char** argv);

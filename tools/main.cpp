@@ -26,6 +26,7 @@ constexpr std::array kCommands = {
     Command{"oshrun", "start an OpenSHMEM program as the PEs of a job on this machine", oshrun_command},
     Command{"hang", "say what a running job waits for, and who is to blame", hang_command},
     Command{"trace", "make one picture of what the ranks of a job have noted (HEDDLE_TRACE)", trace_command},
+    Command{"explain", "say why the ranks of a traced job waited, and what would have helped", explain_command},
     Command{"top", "show what the ranks of a running job do, again and again", top_command},
     Command{"metrics", "write the counters of a running job as OpenMetrics text", metrics_command},
     Command{"info", "show version, machine, transports, launchers and settings (HEDDLE_* variables)", info_command},

@@ -61,9 +61,21 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
   return worker.core().failure_epoch.load(std::memory_order_relaxed) == 0 && all_ended(worker);
 }
 
+// Those to a rank; kNobody: all.
+void describe_operations(Worker& worker, uint32_t rank, heddle::diagnosis::Wait& wait) {
+  heddle::engine::Findings findings(worker.context());
+  static_cast<void>(heddle::engine::look_inside(worker, findings));
+  for (heddle::diagnosis::Awaited& thing : findings.state.under_way) {
+    if (thing.cause == heddle::diagnosis::Cause::receive) continue;
+    if (rank == heddle::diagnosis::kNobody || thing.rank == rank) wait.things.push_back(std::move(thing));
+  }
+}
+
 [[gnu::noinline]] Status wait_quiet(Worker& worker) {
   if (const Status status = worker.try_quiet(); status != HEDDLE_AGAIN) return status;
-  return worker.until({"heddle_quiet"}, [&] { return all_ended(worker) ? HEDDLE_DONE : worker.try_quiet(); });
+  return worker.until(
+      {"heddle_quiet"}, [&] { return all_ended(worker) ? HEDDLE_DONE : worker.try_quiet(); },
+      [&](heddle::diagnosis::Wait& wait) { describe_operations(worker, heddle::diagnosis::kNobody, wait); });
 }
 
 [[gnu::noinline]] Status wait_flush(Worker& worker, uint32_t rank) {
@@ -72,12 +84,7 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
       {"heddle_flush"}, [&] { return all_arrived(worker) ? HEDDLE_DONE : worker.try_flush(rank); },
       [&](heddle::diagnosis::Wait& wait) {
         heddle::engine::awaits(wait, "the operations to rank %u", rank);
-        heddle::engine::Findings findings(worker.context());
-        static_cast<void>(heddle::engine::look_inside(worker, findings));
-        for (heddle::diagnosis::Awaited& thing : findings.state.under_way) {
-          if (thing.rank == rank && thing.cause != heddle::diagnosis::Cause::receive)
-            wait.things.push_back(std::move(thing));
-        }
+        describe_operations(worker, rank, wait);
       });
 }
 

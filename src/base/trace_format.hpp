@@ -42,7 +42,8 @@ enum class TraceEvent : std::uint8_t {
   receive,  // was posted. id: tag. bytes: room. rank: kAnyRank: of any. detail: 1: under a mask
   // a receive and a message. id: tag. bytes: of the message. detail: 1: the message was first
   matched,
-  kept,        // a message came before its receive, and was copied. id: tag. bytes
+  // a message came before its receive, and was copied. id: tag. bytes: see trace_copy()
+  kept,
   held,        // something waits for what a peer must give. id: what for, a name. bytes
   call_begin,  // of an interface above. id: its name
   call_text,   // its arguments: 16 bytes of text in `id` and `bytes`; may be several
@@ -50,7 +51,15 @@ enum class TraceEvent : std::uint8_t {
   // a run of a collective. id: its name. bytes: which run. rank: number of the call
   schedule_begin,
   schedule_step,  // steps of it were executed. id: how many. bytes: which run
-  schedule_end    // bytes: which run
+  schedule_end,   // bytes: which run
+  // What the wait that the thread is in waits for, noted with it when it has lasted for a while,
+  // and again. detail: a diagnosis::Cause. rank, peer: who has to do something; kAnyRank: anybody,
+  // or nobody knows. id, bytes: of a collective its team and its number there
+  awaited,
+  // The thread comes to a collective. id: its team. bytes: its number there. rank: members
+  entered,
+  // id: nanoseconds that the thread was ready to run so far, and had no core. bytes: that it ran
+  core_time
 };
 
 // no message of a program: a word about messages, such as credit
@@ -75,6 +84,14 @@ static_assert(sizeof(TraceRecord) == 32);
 inline constexpr unsigned kTraceSlotShift = 40;
 constexpr std::uint64_t trace_size(std::uint64_t bytes, std::uint64_t slot) {
   return slot << kTraceSlotShift | (bytes & ((std::uint64_t{1} << kTraceSlotShift) - 1));
+}
+
+// Of a kept message: its bytes, and the ticks that keeping it took, in units of 16: their copy,
+// mostly.
+inline constexpr std::uint64_t kTraceCopyUnit = 16;
+constexpr std::uint64_t trace_copy(std::uint64_t bytes, std::uint64_t ticks) {
+  const std::uint64_t most = (std::uint64_t{1} << (64 - kTraceSlotShift)) - 1;
+  return trace_size(bytes, ticks / kTraceCopyUnit < most ? ticks / kTraceCopyUnit : most);
 }
 
 // One moment by two clocks, and by the calendar.

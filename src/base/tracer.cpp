@@ -11,6 +11,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -144,6 +145,28 @@ void Tracer::note(TraceRecord record) {
   look_at_clocks();
 }
 
+void Tracer::note_wait(TraceRecord record) {
+  note(record);
+  TraceRing* const ring = this->ring();
+  if (ring != nullptr && ring->asks_for_core_time(ticks())) ring->note_core_time();
+}
+
+// Nothing where the kernel keeps no such account.
+void TraceRing::note_core_time() {
+  core_time_at_ = ticks();
+  if (!core_time_.valid()) core_time_.reset(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> text{};
+  if (!core_time_.valid() || ::pread(core_time_.get(), text.data(), text.size() - 1, 0) <= 0) return;
+  TraceRecord record{};
+  char* rest = nullptr;
+  record.bytes = std::strtoull(text.data(), &rest, 10);
+  record.id = std::strtoull(rest, nullptr, 10);
+  record.ticks = time();
+  record.worker = kNoTraceWorker;
+  record.event = TraceEvent::core_time;
+  add(record);
+}
+
 TraceRing* Tracer::find_ring() {
   const std::uint32_t number = thread_number();
   if (number != kNoThreadNumber) {
@@ -173,6 +196,7 @@ TraceRing* Tracer::make_ring(std::unique_ptr<TraceRing>& ring) {
     return nullptr;
   }
   head_->rings.store(index + 1, std::memory_order_release);
+  ring->note_core_time();
   return ring.get();
 }
 

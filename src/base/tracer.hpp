@@ -54,6 +54,10 @@ class TraceRing {
     in_row_ = unread_ = 0;
     return read_ = ticks();
   }
+  // It is time to look how long the thread had a core; `now`: ticks.
+  [[nodiscard]] bool asks_for_core_time(std::uint64_t now) const { return now - core_time_at_ > kCoreTimeTicks; }
+  // Notes it. Takes about two microseconds.
+  void note_core_time();
   // The last record, if it is of this kind. Null: it is not.
   [[nodiscard]] TraceRecord* last(TraceEvent event) {
     TraceRecord& record = records_[(count_ - 1) & mask_];
@@ -63,7 +67,8 @@ class TraceRing {
  private:
   static constexpr std::uint32_t kMostUnread = 3;
   static constexpr std::uint32_t kRow = 4;
-  static constexpr std::uint64_t kManyTicks = 1500;  // about half a microsecond
+  static constexpr std::uint64_t kManyTicks = 1500;           // about half a microsecond
+  static constexpr std::uint64_t kCoreTimeTicks = 3'000'000;  // about a millisecond
 
   TraceRingHead* const head_;
   TraceRecord* const records_;
@@ -72,6 +77,8 @@ class TraceRing {
   std::uint64_t read_ = 0;
   std::uint32_t in_row_ = 0;
   std::uint32_t unread_ = 0;  // records that take no time of their own
+  std::uint64_t core_time_at_ = 0;
+  Fd core_time_;  // the kernel's account of the thread, once it was asked for
 };
 
 struct TraceOptions {
@@ -111,6 +118,8 @@ class Tracer {
   }
   // Of what happens seldom: the calling thread notes it with its time.
   [[gnu::cold, gnu::noinline]] void note(TraceRecord record);
+  // The same, where the thread begins or ends a wait: how long it had a core is noted with it.
+  [[gnu::cold, gnu::noinline]] void note_wait(TraceRecord record);
   // The number of a name; 0: there is no room for it. The first kTraceNameBytes - 1 bytes count. It
   // is not copied at once: a literal.
   [[nodiscard]] std::uint64_t name(const char* literal) {

@@ -237,7 +237,7 @@ base::Result<Team*> Team::subset(std::span<const std::uint32_t> ranks) {
 }
 
 base::Result<Team*> Team::make(Record record) {
-  ++calls_;
+  come_to_next();
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a team");
   auto piece = TeamPiece::take(commons_.arena(), size());
   if (piece) {
@@ -345,9 +345,14 @@ base::Result<Collective*> Team::open(const Call& call, Use use) {
   return made;
 }
 
+void Team::come_to_next() {
+  ++calls_;
+  commons_.context().note_entered(identity(), calls_, size());
+}
+
 base::Result<Collective*> Team::init(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a collective operation ready");
-  ++calls_;
+  come_to_next();
   for (;;) {
     auto made = open(call, Use::persistent);
     if (!made) return made;
@@ -361,7 +366,7 @@ base::Result<Collective*> Team::init(const Call& call) {
 
 base::Result<Collective*> Team::start(const Call& call) {
   base::show_told();
-  ++calls_;
+  come_to_next();
   return open(call, Use::once);
 }
 
@@ -411,7 +416,7 @@ base::Status Team::run_whole(const Call& call) {
 
 base::Status Team::run(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a collective call");
-  ++calls_;
+  come_to_next();
   const base::Status status = run_any(call);
   pass(calls_);
   return status;

@@ -132,6 +132,7 @@ class Team {
   static base::Result<Team*> confirmed(engine::Context& context, base::Result<Team*> made);
   base::Result<Team*> build(const Record& mine, std::span<const Record> records, TeamPiece& piece);
   base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
+  void come_to_next();
   base::Result<Collective*> open(const Call& call, Use use);
   base::Status run_piece(const Call& call, std::uint32_t turn = 0);
   base::Status run_whole(const Call& call);

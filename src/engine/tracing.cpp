@@ -20,6 +20,9 @@ constexpr std::uint64_t kAwayTicks = 50'000;
 
 // Of a token; kNoSlot: nobody is told of its end.
 constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
+// In its place, of long puts and gets. No operation has it.
+constexpr std::uint64_t kLongSlot = 0xFF'FFF0;
+constexpr std::uint64_t kLongBytes = 16384;
 std::uint64_t slot_of(transport::Token token) {
   const Role role = OperationPool::role(token);
   const bool has = role == Role::command || role == Role::carrier || role == Role::reply;
@@ -30,6 +33,13 @@ std::uint64_t slot_of(transport::Token token) {
 std::uint8_t detail_of(std::uint32_t immediate) {
   const bool word = wire::kind_of(immediate) == wire::Kind::tagged && wire::is_word(immediate);
   return word ? base::kTraceWord : 0;
+}
+
+// A long put or get of which nobody is told that it has ended: the trace is, to say how long it
+// took.
+bool is_long(const Command& command) {
+  return (command.done || slot_of(command.token) == kNoSlot) && command.opcode != Opcode::message &&
+         command.bytes >= kLongBytes;
 }
 
 }  // namespace
@@ -52,10 +62,12 @@ std::size_t TracingWorker::post(std::span<Command> batch) {
   base::TraceRing* const ring = tracer_.ring();
   // Before, so that nothing arrives before it was posted.
   const std::uint64_t ticks = ring != nullptr ? ring->time_of_many() : 0;
+  if (ring != nullptr && ticks != 0 && ring->asks_for_core_time(ticks)) ring->note_core_time();
   const std::size_t accepted = inner_->post(batch);
   for (const Command& command : batch.first(accepted)) {
     if (ring != nullptr) {
       note_posted(*ring, command, ticks);
+      if (is_long(command)) command.done ? note_end_of_long(*ring, ring->time()) : static_cast<void>(++long_ones_);
     } else if (command.opcode == Opcode::message) {
       static_cast<void>(next_number(sent_, command.rank, command.worker));
     }
@@ -66,7 +78,7 @@ std::size_t TracingWorker::post(std::span<Command> batch) {
 
 void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
   const bool message = command.opcode == Opcode::message;
-  const std::uint64_t slot = command.done ? kNoSlot : slot_of(command.token);
+  const std::uint64_t slot = is_long(command) ? kLongSlot : command.done ? kNoSlot : slot_of(command.token);
   TraceRecord record{};
   record.ticks = ticks;
   record.id = message ? next_number(sent_, command.rank, command.worker) : 0;
@@ -77,6 +89,15 @@ void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, s
   record.event = TraceEvent::posted;
   record.detail = (message ? detail_of(command.immediate) : static_cast<std::uint8_t>(command.opcode)) & 0xFU;
   record.kind = message ? wire::row_of(command.immediate) & 0xFU : 0;
+  ring.add(record);
+}
+
+void TracingWorker::note_end_of_long(base::TraceRing& ring, std::uint64_t ticks) {
+  TraceRecord record{};
+  record.ticks = ticks;
+  record.id = kLongSlot;
+  record.worker = static_cast<std::uint8_t>(place_.index);
+  record.event = TraceEvent::ended;
   ring.add(record);
 }
 
@@ -105,7 +126,7 @@ std::size_t TracingWorker::poll(std::span<transport::Completion> completions) {
   const std::size_t found = inner_->poll(completions);
   base::TraceRing* const ring = tracer_.ring();
   const std::uint64_t now = ring != nullptr ? ring->time() : base::ticks();
-  if (now - looked_ > kAwayTicks && looked_ != 0 && ring != nullptr) note_away(*ring, now);
+  if (now - looked_ > kAwayTicks && ring != nullptr) note_away(*ring, now);
   looked_ = now;
   for (const transport::Completion& completion : completions.first(found)) {
     if (ring != nullptr) {
@@ -131,6 +152,10 @@ void TracingWorker::note(base::TraceRing& ring, const transport::Completion& com
     record.kind = wire::row_of(completion.immediate) & 0xFU;
   } else {
     record.id = slot_of(completion.token);
+    if (record.id == kNoSlot && long_ones_ > 0) {
+      --long_ones_;
+      return note_end_of_long(ring, ticks);
+    }
     if (record.id == kNoSlot) return;
     record.event = TraceEvent::ended;
     record.detail = completion.event == transport::Event::source_free ? 1 : 0;

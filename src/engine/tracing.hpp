@@ -33,6 +33,7 @@ class TracingWorker final : public transport::ForwardingWorker {
 
   std::uint64_t next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker);
   void note_posted(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
+  void note_end_of_long(base::TraceRing& ring, std::uint64_t ticks);
   void note_refused(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
   void note(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
   void note_away(base::TraceRing& ring, std::uint64_t now);
@@ -44,7 +45,8 @@ class TracingWorker final : public transport::ForwardingWorker {
   Numbers sent_;
   Numbers received_;
   // For `away`: when somebody last looked for arrivals, and what that thread had computed by then.
-  std::uint64_t looked_ = 0;
+  std::uint64_t looked_ = base::ticks();
+  std::uint32_t long_ones_ = 0;  // puts and gets under way of whose ends nobody is told
 };
 
 }  // namespace heddle::engine

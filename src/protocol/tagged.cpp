@@ -226,11 +226,14 @@ void Tagged::arrived_unordered(heddle_peer from, Source& source, const wire::Tag
 void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted) {
   if (posted == nullptr) {
     if (core_.failed[from.rank]) return core_.drop(from, "its sender has failed, and nobody waited for it");
+    const std::uint64_t begin = tracer_ != nullptr ? base::ticks() : 0;
     Kept* const kept = keep(from, source, message);
     if (kept == nullptr) return;
     ++core_.stats.kept;
     matching_.keep(kept);
-    if (tracer_ != nullptr) note(base::TraceEvent::kept, from, message.tag, message.bytes);
+    if (tracer_ != nullptr) {
+      note(base::TraceEvent::kept, from, message.tag, base::trace_copy(message.bytes, base::ticks() - begin));
+    }
     return;
   }
   if (tracer_ != nullptr) note(base::TraceEvent::matched, from, message.tag, message.bytes);

@@ -111,6 +111,8 @@ class Context : public Job {
   // Collectives of the job that have been begun. Any thread.
   [[nodiscard]] std::uint64_t exchanges() const { return base::peek(exchanges_); }
   [[nodiscard]] Inspection& inspection() { return inspection_; }
+  // In a traced job: the calling thread comes to a collective. Numbers as in diagnosis::Step.
+  void note_entered(std::uint64_t team, std::uint64_t number, std::uint32_t members) const;
   // Of all workers, in a report about a wait.
   void report_operations();
   [[noreturn]] void abort(int code, const char* message);

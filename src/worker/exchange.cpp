@@ -99,6 +99,17 @@ void Context::note_sleep(base::TraceEvent event) const {
   tracer()->note(record);
 }
 
+void Context::note_entered(std::uint64_t team, std::uint64_t number, std::uint32_t members) const {
+  if (tracer() == nullptr) return;
+  base::TraceRecord record{};
+  record.id = team;
+  record.bytes = number;
+  record.rank = members;
+  record.worker = base::kNoTraceWorker;
+  record.event = base::TraceEvent::entered;
+  tracer()->note(record);
+}
+
 base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {
   const bool meets = size() <= kMostMeeting && transport().common_words().size() == size();
   const Head head{kind, meets ? std::uint8_t{1} : std::uint8_t{0}};
@@ -167,6 +178,7 @@ base::Status Context::begin_exchange(Collective kind, std::span<const std::byte>
   if (meets_) meeting_.enter(kind == Collective::barrier);
   in_exchange_ = true;
   ++exchanges_;
+  note_entered(0, exchanges_, size());
   return HEDDLE_DONE;
 }
 

@@ -202,4 +202,21 @@ base::Status Gate::register_or_post(transport::Command& command, const Completio
   return status;
 }
 
+void Gate::note_turn(base::TraceEvent event) {
+  base::Tracer* const tracer = worker_.core().tracer;
+  if (tracer == nullptr) return;
+  base::TraceRecord record{};
+  record.id = tracer->name("a call that waits for its turn in the worker");
+  record.worker = static_cast<std::uint8_t>(worker_.index());
+  record.event = event;
+  tracer->note_wait(record);
+  if (event != base::TraceEvent::wait_begin) return;
+  record.event = base::TraceEvent::awaited;
+  record.detail = static_cast<unsigned>(diagnosis::Cause::own) & 0xFU;
+  record.rank = base::kAnyRank;
+  record.peer = base::kNoTraceWorker;
+  record.id = 0;
+  tracer->note(record);
+}
+
 }  // namespace heddle::engine

@@ -33,6 +33,7 @@
 
 #include "base/fence.hpp"
 #include "base/thread_number.hpp"
+#include "base/trace_format.hpp"
 #include "queue/bias.hpp"
 #include "worker/inbox.hpp"
 #include "worker/sharing.hpp"
@@ -255,6 +256,13 @@ class Gate {
     // before what code of this worker posts from inside.
     return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
   }
+  // take() waits until it is this thread's turn, because others are inside: noted in a traced job.
+  template <class Take>
+  [[gnu::noinline, gnu::cold]] void note_turn(Take&& take) {
+    note_turn(base::TraceEvent::wait_begin);
+    take();
+    note_turn(base::TraceEvent::wait_end);
+  }
   bool enter();
   void leave();
   void count_entry() { add_one(entries_); }
@@ -272,6 +280,7 @@ class Gate {
   [[nodiscard]] const Inbox& inbox() const { return *inbox_; }
 
  private:
+  void note_turn(base::TraceEvent event);
   template <class Function>
   void call_executor(Function&& function) {
     run_on_executor([](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); }, &function);

@@ -23,7 +23,7 @@ class MutexGate final : public Gate {
     return post_or_queue(command, completion);
   }
   bool let_in() override {
-    mutex_.lock();
+    if (!mutex_.try_lock()) note_turn([this] { mutex_.lock(); });
     return true;
   }
   bool let_in_unless_held() override { return mutex_.try_lock(); }

@@ -1,6 +1,8 @@
 #include "worker/hang_report.hpp"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
@@ -30,6 +32,16 @@ Watch::Due Watch::look(bool napping) {
     note(base::TraceEvent::wait_begin);
     known_ |= kTrace;
   }
+  const Due due = look_for_others(napping);
+  // What it waits for is noted when it has lasted twice, four times … as long.
+  const bool again = (known_ & kTold) == 0 || std::has_single_bit(waited_.rounds);
+  if (due != Due::nothing || context_.tracer() == nullptr || !again || waited_.rounds == kRounds) return due;
+  known_ |= kTold;
+  return Due::note;
+}
+
+// Whether the launcher or the user is to be told.
+Watch::Due Watch::look_for_others(bool napping) {
   Inspection& inspection = context_.inspection();
   if (inspection.watched()) {
     if (!napping) return Due::nothing;
@@ -51,6 +63,7 @@ Watch::Due Watch::look(bool napping) {
 }
 
 void Watch::tell(Due due, diagnosis::Wait& wait) {
+  if (due == Due::note) return note_awaited(wait);
   due == Due::answer ? context_.inspection().answer(Inspection::From::call, std::move(wait))
                      : report(wait.awaited.c_str());
 }
@@ -60,7 +73,32 @@ void Watch::tell(Due due, diagnosis::Wait& wait) {
   record.id = context_.tracer()->name(call_);
   record.worker = static_cast<std::uint8_t>(worker_ != nullptr ? worker_->index() : base::kNoTraceWorker);
   record.event = event;
-  context_.tracer()->note(record);
+  context_.tracer()->note_wait(record);
+}
+
+[[gnu::cold]] void Watch::note_awaited(const diagnosis::Wait& wait) {
+  base::TraceRecord record{};
+  record.worker = static_cast<std::uint8_t>(worker_ != nullptr ? worker_->index() : base::kNoTraceWorker);
+  record.event = base::TraceEvent::awaited;
+  record.rank = base::kAnyRank;
+  record.peer = base::kNoTraceWorker;
+  static_assert(static_cast<unsigned>(diagnosis::kLastCause) < 16);
+  if (wait.step) {
+    record.detail = static_cast<unsigned>(diagnosis::Cause::collective) & 0xFU;
+    record.id = wait.step->team;
+    record.bytes = wait.step->number;
+    context_.tracer()->note(record);
+  }
+  constexpr std::size_t kMostThings = 4;
+  for (std::size_t i = 0; i < std::min(wait.things.size(), kMostThings); ++i) {
+    const diagnosis::Awaited& thing = wait.things[i];
+    record.detail = static_cast<unsigned>(thing.cause) & 0xFU;
+    record.rank = thing.rank;
+    record.peer = static_cast<std::uint8_t>(std::min<std::uint32_t>(thing.worker, base::kNoTraceWorker));
+    record.id = 0;
+    record.bytes = thing.bytes;
+    context_.tracer()->note(record);
+  }
 }
 
 void Watch::end() {

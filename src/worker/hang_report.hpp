@@ -79,12 +79,14 @@ class Watch {
 
  private:
   static constexpr std::uint32_t kRounds = 64;  // a look at the clock costs a fraction of them
-  enum class Due : std::uint8_t { nothing, answer, report };
+  enum class Due : std::uint8_t { nothing, answer, report, note };
   [[nodiscard]] Due look(bool napping);
+  [[nodiscard]] Due look_for_others(bool napping);
   void tell(Due due, diagnosis::Wait& wait);
   void report(const char* awaited);
   void end();
   void note(base::TraceEvent event);
+  void note_awaited(const diagnosis::Wait& wait);
 
   Context& context_;
   Worker* worker_;
@@ -94,6 +96,7 @@ class Watch {
   static constexpr std::uint8_t kNobody = 0;
   static constexpr std::uint8_t kInspection = 1;
   static constexpr std::uint8_t kTrace = 2;
+  static constexpr std::uint8_t kTold = 4;  // also what is waited for
   std::uint8_t known_ = kNobody;
   bool resumes_ = false;
   Waited waited_;

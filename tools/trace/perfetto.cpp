@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <protozero/pbf_writer.hpp>
 #include <utility>
 
@@ -12,7 +13,7 @@ using protozero::pbf_writer;
 
 // Numbers of fields, as Perfetto's .proto files have them.
 namespace field {
-constexpr std::uint32_t kPacket = 1;  // Trace
+constexpr std::uint32_t kPacket = PerfettoWriter::kPacketField;  // Trace
 // TracePacket
 constexpr std::uint32_t kTimestamp = 8;
 constexpr std::uint32_t kSequence = 10;
@@ -130,6 +131,22 @@ PerfettoWriter::Track PerfettoWriter::track(Track parent, const std::string& nam
   }
   put(packet);
   return uuid;
+}
+
+void PerfettoWriter::embed(std::uint32_t number, std::span<const char> bytes) {
+  constexpr std::size_t kMost = std::size_t{1} << 20;  // of a packet, which readers hold as a whole
+  while (!bytes.empty()) {
+    const std::span<const char> part = bytes.first(std::min(bytes.size(), kMost));
+    std::string data;
+    pbf_writer packet(data);
+    {
+      pbf_writer recording(packet, kRecordingField);
+      recording.add_uint32(1, number);
+      recording.add_bytes(2, part.data(), part.size());
+    }
+    put(data);
+    bytes = bytes.subspan(part.size());
+  }
 }
 
 void PerfettoWriter::event(Track track, std::int64_t ns, std::int32_t type, const Mark* mark) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +49,12 @@ class PerfettoWriter {
   void begin(Track track, std::int64_t ns, const Mark& mark) { event(track, ns, kBegin, &mark); }
   void end(Track track, std::int64_t ns) { event(track, ns, kEnd, nullptr); }
   void instant(Track track, std::int64_t ns, const Mark& mark) { event(track, ns, kInstant, &mark); }
+
+  // Bytes that Perfetto passes over: of a row of them, named by its number, the next ones.
+  static constexpr std::uint32_t kPacketField = 1;  // of Perfetto's Trace
+  // of its TracePacket, which has none of that number
+  static constexpr std::uint32_t kRecordingField = 0x8EDD1E;
+  void embed(std::uint32_t number, std::span<const char> bytes);
 
  private:
   static constexpr std::int32_t kBegin = 1;

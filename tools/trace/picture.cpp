@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "tools/trace/packed.hpp"
 #include "tools/trace/process_picture.hpp"
 
 namespace heddle::tools::trace {
@@ -19,6 +20,7 @@ base::Status draw(const std::vector<Process>& processes, const std::string& path
     const auto threads = read(process);
     if (!threads) return threads.status();
     ProcessPicture(process, ++number, writer).draw(*threads);
+    if (const base::Status status = pack(process, number, writer); status != HEDDLE_DONE) return status;
     drawn->untraced += process.untraced;
     for (const Thread& thread : *threads) {
       drawn->records += thread.moments.size();

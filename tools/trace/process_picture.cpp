@@ -271,7 +271,7 @@ void ProcessPicture::take_match(Drawing& thread, const Moment& moment) {
   }
   const std::string name = (record.event == TraceEvent::kept ? "unexpected message from " : "matched message from ") +
                            rank_text(record.rank);
-  writer_.instant(thread.track, moment.ns, {name, {{"tag", record.id}, {"bytes", record.bytes}}});
+  writer_.instant(thread.track, moment.ns, {name, {{"tag", record.id}, {"bytes", bytes_of(record)}}});
   if (record.event == TraceEvent::kept) {
     kept_[record.worker].push_back({moment.ns, record});
     return;
@@ -336,7 +336,7 @@ void ProcessPicture::close_all(std::int64_t ns) {
   }
   for (const auto& [worker, messages] : kept_) {
     for (const Open& one : messages) {
-      const Mark mark{"from " + rank_text(one.record.rank), {{"tag", one.record.id}, {"bytes", one.record.bytes}}};
+      const Mark mark{"from " + rank_text(one.record.rank), {{"tag", one.record.id}, {"bytes", bytes_of(one.record)}}};
       lanes(worker, "unexpected messages").add(one.begin, ns, mark);
     }
   }

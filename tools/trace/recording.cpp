@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +9,7 @@
 #include <filesystem>
 
 #include "base/fd.hpp"
+#include "tools/trace/mapping.hpp"
 
 namespace heddle::tools::trace {
 namespace {
@@ -19,32 +18,6 @@ using base::TraceFileHead;
 using base::TraceMoment;
 using base::TraceRecord;
 using base::TraceRingHead;
-
-// A file in memory, for as long as it is looked at.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat status{};
-    if (!file.valid() || ::fstat(file.get(), &status) != 0 || status.st_size <= 0) return;
-    bytes_ = static_cast<std::size_t>(status.st_size);
-    at_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
-    if (at_ != MAP_FAILED) ::munmap(const_cast<void*>(at_), bytes_);
-  }
-  [[nodiscard]] std::size_t bytes() const { return at_ == MAP_FAILED ? 0 : bytes_; }
-  template <class Value>
-  [[nodiscard]] const Value* at(std::size_t offset) const {
-    return reinterpret_cast<const Value*>(static_cast<const std::byte*>(at_) + offset);
-  }
-
- private:
-  const void* at_ = MAP_FAILED;
-  std::size_t bytes_ = 0;
-};
 
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& text) {
@@ -61,6 +34,8 @@ constexpr double kLeastRate = 0.01;
 constexpr double kMostRate = 1000;
 constexpr std::uint64_t kLatest = std::uint64_t{1} << 61;
 constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 40;  // of a ring
+
+}  // namespace
 
 // A process that was killed may have left anything in what it was just writing.
 base::Result<Process> head_of(const std::string& path) {
@@ -102,6 +77,8 @@ base::Result<Process> head_of(const std::string& path) {
   process.began_ns = signed_ns(first.calendar_ns);
   return process;
 }
+
+namespace {
 
 // Records that took no time of their own stand between two that did: as soon after the first as the
 // others of their row follow each other, which is within half a microsecond.

@@ -67,6 +67,8 @@ struct Process {
 // files that belong to other jobs, or cannot be read, which are left out. ARGUMENT: no other is
 // there.
 base::Result<std::vector<Process>> find(const std::string& path, std::vector<std::string>* others);
+// What a file tells of its process. ARGUMENT: it is no such file, or damaged.
+base::Result<Process> head_of(const std::string& file);
 // All that is named PATH.rank…; a directory that is not there has none.
 std::vector<std::string> files_of(const std::string& path);
 // It begins as one does. Others with such a name are the user's.

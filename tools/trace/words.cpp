@@ -21,6 +21,14 @@ const char* kind_text(std::uint8_t kind) {
   return kind < kKinds.size() ? kKinds[kind] : "message of a protocol";
 }
 
+bool is_active(std::uint8_t kind) {
+  constexpr std::uint8_t kActive = 1;
+  constexpr std::uint8_t kRequest = 3;
+  constexpr std::uint8_t kAnswer = 4;
+  constexpr std::uint8_t kUser = 7;
+  return kind == kActive || kind == kRequest || kind == kAnswer || kind == kUser;
+}
+
 std::string command_text(const base::TraceRecord& record) {
   constexpr std::array kOpcodes = {"message", "put", "get", "atomic"};
   if (record.detail == base::kTraceWord) return "credit for tagged messages";

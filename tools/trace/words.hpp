@@ -15,11 +15,18 @@ std::string size_text(std::uint64_t bytes);
 std::string command_text(const base::TraceRecord& record);
 // Of a message's kind: "active message".
 const char* kind_text(std::uint8_t kind);
+// Of a message's kind: it runs a handler, or is a request of the library or its answer.
+bool is_active(std::uint8_t kind);
 // "rank 3"; "any rank".
 std::string rank_text(std::uint32_t rank);
 
-constexpr std::uint64_t bytes_of(const base::TraceRecord& posted) {
-  return posted.bytes & ((std::uint64_t{1} << base::kTraceSlotShift) - 1);
+// Of a posted command, or a kept message.
+constexpr std::uint64_t bytes_of(const base::TraceRecord& record) {
+  return record.bytes & ((std::uint64_t{1} << base::kTraceSlotShift) - 1);
+}
+// Of a kept message: the ticks that it took to keep it.
+constexpr std::uint64_t copy_ticks(const base::TraceRecord& kept) {
+  return (kept.bytes >> base::kTraceSlotShift) * base::kTraceCopyUnit;
 }
 // Of a posted command; 0: no end will follow. Else its slot + 1.
 constexpr std::uint64_t slot_of(const base::TraceRecord& posted) {

@@ -1,0 +1,400 @@
+#include "tools/explain/blame.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace heddle::tools::explain {
+namespace {
+
+using diagnosis::Cause;
+
+// a message is noticed within this where somebody looks
+constexpr std::int64_t kUnnoticedNs = 50'000;
+constexpr std::int64_t kAfterNs = 20'000;      // what ends a wait may be noted so long after it
+
+// The first of spans in the order of their ends that may have something in common with what begins
+// there.
+template <class Spans, class Get>
+auto first_after(const Spans& spans, std::int64_t begin, Get&& span_of) {
+  return std::ranges::partition_point(spans, [&](const auto& one) { return span_of(one).end <= begin; });
+}
+
+class Blamer {
+ public:
+  explicit Blamer(const Story& story) : story_(story), done_(story.waits.size()), state_(story.waits.size()) {
+    of_thread_.resize(story.ranks.size());
+    for (std::size_t i = 0; i < story.ranks.size(); ++i) of_thread_[i].resize(story.ranks[i].threads.size());
+    for (std::size_t i = 0; i < story.waits.size(); ++i) of_thread_[story.waits[i].rank][story.waits[i].thread].push_back(i);
+  }
+  const std::vector<Blame>& of(std::size_t wait);
+  std::vector<std::vector<Blame>> take_all() {
+    for (std::size_t i = 0; i < story_.waits.size(); ++i) of(i);
+    return std::move(done_);
+  }
+
+ private:
+  enum class State : std::uint8_t { fresh, under_way, done };
+  // The parts of one wait that are known so far: [begin, at).
+  struct Building {
+    const Wait& wait;
+    std::vector<Blame> parts;
+    std::int64_t at;
+  };
+
+  void explain(Building& building);
+  bool for_collective(Building& building, const Awaited& awaited);
+  [[nodiscard]] const Message* ending(const Wait& wait, const Awaited* awaited, bool* received) const;
+  bool for_message(Building& building, const Awaited* awaited);
+  bool for_receiver(Building& building, const Awaited& awaited);
+  bool for_operation(Building& building, const Awaited* awaited);
+  void for_credit(Building& building, const Awaited& awaited);
+  bool for_word(Building& building);
+  void for_peer(Building& building, const Awaited& awaited);
+  // Until `end` the rank's thread had not done what was awaited.
+  void late(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread);
+  // Until `end` it was about being noticed and moved by the rank's worker; kNoTraceWorker: any.
+  void moving(Building& building, std::int64_t end, std::size_t rank, std::uint8_t worker);
+  void own_thread(Building& building, std::int64_t end);
+  void add(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread,
+           std::uint8_t worker = base::kNoTraceWorker);
+  void add_late(Building& building, const Span& span, Why why, std::size_t rank, std::size_t thread);
+  bool for_ended_collective(Building& building);
+  [[nodiscard]] const Match* received_before(const Wait& wait, const Message& message, std::size_t sender) const;
+  [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
+  [[nodiscard]] std::size_t index_of(std::uint32_t rank) const;
+  [[nodiscard]] std::size_t acting_thread(std::size_t rank, const Span& span) const;
+
+  const Story& story_;
+  std::vector<std::vector<Blame>> done_;
+  std::vector<State> state_;
+  std::vector<std::vector<std::vector<std::size_t>>> of_thread_;  // waits by rank, thread
+};
+
+std::size_t Blamer::index_of(std::uint32_t rank) const {
+  const Rank* const found = story_.of(rank);
+  return found == nullptr ? kNoRank : static_cast<std::size_t>(found - story_.ranks.data());
+}
+
+const std::vector<Blame>& Blamer::of(std::size_t wait) {
+  // one that waits for itself has no parts yet
+  if (state_[wait] != State::fresh) return done_[wait];
+  state_[wait] = State::under_way;
+  Building building{story_.waits[wait], {}, story_.waits[wait].begin};
+  explain(building);
+  done_[wait] = std::move(building.parts);
+  state_[wait] = State::done;
+  return done_[wait];
+}
+
+void Blamer::explain(Building& building) {
+  const Wait& wait = building.wait;
+  const Awaited* const awaited = wait.awaited.empty() ? nullptr : &wait.awaited.back();
+  const bool lock = wait.call.find("_lock") != std::string::npos && wait.call.find("unlock") == std::string::npos;
+  if (awaited != nullptr && awaited->cause == Cause::collective) {
+    for_collective(building, *awaited);
+  } else if (lock || (awaited != nullptr && awaited->cause == Cause::lock)) {
+    const bool known = awaited != nullptr && awaited->cause == Cause::lock;
+    add(building, wait.end, Why::lock, known ? index_of(awaited->rank) : kNoRank, 0);
+  } else if (awaited != nullptr && awaited->cause == Cause::own) {
+    add(building, wait.end, Why::lock, wait.rank, wait.thread);
+  } else if (awaited != nullptr && (awaited->cause == Cause::credit || awaited->cause == Cause::tasks)) {
+    for_credit(building, *awaited);
+  } else if (awaited != nullptr && awaited->cause == Cause::unreceived && for_receiver(building, *awaited)) {
+  } else if (awaited != nullptr && (awaited->cause == Cause::answer || awaited->cause == Cause::room) &&
+             for_operation(building, awaited)) {
+  } else if (awaited != nullptr && (awaited->cause == Cause::partition || awaited->cause == Cause::word)) {
+    for_peer(building, *awaited);
+  } else if (awaited == nullptr && for_ended_collective(building)) {
+  } else if (!for_message(building, awaited)) {
+    if (!for_operation(building, awaited) && awaited != nullptr) for_peer(building, *awaited);
+  }
+  add(building, wait.end, Why::unknown, kNoRank, 0);
+}
+
+// ---- parts --------------------------------------------------------------------------------------
+
+void Blamer::add(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread,
+                 std::uint8_t worker) {
+  end = std::min(end, building.wait.end);
+  if (end <= building.at) return;
+  Blame part;
+  part.begin = building.at;
+  part.end = end;
+  part.why = why;
+  part.rank = rank;
+  part.thread = thread;
+  part.worker = worker;
+  building.parts.push_back(part);
+  building.at = end;
+}
+
+// What its kernel kept from that thread comes first: where within the span is not known.
+void Blamer::add_late(Building& building, const Span& span, Why why, std::size_t rank, std::size_t thread) {
+  if (span.length() == 0) return;
+  const std::int64_t without = without_core(story_.ranks[rank].threads[thread], span);
+  if (without > span.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
+  add(building, span.end, why, rank, thread);
+}
+
+void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread) {
+  end = std::min(end, building.wait.end);
+  if (end <= building.at) return;
+  if (rank == kNoRank || rank == building.wait.rank) return add(building, end, why, rank, thread);
+  const Span whole{building.at, end};
+  const std::vector<std::size_t>& waits = of_thread_[rank][thread];
+  const auto span_of = [&](std::size_t other) -> const Span& { return story_.waits[other]; };
+  for (auto at = first_after(waits, building.at, span_of); at != waits.end(); ++at) {
+    const std::size_t other = *at;
+    const Wait& wait = story_.waits[other];
+    if (wait.begin >= end) break;
+    add_late(building, {building.at, wait.begin}, why, rank, thread);
+    if (state_[other] == State::under_way) continue;  // a ring of waits: each for the next
+    const std::vector<Blame> parts = of(other);
+    for (const Blame& part : parts) {
+      if (whole.within(part).length() != 0) add(building, std::min(part.end, end), part.why, part.rank, part.thread, part.worker);
+    }
+  }
+  add_late(building, {building.at, end}, why, rank, thread);
+}
+
+// Who looked at that rank's worker last, or first after the span.
+std::size_t Blamer::acting_thread(std::size_t rank, const Span& span) const {
+  const Rank& peer = story_.ranks[rank];
+  const auto after = std::ranges::lower_bound(peer.messages, span.end, {}, &Message::at);
+  if (after != peer.messages.end()) return after->thread;
+  return 0;
+}
+
+void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std::uint8_t worker) {
+  end = std::min(end, building.wait.end);
+  if (rank != kNoRank) {
+    const Rank& peer = story_.ranks[rank];
+    const auto span_of = [](const Away& away) -> const Span& { return away; };
+    for (auto away = first_after(peer.away, building.at, span_of); away != peer.away.end(); ++away) {
+      const Span common = away->within({building.at, end});
+      if (common.length() == 0 || (worker != base::kNoTraceWorker && away->worker != worker)) continue;
+      add(building, common.begin, Why::under_way, rank, 0);
+      const std::size_t thread = acting_thread(rank, *away);
+      const std::int64_t without = peer.threads.empty() ? 0 : without_core(peer.threads[thread], common);
+      if (without > common.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
+      add(building, common.end, Why::no_progress, rank, thread, away->worker);
+    }
+  }
+  own_thread(building, end);
+}
+
+// The waiting thread itself may have had no core.
+void Blamer::own_thread(Building& building, std::int64_t end) {
+  const Span rest{building.at, std::min(end, building.wait.end)};
+  const Wait& wait = building.wait;
+  const std::int64_t without = without_core(story_.ranks[wait.rank].threads[wait.thread], rest);
+  if (rest.length() > kUnnoticedNs && without > rest.length() / 2) {
+    add(building, building.at + without, Why::no_core, wait.rank, wait.thread);
+  }
+  add(building, end, Why::under_way, kNoRank, 0);
+}
+
+// ---- what is waited for -------------------------------------------------------------------------
+
+bool Blamer::for_collective(Building& building, const Awaited& awaited) {
+  const auto found = story_.entries.find({awaited.team, awaited.number});
+  if (found == story_.entries.end()) return false;
+  const Entry& last = *std::ranges::max_element(found->second, {}, &Entry::at);
+  late(building, last.at, Why::late_member, last.rank, last.thread);
+  // All have come: who does not advance it?
+  const Span rest{building.at, building.wait.end};
+  std::size_t blamed = kNoRank;
+  std::int64_t most = kUnnoticedNs;
+  for (const Entry& entry : found->second) {
+    if (entry.rank == building.wait.rank) continue;
+    const std::vector<Away>& away = story_.ranks[entry.rank].away;
+    std::int64_t longest = 0;
+    for (auto at = first_after(away, rest.begin, [](const Away& one) -> const Span& { return one; }); at != away.end(); ++at) {
+      longest = std::max(longest, at->within(rest).length());
+    }
+    if (longest <= most) continue;
+    most = longest;
+    blamed = entry.rank;
+  }
+  moving(building, building.wait.end, blamed, base::kNoTraceWorker);
+  return true;
+}
+
+// Which the wait's end may have been that of.
+bool Blamer::for_ended_collective(Building& building) {
+  const Wait& wait = building.wait;
+  const std::vector<EndedCollective>& ended = story_.ranks[wait.rank].ended_collectives;
+  const auto after = std::ranges::upper_bound(ended, std::max(wait.until, wait.end + kUnnoticedNs), {}, &EndedCollective::at);
+  if (after == ended.begin()) return false;
+  const EndedCollective& last = *std::prev(after);
+  if (last.at < wait.end - kUnnoticedNs) return false;
+  Awaited awaited;
+  awaited.team = last.team;
+  awaited.number = last.number;
+  return for_collective(building, awaited);
+}
+
+// A long message of this rank that the sender of `message` had to receive first. Null: there is
+// none.
+const Match* Blamer::received_before(const Wait& wait, const Message& message, std::size_t sender) const {
+  const std::vector<Match>& matches = story_.ranks[sender].matches;
+  auto match = std::ranges::upper_bound(matches, message.posted, {}, &Match::at);
+  while (match != matches.begin()) {
+    --match;
+    if (match->at < wait.begin) return nullptr;
+    if (match->rank == story_.ranks[wait.rank].number) return &*match;
+  }
+  return nullptr;
+}
+
+// The message that was answered by this one: what that thread noted last before, right before.
+// Null: it came as soon as it was sent, or there was none.
+const Message* Blamer::asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const {
+  constexpr std::int64_t kAnswerNs = 100'000;
+  const std::vector<Message>& came = story_.ranks[sender].messages;
+  auto before = std::ranges::upper_bound(came, answer.posted, {}, &Message::at);
+  while (before != came.begin()) {
+    --before;
+    if (answer.posted - before->at > kAnswerNs) return nullptr;
+    if (before->rank != asker || before->thread != answer.sender_thread || before->posted == 0) continue;
+    if (!before->active) continue;
+    return before->at - before->posted > kUnnoticedNs ? &*before : nullptr;
+  }
+  return nullptr;
+}
+
+// A receive's message that came in the wait, or what came last, or next. Null: there is none.
+const Message* Blamer::ending(const Wait& wait, const Awaited* awaited, bool* received) const {
+  const Rank& own = story_.ranks[wait.rank];
+  const auto mine = [&](std::uint8_t worker) { return wait.worker == base::kNoTraceWorker || worker == wait.worker; };
+  const auto from = [&](std::uint32_t rank) {
+    return awaited == nullptr || awaited->rank == base::kAnyRank || awaited->rank == rank;
+  };
+  *received = true;
+  auto match = std::ranges::upper_bound(own.matches, wait.end + kAfterNs, {}, &Match::at);
+  while (match != own.matches.begin() && std::prev(match)->at >= wait.begin) {
+    --match;
+    if (mine(match->worker) && from(match->rank) && match->message) return &*match->message;
+  }
+  *received = false;
+  const auto after = std::ranges::upper_bound(own.messages, wait.end + kAfterNs, {}, &Message::at);
+  for (auto one = after; one != own.messages.begin() && std::prev(one)->at >= wait.begin;) {
+    --one;
+    if (mine(one->worker) && from(one->rank) && !one->word) return &*one;
+  }
+  for (auto one = after; one != own.messages.end() && one->at <= wait.until; ++one) {
+    if (mine(one->worker) && from(one->rank) && !one->word) return &*one;
+  }
+  return nullptr;
+}
+
+// A receive, or whatever a message has ended.
+bool Blamer::for_message(Building& building, const Awaited* awaited) {
+  const Wait& wait = building.wait;
+  bool received = false;
+  const Message* const message = ending(wait, awaited, &received);
+  if (message == nullptr || message->posted == 0) return false;
+  const std::size_t sender = index_of(message->rank);
+  if (sender == kNoRank) return false;
+  if (const Match* const taken = received ? nullptr : received_before(wait, *message, sender); taken != nullptr) {
+    if (taken->received != 0) late(building, taken->received, Why::late_receiver, sender, taken->receiver);
+    moving(building, wait.end, sender, message->peer);
+    return true;
+  }
+  // It answers a message of this rank, which lay there: nobody had looked.
+  if (const Message* const asked = !message->active ? nullptr : asked_by(*message, sender, story_.ranks[wait.rank].number); asked != nullptr) {
+    late(building, asked->posted, Why::late_sender, wait.rank, wait.thread);
+    moving(building, asked->at, sender, asked->worker);
+  }
+  late(building, message->posted, Why::late_sender, sender, message->sender_thread);
+  own_thread(building, message->at);
+  moving(building, wait.end, sender, message->peer);
+  return true;
+}
+
+// A long message of this rank, which its target has to receive.
+bool Blamer::for_receiver(Building& building, const Awaited& awaited) {
+  const Wait& wait = building.wait;
+  const std::size_t target = index_of(awaited.rank);
+  if (target == kNoRank) return false;
+  const Rank& peer = story_.ranks[target];
+  const std::uint32_t own = story_.ranks[wait.rank].number;
+  const Match* match = nullptr;
+  auto one = std::ranges::upper_bound(peer.matches, wait.end + kAfterNs, {}, &Match::at);
+  while (one != peer.matches.begin()) {
+    --one;
+    if (one->at < wait.begin) break;
+    if (one->rank != own) continue;
+    match = &*one;
+    break;
+  }
+  if (match == nullptr) {
+    moving(building, wait.end, target, awaited.worker);
+    return true;
+  }
+  if (match->received != 0) late(building, match->received, Why::late_receiver, target, match->receiver);
+  moving(building, wait.end, target, awaited.worker);
+  return true;
+}
+
+// A put, get, atomic or message of which the end was waited for.
+bool Blamer::for_operation(Building& building, const Awaited* awaited) {
+  const Wait& wait = building.wait;
+  const Operation* last = nullptr;
+  const std::vector<Operation>& all = story_.ranks[wait.rank].operations;
+  for (auto at = first_after(all, wait.begin, [](const Operation& one) -> const Span& { return one; });
+       at != all.end() && at->end <= wait.end + kAfterNs; ++at) {
+    const Operation& one = *at;
+    if (one.begin > wait.end) continue;
+    if (wait.worker != base::kNoTraceWorker && one.worker != wait.worker) continue;
+    if (awaited != nullptr && awaited->rank != base::kAnyRank && awaited->rank != one.rank) continue;
+    last = &one;
+  }
+  if (last == nullptr) {
+    if (awaited == nullptr || awaited->rank == base::kAnyRank) return false;
+    moving(building, wait.end, index_of(awaited->rank), awaited->worker);
+    return true;
+  }
+  add(building, last->begin, Why::under_way, kNoRank, 0);
+  moving(building, wait.end, index_of(last->rank), last->peer);
+  return true;
+}
+
+// The peer had not taken what was sent before, whether or not its worker was looked at.
+void Blamer::for_credit(Building& building, const Awaited& awaited) {
+  add(building, building.wait.end, Why::credit, index_of(awaited.rank), 0);
+}
+
+// Of the calls of others that may have written it, the last before the end.
+bool Blamer::for_word(Building& building) {
+  auto write = std::ranges::upper_bound(story_.writes, building.wait.end, {}, &Entry::at);
+  while (write != story_.writes.begin()) {
+    --write;
+    if (write->at < building.wait.begin) return false;
+    if (write->rank == building.wait.rank) continue;
+    late(building, write->at, Why::late_sender, write->rank, write->thread);
+    moving(building, building.wait.end, write->rank, base::kNoTraceWorker);
+    return true;
+  }
+  return false;
+}
+
+// It is known who has to do something, and not when it did.
+void Blamer::for_peer(Building& building, const Awaited& awaited) {
+  std::size_t rank = index_of(awaited.rank);
+  if (rank == kNoRank && awaited.cause == Cause::word) {
+    if (for_word(building)) return;
+    if (story_.size == 2 && story_.ranks.size() == 2) rank = 1 - building.wait.rank;
+  }
+  if (rank == kNoRank || story_.ranks[rank].threads.empty()) return;
+  late(building, building.wait.end, Why::late_sender, rank, 0);
+}
+
+}  // namespace
+
+std::vector<std::vector<Blame>> blame_all(const Story& story) {
+  return Blamer(story).take_all();
+}
+
+}  // namespace heddle::tools::explain

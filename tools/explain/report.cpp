@@ -1,0 +1,279 @@
+#include "tools/explain/report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <tuple>
+
+#include "diagnosis/snapshot.hpp"
+#include "tools/trace/words.hpp"
+
+namespace heddle::tools::explain {
+namespace {
+
+constexpr std::array<const char*, kWhys> kNames = {"late sender",     "late receiver",   "late in a collective",
+                                                   "no progress",     "no free core",    "credit used up",
+                                                   "lock",            "unexpected copy", "copied, not mapped",
+                                                   "data under way",  "not known"};
+
+// What the thread did at that moment.
+std::string where_of(const Rank& rank, std::size_t thread, std::int64_t at) {
+  if (thread >= rank.threads.size()) return "";
+  const Slice* const slice = slice_at(rank.threads[thread], at);
+  if (slice == nullptr) return "computed outside the library";
+  switch (slice->what) {
+    case Slice::What::call:
+      return "was in " + slice->name;
+    case Slice::What::own:
+      return "computed in \"" + slice->name + '"';
+    case Slice::What::wait:
+      return "waited in " + slice->name;
+    case Slice::What::sleep:
+      return "slept";
+    case Slice::What::task:
+      return "ran a handler of class USER";
+  }
+  return "";
+}
+
+template <class Value>
+void add_once(std::vector<Value>& list, const Value& value) {
+  const auto at = std::ranges::lower_bound(list, value);
+  if (at == list.end() || *at != value) list.insert(at, value);
+}
+
+class Sum {
+ public:
+  explicit Sum(const Story& story) : story_(story) {}
+
+  void add(const Wait& wait, const Blame& part) {
+    const bool known = part.rank != kNoRank;
+    const bool says_where = known && part.why != Why::under_way && part.why != Why::credit && part.why != Why::lock &&
+                            part.why != Why::no_core;
+    const std::int64_t middle = part.begin + part.length() / 2;
+    std::string where = says_where ? where_of(story_.ranks[part.rank], part.thread, middle) : "";
+    Loss& loss = losses_[{part.why, part.rank, where, wait.call}];
+    loss.why = part.why;
+    loss.rank = part.rank;
+    loss.where = std::move(where);
+    loss.ns += part.length();
+    loss.longest_ns = std::max(loss.longest_ns, part.length());
+    ++loss.times;
+    loss.worker = part.worker;
+    add_once(loss.waiting, wait.rank);
+    loss.call = wait.call;
+  }
+  void add_copy(Why why, std::size_t rank, std::int64_t ns, std::uint64_t bytes) {
+    Loss& loss = losses_[{why, rank, "", ""}];
+    loss.why = why;
+    loss.rank = rank;
+    loss.ns += ns;
+    loss.longest_ns = std::max(loss.longest_ns, ns);
+    ++loss.times;
+    loss.bytes += bytes;
+  }
+  std::vector<Loss> take() {
+    std::vector<Loss> all;
+    for (auto& [key, loss] : losses_) all.push_back(std::move(loss));
+    std::ranges::sort(all, [](const Loss& a, const Loss& b) {
+      return std::tuple(-a.ns, a.why, a.rank) < std::tuple(-b.ns, b.why, b.rank);
+    });
+    return all;
+  }
+
+ private:
+  const Story& story_;
+  std::map<std::tuple<Why, std::size_t, std::string, std::string>, Loss> losses_;
+};
+
+// Operations to ranks of the same machine whose memory is not mapped: while several are under way
+// the time counts once.
+void add_mapping_copies(const Story& story, std::size_t index, Sum& sum) {
+  constexpr std::uint8_t kPut = 1;  // transport::Opcode
+  constexpr std::uint8_t kGet = 2;
+  constexpr std::uint64_t kLeastBytes = 16384;
+  const Rank& rank = story.ranks[index];
+  std::int64_t counted = 0;
+  for (const Operation& one : rank.operations) {
+    if ((one.opcode != kPut && one.opcode != kGet) || one.bytes < kLeastBytes || one.of_message) continue;
+    const Rank* const peer = story.of(one.rank);
+    if (peer == nullptr || peer->machine != rank.machine || peer == &rank) continue;
+    const std::int64_t begin = std::max(one.begin, counted);
+    if (one.end > begin) sum.add_copy(Why::mapping_copy, index, one.end - begin, one.bytes);
+    counted = std::max(counted, one.end);
+  }
+}
+
+std::string time_text(std::int64_t ns) {
+  std::array<char, 32> text{};
+  const auto value = static_cast<double>(ns);
+  if (ns >= 1'000'000'000) {
+    std::snprintf(text.data(), text.size(), "%.2f s", value / 1e9);
+  } else if (ns >= 1'000'000) {
+    std::snprintf(text.data(), text.size(), "%.1f ms", value / 1e6);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.1f us", value / 1e3);
+  }
+  return text.data();
+}
+
+std::string numbers_of(const Story& story, const std::vector<std::size_t>& ranks) {
+  std::vector<std::uint32_t> numbers;
+  numbers.reserve(ranks.size());
+  for (const std::size_t rank : ranks) numbers.push_back(story.ranks[rank].number);
+  return (ranks.size() == 1 ? "rank " : "ranks ") + diagnosis::list_of(numbers);
+}
+
+// "; 12 times, at most 3.1 ms".
+std::string times_of(const Loss& loss) {
+  if (loss.times == 1) return "once";
+  return std::to_string(loss.times) + " times, at most " + time_text(loss.longest_ns);
+}
+
+bool has_helper(const Rank& rank) {
+  return std::ranges::any_of(rank.threads, [](const Thread& thread) { return thread.name == "heddle-progress"; });
+}
+
+std::string sentence(const Loss& loss, const Story& story) {
+  const std::string who = loss.rank == kNoRank ? "" : "rank " + std::to_string(story.ranks[loss.rank].number);
+  const std::string waiting = loss.waiting.empty() ? "" : numbers_of(story, loss.waiting);
+  const std::string waits = waiting + (loss.waiting.size() == 1 ? " waits" : " wait") + " in " + loss.call;
+  const std::string meanwhile = loss.where.empty() ? "" : ", which " + loss.where + " meanwhile";
+  switch (loss.why) {
+    case Why::late_sender:
+      return waits + " for what " + who + " sends later" + meanwhile;
+    case Why::late_receiver:
+      return waits + " for a receive that " + who + " posts later" + meanwhile;
+    case Why::late_member:
+      return waits + " for " + who + ", which comes last" + (loss.where.empty() ? "" : " and " + loss.where + " before");
+    case Why::no_progress: {
+      const std::string worker = loss.worker == base::kNoTraceWorker ? "" : " of its worker " + std::to_string(loss.worker);
+      return waits + " for progress" + worker + " by " + who + ": nobody looked there; its thread " + loss.where;
+    }
+    case Why::no_core:
+      return waits + " for " + who + ", whose thread was ready to run and had no core";
+    case Why::credit:
+      return waits + " for credit" + (who.empty() ? "" : ": " + who + " has not taken what was sent before");
+    case Why::lock:
+      if (loss.rank != kNoRank && loss.waiting == std::vector<std::size_t>{loss.rank}) {
+        return waits + " for other threads of its own, which are in the same worker";
+      }
+      return waits + " for a lock" + (who.empty() ? "" : " that " + who + " holds");
+    case Why::unexpected_copy:
+      return who + " copied " + trace::size_text(loss.bytes) + " of messages that came before their receives";
+    case Why::mapping_copy:
+      return who + " moved " + trace::size_text(loss.bytes) + " to and from ranks of its machine whose memory is not mapped";
+    case Why::under_way:
+      return waits + " while data is under way";
+    case Why::unknown:
+      return waits + "; the trace does not tell for what";
+  }
+  return "";
+}
+
+// What would have helped, and by how much. Empty: nothing of the library's.
+std::string advice(const Loss& loss, const Story& story) {
+  const std::string most = "up to " + time_text(loss.ns);
+  switch (loss.why) {
+    case Why::no_progress:
+      if (has_helper(story.ranks[loss.rank])) {
+        return most + " less, if its helper had looked: is there a core for it, is the worker one that helpers advance?";
+      }
+      return most + " less with a thread of Heddle that makes progress there (HEDDLE_PROGRESS=adaptive), or with calls of "
+             "heddle_worker_progress between";
+    case Why::late_receiver:
+      return most + " less if the receives were posted earlier, by " + time_text(loss.longest_ns) + " at most";
+    case Why::no_core:
+      return most + " less with a core for each thread that is busy: fewer ranks, threads or helpers, or other bindings";
+    case Why::credit:
+      return most + " less if messages were received as they come; HEDDLE_TAG_CREDIT_BYTES lets more of them lie";
+    case Why::unexpected_copy:
+      return most + " less if the receives were posted before the messages come";
+    case Why::mapping_copy:
+      return "memory that the library allocates (heddle_region_alloc, shmem_malloc) is mapped, and written directly";
+    case Why::lock:
+      if (loss.rank != kNoRank && loss.waiting == std::vector<std::size_t>{loss.rank}) {
+        return most + " less in a sharing mode that does not make threads wait (HEDDLE_SHARING=auto), or with a worker for each thread";
+      }
+      return "the lock is held for too long, or by too many in turn";
+    default:
+      return "";
+  }
+}
+
+std::string json_string(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return quoted + '"';
+}
+
+}  // namespace
+
+Report sum_up(const Story& story) {
+  Report report;
+  Sum sum(story);
+  const auto parts = blame_all(story);
+  for (std::size_t i = 0; i < story.waits.size(); ++i) {
+    for (const Blame& part : parts[i]) sum.add(story.waits[i], part);
+    report.waited_ns += story.waits[i].length();
+  }
+  report.waits = story.waits.size();
+  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+    const Rank& rank = story.ranks[i];
+    for (const Kept& kept : rank.kept) {
+      if (kept.copy_ns > 0) sum.add_copy(Why::unexpected_copy, i, kept.copy_ns, kept.bytes);
+    }
+    add_mapping_copies(story, i, sum);
+    report.traced_ns += rank.seen.length();
+    report.lost_records += rank.lost;
+  }
+  report.losses = sum.take();
+  return report;
+}
+
+std::string text_of(const Report& report, const Story& story, std::size_t most) {
+  std::string text = std::to_string(story.ranks.size()) + " of " + std::to_string(story.size) + " ranks, " +
+                     time_text(report.traced_ns) + " of them together; " + time_text(report.waited_ns) + " in " +
+                     std::to_string(report.waits) + " waits";
+  if (report.traced_ns > 0) text += " (" + std::to_string(report.waited_ns * 100 / report.traced_ns) + " %)";
+  text += "\n";
+  if (report.lost_records != 0) {
+    text += std::to_string(report.lost_records) + " older records had no room (HEDDLE_TRACE_BYTES): what they told is missing\n";
+  }
+  std::int64_t rest = 0;
+  for (std::size_t i = 0; i < report.losses.size(); ++i) {
+    const Loss& loss = report.losses[i];
+    if (i >= most) {
+      rest += loss.ns;
+      continue;
+    }
+    text += "\n" + time_text(loss.ns) + "  " + kNames[static_cast<std::size_t>(loss.why)] + ", " + times_of(loss) + "\n    " +
+            sentence(loss, story) + ".\n";
+    if (const std::string help = advice(loss, story); !help.empty()) text += "    " + help + ".\n";
+  }
+  if (rest > 0) text += "\n" + time_text(rest) + "  for " + std::to_string(report.losses.size() - most) + " smaller causes\n";
+  return text;
+}
+
+std::string json_of(const Report& report, const Story& story) {
+  std::string text = "{\"ranks\":" + std::to_string(story.ranks.size()) + ",\"size\":" + std::to_string(story.size) +
+                     ",\"traced_ns\":" + std::to_string(report.traced_ns) + ",\"waited_ns\":" + std::to_string(report.waited_ns) +
+                     ",\"waits\":" + std::to_string(report.waits) + ",\"lost_records\":" + std::to_string(report.lost_records) +
+                     ",\"losses\":[";
+  for (std::size_t i = 0; i < report.losses.size(); ++i) {
+    const Loss& loss = report.losses[i];
+    text += std::string(i == 0 ? "" : ",") + "{\"cause\":" + json_string(kNames[static_cast<std::size_t>(loss.why)]);
+    if (loss.rank != kNoRank) text += ",\"rank\":" + std::to_string(story.ranks[loss.rank].number);
+    text += ",\"ns\":" + std::to_string(loss.ns) + ",\"longest_ns\":" + std::to_string(loss.longest_ns) +
+            ",\"times\":" + std::to_string(loss.times) + ",\"bytes\":" + std::to_string(loss.bytes) +
+            ",\"call\":" + json_string(loss.call) + ",\"where\":" + json_string(loss.where) + ",\"says\":" + json_string(sentence(loss, story)) +
+            ",\"helps\":" + json_string(advice(loss, story)) + "}";
+  }
+  return text + "]}\n";
+}
+
+}  // namespace heddle::tools::explain
