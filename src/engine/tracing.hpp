@@ -31,10 +31,13 @@ class TracingWorker final : public transport::ForwardingWorker {
  private:
   using Numbers = std::vector<std::unique_ptr<std::uint64_t[]>>;
 
-  std::uint64_t next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker);
+  std::uint64_t next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker, std::uint64_t count = 1);
+  void make_row(std::unique_ptr<std::uint64_t[]>& row);
+  void note_all(base::TraceRing* ring, std::span<const transport::Command> accepted, std::uint64_t ticks);
   void note_posted(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
   void note_refused(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
-  void note(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
+  std::size_t note(base::TraceRing& ring, std::span<const transport::Completion> found, std::uint64_t ticks);
+  void note_ended(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
   void note_away(base::TraceRing& ring, std::uint64_t now);
 
   base::Tracer& tracer_;

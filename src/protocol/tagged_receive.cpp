@@ -143,31 +143,26 @@ bool Tagged::advance_waiting() {
     return take_kept(posted, kept);
   }
   if (posted->request.bytes >= told_from_) [[unlikely]]
-    tell_posted(posted);
+    tell_posted(posted, wanted, request.bytes);
   return HEDDLE_POSTED;
 }
 
-[[gnu::noinline]] void Tagged::tell_posted(Posted* posted) {
-  if (tracer_ != nullptr) note_receive(*posted);
-  if (posted->request.bytes > eager_) show(posted);
+[[gnu::noinline]] void Tagged::tell_posted(Posted* posted, Wanted wanted, std::uint64_t bytes) {
+  if (tracer_ != nullptr) note_receive(wanted, bytes);
+  if (bytes > eager_) show(posted);
 }
 
-void Tagged::note_receive(const Posted& posted) {
-  base::TraceRecord record{};
-  const heddle_peer source = peer_of(posted.wanted.source);
-  record.id = posted.wanted.tag;
-  record.bytes = posted.request.bytes;
-  record.rank = source.rank;
-  record.peer = static_cast<std::uint8_t>(source.worker);
-  record.worker = static_cast<std::uint8_t>(core_.index);
-  record.event = base::TraceEvent::receive;
-  record.detail = posted.wanted.mask == kWholeTag ? 0 : 1;
-  tracer_->note_many(record);
+[[gnu::noinline]] void Tagged::note_receive(const Wanted& wanted, std::uint64_t bytes) {
+  const heddle_peer source = peer_of(wanted.source);
+  const std::uint32_t detail = wanted.mask == kWholeTag ? 0 : 1;
+  tracer_->note_alike(
+      {wanted.tag, bytes,
+       base::TraceNote::who_of(base::TraceEvent::receive, source.rank, source.worker, core_.index, detail, 0)});
 }
 
 // Its message was here before.
 [[gnu::noinline]] base::Status Tagged::take_kept(Posted* posted, Kept* kept) {
-  if (tracer_ != nullptr) note_receive(*posted);
+  if (tracer_ != nullptr) note_receive(posted->wanted, posted->request.bytes);
   posted->owner = nullptr;
   const ReceiveRequest request = posted->request;  // with the status it is the program's again
   return deliver_kept(request, kept);
