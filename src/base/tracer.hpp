@@ -80,6 +80,15 @@ class TraceRing {
     // Last, and in one: whatever ends the process, no more is counted than has happened.
     std::atomic_ref(repeated.id).store(run_.again, std::memory_order_release);
   }
+  // Names the run that was begun or went on last, in this ring.
+  [[nodiscard]] std::uint64_t run() const { return run_.end; }
+  // One more message of that run, whose time is not read. False: it does not go on with that.
+  [[nodiscard]] bool go_on(std::uint64_t run, std::uint64_t id) {
+    if (run != count_ || run_.end != run || run_.id != id || run_.again == 0) return false;
+    run_.id = id + 1;
+    std::atomic_ref(records_[(run - 1) & mask_].id).store(++run_.again, std::memory_order_release);
+    return true;
+  }
   // Now, for one of many records in a row; 0: not worth a look at the clock, which costs a fifth of
   // a small message. The faster they follow each other, the fewer look, so that two looks are a
   // quarter to half a microsecond apart.

@@ -63,7 +63,7 @@ std::size_t TracingWorker::post(std::span<Command> batch) {
   const std::uint64_t ticks = ring != nullptr ? ring->time_of_many() : 0;
   const std::size_t accepted = inner_->post(batch);
   if (accepted == 1 && ring != nullptr) [[likely]] {
-    note_posted(*ring, batch.front(), ticks);
+    if (!note_same(*ring, batch.front(), ticks)) note_posted(*ring, batch.front(), ticks);
     if (batch.size() == 1) [[likely]]
       return accepted;
   } else {
@@ -83,7 +83,20 @@ void TracingWorker::note_all(base::TraceRing* ring, std::span<const Command> acc
   }
 }
 
-inline void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
+// Most messages in a row differ in nothing: then nothing of them has to be looked up. False:
+// nothing was noted.
+inline bool TracingWorker::note_same(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
+  if (ticks != 0 || same_.ring != &ring || command.opcode != Opcode::message || !command.inlined ||
+      command.bytes != same_.bytes || command.token != same_.token || command.rank != same_.rank ||
+      command.worker != same_.worker || command.immediate != same_.immediate ||
+      !ring.go_on(same_.run, *same_.number + 1)) {
+    return false;
+  }
+  ++*same_.number;
+  return true;
+}
+
+[[gnu::noinline]] void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
   const bool message = command.opcode == Opcode::message;
   const std::uint64_t slot = command.done ? kNoSlot : slot_of(command.token);
   const std::uint32_t detail = message ? detail_of(command.immediate) : static_cast<std::uint32_t>(command.opcode);
@@ -93,9 +106,13 @@ inline void TracingWorker::note_posted(base::TraceRing& ring, const Command& com
       base::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
                               message ? wire::row_of(command.immediate) : 0)};
   // Which operation a slot belongs to must be seen.
-  if (slot == kNoSlot) [[likely]]
-    return ring.add_alike(note, ticks);
-  ring.add(note.record(ticks));
+  if (slot != kNoSlot) return ring.add(note.record(ticks));
+  ring.add_alike(note, ticks);
+  same_.ring = nullptr;
+  if (note.id == 0 || !command.inlined || slot_of(command.token) != kNoSlot) return;
+  same_ = {&ring,          ring.run(),       &sent_[command.rank][command.worker],
+           command.bytes,  command.token,    command.rank,
+           command.worker, command.immediate};
 }
 
 // Callers that poll and try again would fill the ring: those in a row are one record.

@@ -241,10 +241,10 @@ class Tagged final : public Protocol {
   bool take_word(const transport::Completion& arrival);
   template <bool kTraced>
   std::size_t deliver_row(std::span<const transport::Completion> arrivals);
-  // Of values, not of what was just written: to read it back at once takes as long as the receive.
-  void note_receive(const Wanted& wanted, std::uint64_t bytes);
+  [[gnu::cold]] void note_receive(const Posted& posted);
   // Of a job that is traced. `was_here`: the message, before the receive.
-  void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes, bool was_here = false);
+  [[gnu::cold]] void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
+                          bool was_here = false);
   base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
@@ -274,7 +274,7 @@ class Tagged final : public Protocol {
   void open_inlet(heddle_peer from, Source& source);
   bool tell_board(Inlet& inlet);
   // To its senders, if it is long; to the trace.
-  void tell_posted(Posted* posted, Wanted wanted, std::uint64_t bytes);
+  void tell_posted(Posted* posted);
   void show(Posted* posted);
   static Shown* unused_place(Inlet& inlet);
   bool take_back(Shown& shown);

@@ -143,26 +143,26 @@ bool Tagged::advance_waiting() {
     return take_kept(posted, kept);
   }
   if (posted->request.bytes >= told_from_) [[unlikely]]
-    tell_posted(posted, wanted, request.bytes);
+    tell_posted(posted);
   return HEDDLE_POSTED;
 }
 
-[[gnu::noinline]] void Tagged::tell_posted(Posted* posted, Wanted wanted, std::uint64_t bytes) {
-  if (tracer_ != nullptr) note_receive(wanted, bytes);
-  if (bytes > eager_) show(posted);
+[[gnu::noinline]] void Tagged::tell_posted(Posted* posted) {
+  if (tracer_ != nullptr) note_receive(*posted);
+  if (posted->request.bytes > eager_) show(posted);
 }
 
-[[gnu::noinline]] void Tagged::note_receive(const Wanted& wanted, std::uint64_t bytes) {
-  const heddle_peer source = peer_of(wanted.source);
-  const std::uint32_t detail = wanted.mask == kWholeTag ? 0 : 1;
-  tracer_->note_alike(
-      {wanted.tag, bytes,
-       base::TraceNote::who_of(base::TraceEvent::receive, source.rank, source.worker, core_.index, detail, 0)});
+void Tagged::note_receive(const Posted& posted) {
+  const heddle_peer source = peer_of(posted.wanted.source);
+  const std::uint32_t detail = posted.wanted.mask == kWholeTag ? 0 : 1;
+  const std::uint64_t who =
+      base::TraceNote::who_of(base::TraceEvent::receive, source.rank, source.worker, core_.index, detail, 0);
+  tracer_->note_alike({posted.wanted.tag, posted.request.bytes, who});
 }
 
 // Its message was here before.
 [[gnu::noinline]] base::Status Tagged::take_kept(Posted* posted, Kept* kept) {
-  if (tracer_ != nullptr) note_receive(posted->wanted, posted->request.bytes);
+  if (tracer_ != nullptr) note_receive(*posted);
   posted->owner = nullptr;
   const ReceiveRequest request = posted->request;  // with the status it is the program's again
   return deliver_kept(request, kept);

@@ -116,12 +116,10 @@ void Tagged::explain(const Operation& operation, diagnosis::Awaited* awaited) co
     awaited->tag = core_.job.tag_text(offered_[core_.operations.index(operation)].tag, kWholeTag);
 }
 
-[[gnu::noinline]] void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
-                                    bool was_here) {
-  const base::TraceNote note{tag, bytes,
-                             base::TraceNote::who_of(event, peer.rank, peer.worker, core_.index, was_here ? 1 : 0, 0)};
+void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes, bool was_here) {
+  const std::uint64_t who = base::TraceNote::who_of(event, peer.rank, peer.worker, core_.index, was_here ? 1 : 0, 0);
   // What has arrived was noted just before.
-  was_here ? tracer_->note_alike(note) : tracer_->note_with_last(note);
+  was_here ? tracer_->note_alike({tag, bytes, who}) : tracer_->note_with_last({tag, bytes, who});
 }
 
 }  // namespace heddle::engine
