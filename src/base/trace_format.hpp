@@ -59,7 +59,12 @@ enum class TraceEvent : std::uint8_t {
   // The thread comes to a collective. id: its team. bytes: its number there. rank: members
   entered,
   // id: nanoseconds that the thread was ready to run so far, and had no core. bytes: that it ran
-  core_time
+  core_time,
+  // The record before has happened again: all of it but its time, and the number of a message,
+  // which each time is the next (trace_step()). id: how often. ticks: of the last one whose time
+  // was read; 0: of none. bytes: what `folded` of the ring was before. The thread counts it up
+  // while nothing else happens
+  repeated
 };
 
 // no message of a program: a word about messages, such as credit
@@ -79,6 +84,11 @@ struct TraceRecord {
   std::uint8_t kind : 4;
 };
 static_assert(sizeof(TraceRecord) == 32);
+
+// By how much `id` of a record that is repeated grows each time.
+constexpr std::uint64_t trace_step(TraceEvent event, std::uint64_t id) {
+  return (event == TraceEvent::posted || event == TraceEvent::arrived) && id != 0 ? 1 : 0;
+}
 
 // Of a posted command: its bytes, and its slot + 1; 0: it has none.
 inline constexpr unsigned kTraceSlotShift = 40;
@@ -101,7 +111,7 @@ struct TraceMoment {
   std::uint64_t calendar_ns = 0;
 };
 
-inline constexpr std::uint64_t kTraceMagic = 0x3245434152544448;  // "HDTRACE2"
+inline constexpr std::uint64_t kTraceMagic = 0x3345434152544448;  // "HDTRACE3"
 inline constexpr std::size_t kTraceNames = 400;
 inline constexpr std::size_t kTraceNameBytes = 128;
 
@@ -135,6 +145,9 @@ static_assert(sizeof(TraceFileHead) <= kTraceHeadBytes);
 // was killed the oldest may be half overwritten already.
 struct TraceRingHead {
   std::atomic<std::uint64_t> count{0};
+  // What happened beyond one for each record, by those records of kind `repeated` that are not the
+  // last one. What stands in the newest of them (bytes, and id - 1) is newer, if it is still there.
+  std::atomic<std::uint64_t> folded{0};
   std::uint64_t thread = 0;  // number in the system
   std::array<char, 16> name{};
 };

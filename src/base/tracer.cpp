@@ -80,14 +80,14 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const TraceOptions& options) {
   }
   head.first = this_moment();
   ::nanosleep(&kFirstLook, nullptr);
-  tracer->look_at_clocks();
+  tracer->look_at_clocks(ticks());
   return tracer;
 }
 
 Tracer::~Tracer() {
   if (head_ == nullptr) return;
   clocks_at_.store(0, std::memory_order_relaxed);
-  look_at_clocks();
+  look_at_clocks(ticks());
   for (const auto& ring : rings_) {
     if (ring != nullptr) ::munmap(ring->head(), ring_bytes());
   }
@@ -126,8 +126,7 @@ bool Tracer::create(std::uint64_t job) {
   return false;
 }
 
-void Tracer::look_at_clocks() {
-  const std::uint64_t now = ticks();
+void Tracer::look_at_clocks(std::uint64_t now) {
   if (now - clocks_at_.load(std::memory_order_relaxed) < kLookTicks) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
@@ -137,12 +136,39 @@ void Tracer::look_at_clocks() {
   head_->last_at.store(next, std::memory_order_release);
 }
 
+// The first, or the second of a run.
+void TraceRing::add_otherwise(const TraceNote& note, std::uint64_t ticks, std::uint64_t times) {
+  if (!goes_on(note, ticks)) {
+    add(note.record(ticks));
+    const std::uint64_t now = ticks != 0 ? ticks : read_;
+    const std::uint64_t step = trace_step(note.event(), note.id);
+    run_ = {count_, note.id + step, note.bytes, note.who, step, now, now, 0};
+    if (--times == 0) return;
+  }
+  TraceRecord repeated{};
+  repeated.ticks = ticks;
+  repeated.id = times;
+  repeated.bytes = folded_;
+  repeated.event = TraceEvent::repeated;
+  put(repeated);
+  run_.end = count_;
+  run_.id += run_.step * times;
+  run_.again = times;
+  if (ticks != 0) run_.ticks = ticks;
+}
+
+void TraceRing::end_run() {
+  folded_ += run_.again - 1;
+  run_.again = run_.end = 0;
+  head_->folded.store(folded_, std::memory_order_relaxed);
+}
+
 void Tracer::note(TraceRecord record) {
   TraceRing* const ring = this->ring();
   if (ring == nullptr) return;
   record.ticks = ring->time();
   ring->add(record);
-  look_at_clocks();
+  look_at_clocks(record.ticks);
 }
 
 void Tracer::note_wait(TraceRecord record) {
@@ -196,7 +222,6 @@ TraceRing* Tracer::make_ring(std::unique_ptr<TraceRing>& ring) {
     return nullptr;
   }
   head_->rings.store(index + 1, std::memory_order_release);
-  ring->note_core_time();
   return ring.get();
 }
 
@@ -212,7 +237,10 @@ void Tracer::begin_call(const char* literal, const char* text) {
     std::memcpy(piece.data(), text + at, std::min<std::size_t>(bytes - at, piece.size()));
     std::memcpy(&record.id, piece.data(), 8);
     std::memcpy(&record.bytes, piece.data() + 8, 8);
-    note_with_last(record);
+    if (TraceRing* const ring = this->ring(); ring != nullptr) {
+      record.ticks = 0;
+      ring->add(record);
+    }
   }
 }
 

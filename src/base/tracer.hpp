@@ -8,7 +8,9 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +23,35 @@
 
 namespace heddle::base {
 
+// A record that may be repeated, as words that are compared at once. A TraceRecord is written in
+// pieces: to read it as words waits until its pieces are in the cache, which took half of the time.
+struct TraceNote {
+  std::uint64_t id = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t who = 0;
+
+  static constexpr std::uint64_t who_of(TraceEvent event, std::uint32_t rank, std::uint32_t peer, std::uint32_t worker,
+                                        std::uint32_t detail, std::uint32_t kind) {
+    return rank | std::uint64_t{peer & 0xFFU} << 32 | std::uint64_t{worker & 0xFFU} << 40 |
+           std::uint64_t{static_cast<std::uint8_t>(event)} << 48 | std::uint64_t{detail & 0xFU} << 56 |
+           std::uint64_t{kind & 0xFU} << 60;
+  }
+  [[nodiscard]] constexpr TraceEvent event() const { return static_cast<TraceEvent>(who >> 48 & 0xFFU); }
+  [[nodiscard]] TraceRecord record(std::uint64_t ticks) const {
+    TraceRecord made{};
+    made.ticks = ticks;
+    made.id = id;
+    made.bytes = bytes;
+    made.rank = static_cast<std::uint32_t>(who);
+    made.peer = static_cast<std::uint8_t>(who >> 32);
+    made.worker = static_cast<std::uint8_t>(who >> 40);
+    made.event = event();
+    made.detail = static_cast<unsigned>(who >> 56) & 0xFU;
+    made.kind = static_cast<unsigned>(who >> 60) & 0xFU;
+    return made;
+  }
+};
+
 // For the thread that has it.
 class TraceRing {
  public:
@@ -32,26 +63,55 @@ class TraceRing {
   [[nodiscard]] TraceRingHead* head() const { return head_; }
 
   void add(const TraceRecord& record) {
-    records_[count_ & mask_] = record;
-    // Relaxed: a reader looks at what a process has left, or is content with less.
-    head_->count.store(++count_, std::memory_order_relaxed);
+    if (run_.again != 0) [[unlikely]]
+      end_run();
+    put(record);
   }
-  // Now, for one of many records in a row: 0 for three of four once they have followed each other
-  // within half a microsecond for a while. Reading the time costs a fifth of a small message.
+  // As add(), `times` times, of what may happen many times in a row: if it is what the last record
+  // says (see TraceEvent::repeated), that one is counted up, by a single store.
+  [[gnu::always_inline]] void add_alike(const TraceNote& note, std::uint64_t ticks, std::uint64_t times = 1) {
+    if (!goes_on(note, ticks) || run_.again == 0) [[unlikely]]
+      return add_otherwise(note, ticks, times);
+    run_.id += run_.step * times;
+    run_.again += times;
+    TraceRecord& repeated = records_[(count_ - 1) & mask_];
+    if (ticks != 0) [[unlikely]]
+      repeated.ticks = run_.ticks = ticks;
+    // Last, and in one: whatever ends the process, no more is counted than has happened.
+    std::atomic_ref(repeated.id).store(run_.again, std::memory_order_release);
+  }
+  // Names the run that was begun or went on last, in this ring.
+  [[nodiscard]] std::uint64_t run() const { return run_.end; }
+  // One more message of that run, whose time is not read. False: it does not go on with that.
+  [[nodiscard]] bool go_on(std::uint64_t run, std::uint64_t id) {
+    if (run != count_ || run_.end != run || run_.id != id || run_.again == 0) return false;
+    run_.id = id + 1;
+    std::atomic_ref(records_[(run - 1) & mask_].id).store(++run_.again, std::memory_order_release);
+    return true;
+  }
+  // Now, for one of many records in a row; 0: not worth a look at the clock, which costs a fifth of
+  // a small message. The faster they follow each other, the fewer look, so that two looks are a
+  // quarter to half a microsecond apart.
   [[nodiscard]] std::uint64_t time_of_many() {
-    if (unread_ > 0) {
+    if (unread_ > 0) [[likely]] {
       --unread_;
       return 0;
     }
     const std::uint64_t now = ticks();
-    in_row_ = now - read_ < kManyTicks ? in_row_ + 1 : 0;
-    unread_ = in_row_ >= kRow ? kMostUnread : 0;
+    const std::uint64_t took = now - read_;
+    if (took >= kManyTicks) {
+      stretch_ = 1;
+    } else if (took < kManyTicks / 2 && stretch_ < kLongestStretch) {
+      stretch_ *= 2;
+    }
+    unread_ = stretch_ - 1;
     read_ = now;
     return now;
   }
   // Now. It ends a row.
   [[nodiscard]] std::uint64_t time() {
-    in_row_ = unread_ = 0;
+    unread_ = 0;
+    stretch_ = 1;
     return read_ = ticks();
   }
   // It is time to look how long the thread had a core; `now`: ticks.
@@ -65,18 +125,56 @@ class TraceRing {
   }
 
  private:
-  static constexpr std::uint32_t kMostUnread = 3;
-  static constexpr std::uint32_t kRow = 4;
+  static constexpr std::uint32_t kLongestStretch = 16;
   static constexpr std::uint64_t kManyTicks = 1500;           // about half a microsecond
   static constexpr std::uint64_t kCoreTimeTicks = 3'000'000;  // about a millisecond
+  // About two microseconds: times within a run are told from its begin and its end.
+  static constexpr std::uint64_t kLongestRun = 6000;
+
+  // The last record, if it may be repeated, and how often it was.
+  struct Run {
+    std::uint64_t end = 0;  // count_ while nothing else has happened; 0: there is none
+    // what a record must have to go on with it
+    std::uint64_t id = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t who = 0;
+    std::uint64_t step = 0;
+    std::uint64_t begin = 0;  // ticks
+    std::uint64_t ticks = 0;  // of the last one whose time was read
+    std::uint64_t again = 0;
+  };
+
+  [[nodiscard]] bool goes_on(const TraceNote& note, std::uint64_t ticks) const {
+    if (run_.end != count_ || run_.id != note.id || run_.bytes != note.bytes || run_.who != note.who) return false;
+    return ticks == 0 || (ticks - run_.ticks < kManyTicks && ticks - run_.begin < kLongestRun);
+  }
+  void put(const TraceRecord& record) {
+    TraceRecord& place = records_[count_ & mask_];
+    // One by one: a copy of the whole waits for its pieces (TraceNote).
+    place.ticks = record.ticks;
+    place.id = record.id;
+    place.bytes = record.bytes;
+    place.rank = record.rank;
+    place.peer = record.peer;
+    place.worker = record.worker;
+    place.event = record.event;
+    place.detail = record.detail;
+    place.kind = record.kind;
+    // Behind the record, whatever ends the process.
+    head_->count.store(++count_, std::memory_order_release);
+  }
+  void add_otherwise(const TraceNote& note, std::uint64_t ticks, std::uint64_t times);
+  void end_run();
 
   TraceRingHead* const head_;
   TraceRecord* const records_;
   const std::uint64_t mask_;
   std::uint64_t count_ = 0;
+  Run run_;
+  std::uint64_t folded_ = 0;
   std::uint64_t read_ = 0;
-  std::uint32_t in_row_ = 0;
   std::uint32_t unread_ = 0;  // records that take no time of their own
+  std::uint32_t stretch_ = 1;
   std::uint64_t core_time_at_ = 0;
   Fd core_time_;  // the kernel's account of the thread, once it was asked for
 };
@@ -109,12 +207,15 @@ class Tracer {
     record.ticks = ring->time_of_many();
     ring->add(record);
   }
-  // As it does something that it has noted just before, which is soon after that.
-  void note_with_last(TraceRecord record) {
+  // The same of something that may be the same as before (TraceRing::add_alike).
+  void note_alike(const TraceNote& note) {
     TraceRing* const ring = this->ring();
-    if (ring == nullptr) return;
-    record.ticks = 0;
-    ring->add(record);
+    if (ring != nullptr) ring->add_alike(note, ring->time_of_many());
+  }
+  // As it does something that it has noted just before, which is soon after that.
+  void note_with_last(const TraceNote& note) {
+    TraceRing* const ring = this->ring();
+    if (ring != nullptr) ring->add_alike(note, 0);
   }
   // Of what happens seldom: the calling thread notes it with its time.
   [[gnu::cold, gnu::noinline]] void note(TraceRecord record);
@@ -151,7 +252,7 @@ class Tracer {
   [[gnu::noinline]] TraceRing* find_ring();
   TraceRing* make_ring(std::unique_ptr<TraceRing>& ring);
   [[nodiscard]] std::size_t ring_bytes() const { return kTraceRingHeadBytes + records_ * sizeof(TraceRecord); }
-  void look_at_clocks();
+  void look_at_clocks(std::uint64_t now);
 
   std::string path_;
   Fd file_;

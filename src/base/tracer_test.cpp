@@ -88,6 +88,75 @@ TEST_F(Traces, KeepTheNewest) {
   EXPECT_EQ(record_of(now, 0, 4999 % 4096).id, 4999U);
 }
 
+TraceNote note_of(TraceEvent event, std::uint64_t id, std::uint64_t bytes = 8) {
+  return {id, bytes, TraceNote::who_of(event, 1, 2, 3, 4, 5)};
+}
+
+TEST(TraceNotes, AreRecords) {
+  const TraceRecord made = TraceNote{6, 7, TraceNote::who_of(TraceEvent::arrived, 70'000, 2, 3, 4, 5)}.record(9);
+  EXPECT_EQ(made.ticks, 9U);
+  EXPECT_EQ(made.id, 6U);
+  EXPECT_EQ(made.bytes, 7U);
+  EXPECT_EQ(made.rank, 70'000U);
+  EXPECT_EQ(made.peer, 2U);
+  EXPECT_EQ(made.worker, 3U);
+  EXPECT_EQ(made.event, TraceEvent::arrived);
+  EXPECT_EQ(made.detail, 4U);
+  EXPECT_EQ(made.kind, 5U);
+}
+
+// What the file says after each of them is all that has happened, whatever comes next.
+TEST_F(Traces, CountWhatIsAlike) {
+  const auto tracer = open();
+  TraceRing& ring = *tracer->ring();
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    ring.add_alike(note_of(TraceEvent::posted, i), i == 1 ? 1000 : 0);
+    const std::string now = bytes();
+    ASSERT_EQ(ring_of(now, 0).count.load(), i == 1 ? 1U : 2U);
+    EXPECT_EQ(record_of(now, 0, 0).id, 1U);
+    if (i == 1) continue;
+    const TraceRecord repeated = record_of(now, 0, 1);
+    EXPECT_EQ(repeated.event, TraceEvent::repeated);
+    EXPECT_EQ(repeated.id, i - 1);
+    EXPECT_EQ(repeated.bytes, 0U);
+  }
+  EXPECT_EQ(ring_of(bytes(), 0).folded.load(), 0U);  // the last record says it
+  ring.add(record(0));
+  EXPECT_EQ(ring_of(bytes(), 0).folded.load(), 98U);
+  ring.add_alike(note_of(TraceEvent::arrived, 1), 0, 32);
+  EXPECT_EQ(record_of(bytes(), 0, 4).id, 31U);
+  EXPECT_EQ(record_of(bytes(), 0, 4).bytes, 98U);
+}
+
+TEST_F(Traces, BeginAnewWhereSomethingDiffers) {
+  const auto tracer = open();
+  TraceRing& ring = *tracer->ring();
+  std::uint64_t records = 0;
+  const auto expect = [&](std::uint64_t more) {
+    records += more;
+    EXPECT_EQ(ring_of(bytes(), 0).count.load(), records);
+  };
+  ring.add_alike(note_of(TraceEvent::posted, 1), 1000);
+  expect(1);
+  ring.add_alike(note_of(TraceEvent::posted, 3), 0);  // not the next number
+  expect(1);
+  ring.add_alike(note_of(TraceEvent::posted, 4, 9), 0);  // of another size
+  expect(1);
+  ring.add_alike(note_of(TraceEvent::arrived, 5, 9), 0);
+  expect(1);
+  ring.add_alike(note_of(TraceEvent::matched, 5), 0);
+  expect(1);
+  ring.add_alike(note_of(TraceEvent::matched, 5), 0);  // a tag stays
+  expect(1);
+  ring.add_alike(note_of(TraceEvent::matched, 5), 1'000'000);  // long after
+  expect(1);
+  ring.add_alike(note_of(TraceEvent::matched, 5), 1'000'500);
+  expect(1);
+  for (int i = 0; i < 3; ++i) ring.add_alike(note_of(TraceEvent::matched, 5), 1'000'600);
+  expect(0);
+  EXPECT_EQ(record_of(bytes(), 0, records - 1).ticks, 1'000'600U);
+}
+
 TEST_F(Traces, NameEachNameOnce) {
   const auto tracer = open();
   const std::string copy = "one";

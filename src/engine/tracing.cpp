@@ -48,14 +48,23 @@ TracingWorker::TracingWorker(std::unique_ptr<transport::TransportWorker> inner, 
                              const Place& place)
     : ForwardingWorker(std::move(inner)), tracer_(tracer), place_(place), sent_(place.ranks), received_(place.ranks) {}
 
-std::uint64_t TracingWorker::next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker) {
+// The first of `count`.
+inline std::uint64_t TracingWorker::next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker,
+                                                std::uint64_t count) {
   if (rank >= place_.ranks || worker >= place_.max_workers) return 0;
-  std::unique_ptr<std::uint64_t[]>& row = numbers[rank];
-  if (row == nullptr) row.reset(new (std::nothrow) std::uint64_t[place_.max_workers]());
-  if (row == nullptr) {  // without memory it cannot be told any more which message is which
-    counts_ = false;
-  }
-  return counts_ ? ++row[worker] : 0;
+  if (numbers[rank] == nullptr) [[unlikely]]
+    make_row(numbers[rank]);
+  if (!counts_) [[unlikely]]
+    return 0;
+  std::uint64_t& number = numbers[rank][worker];
+  number += count;
+  return number - count + 1;
+}
+
+[[gnu::noinline]] void TracingWorker::make_row(std::unique_ptr<std::uint64_t[]>& row) {
+  row.reset(new (std::nothrow) std::uint64_t[place_.max_workers]());
+  // without memory it cannot be told any more which message is which
+  if (row == nullptr) counts_ = false;
 }
 
 std::size_t TracingWorker::post(std::span<Command> batch) {
@@ -64,32 +73,59 @@ std::size_t TracingWorker::post(std::span<Command> batch) {
   const std::uint64_t ticks = ring != nullptr ? ring->time_of_many() : 0;
   if (ring != nullptr && ticks != 0 && ring->asks_for_core_time(ticks)) ring->note_core_time();
   const std::size_t accepted = inner_->post(batch);
-  for (const Command& command : batch.first(accepted)) {
-    if (ring != nullptr) {
-      note_posted(*ring, command, ticks);
-      if (is_long(command)) command.done ? note_end_of_long(*ring, ring->time()) : static_cast<void>(++long_ones_);
-    } else if (command.opcode == Opcode::message) {
-      static_cast<void>(next_number(sent_, command.rank, command.worker));
-    }
+  if (accepted == 1 && ring != nullptr) [[likely]] {
+    if (!note_same(*ring, batch.front(), ticks)) note_posted(*ring, batch.front(), ticks);
+    if (batch.size() == 1) [[likely]]
+      return accepted;
+  } else {
+    note_all(ring, batch.first(accepted), ticks);
   }
   if (accepted < batch.size() && ring != nullptr) note_refused(*ring, batch[accepted], ticks);
   return accepted;
 }
 
-void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
+void TracingWorker::note_all(base::TraceRing* ring, std::span<const Command> accepted, std::uint64_t ticks) {
+  for (const Command& command : accepted) {
+    if (ring != nullptr) {
+      note_posted(*ring, command, ticks);
+    } else if (command.opcode == Opcode::message) {
+      static_cast<void>(next_number(sent_, command.rank, command.worker));
+    }
+  }
+}
+
+// Most messages in a row differ in nothing: then nothing of them has to be looked up. False:
+// nothing was noted.
+inline bool TracingWorker::note_same(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
+  if (ticks != 0 || same_.ring != &ring || command.opcode != Opcode::message || !command.inlined ||
+      command.bytes != same_.bytes || command.token != same_.token || command.rank != same_.rank ||
+      command.worker != same_.worker || command.immediate != same_.immediate ||
+      !ring.go_on(same_.run, *same_.number + 1)) {
+    return false;
+  }
+  ++*same_.number;
+  return true;
+}
+
+[[gnu::noinline]] void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
   const bool message = command.opcode == Opcode::message;
   const std::uint64_t slot = is_long(command) ? kLongSlot : command.done ? kNoSlot : slot_of(command.token);
-  TraceRecord record{};
-  record.ticks = ticks;
-  record.id = message ? next_number(sent_, command.rank, command.worker) : 0;
-  record.bytes = base::trace_size(message && !command.inlined ? command.packet_bytes() : command.bytes, slot + 1);
-  record.rank = command.rank;
-  record.peer = static_cast<std::uint8_t>(command.worker);
-  record.worker = static_cast<std::uint8_t>(place_.index);
-  record.event = TraceEvent::posted;
-  record.detail = (message ? detail_of(command.immediate) : static_cast<std::uint8_t>(command.opcode)) & 0xFU;
-  record.kind = message ? wire::row_of(command.immediate) & 0xFU : 0;
-  ring.add(record);
+  const std::uint32_t detail = message ? detail_of(command.immediate) : static_cast<std::uint32_t>(command.opcode);
+  const base::TraceNote note{
+      message ? next_number(sent_, command.rank, command.worker) : 0,
+      base::trace_size(message && !command.inlined ? command.packet_bytes() : command.bytes, slot + 1),
+      base::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
+                              message ? wire::row_of(command.immediate) : 0)};
+  // Which operation a slot belongs to must be seen.
+  if (slot != kNoSlot) ring.add(note.record(ticks));
+  if (slot == kLongSlot) return command.done ? note_end_of_long(ring, ring.time()) : static_cast<void>(++long_ones_);
+  if (slot != kNoSlot) return;
+  ring.add_alike(note, ticks);
+  same_.ring = nullptr;
+  if (note.id == 0 || !command.inlined || slot_of(command.token) != kNoSlot) return;
+  same_ = {&ring,          ring.run(),       &sent_[command.rank][command.worker],
+           command.bytes,  command.token,    command.rank,
+           command.worker, command.immediate};
 }
 
 void TracingWorker::note_end_of_long(base::TraceRing& ring, std::uint64_t ticks) {
@@ -128,39 +164,54 @@ std::size_t TracingWorker::poll(std::span<transport::Completion> completions) {
   const std::uint64_t now = ring != nullptr ? ring->time() : base::ticks();
   if (now - looked_ > kAwayTicks && ring != nullptr) note_away(*ring, now);
   looked_ = now;
+  if (ring != nullptr) {
+    for (auto left = completions.first(found); !left.empty();) left = left.subspan(note(*ring, left, now));
+    return found;
+  }
   for (const transport::Completion& completion : completions.first(found)) {
-    if (ring != nullptr) {
-      note(*ring, completion, now);
-    } else if (completion.event == transport::Event::message) {
+    if (completion.event == transport::Event::message) {
       static_cast<void>(next_number(received_, completion.rank, completion.worker));
     }
   }
   return found;
 }
 
-void TracingWorker::note(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks) {
+// How many were noted: messages that are alike together.
+std::size_t TracingWorker::note(base::TraceRing& ring, std::span<const transport::Completion> found,
+                                std::uint64_t ticks) {
+  const transport::Completion& first = found.front();
+  if (first.event != transport::Event::message) {
+    note_ended(ring, first, ticks);
+    return 1;
+  }
+  const std::uint32_t row = wire::row_of(first.immediate);
+  const std::uint8_t detail = detail_of(first.immediate);
+  const auto alike = [&](const transport::Completion& one) {
+    return one.event == transport::Event::message && one.rank == first.rank && one.worker == first.worker &&
+           one.bytes == first.bytes && wire::row_of(one.immediate) == row && detail_of(one.immediate) == detail;
+  };
+  std::size_t times = 1;
+  while (times < found.size() && alike(found[times])) ++times;
+  const base::TraceNote note{
+      next_number(received_, first.rank, first.worker, times), first.bytes,
+      base::TraceNote::who_of(TraceEvent::arrived, first.rank, first.worker, place_.index, detail, row)};
+  ring.add_alike(note, ticks, times);
+  return times;
+}
+
+void TracingWorker::note_ended(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks) {
   TraceRecord record{};
   record.ticks = ticks;
   record.worker = static_cast<std::uint8_t>(place_.index);
-  if (completion.event == transport::Event::message) {
-    record.id = next_number(received_, completion.rank, completion.worker);
-    record.bytes = completion.bytes;
-    record.rank = completion.rank;
-    record.peer = static_cast<std::uint8_t>(completion.worker);
-    record.event = TraceEvent::arrived;
-    record.detail = detail_of(completion.immediate) & 0xFU;
-    record.kind = wire::row_of(completion.immediate) & 0xFU;
-  } else {
-    record.id = slot_of(completion.token);
-    if (record.id == kNoSlot && long_ones_ > 0) {
-      --long_ones_;
-      return note_end_of_long(ring, ticks);
-    }
-    if (record.id == kNoSlot) return;
-    record.event = TraceEvent::ended;
-    record.detail = completion.event == transport::Event::source_free ? 1 : 0;
-    record.kind = static_cast<std::uint8_t>(std::min<int>(-completion.status, 15)) & 0xFU;
+  record.id = slot_of(completion.token);
+  if (record.id == kNoSlot && long_ones_ > 0) {
+    --long_ones_;
+    return note_end_of_long(ring, ticks);
   }
+  if (record.id == kNoSlot) return;
+  record.event = TraceEvent::ended;
+  record.detail = completion.event == transport::Event::source_free ? 1 : 0;
+  record.kind = static_cast<std::uint8_t>(std::min<int>(-completion.status, 15)) & 0xFU;
   ring.add(record);
 }
 

@@ -31,11 +31,15 @@ class TracingWorker final : public transport::ForwardingWorker {
  private:
   using Numbers = std::vector<std::unique_ptr<std::uint64_t[]>>;
 
-  std::uint64_t next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker);
+  std::uint64_t next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker, std::uint64_t count = 1);
+  void make_row(std::unique_ptr<std::uint64_t[]>& row);
+  void note_all(base::TraceRing* ring, std::span<const transport::Command> accepted, std::uint64_t ticks);
+  bool note_same(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
   void note_posted(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
   void note_end_of_long(base::TraceRing& ring, std::uint64_t ticks);
   void note_refused(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
-  void note(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
+  std::size_t note(base::TraceRing& ring, std::span<const transport::Completion> found, std::uint64_t ticks);
+  void note_ended(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
   void note_away(base::TraceRing& ring, std::uint64_t now);
 
   base::Tracer& tracer_;
@@ -43,6 +47,18 @@ class TracingWorker final : public transport::ForwardingWorker {
   bool counts_ = true;
   // Messages so far, by rank and worker. Null: none.
   Numbers sent_;
+  // The last message that was posted, inlined and without a slot, and where it was noted.
+  struct Same {
+    base::TraceRing* ring = nullptr;  // null: there is none
+    std::uint64_t run = 0;
+    std::uint64_t* number = nullptr;  // in sent_
+    std::uint64_t bytes = 0;
+    transport::Token token = 0;
+    std::uint32_t rank = 0;
+    std::uint32_t worker = 0;
+    std::uint32_t immediate = 0;
+  };
+  Same same_;
   Numbers received_;
   // For `away`: when somebody last looked for arrivals, and what that thread had computed by then.
   std::uint64_t looked_ = base::ticks();

@@ -153,16 +153,11 @@ bool Tagged::advance_waiting() {
 }
 
 void Tagged::note_receive(const Posted& posted) {
-  base::TraceRecord record{};
   const heddle_peer source = peer_of(posted.wanted.source);
-  record.id = posted.wanted.tag;
-  record.bytes = posted.request.bytes;
-  record.rank = source.rank;
-  record.peer = static_cast<std::uint8_t>(source.worker);
-  record.worker = static_cast<std::uint8_t>(core_.index);
-  record.event = base::TraceEvent::receive;
-  record.detail = posted.wanted.mask == kWholeTag ? 0 : 1;
-  tracer_->note_many(record);
+  const std::uint32_t detail = posted.wanted.mask == kWholeTag ? 0 : 1;
+  const std::uint64_t who =
+      base::TraceNote::who_of(base::TraceEvent::receive, source.rank, source.worker, core_.index, detail, 0);
+  tracer_->note_alike({posted.wanted.tag, posted.request.bytes, who});
 }
 
 // Its message was here before.

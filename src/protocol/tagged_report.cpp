@@ -117,16 +117,9 @@ void Tagged::explain(const Operation& operation, diagnosis::Awaited* awaited) co
 }
 
 void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes, bool was_here) {
-  base::TraceRecord record{};
-  record.id = tag;
-  record.bytes = bytes;
-  record.rank = peer.rank;
-  record.peer = static_cast<std::uint8_t>(peer.worker);
-  record.worker = static_cast<std::uint8_t>(core_.index);
-  record.event = event;
-  record.detail = was_here ? 1 : 0;
+  const std::uint64_t who = base::TraceNote::who_of(event, peer.rank, peer.worker, core_.index, was_here ? 1 : 0, 0);
   // What has arrived was noted just before.
-  was_here ? tracer_->note_many(record) : tracer_->note_with_last(record);
+  was_here ? tracer_->note_alike({tag, bytes, who}) : tracer_->note_with_last({tag, bytes, who});
 }
 
 }  // namespace heddle::engine

@@ -107,7 +107,7 @@ void Context::note_entered(std::uint64_t team, std::uint64_t number, std::uint32
   record.rank = members;
   record.worker = base::kNoTraceWorker;
   record.event = base::TraceEvent::entered;
-  tracer()->note(record);
+  tracer()->note_wait(record);
 }
 
 base::Status Context::start_exchange(Collective kind, std::span<const std::byte> mine) {

@@ -112,9 +112,14 @@ static void overlap_of_reduction(int64_t ns) {
 
 int main(int argc, char** argv) {
   static const plant plants[] = {
-      {"late_sender", 2, late_sender},   {"late_sender_often", 2, late_sender_often}, {"late_chain", 3, late_chain},
-      {"late_receiver", 2, late_receiver}, {"late_in_allreduce", 4, late_in_allreduce}, {"locked", 3, locked},
-      {"no_core", 2, no_core},           {"overlap_of_reduction", 3, overlap_of_reduction},
+      {"late_sender", 2, late_sender},
+      {"late_sender_often", 2, late_sender_often},
+      {"late_chain", 3, late_chain},
+      {"late_receiver", 2, late_receiver},
+      {"late_in_allreduce", 4, late_in_allreduce},
+      {"locked", 3, locked},
+      {"no_core", 2, no_core},
+      {"overlap_of_reduction", 3, overlap_of_reduction},
   };
   const plant* const one = plant_chosen(argc, argv, plants, sizeof plants / sizeof *plants);
   MPI_Init(&argc, &argv);

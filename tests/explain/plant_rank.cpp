@@ -278,13 +278,18 @@ void join() {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;  // NOLINT
-  static const plant kPlants[] = {
-      {"late_message", 2, late_message}, {"late_to_barrier", 3, late_to_barrier},
-      {"late_answer", 2, late_answer},   {"late_get", 2, late_get},
-      {"late_receive", 2, late_receive}, {"no_credit", 2, no_credit},
-      {"no_credit_for_tasks", 2, no_credit_for_tasks}, {"no_overlap", 3, no_overlap},
-      {"no_core", 2, no_core},           {"unexpected", 2, unexpected},
-      {"not_mapped", 2, not_mapped}, {"worker_held", 2, worker_held}};
+  static const plant kPlants[] = {{"late_message", 2, late_message},
+                                  {"late_to_barrier", 3, late_to_barrier},
+                                  {"late_answer", 2, late_answer},
+                                  {"late_get", 2, late_get},
+                                  {"late_receive", 2, late_receive},
+                                  {"no_credit", 2, no_credit},
+                                  {"no_credit_for_tasks", 2, no_credit_for_tasks},
+                                  {"no_overlap", 3, no_overlap},
+                                  {"no_core", 2, no_core},
+                                  {"unexpected", 2, unexpected},
+                                  {"not_mapped", 2, not_mapped},
+                                  {"worker_held", 2, worker_held}};
   const plant* const one = plant_chosen(argc, argv, kPlants, static_cast<int>(std::size(kPlants)));
   join();
   one->run(plant_length(argc, argv));

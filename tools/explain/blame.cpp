@@ -11,7 +11,7 @@ using diagnosis::Cause;
 
 // a message is noticed within this where somebody looks
 constexpr std::int64_t kUnnoticedNs = 50'000;
-constexpr std::int64_t kAfterNs = 20'000;      // what ends a wait may be noted so long after it
+constexpr std::int64_t kAfterNs = 20'000;  // what ends a wait may be noted so long after it
 
 // The first of spans in the order of their ends that may have something in common with what begins
 // there.
@@ -25,7 +25,8 @@ class Blamer {
   explicit Blamer(const Story& story) : story_(story), done_(story.waits.size()), state_(story.waits.size()) {
     of_thread_.resize(story.ranks.size());
     for (std::size_t i = 0; i < story.ranks.size(); ++i) of_thread_[i].resize(story.ranks[i].threads.size());
-    for (std::size_t i = 0; i < story.waits.size(); ++i) of_thread_[story.waits[i].rank][story.waits[i].thread].push_back(i);
+    for (std::size_t i = 0; i < story.waits.size(); ++i)
+      of_thread_[story.waits[i].rank][story.waits[i].thread].push_back(i);
   }
   const std::vector<Blame>& of(std::size_t wait);
   std::vector<std::vector<Blame>> take_all() {
@@ -152,7 +153,8 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
     if (state_[other] == State::under_way) continue;  // a ring of waits: each for the next
     const std::vector<Blame> parts = of(other);
     for (const Blame& part : parts) {
-      if (whole.within(part).length() != 0) add(building, std::min(part.end, end), part.why, part.rank, part.thread, part.worker);
+      if (whole.within(part).length() != 0)
+        add(building, std::min(part.end, end), part.why, part.rank, part.thread, part.worker);
     }
   }
   add_late(building, {building.at, end}, why, rank, thread);
@@ -210,7 +212,8 @@ bool Blamer::for_collective(Building& building, const Awaited& awaited) {
     if (entry.rank == building.wait.rank) continue;
     const std::vector<Away>& away = story_.ranks[entry.rank].away;
     std::int64_t longest = 0;
-    for (auto at = first_after(away, rest.begin, [](const Away& one) -> const Span& { return one; }); at != away.end(); ++at) {
+    for (auto at = first_after(away, rest.begin, [](const Away& one) -> const Span& { return one; }); at != away.end();
+         ++at) {
       longest = std::max(longest, at->within(rest).length());
     }
     if (longest <= most) continue;
@@ -225,7 +228,8 @@ bool Blamer::for_collective(Building& building, const Awaited& awaited) {
 bool Blamer::for_ended_collective(Building& building) {
   const Wait& wait = building.wait;
   const std::vector<EndedCollective>& ended = story_.ranks[wait.rank].ended_collectives;
-  const auto after = std::ranges::upper_bound(ended, std::max(wait.until, wait.end + kUnnoticedNs), {}, &EndedCollective::at);
+  const auto after =
+      std::ranges::upper_bound(ended, std::max(wait.until, wait.end + kUnnoticedNs), {}, &EndedCollective::at);
   if (after == ended.begin()) return false;
   const EndedCollective& last = *std::prev(after);
   if (last.at < wait.end - kUnnoticedNs) return false;
@@ -303,7 +307,9 @@ bool Blamer::for_message(Building& building, const Awaited* awaited) {
     return true;
   }
   // It answers a message of this rank, which lay there: nobody had looked.
-  if (const Message* const asked = !message->active ? nullptr : asked_by(*message, sender, story_.ranks[wait.rank].number); asked != nullptr) {
+  if (const Message* const asked =
+          !message->active ? nullptr : asked_by(*message, sender, story_.ranks[wait.rank].number);
+      asked != nullptr) {
     late(building, asked->posted, Why::late_sender, wait.rank, wait.thread);
     moving(building, asked->at, sender, asked->worker);
   }

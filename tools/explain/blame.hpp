@@ -34,8 +34,8 @@ inline constexpr std::size_t kNoRank = ~std::size_t{0};
 
 struct Blame : Span {
   Why why = Why::unknown;
-  std::size_t rank = kNoRank;   // whose delay: an index; kNoRank: nobody knows
-  std::size_t thread = 0;       // of that rank, whose moment it was
+  std::size_t rank = kNoRank;                  // whose delay: an index; kNoRank: nobody knows
+  std::size_t thread = 0;                      // of that rank, whose moment it was
   std::uint8_t worker = base::kNoTraceWorker;  // no_progress: which nobody looked at
 };
 

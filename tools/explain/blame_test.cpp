@@ -189,8 +189,9 @@ TEST(Report, LargestFirstAndWhoIsToBlame) {
   EXPECT_EQ(report.losses[0].why, Why::late_sender);
   EXPECT_EQ(report.losses[1].why, Why::unknown);
   const std::string text = text_of(report, story, 10);
-  EXPECT_NE(text.find("rank 0 waits in heddle_recv_wait for what rank 1 sends later, which computed outside the library"),
-            std::string::npos);
+  EXPECT_NE(
+      text.find("rank 0 waits in heddle_recv_wait for what rank 1 sends later, which computed outside the library"),
+      std::string::npos);
   EXPECT_NE(json_of(report, story).find("\"cause\":\"late sender\",\"rank\":1,\"ns\":2000000"), std::string::npos);
 }
 

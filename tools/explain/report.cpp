@@ -12,10 +12,9 @@
 namespace heddle::tools::explain {
 namespace {
 
-constexpr std::array<const char*, kWhys> kNames = {"late sender",     "late receiver",   "late in a collective",
-                                                   "no progress",     "no free core",    "credit used up",
-                                                   "lock",            "unexpected copy", "copied, not mapped",
-                                                   "data under way",  "not known"};
+constexpr std::array<const char*, kWhys> kNames = {
+    "late sender", "late receiver",   "late in a collective", "no progress",    "no free core", "credit used up",
+    "lock",        "unexpected copy", "copied, not mapped",   "data under way", "not known"};
 
 // What the thread did at that moment.
 std::string where_of(const Rank& rank, std::size_t thread, std::int64_t at) {
@@ -146,9 +145,11 @@ std::string sentence(const Loss& loss, const Story& story) {
     case Why::late_receiver:
       return waits + " for a receive that " + who + " posts later" + meanwhile;
     case Why::late_member:
-      return waits + " for " + who + ", which comes last" + (loss.where.empty() ? "" : " and " + loss.where + " before");
+      return waits + " for " + who + ", which comes last" +
+             (loss.where.empty() ? "" : " and " + loss.where + " before");
     case Why::no_progress: {
-      const std::string worker = loss.worker == base::kNoTraceWorker ? "" : " of its worker " + std::to_string(loss.worker);
+      const std::string worker =
+          loss.worker == base::kNoTraceWorker ? "" : " of its worker " + std::to_string(loss.worker);
       return waits + " for progress" + worker + " by " + who + ": nobody looked there; its thread " + loss.where;
     }
     case Why::no_core:
@@ -163,7 +164,8 @@ std::string sentence(const Loss& loss, const Story& story) {
     case Why::unexpected_copy:
       return who + " copied " + trace::size_text(loss.bytes) + " of messages that came before their receives";
     case Why::mapping_copy:
-      return who + " moved " + trace::size_text(loss.bytes) + " to and from ranks of its machine whose memory is not mapped";
+      return who + " moved " + trace::size_text(loss.bytes) +
+             " to and from ranks of its machine whose memory is not mapped";
     case Why::under_way:
       return waits + " while data is under way";
     case Why::unknown:
@@ -178,14 +180,17 @@ std::string advice(const Loss& loss, const Story& story) {
   switch (loss.why) {
     case Why::no_progress:
       if (has_helper(story.ranks[loss.rank])) {
-        return most + " less, if its helper had looked: is there a core for it, is the worker one that helpers advance?";
+        return most +
+               " less, if its helper had looked: is there a core for it, is the worker one that helpers advance?";
       }
-      return most + " less with a thread of Heddle that makes progress there (HEDDLE_PROGRESS=adaptive), or with calls of "
+      return most +
+             " less with a thread of Heddle that makes progress there (HEDDLE_PROGRESS=adaptive), or with calls of "
              "heddle_worker_progress between";
     case Why::late_receiver:
       return most + " less if the receives were posted earlier, by " + time_text(loss.longest_ns) + " at most";
     case Why::no_core:
-      return most + " less with a core for each thread that is busy: fewer ranks, threads or helpers, or other bindings";
+      return most +
+             " less with a core for each thread that is busy: fewer ranks, threads or helpers, or other bindings";
     case Why::credit:
       return most + " less if messages were received as they come; HEDDLE_TAG_CREDIT_BYTES lets more of them lie";
     case Why::unexpected_copy:
@@ -194,7 +199,9 @@ std::string advice(const Loss& loss, const Story& story) {
       return "memory that the library allocates (heddle_region_alloc, shmem_malloc) is mapped, and written directly";
     case Why::lock:
       if (loss.rank != kNoRank && loss.waiting == std::vector<std::size_t>{loss.rank}) {
-        return most + " less in a sharing mode that does not make threads wait (HEDDLE_SHARING=auto), or with a worker for each thread";
+        return most +
+               " less in a sharing mode that does not make threads wait (HEDDLE_SHARING=auto), or with a worker for "
+               "each thread";
       }
       return "the lock is held for too long, or by too many in turn";
     default:
@@ -242,7 +249,8 @@ std::string text_of(const Report& report, const Story& story, std::size_t most) 
   if (report.traced_ns > 0) text += " (" + std::to_string(report.waited_ns * 100 / report.traced_ns) + " %)";
   text += "\n";
   if (report.lost_records != 0) {
-    text += std::to_string(report.lost_records) + " older records had no room (HEDDLE_TRACE_BYTES): what they told is missing\n";
+    text += std::to_string(report.lost_records) +
+            " older records had no room (HEDDLE_TRACE_BYTES): what they told is missing\n";
   }
   std::int64_t rest = 0;
   for (std::size_t i = 0; i < report.losses.size(); ++i) {
@@ -251,27 +259,29 @@ std::string text_of(const Report& report, const Story& story, std::size_t most) 
       rest += loss.ns;
       continue;
     }
-    text += "\n" + time_text(loss.ns) + "  " + kNames[static_cast<std::size_t>(loss.why)] + ", " + times_of(loss) + "\n    " +
-            sentence(loss, story) + ".\n";
+    text += "\n" + time_text(loss.ns) + "  " + kNames[static_cast<std::size_t>(loss.why)] + ", " + times_of(loss) +
+            "\n    " + sentence(loss, story) + ".\n";
     if (const std::string help = advice(loss, story); !help.empty()) text += "    " + help + ".\n";
   }
-  if (rest > 0) text += "\n" + time_text(rest) + "  for " + std::to_string(report.losses.size() - most) + " smaller causes\n";
+  if (rest > 0)
+    text += "\n" + time_text(rest) + "  for " + std::to_string(report.losses.size() - most) + " smaller causes\n";
   return text;
 }
 
 std::string json_of(const Report& report, const Story& story) {
   std::string text = "{\"ranks\":" + std::to_string(story.ranks.size()) + ",\"size\":" + std::to_string(story.size) +
-                     ",\"traced_ns\":" + std::to_string(report.traced_ns) + ",\"waited_ns\":" + std::to_string(report.waited_ns) +
-                     ",\"waits\":" + std::to_string(report.waits) + ",\"lost_records\":" + std::to_string(report.lost_records) +
-                     ",\"losses\":[";
+                     ",\"traced_ns\":" + std::to_string(report.traced_ns) +
+                     ",\"waited_ns\":" + std::to_string(report.waited_ns) +
+                     ",\"waits\":" + std::to_string(report.waits) +
+                     ",\"lost_records\":" + std::to_string(report.lost_records) + ",\"losses\":[";
   for (std::size_t i = 0; i < report.losses.size(); ++i) {
     const Loss& loss = report.losses[i];
     text += std::string(i == 0 ? "" : ",") + "{\"cause\":" + json_string(kNames[static_cast<std::size_t>(loss.why)]);
     if (loss.rank != kNoRank) text += ",\"rank\":" + std::to_string(story.ranks[loss.rank].number);
     text += ",\"ns\":" + std::to_string(loss.ns) + ",\"longest_ns\":" + std::to_string(loss.longest_ns) +
             ",\"times\":" + std::to_string(loss.times) + ",\"bytes\":" + std::to_string(loss.bytes) +
-            ",\"call\":" + json_string(loss.call) + ",\"where\":" + json_string(loss.where) + ",\"says\":" + json_string(sentence(loss, story)) +
-            ",\"helps\":" + json_string(advice(loss, story)) + "}";
+            ",\"call\":" + json_string(loss.call) + ",\"where\":" + json_string(loss.where) +
+            ",\"says\":" + json_string(sentence(loss, story)) + ",\"helps\":" + json_string(advice(loss, story)) + "}";
   }
   return text + "]}\n";
 }

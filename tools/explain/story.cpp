@@ -61,11 +61,11 @@ class Reader {
   struct State {  // of a thread
     std::vector<Slice> open;
     std::optional<Wait> wait;
-    std::optional<Message> arrival;  // the last
-    std::int64_t awaited_at = 0;     // of the set that is being noted
-    Span slept;                      // last
+    std::optional<Message> arrival;          // the last
+    std::int64_t awaited_at = 0;             // of the set that is being noted
+    Span slept;                              // last
     std::vector<std::size_t> waits_in_call;  // those of the call that the thread is in
-    std::int64_t waited_in = 0;      // the last call of an interface in which it waited
+    std::int64_t waited_in = 0;              // the last call of an interface in which it waited
   };
   struct Receive {
     std::int64_t at;
@@ -287,7 +287,8 @@ void Reader::take_awaited(std::size_t thread, const Moment& moment) {
   state.awaited_at = moment.ns;
   const TraceRecord& record = moment.record;
   Awaited awaited;
-  awaited.cause = static_cast<diagnosis::Cause>(std::min<std::uint8_t>(record.detail, static_cast<std::uint8_t>(diagnosis::kLastCause)));
+  awaited.cause = static_cast<diagnosis::Cause>(
+      std::min<std::uint8_t>(record.detail, static_cast<std::uint8_t>(diagnosis::kLastCause)));
   awaited.rank = record.rank;
   awaited.worker = record.peer;
   if (awaited.cause == diagnosis::Cause::collective) {
@@ -380,7 +381,8 @@ void Reader::take_arrived(std::size_t thread, const Moment& moment) {
 
 void Reader::take_kept(const Moment& moment) {
   const TraceRecord& record = moment.record;
-  const auto copy_ns = static_cast<std::int64_t>(static_cast<double>(trace::copy_ticks(record)) * process_.clock.ns_per_tick);
+  const auto copy_ns =
+      static_cast<std::int64_t>(static_cast<double>(trace::copy_ticks(record)) * process_.clock.ns_per_tick);
   rank_.kept.push_back({moment.ns, copy_ns, trace::bytes_of(record), record.rank});
 }
 
@@ -393,8 +395,11 @@ void Reader::take_matched(std::size_t thread, const Moment& moment) {
   match.worker = record.worker;
   match.left = record.bytes;
   std::deque<Receive>& receives = receives_[record.worker];
-  const auto from = [&](const Receive& one) { return one.record.rank == record.rank || one.record.rank == base::kAnyRank; };
-  auto receive = std::ranges::find_if(receives, [&](const Receive& one) { return from(one) && one.record.id == record.id; });
+  const auto from = [&](const Receive& one) {
+    return one.record.rank == record.rank || one.record.rank == base::kAnyRank;
+  };
+  auto receive =
+      std::ranges::find_if(receives, [&](const Receive& one) { return from(one) && one.record.id == record.id; });
   if (receive == receives.end()) {
     receive = std::ranges::find_if(receives, [&](const Receive& one) { return from(one) && one.record.detail == 1; });
   }
@@ -414,8 +419,8 @@ void Reader::take_matched(std::size_t thread, const Moment& moment) {
 // The moments at which messages were posted, once all ranks were read. Until then `posted` is the
 // message's number.
 void set_posted(const SentMessages& sent, const Rank& rank, Message& message) {
-  const auto found = sent.find(
-      {message.rank, message.peer, rank.number, message.worker, static_cast<std::uint64_t>(message.posted)});
+  const auto found =
+      sent.find({message.rank, message.peer, rank.number, message.worker, static_cast<std::uint64_t>(message.posted)});
   message.posted = found == sent.end() ? 0 : found->second.at;
   message.sender_thread = found == sent.end() ? 0 : found->second.thread;
 }
@@ -425,7 +430,8 @@ void set_posted(const SentMessages& sent, const Rank& rank, Message& message) {
 bool goes_on(const Story& story, const Wait& before, const Wait& wait) {
   if (wait.in_call != 0 || before.in_call != 0) return wait.in_call == before.in_call;
   constexpr std::int64_t kBetweenNs = 500'000;
-  if (wait.call != "heddle_worker_wait" || wait.call != before.call || wait.begin - before.end > kBetweenNs) return false;
+  if (wait.call != "heddle_worker_wait" || wait.call != before.call || wait.begin - before.end > kBetweenNs)
+    return false;
   const std::vector<Message>& came = story.ranks[wait.rank].messages;
   const auto last = std::ranges::upper_bound(came, wait.begin, {}, &Message::at);
   return last == came.begin() || std::prev(last)->at < before.begin;

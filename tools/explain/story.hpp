@@ -48,12 +48,12 @@ struct Wait : Span {
   std::size_t rank = 0;
   std::size_t thread = 0;
   std::uint8_t worker = base::kNoTraceWorker;
-  std::string call;               // of the program's, or of the interface above
+  std::string call;  // of the program's, or of the interface above
   // since when the thread is in one of an interface above; 0: it is not
   std::int64_t in_call = 0;
-  std::vector<Awaited> awaited;   // as it was noted last
-  std::int64_t until = 0;         // what ended it has been noted before this
-  bool whole_call = false;        // an interface's, in which no wait was noted
+  std::vector<Awaited> awaited;  // as it was noted last
+  std::int64_t until = 0;        // what ended it has been noted before this
+  bool whole_call = false;       // an interface's, in which no wait was noted
 };
 
 // How long a thread had no core, by its kernel, up to a moment.
@@ -83,11 +83,11 @@ struct Message {  // as its receiver has noted it
 
 struct Match {
   std::int64_t at = 0;
-  std::int64_t received = 0;   // when the receive was posted; 0: that record is not there
+  std::int64_t received = 0;  // when the receive was posted; 0: that record is not there
   std::size_t thread = 0;
-  std::size_t receiver = 0;    // the thread that posted the receive
+  std::size_t receiver = 0;        // the thread that posted the receive
   std::optional<Message> message;  // that brought it; absent where it lay there before
-  std::uint64_t left = 0;  // bytes that no get was posted for
+  std::uint64_t left = 0;          // bytes that no get was posted for
   std::uint32_t rank = 0;
   std::uint8_t worker = 0;
 };

@@ -87,7 +87,8 @@ class Unpacking {
   bool finish_part() {
     if (part_ == Part::head) {
       std::uint64_t records = 0;
-      if (::pread(file_.get(), &records, sizeof records, offsetof(TraceFileHead, ring_records)) != ssize_t{sizeof records})
+      if (::pread(file_.get(), &records, sizeof records, offsetof(TraceFileHead, ring_records)) !=
+          ssize_t{sizeof records})
         return false;
       if (records == 0 || records > kMostRingRecords) return false;
       ring_bytes_ = base::kTraceRingHeadBytes + records * sizeof(TraceRecord);
@@ -138,7 +139,8 @@ base::Result<Recordings> unpack(const std::string& path) {
         const protozero::data_view bytes = recording.get_view();
         auto [at, fresh] = all.try_emplace(number);
         if ((fresh && !at->second.begin()) || !at->second.take({bytes.data(), bytes.size()})) {
-          return base::fail(HEDDLE_ERR_ARGUMENT, "the records in %s are damaged, or there is no memory for them", path.c_str());
+          return base::fail(HEDDLE_ERR_ARGUMENT, "the records in %s are damaged, or there is no memory for them",
+                            path.c_str());
         }
       }
     } catch (const protozero::exception&) {
@@ -146,7 +148,8 @@ base::Result<Recordings> unpack(const std::string& path) {
     }
   }
   if (all.empty()) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "%s has no records of a job: it is none of `heddle run --trace`", path.c_str());
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s has no records of a job: it is none of `heddle run --trace`",
+                      path.c_str());
   }
   Recordings recordings;
   for (auto& [number, one] : all) {

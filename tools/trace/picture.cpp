@@ -24,6 +24,7 @@ base::Status draw(const std::vector<Process>& processes, const std::string& path
     drawn->untraced += process.untraced;
     for (const Thread& thread : *threads) {
       drawn->records += thread.moments.size();
+      for (const Moment& moment : thread.moments) drawn->records += moment.more;
       drawn->lost += thread.lost;
     }
   }

@@ -197,7 +197,13 @@ void ProcessPicture::take_command(Drawing& thread, const Moment& moment) {
     mark.flow = flow(record, false);
     if (slot_of(record) != 0) operations_[{record.worker, slot_of(record) - 1}].push_back({moment.ns, record});
   }
+  add_more(mark, moment);
   writer_.instant(thread.track, moment.ns, mark);
+}
+
+// Of what a recording has too many to list each.
+void ProcessPicture::add_more(Mark& mark, const Moment& moment) {
+  if (moment.more != 0) mark.annotations.push_back({"and alike after it", moment.more});
 }
 
 void ProcessPicture::take_arrival(Drawing& thread, const Moment& moment) {
@@ -211,13 +217,14 @@ void ProcessPicture::take_arrival(Drawing& thread, const Moment& moment) {
   }
   if (record.event == TraceEvent::arrived) {
     const std::string name = command_text(record) + " from " + rank_text(record.rank);
-    const Mark mark{name,
-                    {{"worker", std::uint64_t{record.worker}},
-                     {"from worker", std::uint64_t{record.peer}},
-                     {"bytes", record.bytes},
-                     {"number", record.id}},
-                    0,
-                    flow(record, true)};
+    Mark mark{name,
+              {{"worker", std::uint64_t{record.worker}},
+               {"from worker", std::uint64_t{record.peer}},
+               {"bytes", record.bytes},
+               {"number", record.id}},
+              0,
+              flow(record, true)};
+    add_more(mark, moment);
     writer_.instant(thread.track, moment.ns, mark);
     return;
   }
@@ -271,7 +278,9 @@ void ProcessPicture::take_match(Drawing& thread, const Moment& moment) {
   }
   const std::string name = (record.event == TraceEvent::kept ? "unexpected message from " : "matched message from ") +
                            rank_text(record.rank);
-  writer_.instant(thread.track, moment.ns, {name, {{"tag", record.id}, {"bytes", bytes_of(record)}}});
+  Mark mark{name, {{"tag", record.id}, {"bytes", bytes_of(record)}}};
+  add_more(mark, moment);
+  writer_.instant(thread.track, moment.ns, mark);
   if (record.event == TraceEvent::kept) {
     kept_[record.worker].push_back({moment.ns, record});
     return;

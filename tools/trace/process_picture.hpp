@@ -65,6 +65,7 @@ class ProcessPicture {
   void take_queue(const Moment& moment);
   void take_match(Drawing& thread, const Moment& moment);
   void take_schedule(Drawing& thread, const Moment& moment);
+  static void add_more(Mark& mark, const Moment& moment);
   void show_call(Drawing& thread);
   void open(Drawing& thread, Slice slice, std::int64_t ns, const Mark& mark);
   void close(Drawing& thread, Slice slice, std::int64_t ns);

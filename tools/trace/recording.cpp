@@ -14,6 +14,7 @@
 namespace heddle::tools::trace {
 namespace {
 
+using base::TraceEvent;
 using base::TraceFileHead;
 using base::TraceMoment;
 using base::TraceRecord;
@@ -81,7 +82,8 @@ base::Result<Process> head_of(const std::string& path) {
 namespace {
 
 // Records that took no time of their own stand between two that did: as soon after the first as the
-// others of their row follow each other, which is within half a microsecond.
+// others of their row follow each other, which two looks at the clock half a microsecond apart
+// tell.
 void set_times(const Process& process, std::vector<Moment>& moments) {
   std::int64_t before = 0;
   for (Moment& moment : moments) {
@@ -93,6 +95,83 @@ void set_times(const Process& process, std::vector<Moment>& moments) {
   const auto known = std::ranges::find_if(moments, [](const Moment& moment) { return moment.ns != 0; });
   if (known == moments.end()) return moments.clear();
   for (auto at = moments.begin(); at != known; ++at) at->ns = known->ns;
+}
+
+// The records of a ring that are still there.
+class Ring {
+ public:
+  Ring(const TraceRingHead& head, const TraceRecord* first, std::uint64_t records)
+      : first_(first), records_(records), count_(head.count.load(std::memory_order_acquire)) {
+    // Full, its oldest record may be the one that was just overwritten when the process was killed.
+    begin_ = count_ - (count_ < records ? count_ : records - 1);
+    happened_ = count_ + head.folded.load(std::memory_order_relaxed);
+    for (std::uint64_t n = count_; n > begin_; --n) {
+      const TraceRecord& record = at(n - 1);
+      if (record.event != TraceEvent::repeated) continue;
+      happened_ = count_ + record.bytes + record.id - 1;  // newer than what the head says
+      break;
+    }
+  }
+  void read(Thread& thread) const;
+  [[nodiscard]] std::uint64_t happened() const { return happened_; }
+
+ private:
+  [[nodiscard]] const TraceRecord& at(std::uint64_t n) const { return first_[n % records_]; }
+  [[nodiscard]] std::uint64_t first_single() const;
+  static void repeat(const TraceRecord& repeated, std::uint64_t known, std::vector<Moment>& moments);
+
+  const TraceRecord* const first_;
+  const std::uint64_t records_;
+  const std::uint64_t count_;
+  std::uint64_t begin_ = 0;
+  std::uint64_t happened_ = 0;  // in all, with what had no room
+};
+
+// From which record on runs are read as single ones: as many of these as a ring has records.
+std::uint64_t Ring::first_single() const {
+  std::uint64_t room = records_;
+  std::uint64_t n = count_;
+  for (; n > begin_; --n) {
+    const TraceRecord& record = at(n - 1);
+    if (record.event != TraceEvent::repeated) continue;
+    if (record.id > room) break;
+    room -= record.id;
+  }
+  return n;
+}
+
+// `known`: the last time that was read before.
+void Ring::repeat(const TraceRecord& repeated, std::uint64_t known, std::vector<Moment>& moments) {
+  TraceRecord record = moments.back().record;
+  const bool timed = known != 0 && repeated.ticks >= known;
+  const double each = timed ? static_cast<double>(repeated.ticks - known) / static_cast<double>(repeated.id) : 0;
+  for (std::uint64_t i = 1; i <= repeated.id; ++i) {
+    record.id += base::trace_step(record.event, record.id);
+    record.ticks = timed ? known + static_cast<std::uint64_t>(each * static_cast<double>(i)) : 0;
+    moments.push_back({0, record});
+  }
+}
+
+void Ring::read(Thread& thread) const {
+  const std::uint64_t single = first_single();
+  std::uint64_t listed = 0;
+  std::uint64_t known = 0;
+  for (std::uint64_t n = begin_; n < count_; ++n) {
+    const TraceRecord& record = at(n);
+    if (record.event != TraceEvent::repeated) {
+      thread.moments.push_back({0, record});
+      ++listed;
+    } else if (!thread.moments.empty()) {  // else what it repeats is gone
+      if (n >= single) {
+        repeat(record, known, thread.moments);
+      } else {
+        thread.moments.back().more += record.id;
+      }
+      listed += record.id;
+    }
+    if (record.ticks != 0) known = record.ticks;
+  }
+  thread.lost = happened_ - std::min(listed, happened_);
 }
 
 }  // namespace
@@ -188,14 +267,10 @@ base::Result<std::vector<Thread>> read(const Process& process) {
     Thread& thread = threads.emplace_back();
     thread.number = ring.thread;
     thread.name = text_of(ring.name);
-    const std::uint64_t count = ring.count.load(std::memory_order_relaxed);
-    // Full, its oldest record may be the one that was just overwritten when the process was killed.
-    const std::uint64_t kept = count < records ? count : records - 1;
-    thread.lost = count - kept;
-    const auto* const first = file.at<TraceRecord>(offset + base::kTraceRingHeadBytes);
-    thread.moments.reserve(kept);
-    for (std::uint64_t n = count - kept; n < count; ++n) thread.moments.push_back({0, first[n % records]});
+    const Ring records_of(ring, file.at<TraceRecord>(offset + base::kTraceRingHeadBytes), records);
+    records_of.read(thread);
     set_times(process, thread.moments);
+    if (thread.moments.empty()) thread.lost = records_of.happened();
   }
   return threads;
 }

@@ -17,9 +17,14 @@ namespace heddle::tools::trace {
 struct Moment {
   std::int64_t ns = 0;
   base::TraceRecord record{};
+  // Of a run whose single records would be too many: how many followed this one that are as it is,
+  // but for the number of a message, which each time is the next.
+  std::uint64_t more = 0;
 };
 
-// What one thread has noted, in order; times never go back.
+// What one thread has noted, in order; times never go back. Runs (base::TraceEvent::repeated) are
+// single records again, the newest of as many as a ring holds; their times are spread evenly from
+// the first to the last that was read, which is two microseconds later at most.
 struct Thread {
   std::uint64_t number = 0;  // in the system
   std::string name;          // empty: it has none

@@ -2,9 +2,13 @@
 #include "tools/trace/recording.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -34,6 +38,16 @@ class Recordings : public testing::Test {
     auto tracer = base::Tracer::open({file(rank), rank, 2, job, records, true});
     EXPECT_TRUE(tracer) << base::last_message();
     return std::move(*tracer);
+  }
+  // What the one thread of the one process has noted.
+  [[nodiscard]] Thread read_one() const {
+    std::vector<std::string> others;
+    const auto processes = find(path(), &others);
+    EXPECT_TRUE(processes) << base::last_message();
+    const auto threads = read(processes->front());
+    EXPECT_TRUE(threads) << base::last_message();
+    EXPECT_EQ(threads->size(), 1U);
+    return threads->front();
   }
   static base::TraceRecord message(std::uint64_t number, std::uint32_t rank, TraceEvent event) {
     base::TraceRecord record{};
@@ -128,12 +142,139 @@ TEST_F(Recordings, ThatAreNotThereAreNamed) {
   EXPECT_FALSE(find((folder_ / "no" / "folder").string(), &others));
 }
 
+std::uint64_t total(const Thread& thread) {
+  std::uint64_t all = thread.moments.size();
+  for (const Moment& moment : thread.moments) all += moment.more;
+  return all;
+}
+
+base::TraceNote note(TraceEvent event, std::uint64_t id) {
+  return {id, 8, base::TraceNote::who_of(event, 1, 0, 0, 0, 1)};
+}
+
+// Each as if it had been noted by itself.
+TEST_F(Recordings, ListWhatWasCounted) {
+  {
+    const auto tracer = open(0, 1, 4096);
+    for (std::uint64_t i = 1; i <= 3000; ++i) {
+      tracer->note_alike(note(TraceEvent::posted, i));
+      if (i % 500 == 0) tracer->note(message(7, 1, TraceEvent::progressed));
+    }
+    for (int i = 0; i < 50; ++i) tracer->note_alike(note(TraceEvent::receive, 9));
+    tracer->ring()->add_alike(note(TraceEvent::arrived, 5), tracer->ring()->time(), 40);
+  }
+  const Thread thread = read_one();
+  EXPECT_EQ(thread.lost, 0U);
+  ASSERT_EQ(thread.moments.size(), 3096U);
+  std::uint64_t posted = 0;
+  std::uint64_t arrived = 4;
+  std::uint64_t receives = 0;
+  std::int64_t before = 0;
+  for (const Moment& moment : thread.moments) {
+    EXPECT_EQ(moment.more, 0U);
+    EXPECT_GE(moment.ns, before);
+    before = moment.ns;
+    if (moment.record.event == TraceEvent::posted) {
+      EXPECT_EQ(moment.record.id, ++posted);
+    }
+    if (moment.record.event == TraceEvent::arrived) {
+      EXPECT_EQ(moment.record.id, ++arrived);
+    }
+    if (moment.record.event == TraceEvent::progressed) {
+      EXPECT_EQ(posted % 500, 0U);
+    }
+    if (moment.record.event == TraceEvent::receive) ++receives;
+    EXPECT_NE(moment.record.event, TraceEvent::repeated);
+  }
+  EXPECT_EQ(posted, 3000U);
+  EXPECT_EQ(arrived, 44U);
+  EXPECT_EQ(receives, 50U);
+}
+
+TEST_F(Recordings, ListNoMoreThanARingHolds) {
+  {
+    const auto tracer = open(0, 1, 2048);
+    base::TraceRing& ring = *tracer->ring();
+    for (std::uint64_t i = 0; i < 10; ++i) ring.add_alike(note(TraceEvent::arrived, 1 + 1000 * i), ring.time(), 999);
+  }
+  const Thread thread = read_one();
+  EXPECT_EQ(thread.lost, 0U);
+  EXPECT_EQ(thread.moments.size(), 8U + 2 * 999);
+  EXPECT_EQ(total(thread), 9990U);
+  EXPECT_EQ(thread.moments.front().more, 998U);
+}
+
+// Wherever the ring's oldest record stands: in a run, before it, behind the last one.
+TEST_F(Recordings, KnowWhatIsLostOfRuns) {
+  std::mt19937_64 random(5);
+  for (const std::uint64_t singles : {0, 1, 3, 3000}) {
+    std::uint64_t noted = 0;
+    std::uint64_t number = 0;
+    {
+      const auto tracer = open(0, 1, 2048);
+      base::TraceRing& ring = *tracer->ring();
+      const auto post = [&](std::uint64_t times) {
+        ring.add_alike(note(TraceEvent::posted, number + 1), ring.time(), times);
+        number += times;
+        noted += times;
+      };
+      for (int i = 0; i < 2500 + static_cast<int>(random() % 7); ++i) {
+        post(1 + random() % 4);
+        ring.add(message(7, 1, TraceEvent::progressed));
+        ++noted;
+      }
+      for (std::uint64_t i = 0; i < singles; ++i, ++noted) tracer->note(message(7, 1, TraceEvent::progressed));
+    }
+    const Thread thread = read_one();
+    EXPECT_EQ(thread.lost + total(thread), noted);
+    EXPECT_LT(total(thread), 4 * 2048U);
+    for (const Moment& moment : thread.moments) {
+      if (moment.record.event == TraceEvent::posted) {
+        EXPECT_LE(moment.record.id, number);
+      }
+    }
+    std::filesystem::remove(file(0));
+  }
+}
+
+// Killed anywhere: what was noted is there, and no more than that.
+TEST_F(Recordings, OfKilledProcessesTellTheTruth) {
+  struct Shared {
+    std::atomic<std::uint64_t> begun;
+    std::atomic<std::uint64_t> noted;
+  };
+  void* const at = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  for (unsigned round = 0; round < 20; ++round) {
+    auto* const shared = new (at) Shared{};
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto tracer = open(0, round + 1, 2048);
+      for (std::uint64_t i = 1;; ++i) {
+        shared->begun.store(i);
+        tracer->note_alike(note(TraceEvent::posted, i));
+        shared->noted.store(i);
+      }
+    }
+    while (shared->noted.load() == 0) ::usleep(100);
+    ::usleep(200 + round * 137);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const Thread thread = read_one();
+    EXPECT_GE(thread.lost + total(thread), shared->noted.load());
+    EXPECT_LE(thread.lost + total(thread), shared->begun.load());
+    EXPECT_EQ(thread.moments.back().record.id + thread.moments.back().more, thread.lost + total(thread));
+  }
+  ::munmap(at, sizeof(Shared));
+}
+
 // Whatever was cut off or overwritten: an error that names the file, or fewer records; never a
 // crash.
 TEST_F(Recordings, MayBeDamaged) {
   {
     const auto tracer = open(0, 1, 2048);
     for (std::uint64_t i = 1; i <= 100; ++i) tracer->note(message(i, 1, TraceEvent::posted));
+    for (std::uint64_t i = 1; i <= 100; ++i) tracer->note_alike(note(TraceEvent::arrived, i));
   }
   const std::string whole = contents(file(0));
   std::mt19937_64 random(7);
@@ -154,7 +295,7 @@ TEST_F(Recordings, MayBeDamaged) {
     const auto threads = read(processes->front());
     if (!threads) continue;
     ++were_read;
-    for (const Thread& thread : *threads) EXPECT_LE(thread.moments.size(), 2048U);
+    for (const Thread& thread : *threads) EXPECT_LE(thread.moments.size(), 2 * 2048U);
   }
   EXPECT_GT(were_read, 20U);
 }
