@@ -94,6 +94,7 @@ class Watch {
   static constexpr std::uint8_t kNobody = 0;
   static constexpr std::uint8_t kInspection = 1;
   static constexpr std::uint8_t kTrace = 2;
+  static constexpr std::uint8_t kProbe = 4;
   std::uint8_t known_ = kNobody;
   bool resumes_ = false;
   Waited waited_;

@@ -49,6 +49,9 @@ class Inbox {
   // Commands wait, or are being started.
   [[nodiscard]] bool queued() const { return queue_.claimed() != queue_.executed(); }
   [[nodiscard]] std::uint64_t records() const { return queue_.claimed() - queue_.executed(); }
+  void show(base::DebugWorker& shown) const {
+    queue_.show([&shown](const char* name, const auto& word, std::uint32_t shift) { shown.value(name, word, shift); });
+  }
   // What is before this position was put here before this call.
   [[nodiscard]] std::uint64_t claimed() const { return queue_.claimed(); }
   // Whoever becomes the consumer has something to take.
