@@ -183,7 +183,7 @@ class Inbox {
   Worker& worker_;
   base::Tracer* const tracer_;  // null: the job is not traced
   // Short messages, and blocks, below so many bytes have ways of their own; none where a job is
-  // traced, so that those need not ask.
+  // traced, or ThreadSanitizer is told, so that those need not ask.
   const std::uint64_t short_end_;
   const std::uint64_t block_end_;
   const bool copies_messages_;

@@ -5,9 +5,9 @@
  *
  *   tsan_messages RANKS TRANSPORT HOW      HOW: a name in kWays
  */
+#include <heddle/collectives.h>
 #include <heddle/heddle.h>
 #include <heddle/partitioned.h>
-#include <heddle/collectives.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,9 +98,15 @@ static void tagged_in_turn(const side* s, size_t count) {
   }
 }
 
-static void tagged_short(const side* s) { tagged_in_turn(s, 4); }
-static void tagged_eager(const side* s) { tagged_in_turn(s, 500); }
-static void tagged_long(const side* s) { tagged_in_turn(s, MOST_WORDS); }
+static void tagged_short(const side* s) {
+  tagged_in_turn(s, 4);
+}
+static void tagged_eager(const side* s) {
+  tagged_in_turn(s, 500);
+}
+static void tagged_long(const side* s) {
+  tagged_in_turn(s, MOST_WORDS);
+}
 
 /* ---- active messages ------------------------------------------------------------------------- */
 
@@ -134,10 +140,18 @@ static void active(const side* s, uint32_t handler, size_t count) {
   }
 }
 
-static void active_short(const side* s) { active(s, 1, 2); }
-static void active_eager(const side* s) { active(s, 1, 400); }
-static void active_long(const side* s) { active(s, 1, 8192); }
-static void active_user(const side* s) { active(s, HEDDLE_AM_USER, 400); }
+static void active_short(const side* s) {
+  active(s, 1, 2);
+}
+static void active_eager(const side* s) {
+  active(s, 1, 400);
+}
+static void active_long(const side* s) {
+  active(s, 1, 8192);
+}
+static void active_user(const side* s) {
+  active(s, HEDDLE_AM_USER, 400);
+}
 
 /* ---- completions by callback, and waits of one thread for what another one posted ------------ */
 
@@ -161,7 +175,8 @@ static void callbacks(const side* s) {
       const heddle_status status = heddle_send(s->worker, s->peer, 7, sources[s->me], 8 * 500, &completion);
       check(status, "send");
       if (status == HEDDLE_POSTED) ++sent;
-      while (__atomic_load_n(&ended[s->me], __ATOMIC_ACQUIRE) < sent) check(heddle_worker_progress(s->worker), "progress");
+      while (__atomic_load_n(&ended[s->me], __ATOMIC_ACQUIRE) < sent)
+        check(heddle_worker_progress(s->worker), "progress");
     }
   }
 }
@@ -221,10 +236,11 @@ typedef struct way {
   const char* name;
   void (*run)(const side*);
 } way;
-static const way kWays[] = {{"tagged_short", tagged_short}, {"tagged_eager", tagged_eager}, {"tagged_long", tagged_long},
-                            {"active_short", active_short}, {"active_eager", active_eager}, {"active_long", active_long},
-                            {"active_user", active_user},   {"callbacks", callbacks},       {"one_sided", one_sided},
-                            {"collectives", collectives}};
+static const way kWays[] = {{"tagged_short", tagged_short}, {"tagged_eager", tagged_eager},
+                            {"tagged_long", tagged_long},   {"active_short", active_short},
+                            {"active_eager", active_eager}, {"active_long", active_long},
+                            {"active_user", active_user},   {"callbacks", callbacks},
+                            {"one_sided", one_sided},       {"collectives", collectives}};
 static const way* chosen;
 
 static pthread_barrier_t both;

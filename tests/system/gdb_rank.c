@@ -1,7 +1,7 @@
 /* A rank for gdb_test.py, with debugging information: rank 1 waits for tag 7, while rank 0 has sent
  * tag 8 and waits in a barrier. What gdb is to show has names that begin with shown_. */
-#include <heddle/heddle.h>
 #include <heddle/collectives.h>
+#include <heddle/heddle.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
