@@ -17,6 +17,12 @@ if(TARGET heddle_tool)
   add_dependencies(heddle_installables heddle_tool)
 endif()
 
+# For debuggers and valgrind (docs/debugging.md). gdb loads the script by itself from under its own auto-load folder, by the full name of the
+# library; the other is for whoever has another prefix.
+install(FILES tools/gdb/heddle-gdb.py tools/valgrind/heddle.supp DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle COMPONENT library)
+install(FILES tools/gdb/heddle-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/gdb/auto-load${CMAKE_INSTALL_FULL_LIBDIR}
+        RENAME $<TARGET_FILE_NAME:heddle>-gdb.py COMPONENT library)
+
 set(heddle_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/heddle)
 install(EXPORT heddle_targets NAMESPACE heddle:: FILE heddle-targets.cmake DESTINATION ${heddle_cmake_dir} COMPONENT development)
 configure_package_config_file(cmake/heddle-config.cmake.in ${PROJECT_BINARY_DIR}/heddle-config.cmake
@@ -43,7 +49,7 @@ install(FILES ${PROJECT_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 # The documents lie to each other as in the source, so that the links between them hold; those to the headers are changed
 # to lead to where the headers are installed.
 install(FILES LICENSE CHANGELOG.md CODE_OF_CONDUCT.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
-install(FILES docs/abi.md docs/architecture.md docs/clusters.md docs/explain.md docs/hangs.md docs/lcw.md docs/live.md docs/mpi.md docs/openshmem.md docs/performance.md docs/python.md docs/tofu.md docs/tofu-mpi.md docs/tracing.md
+install(FILES docs/abi.md docs/architecture.md docs/clusters.md docs/debugging.md docs/explain.md docs/hangs.md docs/lcw.md docs/live.md docs/mpi.md docs/openshmem.md docs/performance.md docs/python.md docs/tofu.md docs/tofu-mpi.md docs/tracing.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation)
 install(DIRECTORY docs/decisions DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation

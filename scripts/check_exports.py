@@ -10,6 +10,10 @@ import subprocess
 import sys
 
 
+# What debuggers look for by name: no part of the interface (docs/debugging.md).
+FOR_DEBUGGERS = {"heddle_debug_directory"}
+
+
 def strip_comments(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
 
@@ -38,7 +42,7 @@ def exported(library, nm):
         [nm, "--dynamic", "--defined-only", "--format=posix", library], check=True, capture_output=True, text=True
     ).stdout
     symbols = (line.split() for line in output.splitlines() if line.strip())
-    return {fields[0].split("@")[0] for fields in symbols if fields[1] != "A"}
+    return {fields[0].split("@")[0] for fields in symbols if fields[1] != "A"} - FOR_DEBUGGERS
 
 
 def main(arguments):

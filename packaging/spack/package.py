@@ -18,6 +18,7 @@ class Heddle(CMakePackage):
     variant("ucx", default=True, description="The transport to other machines")
     variant("pmix", default=True, description="Jobs of mpirun, prterun and srun")
     variant("hwloc", default=True, description="The machine's topology")
+    variant("usdt", default=False, description="Static probes for bpftrace and perf, by the system's <sys/sdt.h>")
     variant("emulator", default=False, description="The uTofu interface in software")
 
     depends_on("c", type="build")
@@ -48,6 +49,7 @@ class Heddle(CMakePackage):
             self.define_from_variant("HEDDLE_EMULATOR", "emulator"),
             self.define("HEDDLE_UCX", "ON" if self.spec.satisfies("+ucx") else "OFF"),
             self.define_from_variant("HEDDLE_PMIX", "pmix"),
+            self.define_from_variant("HEDDLE_USDT", "usdt"),
             self.define_from_variant("HEDDLE_HWLOC", "hwloc"),
         ]
 

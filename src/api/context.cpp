@@ -224,6 +224,7 @@ heddle_status heddle_counter_read(heddle_counter handle, uint64_t* value) {
   if (counter == nullptr) return bad_handle("counter", handle.id);
   if (value == nullptr) return null_argument("counter_read", "value");
   *value = counter->value();
+  counter->learnt();
   const Status status = counter->status();
   if (status == HEDDLE_DONE) return status;
   return base::fail(status, "an operation of this counter ended with %s", heddle_status_name(status));

@@ -48,6 +48,8 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
     // The queue first: a command leaves it when its operation counts as begun.
     if (gate->queued() || operations.busy()) return false;
     heddle::base::full_fence();
+    if (heddle::base::has_thread_sanitizer()) [[unlikely]]
+      heddle::base::show_acquire(worker.core().order());
     return true;
   }
   if (operations.busy()) return false;
@@ -188,7 +190,9 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
   if (counter == nullptr) return bad_handle("counter", counter_handle.id);
   const auto attempt = [&] {
     if (counter->status() != HEDDLE_DONE) return failed_operation(counter->status());
-    return counter->value() >= value ? HEDDLE_DONE : HEDDLE_AGAIN;
+    if (counter->value() < value) return HEDDLE_AGAIN;
+    counter->learnt();
+    return HEDDLE_DONE;
   };
   if (const Status status = attempt(); status != HEDDLE_AGAIN) return status;
   const auto describe = [&](heddle::diagnosis::Wait& wait) {

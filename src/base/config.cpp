@@ -236,6 +236,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "8M",
      "a trace keeps so much of each thread, the newest: 32 bytes for each record; rounded up to a power of two",
      {64 * kKi, 64 * kGi}},
+    {Var::probes, "HEDDLE_PROBES", Type::flag, "0",
+     "static probes (USDT) of each operation and handler, for bpftrace and perf; those of waits and collectives are "
+     "always there"},
     {Var::hang_seconds,
      "HEDDLE_HANG_SECONDS",
      Type::count,

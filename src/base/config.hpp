@@ -79,6 +79,7 @@ enum class Var : std::size_t {
   stats,
   trace,
   trace_bytes,
+  probes,
   hang_seconds,
   close_timeout,
   shmem_check,

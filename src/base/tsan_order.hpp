@@ -11,12 +11,19 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/fence.hpp"
 
 // From ThreadSanitizer's run-time library; null where the process has none.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are given
 extern "C" {
 [[gnu::weak]] void __tsan_acquire(void* address);
 [[gnu::weak]] void __tsan_release(void* address);
+[[gnu::weak]] void __tsan_read_range(void* address, unsigned long bytes);
+[[gnu::weak]] void __tsan_ignore_thread_begin();
+[[gnu::weak]] void __tsan_ignore_thread_end();
 }
 
 namespace heddle::base {
@@ -43,8 +50,7 @@ inline void show_acquire(void* word) {
 //   learnt from them, by the same, that they know of it (show_served, show_learnt).
 //
 // Each is one order for the whole process, whoever told whom: a race between the program and a
-// request that came too early is hidden where another thread has told something meanwhile. Messages
-// carry no such order.
+// request that came too early is hidden where another thread has told something meanwhile.
 inline std::array<char, 2> order_with_others{};
 inline void show_told() {
   show_release(&order_with_others[0]);
@@ -58,6 +64,42 @@ inline void show_served() {
 inline void show_learnt() {
   show_acquire(&order_with_others[1]);
 }
+
+// ---- for OrderingWorker (engine/ordering.hpp), which is there if has_thread_sanitizer() ---------
+
+// The program has ThreadSanitizer, and this library was compiled without: one that was compiled with
+// it hides nothing, and takes the same ways as without.
+inline bool has_thread_sanitizer() {
+  return !kThreadSanitizer && __tsan_acquire != nullptr;
+}
+
+// Messages carry an order, too: what a thread has done before it posts one happens before what
+// follows the poll that finds it. A word for the workers of this process, by rank and number; a few
+// of them share one, which may hide a race between those.
+inline std::array<char, 256> words_of_messages{};
+inline void* order_of_messages(std::uint32_t rank, std::uint32_t worker) {
+  return &words_of_messages[(rank * 16 + worker) % words_of_messages.size()];
+}
+
+inline void show_read(const void* address, std::uint64_t bytes) {
+  if (__tsan_read_range != nullptr && bytes != 0) __tsan_read_range(const_cast<void*>(address), bytes);
+}
+
+// While one lives, and was told to, ThreadSanitizer sees none of this thread's accesses.
+class HiddenAccesses {
+ public:
+  explicit HiddenAccesses(bool hides) : hides_(hides && __tsan_ignore_thread_begin != nullptr) {
+    if (hides_) __tsan_ignore_thread_begin();
+  }
+  ~HiddenAccesses() {
+    if (hides_) __tsan_ignore_thread_end();
+  }
+  HiddenAccesses(const HiddenAccesses&) = delete;
+  HiddenAccesses& operator=(const HiddenAccesses&) = delete;
+
+ private:
+  bool hides_;
+};
 
 }  // namespace heddle::base
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

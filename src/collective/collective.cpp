@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <mutex>
 
+#include "base/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "collective/algorithms/tree.hpp"
 #include "collective/exchange.hpp"
@@ -280,16 +281,22 @@ bool Collective::active() const {
   return !runner_->done();
 }
 
-// Of a job that is traced.
+// For traces and probes.
 void Collective::note(base::TraceEvent event) {
+  const bool begins = event == base::TraceEvent::schedule_begin;
+  const std::uint64_t number = number_.load(std::memory_order_relaxed);
+  if (begins) {
+    base::probe_collective_begin(runner_.get(), name_of(call_.operation), team_.identity(), number);
+  } else {
+    base::probe_collective_end(runner_.get(), team_.identity(), number);
+  }
   base::Tracer* const tracer = team_.context().tracer();
   if (tracer == nullptr) return;
-  const bool begins = event == base::TraceEvent::schedule_begin;
   if (begins) runner_->set_tracer(tracer);
   base::TraceRecord record{};
   record.id = begins ? tracer->name(name_of(call_.operation)) : 0;
   record.bytes = runner_->traced_as();
-  record.rank = static_cast<std::uint32_t>(number_.load(std::memory_order_relaxed));
+  record.rank = static_cast<std::uint32_t>(number);
   record.worker = base::kNoTraceWorker;
   record.event = event;
   tracer->note(record);

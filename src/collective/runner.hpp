@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/probes.hpp"
 #include "base/tracer.hpp"
 #include "collective/call.hpp"
 #include "collective/schedule.hpp"
@@ -109,6 +110,7 @@ class Runner {
   void complete(std::uint64_t run) { completed_.store(run, std::memory_order_release); }
   void count(std::uint64_t executed) {
     executed_.store(executed_.load(std::memory_order_relaxed) + executed, std::memory_order_relaxed);
+    base::probe_collective_step(this, executed);
     if (tracer_ != nullptr) [[unlikely]]
       note_steps(executed);
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/copy.hpp"
+#include "base/tsan_order.hpp"
 
 namespace heddle::collective {
 namespace {
@@ -176,11 +177,20 @@ bool SessionQueue::on_its_way(const Queue& queue) const {
   return false;
 }
 
+// What a giver of this process wrote before it gave (loopback).
+void SessionQueue::show_released(const Step& step) {
+  for (const Due& due : step.dues) {
+    if (due.counter != nullptr) base::show_acquire(const_cast<CounterWord*>(due.counter));
+  }
+}
+
 // True: the queue has reached its end.
 bool SessionQueue::advance_queue(Queue& queue) {
   while (queue.next < queue.end) {
     Step& step = steps_[queue.next];
     if (!released(step.dues[0]) || !released(step.dues[1])) break;
+    if (base::has_thread_sanitizer()) [[unlikely]]
+      show_released(step);
     if (step.bytes > allowance_) break;
     if (queue.carries && !sources_left(queue, step)) break;
     if (!execute(step)) break;

@@ -167,6 +167,7 @@ class SessionQueue : public Runner {
   [[nodiscard]] static bool released(const Due& due) {
     return due.counter == nullptr || due.counter->credits.load(std::memory_order_acquire) >= due.credits;
   }
+  static void show_released(const Step& step);
   bool advance_locked();
   void begin_run(std::uint64_t run);
   bool end_run(std::uint64_t run);

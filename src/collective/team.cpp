@@ -1,12 +1,14 @@
 #include "collective/team.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <numeric>
 
 #include "base/tsan_order.hpp"
 #include "collective/collective.hpp"
+#include "engine/debug_directory.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::collective {
@@ -126,6 +128,13 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
       identity_(digest_of(ranks_) + among_alike_),
       setups_(*this, std::move(assembly)) {
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
+  // For a debugger; all teams are alike. A vector begins with the pointers to its first element
+  // and behind its last one.
+  static const std::array kFields{base::debug_field("rank", *this, member_), base::debug_field("ranks", *this, ranks_),
+                                  base::debug_field("calls", *this, calls_),
+                                  base::debug_field("passed", *this, passed_)};
+  static const bool shown = (engine::show_type(kType, kFields), true);
+  static_cast<void>(shown);
 }
 
 std::string Team::words() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/tsan_order.hpp"
 #include "engine/aggregation.hpp"
 #include "engine/inside.hpp"
 
@@ -97,14 +98,17 @@ inline bool Completer::has_work() const {
   if (core_.operations.under_way() > 0 && looks_for_closed()) [[unlikely]] {
     if (note_closed()) ++events;
   }
+  // Before what has moved is told: for who finds it done, by Worker::until() or inside.
+  if (core_.is_told) [[unlikely]]
+    tell_progress(events);
   if (events > 0) core_.note_moved();
-  if (core_.tracer != nullptr) [[unlikely]]
-    note_progressed(events);
   return static_cast<int>(events);
 }
 
-[[gnu::noinline]] void Completer::note_progressed(std::size_t events) {
+[[gnu::noinline]] void Completer::tell_progress(std::size_t events) {
   if (events == 0) return;
+  base::show_release(core_.order());
+  if (core_.tracer == nullptr) return;
   base::TraceRecord record{};
   record.id = events;
   record.worker = static_cast<std::uint8_t>(core_.index);

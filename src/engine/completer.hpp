@@ -61,7 +61,7 @@ class Completer {
   void arrived_packet(const transport::Completion& packet);
   std::size_t advance_pending();
   bool advance_protocols();
-  void note_progressed(std::size_t events);
+  void tell_progress(std::size_t events);
   bool note_failures();
   bool note_failed_ranks();
   bool note_closed();  // true: something has ended

@@ -1,9 +1,12 @@
 // What happens when an operation is finished.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
+#include "base/debug_view.hpp"
+#include "base/tsan_order.hpp"
 #include "engine/handles.hpp"
 #include "heddle/heddle.h"
 
@@ -32,11 +35,13 @@ class Counter {
 
   void raise(heddle_status status) {
     if (status != HEDDLE_DONE) [[unlikely]] {
+      base::show_release(this);
       heddle_status none = HEDDLE_DONE;
       // Partner: status()'s acquire load.
       first_error_.compare_exchange_strong(none, status, std::memory_order_release, std::memory_order_relaxed);
       return;
     }
+    base::show_release(this);
     // Release: who sees the count sees what the operation brought. Partner: value()'s acquire load.
     if (only_ != 0) {
       value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -46,6 +51,12 @@ class Counter {
   }
   [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
   [[nodiscard]] heddle_status status() const { return first_error_.load(std::memory_order_acquire); }
+  // After a look that has found what was awaited.
+  void learnt() const { base::show_acquire(const_cast<Counter*>(this)); }
+  // For a debugger.
+  [[nodiscard]] std::array<base::DebugField, 2> fields() const {
+    return {base::debug_field("value", *this, value_), base::debug_field("first error", *this, first_error_)};
+  }
   void reset() {
     value_.store(0, std::memory_order_relaxed);
     first_error_.store(HEDDLE_DONE, std::memory_order_relaxed);

@@ -11,6 +11,7 @@ Core::Core(Objects& of_context, std::uint32_t number, transport::TransportWorker
       capabilities(job.transport().capabilities()),
       transport(the_transport),
       tracer(job.tracer()),
+      is_told(tracer != nullptr || base::has_thread_sanitizer()),
       failure_epoch(job.bootstrap().failure_epoch()),
       operations(objects, job.environment().config.number(base::Var::worker_operations)),
       requester(transport, capabilities, operations),

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/tsan_order.hpp"
 #include "engine/job.hpp"
 #include "engine/notifier.hpp"
 #include "engine/objects.hpp"
@@ -59,6 +60,9 @@ struct Core {
 
   [[nodiscard]] bool can_ring() const { return capabilities.sleeping != transport::Sleeping::impossible; }
 
+  // The word by which ThreadSanitizer is told of the order between threads that are inside.
+  [[nodiscard]] void* order() const { return base::order_of_messages(job.rank(), index); }
+
   Job& job;
   Objects& objects;
   const std::uint32_t index;
@@ -68,6 +72,7 @@ struct Core {
   const transport::Capabilities& capabilities;
   transport::TransportWorker& transport;
   base::Tracer* const tracer;                       // null: the job is not traced
+  const bool is_told;                               // somebody is told of progress: see advance()
   const std::atomic<std::uint64_t>& failure_epoch;  // the bootstrap's; partner: its release
   Operations operations;
   Requester requester;

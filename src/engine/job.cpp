@@ -3,9 +3,11 @@
 #include <array>
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <span>
 #include <utility>
 
+#include "engine/probing.hpp"
 #include "wire/packed_region.hpp"
 
 namespace heddle::engine {
@@ -43,6 +45,14 @@ base::Status Job::open_tracer() {
 
 void Job::register_handler(std::uint32_t number, Handler handler) {
   const std::lock_guard lock(mutex_);
+  if (probes() && handler.fn != nullptr) {
+    try {
+      probed_.push_front(handler);
+      handler = probed(probed_.front());
+    } catch (const std::bad_alloc&) {
+      environment_.log.line(base::Level::warn, "handler %u is not probed: there is no memory", number);
+    }
+  }
   handlers_.set(number, handler);
 }
 

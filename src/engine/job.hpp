@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <forward_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ class Job {
   // Of either class; its function null: none. Any thread.
   [[nodiscard]] Handler handler(std::uint32_t number) const { return handlers_.find(number); }
   void register_handler(std::uint32_t number, Handler handler);
+  // HEDDLE_PROBES: operations and handlers are probed.
+  [[nodiscard]] bool probes() const { return environment_.config.flag(base::Var::probes); }
   // A tag of messages, for people: as the program words it, else "tag 7". Any thread. May throw
   // std::bad_alloc.
   [[nodiscard]] std::string tag_text(std::uint64_t tag, std::uint64_t mask) const;
@@ -76,6 +79,8 @@ class Job {
   queue::FetchingMutex mutex_;
   std::vector<bool> known_failed_;
   bool drop_reported_ = false;
+  // What probes call, as many as were registered: messages may still meet what was replaced.
+  std::forward_list<Handler> probed_;
 };
 
 }  // namespace heddle::engine

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/debug_directory.hpp"
 #include "engine/job.hpp"
 
 namespace heddle::engine {
@@ -278,7 +279,11 @@ void Objects::close_remote(RemoteRegion* remote) {
 }
 
 base::Result<Counter*> Objects::open_counter(std::uint64_t only, bool counts_done) {
-  return counters_.add(std::make_unique<Counter>(*this, only, counts_done));
+  auto counter = std::make_unique<Counter>(*this, only, counts_done);
+  static const std::array kFields = counter->fields();  // all counters are alike
+  static const bool shown = (show_type(HandleType::counter, kFields), true);
+  static_cast<void>(shown);
+  return counters_.add(std::move(counter));
 }
 
 void Objects::close_counter(Counter* counter) {

@@ -201,6 +201,8 @@ class OperationQueue {
  public:
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
+  // For a debugger.
+  [[nodiscard]] const std::size_t& count() const { return size_; }
   void push_back(Operation* operation) {
     operation->next = nullptr;
     *(size_ == 0 ? &first_ : &last_->next) = operation;
@@ -339,6 +341,7 @@ class OperationPool {
 
   [[nodiscard]] std::size_t in_use() const { return operations_.size() - free_count_; }
   [[nodiscard]] std::vector<Operation>& all() { return operations_; }
+  [[nodiscard]] const std::vector<Operation>& all() const { return operations_; }
 
  private:
   static constexpr std::uint32_t kGenerationMask = (1U << 28) - 1;

@@ -1,6 +1,7 @@
 #include "engine/operations.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/fence.hpp"
 #include "engine/job.hpp"
@@ -190,6 +191,34 @@ base::Status Operations::quiet() {
       first = status;  // the lowest rank's, and its text
   }
   return first;
+}
+
+void Operations::show(base::DebugWorker& shown) const {
+  shown.value("under way", busy_);
+  shown.value("pending", pending_.count());
+  const std::vector<Operation>& all = pool_.all();
+  if (all.empty()) return;
+  const Operation& one = all.front();
+  // All operations are alike.
+  static const std::array kFields{base::debug_field("live", one, one.live),
+                                  base::debug_field("posted", one, one.posted),
+                                  base::debug_field("kind", one, one.kind),
+                                  base::debug_field("rank", one, one.rank),
+                                  base::debug_field("bytes", one, one.payload_bytes),
+                                  base::debug_field("target", one, one.target.worker),
+                                  base::debug_field("served", one, one.served),
+                                  base::debug_field("served rank", one, one.served_rank),
+                                  base::debug_field("served worker", one, one.served_worker)};
+  shown.row({.name = "operations",
+             .shape = base::DebugShape::array,
+             .stride = sizeof(Operation),
+             .first = all.data(),
+             .count = nullptr,
+             .number = all.size(),
+             .link = 0,
+             .chain = 0,
+             .fields = kFields.data(),
+             .field_count = kFields.size()});
 }
 
 }  // namespace heddle::engine

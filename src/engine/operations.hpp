@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/debug_view.hpp"
 #include "base/error.hpp"
 #include "base/own_lines.hpp"
 #include "base/peek.hpp"
@@ -91,6 +92,8 @@ class Operations {
   [[nodiscard]] const OperationQueue& pending() const { return pending_; }
   [[nodiscard]] std::vector<Operation>& slots() { return pool_.all(); }
   [[nodiscard]] static std::size_t index(const Operation& operation) { return operation.slot; }
+  // For a debugger.
+  void show(base::DebugWorker& shown) const;
   // Operations that have. Any thread: a number.
   [[nodiscard]] std::uint64_t failed() const { return base::peek(failed_); }
   [[nodiscard]] const MarkTable& marks() const { return pool_.marks(); }

@@ -182,6 +182,7 @@ class Tagged final : public Protocol {
   void cancel(base::Status status) override;
   // Receives that have not ended, and messages that nobody has received.
   void report(Findings& findings) const override;
+  void show(base::DebugWorker& shown) const { matching_.show(shown); }
   // Of a receive that waits, or whose message is on its way.
   void tell_receive(const heddle_receive& receive, std::vector<diagnosis::Awaited>* things) const;
   void explain(const Operation& operation, diagnosis::Awaited* awaited) const override;

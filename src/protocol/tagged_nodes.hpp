@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/copy.hpp"
+#include "base/tsan_order.hpp"
 #include "protocol/tagged.hpp"
 
 namespace heddle::engine {
@@ -150,7 +151,11 @@ inline Tagged::Posted* Tagged::match(std::uint64_t tag, heddle_peer from) {
 
 inline void set_status(heddle_receive* receive, base::Status status) {
   // Release: who sees the end sees the data. Partner: the acquire load in heddle_recv_wait.
+  base::show_release(&receive->status);
   std::atomic_ref(receive->status).store(status, std::memory_order_release);
+}
+inline void set_posted(heddle_receive* receive) {
+  std::atomic_ref(receive->status).store(HEDDLE_POSTED, std::memory_order_release);
 }
 
 inline void tell(heddle_receive* receive, heddle_peer from, std::uint64_t tag, std::uint64_t bytes) {

@@ -135,7 +135,7 @@ bool Tagged::advance_waiting() {
     set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
   }
-  set_status(request.receive, HEDDLE_POSTED);
+  set_posted(request.receive);
   mark(request.completion.counter);
   auto* const posted = new (request.receive->library) Posted(wanted, request, this);
   auto* const kept = static_cast<Kept*>(matching_.post(posted));
@@ -210,7 +210,7 @@ base::Status Tagged::receive_claimed(const ReceiveRequest& request) {
     return HEDDLE_DONE;
   }
   mark(request.completion.counter);
-  set_status(request.receive, HEDDLE_POSTED);
+  set_posted(request.receive);
   return deliver_kept(request, kept);
 }
 

@@ -195,6 +195,15 @@ class CommandQueue {
     return false;
   }
 
+  // For a debugger: show(name, word, by how many bits its number is shifted). An odd tail: the
+  // consumer sleeps.
+  template <class Show>
+  void show(Show&& show) const {
+    show("queue claimed", tail_, 1U);
+    show("queue executed", head_, 0U);
+    show("queue tail", tail_, 0U);
+  }
+
  private:
   static constexpr std::uint64_t kAsleep = 1;
   static constexpr std::uint32_t kRecordsBits = 8;

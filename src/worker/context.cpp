@@ -36,6 +36,7 @@ base::Result<std::unique_ptr<Context>> Context::join(const ContextOptions& optio
   if (const base::Status status = context->open_parts(options); status != HEDDLE_DONE) return status;
   context->handle_ = open_handle(kType, context.get());
   if (context->handle_ == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open");
+  context->inspection_.named(context->handle_);
   return context;
 }
 

@@ -120,7 +120,7 @@ class Context : public Job {
  private:
   explicit Context(base::Environment environment);
   bool nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved);
-  void note_sleep(base::TraceEvent event) const;
+  void note_sleep(base::TraceEvent event, std::int64_t ns) const;
   base::Status open_parts(const ContextOptions& options);
   base::Status open_transport(const std::string& name);
   void open_executors(CompleterThread completer);

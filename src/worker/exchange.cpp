@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/fence.hpp"
+#include "base/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "base/wait.hpp"
 #include "worker/context.hpp"
@@ -71,9 +72,9 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
     // less than a second, see Crowd
     const timespec length{0, ns};
-    note_sleep(base::TraceEvent::sleep_begin);
+    note_sleep(base::TraceEvent::sleep_begin, ns);
     ::nanosleep(&length, nullptr);
-    note_sleep(base::TraceEvent::sleep_end);
+    note_sleep(base::TraceEvent::sleep_end, ns);
     return true;
   }
   const std::uint32_t seen = transport().bell();
@@ -85,13 +86,14 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
     if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
   }
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
-  note_sleep(base::TraceEvent::sleep_begin);
+  note_sleep(base::TraceEvent::sleep_begin, ns);
   transport().wait(seen, ns, places != 0 ? places : queue::kEveryPlace);
-  note_sleep(base::TraceEvent::sleep_end);
+  note_sleep(base::TraceEvent::sleep_end, ns);
   return true;
 }
 
-void Context::note_sleep(base::TraceEvent event) const {
+void Context::note_sleep(base::TraceEvent event, std::int64_t ns) const {
+  event == base::TraceEvent::sleep_begin ? base::probe_sleep_begin(ns) : base::probe_sleep_end();
   if (tracer() == nullptr) return;
   base::TraceRecord record{};
   record.worker = base::kNoTraceWorker;

@@ -91,6 +91,7 @@ bool Gate::enter() {
   if (!let_in()) return false;
   mark_inside();
   count_entry();
+  show_entry();
   return true;
 }
 
@@ -98,6 +99,7 @@ bool Gate::enter_at_once() {
   if (!let_in_at_once()) return false;
   mark_inside();
   count_entry();
+  show_entry();
   return true;
 }
 
@@ -105,10 +107,12 @@ bool Gate::enter_unless_held() {
   if (!let_in_unless_held()) return false;
   mark_inside();
   count_entry();
+  show_entry();
   return true;
 }
 
 void Gate::leave() {
+  show_exit();
   const bool call = must_call_helpers();
   let_out();
   if (call) wake_helpers();
@@ -125,6 +129,7 @@ void Gate::wake_helpers() {
 bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
   if (!let_in_helper(number, urgent)) return false;
   mark_inside();
+  show_entry();
   helper_inside_ = (number & queue::SystemHandover::kStays) == 0;
   // A thread of the application may be left commands of others to execute, and leave them under way
   // when a helper is about to sleep, which looks at this.
@@ -133,6 +138,7 @@ bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
 }
 
 void Gate::leave_as_helper() {
+  show_exit();
   let_out_helper(std::exchange(helper_inside_, false));
 }
 

@@ -34,6 +34,7 @@
 #include "base/fence.hpp"
 #include "base/thread_number.hpp"
 #include "base/trace_format.hpp"
+#include "base/tsan_order.hpp"
 #include "queue/bias.hpp"
 #include "worker/inbox.hpp"
 #include "worker/sharing.hpp"
@@ -57,6 +58,10 @@ class Gate {
   [[nodiscard]] bool queued() const { return inbox_ != nullptr && inbox_->queued(); }
   // Records of commands that wait in the queue. Any thread.
   [[nodiscard]] std::uint64_t queued_records() const { return inbox_ == nullptr ? 0 : inbox_->records(); }
+  // For a debugger.
+  void show(base::DebugWorker& shown) const {
+    if (inbox_ != nullptr) inbox_->show(shown);
+  }
   // Null: all messages are posted by their callers.
   [[nodiscard]] const SmallOffload* small_offload() const {
     return inbox_ == nullptr ? nullptr : inbox_->small_offload();
@@ -316,6 +321,15 @@ class Gate {
   bool enter_at_once();
   bool enter_as_helper(std::uint32_t number, bool urgent);
   void leave_as_helper();
+  // For ThreadSanitizer: those who are inside, one after the other.
+  void show_entry() {
+    if (base::has_thread_sanitizer()) [[unlikely]]
+      base::show_acquire(worker_.core().order());
+  }
+  void show_exit() {
+    if (base::has_thread_sanitizer()) [[unlikely]]
+      base::show_release(worker_.core().order());
+  }
   static void add_one(std::atomic<std::uint64_t>& count) {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/probes.hpp"
 #include "worker/modes.hpp"
 #include "worker/report.hpp"
 
@@ -28,6 +29,10 @@ void awaits(diagnosis::Wait& wait, const char* format, ...) {
 
 Watch::Due Watch::look(bool napping) {
   // Shorter waits are seen by what ends them.
+  if ((known_ & kProbe) == 0) {
+    base::probe_wait_begin(call_, worker_ != nullptr ? worker_->index() : diagnosis::kNobody);
+    known_ |= kProbe;
+  }
   if (context_.tracer() != nullptr && (known_ & kTrace) == 0) {
     note(base::TraceEvent::wait_begin);
     known_ |= kTrace;
@@ -43,20 +48,21 @@ Watch::Due Watch::look(bool napping) {
 // Whether the launcher or the user is to be told.
 Watch::Due Watch::look_for_others(bool napping) {
   Inspection& inspection = context_.inspection();
-  if (inspection.watched()) {
-    if (!napping) return Due::nothing;
+  const std::uint32_t worker = worker_ != nullptr ? worker_->index() : diagnosis::kNobody;
+  Due due = Due::nothing;
+  if (napping) {
     known_ |= kInspection;
-    const std::uint32_t worker = worker_ != nullptr ? worker_->index() : diagnosis::kNobody;
-    return inspection.note({call_, worker, nullptr, nullptr}, context_.clock().now_ns()) ? Due::answer : Due::nothing;
+    if (inspection.note({call_, worker, nullptr, nullptr}, context_.clock().now_ns())) due = Due::answer;
   }
+  if (inspection.watched()) return due;
   // Nobody else would tell: then it is told if the user has asked for it.
   const base::Config& config = context_.environment().config;
   const std::uint64_t period =
       config.is_set(base::Var::hang_seconds) ? config.number(base::Var::hang_seconds) * kSecond : 0;
-  if (period == 0) return Due::nothing;
+  if (period == 0) return due;
   const std::uint64_t now = context_.clock().now_ns();
   if (waited_.next_ns == 0) waited_.next_ns = now + period;
-  if (now < waited_.next_ns) return Due::nothing;
+  if (now < waited_.next_ns) return due;
   waited_.next_ns += period;
   ++waited_.reports;
   return Due::report;
@@ -102,6 +108,7 @@ void Watch::tell(Due due, diagnosis::Wait& wait) {
 }
 
 void Watch::end() {
+  base::probe_wait_end(call_, worker_ != nullptr ? worker_->index() : diagnosis::kNobody);
   if ((known_ & kTrace) != 0) note(base::TraceEvent::wait_end);
   if ((known_ & kInspection) == 0) return;
   context_.inspection().end(resumes_, context_.clock().now_ns());

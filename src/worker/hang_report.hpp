@@ -97,6 +97,7 @@ class Watch {
   static constexpr std::uint8_t kInspection = 1;
   static constexpr std::uint8_t kTrace = 2;
   static constexpr std::uint8_t kTold = 4;  // also what is waited for
+  static constexpr std::uint8_t kProbe = 8;
   std::uint8_t known_ = kNobody;
   bool resumes_ = false;
   Waited waited_;

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/tsan_order.hpp"
 #include "worker/executor.hpp"
 
 namespace heddle::engine {
@@ -16,8 +17,8 @@ using transport::Opcode;
 Inbox::Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload> small)
     : worker_(worker),
       tracer_(worker.context().tracer()),
-      short_end_(tracer_ == nullptr ? kShortBytes + 1 : 0),
-      block_end_(tracer_ == nullptr ? std::uint64_t{1} << (64 - QueuedBlock::kFlagBits) : 0),
+      short_end_(worker.core().is_told ? 0 : kShortBytes + 1),
+      block_end_(worker.core().is_told ? 0 : std::uint64_t{1} << (64 - QueuedBlock::kFlagBits)),
       copies_messages_(worker.context().transport().capabilities().copies_messages),
       small_(std::move(small)),
       queue_(std::max<std::uint32_t>(records, kMostRecords)) {}
@@ -84,9 +85,15 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
   for (const Part& part : parts) bytes += part.size();
   const Queued claimed = queue_.claim(static_cast<std::uint32_t>((bytes + kBodyBytes - 1) / kBodyBytes));
   if (!claimed) return false;
-  BodyWriter writer(queue_, claimed);
-  writer.write(part_of(run));
-  for (const Part& part : parts) writer.write(part);
+  {
+    // The queue's own atomics order its memory, and ThreadSanitizer does not see them.
+    const base::HiddenAccesses hidden(base::has_thread_sanitizer());
+    BodyWriter writer(queue_, claimed);
+    writer.write(part_of(run));
+    for (const Part& part : parts) writer.write(part);
+  }
+  if (base::has_thread_sanitizer()) [[unlikely]]
+    base::show_release(worker_.core().order());
   if (queue_.publish(claimed)) [[unlikely]]
     wake_executor();
   if (tracer_ != nullptr) note(base::TraceEvent::queued, claimed.end());
@@ -194,6 +201,8 @@ std::size_t Inbox::drain(bool by_helper) {
       continue;
     }
     started_ = queued.end();
+    if (base::has_thread_sanitizer()) [[unlikely]]
+      base::show_acquire(worker_.core().order());  // of who has put it here
     if (execute(queued, HEDDLE_DONE) == HEDDLE_AGAIN) {
       started_ = queued.position;
       queue_.put_back(queued.position);

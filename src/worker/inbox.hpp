@@ -49,6 +49,9 @@ class Inbox {
   // Commands wait, or are being started.
   [[nodiscard]] bool queued() const { return queue_.claimed() != queue_.executed(); }
   [[nodiscard]] std::uint64_t records() const { return queue_.claimed() - queue_.executed(); }
+  void show(base::DebugWorker& shown) const {
+    queue_.show([&shown](const char* name, const auto& word, std::uint32_t shift) { shown.value(name, word, shift); });
+  }
   // What is before this position was put here before this call.
   [[nodiscard]] std::uint64_t claimed() const { return queue_.claimed(); }
   // Whoever becomes the consumer has something to take.
@@ -180,7 +183,7 @@ class Inbox {
   Worker& worker_;
   base::Tracer* const tracer_;  // null: the job is not traced
   // Short messages, and blocks, below so many bytes have ways of their own; none where a job is
-  // traced, so that those need not ask.
+  // traced, or ThreadSanitizer is told, so that those need not ask.
   const std::uint64_t short_end_;
   const std::uint64_t block_end_;
   const bool copies_messages_;

@@ -91,7 +91,16 @@ void Inspection::begin() {
   const std::uint64_t period = context_.bootstrap().watch_seconds() * kSecond;
   watched_ = context_.bootstrap().can_be_asked();
   notice_ns_ = std::min(kNoticeNs, period / 4);
+  {
+    const std::lock_guard lock(mutex_);
+    board_.begin(context_.rank(), context_.size());
+  }
   context_.bootstrap().observe(this);
+}
+
+void Inspection::named(std::uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  board_.name(handle);
 }
 
 void Inspection::add(Worker& worker) {
@@ -100,12 +109,14 @@ void Inspection::add(Worker& worker) {
   Row& row = rows_.emplace_back();
   row.worker = &worker;
   row.answered = number_.load(std::memory_order_relaxed);
+  board_.add(worker);
 }
 
 void Inspection::remove(Worker& worker) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return looked_at_ != &worker; });
   std::erase_if(rows_, [&](const Row& row) { return row.worker == &worker; });
+  board_.remove(worker);
 }
 
 // ---- threads that wait --------------------------------------------------------------------------
@@ -113,6 +124,17 @@ void Inspection::remove(Worker& worker) {
 Inspection::Thread* Inspection::find(std::uint32_t number) {
   const auto found = std::ranges::find(threads_, number, &Thread::number);
   return found == threads_.end() ? nullptr : &*found;
+}
+
+void Inspection::Thread::begin(const Waiting& what) {
+  row.begin(what.call, what.worker);
+  tell_ns = kTellNs;
+}
+
+void Inspection::Thread::tell(const diagnosis::Wait& what, std::uint64_t now) {
+  const std::uint64_t waited_ns = now - std::min(now, since);
+  row.tell(what, waited_ns);
+  if (tells(now)) tell_ns = waited_ns + std::min(waited_ns, kMostTellNs);
 }
 
 // Where nobody watches, and the user has asked for it: for how many seconds the program's wait is
@@ -145,6 +167,7 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
       thread->waiting = waiting;
       thread->since = thread->last = now;
       thread->answered = number_.load(std::memory_order_relaxed);
+      thread->row = board_.enter(thread->number);
       began = true;
       look_at_this_thread();
     }
@@ -158,18 +181,24 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
       thread->reports = 0;
       began = true;
     }
+    if (began) thread->begin(waiting);
+    thread->row.resumed();
     if (!within) thread->waiting = waiting;
     if (!within || waiting.tell == nullptr) thread->last = now;
     thread->inside = thread->waiting.tell == nullptr;
     tells = notice_ns_ != 0 && !thread->told && now - thread->since >= notice_ns_;
     thread->told = thread->told || tells;
     reports = due_seconds(*thread, waiting, now);
-    wanted = thread->answered != number_.load(std::memory_order_relaxed) && !(within && waiting.tell != nullptr);
+    wanted = (thread->answered != number_.load(std::memory_order_relaxed) || thread->tells(now)) &&
+             !(within && waiting.tell != nullptr);
   }
   if (began && waiting.tell != nullptr) {
-    const bool for_lock = facts_of(waiting).cause == HEDDLE_WAIT_LOCK;
+    const heddle_wait_facts facts = facts_of(waiting);
     const std::lock_guard lock(mutex_);
-    if (Thread* thread = find(this_thread()); thread != nullptr) thread->for_lock = for_lock;
+    if (Thread* thread = find(this_thread()); thread != nullptr) {
+      thread->for_lock = facts.cause == HEDDLE_WAIT_LOCK;
+      thread->row.begin(facts.call, waiting.worker);
+    }
   }
   if (reports != 0) {
     heddle_wait_facts facts = facts_of(waiting);
@@ -207,6 +236,7 @@ void Inspection::answer(From from, diagnosis::Wait&& wait) noexcept {
   if (thread == nullptr) return;
   wait.thread = thread->number;
   wait.worker = thread->waiting.worker;
+  thread->tell(wait, context_.clock().now_ns());
   thread->wait = std::move(wait);
   thread->answered = number_.load(std::memory_order_relaxed);
   changed_.notify_all();
@@ -218,6 +248,7 @@ void Inspection::end(bool resumes, std::uint64_t now) noexcept {
   if (thread == nullptr || thread->waiting.tell != nullptr) return;
   thread->inside = false;
   thread->last = now;
+  thread->row.returned();
   if (resumes) return;
   ++ends_;
   std::erase_if(threads_, [&](const Thread& one) { return &one == thread; });

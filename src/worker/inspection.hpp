@@ -21,6 +21,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "diagnosis/snapshot.hpp"
 #include "heddle/heddle.h"
+#include "worker/debug_board.hpp"
 
 namespace heddle::engine {
 
@@ -44,7 +45,8 @@ class Inspection final : public bootstrap::Observed {
     heddle_tell_wait tell = nullptr;
     void* arg = nullptr;
   };
-  // True: an inspection wants to know what the thread waits for; it is to answer(). `now`: of the
+  // True: an inspection wants to know what the thread waits for, or it is time to show a debugger;
+  // it is to answer(). `now`: of the
   // context's clock.
   [[nodiscard]] bool note(const Waiting& waiting, std::uint64_t now);
   // `wait`: what a call of Heddle waits for (empty, from the program); call, time and thread are
@@ -70,10 +72,15 @@ class Inspection final : public bootstrap::Observed {
 
   // Whether the launcher tells of long waits. Else those who wait do.
   [[nodiscard]] bool watched() const { return watched_; }
-  // Once the job has been joined.
+  // Once the job has been joined; when the context's handle is known.
   void begin();
+  void named(std::uint64_t handle);
 
  private:
+  // A debugger is told when a wait lasts so long, then each time that it lasts twice as long, and
+  // at least once a second.
+  static constexpr std::uint64_t kTellNs = 10'000'000;
+  static constexpr std::uint64_t kMostTellNs = 1'000'000'000;
   struct Thread {
     std::uint32_t number = 0;  // the kernel's
     Waiting waiting;
@@ -85,6 +92,12 @@ class Inspection final : public bootstrap::Observed {
     std::uint64_t reports = 0;   // where nobody watches
     std::uint64_t answered = 0;  // the number of the inspection
     diagnosis::Wait wait;        // the answer
+    DebugBoard::Row row;
+    std::uint64_t tell_ns = kTellNs;  // it tells a debugger what for when it has waited so long
+
+    void begin(const Waiting& what);
+    [[nodiscard]] bool tells(std::uint64_t now) const { return now - since >= tell_ns; }
+    void tell(const diagnosis::Wait& what, std::uint64_t now);
   };
   struct Row {
     Worker* worker = nullptr;
@@ -116,6 +129,7 @@ class Inspection final : public bootstrap::Observed {
   std::atomic<std::uint64_t> number_{0};
   std::atomic<heddle_list_held> list_held_{nullptr};  // relaxed: a function of the program's code
   std::mutex mutex_;
+  DebugBoard board_;  // before threads_, whose rows it has
   std::condition_variable changed_;
   std::vector<Thread> threads_;
   std::vector<Row> rows_;

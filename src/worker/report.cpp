@@ -11,6 +11,7 @@
 #include "engine/aggregator.hpp"
 #include "engine/running.hpp"
 #include "worker/gate.hpp"
+#include "worker/modes.hpp"
 
 namespace heddle::engine {
 namespace {
@@ -238,6 +239,17 @@ void look_from_outside(Worker& worker, bool still, Findings& findings) {
     findings.say("worker %u: its thread is in a handler or callback and does not leave", worker.index());
   }
   find_queued(worker, findings);
+}
+
+void show(Worker& worker, base::DebugWorker& shown) {
+  shown.handle = worker.core().handle.id;
+  shown.index = worker.index();
+  base::set_text(shown.mode, mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name);
+  shown.value("polls", worker.core().stats.polls);
+  worker.core().operations.show(shown);
+  worker.tagged().show(shown);
+  worker.messages().tasks().show(shown);
+  if (worker.gate() != nullptr) worker.gate()->show(shown);
 }
 
 // Any thread.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/debug_view.hpp"
 #include "engine/findings.hpp"
 #include "worker/worker.hpp"
 
@@ -18,6 +19,9 @@ bool look_inside(Worker& worker, Findings& findings);
 void look_from_outside(Worker& worker, bool still, Findings& findings);
 // The same as look_inside() for the thread inside.
 void find_inside(Worker& worker, Findings& findings);
+
+// Where a debugger finds its numbers. The worker is open.
+void show(Worker& worker, base::DebugWorker& shown);
 
 // Numbers that change when something happens, read beside those who write them. `calls`: by threads
 // of the program.

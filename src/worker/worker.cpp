@@ -6,6 +6,10 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "base/probes.hpp"
+#include "base/tsan_order.hpp"
+#include "engine/ordering.hpp"
+#include "engine/probing.hpp"
 #include "engine/tracing.hpp"
 #include "worker/gate.hpp"
 #include "worker/protocols.hpp"
@@ -43,6 +47,9 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
           const TracingWorker::Place place{index, context.size(), capabilities.max_workers};
           transport = std::make_unique<TracingWorker>(std::move(transport), *tracer, place);
         }
+        if (context.probes()) transport = std::make_unique<ProbingWorker>(std::move(transport), index);
+        if (base::has_thread_sanitizer())
+          transport = std::make_unique<OrderingWorker>(std::move(transport), context.rank(), index);
         if (!traits.aggregates) return std::move(transport);
         const std::uint32_t max_message = capabilities.max_message;
         auto aggregator = std::make_unique<Aggregator>(std::move(transport), max_message);
@@ -215,6 +222,7 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     if (const std::uint64_t moved = this->moved(); moved != seen.moved) {
       seen.moved = moved;
       seen.idle_since = 0;
+      base::show_acquire(core_.order());
       return HEDDLE_DONE;
     }
     if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
@@ -337,9 +345,11 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
       watch.interrupt();
       ActiveMessages::EndedTask ended{};
       const std::uint32_t handler = task->handler;
+      base::probe_task_begin(index_, handler);
       note_task(base::TraceEvent::task_begin, handler);
       const bool tells = messages_.run_task(handle, task, &ended);
       note_task(base::TraceEvent::task_end, handler);
+      base::probe_task_end(index_, handler);
       ran += ended.handled ? 1 : 0;
       if (!tells) continue;
       // Not by the queue: what stands there may wait behind messages that wait for credit of their

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/tsan_order.hpp"
 #include "base/wait.hpp"
 #include "engine/completer.hpp"
 #include "engine/core.hpp"
@@ -181,7 +182,10 @@ template <class Attempt, class Describe>
   for (;;) {
     const std::uint64_t seen = moved();
     const base::Status status = attempt();
-    if (status != HEDDLE_AGAIN) return status;
+    if (status != HEDDLE_AGAIN) {
+      base::show_acquire(core_.order());
+      return status;
+    }
     if (inside_of() != nullptr) [[unlikely]] {
       return refuse_wait(wait.call);
     }

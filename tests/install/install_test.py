@@ -71,9 +71,12 @@ class Install(unittest.TestCase):
             "include/heddle/worker.h", "include/heddle/one_sided.h", "include/heddle/messages.h", "include/heddle/diagnosis.h",
             "share/heddle/lcw/heddle_lcw.cmake", "share/man/man1/heddle.1", "share/man/man1/heddle-run.1", "share/man/man1/oshcc.1", "share/man/man7/heddle.7",
             "share/bash-completion/completions/heddle", "share/zsh/site-functions/_heddle",
-            "share/fish/vendor_completions.d/heddle.fish",
+            "share/fish/vendor_completions.d/heddle.fish", "share/heddle/heddle-gdb.py", "share/heddle/heddle.supp",
         }
         self.assertEqual(expected - installed, set())
+        # By the library's full name, as gdb wants it: its folder is that of the configured prefix.
+        loaded = [name for name in installed if name.startswith("share/gdb/auto-load/")]
+        self.assertEqual([name.rsplit("/", 1)[1] for name in loaded], [f"libheddle.so.{OPTIONS.version}-gdb.py"])
         sources = [name for name in installed if name.endswith((".a", ".cpp")) or "/src/" in name]
         # Examples, and what a user's LCW compiles.
         wanted = ("share/doc/heddle/examples/", "share/heddle/lcw/")
@@ -231,6 +234,23 @@ class Install(unittest.TestCase):
         racing = result("1", "shm", "race")
         self.assertEqual(racing.returncode, 66, racing.stderr)
         self.assertEqual(racing.stderr.count("WARNING: ThreadSanitizer: data race"), 1, racing.stderr)
+
+    def test_thread_sanitizer_knows_the_order_of_messages(self):
+        """Messages, completions and collectives, by the threads that call and with a helper that does their work."""
+        program = self.scratch / "tsan_messages"
+        run(OPTIONS.cc, "-std=c11", "-g", "-O1", "-fsanitize=thread", "-Wall", "-Wextra", "-Werror", HERE / "tsan_messages.c",
+            "-o", program, f"-I{self.prefix / 'include'}", f"-L{self.libdir}", "-lheddle", "-pthread")
+        env = clean_environment(LD_LIBRARY_PATH=str(self.libdir), TSAN_OPTIONS="exitcode=66")
+        ways = ("tagged_short", "tagged_eager", "tagged_long", "active_short", "active_eager", "active_long", "active_user",
+                "callbacks", "one_sided", "collectives")
+        for progress in ("none", "dedicated:1"):
+            for ranks, transport in (("1", "shm"), ("1", "loopback"), ("2", "shm"), ("2", "loopback")):
+                for how in ways:
+                    with self.subTest(progress=progress, ranks=ranks, transport=transport, how=how):
+                        ran = subprocess.run(["setarch", "-R", program, ranks, transport, how],
+                                             env={**env, "HEDDLE_PROGRESS": progress}, stdin=subprocess.DEVNULL,
+                                             capture_output=True, text=True, check=False, timeout=120)
+                        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "done\n", ""))
 
     def check_shmem_program(self, program, language, env):
         line = f"{language} PE {{}} of {{}} got {{}}"

@@ -1,0 +1,18 @@
+// The place from which a debugger finds what the library knows (base/debug_view.hpp): the symbol
+// heddle_debug_directory, which libheddle.so exports for that alone.
+#pragma once
+
+#include <span>
+
+#include "base/debug_view.hpp"
+#include "engine/handles.hpp"
+
+namespace heddle::engine {
+
+// A context that has joined, until hide_context(). Any thread.
+void show_context(base::DebugContext& context);
+void hide_context(base::DebugContext& context);
+// What the objects of a room above have. `fields` stay. Any thread.
+void show_type(HandleType type, std::span<const base::DebugField> fields);
+
+}  // namespace heddle::engine
