@@ -51,8 +51,8 @@ typedef void (*heddle_tell_wait)(void* arg, heddle_wait_facts* facts);
 /* The calling thread waits in a loop of its own, in which it makes progress on the worker. Call it
  * in each round that has time for it, such as before each sleep or heddle_worker_wait: it takes a
  * lock and a system call, and tells a report that is being made. `tell` is called by this function
- * (once when the wait begins, and for each report), or by a call of the same thread that waits, and
- * not after heddle_wait_end.
+ * (when the wait begins, now and then while it lasts, and for each report), or by a call of the
+ * same thread that waits, and not after heddle_wait_end.
  * Errors: ARGUMENT (tell is null). */
 HEDDLE_API heddle_status heddle_wait_note(heddle_worker worker, heddle_tell_wait tell, void* arg);
 /* The wait that was noted with `arg` is over. To be called once after one or more heddle_wait_note.

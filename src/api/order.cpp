@@ -66,7 +66,7 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
 // Those to a rank; kNobody: all.
 void describe_operations(Worker& worker, uint32_t rank, heddle::diagnosis::Wait& wait) {
   heddle::engine::Findings findings(worker.context());
-  static_cast<void>(heddle::engine::look_inside(worker, findings));
+  heddle::engine::look_under_way(worker, findings);
   for (heddle::diagnosis::Awaited& thing : findings.state.under_way) {
     if (thing.cause == heddle::diagnosis::Cause::receive) continue;
     if (rank == heddle::diagnosis::kNobody || thing.rank == rank) wait.things.push_back(std::move(thing));

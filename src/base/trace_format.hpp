@@ -92,6 +92,8 @@ constexpr std::uint64_t trace_step(TraceEvent event, std::uint64_t id) {
 
 // Of a posted command: its bytes, and its slot + 1; 0: it has none.
 inline constexpr unsigned kTraceSlotShift = 40;
+// The slot of long puts and gets of whose ends nobody is told. No operation has it.
+inline constexpr std::uint64_t kTraceLongSlot = 0xFF'FFF0;
 constexpr std::uint64_t trace_size(std::uint64_t bytes, std::uint64_t slot) {
   return slot << kTraceSlotShift | (bytes & ((std::uint64_t{1} << kTraceSlotShift) - 1));
 }

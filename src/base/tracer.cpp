@@ -180,9 +180,16 @@ void Tracer::note_wait(TraceRecord record) {
 // Nothing where the kernel keeps no such account.
 void TraceRing::note_core_time() {
   core_time_at_ = ticks();
-  if (!core_time_.valid()) core_time_.reset(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  const int error = errno;
   std::array<char, 64> text{};
-  if (!core_time_.valid() || ::pread(core_time_.get(), text.data(), text.size() - 1, 0) <= 0) return;
+  const auto read = [&] {
+    return core_time_.valid() && ::pread(core_time_.get(), text.data(), text.size() - 1, 0) > 0;
+  };
+  // The ring may have been another thread's, which has ended.
+  if (!read()) core_time_.reset(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  const bool known = text[0] != '\0' || read();
+  errno = error;
+  if (!known) return;
   TraceRecord record{};
   char* rest = nullptr;
   record.bytes = std::strtoull(text.data(), &rest, 10);

@@ -67,8 +67,8 @@ inline void show_learnt() {
 
 // ---- for OrderingWorker (engine/ordering.hpp), which is there if has_thread_sanitizer() ---------
 
-// The program has ThreadSanitizer, and this library was compiled without: one that was compiled with
-// it hides nothing, and takes the same ways as without.
+// The program has ThreadSanitizer, and this library was compiled without: one that was compiled
+// with it hides nothing, and takes the same ways as without.
 inline bool has_thread_sanitizer() {
   return !kThreadSanitizer && __tsan_acquire != nullptr;
 }

@@ -348,11 +348,11 @@ base::Status Collective::start() {
   if (runner_->status() != HEDDLE_DONE) return end_of(runner_->status());
   running_ = true;
   base::show_told();
-  note(base::TraceEvent::schedule_begin);
   if (team_.context().tracer() != nullptr) {
     const diagnosis::Step come_to = step();  // its number is that of the run before
     team_.context().note_entered(come_to.team, come_to.number + 1, come_to.size);
   }
+  note(base::TraceEvent::schedule_begin);
   runner_->start(kStartBytes);
   if (runner_->done() || by_interface()) return HEDDLE_POSTED;
   engine::Helpers& helpers = team_.context().helpers();

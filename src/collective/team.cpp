@@ -356,7 +356,7 @@ base::Result<Collective*> Team::open(const Call& call, Use use) {
 
 void Team::come_to_next() {
   ++calls_;
-  commons_.context().note_entered(identity(), calls_, size());
+  if (commons_.context().tracer() != nullptr) commons_.context().note_entered(identity(), calls_, size());
 }
 
 base::Result<Collective*> Team::init(const Call& call) {

@@ -20,8 +20,6 @@ constexpr std::uint64_t kAwayTicks = 50'000;
 
 // Of a token; kNoSlot: nobody is told of its end.
 constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
-// In its place, of long puts and gets. No operation has it.
-constexpr std::uint64_t kLongSlot = 0xFF'FFF0;
 constexpr std::uint64_t kLongBytes = 16384;
 std::uint64_t slot_of(transport::Token token) {
   const Role role = OperationPool::role(token);
@@ -109,7 +107,7 @@ inline bool TracingWorker::note_same(base::TraceRing& ring, const Command& comma
 
 [[gnu::noinline]] void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
   const bool message = command.opcode == Opcode::message;
-  const std::uint64_t slot = is_long(command) ? kLongSlot : command.done ? kNoSlot : slot_of(command.token);
+  const std::uint64_t slot = is_long(command) ? base::kTraceLongSlot : command.done ? kNoSlot : slot_of(command.token);
   const std::uint32_t detail = message ? detail_of(command.immediate) : static_cast<std::uint32_t>(command.opcode);
   const base::TraceNote note{
       message ? next_number(sent_, command.rank, command.worker) : 0,
@@ -118,7 +116,8 @@ inline bool TracingWorker::note_same(base::TraceRing& ring, const Command& comma
                               message ? wire::row_of(command.immediate) : 0)};
   // Which operation a slot belongs to must be seen.
   if (slot != kNoSlot) ring.add(note.record(ticks));
-  if (slot == kLongSlot) return command.done ? note_end_of_long(ring, ring.time()) : static_cast<void>(++long_ones_);
+  if (slot == base::kTraceLongSlot)
+    return command.done ? note_end_of_long(ring, ring.time()) : static_cast<void>(++long_ones_);
   if (slot != kNoSlot) return;
   ring.add_alike(note, ticks);
   same_.ring = nullptr;
@@ -131,7 +130,7 @@ inline bool TracingWorker::note_same(base::TraceRing& ring, const Command& comma
 void TracingWorker::note_end_of_long(base::TraceRing& ring, std::uint64_t ticks) {
   TraceRecord record{};
   record.ticks = ticks;
-  record.id = kLongSlot;
+  record.id = base::kTraceLongSlot;
   record.worker = static_cast<std::uint8_t>(place_.index);
   record.event = TraceEvent::ended;
   ring.add(record);

@@ -208,21 +208,27 @@ base::Status Gate::register_or_post(transport::Command& command, const Completio
   return status;
 }
 
-void Gate::note_turn(base::TraceEvent event) {
+void Gate::note_turn(std::uint64_t begin) {
+  constexpr std::uint64_t kLongTicks = 30'000;  // about ten microseconds
   base::Tracer* const tracer = worker_.core().tracer;
-  if (tracer == nullptr) return;
+  if (tracer == nullptr || base::ticks() - begin < kLongTicks) return;
+  base::TraceRing* const ring = tracer->ring();
+  if (ring == nullptr) return;
   base::TraceRecord record{};
+  record.ticks = begin;
   record.id = tracer->name("a call that waits for its turn in the worker");
   record.worker = static_cast<std::uint8_t>(worker_.index());
-  record.event = event;
+  record.event = base::TraceEvent::wait_begin;
+  ring->add(record);
+  base::TraceRecord awaited = record;
+  awaited.event = base::TraceEvent::awaited;
+  awaited.detail = static_cast<unsigned>(diagnosis::Cause::own) & 0xFU;
+  awaited.rank = base::kAnyRank;
+  awaited.peer = base::kNoTraceWorker;
+  awaited.id = 0;
+  ring->add(awaited);
+  record.event = base::TraceEvent::wait_end;
   tracer->note_wait(record);
-  if (event != base::TraceEvent::wait_begin) return;
-  record.event = base::TraceEvent::awaited;
-  record.detail = static_cast<unsigned>(diagnosis::Cause::own) & 0xFU;
-  record.rank = base::kAnyRank;
-  record.peer = base::kNoTraceWorker;
-  record.id = 0;
-  tracer->note(record);
 }
 
 }  // namespace heddle::engine

@@ -33,7 +33,7 @@
 
 #include "base/fence.hpp"
 #include "base/thread_number.hpp"
-#include "base/trace_format.hpp"
+#include "base/ticks.hpp"
 #include "base/tsan_order.hpp"
 #include "queue/bias.hpp"
 #include "worker/inbox.hpp"
@@ -261,12 +261,13 @@ class Gate {
     // before what code of this worker posts from inside.
     return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
   }
-  // take() waits until it is this thread's turn, because others are inside: noted in a traced job.
+  // take() waits until it is this thread's turn, because others are inside: noted in a traced job,
+  // if it lasts.
   template <class Take>
   [[gnu::noinline, gnu::cold]] void note_turn(Take&& take) {
-    note_turn(base::TraceEvent::wait_begin);
+    const std::uint64_t begin = base::ticks();
     take();
-    note_turn(base::TraceEvent::wait_end);
+    note_turn(begin);
   }
   bool enter();
   void leave();
@@ -285,7 +286,7 @@ class Gate {
   [[nodiscard]] const Inbox& inbox() const { return *inbox_; }
 
  private:
-  void note_turn(base::TraceEvent event);
+  void note_turn(std::uint64_t begin);
   template <class Function>
   void call_executor(Function&& function) {
     run_on_executor([](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); }, &function);

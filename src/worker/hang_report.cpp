@@ -50,7 +50,10 @@ Watch::Due Watch::look_for_others(bool napping) {
   Inspection& inspection = context_.inspection();
   const std::uint32_t worker = worker_ != nullptr ? worker_->index() : diagnosis::kNobody;
   Due due = Due::nothing;
-  if (napping) {
+  // Where nobody watches only a debugger would ask: then it is noted now and then.
+  const bool due_now = inspection.watched() || (known_ & kInspection) == 0 || waited_.rounds % kRounds == 0 ||
+                       std::has_single_bit(waited_.rounds);
+  if (napping && due_now) {
     known_ |= kInspection;
     if (inspection.note({call_, worker, nullptr, nullptr}, context_.clock().now_ns())) due = Due::answer;
   }
@@ -69,7 +72,8 @@ Watch::Due Watch::look_for_others(bool napping) {
 }
 
 void Watch::tell(Due due, diagnosis::Wait& wait) {
-  if (due == Due::note) return note_awaited(wait);
+  if (context_.tracer() != nullptr) note_awaited(wait);
+  if (due == Due::note) return;
   due == Due::answer ? context_.inspection().answer(Inspection::From::call, std::move(wait))
                      : report(wait.awaited.c_str());
 }

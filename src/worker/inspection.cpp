@@ -109,7 +109,12 @@ void Inspection::add(Worker& worker) {
   Row& row = rows_.emplace_back();
   row.worker = &worker;
   row.answered = number_.load(std::memory_order_relaxed);
-  board_.add(worker);
+  try {
+    board_.add(worker);
+  } catch (...) {
+    rows_.pop_back();
+    throw;
+  }
 }
 
 void Inspection::remove(Worker& worker) {

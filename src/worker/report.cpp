@@ -211,6 +211,25 @@ bool look_inside(Worker& worker, Findings& findings) {
   return false;
 }
 
+// For waits that tell of themselves, often: no lines, and nothing of what protocols keep.
+void look_under_way(Worker& worker, Findings& findings) {
+  bool failed = false;
+  const auto look = [&] {
+    try {
+      std::uint32_t told = 0;
+      for (const Operation& operation : worker.core().operations.slots()) {
+        if (!operation.live || told++ >= kMostLines) continue;
+        findings.under_way(awaited_of(operation));
+      }
+      find_unnotified(worker, findings);
+    } catch (const std::bad_alloc&) {
+      failed = true;  // inside the gate nothing is thrown
+    }
+  };
+  worker.gate() == nullptr ? look() : static_cast<void>(worker.gate()->look(look));
+  if (failed) throw std::bad_alloc();
+}
+
 void find_inside(Worker& worker, Findings& findings) {
   findings.say("worker %u: polled %llu times; %u operations are under way%s", worker.index(),
                number(worker.core().stats.polls), worker.core().operations.under_way(),

@@ -14,6 +14,8 @@ void report_operations(Worker& worker);
 // Tells it to the findings. Any thread; for a worker without a gate: the one that uses it. False:
 // not now, another thread is inside, and the findings say so. Throws std::bad_alloc.
 bool look_inside(Worker& worker, Findings& findings);
+// Only what the worker has under way, in findings.state; nothing if another thread is inside.
+void look_under_way(Worker& worker, Findings& findings);
 // What any thread may tell of a worker without a gate, that another one uses. `still`: nobody has
 // polled it for a while. Throws std::bad_alloc.
 void look_from_outside(Worker& worker, bool still, Findings& findings);

@@ -11,6 +11,9 @@ using diagnosis::Cause;
 
 // a message is noticed within this where somebody looks
 constexpr std::int64_t kUnnoticedNs = 50'000;
+// Of pieces in which nobody looked at a worker, those of another one may begin before, and end long
+// after: so much later they are not looked at.
+constexpr std::int64_t kLongestAwayNs = 10'000'000'000;
 constexpr std::int64_t kAfterNs = 20'000;  // what ends a wait may be noted so long after it
 
 // The first of spans in the order of their ends that may have something in common with what begins
@@ -62,13 +65,15 @@ class Blamer {
   void add_late(Building& building, const Span& span, Why why, std::size_t rank, std::size_t thread);
   bool for_ended_collective(Building& building);
   [[nodiscard]] const Match* received_before(const Wait& wait, const Message& message, std::size_t sender) const;
+  [[nodiscard]] std::size_t missing(const Awaited& awaited, const std::vector<Entry>& entries) const;
   [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
   [[nodiscard]] std::size_t index_of(std::uint32_t rank) const;
-  [[nodiscard]] std::size_t acting_thread(std::size_t rank, const Span& span) const;
+  [[nodiscard]] std::size_t acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const;
 
   const Story& story_;
   std::vector<std::vector<Blame>> done_;
   std::vector<State> state_;
+  int depth_ = 0;
   std::vector<std::vector<std::vector<std::size_t>>> of_thread_;  // waits by rank, thread
 };
 
@@ -82,7 +87,9 @@ const std::vector<Blame>& Blamer::of(std::size_t wait) {
   if (state_[wait] != State::fresh) return done_[wait];
   state_[wait] = State::under_way;
   Building building{story_.waits[wait], {}, story_.waits[wait].begin};
+  ++depth_;
   explain(building);
+  --depth_;
   done_[wait] = std::move(building.parts);
   state_[wait] = State::done;
   return done_[wait];
@@ -91,7 +98,8 @@ const std::vector<Blame>& Blamer::of(std::size_t wait) {
 void Blamer::explain(Building& building) {
   const Wait& wait = building.wait;
   const Awaited* const awaited = wait.awaited.empty() ? nullptr : &wait.awaited.back();
-  const bool lock = wait.call.find("_lock") != std::string::npos && wait.call.find("unlock") == std::string::npos;
+  const bool lock = wait.call.find("_lock") != std::string::npos && wait.call.find("unlock") == std::string::npos &&
+                    wait.call.find("clear_lock") == std::string::npos;
   if (awaited != nullptr && awaited->cause == Cause::collective) {
     for_collective(building, *awaited);
   } else if (lock || (awaited != nullptr && awaited->cause == Cause::lock)) {
@@ -151,8 +159,10 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
     if (wait.begin >= end) break;
     add_late(building, {building.at, wait.begin}, why, rank, thread);
     if (state_[other] == State::under_way) continue;  // a ring of waits: each for the next
-    const std::vector<Blame> parts = of(other);
-    for (const Blame& part : parts) {
+    const std::vector<Blame>& parts = of(other);      // stays where it is
+    for (auto at_part = first_after(parts, building.at, [](const Blame& one) -> const Span& { return one; });
+         at_part != parts.end() && at_part->begin < end; ++at_part) {
+      const Blame& part = *at_part;
       if (whole.within(part).length() != 0)
         add(building, std::min(part.end, end), part.why, part.rank, part.thread, part.worker);
     }
@@ -161,10 +171,13 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
 }
 
 // Who looked at that rank's worker last, or first after the span.
-std::size_t Blamer::acting_thread(std::size_t rank, const Span& span) const {
+std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const {
   const Rank& peer = story_.ranks[rank];
-  const auto after = std::ranges::lower_bound(peer.messages, span.end, {}, &Message::at);
-  if (after != peer.messages.end()) return after->thread;
+  constexpr int kMostLooked = 1000;
+  auto after = std::ranges::lower_bound(peer.messages, span.end, {}, &Message::at);
+  for (int looked = 0; after != peer.messages.end() && looked < kMostLooked; ++after, ++looked) {
+    if (after->worker == worker) return after->thread;
+  }
   return 0;
 }
 
@@ -173,11 +186,12 @@ void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std:
   if (rank != kNoRank) {
     const Rank& peer = story_.ranks[rank];
     const auto span_of = [](const Away& away) -> const Span& { return away; };
-    for (auto away = first_after(peer.away, building.at, span_of); away != peer.away.end(); ++away) {
+    for (auto away = first_after(peer.away, building.at, span_of);
+         away != peer.away.end() && away->end < end + kLongestAwayNs; ++away) {
       const Span common = away->within({building.at, end});
       if (common.length() == 0 || (worker != base::kNoTraceWorker && away->worker != worker)) continue;
-      add(building, common.begin, Why::under_way, rank, 0);
-      const std::size_t thread = acting_thread(rank, *away);
+      add(building, common.begin, Why::under_way, kNoRank, 0);
+      const std::size_t thread = acting_thread(rank, *away, away->worker);
       const std::int64_t without = peer.threads.empty() ? 0 : without_core(peer.threads[thread], common);
       if (without > common.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
       add(building, common.end, Why::no_progress, rank, thread, away->worker);
@@ -199,10 +213,25 @@ void Blamer::own_thread(Building& building, std::int64_t end) {
 
 // ---- what is waited for -------------------------------------------------------------------------
 
+// Who has never come, of a collective of all ranks; kNoRank: all have, or it is not known.
+std::size_t Blamer::missing(const Awaited& awaited, const std::vector<Entry>& entries) const {
+  const auto members = story_.members.find({awaited.team, awaited.number});
+  if (members == story_.members.end() || entries.size() >= members->second) return kNoRank;
+  if (members->second != story_.size || story_.ranks.size() != story_.size) return kNoRank;
+  for (std::size_t rank = 0; rank < story_.ranks.size(); ++rank) {
+    if (std::ranges::find(entries, rank, &Entry::rank) != entries.end()) continue;
+    if (story_.ranks[rank].lost == 0 && !story_.ranks[rank].threads.empty()) return rank;
+  }
+  return kNoRank;
+}
+
 bool Blamer::for_collective(Building& building, const Awaited& awaited) {
   const auto found = story_.entries.find({awaited.team, awaited.number});
   if (found == story_.entries.end()) return false;
   const Entry& last = *std::ranges::max_element(found->second, {}, &Entry::at);
+  if (const std::size_t never = missing(awaited, found->second); never != kNoRank) {
+    late(building, building.wait.end, Why::late_member, never, 0);
+  }
   late(building, last.at, Why::late_member, last.rank, last.thread);
   // All have come: who does not advance it?
   const Span rest{building.at, building.wait.end};
@@ -232,7 +261,7 @@ bool Blamer::for_ended_collective(Building& building) {
       std::ranges::upper_bound(ended, std::max(wait.until, wait.end + kUnnoticedNs), {}, &EndedCollective::at);
   if (after == ended.begin()) return false;
   const EndedCollective& last = *std::prev(after);
-  if (last.at < wait.end - kUnnoticedNs) return false;
+  if (last.at < std::max(wait.begin, wait.end - kUnnoticedNs)) return false;
   Awaited awaited;
   awaited.team = last.team;
   awaited.number = last.number;

@@ -192,7 +192,9 @@ std::string advice(const Loss& loss, const Story& story) {
       return most +
              " less with a core for each thread that is busy: fewer ranks, threads or helpers, or other bindings";
     case Why::credit:
-      return most + " less if messages were received as they come; HEDDLE_TAG_CREDIT_BYTES lets more of them lie";
+      return most +
+             " less if messages were received, and handlers of class USER run, as they come; HEDDLE_TAG_CREDIT_BYTES "
+             "lets more tagged messages lie";
     case Why::unexpected_copy:
       return most + " less if the receives were posted before the messages come";
     case Why::mapping_copy:
@@ -246,11 +248,19 @@ std::string text_of(const Report& report, const Story& story, std::size_t most) 
   std::string text = std::to_string(story.ranks.size()) + " of " + std::to_string(story.size) + " ranks, " +
                      time_text(report.traced_ns) + " of them together; " + time_text(report.waited_ns) + " in " +
                      std::to_string(report.waits) + " waits";
-  if (report.traced_ns > 0) text += " (" + std::to_string(report.waited_ns * 100 / report.traced_ns) + " %)";
+  if (report.traced_ns > 0)
+    text += " (" +
+            std::to_string(static_cast<int>(100.0 * static_cast<double>(report.waited_ns) /
+                                            static_cast<double>(report.traced_ns))) +
+            " %)";
   text += "\n";
   if (report.lost_records != 0) {
     text += std::to_string(report.lost_records) +
-            " older records had no room (HEDDLE_TRACE_BYTES): what they told is missing\n";
+            " older records had no room (HEDDLE_TRACE_BYTES; 128 threads): what they told is missing\n";
+  }
+  if (story.left_out != 0) {
+    text +=
+        std::to_string(story.left_out) + " more contexts of these ranks are left out: of each the first is explained\n";
   }
   std::int64_t rest = 0;
   for (std::size_t i = 0; i < report.losses.size(); ++i) {

@@ -44,9 +44,10 @@ bool waits_for_words(std::string_view name) {
 bool is_collective(std::string_view name) {
   return name == "shmem_barrier_all" || name == "shmem_sync_all" || name == "shmem_init" || name == "shmem_finalize";
 }
-// In the place of a team.
+// In the place of a team. No team has that bit.
+constexpr std::uint64_t kByName = std::uint64_t{1} << 63;
 std::uint64_t by_name(std::string_view name) {
-  return std::hash<std::string_view>()(name) | std::uint64_t{1} << 63;
+  return std::hash<std::string_view>()(name) | kByName;
 }
 
 // Reads the records of one process.
@@ -60,12 +61,15 @@ class Reader {
  private:
   struct State {  // of a thread
     std::vector<Slice> open;
-    std::optional<Wait> wait;
-    std::optional<Message> arrival;          // the last
-    std::int64_t awaited_at = 0;             // of the set that is being noted
-    Span slept;                              // last
-    std::vector<std::size_t> waits_in_call;  // those of the call that the thread is in
-    std::int64_t waited_in = 0;              // the last call of an interface in which it waited
+    std::vector<Wait> waits;                          // one within the other
+    std::optional<Message> arrival;                   // the last
+    std::int64_t awaited_at = 0;                      // of the set that is being noted
+    // a collective that has not been begun: team, number
+    std::pair<std::uint64_t, std::uint64_t> entered;
+    Span slept;                                       // last
+    std::vector<std::size_t> waits_in_call;           // those of the call that the thread is in
+    // the last call of an interface in which it waited
+    std::int64_t waited_in = 0;
   };
   struct Receive {
     std::int64_t at;
@@ -75,12 +79,13 @@ class Reader {
 
   void take(std::size_t thread, const Moment& moment);
   bool take_slice(std::size_t thread, const Moment& moment);
-  void open(std::size_t thread, Slice::What what, const char* name, std::int64_t at);
+  void open(std::size_t thread, Slice::What what, std::string name, std::int64_t at);
   void close(std::size_t thread, Slice::What what, std::int64_t at);
   void end_call(std::size_t thread, const Slice& call);
   void begin_wait(std::size_t thread, const Moment& moment);
   void take_awaited(std::size_t thread, const Moment& moment);
   void end_wait(std::size_t thread, std::int64_t at);
+  void push_wait(std::size_t thread, Wait&& wait);
   bool brings_message(const Operation& get);
   void take_posted(std::size_t thread, const Moment& moment);
   void take_ended(const Moment& moment);
@@ -96,7 +101,8 @@ class Reader {
   SentMessages& sent_;
   std::vector<State> states_;
   std::map<std::string, std::uint64_t> collective_calls_;
-  std::pair<std::uint64_t, std::uint64_t> entered_;  // the last collective: team, number
+  // collectives: team, number
+  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> by_number_;
   std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> runs_;
   std::map<std::uint8_t, std::deque<Receive>> receives_;
   std::map<std::pair<std::uint8_t, std::uint64_t>, std::deque<Operation>> operations_;
@@ -120,7 +126,7 @@ void Reader::read(const std::vector<trace::Thread>& threads) {
   rank_.seen = {all.front().first->ns, all.back().first->ns};
   for (const auto& [moment, thread] : all) take(thread, *moment);
   for (std::size_t thread = 0; thread < states_.size(); ++thread) {
-    end_wait(thread, rank_.seen.end);
+    while (!states_[thread].waits.empty()) end_wait(thread, rank_.seen.end);
     while (!states_[thread].open.empty()) close(thread, states_[thread].open.back().what, rank_.seen.end);
     std::ranges::sort(rank_.threads[thread].slices, {}, &Slice::begin);
   }
@@ -138,20 +144,33 @@ void Reader::take(std::size_t thread, const Moment& moment) {
       return take_arrived(thread, moment);
     case TraceEvent::away:
       return take_away(thread, moment);
-    case TraceEvent::receive:
-      receives_[record.worker].push_back({moment.ns, thread, record});
+    case TraceEvent::receive: {
+      // Those whose ends are missing must not be looked through for ever.
+      constexpr std::size_t kMostOpen = 4096;
+      std::deque<Receive>& receives = receives_[record.worker];
+      if (receives.size() == kMostOpen) receives.pop_front();
+      receives.push_back({moment.ns, thread, record});
       return;
+    }
     case TraceEvent::matched:
       return take_matched(thread, moment);
     case TraceEvent::kept:
       return take_kept(moment);
     case TraceEvent::entered:
       story_.entries[{record.id, record.bytes}].push_back({moment.ns, index_, thread});
-      entered_ = {record.id, record.bytes};
+      story_.members[{record.id, record.bytes}] = record.rank;
+      states_[thread].entered = {record.id, record.bytes};
+      by_number_[record.bytes] = {record.id, record.bytes};
       return;
-    case TraceEvent::schedule_begin:
-      runs_[record.bytes] = entered_;
+    case TraceEvent::schedule_begin: {
+      // A run of a persistent one is entered by its thread right before; another may be begun
+      // later, by any thread: it has the number of its call.
+      const auto call = by_number_.find(record.rank);
+      const bool own = states_[thread].entered.second != 0;
+      runs_[record.bytes] = own || call == by_number_.end() ? states_[thread].entered : call->second;
+      states_[thread].entered = {};
       return;
+    }
     case TraceEvent::schedule_end:
       if (const auto run = runs_.find(record.bytes); run != runs_.end()) {
         rank_.ended_collectives.push_back({moment.ns, run->second.first, run->second.second});
@@ -167,11 +186,11 @@ void Reader::take(std::size_t thread, const Moment& moment) {
 
 // ---- what threads are in ------------------------------------------------------------------------
 
-void Reader::open(std::size_t thread, Slice::What what, const char* name, std::int64_t at) {
+void Reader::open(std::size_t thread, Slice::What what, std::string name, std::int64_t at) {
   Slice slice;
   slice.begin = at;
   slice.what = what;
-  slice.name = name;
+  slice.name = std::move(name);
   states_[thread].open.push_back(std::move(slice));
 }
 
@@ -242,7 +261,8 @@ bool Reader::take_slice(std::size_t thread, const Moment& moment) {
       open(thread, Slice::What::sleep, "", moment.ns);
       return true;
     case TraceEvent::sleep_end:
-      if (!states_[thread].open.empty()) states_[thread].slept = {states_[thread].open.back().begin, moment.ns};
+      if (const auto& open = states_[thread].open; !open.empty() && open.back().what == Slice::What::sleep)
+        states_[thread].slept = {states_[thread].open.back().begin, moment.ns};
       close(thread, Slice::What::sleep, moment.ns);
       return true;
     case TraceEvent::wait_begin:
@@ -263,7 +283,8 @@ bool Reader::take_slice(std::size_t thread, const Moment& moment) {
 // A wait inside a call of an interface above is that call's.
 void Reader::begin_wait(std::size_t thread, const Moment& moment) {
   State& state = states_[thread];
-  const char* const name = process_.name(moment.record.id);
+  const std::string name = process_.name(moment.record.id);
+  if (name == "heddle_run_tasks") return;  // it serves
   Wait wait;
   wait.begin = moment.ns;
   wait.rank = index_;
@@ -273,17 +294,16 @@ void Reader::begin_wait(std::size_t thread, const Moment& moment) {
   wait.call = call != state.open.rend() ? call->name : name;
   wait.in_call = call != state.open.rend() ? call->begin : 0;
   state.waited_in = wait.in_call;
-  end_wait(thread, moment.ns);
   open(thread, Slice::What::wait, name, moment.ns);
-  state.wait = std::move(wait);
+  state.waits.push_back(std::move(wait));
 }
 
 // All that is noted at once belongs together.
 void Reader::take_awaited(std::size_t thread, const Moment& moment) {
   State& state = states_[thread];
-  if (!state.wait) return;
+  if (state.waits.empty()) return;
   constexpr std::int64_t kAtOnceNs = 20'000;
-  if (moment.ns - state.awaited_at > kAtOnceNs) state.wait->awaited.clear();
+  if (moment.ns - state.awaited_at > kAtOnceNs) state.waits.back().awaited.clear();
   state.awaited_at = moment.ns;
   const TraceRecord& record = moment.record;
   Awaited awaited;
@@ -295,19 +315,33 @@ void Reader::take_awaited(std::size_t thread, const Moment& moment) {
     awaited.team = record.id;
     awaited.number = record.bytes;
   }
-  state.wait->awaited.push_back(awaited);
+  state.waits.back().awaited.push_back(awaited);
 }
 
 void Reader::end_wait(std::size_t thread, std::int64_t at) {
   State& state = states_[thread];
-  if (!state.wait) return;
+  if (state.waits.empty()) return;
+  Wait wait = std::move(state.waits.back());
+  state.waits.pop_back();
   // That of heddle_worker_wait is seen by what the program does next.
   constexpr std::int64_t kSoonNs = 1'000'000;
-  state.wait->end = at;
-  state.wait->until = at + (state.wait->call == "heddle_worker_wait" ? kSoonNs : 0);
-  if (state.wait->in_call != 0) state.waits_in_call.push_back(story_.waits.size());
-  story_.waits.push_back(std::move(*state.wait));
-  state.wait.reset();
+  wait.end = at;
+  wait.until = at + (wait.call == "heddle_worker_wait" ? kSoonNs : 0);
+  // What a wait within another one took is that one's.
+  if (!state.waits.empty()) {
+    Wait rest = state.waits.back();
+    state.waits.back().end = wait.begin;
+    state.waits.back().until = wait.begin;
+    if (state.waits.back().length() > 0) push_wait(thread, std::move(state.waits.back()));
+    rest.begin = at;
+    state.waits.back() = std::move(rest);
+  }
+  push_wait(thread, std::move(wait));
+}
+
+void Reader::push_wait(std::size_t thread, Wait&& wait) {
+  if (wait.in_call != 0) states_[thread].waits_in_call.push_back(story_.waits.size());
+  story_.waits.push_back(std::move(wait));
 }
 
 // ---- messages and operations --------------------------------------------------------------------
@@ -338,7 +372,11 @@ void Reader::take_posted(std::size_t thread, const Moment& moment) {
   operation.opcode = record.detail == base::kTraceWord ? std::uint8_t{0} : static_cast<std::uint8_t>(record.detail);
   operation.bytes = trace::bytes_of(record);
   if (operation.opcode == kGet) operation.of_message = brings_message(operation);
-  operations_[{record.worker, trace::slot_of(record) - 1}].push_back(operation);
+  // A slot is used again once its operation has ended: one before it has lost its end. Long ones of
+  // which nobody is told share theirs.
+  std::deque<Operation>& under_way = operations_[{record.worker, trace::slot_of(record) - 1}];
+  if (trace::slot_of(record) - 1 != base::kTraceLongSlot) under_way.clear();
+  under_way.push_back(operation);
 }
 
 void Reader::take_ended(const Moment& moment) {
@@ -468,14 +506,22 @@ const Rank* Story::of(std::uint32_t number) const {
 base::Result<Story> tell(const std::vector<trace::Process>& processes) {
   Story story;
   SentMessages sent;
-  story.ranks.resize(processes.size());
-  for (std::size_t i = 0; i < processes.size(); ++i) {
-    auto threads = trace::read(processes[i]);
+  std::map<std::uint32_t, const trace::Process*> first;  // of each rank
+  for (const trace::Process& process : processes) {
+    if (!first.emplace(process.rank, &process).second) ++story.left_out;
+  }
+  story.ranks.resize(first.size());
+  std::size_t index = 0;
+  for (const auto& [number, process] : first) {
+    auto threads = trace::read(*process);
     if (!threads) return threads.status();
-    story.size = std::max(story.size, processes[i].size);
-    story.ranks[i].number = processes[i].rank;
-    story.ranks[i].machine = processes[i].machine;
-    Reader(processes[i], i, story, sent).read(*threads);
+    Rank& rank = story.ranks[index];
+    story.size = std::max(story.size, process->size);
+    rank.number = number;
+    rank.machine = process->machine;
+    rank.lost = process->untraced;
+    Reader(*process, index++, story, sent).read(*threads);
+    std::ranges::sort(rank.away, {}, &Away::end);
   }
   for (Rank& rank : story.ranks) {
     for (Message& message : rank.messages) set_posted(sent, rank, message);
@@ -485,6 +531,10 @@ base::Result<Story> tell(const std::vector<trace::Process>& processes) {
   }
   join_pieces(story);
   std::ranges::sort(story.writes, {}, &Entry::at);
+  // Where records are missing, calls cannot be counted.
+  if (std::ranges::any_of(story.ranks, [](const Rank& rank) { return rank.lost != 0; })) {
+    std::erase_if(story.entries, [](const auto& entry) { return (entry.first.first & kByName) != 0; });
+  }
   return story;
 }
 
@@ -501,15 +551,18 @@ const Slice* slice_at(const Thread& thread, std::int64_t at) {
 }
 
 std::int64_t without_core(const Thread& thread, const Span& span) {
+  const std::vector<CoreTime>& all = thread.core_time;
   std::int64_t total = 0;
-  for (std::size_t i = 1; i < thread.core_time.size(); ++i) {
-    const CoreTime& before = thread.core_time[i - 1];
-    const CoreTime& after = thread.core_time[i];
-    const Span between{before.at, after.at};
-    const std::int64_t common = between.within(span).length();
-    if (common == 0 || between.length() == 0) continue;
-    const double part = static_cast<double>(common) / static_cast<double>(between.length());
-    total += static_cast<std::int64_t>(part * static_cast<double>(after.without_ns - before.without_ns));
+  auto after = std::ranges::upper_bound(all, span.begin, {}, &CoreTime::at);
+  if (after == all.begin() && after != all.end()) ++after;
+  for (; after != all.end() && std::prev(after)->at < span.end; ++after) {
+    const CoreTime& before = *std::prev(after);
+    const Span between{before.at, after->at};
+    const std::int64_t without = after->without_ns - before.without_ns;
+    // Less than before: another thread has the ring of one that has ended.
+    if (between.length() == 0 || without < 0) continue;
+    const double part = static_cast<double>(between.within(span).length()) / static_cast<double>(between.length());
+    total += static_cast<std::int64_t>(part * static_cast<double>(without));
   }
   return std::min(total, span.length());
 }

@@ -140,10 +140,14 @@ struct Rank {
 };
 
 struct Story {
-  std::uint32_t size = 0;  // of the job
+  std::uint32_t size = 0;    // of the job
+  // later contexts of ranks that have several: their messages have the same numbers
+  std::size_t left_out = 0;
   std::vector<Rank> ranks;
   std::vector<Wait> waits;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Entry>> entries;  // by team, number
+  // how many there are
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> members;
   std::vector<Entry> writes;  // calls of interfaces that may have written a word of another rank
   // Of a rank's number. Null: it has left no file.
   [[nodiscard]] const Rank* of(std::uint32_t number) const;

@@ -35,7 +35,7 @@ class NoHeddle(Exception):
 def read(address, size):
     try:
         return gdb.selected_inferior().read_memory(address, size).tobytes()
-    except gdb.MemoryError as error:
+    except (gdb.error, OverflowError, MemoryError, ValueError) as error:
         raise Absent(f"memory at {address:#x}") from error
 
 
@@ -93,6 +93,19 @@ def chain(first, layout):
         first = one["next"]
 
 
+def fields_of(address, count):
+    """Names, offsets and sizes. They never change in a process, and reading them takes long."""
+    key = (gdb.selected_inferior().num, gdb.selected_inferior().pid, address, count)
+    if key not in KNOWN_FIELDS:
+        fields = [FIELD.at(address + i * FIELD.form.size) for i in range(min(count, MOST_FIELDS))]
+        KNOWN_FIELDS[key] = [(text(field["name"]), field["offset"], min(field["bytes"], 16)) for field in fields]
+    return KNOWN_FIELDS[key]
+
+
+KNOWN_FIELDS = {}
+MOST_FIELDS = 64
+
+
 class Directory:
     """What heddle_debug_directory leads to, in the selected process."""
 
@@ -108,8 +121,10 @@ class Directory:
     @staticmethod
     def find():
         try:
-            return int(gdb.parse_and_eval("(unsigned long)&heddle_debug_directory"))
-        except gdb.error as error:
+            # The program may be of another language, which has other casts.
+            address = gdb.execute("with language c -- output/x (unsigned long)&heddle_debug_directory", to_string=True)
+            return int(address, 16)
+        except (gdb.error, ValueError) as error:
             raise NoHeddle("there is no Heddle of version 0.3 or newer in this process, or gdb has not got its library "
                            "(`info sharedlibrary`; for a core dump of another machine `set sysroot`)") from error
 
@@ -131,10 +146,8 @@ class Directory:
     @staticmethod
     def fields(instance, row):
         fields = {}
-        for i in range(row["field_count"]):
-            field = FIELD.at(row["fields"] + i * FIELD.form.size)
-            size = min(field["bytes"], 16)
-            fields[text(field["name"])] = number(instance + field["offset"], size)
+        for name, offset, size in fields_of(row["fields"], row["field_count"]):
+            fields[name] = number(instance + offset, size)
         return fields
 
     def worker(self, handle):
@@ -157,14 +170,14 @@ class Worker:
         self.mode = clean(row["mode"])
         values = address + WORKER.form.size
         self.values = {}
-        for i in range(row["value_count"]):
+        for i in range(min(row["value_count"], MOST_VALUES)):
             value = VALUE.at(values + i * VALUE.form.size)
             try:
                 self.values[text(value["name"])] = number(value["address"], value["bytes"]) >> value["shift"]
             except Absent:
                 pass  # that number is left out
         rows = values + MOST_VALUES * VALUE.form.size
-        self.rows = [ROWS.at(rows + i * ROWS.form.size) for i in range(row["row_count"])]
+        self.rows = [ROWS.at(rows + i * ROWS.form.size) for i in range(min(row["row_count"], 8))]
 
     def each(self, name):
         """The rows of this name, each a dictionary of its fields."""
@@ -177,7 +190,7 @@ class Worker:
 def addresses(row):
     """Of the structures of one kind: DebugShape."""
     if row["shape"] == 0:
-        yield from (row["first"] + i * row["stride"] for i in range(row["number"]))
+        yield from (row["first"] + i * row["stride"] for i in range(min(row["number"], 1 << 20)))
     elif row["shape"] == 1:
         yield from linked(number(row["first"], 8), row["link"])
     elif row["shape"] == 2:
@@ -345,11 +358,17 @@ def threads():
     found = {}
     if before is None:
         return found
-    frame = gdb.selected_frame()
-    for thread in sorted(gdb.selected_inferior().threads(), key=lambda one: one.num):
-        found[thread.ptid[1] or thread.ptid[0]] = (thread, call_of(thread))
-    before.switch()
-    frame.select()
+    try:
+        frame = gdb.selected_frame()
+    except gdb.error:
+        frame = None  # it runs
+    try:
+        for thread in sorted(gdb.selected_inferior().threads(), key=lambda one: one.num):
+            found[thread.ptid[1] or thread.ptid[0]] = (thread, call_of(thread))
+    finally:
+        before.switch()
+        if frame is not None and frame.is_valid():
+            frame.select()
     return found
 
 
@@ -362,7 +381,9 @@ def tell_waits(context, calls, told):
     for address, wait in chain(context["waits"], WAIT):
         if wait["waits"] == 0:
             continue
-        thread, _ = calls.get(wait["thread"], (None, None))
+        thread, call = calls.get(wait["thread"], (None, None))
+        if wait["waits"] == 2 and (thread is None or call is not None):
+            continue  # it has ended, or is in another call now
         if thread is None:
             say(f"  thread (LWP {wait['thread']}, which gdb does not show)")
         else:
@@ -376,8 +397,15 @@ def tell_context(context, calls, told):
     process = gdb.selected_inferior().pid
     say(f"rank {context['rank']} of {context['size']}" +
         (f" (joined by process {context['process']})" if process not in (0, context["process"]) else "") + ":")
-    tell_waits(context, calls, told)
-    for address, row in sorted(chain(context["workers"], WORKER), key=lambda one: one[1]["index"]):
+    try:
+        tell_waits(context, calls, told)
+    except Absent as absent:
+        say(f"  its waits: {absent} is not there")
+    try:
+        workers = sorted(chain(context["workers"], WORKER), key=lambda one: one[1]["index"])
+    except Absent as absent:
+        return say(f"  its workers: {absent} is not there")
+    for address, row in workers:
         if not row["open"]:
             continue
         try:
@@ -393,7 +421,7 @@ class Waits(gdb.Command):
 Usage: heddle waits
 
 For a running process and for a core dump. A thread is told of once its wait sleeps; what it waits for, as it has said
-itself: first after 10 ms, then each time that the wait lasts twice as long, once a second at least."""
+itself: first after 10 ms, then from time to time."""
 
     def __init__(self):
         super().__init__("heddle waits", gdb.COMMAND_STATUS)

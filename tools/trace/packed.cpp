@@ -53,7 +53,7 @@ class Unpacking {
   // Whole rings, whatever the last one's records. False: there is none.
   bool end() {
     const std::uint64_t bytes = base::kTraceHeadBytes + rings_ * ring_bytes_;
-    return ring_bytes_ != 0 && ::ftruncate(file_.get(), static_cast<off_t>(bytes)) == 0;
+    return left_ == 0 && ring_bytes_ != 0 && ::ftruncate(file_.get(), static_cast<off_t>(bytes)) == 0;
   }
   base::Fd take_file() { return std::move(file_); }
 
@@ -100,7 +100,8 @@ class Unpacking {
     ++rings_;
     place_ = at + base::kTraceRingHeadBytes;
     const std::span head(reinterpret_cast<const char*>(&ring_.head), sizeof ring_.head);
-    return ring_.records <= ring_records_ && write(head, at);
+    const std::uint64_t count = ring_.head.count.load(std::memory_order_relaxed);
+    return ring_.records == std::min(count, ring_records_) && write(head, at);
   }
   bool write(std::span<const char> bytes, std::uint64_t at) {
     while (!bytes.empty()) {
@@ -129,13 +130,13 @@ base::Result<Recordings> unpack(const std::string& path) {
   if (file.bytes() != 0) {
     protozero::pbf_reader trace(file.at<char>(0), file.bytes());
     try {
-      while (trace.next(PerfettoWriter::kPacketField)) {
+      while (trace.next(PerfettoWriter::kPacketField, protozero::pbf_wire_type::length_delimited)) {
         protozero::pbf_reader packet = trace.get_message();
-        if (!packet.next(PerfettoWriter::kRecordingField)) continue;
+        if (!packet.next(PerfettoWriter::kRecordingField, protozero::pbf_wire_type::length_delimited)) continue;
         protozero::pbf_reader recording = packet.get_message();
-        if (!recording.next(1)) continue;
+        if (!recording.next(1, protozero::pbf_wire_type::varint)) continue;
         const std::uint32_t number = recording.get_uint32();
-        if (!recording.next(2)) continue;
+        if (!recording.next(2, protozero::pbf_wire_type::length_delimited)) continue;
         const protozero::data_view bytes = recording.get_view();
         auto [at, fresh] = all.try_emplace(number);
         if ((fresh && !at->second.begin()) || !at->second.take({bytes.data(), bytes.size()})) {
@@ -185,8 +186,12 @@ base::Status pack(const Process& process, std::uint32_t number, PerfettoWriter& 
 }
 
 base::Result<Recordings> open(const std::string& path, std::vector<std::string>* others) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) return unpack(path);
+  const std::vector<std::string> parts = files_of(path);
+  // A later job may have left its files beside an earlier one's picture.
+  const bool later = !parts.empty() && fs::last_write_time(parts.front(), error) > fs::last_write_time(path, error);
+  if (fs::is_regular_file(path, error) && !later) return unpack(path);
   auto processes = find(path, others);
   if (!processes) return processes.status();
   Recordings recordings;

@@ -22,7 +22,10 @@ using base::TraceRingHead;
 
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& text) {
-  return {text.data(), ::strnlen(text.data(), N)};
+  std::string found(text.data(), ::strnlen(text.data(), N));
+  // They are shown in terminals.
+  std::ranges::replace_if(found, [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+  return found;
 }
 
 std::int64_t signed_ns(std::uint64_t ns) {
