@@ -17,11 +17,6 @@ bool comparable_ops(const Key& ours, const Key& other) {
   return ours.op == other.op || (ours.op == "am" && other.op == "tagged");
 }
 
-// OpenSHMEM over Heddle.
-bool is_heddle_shmem(const Key& key) {
-  return key.transport == "shmem";
-}
-
 constexpr double kSameP = 1.6;
 constexpr std::uint64_t kLeastRepeats = 3;  // fewer say nothing of how far a figure may be trusted
 
@@ -87,7 +82,8 @@ bool larger_is_better(std::string_view metric) {
 
 bool is_heddle(const Key& key) {
   return key.transport.ends_with("shm") || key.transport.ends_with("loopback") ||  // fault+shm too
-         key.transport.starts_with("heddle ") || is_heddle_shmem(key);
+         // OpenSHMEM over Heddle
+         key.transport.starts_with("heddle ") || key.transport == "shmem";
 }
 
 std::string peer_name(const Key& key) {
@@ -138,13 +134,6 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
       out.push_back(ratio);
     };
     add_paper_ratios(ours, records, &out);
-    if (is_heddle_shmem(ours.key) && ours.key.sharing == "multiple") {
-      for (const Record& other : records) {
-        if (is_heddle_shmem(other.key) && other.key.sharing == "contexts" && comparable(ours.key, other.key)) {
-          add("contexts", other.median);
-        }
-      }
-    }
     // P moves a word and its line: a longer transfer is no multiple of it.
     if (ours.key.metric == "latency" && ours.key.bench == "pingpong" && ours.key.size_bytes == 8) add("P", ours.p_ns);
     for (const Record& other : records) {

@@ -109,12 +109,14 @@ class Heddle {
   // ---- messages ----
   void send(std::uint32_t lane, std::uint32_t to, std::uint64_t tag, const void* data, std::uint64_t bytes,
             Request& request) {
+    send_to(lane, at_lane(to, lane), tag, data, bytes);
+    request.waits = false;
+  }
+  void send_to(std::uint32_t lane, heddle_peer to, std::uint64_t tag, const void* data, std::uint64_t bytes) {
     Lane& mine = lanes_[lane];
     const heddle_completion completion{nullptr, nullptr, mine.counter, HEDDLE_WHEN_LOCAL};
-    const heddle_status status =
-        must(heddle_send(mine.worker, {to, mine.index}, tag, data, bytes, &completion), "heddle_send");
-    if (status == HEDDLE_POSTED) ++mine.posted;
-    request.waits = false;
+    if (must(heddle_send(mine.worker, to, tag, data, bytes, &completion), "heddle_send") == HEDDLE_POSTED)
+      ++mine.posted;
   }
   void receive(std::uint32_t lane, std::uint32_t from, std::uint64_t tag, void* data, std::uint64_t bytes,
                Request& request) {
