@@ -11,6 +11,7 @@ using harness::Record;
 
 // below, a figure is shown without interval and without ratio
 constexpr std::uint64_t kLeastRepeats = 3;
+constexpr std::size_t kOpWidth = 34;  // of "persistent_overlapped, 8 processes"
 constexpr const char* kLegend =
     "\nP: half the round trip of a word between two cache lines, one written by each core, around each repeat. (far), "
     "(close): all repeats while P was far above or below the usual; (changed): P changed meanwhile.\n";
@@ -59,7 +60,7 @@ std::string row(const Record& record, const std::string& ratios) {
   if (key.bench == "atomics" || key.bench == "overhead") op += " " + key.metric;
   if (key.memory == "registered" || key.memory == "adopted" || key.memory == "malloc") op += " (" + key.memory + ")";
   if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
-  std::string line = "  " + padded(op, 30) +
+  std::string line = "  " + padded(op, kOpWidth) +
                      padded(key.transport + (key.sharing == "exclusive" || key.sharing == "own" ||
                                                      key.sharing == "none" || key.sharing == "multiple"
                                                  ? ""
@@ -92,7 +93,7 @@ std::string table(const std::vector<Record>& records, bool colour) {
     }
   }
   for (const std::string& bench : benches) {
-    out += "\n" + padded(bench, 32) + padded("on", 18) + right("bytes", 8) + right("thr", 4) + "   " +
+    out += "\n" + padded(bench, kOpWidth + 2) + padded("on", 18) + right("bytes", 8) + right("thr", 4) + "   " +
            right("median", 9) + " " + padded("", 10) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
     for (const Record& record : records) {
       if (record.key.bench != bench || !record.against.empty()) continue;

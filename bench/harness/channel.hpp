@@ -1,6 +1,6 @@
 // Where the processes of a participant meet, apart from the library that is measured: a page of
 // shared memory with a barrier, a place to hand over numbers, and the lines of the ping-pong P.
-// They are two, or several pairs: ranks 2i and 2i + 1.
+// They are two, or several pairs: ranks 2i and 2i + 1; for collectives any number.
 //
 // Whoever starts the participants creates the channel and gives its path (/proc/PID/fd/N of a
 // memfd: nothing is left behind) to every process. One participant uses it at a time; reset() makes
@@ -90,7 +90,7 @@ class Channel {
   std::uint64_t share(std::uint64_t number);
 
   // P: half the round trip of a word between two lines, written by rank 0 and rank 1. All call it,
-  // and get it; the others sleep.
+  // and get it; the others sleep. 0 where there is one process alone.
   double ping_pong_ns();
   // Takes the time from the budget; false if it does not have that much.
   bool spend_retry_ns(std::uint64_t ns);

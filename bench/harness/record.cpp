@@ -24,7 +24,7 @@ constexpr std::uint64_t kLeastRepeats = 3;  // fewer say nothing of how far a fi
 double usual_p(const std::vector<Sample>& samples) {
   std::vector<double> ps;
   for (const Sample& sample : samples) {
-    if (sample.distance == Distance::near) ps.push_back(sample.p_ns);
+    if (sample.distance == Distance::near && sample.p_ns > 0) ps.push_back(sample.p_ns);
   }
   return median_of(ps);
 }
@@ -39,6 +39,7 @@ const char* label_of(const std::vector<const Sample*>& group, double usual) {
 
 Record aggregate_one(const Key& key, const std::vector<const Sample*>& group, double usual) {
   const auto near = [usual](const Sample* sample) {
+    if (sample->p_ns == 0) return true;  // one process alone has no P
     return sample->distance == Distance::near && sample->p_ns < kSameP * usual && usual < kSameP * sample->p_ns;
   };
   const bool any_near = std::any_of(group.begin(), group.end(), near);

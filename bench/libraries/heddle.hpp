@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/channel.hpp"
+#include "harness/session.hpp"
 #include "heddle/heddle.h"
 #include "measure/library.hpp"
 #include "measure/service.hpp"
@@ -29,6 +29,11 @@ heddle_status must_fail(heddle_status status, const char* what);
 inline heddle_status must(heddle_status status, const char* what) {
   return status >= 0 ? status : must_fail(status, what);
 }
+
+// The transports in use, by the name that records have: another than UCX's own, which is a peer.
+std::string transport_name();
+// What the options name, by the team of all ranks.
+void measure_collectives(harness::Session& session);
 
 // What all objects have in common: the memory of all ranks. Words and data, which peers can map;
 // and as much data in memory of the program's own (registered, or adopted).
