@@ -1,7 +1,10 @@
 #include "harness/record.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "harness/papers.hpp"
 #include "harness/statistics.hpp"
@@ -121,6 +124,38 @@ std::vector<Record> aggregate(const std::vector<Sample>& samples) {
   return records;
 }
 
+std::vector<Record> aggregate_apart(const std::vector<Sample>& samples) {
+  std::set<Key> steady;
+  std::set<Key> wrong;
+  for (const Sample& sample : samples) {
+    if (sample.distance != Distance::changed) steady.insert(sample.key);
+    if (!sample.verified) wrong.insert(sample.key);
+  }
+  std::vector<Record> out;
+  for (const Distance distance : {Distance::near, Distance::far, Distance::changed}) {
+    std::vector<Sample> some;
+    std::copy_if(samples.begin(), samples.end(), std::back_inserter(some), [&](const Sample& one) {
+      return one.distance == distance && (distance != Distance::changed || !steady.contains(one.key));
+    });
+    for (Record& record : aggregate(some)) {
+      // close: both cores were one physical core, near to nothing else
+      if (record.distance != "close") record.distance = distance_name(distance);
+      // A result that was wrong is said of all records of its figure.
+      record.verified = !wrong.contains(record.key);
+      out.push_back(std::move(record));
+    }
+  }
+  return out;
+}
+
+const Record* peer_of(const Record& ratio, const std::vector<Record>& records) {
+  const auto found = std::find_if(records.begin(), records.end(), [&](const Record& one) {
+    return one.against.empty() && !is_heddle(one.key) && peer_name(one.key) == ratio.against &&
+           comparable(ratio.key, one.key) && one.distance == ratio.distance;
+  });
+  return found == records.end() ? nullptr : &*found;
+}
+
 std::vector<Record> with_ratios(const std::vector<Record>& records) {
   std::vector<Record> out;
   for (const Record& ours : records) {
@@ -139,6 +174,7 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
     if (ours.key.metric == "latency" && ours.key.bench == "pingpong" && ours.key.size_bytes == 8) add("P", ours.p_ns);
     for (const Record& other : records) {
       if (is_heddle(other.key)) continue;
+      const bool apart = ours.key.bench.starts_with("programs") && other.distance != ours.distance;
       const bool limit = other.key.transport == "limit" && other.key.bench == ours.key.bench &&
                          other.key.op == "memcpy" && other.key.size_bytes == ours.key.size_bytes &&
                          other.key.metric == ours.key.metric;
@@ -149,7 +185,7 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
         add("limit", other.median);
       } else if (cma) {
         add("CMA", other.median);
-      } else if (other.key.transport != "limit" && comparable(ours.key, other.key)) {
+      } else if (other.key.transport != "limit" && comparable(ours.key, other.key) && !apart) {
         add(peer_name(other.key), other.median);
       }
     }

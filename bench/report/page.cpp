@@ -103,12 +103,7 @@ Json notes_of(const Figure& figure) {
   const auto say = [&](const std::string& text, const char* tone) { out.push_back({{"text", text}, {"tone", tone}}); };
   for (const Record& ratio : figure.run->results.records) {
     if (ratio.against.empty() || ratio.key != record.key || ratio.distance != record.distance) continue;
-    const Record* peer = nullptr;
-    for (const Record& one : figure.run->results.records) {
-      const bool same = one.against.empty() && is_peer(one) && harness::peer_name(one.key) == ratio.against &&
-                        harness::comparable(record.key, one.key) && one.distance == record.distance;
-      if (same) peer = &one;
-    }
+    const Record* peer = harness::peer_of(ratio, figure.run->results.records);
     if (peer == nullptr || !(peer->median > 0)) {
       say(ratio_words(record, ratio.ratio, ratio.against), "plain");
       continue;
