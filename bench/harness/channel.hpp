@@ -10,10 +10,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/cache_line.hpp"
+#include "base/fd.hpp"
 #include "base/wait.hpp"
 
 namespace heddle::bench::harness {
@@ -57,11 +60,6 @@ class Channel {
   // A fresh one. Empty optional: the system call that failed is in errno.
   static std::optional<Channel> create(std::uint64_t retry_budget_ns);
   static std::optional<Channel> open(const std::string& path);
-  Channel(Channel&& other) noexcept;
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-  Channel& operator=(Channel&&) = delete;
-  ~Channel();
 
   // How another process of the same user opens it.
   [[nodiscard]] std::string path() const;
@@ -110,14 +108,18 @@ class Channel {
   [[nodiscard]] ChannelMemory& memory() { return *memory_; }
 
  private:
-  Channel(int fd, ChannelMemory* memory) : fd_(fd), memory_(memory) {}
+  struct Unmap {
+    void operator()(ChannelMemory* memory) const;
+  };
+  Channel(base::Fd fd, ChannelMemory* memory) : fd_(std::move(fd)), memory_(memory) {}
+  static std::optional<Channel> of(base::Fd fd);
   bool arrive();  // true: as the last one
   [[nodiscard]] bool met() const;
   void sleep_until_met();
   void sleep_until_told();
 
-  int fd_;
-  ChannelMemory* memory_;
+  base::Fd fd_;
+  std::unique_ptr<ChannelMemory, Unmap> memory_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 2;
   std::uint32_t expected_ = 0;  // arrivals when the barrier that this process is in is over
