@@ -156,9 +156,10 @@ class Convolution {
   Run steps(std::uint64_t n) {
     const harness::Session& session = bench_.session();
     const auto pin = [&](std::uint32_t thread) { session.cores().pin_sharing(session.rank(), thread); };
-    return Run{harness::run_threads(static_cast<std::uint32_t>(parts_.size()), pin, [&](std::uint32_t thread) {
+    const auto work = [&](std::uint32_t thread) {
       for (std::uint64_t i = 0; i < n; ++i) step(thread);
-    })};
+    };
+    return Run{harness::run_threads(static_cast<std::uint32_t>(parts_.size()), pin, work).ns()};
   }
   // Both processes' parts are what a serial run gives. Collective; right after the construction.
   bool right() {
