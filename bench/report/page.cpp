@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "driver/table.hpp"
+#include "harness/options.hpp"
 #include "report/report.hpp"
 #include "report/verdict.hpp"
 
@@ -38,7 +39,9 @@ std::string subject_of(const harness::Key& key) {
   if (is_policy_bench(key.bench)) return "by progress policy";
   if (key.bench == "limit") return key.metric == "bandwidth" ? "copies" : "cache lines";
   if (key.bench == "bandwidth" && op.starts_with("memcpy")) return op == "memcpy" ? "put" : "get";
-  if (key.bench == "overlap" || key.bench == "fairness") return op.substr(0, op.find('_'));
+  const std::string first = op.substr(0, op.find('_'));
+  if (key.bench == "overlap" || key.bench == "fairness" || harness::contains(harness::kCollectiveForms, first))
+    return first;
   if (key.bench == "aggregation") return op.substr(0, op.rfind('_'));
   const bool messages = key.bench == "pingpong" || key.bench == "rate";
   return messages && op == "tagged" ? "am" : op;
