@@ -6,12 +6,10 @@
 #include "driver/driver.hpp"
 #include "driver/tuning.hpp"
 #include "harness/channel.hpp"
-#include "harness/collective_options.hpp"
-#include "harness/option_values.hpp"
+#include "harness/options.hpp"
 #include "harness/session.hpp"
 #include "limit/limit.hpp"
 #include "report/report.hpp"
-#include "work/collective.hpp"
 #include "work/work.hpp"
 
 namespace heddle::bench {
@@ -37,31 +35,15 @@ int run_limit_pair(const harness::Options& options) {
   });
 }
 
-constexpr const char* kExamples = R"(
-Examples:
-
-  heddle bench rate --peers                 small operations beside UCX, MPI and OpenSHMEM
-  heddle bench programs --op pairs          what a program reaches with pairs of threads
-  heddle bench allreduce --ranks 4          times of allreduce among four ranks
-)";
-
-bool in_job() {
-  return std::getenv("HEDDLE_LOCAL_RANK") != nullptr;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
       std::fputs(harness::kUsage, stdout);
-      std::fputs(harness::kCollectiveUsage, stdout);
-      std::fputs(kExamples, stdout);
       return 0;
     }
   }
-  if (argc > 1 && std::strcmp(argv[1], "tune") == 0) return driver::run_tuning(argc, argv);
-  if (argc > 1 && harness::is_collective_name(argv[1])) return work::run_collectives(argc, argv);
   std::string error;
   const auto options = harness::parse_options(argc, argv, &error);
   if (!options) {
@@ -69,7 +51,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (options->pair) return run_limit_pair(*options);
-  if (in_job()) return work::take_part(*options);
+  if (options->tune) return driver::run_tuning(*options);
+  if (std::getenv("HEDDLE_LOCAL_RANK") != nullptr) return work::take_part(*options);
   return options->demo ? driver::run_demo(*options) : driver::run_session(*options);
 }
 

@@ -68,18 +68,26 @@ def check_record(record):
         assert isinstance(record["against"], str) and record["ratio"] > 0, "ratio"
 
 
-def check_all(records, peers, transport):
+def measured(tool, folder, *words, environment=None):
+    """The header and the records that `heddle bench` writes, and the peers that it goes without."""
+    out = pathlib.Path(folder, "out.json")
+    command = [tool, "bench", *words, "--quick", "--repeat", "1", "--json", str(out)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment, check=False)
+    print(result.stdout, result.stderr)
+    assert result.returncode == 0, f"{' '.join(command)} ended with {result.returncode}"
+    header, *records = map(json.loads, out.read_text().splitlines())
     for record in records:
         try:
             check_record(record)
         except AssertionError as problem:
-            sys.exit(f"quick_check: {problem} in {json.dumps(record)}")
-    measured = {}
-    for record in records:
-        if record["transport"] in (transport, "limit"):
-            measured.setdefault(record["bench"], set()).add(record["op"])
+            raise AssertionError(f"{problem} in {json.dumps(record)}") from problem
+    return header, records, set(re.findall(r"without (\w+):", result.stderr))
+
+
+def check_all(records, peers, transport):
+    done = {(record["bench"], record["op"]) for record in records if record["transport"] in (transport, "limit")}
     for bench, operations in PROMISED.items():
-        missing = operations - measured.get(bench, set()) - (set() if transport == "shm" else MAPPED)
+        missing = {op for op in operations if (bench, op) not in done} - (set() if transport == "shm" else MAPPED)
         assert not missing, f"{bench}: {sorted(missing)} were not measured"
     assert {r["threads"] for r in records if r["bench"] == "rate"} == {1, 2}, "threads"
     for bench in MODES:
@@ -119,79 +127,59 @@ def check_networks(records):
             assert {r["sharing"] for r in mine} == {"exclusive", "shared", "offload", "own"}, f"{bench}: sharing"
 
 
-def check_programs(tool, arguments):
-    """Every program of every library that is there, and two of them beside processes that compute."""
-    for more, bench, few in ([], "programs", None), (["--busy", "2", "--op", "latency,halo,bw", "--switches"], "programs_busy_2", {"latency", "halo", "bw"}):
-        if few and "--peers" in arguments:
+def check_programs(tool, folder, peers):
+    """Every program of every library that is there."""
+    _, records, missing = measured(tool, folder, "programs", *peers)
+    for library, operations in PROGRAMS.items():
+        if library in missing or (library != "shm" and not peers):
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder, "out.json")
-            command = [tool, "bench", "programs", "--quick", "--repeat", "1", "--json", str(out), *more]
-            if "--peers" in arguments:
-                command.append("--peers")
-            result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
-            print(result.stdout, result.stderr)
-            if result.returncode != 0:
-                sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
-            _, *records = map(json.loads, out.read_text().splitlines())
-        for record in records:
-            try:
-                check_record(record)
-            except AssertionError as problem:
-                sys.exit(f"quick_check: {problem} in {json.dumps(record)}")
-        missing = set(re.findall(r"without (\w+):", result.stderr))
-        for library, operations in PROGRAMS.items():
-            if library in missing or (library != "shm" and "--peers" not in arguments):
-                continue
-            measured = {r["op"] for r in records if r["transport"] == library and r["bench"] == bench}
-            wanted = few or operations
-            if wanted - measured:
-                sys.exit(f"quick_check: {library}: {sorted(wanted - measured)} were not measured")
-        counted = {r["metric"] for r in records if r["op"] == "bw"}
-        if counted != {"bandwidth"} | ({"voluntary", "involuntary"} if "--switches" in more else set()):
-            sys.exit(f"quick_check: bw: {sorted(counted)}")
-        modes = {r["sharing"] for r in records if r["op"] == "pairs_one" and r["transport"] == "shm"}
-        if not few and modes != {"auto_one", "shared", "offload", "delegate"}:
-            sys.exit(f"quick_check: pairs_one in {sorted(modes)}")
-        if not few and {r["processes"] for r in records if r["op"] in ("mbw_mr", "fan_in")} != {2, 8}:
-            sys.exit("quick_check: mbw_mr and fan_in were not measured with 2 and 8 processes")
-        if not few:
-            exchanged = {(r["transport"], r["processes"]) for r in records if r["op"] in EXCHANGES}
-            wanted = {(library, count) for library, _ in exchanged for count in (2, 8)}
-            if not exchanged or wanted - exchanged:
-                sys.exit(f"quick_check: exchanges: {sorted(wanted - exchanged)} were not measured")
+        absent = operations - {r["op"] for r in records if r["transport"] == library}
+        assert not absent, f"{library}: {sorted(absent)} were not measured"
+    modes = {r["sharing"] for r in records if r["op"] == "pairs_one" and r["transport"] == "shm"}
+    assert modes == {"auto_one", "shared", "offload", "delegate"}, f"pairs_one in {sorted(modes)}"
+    for program in {"mbw_mr", "fan_in"} | EXCHANGES:
+        wanted = {8} if program == "fan_in" else {2, 8}
+        for library in {r["transport"] for r in records if r["op"] == program}:
+            sizes = {r["processes"] for r in records if r["op"] == program and r["transport"] == library}
+            assert sizes == wanted, f"{program}, {library}: {sorted(sizes)} processes"
+
+
+def check_busy(tool, folder):
+    """Programs beside processes that compute, and their context switches."""
+    _, records, _ = measured(tool, folder, "programs", "--busy", "2", "--op", "latency,halo,bw", "--switches")
+    assert {(r["bench"], r["op"]) for r in records} == {("programs_busy_2", op) for op in ("latency", "halo", "bw")}, "busy"
+    assert {r["metric"] for r in records if r["op"] == "bw"} == {"bandwidth", "voluntary", "involuntary"}, "switches"
+
+
+def check_benches(tool, folder, peers, over):
+    transport = f"heddle {over}" if over else "shm"  # as records name it
+    environment = os.environ | ({"HEDDLE_TRANSPORTS": over} if over else {})
+    networks = peers and pathlib.Path(tool).resolve().parents[1].joinpath("bench/libraries/bench_ucx").exists()
+    header, records, missing = measured(tool, folder, *PROMISED, *(NETWORKS if networks else ()), *peers, environment=environment)
+    assert set(header) == {"heddle_bench", "date", "machine", "cores", "load", "version", "command"}, f"header: {sorted(header)}"
+    assert header["command"].startswith("heddle bench ") and header["cores"] >= 1, f"header: {header}"
+    if networks:
+        check_networks(records)
+    check_all(records, {"ucx", "openmpi", "oshmem", "shmem"} - missing if peers else set(), transport)
+    page = pathlib.Path(folder, "out.html")
+    subprocess.run([tool, "report", str(pathlib.Path(folder, "out.json")), "-o", str(page)], check=True)
+    assert page.read_text().count('"series":') >= 8, "charts are missing in the report"
 
 
 def main(arguments):
     tool = arguments[0]
-    if "--programs" in arguments:
-        check_programs(tool, arguments)
-        return
-    with_peers = "--peers" in arguments
+    peers = ["--peers"] if "--peers" in arguments else []
     over = arguments[arguments.index("--over") + 1] if "--over" in arguments else None
-    transport = f"heddle {over}" if over else "shm"  # as records name it
-    environment = os.environ | ({"HEDDLE_TRANSPORTS": over} if over else {})
-    networks = with_peers and pathlib.Path(tool).resolve().parents[1].joinpath("bench/libraries/bench_ucx").exists()
     with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder, "out.json")
-        command = [tool, "bench", *PROMISED, *(NETWORKS if networks else ()), "--quick", "--repeat", "1", "--json", str(out)] + ["--peers"] * with_peers
-        result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
-        print(result.stdout, result.stderr)
-        if result.returncode != 0:
-            sys.exit(f"quick_check: {' '.join(command)} ended with {result.returncode}")
-        missing = set(re.findall(r"without (\w+):", result.stderr))
-        results, *records = map(json.loads, out.read_text().splitlines())
         try:
-            assert set(results) == {"heddle_bench", "date", "machine", "cores", "load", "version", "command"}, f"header: {sorted(results)}"
-            assert results["command"].startswith("heddle bench ") and results["cores"] >= 1, f"header: {results}"
-            if networks:
-                check_networks(records)
-            check_all(records, {"ucx", "openmpi", "oshmem", "shmem"} - missing if with_peers else set(), transport)
+            if "--programs" not in arguments:
+                check_benches(tool, folder, peers, over)
+                return
+            check_programs(tool, folder, peers)
+            if not peers:
+                check_busy(tool, folder)
         except AssertionError as problem:
             sys.exit(f"quick_check: {problem}")
-        page = pathlib.Path(folder, "out.html")
-        subprocess.run([tool, "report", str(out), "-o", str(page)], check=True)
-        assert page.read_text().count('"series":') >= 8, "charts are missing in the report"
 
 
 if __name__ == "__main__":

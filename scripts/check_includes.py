@@ -47,7 +47,6 @@ BESIDES = {
     "src/bootstrap/single/": {"bootstrap/inproc"},  # a job of one is an inproc job of one
     "src/transport/fault/fault_test.cpp": {"transport/loopback"},  # a decorator is tested on the reference
     "tools/info_facts.cpp": {"worker"},  # the sharing modes that there are
-    "bench/instructions/path_utofu.cpp": {"transport", "bootstrap/inproc"},  # counts the layers apart
     "bench/driver/tuning.hpp": {"collective"},  # the algorithms that there are
 }
 # Files beside the sources that only tests use: they put rooms together, so they may start a job and open transports.

@@ -171,7 +171,7 @@ class WrongWords(Case):
             (["bench", "barrier", "brodcast"], "did you mean broadcast?"),
             (["bench", "barrier", "--time"], "--time needs a value"),
             (["bench", "tune", "--sise", "8"], "did you mean --size?", "`heddle bench --help`"),
-            (["bench", "tune", "--output"], "--output needs a file"),
+            (["bench", "tune", "--output"], "--output needs a value"),
         ):
             with self.subTest(words):
                 result = heddle(*words)

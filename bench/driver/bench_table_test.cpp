@@ -2,10 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <iterator>
-
-#include "driver/verdict.hpp"
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace heddle::bench::driver {
 namespace {
@@ -85,7 +84,7 @@ void add_samples(std::vector<harness::Sample>* to, const char* transport, harnes
   }
 }
 
-TEST(programs, near_and_far_are_two_rows_and_each_meets_its_own_best_peer) {
+TEST(programs, near_and_far_are_two_rows_and_each_meets_its_own_peers) {
   std::vector<harness::Sample> samples;
   add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
   add_samples(&samples, "shm", harness::Distance::far, {900, 901, 902});
@@ -93,21 +92,16 @@ TEST(programs, near_and_far_are_two_rows_and_each_meets_its_own_best_peer) {
   add_samples(&samples, "ucx", harness::Distance::near, {200, 201, 202});
   add_samples(&samples, "mpich", harness::Distance::near, {150, 151, 152});
   add_samples(&samples, "ucx", harness::Distance::far, {300, 301, 302});
-  const auto records = with_best_peer(records_of(samples));
-  std::vector<Record> beside;
-  std::copy_if(records.begin(), records.end(), std::back_inserter(beside),
-               [](const Record& one) { return !one.against.empty(); });
-  ASSERT_EQ(beside.size(), 2U);
-  EXPECT_EQ(beside[0].distance, "near");
-  EXPECT_EQ(beside[0].against, "mpich");
-  EXPECT_DOUBLE_EQ(beside[0].ratio, 101.0 / 151.0);
-  EXPECT_EQ(ahead(beside[0], records), "heddle");
-  EXPECT_EQ(beside[1].distance, "far");
-  EXPECT_EQ(beside[1].against, "ucx");
-  EXPECT_EQ(ahead(beside[1], records), "ucx");
-  const std::string text = programs_table(records);
-  EXPECT_TRUE(has(text, "101.0 [100.0-102.0]")) << text;
-  EXPECT_TRUE(has(text, "ucx 201.0")) << text;  // the peer that is not the best
+  const auto records = harness::with_ratios(harness::aggregate_apart(samples));
+  std::vector<std::pair<std::string, std::string>> beside;
+  for (const Record& one : records) {
+    if (!one.against.empty()) beside.emplace_back(one.distance, one.against);
+  }
+  EXPECT_EQ(beside,
+            (std::vector<std::pair<std::string, std::string>>{{"near", "ucx"}, {"near", "mpich"}, {"far", "ucx"}}));
+  const std::string text = table(records, true);
+  EXPECT_TRUE(has(text, "\033[32m0.67× mpich")) << text;
+  EXPECT_TRUE(has(text, "(far) \033[31m2.99× ucx")) << text;
 }
 
 TEST(programs, nobody_is_ahead_whose_interval_overlaps_or_who_has_few_repeats) {
@@ -115,8 +109,9 @@ TEST(programs, nobody_is_ahead_whose_interval_overlaps_or_who_has_few_repeats) {
     std::vector<harness::Sample> samples;
     add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
     add_samples(&samples, "ucx", harness::Distance::near, others);
-    const auto records = records_of(samples);
-    EXPECT_EQ(ahead(records.front(), records), "level");
+    const std::string text = table(harness::with_ratios(harness::aggregate_apart(samples)), true);
+    EXPECT_TRUE(has(text, "× ucx")) << text;
+    EXPECT_FALSE(has(text, "\033")) << text;
   }
 }
 
@@ -125,10 +120,9 @@ TEST(programs, a_wrong_result_is_said_of_the_row_whatever_sample_it_was_in) {
   add_samples(&samples, "shm", harness::Distance::near, {100, 101, 102});
   add_samples(&samples, "shm", harness::Distance::changed, {100});
   samples.back().verified = false;
-  const auto records = records_of(samples);
+  const auto records = harness::aggregate_apart(samples);
   ASSERT_EQ(records.size(), 1U);
-  EXPECT_FALSE(records.front().verified);
-  EXPECT_TRUE(has(programs_table(records), "WRONG RESULT"));
+  EXPECT_TRUE(has(table(records, false), "WRONG RESULT"));
 }
 
 }  // namespace

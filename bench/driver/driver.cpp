@@ -12,7 +12,6 @@
 #include "driver/busy.hpp"
 #include "driver/participants.hpp"
 #include "driver/table.hpp"
-#include "driver/verdict.hpp"
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
 #include "harness/results.hpp"
@@ -186,14 +185,14 @@ int finish(const Options& options, const harness::Origin& origin, const std::vec
   std::vector<Sample> other;
   std::partition_copy(samples.begin(), samples.end(), std::back_inserter(other), std::back_inserter(usual),
                       of_programs);
-  std::vector<harness::Record> records = harness::with_ratios(harness::aggregate(usual));
+  std::vector<harness::Record> records = harness::aggregate(usual);
+  const std::vector<harness::Record> programs = harness::aggregate_apart(other);
+  records.insert(records.end(), programs.begin(), programs.end());
+  records = harness::with_ratios(records);
   // the results have standard output for themselves
   std::FILE* to = options.json == "-" ? stderr : stdout;
   std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
-  const std::vector<harness::Record> verdicts = with_best_peer(records_of(other));
-  std::fputs(programs_table(verdicts).c_str(), to);
   std::fflush(to);
-  records.insert(records.end(), verdicts.begin(), verdicts.end());
   if (!options.json.empty() && !write_results(options, harness::Results{origin, records})) return 1;
   if (records.empty()) {
     std::fputs("heddle bench: nothing was measured; do --op and --size leave anything over?\n", stderr);

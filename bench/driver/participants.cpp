@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "harness/cores.hpp"
 #include "measure/programs.hpp"
 
 namespace heddle::bench::driver {
@@ -105,7 +106,7 @@ class Party {
   Party(const Options& options, std::uint32_t repeat) : options_(options), repeat_(repeat) {
     if (!options.peers) return;
     peers_ = packaged();
-    if (wants("programs")) {
+    if (wants("programs") || harness::are_collectives(options)) {
       for (Peer& peer : installed()) peers_.push_back(std::move(peer));
     }
     std::erase_if(peers_, [&](const Peer& peer) {
@@ -116,6 +117,7 @@ class Party {
   }
 
   Participants all() {
+    if (harness::are_collectives(options_)) return collectives();
     if (options_.names.empty() || named("limit")) add_limit();
     // The benches over a network, and the programs, have participants of their own.
     Options general = options_;
@@ -142,6 +144,17 @@ class Party {
   }
 
  private:
+  // Jobs of each number of processes; UCX has no such operations.
+  Participants collectives() {
+    std::erase_if(peers_, [](const Peer& peer) { return peer.name.starts_with("ucx"); });
+    for (const std::uint32_t ranks : options_.ranks) {
+      const bool few = ranks <= harness::Cores::parse(options_.cores).count();
+      add_heddle("heddle", options_, {"HEDDLE_PEERS_DIR"}, ranks, few ? "core" : "none");
+      for (const Peer& peer : peers_) add_peer(peer, options_, ranks);
+    }
+    return std::move(out_);
+  }
+
   [[nodiscard]] bool named(const char* name) const { return measure::contains(options_.names, name); }
   [[nodiscard]] bool wants(const char* name) const { return harness::wants_bench(options_, name); }
   [[nodiscard]] Options alone(const char* bench, std::uint32_t threads = 0) const {
@@ -165,9 +178,9 @@ class Party {
     out_.programs.back().arguments.emplace_back("--pair");
   }
   // More processes than cores cannot have one each.
-  void add_heddle(const std::string& name, const Options& options, Words environment = {},
-                  std::uint32_t processes = 2) {
-    const char* binding = processes > 2 ? "none" : "core";
+  void add_heddle(const std::string& name, const Options& options, Words environment = {}, std::uint32_t processes = 2,
+                  const char* binding = nullptr) {
+    if (binding == nullptr) binding = processes > 2 ? "none" : "core";
     add({name,
          {own_path(), "run", "-n", std::to_string(processes), "--bind", binding, own_path(), "bench"},
          environment},

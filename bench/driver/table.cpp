@@ -11,9 +11,11 @@ using harness::Record;
 
 // below, a figure is shown without interval and without ratio
 constexpr std::uint64_t kLeastRepeats = 3;
+constexpr std::size_t kOpWidth = 34;  // of "persistent_overlapped, 8 processes"
 constexpr const char* kLegend =
     "\nP: half the round trip of a word between two cache lines, one written by each core, around each repeat. (far), "
-    "(close): all repeats while P was far above or below the usual; (changed): P changed meanwhile.\n";
+    "(close): all repeats while P was far above or below the usual; (changed): P changed meanwhile. "
+    "On a terminal a ratio is coloured where the 95 % intervals are apart.\n";
 
 std::string figure_text(double value) {
   char text[32];
@@ -33,15 +35,16 @@ std::string right(const std::string& text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
-std::string ratio_text(const Record& record, bool colour) {
+std::string ratio_text(const Record& record, const std::vector<Record>& records, bool colour) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f× ", record.ratio);
   const std::string plain = text + record.against;
   // Being slower than a physical limit is no defeat.
-  const bool peer = record.against != "P" && record.against != "limit" && record.against != "P added";
-  if (!colour || !peer) return plain;
-  const bool better = harness::larger_is_better(record.key.metric) ? record.ratio >= 1 : record.ratio <= 1;
-  return (better ? "\033[32m" : "\033[31m") + plain + "\033[0m";
+  const Record* peer = colour ? harness::peer_of(record, records) : nullptr;
+  if (peer == nullptr) return plain;
+  const harness::Standing stands = harness::standing(record, *peer);
+  if (stands == harness::Standing::level) return plain;
+  return (stands == harness::Standing::ahead ? "\033[32m" : "\033[31m") + plain + "\033[0m";
 }
 
 // What the repeats say of the median; too few of them say nothing.
@@ -59,7 +62,7 @@ std::string row(const Record& record, const std::string& ratios) {
   if (key.bench == "atomics" || key.bench == "overhead") op += " " + key.metric;
   if (key.memory == "registered" || key.memory == "adopted" || key.memory == "malloc") op += " (" + key.memory + ")";
   if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
-  std::string line = "  " + padded(op, 30) +
+  std::string line = "  " + padded(op, kOpWidth) +
                      padded(key.transport + (key.sharing == "exclusive" || key.sharing == "own" ||
                                                      key.sharing == "none" || key.sharing == "multiple"
                                                  ? ""
@@ -92,14 +95,14 @@ std::string table(const std::vector<Record>& records, bool colour) {
     }
   }
   for (const std::string& bench : benches) {
-    out += "\n" + padded(bench, 32) + padded("on", 18) + right("bytes", 8) + right("thr", 4) + "   " +
+    out += "\n" + padded(bench, kOpWidth + 2) + padded("on", 18) + right("bytes", 8) + right("thr", 4) + "   " +
            right("median", 9) + " " + padded("", 10) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
     for (const Record& record : records) {
       if (record.key.bench != bench || !record.against.empty()) continue;
       std::string ratios;
       for (const Record& other : records) {
-        if (other.key == record.key && !other.against.empty() && record.repeats >= kLeastRepeats)
-          ratios += ratio_text(other, colour) + "  ";
+        const bool its = other.key == record.key && other.distance == record.distance && !other.against.empty();
+        if (its && record.repeats >= kLeastRepeats) ratios += ratio_text(other, records, colour) + "  ";
       }
       out += row(record, ratios);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective/selection_table.hpp"
+#include "harness/options.hpp"
 
 namespace heddle::bench::driver {
 
@@ -26,8 +27,7 @@ struct Measured {
 // has none.
 std::vector<collective::SelectionTable::Row> fastest(const std::vector<Measured>& measured);
 
-// The exit status: 0; 1 (a job failed, the file could not be written); 2 (arguments). argv[1] is
-// "tune".
-int run_tuning(int argc, char** argv);
+// The exit status: 0; 1 (a job failed, the file could not be written); 2 (it was called in a job).
+int run_tuning(const harness::Options& options);
 
 }  // namespace heddle::bench::driver

@@ -17,70 +17,60 @@ std::optional<Options> parse(std::vector<std::string> words, std::string* error)
 
 TEST(Options, EverythingIsUnderstood) {
   std::string error;
-  const auto options =
-      parse({"rate", "gups", "--op", "put,am", "--size", "8,4K,1M", "--threads", "1,4", "--repeat", "5", "--memory",
-             "registered", "--total-words", "1M", "--peers", "--quick", "--json", "x.json"},
-            &error);
+  const auto options = parse({"rate", "gups", "--op", "put,am", "--size=8,4K,1M", "--threads", "1,4", "--repeat", "5",
+                              "--memory", "registered", "--total-words", "1M", "--peers", "--quick", "--json=-"},
+                             &error);
   ASSERT_TRUE(options) << error;
   EXPECT_EQ(options->names, (std::vector<std::string>{"rate", "gups"}));
   EXPECT_EQ(options->ops, (std::vector<std::string>{"put", "am"}));
   EXPECT_EQ(options->sizes, (std::vector<std::uint64_t>{8, 4096, 1048576}));
   EXPECT_EQ(options->threads, (std::vector<std::uint32_t>{1, 4}));
   EXPECT_EQ(options->total_words, 1048576U);
+  EXPECT_EQ(options->json, "-");
   EXPECT_TRUE(options->peers && options->quick);
 }
 
 TEST(Options, ParticipantsGetTheSame) {
-  std::string error;
-  auto options = parse({"rate", "--op", "put", "--size", "8", "--threads", "2", "--memory", "allocated",
-                        "--total-words", "2M", "--quick", "--channel", "/proc/1/fd/3", "--cores", "0,1"},
-                       &error);
-  ASSERT_TRUE(options) << error;
-  const auto again = parse(participant_arguments(*options, 3), &error);
-  ASSERT_TRUE(again) << error;
-  EXPECT_EQ(again->names, options->names);
-  EXPECT_EQ(again->ops, options->ops);
-  EXPECT_EQ(again->sizes, options->sizes);
-  EXPECT_EQ(again->threads, options->threads);
-  EXPECT_EQ(again->memory, options->memory);
-  EXPECT_EQ(again->total_words, options->total_words);
-  EXPECT_EQ(again->quick, options->quick);
-  EXPECT_EQ(again->channel, options->channel);
-  EXPECT_EQ(again->cores, options->cores);
-  EXPECT_EQ(again->target_ns, options->target_ns);
-  EXPECT_EQ(again->repeat, 3U);
+  const std::vector<std::vector<std::string>> all = {
+      {"rate", "--op", "put", "--size", "8", "--threads", "2", "--memory", "allocated", "--total-words", "2M",
+       "--sharing", "shared", "--quick", "--channel", "/proc/1/fd/3", "--cores", "0,1"},
+      {"programs", "--busy", "2", "--op", "latency,rpc", "--memory", "malloc", "--switches"},
+      {"barrier", "scan", "--form", "blocking,persistent", "--algorithm", "scan.linear", "--memory", "own", "--overlap",
+       "no", "--max", "1K"}};
+  for (const auto& words : all) {
+    std::string error;
+    const auto options = parse(words, &error);
+    ASSERT_TRUE(options) << error;
+    const auto told = participant_arguments(*options, 3);
+    const auto again = parse(told, &error);
+    ASSERT_TRUE(again) << error;
+    EXPECT_EQ(participant_arguments(*again, 3), told);
+    EXPECT_EQ(again->repeat, 3U);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (words[i] == "--max") break;  // the sizes up to it
+      EXPECT_TRUE(contains(told, words[i]) || words[i] == "2M") << words[i];
+    }
+    EXPECT_EQ(again->sizes, options->sizes);
+  }
 }
 
-TEST(Options, OnlyProgramsRunBesideBusyProcesses) {
+TEST(Options, ARepeatBesideBusyProcessesSeesSeveralTimeSlices) {
   std::string error;
-  const auto busy = parse({"programs", "--busy", "2", "--op", "latency,rpc"}, &error);
-  ASSERT_TRUE(busy) << error;
-  EXPECT_EQ(busy->busy, 2U);
-  EXPECT_GE(busy->target_ns, 100'000'000U) << "shorter than the time slices";
-  const auto again = parse(participant_arguments(*busy, 1), &error);
-  ASSERT_TRUE(again) << error;
-  EXPECT_EQ(again->busy, 2U);
-  EXPECT_EQ(again->ops, busy->ops);
-  EXPECT_FALSE(parse({"rate", "--busy", "2"}, &error));
-  EXPECT_NE(error.find("heddle bench programs --busy 2"), std::string::npos) << error;
+  EXPECT_GE(parse({"programs", "--busy", "2"}, &error)->target_ns, 100'000'000U);
 }
 
-TEST(Options, ProgramsHaveBuffersOfPagesOrAsMallocGivesThem) {
+TEST(Options, CollectivesHaveSizesByPowersOfFour) {
   std::string error;
-  const auto malloc = parse({"programs", "--memory", "malloc"}, &error);
-  ASSERT_TRUE(malloc) << error;
-  const auto again = parse(participant_arguments(*malloc, 1), &error);
-  ASSERT_TRUE(again) << error;
-  EXPECT_EQ(again->memory, "malloc");
-  EXPECT_FALSE(parse({"rate", "--memory", "malloc"}, &error));
-  EXPECT_NE(error.find("for programs alone"), std::string::npos) << error;
-  EXPECT_FALSE(parse({"programs", "--memory", "adopted"}, &error));
-  EXPECT_NE(error.find("--memory adopted"), std::string::npos) << error;
+  EXPECT_EQ(parse({"broadcast", "--max", "16K"}, &error)->sizes,
+            (std::vector<std::uint64_t>{8, 64, 1024, 4096, 16384}));
+  EXPECT_EQ(parse({"tune", "--ranks", "2,4"}, &error)->names, kCollectiveNames);
 }
 
-TEST(Options, HelpNamesEveryProgram) {
+TEST(Options, HelpNamesWhatThereIs) {
   const std::string help = kUsage;
-  for (const std::string& name : kProgramNames) EXPECT_NE(help.find(name), std::string::npos) << name;
+  for (const auto* names : {&kUsualNames, &kOtherNames, &kProgramNames, &kCollectiveNames, &kCollectiveForms}) {
+    for (const std::string& name : *names) EXPECT_NE(help.find(name), std::string::npos) << name;
+  }
 }
 
 TEST(Options, MeasurementsOfPapersRunOnlyByName) {
@@ -90,25 +80,13 @@ TEST(Options, MeasurementsOfPapersRunOnlyByName) {
   ASSERT_TRUE(usual && named) << error;
   EXPECT_TRUE(wants_bench(*usual, "rate"));
   EXPECT_FALSE(wants_bench(*named, "rate"));
-  for (const char* bench : {"overhead", "fairness", "duplex", "convolution"}) {
-    EXPECT_FALSE(wants_bench(*usual, bench)) << bench;
-    EXPECT_TRUE(wants_bench(*named, bench)) << bench;
-  }
+  EXPECT_FALSE(wants_bench(*usual, "duplex"));
+  EXPECT_TRUE(wants_bench(*named, "duplex"));
   EXPECT_TRUE(wants_mode(*usual, "offload") && !wants_mode(*usual, "mutex"))
       << "the baseline only where it is asked for";
   EXPECT_TRUE(wants_mode(*named, "mutex") && !wants_mode(*named, "offload"));
   EXPECT_TRUE(wants_op(*usual, "put"));
   EXPECT_EQ(threads_or(*usual, {3}), std::vector<std::uint32_t>{3});
-}
-
-TEST(Options, ValuesMayFollowAnEqualsSign) {
-  std::string error;
-  const auto options = parse({"rate", "--size=8,4K", "--json=-", "--threads=2", "--quick"}, &error);
-  ASSERT_TRUE(options) << error;
-  EXPECT_EQ(options->sizes, (std::vector<std::uint64_t>{8, 4096}));
-  EXPECT_EQ(options->json, "-");
-  EXPECT_EQ(options->threads, std::vector<std::uint32_t>{2});
-  EXPECT_TRUE(options->quick);
 }
 
 TEST(Options, WhatIsWrongIsNamed) {
@@ -135,13 +113,24 @@ TEST(Options, WhatIsWrongIsNamed) {
       {{"--json="}, "--json needs a value"},
       {{"--quick=yes"}, "--quick takes no value"},
       {{"--peer"}, "did you mean --peers?"},
-      {{"--sizes", "8"}, "did you mean --size?"},
       {{"--sizes=8"}, "did you mean --size?"},
       {{"--zzz"}, "unknown option --zzz"},
       {{"pingpogn"}, "did you mean pingpong?"},
       {{"allreduec"}, "did you mean allreduce?"},
       {{"rate", "barrier"}, "heddle bench barrier"},
+      {{"barrier", "rate"}, "heddle bench barrier"},
       {{"--op", "ptu"}, "did you mean put?"},
+      {{"rate", "--busy", "2"}, "heddle bench programs --busy 2"},
+      {{"rate", "--memory", "malloc"}, "for programs alone"},
+      {{"programs", "--memory", "adopted"}, "--memory adopted"},
+      {{"rate", "--memory", "own"}, "--memory own"},
+      {{"barrier", "--memory", "registered"}, "--memory registered"},
+      {{"barrier", "--threads", "2"}, "--threads is not for collectives"},
+      {{"rate", "--ranks", "2"}, "--ranks is for collectives"},
+      {{"barrier", "--output", "x"}, "heddle bench tune --output"},
+      {{"tune", "--form", "blocking"}, "--form is not for tune"},
+      {{"scan", "--algorithm", "barrier.dissemination"}, "none of the operations"},
+      {{"scan", "--algorithm", "scan.linear", "--form", "blocking"}, "for the persistent form"},
   };
   for (const auto& one : cases) {
     std::string error;

@@ -35,47 +35,28 @@ double ratio(const std::vector<Record>& records, const std::string& against) {
   return found;
 }
 
-TEST(Papers, PostingOfOneThreadBesideThatOfLlcl) {
-  EXPECT_DOUBLE_EQ(ratio({record("overhead", "get_post", "cycles", "offload", 1, 54)}, "LLCL"), 0.25);
-  EXPECT_EQ(ratio({record("overhead", "get_post", "cycles", "offload", 2, 54)}, "LLCL"), 0);
-  EXPECT_EQ(ratio({record("rate", "get_post", "cycles", "offload", 1, 54)}, "LLCL"), 0) << "of another bench";
-}
-
-TEST(Papers, RatesBesideTheBestNumberOfThreads) {
-  const auto rate = [](const char* sharing, std::uint32_t threads, double median) {
-    return record("overhead", "get", "rate", sharing, threads, median);
+TEST(Papers, OverheadAsForLlcl) {
+  const auto post = [](std::uint32_t threads) {
+    return record("overhead", "get_post", "cycles", "offload", threads, 54);
   };
-  EXPECT_DOUBLE_EQ(
-      ratio({rate("offload", 15, 8.8), rate("offload", 1, 4), rate("offload", 4, 10), rate("shared", 4, 99)}, "best"),
-      0.88);
-  EXPECT_DOUBLE_EQ(ratio({rate("exclusive", 2, 5), rate("exclusive", 1, 2.5)}, "best"), 1);
-}
-
-TEST(Papers, LatencyBesideAWorkerForEachThread) {
-  const auto latency = [](const char* sharing, std::uint32_t threads, double median) {
-    return record("overhead", "get", "latency", sharing, threads, median);
+  EXPECT_DOUBLE_EQ(ratio({post(1)}, "LLCL"), 0.25);
+  EXPECT_EQ(ratio({post(2)}, "LLCL"), 0);
+  const auto get = [](const char* metric, const char* sharing, std::uint32_t threads, double median) {
+    return record("overhead", "get", metric, sharing, threads, median);
   };
-  const std::vector<Record> slower = {latency("offload", 2, 300), latency("exclusive", 2, 100),
-                                      latency("exclusive", 1, 7)};
+  EXPECT_DOUBLE_EQ(ratio({get("rate", "offload", 15, 8.8), get("rate", "offload", 1, 4), get("rate", "offload", 4, 10),
+                          get("rate", "shared", 4, 99)},
+                         "best"),
+                   0.88);
+  EXPECT_DOUBLE_EQ(ratio({get("rate", "exclusive", 2, 5), get("rate", "exclusive", 1, 2.5)}, "best"), 1);
+  const std::vector<Record> slower = {get("latency", "offload", 2, 300), get("latency", "exclusive", 2, 100),
+                                      get("latency", "exclusive", 1, 7)};
   EXPECT_DOUBLE_EQ(ratio(slower, "exclusive"), 3);
   EXPECT_DOUBLE_EQ(ratio(slower, "P added"), 4);
-  EXPECT_EQ(ratio({latency("shared", 1, 90), latency("exclusive", 1, 100)}, "P added"), 0) << "it adds nothing";
-  EXPECT_EQ(ratio({latency("exclusive", 1, 100), latency("offload", 1, 300)}, "exclusive"), 0);
-  EXPECT_EQ(ratio({latency("offload", 1, 300)}, "exclusive"), 0) << "nothing to compare with";
-}
-
-TEST(Papers, DeviationBesideAnEvenShare) {
-  EXPECT_DOUBLE_EQ(ratio({record("fairness", "deviation", "callbacks", "shared", 8, 131.25)}, "even share"), 1);
-  EXPECT_EQ(ratio({record("fairness", "thread_0", "callbacks", "shared", 8, 131.25)}, "even share"), 0);
-}
-
-TEST(Papers, PoliciesBesideNone) {
-  const auto step = [](const char* policy, const char* sharing, double median) {
-    return record("convolution", policy, "latency", sharing, 8, median);
-  };
-  const Record none = step("none", "exclusive", 100);
-  EXPECT_DOUBLE_EQ(ratio({step("adaptive", "exclusive", 87), none, step("none", "offload", 1)}, "none"), 0.87);
-  EXPECT_EQ(ratio({none, none}, "none"), 0);
+  EXPECT_EQ(ratio({get("latency", "shared", 1, 90), get("latency", "exclusive", 1, 100)}, "P added"), 0)
+      << "it adds nothing";
+  EXPECT_EQ(ratio({get("latency", "exclusive", 1, 100), get("latency", "offload", 1, 300)}, "exclusive"), 0);
+  EXPECT_EQ(ratio({get("latency", "offload", 1, 300)}, "exclusive"), 0) << "nothing to compare with";
 }
 
 TEST(Papers, ThreadsBesideAsManyProcesses) {
@@ -91,42 +72,26 @@ TEST(Papers, ThreadsBesideAsManyProcesses) {
   EXPECT_EQ(ratio({duplex("put", 2, 1, 20), duplex("put", 2, 1, 20)}, "processes"), 0) << "one thread is one process";
 }
 
-TEST(Papers, OverlapBesideTheLongerPartAndTheSum) {
-  const auto overlap = [](const char* op, double median) {
-    return record("overlap", op, "latency", "exclusive", 1, median);
-  };
-  const std::vector<Record> parts = {overlap("both_adaptive", 110), overlap("communication", 1), overlap("compute", 2),
-                                     overlap("communication_adaptive", 50), overlap("compute_adaptive", 100)};
-  EXPECT_DOUBLE_EQ(ratio(parts, "max"), 1.1);
-  EXPECT_DOUBLE_EQ(ratio(parts, "sum"), 110.0 / 150);
-  EXPECT_EQ(ratio({overlap("sender", 110), overlap("compute", 100)}, "max"), 0) << "a part is missing";
-  EXPECT_EQ(ratio({overlap("compute", 110), overlap("communication", 100)}, "sum"), 0) << "parts have no parts";
+TEST(Papers, OverlapBesideTheLongerPartAndTheSumOfPeersToo) {
+  for (const char* transport : {"shm", "ucx"}) {
+    const auto overlap = [&](const char* op, double median) {
+      Record out = record("overlap", op, "latency", "exclusive", 1, median);
+      out.key.transport = transport;
+      return out;
+    };
+    const std::vector<Record> parts = {overlap("both_adaptive", 110), overlap("communication", 1),
+                                       overlap("compute", 2), overlap("communication_adaptive", 50),
+                                       overlap("compute_adaptive", 100)};
+    EXPECT_DOUBLE_EQ(ratio(parts, "max"), 1.1);
+    EXPECT_DOUBLE_EQ(ratio(parts, "sum"), 110.0 / 150);
+    EXPECT_EQ(ratio({overlap("sender", 110), overlap("compute", 100)}, "max"), 0) << "a part is missing";
+    EXPECT_EQ(ratio({overlap("compute", 110), overlap("communication", 100)}, "sum"), 0) << "parts have no parts";
+  }
 }
 
-TEST(Papers, OverlapOfPeersToo) {
-  Record theirs = record("overlap", "sender", "latency", "own", 1, 180);
-  theirs.key.transport = "ucx";
-  std::vector<Record> all = {theirs};
-  for (const auto& [op, median] : {std::pair{"communication", 80.0}, std::pair{"compute", 100.0}}) {
-    all.push_back(theirs);
-    all.back().key.op = op;
-    all.back().median = median;
-  }
-  all.push_back(record("overlap", "sender_adaptive", "latency", "exclusive", 1, 90));
-  bool sum = false;
-  bool beside = false;
-  for (const Record& one : with_ratios(all)) {
-    if (one.key.transport == "ucx" && one.against == "sum") sum = one.ratio == 1;
-    if (one.key.transport == "shm" && one.against == "ucx") beside = one.ratio == 0.5;
-  }
-  EXPECT_TRUE(sum);
-  EXPECT_TRUE(beside) << "a policy's figure stands beside the peer's";
-}
-
-TEST(Papers, AnExecutorBesidePostingOneself) {
+TEST(Papers, OneOtherFigureOfTheSameRun) {
   const auto rate = [](const char* sharing, std::uint32_t workers, double median) {
     Record one = record("network_tcp", "am", "rate", sharing, 4, median);
-    one.key.transport = "heddle ucx";
     one.key.workers = workers;
     return one;
   };
@@ -134,16 +99,21 @@ TEST(Papers, AnExecutorBesidePostingOneself) {
   EXPECT_DOUBLE_EQ(ratio(all, "direct"), 1.5);
   EXPECT_DOUBLE_EQ(ratio(all, "own workers"), 0.5);
   EXPECT_EQ(ratio({all[1], all[2]}, "direct"), 0) << "only what is offloaded";
-}
 
-TEST(Papers, TwoTransportsBesideOne) {
   Record joint = record("mixed_job", "am", "latency", "exclusive", 1, 110);
   Record alone = joint;
   joint.key.transport = "heddle shm,ucx";
-  alone.key.transport = "shm";
   alone.median = 100;
   EXPECT_DOUBLE_EQ(ratio({joint, alone}, "shm alone"), 1.1);
   EXPECT_EQ(ratio({alone, alone}, "shm alone"), 0);
+
+  const Record none = record("convolution", "none", "latency", "exclusive", 8, 100);
+  const Record adaptive = record("convolution", "adaptive", "latency", "exclusive", 8, 87);
+  EXPECT_DOUBLE_EQ(ratio({adaptive, none, record("convolution", "none", "latency", "offload", 8, 1)}, "none"), 0.87);
+  EXPECT_EQ(ratio({none, none}, "none"), 0);
+
+  EXPECT_DOUBLE_EQ(ratio({record("fairness", "deviation", "callbacks", "shared", 8, 131.25)}, "even share"), 1);
+  EXPECT_EQ(ratio({record("fairness", "thread_0", "callbacks", "shared", 8, 131.25)}, "even share"), 0);
 }
 
 }  // namespace

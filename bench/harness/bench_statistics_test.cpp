@@ -18,6 +18,13 @@ TEST(Statistics, MedianOfNothingOneOddAndEven) {
   EXPECT_EQ(median_of({9, 1, 5, 3}), 4);
 }
 
+TEST(Statistics, MeanAndDeviation) {
+  EXPECT_EQ(mean_of({}), 0);
+  EXPECT_EQ(deviation_of({}), 0);
+  EXPECT_EQ(deviation_of({10, 10, 10}), 0);
+  EXPECT_NEAR(deviation_of({80, 0, 0, 0, 0, 0, 0, 0}), 26.4575, 1e-4) << "sqrt((70² + 7 · 10²) / 8)";
+}
+
 TEST(Statistics, FewValuesGiveTheExtremes) {
   const std::vector<double> values = {3, 1, 2, 5, 4};
   const Summary summary = summarize(values);

@@ -1,17 +1,15 @@
 #include "harness/channel.hpp"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <climits>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "base/futex.hpp"
 #include "harness/statistics.hpp"
 
 namespace heddle::bench::harness {
@@ -25,14 +23,12 @@ constexpr int kBatches = 15;
 // two processes on one core take milliseconds a round
 constexpr std::uint64_t kPingPongLimitNs = 30'000'000;
 
-ChannelMemory* map(int fd) {
-  void* memory = mmap(nullptr, sizeof(ChannelMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<ChannelMemory*>(memory);
+// Waiters are other processes.
+void wake_all(std::atomic<std::uint32_t>* word) {
+  base::futex_wake_all(word, base::FutexScope::shared);
 }
-
-void futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value) {
-  // Not FUTEX_PRIVATE: the waiter is another process.
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), op, value, nullptr, nullptr, 0);
+void wait_on(std::atomic<std::uint32_t>* word, std::uint32_t value) {
+  base::futex_wait(word, value, -1, base::FutexScope::shared);
 }
 
 }  // namespace
@@ -43,44 +39,34 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+void Channel::Unmap::operator()(ChannelMemory* memory) const {
+  munmap(memory, sizeof *memory);
+}
+
+std::optional<Channel> Channel::of(base::Fd fd) {
+  void* memory = mmap(nullptr, sizeof(ChannelMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+  if (memory == MAP_FAILED) return std::nullopt;
+  return Channel(std::move(fd), static_cast<ChannelMemory*>(memory));
+}
+
 std::optional<Channel> Channel::create(std::uint64_t retry_budget_ns) {
-  const int fd = memfd_create("heddle-bench", MFD_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  ChannelMemory* memory = ftruncate(fd, sizeof(ChannelMemory)) == 0 ? map(fd) : nullptr;
-  if (memory == nullptr) {
-    close(fd);
-    return std::nullopt;
-  }
-  new (memory) ChannelMemory{};
-  memory->retry_budget.word.store(retry_budget_ns, std::memory_order_relaxed);
-  return Channel(fd, memory);
+  base::Fd fd(memfd_create("heddle-bench", MFD_CLOEXEC));
+  if (!fd.valid() || ftruncate(fd.get(), sizeof(ChannelMemory)) != 0) return std::nullopt;
+  std::optional<Channel> channel = of(std::move(fd));
+  if (!channel) return channel;
+  new (channel->memory_.get()) ChannelMemory{};
+  channel->memory_->retry_budget.word.store(retry_budget_ns, std::memory_order_relaxed);
+  return channel;
 }
 
 std::optional<Channel> Channel::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  ChannelMemory* memory = lseek(fd, 0, SEEK_END) == sizeof(ChannelMemory) ? map(fd) : nullptr;
-  if (memory == nullptr) {
-    close(fd);
-    return std::nullopt;
-  }
-  return Channel(fd, memory);
-}
-
-Channel::Channel(Channel&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      memory_(std::exchange(other.memory_, nullptr)),
-      rank_(other.rank_),
-      size_(other.size_),
-      expected_(other.expected_) {}
-
-Channel::~Channel() {
-  if (memory_ != nullptr) munmap(memory_, sizeof(ChannelMemory));
-  if (fd_ >= 0) close(fd_);
+  base::Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.valid() || lseek(fd.get(), 0, SEEK_END) != sizeof(ChannelMemory)) return std::nullopt;
+  return of(std::move(fd));
 }
 
 std::string Channel::path() const {
-  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_);
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_.get());
 }
 
 void Channel::reset() {
@@ -96,7 +82,7 @@ bool Channel::arrive() {
   // somebody sleeps, or who is about to sleep sees the last arrival.
   const std::uint32_t arrived = memory_->arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (arrived != expected_) return false;
-  if (memory_->sleeping.load(std::memory_order_seq_cst) != 0) futex(&memory_->arrived, FUTEX_WAKE, INT_MAX);
+  if (memory_->sleeping.load(std::memory_order_seq_cst) != 0) wake_all(&memory_->arrived);
   return true;
 }
 
@@ -113,7 +99,7 @@ void Channel::sleep_until_met() {
   while (true) {
     const std::uint32_t seen = memory_->arrived.load(std::memory_order_seq_cst);
     if (static_cast<std::int32_t>(seen - expected_) >= 0) break;
-    futex(&memory_->arrived, FUTEX_WAIT, seen);
+    wait_on(&memory_->arrived, seen);
   }
   memory_->sleeping.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -127,6 +113,7 @@ std::uint64_t Channel::share(std::uint64_t number) {
 }
 
 double Channel::ping_pong_ns() {
+  if (size_ == 1) return 0;
   std::atomic<std::uint64_t>& ping = memory_->ping.word;
   std::atomic<std::uint64_t>& pong = memory_->pong.word;
   if (rank_ == 0) {
@@ -163,11 +150,11 @@ double Channel::ping_pong_ns() {
 
 void Channel::let_others_compute(bool compute) {
   memory_->busy.store(compute ? 1 : 0, std::memory_order_release);
-  if (compute) futex(&memory_->busy, FUTEX_WAKE, INT_MAX);
+  if (compute) wake_all(&memory_->busy);
 }
 
 void Channel::sleep_until_told() {
-  while (memory_->busy.load(std::memory_order_acquire) == 0) futex(&memory_->busy, FUTEX_WAIT, 0);
+  while (memory_->busy.load(std::memory_order_acquire) == 0) wait_on(&memory_->busy, 0);
 }
 
 bool Channel::spend_retry_ns(std::uint64_t ns) {

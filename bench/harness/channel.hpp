@@ -1,6 +1,6 @@
 // Where the processes of a participant meet, apart from the library that is measured: a page of
 // shared memory with a barrier, a place to hand over numbers, and the lines of the ping-pong P.
-// They are two, or several pairs: ranks 2i and 2i + 1.
+// They are two, or several pairs: ranks 2i and 2i + 1; for collectives any number.
 //
 // Whoever starts the participants creates the channel and gives its path (/proc/PID/fd/N of a
 // memfd: nothing is left behind) to every process. One participant uses it at a time; reset() makes
@@ -10,10 +10,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/cache_line.hpp"
+#include "base/fd.hpp"
 #include "base/wait.hpp"
 
 namespace heddle::bench::harness {
@@ -57,11 +60,6 @@ class Channel {
   // A fresh one. Empty optional: the system call that failed is in errno.
   static std::optional<Channel> create(std::uint64_t retry_budget_ns);
   static std::optional<Channel> open(const std::string& path);
-  Channel(Channel&& other) noexcept;
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-  Channel& operator=(Channel&&) = delete;
-  ~Channel();
 
   // How another process of the same user opens it.
   [[nodiscard]] std::string path() const;
@@ -90,7 +88,7 @@ class Channel {
   std::uint64_t share(std::uint64_t number);
 
   // P: half the round trip of a word between two lines, written by rank 0 and rank 1. All call it,
-  // and get it; the others sleep.
+  // and get it; the others sleep. 0 where there is one process alone.
   double ping_pong_ns();
   // Takes the time from the budget; false if it does not have that much.
   bool spend_retry_ns(std::uint64_t ns);
@@ -110,14 +108,18 @@ class Channel {
   [[nodiscard]] ChannelMemory& memory() { return *memory_; }
 
  private:
-  Channel(int fd, ChannelMemory* memory) : fd_(fd), memory_(memory) {}
+  struct Unmap {
+    void operator()(ChannelMemory* memory) const;
+  };
+  Channel(base::Fd fd, ChannelMemory* memory) : fd_(std::move(fd)), memory_(memory) {}
+  static std::optional<Channel> of(base::Fd fd);
   bool arrive();  // true: as the last one
   [[nodiscard]] bool met() const;
   void sleep_until_met();
   void sleep_until_told();
 
-  int fd_;
-  ChannelMemory* memory_;
+  base::Fd fd_;
+  std::unique_ptr<ChannelMemory, Unmap> memory_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 2;
   std::uint32_t expected_ = 0;  // arrivals when the barrier that this process is in is over

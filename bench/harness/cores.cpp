@@ -3,30 +3,21 @@
 #include <sched.h>
 
 #include <cstdlib>
-#include <fstream>
+
+#include "base/topology.hpp"
 
 namespace heddle::bench::harness {
 
-namespace {
-
-// True if no processor with a smaller number is a hardware thread of the same core.
-bool first_of_core(int cpu) {
-  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-  int first = cpu;
-  file >> first;
-  return first == cpu;
-}
-
-}  // namespace
-
 Cores Cores::allowed() {
   Cores cores;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  const auto processors = base::allowed_processors();
+  if (!processors.ok()) return cores;
+  const auto topology = base::read_linux_topology("/sys/devices/system", *processors);
+  if (!topology.ok()) return cores;
   for (const bool first : {true, false}) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set) && first_of_core(cpu) == first) cores.cpus_.push_back(cpu);
+    for (const std::vector<int>& threads : topology->cores) {
+      cores.cpus_.insert(cores.cpus_.end(), first ? threads.begin() : threads.begin() + 1,
+                         first ? threads.begin() + 1 : threads.end());
     }
   }
   return cores;

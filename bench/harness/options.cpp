@@ -1,19 +1,19 @@
 #include "harness/options.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <string_view>
 
 #include "base/config.hpp"
 #include "base/nearest.hpp"
-#include "harness/collective_options.hpp"
-#include "harness/option_values.hpp"
 
 namespace heddle::bench::harness {
 
 const char* const kUsage = R"(usage: heddle bench [NAME…] [options]
        heddle bench demo
-       heddle bench COLLECTIVE… [options of collectives]
-       heddle bench tune [COLLECTIVE…] [options of tune]
+       heddle bench COLLECTIVE… [options]
+       heddle bench tune [COLLECTIVE…] [options]
 
 Measures Heddle and the machine's limit, with --peers beside UCX, MPI and OpenSHMEM; prints the median of each figure and its
 interval. In a plain shell it starts two processes; inside a job of two (heddle run -n 2) it takes part.
@@ -65,30 +65,69 @@ Options:
   --json FILE              write the records; -: to standard output, and the table to standard error
   --quick                  short repeats: checks that everything runs, measures little
   -h, --help               show this text
+
+Collective operations, each by itself:
+
+  barrier, broadcast, reduce, allreduce, reduce_scatter, scan, gather, gatherv, allgather, allgatherv, scatter, scatterv,
+  alltoall, alltoallv, neighbor_alltoallv
+                           in each form the time from when the last member has begun to when the last one has ended; of it
+                           what starting and waiting take the member that is worst off (…_start, …_wait); what making a
+                           persistent one takes (…_init); and all with a computation of that length between start and
+                           wait (…_overlapped). Of barrier also one after another. Blocks are all equal, those in lists
+                           (…v) too; neighbours are a ring, a block to each side
+  tune                     every algorithm of these operations, and a table of the fastest for HEDDLE_COLLECTIVE_TABLE
+
+Options of collectives, besides --size, --repeat, --time, --peers, --json, --quick and --memory (allocated or own):
+
+  --ranks 2,4              processes; one job of each (inside a job: all that there are)
+  --max 128M               the largest size, where none is named (default 16M; from 8 by powers of 4)
+  --form FORM,…            persistent, nonblocking, blocking (default: all)
+  --algorithm NAME         of persistent ones, such as broadcast.binomial (heddle info --schedule list)
+  --overlap yes|no         measure with a computation too (default yes)
+  --output FILE            tune: the table (default heddle-collectives.txt)
+
+Examples:
+
+  heddle bench rate --peers                 small operations beside UCX, MPI and OpenSHMEM
+  heddle bench programs --op pairs          what a program reaches with pairs of threads
+  heddle bench allreduce --ranks 4 --peers  times of allreduce among four ranks
 )";
 
 namespace {
 
-bool parse_size(std::string_view text, std::uint64_t* out) {
-  const auto bytes = base::parse_bytes(text);
-  if (!bytes || *bytes == 0) return false;
-  *out = *bytes;
-  return true;
-}
+using Strings = std::vector<std::string>;
 
 constexpr std::uint64_t kQuickNs = 1'000'000;
 constexpr std::uint64_t kBusyNs = 100'000'000;
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 28;
-const std::vector<std::string> kOps = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
-                                       "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
+const Strings kOps = [] {
+  Strings all = {"put", "put_flush", "put_wait", "get",  "am",    "tagged", "fadd",    "add",
+                 "and", "or",        "xor",      "swap", "cswap", "memcpy", "put_nbi", "p_quiet"};
+  all.insert(all.end(), kProgramNames.begin(), kProgramNames.end());
+  return all;
+}();
+const Strings kSharing = {"exclusive", "shared", "offload", "delegate", "mutex", "auto", "auto_one"};
+const Strings kMemory = {"allocated", "registered", "both", "adopted", "malloc", "own"};
+const Strings kYesNo = {"yes", "no"};
 
-const std::vector<std::string> kSharing = {"exclusive", "shared", "offload", "delegate", "mutex", "auto", "auto_one"};
+// ---- values -------------------------------------------------------------------------------------
+
+// At commas.
+Strings split(std::string_view text) {
+  Strings parts;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    parts.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return parts;
+}
 
 template <class T>
-std::string join(const std::vector<T>& items) {
+std::string join(const std::vector<T>& items, const char* between = ",") {
   std::string out;
   for (const T& item : items) {
-    if (!out.empty()) out += ',';
+    if (!out.empty()) out += between;
     if constexpr (std::is_same_v<T, std::string>) {
       out += item;
     } else {
@@ -98,208 +137,242 @@ std::string join(const std::vector<T>& items) {
   return out;
 }
 
-class Parser {
- public:
-  Parser(Options* options, std::string* error) : options_(options), error_(error) {}
-
-  bool option(std::string_view name, const char* value) {
-    if (name == "--op") return list(name, value, [this](const std::string& item) { return op(item); });
-    if (name == "--size") return list(name, value, [this](const std::string& item) { return size(item); });
-    if (name == "--threads") return list(name, value, [this](const std::string& item) { return threads(item); });
-    if (name == "--sharing") return list(name, value, [this](const std::string& item) { return sharing(item); });
-    if (name == "--repeat") return number(name, value, 1, 1000, &options_->repeat);
-    if (name == "--busy") return number(name, value, 1, 64, &options_->busy);
-    if (name == "--processes") return number(name, value, 2, 64, &options_->processes);
-    if (name == "--time") return time(value);
-    if (name == "--memory") return memory(value);
-    if (name == "--total-words") return words(value);
-    if (name == "--json") return text(name, value, &options_->json);
-    if (name == "--channel") return text(name, value, &options_->channel);
-    if (name == "--cores") return text(name, value, &options_->cores);
-    return fail("unknown option " + std::string(name) + base::did_you_mean(name, base::options_in(kUsage)));
-  }
-  bool fail(std::string message) {
-    *error_ = std::move(message);
-    return false;
-  }
-
- private:
-  template <class Each>
-  bool list(std::string_view name, const char* value, Each each) {
-    if (value == nullptr || *value == '\0') return fail(std::string(name) + " needs a list, such as a,b");
-    const std::vector<std::string> items = split(value);
-    return std::all_of(items.begin(), items.end(), each);
-  }
-  bool op(const std::string& item) {
-    std::vector<std::string> all(kOps.begin(), kOps.end());
-    all.insert(all.end(), kProgramNames.begin(), kProgramNames.end());
-    if (std::find(all.begin(), all.end(), item) == all.end()) {
-      return fail("--op " + item + " is not an operation" + base::did_you_mean(item, {all.begin(), all.end()}) +
-                  "; there are put, get, am, tagged, fadd, add, and, or, xor, swap, cswap; of "
-                  "OpenSHMEM put_nbi, p_quiet; of programs " +
-                  join(kProgramNames));
-    }
-    options_->ops.push_back(item);
-    return true;
-  }
-  bool size(const std::string& item) {
-    std::uint64_t bytes = 0;
-    if (!parse_size(item, &bytes) || bytes % 8 != 0 || bytes > kMaxSize) {
-      return fail("--size " + item + " is not a multiple of 8 from 8 to 256M");
-    }
-    options_->sizes.push_back(bytes);
-    return true;
-  }
-  bool threads(const std::string& item) {
-    std::uint32_t count = 0;
-    if (!parse_number(item, 1, 64, &count)) return fail("--threads " + item + " is not a number from 1 to 64");
-    options_->threads.push_back(count);
-    return true;
-  }
-  bool sharing(const std::string& item) {
-    if (std::find(kSharing.begin(), kSharing.end(), item) == kSharing.end()) {
-      return fail("--sharing " + item + " is not exclusive, shared, offload, delegate, mutex, auto or auto_one");
-    }
-    options_->sharing.push_back(item);
-    return true;
-  }
-  bool number(std::string_view name, const char* value, std::uint32_t low, std::uint32_t high, std::uint32_t* out) {
-    if (value != nullptr && parse_number(value, low, high, out)) return true;
-    return fail(std::string(name) + " needs a number from " + std::to_string(low) + " to " + std::to_string(high));
-  }
-  bool time(const char* value) {
-    std::uint32_t milliseconds = 0;
-    if (!number("--time", value, 1, 10'000, &milliseconds)) return false;
-    options_->target_ns = std::uint64_t{milliseconds} * 1'000'000;
-    return true;
-  }
-  bool memory(const char* value) {
-    const std::string_view kind = value != nullptr ? value : "";
-    if (kind != "allocated" && kind != "registered" && kind != "both" && kind != "adopted" && kind != "malloc") {
-      return fail("--memory needs allocated, registered, both, adopted or malloc");
-    }
-    options_->memory = kind;
-    return true;
-  }
-  bool words(const char* value) {
-    std::uint64_t count = 0;
-    if (value == nullptr || !parse_size(value, &count) || count < 1024 || count > (std::uint64_t{1} << 33)) {
-      return fail("--total-words needs a number from 1K to 8G, such as 20M");
-    }
-    options_->total_words = count;
-    return true;
-  }
-  bool text(std::string_view name, const char* value, std::string* out) {
-    if (value == nullptr || *value == '\0' || std::string_view(value).starts_with("--")) {
-      return fail(std::string(name) + " needs a value");
-    }
-    *out = value;
-    return true;
-  }
-
-  Options* options_;
-  std::string* error_;
-};
-
-}  // namespace
-
-namespace {
-
-bool contains(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+bool parse_number(std::string_view text, std::uint32_t low, std::uint32_t high, std::uint32_t* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc{} && end == text.data() + text.size() && *out >= low && *out <= high;
 }
 
-const std::vector<std::string> kFlags = {"--peers", "--quick", "--pair", "--switches"};
+bool parse_bytes(std::string_view text, std::uint64_t low, std::uint64_t high, std::uint64_t* out) {
+  const auto bytes = base::parse_bytes(text);
+  if (!bytes || *bytes < low || *bytes > high) return false;
+  *out = *bytes;
+  return true;
+}
+
+bool parse_size(std::string_view text, std::uint64_t* out) {
+  return parse_bytes(text, 8, kMaxSize, out) && *out % 8 == 0;
+}
+
+// ---- the table of options -----------------------------------------------------------------------
+
+enum class Of : std::uint8_t { all, usual, collectives, tune };
+
+struct Option {
+  std::string_view name;
+  Of of;
+  std::string expected;                                // of a value; empty: it takes none
+  std::function<bool(const std::string& value)> read;  // false: it is not what is expected
+  std::function<std::string()> told = {};              // what a participant is told; empty: nothing
+  const Strings* known = nullptr;                      // where items of a list are names
+};
+
+Option flag(std::string_view name, Of of, bool* to) {
+  return {name, of, "", [to](const std::string&) { return *to = true; }, [to] { return *to ? "yes" : ""; }};
+}
+Option text(std::string_view name, Of of, std::string* to) {
+  return {name, of, "a text", [to](const std::string& value) { return !(*to = value).empty(); }, [to] { return *to; }};
+}
+Option number(std::string_view name, std::uint32_t low, std::uint32_t high, std::uint32_t* to) {
+  return {name, Of::all, "a number from " + std::to_string(low) + " to " + std::to_string(high),
+          [=](const std::string& value) { return parse_number(value, low, high, to); },
+          [to] { return std::to_string(*to); }};
+}
+template <class T, class Read>
+Option list(std::string_view name, Of of, const char* expected, std::vector<T>* to, Read&& read) {
+  return {name, of, expected,
+          [to, read](const std::string& value) {
+            to->clear();
+            for (const std::string& item : split(value)) {
+              if (!read(item, &to->emplace_back())) return false;
+            }
+            return true;
+          },
+          [to] { return join(*to); }};
+}
+Option names(std::string_view name, Of of, const char* expected, const Strings& known, Strings* to) {
+  Option out = list(name, of, expected, to,
+                    [&known](const std::string& item, std::string* one) { return contains(known, *one = item); });
+  out.known = &known;
+  return out;
+}
+
+// Not told to participants: what is the driver's own matter.
+std::vector<Option> options_into(Options* to, std::uint64_t* max) {
+  const auto up_to_64 = [](const std::string& item, std::uint32_t* one) { return parse_number(item, 1, 64, one); };
+  const auto milliseconds = [to](const std::string& value) {
+    std::uint32_t time = 0;
+    if (!parse_number(value, 1, 10'000, &time)) return false;
+    to->target_ns = std::uint64_t{time} * 1'000'000;
+    return true;
+  };
+  const auto words = [to](const std::string& value) {
+    return parse_bytes(value, 1024, std::uint64_t{1} << 33, &to->total_words);
+  };
+  const auto memory = [to](const std::string& value) { return contains(kMemory, to->memory = value); };
+  const auto overlap = [to](const std::string& value) {
+    to->overlap = value == "yes";
+    return contains(kYesNo, value);
+  };
+  std::vector<Option> all = {
+      names("--op", Of::usual, "an operation", kOps, &to->ops),
+      list("--size", Of::all, "a list of multiples of 8 from 8 to 256M", &to->sizes, parse_size),
+      list("--threads", Of::usual, "a list of numbers from 1 to 64", &to->threads, up_to_64),
+      names("--sharing", Of::usual, "a sharing mode", kSharing, &to->sharing),
+      {"--memory", Of::all, join(kMemory, " or "), memory, [to] { return to->memory; }},
+      number("--repeat", 1, 1000, &to->repeat),
+      {"--time", Of::all, "a number of milliseconds from 1 to 10000", milliseconds,
+       [to] { return std::to_string(to->target_ns / 1'000'000); }},
+      {"--total-words", Of::usual, "a number from 1K to 8G, such as 20M", words,
+       [to] { return to->total_words == 0 ? "" : std::to_string(to->total_words); }},
+      number("--busy", 0, 64, &to->busy),
+      flag("--switches", Of::usual, &to->switches),
+      flag("--quick", Of::all, &to->quick),
+      names("--form", Of::collectives, "a form", kCollectiveForms, &to->forms),
+      text("--algorithm", Of::collectives, &to->algorithm),
+      {"--overlap", Of::collectives, "yes or no", overlap, [to] { return to->overlap ? "yes" : "no"; }},
+      text("--channel", Of::all, &to->channel),
+      text("--cores", Of::all, &to->cores),
+  };
+  const std::size_t told = all.size();
+  all.insert(all.end(), {flag("--peers", Of::all, &to->peers),
+                         text("--json", Of::all, &to->json),
+                         list("--ranks", Of::collectives, "a list of numbers from 1 to 64", &to->ranks, up_to_64),
+                         {"--max", Of::collectives, "a multiple of 8 up to 256M",
+                          [max](const std::string& value) { return parse_size(value, max); }},
+                         text("--output", Of::tune, &to->output),
+                         flag("--pair", Of::all, &to->pair),
+                         number("--processes", 1, 64, &to->processes)});
+  for (std::size_t i = told; i < all.size(); ++i) all[i].told = {};
+  return all;
+}
+
+// ---- words --------------------------------------------------------------------------------------
+
+std::string refusal(const Option& option, const std::string& value) {
+  const std::string name(option.name);
+  if (option.known == nullptr) return name + " " + value + " is not " + option.expected;
+  const Strings items = split(value);
+  const auto wrong =
+      std::find_if(items.begin(), items.end(), [&](const auto& one) { return !contains(*option.known, one); });
+  return name + " " + *wrong + " is not " + option.expected +
+         base::did_you_mean(*wrong, {option.known->begin(), option.known->end()}) + "; there are " +
+         join(*option.known, ", ");
+}
 
 std::string unknown_bench(std::string_view word) {
-  if (is_collective_name(word) || word == "tune") {
-    return std::string(word) + " is measured by itself: heddle bench " + std::string(word) + " [options]";
-  }
-  std::vector<std::string_view> names = {"demo", "tune"};
+  std::vector<std::string_view> known = {"demo", "tune"};
   for (const auto* some : {&kUsualNames, &kOtherNames, &kCollectiveNames}) {
-    names.insert(names.end(), some->begin(), some->end());
+    known.insert(known.end(), some->begin(), some->end());
   }
-  return "there is no bench \"" + std::string(word) + "\"" + base::did_you_mean(word, names);
+  return "there is no bench \"" + std::string(word) + "\"" + base::did_you_mean(word, known);
+}
+
+// What is wrong with words that are right each by itself; empty: nothing.
+std::string contradiction(const Options& options, const std::vector<const Option*>& given) {
+  const bool collectives = are_collectives(options);
+  for (const std::string& name : options.names) {
+    if (contains(kCollectiveNames, name) == collectives) continue;
+    const std::string& by_itself = collectives ? options.names.front() : name;
+    return by_itself + " is measured by itself: heddle bench " + by_itself + " [options]";
+  }
+  for (const Option* option : given) {
+    const std::string name(option->name);
+    if (option->of == Of::usual && collectives) return name + " is not for collectives";
+    if (option->of == Of::collectives && !collectives)
+      return name + " is for collectives: heddle bench barrier " + name;
+    if (option->of == Of::tune && !options.tune) return name + " is for tune: heddle bench tune " + name;
+    const bool fixed = name == "--form" || name == "--algorithm" || name == "--memory" || name == "--peers";
+    if (options.tune && fixed) return name + " is not for tune, which tries what Heddle has";
+  }
+  const std::string& algorithm = options.algorithm;
+  if (!algorithm.empty() && !contains(options.names, algorithm.substr(0, algorithm.find('.'))))
+    return "--algorithm " + algorithm + " is of none of the operations that are named";
+  if (!algorithm.empty() && !contains(options.forms, "persistent"))
+    return "--algorithm is for the persistent form; HEDDLE_COLLECTIVE_ALGORITHMS is for all";
+  const bool programs_alone = options.names == Strings{"programs"};
+  const std::string& memory = options.memory;
+  if (options.busy != 0 && !programs_alone)
+    return "--busy is for programs alone: heddle bench programs --busy " + std::to_string(options.busy);
+  if (programs_alone && memory != "both" && memory != "malloc")
+    return "--memory " + memory + ": heddle bench programs has buffers of whole pages, or malloc";
+  if (memory == "malloc" && !programs_alone)
+    return "--memory malloc is for programs alone: heddle bench programs --memory malloc";
+  const bool fits = collectives ? contains({"both", "allocated", "own"}, memory) : memory != "own";
+  if (!fits) return "--memory " + memory + ": collectives have allocated or own, which no others have";
+  return {};
+}
+
+void complete(Options* options, std::uint64_t max) {
+  if (options->tune && options->names.empty()) options->names = kCollectiveNames;
+  if (are_collectives(*options) && options->sizes.empty()) {
+    options->sizes = {8, 64};
+    for (std::uint64_t size = 1024; size <= max; size *= 4) options->sizes.push_back(size);
+  }
+  // A repeat must see several time slices of those that compute beside it.
+  if (options->busy != 0) options->target_ns = std::max(options->target_ns, kBusyNs);
+  if (options->quick) {
+    options->target_ns = std::min(options->target_ns, kQuickNs);
+    options->retry_ns = 0;
+  }
 }
 
 }  // namespace
 
 std::optional<Options> parse_options(int argc, char** argv, std::string* error) {
   Options options;
+  std::uint64_t max = std::uint64_t{1} << 24;
+  error->clear();
   options.command = "heddle";
   for (int i = 0; i < argc; ++i) options.command += std::string(" ") + argv[i];
-  Parser parser(&options, error);
-  for (int i = 1; i < argc; ++i) {
-    const char* value = nullptr;
-    const std::string_view word = split_value(argv[i], &value);
-    const bool has_value = value != nullptr;
-    if (has_value && contains(kFlags, word)) {
-      parser.fail(std::string(word) + " takes no value");
-      return std::nullopt;
+  const std::vector<Option> table = options_into(&options, &max);
+  std::vector<const Option*> given;
+  const auto read = [&](std::string_view word, int* at) -> std::string {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const std::string_view name = word.substr(0, equals);
+    const auto option = std::find_if(table.begin(), table.end(), [&](const Option& one) { return one.name == name; });
+    if (option == table.end())
+      return "unknown option " + std::string(name) + base::did_you_mean(name, base::options_in(kUsage));
+    given.push_back(&*option);
+    const bool behind = equals < word.size();  // the value, in the same word
+    if (option->expected.empty()) {
+      if (behind) return std::string(name) + " takes no value";
+      option->read("");
+      return {};
     }
-    if (word == "--peers") {
-      options.peers = true;
-    } else if (word == "--switches") {
-      options.switches = true;
-    } else if (word == "--quick") {
-      options.quick = true;
-    } else if (word == "--pair") {
-      options.pair = true;
-    } else if (word == "demo") {
-      options.demo = true;
-    } else if (word.starts_with("--")) {
-      if (!has_value && i + 1 < argc) value = argv[i + 1];
-      if (!parser.option(word, value)) return std::nullopt;
-      if (!has_value) ++i;
-    } else if (contains(kUsualNames, word) || contains(kOtherNames, word)) {
+    std::string value(behind ? word.substr(equals + 1) : "");
+    if (!behind && *at + 1 < argc && !std::string_view(argv[*at + 1]).starts_with("--")) value = argv[++*at];
+    if (value.empty()) return std::string(name) + " needs a value: " + option->expected;
+    return option->read(value) ? "" : refusal(*option, value);
+  };
+  for (int i = 1; i < argc && error->empty(); ++i) {
+    const std::string_view word = argv[i];
+    const bool known = contains(kUsualNames, word) || contains(kOtherNames, word) || contains(kCollectiveNames, word);
+    if (word.starts_with("-")) {
+      *error = read(word, &i);
+    } else if (word == "demo" || word == "tune") {
+      (word == "demo" ? options.demo : options.tune) = true;
+    } else if (known) {
       options.names.emplace_back(word);
     } else {
-      parser.fail(unknown_bench(word));
-      return std::nullopt;
+      *error = unknown_bench(word);
     }
   }
-  const bool programs_alone = options.names == std::vector<std::string>{"programs"};
-  if (options.busy != 0 && !programs_alone) {
-    parser.fail("--busy is for programs alone: heddle bench programs --busy " + std::to_string(options.busy));
-    return std::nullopt;
-  }
-  if (programs_alone && options.memory != "both" && options.memory != "malloc") {
-    parser.fail("--memory " + options.memory + ": heddle bench programs has buffers of whole pages, or malloc");
-    return std::nullopt;
-  }
-  if (options.memory == "malloc" && !programs_alone) {
-    parser.fail("--memory malloc is for programs alone: heddle bench programs --memory malloc");
-    return std::nullopt;
-  }
-  // A repeat must see several time slices of those that compute beside it.
-  if (options.busy != 0) options.target_ns = std::max(options.target_ns, kBusyNs);
-  if (options.quick) {
-    options.target_ns = std::min(options.target_ns, kQuickNs);
-    options.retry_ns = 0;
-  }
-  return options;
+  if (!error->empty()) return std::nullopt;
+  complete(&options, max);
+  *error = contradiction(options, given);
+  return error->empty() ? std::optional(options) : std::nullopt;
 }
 
-std::vector<std::string> participant_arguments(const Options& options, std::uint32_t repeat) {
-  std::vector<std::string> out = options.names;
-  const auto add = [&out](const char* name, const std::string& value) {
-    if (value.empty()) return;
-    out.emplace_back(name);
-    out.push_back(value);
-  };
-  add("--op", join(options.ops));
-  add("--size", join(options.sizes));
-  add("--threads", join(options.threads));
-  add("--sharing", join(options.sharing));
-  add("--memory", options.memory);
-  add("--repeat", std::to_string(repeat));
-  add("--time", std::to_string(options.target_ns / 1'000'000));
-  if (options.total_words != 0) add("--total-words", std::to_string(options.total_words));
-  add("--channel", options.channel);
-  add("--cores", options.cores);
-  if (options.busy != 0) add("--busy", std::to_string(options.busy));
-  if (options.switches) out.emplace_back("--switches");
-  if (options.quick) out.emplace_back("--quick");
+std::vector<std::string> participant_arguments(Options options, std::uint32_t repeat) {
+  options.repeat = repeat;
+  Strings out = options.names;
+  std::uint64_t max = 0;
+  for (const Option& option : options_into(&options, &max)) {
+    const std::string value = option.told ? option.told() : "";
+    if (value.empty() || option.of == (are_collectives(options) ? Of::usual : Of::collectives)) continue;
+    out.emplace_back(option.name);
+    if (!option.expected.empty()) out.push_back(value);
+  }
   return out;
 }
 
@@ -320,7 +393,7 @@ bool wants_mode(const Options& options, std::string_view name) {
 }
 
 bool wants_sharing(const Options& options, std::string_view name) {
-  return std::find(options.sharing.begin(), options.sharing.end(), name) != options.sharing.end();
+  return contains(options.sharing, name);
 }
 
 std::vector<std::uint32_t> threads_of(const Options& options) {

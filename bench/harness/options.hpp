@@ -10,6 +10,20 @@
 
 namespace heddle::bench::harness {
 
+// The line that follows what was wrong with the words of a command.
+inline constexpr const char* kHelpHint = "`heddle bench --help` lists what can be measured, and the options\n";
+
+inline bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Measured each by itself, by any number of processes, in any of these forms.
+inline const std::vector<std::string> kCollectiveNames = {
+    "barrier", "broadcast", "reduce",   "allreduce", "reduce_scatter",
+    "scan",    "gather",    "gatherv",  "allgather", "allgatherv",
+    "scatter", "scatterv",  "alltoall", "alltoallv", "neighbor_alltoallv"};
+inline const std::vector<std::string> kCollectiveForms = {"persistent", "nonblocking", "blocking"};
+
 struct Options {
   std::string command;                 // as it was given, to be written down with what it measured
   std::vector<std::string> names;      // benches; empty: kUsualNames
@@ -25,7 +39,8 @@ struct Options {
   bool peers = false;
   bool quick = false;
   bool demo = false;
-  std::string memory = "both";           // allocated, registered, both, adopted, malloc
+  // allocated, registered, both, adopted; programs: malloc; collectives: own
+  std::string memory = "both";
   std::string json;                      // file to write
   std::uint64_t total_words = 0;         // gups table over both processes; 0: the default
   std::uint64_t target_ns = 20'000'000;  // time of one repeat
@@ -33,6 +48,14 @@ struct Options {
   std::uint64_t limit_ns = 0;
   // for repeating what was disturbed, in the whole session
   std::uint64_t retry_ns = 15'000'000'000;
+
+  // Of collectives.
+  std::vector<std::uint32_t> ranks = {2};  // processes: a job of each
+  std::vector<std::string> forms = kCollectiveForms;
+  std::string algorithm;  // of persistent ones, such as broadcast.chain; empty: chosen
+  bool overlap = true;    // once more with a computation
+  bool tune = false;
+  std::string output = "heddle-collectives.txt";  // of tune
 
   // Between the driver and the participants it starts.
   std::string channel;  // path; set: this is a participant
@@ -53,7 +76,7 @@ inline bool is_network(std::string_view name) {
   return std::find(kNetworkNames.begin(), kNetworkNames.end(), name) != kNetworkNames.end();
 }
 inline constexpr std::uint32_t kMixedProcesses = 4;
-// Operations of the bench `programs`: see bench/programs/README.md.
+// Operations of the bench `programs`: see bench/measure/README.md.
 inline const std::vector<std::string> kProgramNames = {
     "latency",    "bw",    "bibw", "mbw_mr", "latency_mt", "pingpong_mt", "put_latency", "put_window",
     "get_window", "pairs", "rpc",  "rpc_mt", "halo",       "fan_in",      "overlap",     "exchange"};
@@ -70,9 +93,12 @@ inline std::uint32_t oversubscription_threads(std::uint32_t processes) {
 // Empty optional: *error says what was wrong with the value and what is accepted.
 std::optional<Options> parse_options(int argc, char** argv, std::string* error);
 // The arguments that give a participant these options, for `repeat` repeats.
-std::vector<std::string> participant_arguments(const Options& options, std::uint32_t repeat);
+std::vector<std::string> participant_arguments(Options options, std::uint32_t repeat);
 extern const char* const kUsage;
 
+inline bool are_collectives(const Options& options) {
+  return !options.names.empty() && contains(kCollectiveNames, options.names.front());
+}
 // The list, or its default.
 std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes);
 bool wants_sharing(const Options& options, std::string_view name);

@@ -1,7 +1,10 @@
 #include "harness/record.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "harness/papers.hpp"
 #include "harness/statistics.hpp"
@@ -17,11 +20,6 @@ bool comparable_ops(const Key& ours, const Key& other) {
   return ours.op == other.op || (ours.op == "am" && other.op == "tagged");
 }
 
-// OpenSHMEM over Heddle.
-bool is_heddle_shmem(const Key& key) {
-  return key.transport == "shmem";
-}
-
 constexpr double kSameP = 1.6;
 constexpr std::uint64_t kLeastRepeats = 3;  // fewer say nothing of how far a figure may be trusted
 
@@ -29,7 +27,7 @@ constexpr std::uint64_t kLeastRepeats = 3;  // fewer say nothing of how far a fi
 double usual_p(const std::vector<Sample>& samples) {
   std::vector<double> ps;
   for (const Sample& sample : samples) {
-    if (sample.distance == Distance::near) ps.push_back(sample.p_ns);
+    if (sample.distance == Distance::near && sample.p_ns > 0) ps.push_back(sample.p_ns);
   }
   return median_of(ps);
 }
@@ -44,6 +42,7 @@ const char* label_of(const std::vector<const Sample*>& group, double usual) {
 
 Record aggregate_one(const Key& key, const std::vector<const Sample*>& group, double usual) {
   const auto near = [usual](const Sample* sample) {
+    if (sample->p_ns == 0) return true;  // one process alone has no P
     return sample->distance == Distance::near && sample->p_ns < kSameP * usual && usual < kSameP * sample->p_ns;
   };
   const bool any_near = std::any_of(group.begin(), group.end(), near);
@@ -87,7 +86,8 @@ bool larger_is_better(std::string_view metric) {
 
 bool is_heddle(const Key& key) {
   return key.transport.ends_with("shm") || key.transport.ends_with("loopback") ||  // fault+shm too
-         key.transport.starts_with("heddle ") || is_heddle_shmem(key);
+         // OpenSHMEM over Heddle
+         key.transport.starts_with("heddle ") || key.transport == "shmem";
 }
 
 std::string peer_name(const Key& key) {
@@ -124,6 +124,38 @@ std::vector<Record> aggregate(const std::vector<Sample>& samples) {
   return records;
 }
 
+std::vector<Record> aggregate_apart(const std::vector<Sample>& samples) {
+  std::set<Key> steady;
+  std::set<Key> wrong;
+  for (const Sample& sample : samples) {
+    if (sample.distance != Distance::changed) steady.insert(sample.key);
+    if (!sample.verified) wrong.insert(sample.key);
+  }
+  std::vector<Record> out;
+  for (const Distance distance : {Distance::near, Distance::far, Distance::changed}) {
+    std::vector<Sample> some;
+    std::copy_if(samples.begin(), samples.end(), std::back_inserter(some), [&](const Sample& one) {
+      return one.distance == distance && (distance != Distance::changed || !steady.contains(one.key));
+    });
+    for (Record& record : aggregate(some)) {
+      // close: both cores were one physical core, near to nothing else
+      if (record.distance != "close") record.distance = distance_name(distance);
+      // A result that was wrong is said of all records of its figure.
+      record.verified = !wrong.contains(record.key);
+      out.push_back(std::move(record));
+    }
+  }
+  return out;
+}
+
+const Record* peer_of(const Record& ratio, const std::vector<Record>& records) {
+  const auto found = std::find_if(records.begin(), records.end(), [&](const Record& one) {
+    return one.against.empty() && !is_heddle(one.key) && peer_name(one.key) == ratio.against &&
+           comparable(ratio.key, one.key) && one.distance == ratio.distance;
+  });
+  return found == records.end() ? nullptr : &*found;
+}
+
 std::vector<Record> with_ratios(const std::vector<Record>& records) {
   std::vector<Record> out;
   for (const Record& ours : records) {
@@ -138,17 +170,11 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
       out.push_back(ratio);
     };
     add_paper_ratios(ours, records, &out);
-    if (is_heddle_shmem(ours.key) && ours.key.sharing == "multiple") {
-      for (const Record& other : records) {
-        if (is_heddle_shmem(other.key) && other.key.sharing == "contexts" && comparable(ours.key, other.key)) {
-          add("contexts", other.median);
-        }
-      }
-    }
     // P moves a word and its line: a longer transfer is no multiple of it.
     if (ours.key.metric == "latency" && ours.key.bench == "pingpong" && ours.key.size_bytes == 8) add("P", ours.p_ns);
     for (const Record& other : records) {
       if (is_heddle(other.key)) continue;
+      const bool apart = ours.key.bench.starts_with("programs") && other.distance != ours.distance;
       const bool limit = other.key.transport == "limit" && other.key.bench == ours.key.bench &&
                          other.key.op == "memcpy" && other.key.size_bytes == ours.key.size_bytes &&
                          other.key.metric == ours.key.metric;
@@ -159,7 +185,7 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
         add("limit", other.median);
       } else if (cma) {
         add("CMA", other.median);
-      } else if (other.key.transport != "limit" && comparable(ours.key, other.key)) {
+      } else if (other.key.transport != "limit" && comparable(ours.key, other.key) && !apart) {
         add(peer_name(other.key), other.median);
       }
     }

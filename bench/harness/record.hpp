@@ -65,13 +65,21 @@ std::optional<Sample> sample_from(std::string_view line, std::string* error);
 // time compare with nothing else.
 std::vector<Record> aggregate(const std::vector<Sample>& samples);
 
+// Of programs: samples of times when the cores were near, and when they were far, are two records:
+// neither hides the other. Those during which it changed count only where there are no others.
+std::vector<Record> aggregate_apart(const std::vector<Sample>& samples);
+
 // For every Heddle record the same record again for each comparable figure of a peer and of the
-// limit, with ratio. Latencies of a whole transfer are also compared with P itself.
+// limit, with ratio; of programs for each at the same distance. Latencies of a whole transfer are
+// also compared with P itself.
 std::vector<Record> with_ratios(const std::vector<Record>& records);
 
 // True if the two figures are of the same task: who did it, and on how many workers, does not
 // count.
 bool comparable(const Key& ours, const Key& other);
+
+// The peer's record that a record with a ratio is `against`; null: it is no peer's.
+const Record* peer_of(const Record& ratio, const std::vector<Record>& records);
 
 // Where a figure stands beside another's: level where the 95 % intervals overlap, or one has fewer
 // than 3 repeats.

@@ -75,13 +75,10 @@ Session::Session(Channel& channel, const Options& options, std::function<void(co
 bool Session::wants(const char* bench, const char* op) const {
   if (!wants_bench(options_, bench)) return false;
   if (op == nullptr) return true;
-  const auto in = [](const std::vector<std::string>& list, const char* name) {
-    return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
-  };
   const std::string name = op;
   // put_flush and put_wait are put; tagged is what peers have for am; fadd stands for all atomics.
-  return in(options_.ops, op) || (name.starts_with("put") && in(options_.ops, "put")) ||
-         (name == "tagged" && in(options_.ops, "am"));
+  return wants_op(options_, op) || (name.starts_with("put") && wants_op(options_, "put")) ||
+         (name == "tagged" && wants_op(options_, "am"));
 }
 
 std::uint64_t Session::find_iterations(const Body& body) {
@@ -248,14 +245,8 @@ void print_sample(const Sample& sample) {
   std::fflush(stdout);
 }
 
-double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t)>& pin,
-                   const std::function<void(std::uint32_t)>& work) {
-  const Interval interval = run_threads_between(threads, pin, work);
-  return static_cast<double>(interval.end_ns - interval.begin_ns);
-}
-
-Interval run_threads_between(std::uint32_t threads, const std::function<void(std::uint32_t)>& pin,
-                             const std::function<void(std::uint32_t)>& work) {
+Interval run_threads(std::uint32_t threads, const std::function<void(std::uint32_t)>& pin,
+                     const std::function<void(std::uint32_t)>& work) {
   std::vector<std::uint64_t> begin(threads);
   std::vector<std::uint64_t> end(threads);
   std::atomic<std::uint32_t> ready{0};  // partner: itself, in the other threads

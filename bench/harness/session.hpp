@@ -33,6 +33,7 @@ using Body = std::function<Run(std::uint64_t n)>;
 struct Interval {
   std::uint64_t begin_ns = 0;
   std::uint64_t end_ns = 0;
+  [[nodiscard]] double ns() const { return static_cast<double>(end_ns - begin_ns); }
 };
 
 // What every process does, if the time counts from the first begin to the last end. Called a few
@@ -91,12 +92,9 @@ int run_group(Channel& channel, std::uint32_t processes, const std::function<int
 // Prints a sample as a line on stdout at once: the way from a participant to the driver.
 void print_sample(const Sample& sample);
 
-// Threads of one process that start together: the first start and the last end; and the time
-// between them. `work(thread)` runs in `threads` threads; thread 0 is the caller, unless there is
-// more than one.
-Interval run_threads_between(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,
-                             const std::function<void(std::uint32_t thread)>& work);
-double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,
-                   const std::function<void(std::uint32_t thread)>& work);
+// Threads of one process that start together: the first start and the last end. `work(thread)` runs
+// in `threads` threads; thread 0 is the caller, unless there is more than one.
+Interval run_threads(std::uint32_t threads, const std::function<void(std::uint32_t thread)>& pin,
+                     const std::function<void(std::uint32_t thread)>& work);
 
 }  // namespace heddle::bench::harness

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "harness/computation.hpp"
+
 namespace heddle::bench::harness {
 
 namespace {
@@ -10,7 +12,6 @@ namespace {
 constexpr std::uint64_t kCalibrationNs = 2'000'000;
 constexpr int kTries = 9;
 constexpr int kPairs = 20'000;
-constexpr std::uint64_t kChain = 1U << 16;
 
 struct Moment {
   std::uint64_t ticks;
@@ -39,26 +40,6 @@ double empty_ticks() {
     spread.add(stamp() - begin);
   }
   return spread.middle_mean();
-}
-
-double core_ghz() {
-  double best = 0;
-  for (int i = 0; i < kTries; ++i) {
-    std::uint64_t sum = 0;
-    std::uint64_t step = 1;
-    const std::uint64_t begin = now_ns();
-    for (std::uint64_t n = 0; n < kChain; n += 16) {
-      for (int unrolled = 0; unrolled < 16; ++unrolled) {
-        // The compiler knows neither of them, so each sum needs the one before.
-        asm volatile("" : "+r"(sum), "+r"(step));
-        sum += step;
-      }
-    }
-    asm volatile("" : : "r"(sum));
-    const auto took = static_cast<double>(std::max<std::uint64_t>(now_ns() - begin, 1));
-    best = std::max(best, static_cast<double>(kChain) / took);
-  }
-  return best;
 }
 
 }  // namespace

@@ -38,8 +38,7 @@ struct TickRate {
   double core_ghz = 1;  // cycles of this core per nanosecond, now
 };
 
-// Takes about 4 ms. The core's clock is what a chain of additions runs at, one a cycle, so it needs
-// no access to counters.
+// Takes about 4 ms.
 TickRate measure_ticks();
 
 // The three figures of posting and waiting: t1 - t0 in ns and in cycles, t2 - t0 in ns. Of ticks.

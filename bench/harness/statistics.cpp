@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace heddle::bench::harness {
 
@@ -29,6 +30,17 @@ double median_of(std::vector<double> values) {
   const std::size_t middle = values.size() / 2;
   std::sort(values.begin(), values.end());
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+double mean_of(const std::vector<double>& values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+double deviation_of(const std::vector<double>& values) {
+  std::vector<double> squares;
+  for (const double value : values) squares.push_back(std::pow(value - mean_of(values), 2));
+  return std::sqrt(mean_of(squares));
 }
 
 Summary summarize(std::span<const double> values) {

@@ -17,6 +17,11 @@ struct Summary {
 // Median of the values (0 if there are none); the mean of the middle two for an even number.
 double median_of(std::vector<double> values);
 
+// 0 if there are none.
+double mean_of(const std::vector<double>& values);
+// The standard deviation of just these values.
+double deviation_of(const std::vector<double>& values);
+
 // The median and the narrowest pair of order statistics that holds the true median with at least 95
 // % confidence, whatever the distribution (the binomial sign interval). With fewer than six values
 // no pair does: then the extremes.

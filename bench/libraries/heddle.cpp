@@ -96,17 +96,18 @@ void Heddle::register_handlers(Heddle* self) {
   }
 }
 
-Identity Heddle::identity() const {
-  Identity out{"shm", mode_.name, kind_, mode_.own, mode_.sharing != HEDDLE_SHARING_EXCLUSIVE, registered_};
+std::string transport_name() {
+  harness::Key key;
+  key.transport = "shm";
   for (const char* name : {"HEDDLE_TRANSPORTS", "HEDDLE_TRANSPORT"}) {
     const char* set = std::getenv(name);
-    if (set != nullptr && *set != '\0') out.transport = set;
+    if (set != nullptr && *set != '\0') key.transport = set;
   }
-  harness::Key key;
-  key.transport = out.transport;
-  // peers may have the same name
-  if (!harness::is_heddle(key)) out.transport = "heddle " + out.transport;
-  return out;
+  return harness::is_heddle(key) ? key.transport : "heddle " + key.transport;
+}
+
+Identity Heddle::identity() const {
+  return {transport_name(), mode_.name, kind_, mode_.own, mode_.sharing != HEDDLE_SHARING_EXCLUSIVE, registered_};
 }
 
 void Heddle::send_late(std::uint32_t lane) {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/channel.hpp"
+#include "harness/session.hpp"
 #include "heddle/heddle.h"
 #include "measure/library.hpp"
 #include "measure/service.hpp"
@@ -29,6 +29,11 @@ heddle_status must_fail(heddle_status status, const char* what);
 inline heddle_status must(heddle_status status, const char* what) {
   return status >= 0 ? status : must_fail(status, what);
 }
+
+// The transports in use, by the name that records have: another than UCX's own, which is a peer.
+std::string transport_name();
+// What the options name, by the team of all ranks.
+void measure_collectives(harness::Session& session);
 
 // What all objects have in common: the memory of all ranks. Words and data, which peers can map;
 // and as much data in memory of the program's own (registered, or adopted).
@@ -109,12 +114,14 @@ class Heddle {
   // ---- messages ----
   void send(std::uint32_t lane, std::uint32_t to, std::uint64_t tag, const void* data, std::uint64_t bytes,
             Request& request) {
+    send_to(lane, at_lane(to, lane), tag, data, bytes);
+    request.waits = false;
+  }
+  void send_to(std::uint32_t lane, heddle_peer to, std::uint64_t tag, const void* data, std::uint64_t bytes) {
     Lane& mine = lanes_[lane];
     const heddle_completion completion{nullptr, nullptr, mine.counter, HEDDLE_WHEN_LOCAL};
-    const heddle_status status =
-        must(heddle_send(mine.worker, {to, mine.index}, tag, data, bytes, &completion), "heddle_send");
-    if (status == HEDDLE_POSTED) ++mine.posted;
-    request.waits = false;
+    if (must(heddle_send(mine.worker, to, tag, data, bytes, &completion), "heddle_send") == HEDDLE_POSTED)
+      ++mine.posted;
   }
   void receive(std::uint32_t lane, std::uint32_t from, std::uint64_t tag, void* data, std::uint64_t bytes,
                Request& request) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libraries/main.hpp"
+#include "libraries/mpi_collectives.hpp"
 #include "measure/all.hpp"
 
 namespace heddle::bench::libraries {
@@ -173,8 +174,9 @@ void run(harness::Session& session, bool threads) {
 int main(int argc, char** argv) {
   using namespace heddle::bench;
   const harness::Options options = libraries::options_or_exit(argc, argv);
+  const bool collectives = harness::are_collectives(options);
   // As programs do that have no threads, and as those do that have.
-  const bool threads = !measure::only_programs(options) || measure::has_threads(options);
+  const bool threads = !collectives && (!measure::only_programs(options) || measure::has_threads(options));
   const int wanted = threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
   int provided = 0;
   int rank = 0;
@@ -182,7 +184,7 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (provided < wanted || size < 2 || size % 2 != 0) {
+  if (provided < wanted || (!collectives && size % 2 != 0)) {
     std::fprintf(stderr, "%s: needs pairs of processes, and MPI_THREAD_MULTIPLE for threads\n", argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -190,7 +192,12 @@ int main(int argc, char** argv) {
     harness::Channel channel = libraries::channel_or_exit(options);
     channel.set_rank(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
     harness::Session session(channel, options, harness::print_sample);
-    libraries::run(session, threads);
+    if (collectives) {
+      libraries::MpiCollectives library(libraries::kName);
+      measure::CollectiveTimes(session, library).run();
+    } else {
+      libraries::run(session, threads);
+    }
   }
   MPI_Finalize();
   return 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libraries/main.hpp"
+#include "libraries/oshmem_collectives.hpp"
 #include "measure/all.hpp"
 
 namespace heddle::bench::libraries {
@@ -150,11 +151,7 @@ void put_rates(measure::Bench& bench, Shmem& library) {
 void run(harness::Session& session) {
   measure::Bench bench(session);
   const measure::Needs needs = measure::needs_of(session);
-  auto* own = static_cast<std::byte*>(shmem_malloc(needs.region_bytes));
-  if (own == nullptr) {
-    std::fprintf(stderr, "bench_%s: no symmetric memory; raise SHMEM_SYMMETRIC_SIZE\n", kName);
-    shmem_global_exit(1);
-  }
+  auto* own = allocate<std::byte>(needs.region_bytes);
   std::memset(own, 0, needs.region_bytes);
   const bool programs = measure::only_programs(session.options());
   {
@@ -179,11 +176,12 @@ void run(harness::Session& session) {
 int main(int argc, char** argv) {
   using namespace heddle::bench;
   const harness::Options options = libraries::options_or_exit(argc, argv);
-  const bool threads = !measure::only_programs(options) || measure::has_threads(options);
+  const bool collectives = harness::are_collectives(options);
+  const bool threads = !collectives && (!measure::only_programs(options) || measure::has_threads(options));
   const int wanted = threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE;
   int provided = 0;
   shmem_init_thread(wanted, &provided);
-  if (provided < wanted || shmem_n_pes() % 2 != 0) {
+  if (provided < wanted || (!collectives && shmem_n_pes() % 2 != 0)) {
     std::fprintf(stderr, "%s: needs pairs of processes, and SHMEM_THREAD_MULTIPLE for threads\n", argv[0]);
     shmem_global_exit(1);
   }
@@ -191,7 +189,12 @@ int main(int argc, char** argv) {
     harness::Channel channel = libraries::channel_or_exit(options);
     channel.set_rank(static_cast<std::uint32_t>(shmem_my_pe()), static_cast<std::uint32_t>(shmem_n_pes()));
     harness::Session session(channel, options, harness::print_sample);
-    libraries::run(session);
+    if (collectives) {
+      libraries::ShmemCollectives library(libraries::kName, *std::ranges::max_element(options.sizes));
+      measure::CollectiveTimes(session, library).run();
+    } else {
+      libraries::run(session);
+    }
   }
   shmem_finalize();
   return 0;

@@ -98,7 +98,7 @@ harness::Interval Bench::run(std::uint32_t threads, std::uint64_t n, const Work&
   const auto pin = [&](std::uint32_t thread) {
     size() > 2 ? session_.cores().unpin() : session_.cores().pin_sharing(rank() % 2, thread);
   };
-  const auto time = harness::run_threads_between(threads, pin, [&](std::uint32_t lane) { work.each(lane, n); });
+  const auto time = harness::run_threads(threads, pin, [&](std::uint32_t lane) { work.each(lane, n); });
   meet_();
   return time;
 }
@@ -131,7 +131,7 @@ double Bench::together(std::uint32_t threads, Owner owner, const std::function<v
       session_.cores().pin_alone(rank(), thread);
     }
   };
-  return harness::run_threads(threads, pin, work);
+  return harness::run_threads(threads, pin, work).ns();
 }
 
 void Bench::at_origin(std::span<const Figure> figures, std::uint32_t threads, Owner owner,

@@ -72,6 +72,14 @@ inline bool is_filled(const std::byte* data, std::uint64_t bytes, std::byte with
   return std::all_of(data, data + bytes, [with](std::byte one) { return one == with; });
 }
 
+// Whether it is true of each of so many lanes.
+template <class Right>
+bool of_all(std::uint32_t lanes, Right&& right) {
+  bool all = true;
+  for (std::uint32_t lane = 0; lane < lanes; ++lane) all = all && right(lane);
+  return all;
+}
+
 // What these options take: ways into the library for as many threads, and memory.
 struct Needs {
   std::uint32_t lanes;

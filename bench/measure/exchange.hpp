@@ -110,11 +110,9 @@ void halo(Bench& bench, L& library) {
                        for (std::uint64_t i = 0; i < n; ++i) halos[lane]->step(bytes);
                      },
                      [&](std::uint64_t run) {
-                       bool right = true;
-                       for (std::uint32_t i = 0; i < threads; ++i) {
-                         right = right && halos[i]->right(bytes, pattern(bench.peer(), i, run));
-                       }
-                       return right;
+                       return of_all(threads, [&](std::uint32_t lane) {
+                         return halos[lane]->right(bytes, pattern(bench.peer(), lane, run));
+                       });
                      }});
     }
   }

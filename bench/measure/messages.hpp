@@ -36,10 +36,9 @@ class AllEnds {
     for (std::uint32_t i = 0; i < ends_.size(); ++i) ends_[i].prepare(bytes_, pattern(bench_.rank(), i, run));
   }
   [[nodiscard]] bool right(std::uint64_t run) const {
-    for (std::uint32_t i = 0; i < ends_.size(); ++i) {
-      if (!is_filled(ends_[i].in.data(), bytes_, pattern(bench_.peer(), i, run))) return false;
-    }
-    return true;
+    return of_all(static_cast<std::uint32_t>(ends_.size()), [&](std::uint32_t lane) {
+      return is_filled(ends_[lane].in.data(), bytes_, pattern(bench_.peer(), lane, run));
+    });
   }
 
  private:
@@ -187,12 +186,10 @@ void latency_of_threads(Bench& bench, L& library) {
                      }
                    },
                    [&](std::uint64_t run) {
-                     const std::uint64_t used = asks ? 1 : std::min<std::uint64_t>(threads, rounds);
-                     bool right = true;
-                     for (std::uint32_t i = 0; i < used; ++i) {
-                       right = right && is_filled(ends[i].in.data(), kBytes, pattern(bench.peer(), 0, run));
-                     }
-                     return right;
+                     const auto used = asks ? 1 : static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, rounds));
+                     return of_all(used, [&](std::uint32_t lane) {
+                       return is_filled(ends[lane].in.data(), kBytes, pattern(bench.peer(), 0, run));
+                     });
                    }});
   }
 }

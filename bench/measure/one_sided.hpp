@@ -165,16 +165,10 @@ void bandwidth(Bench& bench, L& library) {
     const auto task = [&](const char* op) {
       return Task{"bandwidth", op, "bandwidth", size, static_cast<double>(size)};
     };
-    if (bench.wants("bandwidth", "put")) {
-      stream(
-          bench, library, task("put"), 0,
-          [&](std::uint32_t lane) { library.put(lane, 1, kDataAt, local.data(), size); }, bench.owner());
-    }
-    if (bench.wants("bandwidth", "get")) {
-      stream(
-          bench, library, task("get"), 0,
-          [&](std::uint32_t lane) { library.get(lane, 1, kDataAt, local.data(), size); }, bench.owner());
-    }
+    const auto put = [&](std::uint32_t lane) { library.put(lane, 1, kDataAt, local.data(), size); };
+    const auto get = [&](std::uint32_t lane) { library.get(lane, 1, kDataAt, local.data(), size); };
+    if (bench.wants("bandwidth", "put")) stream(bench, library, task("put"), 0, put, bench.owner());
+    if (bench.wants("bandwidth", "get")) stream(bench, library, task("get"), 0, get, bench.owner());
   }
 }
 
@@ -235,11 +229,9 @@ void duplex(Bench& bench, L& library) {
            library.flush(lane, bench.peer());
          },
          [&](std::uint64_t run) {
-           bool all = true;
-           for (std::uint32_t lane = 0; lane < threads; ++lane) {
-             all = is_filled(to(lane), size, pattern(bench.peer(), lane, run)) && all;
-           }
-           return all;
+           return of_all(threads, [&](std::uint32_t lane) {
+             return is_filled(to(lane), size, pattern(bench.peer(), lane, run));
+           });
          }});
   };
   for (const bool put : {true, false}) {

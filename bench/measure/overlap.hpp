@@ -95,7 +95,7 @@ class Exchange {
       }
     };
     const auto time = bench_.run(1, n, {{}, each, {}});
-    const double took = std::max(static_cast<double>(time.end_ns - time.begin_ns) - computed, 1.0);
+    const double took = std::max(time.ns() - computed, 1.0);
     return Run{took, bench_.everywhere(ends_.right(runs_)), {took / static_cast<double>(n)}};
   }
 

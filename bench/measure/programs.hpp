@@ -37,9 +37,7 @@ inline std::vector<std::string> programs_of(Group group) {
   }
   return {};
 }
-inline bool contains(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+using harness::contains;
 // Those of a group that these options ask for; empty: the group is left out.
 inline std::vector<std::string> asked_of(Group group, const harness::Options& options) {
   std::vector<std::string> out = programs_of(group);

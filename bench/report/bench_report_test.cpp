@@ -171,7 +171,10 @@ TEST(Command, RepeatsAFigure) {
   const Record limit = record("limit", "cma", "limit", "bandwidth", 65536, 9);
   const Record message = record("pingpong", "am", "shm", "latency", 8, 9);
   const Record tagged = record("pingpong", "tagged", "ucx", "latency", 4096, 9);
+  Record spread = record("broadcast", "blocking_overlapped", "shm", "latency", 4096, 9);
+  spread.key.processes = 3;
   const std::pair<std::vector<const Record*>, std::string> commands[] = {
+      {{&spread}, "heddle bench broadcast --ranks 3 --form blocking --size 4K"},
       {{&own}, "heddle bench programs --op pairs --size 8 --threads 8 --sharing auto --memory malloc --busy 2"},
       {{&peer}, "heddle bench programs --op pairs --size 8 --threads 8 --busy 2 --peers"},
       {{&registered}, "heddle bench bandwidth --op put --size 1M --memory registered"},

@@ -18,7 +18,7 @@ const std::set<std::string> kOps = {"put", "put_flush", "put_wait", "get", "am",
                                     "add", "and",       "or",       "xor", "swap", "cswap"};
 const std::set<std::string> kModes = {"shared", "offload", "delegate", "mutex", "auto", "auto_one"};
 const std::set<std::string> kSizes = {"pingpong", "bandwidth", "duplex", "overlap", "programs"};
-const std::set<std::string> kKept = {"--time", "--repeat", "--total-words", "--workers"};
+const std::set<std::string> kKept = {"--time", "--repeat", "--total-words"};
 
 // What --op calls it: variants of a program have one name. Empty: the bench runs all of its
 // operations.
@@ -59,7 +59,8 @@ std::string command_for(const std::vector<const Record*>& figures, const std::st
   const std::string full = figures.front()->key.bench;
   const std::size_t busy = full.find("_busy_");
   const std::string bench = full.substr(0, busy);
-  Values ops, sizes, threads, modes, memory;
+  const bool collective = harness::contains(harness::kCollectiveNames, bench);
+  Values ops, sizes, threads, modes, memory, ranks;
   bool all_ops = false;
   bool peers = false;
   for (const Record* one : figures) {
@@ -69,16 +70,23 @@ std::string command_for(const std::vector<const Record*>& figures, const std::st
     if (key.transport == "limit") continue;  // measured beside the others
     threads.add(std::to_string(key.threads));
     memory.add(key.memory);
+    ranks.add(std::to_string(key.processes));
+    if (collective) {
+      const std::string form = key.op.substr(0, key.op.find('_'));
+      if (harness::contains(harness::kCollectiveForms, form)) ops.add(form);
+      continue;
+    }
     if (kModes.contains(key.sharing) ? !is_peer(*one) : key.sharing == "exclusive") modes.add(key.sharing);
     ops.add(option_of(bench, key.op));
     all_ops = all_ops || option_of(bench, key.op).empty();
   }
   std::string out = "heddle bench " + bench;
-  if (!all_ops) out += ops.option("--op");
-  if (kSizes.contains(bench)) out += sizes.option("--size");
+  if (!all_ops && !collective) out += ops.option("--op");
+  if (collective) out += ranks.option("--ranks") + ops.option("--form");
+  if (kSizes.contains(bench) || (collective && bench != "barrier")) out += sizes.option("--size");
   if (!threads.only("1")) out += threads.option("--threads");
   if (!modes.only("exclusive")) out += modes.option("--sharing");
-  for (const char* kind : {"registered", "adopted", "malloc"}) {
+  for (const char* kind : {"registered", "adopted", "malloc", "own"}) {
     if (memory.only(kind)) out += memory.option("--memory");
   }
   if (busy != std::string::npos) out += " --busy " + full.substr(busy + 6);

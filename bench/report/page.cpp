@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "driver/table.hpp"
+#include "harness/options.hpp"
 #include "report/report.hpp"
 #include "report/verdict.hpp"
 
@@ -38,7 +39,9 @@ std::string subject_of(const harness::Key& key) {
   if (is_policy_bench(key.bench)) return "by progress policy";
   if (key.bench == "limit") return key.metric == "bandwidth" ? "copies" : "cache lines";
   if (key.bench == "bandwidth" && op.starts_with("memcpy")) return op == "memcpy" ? "put" : "get";
-  if (key.bench == "overlap" || key.bench == "fairness") return op.substr(0, op.find('_'));
+  const std::string first = op.substr(0, op.find('_'));
+  if (key.bench == "overlap" || key.bench == "fairness" || harness::contains(harness::kCollectiveForms, first))
+    return first;
   if (key.bench == "aggregation") return op.substr(0, op.rfind('_'));
   const bool messages = key.bench == "pingpong" || key.bench == "rate";
   return messages && op == "tagged" ? "am" : op;
@@ -103,12 +106,7 @@ Json notes_of(const Figure& figure) {
   const auto say = [&](const std::string& text, const char* tone) { out.push_back({{"text", text}, {"tone", tone}}); };
   for (const Record& ratio : figure.run->results.records) {
     if (ratio.against.empty() || ratio.key != record.key || ratio.distance != record.distance) continue;
-    const Record* peer = nullptr;
-    for (const Record& one : figure.run->results.records) {
-      const bool same = one.against.empty() && is_peer(one) && harness::peer_name(one.key) == ratio.against &&
-                        harness::comparable(record.key, one.key) && one.distance == record.distance;
-      if (same) peer = &one;
-    }
+    const Record* peer = harness::peer_of(ratio, figure.run->results.records);
     if (peer == nullptr || !(peer->median > 0)) {
       say(ratio_words(record, ratio.ratio, ratio.against), "plain");
       continue;

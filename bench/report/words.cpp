@@ -78,6 +78,11 @@ constexpr Word kWords[] = {
     {"exchange_barrier", "the same with a barrier instead of the wait"},
     {"overlap_alone", "a transfer that nobody computes beside"},
     {"overlap_added", "what a transfer adds to a computation that lasts as long"},
+    {"persistent",
+     "a collective operation made before: from when the last member has begun to when the last has ended"},
+    {"nonblocking", "the same, started and waited for by calls of their own"},
+    {"blocking", "the same by one call"},
+    {"one_after_another", "barriers without anything between them"},
     {"get_put", "GUPS: read a random word, change it, write it back"},
     {"atomic", "GUPS: change a random word by an atomic exclusive or"},
 };

@@ -1,13 +1,17 @@
-// The application of PIOMan's paper: each thread computes its frontier, sends it to its neighbours,
-// computes the rest and waits for what its neighbours send; 4 and 16 threads over two processes.
-// Frontiers are active messages, inside a process too. The driver runs it under several progress
-// policies; the matrix is compared with a serial run before anything is measured.
-#include "harness/convolution.hpp"
-
+// The application of PIOMan's paper: a matrix split among 4 and 16 threads of two processes. Each
+// computes its frontier, sends it to its neighbours in tagged messages, inside a process too,
+// computes the rest and waits for what they send. The driver runs it under several progress
+// policies; before anything is measured the matrix is compared with a serial run.
+//
+// Every cell becomes four times itself and the sum of its four neighbours, modulo 2^32: exact, so
+// that any order of computing gives the same matrix. Beyond the matrix all is 0.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "work/work.hpp"
 
@@ -15,150 +19,201 @@ namespace heddle::bench::work {
 
 namespace {
 
-using harness::Block;
-using harness::index_of;
-using harness::Neighbour;
 using harness::Run;
-using harness::Side;
 
-constexpr std::uint32_t kFrontier = 930;
 constexpr std::uint64_t kSteps = 3;                           // of the comparison
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 14;  // the matrix has the square of it
+constexpr std::size_t kSides = 4;                             // north, south, west, east
 
-struct Header {
-  std::uint64_t step;
-  std::uint32_t thread;  // to which
-  Side side;             // of it
+struct Cells {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
 };
 
-// What one thread sends and is sent, for two steps: a neighbour is at most one step ahead.
-struct Mail {
-  struct Slot {
-    std::vector<std::uint32_t> values;
-    std::atomic<std::uint64_t> step{0};  // release, after the values; partner: the thread's acquire
-  };
-  std::array<std::array<Slot, 4>, 2> in;
-  std::array<std::array<std::vector<std::uint32_t>, 4>, 2> out;
-  // messages that need their source no more; partner: the thread's acquire
-  std::atomic<std::uint64_t> sent{0};
-  std::uint64_t posted = 0;
-};
-
-struct Inboxes {
-  std::vector<std::unique_ptr<Mail>> mail;  // by thread
-};
-
-void on_frontier(const heddle_am_arrival* message, void* arg) {
-  const auto* header = static_cast<const Header*>(message->header);
-  Mail::Slot& slot = static_cast<Inboxes*>(arg)->mail[header->thread]->in[header->step % 2][index_of(header->side)];
-  std::memcpy(slot.values.data(), message->payload, message->payload_bytes);
-  slot.step.store(header->step, std::memory_order_release);
-}
-
-class Convolution {
+// A part of the matrix, with a margin for what the neighbours send; or all of it.
+class Block {
  public:
-  Convolution(Bench& bench, Heddle& library, std::uint32_t threads, std::uint32_t side)
-      : session_(bench.session()),
-        library_(library),
-        threads_(threads),
-        side_(side),
-        grid_(harness::ThreadGrid::of(threads)) {
-    for (std::uint32_t i = 0; i < threads; ++i) {
-      auto mail = std::make_unique<Mail>();
-      for (const std::size_t parity : {0, 1}) {
-        for (const Side one : harness::kSides) {
-          mail->in[parity][index_of(one)].values.resize(side);
-          mail->out[parity][index_of(one)].resize(side);
-        }
-      }
-      inboxes_.mail.push_back(std::move(mail));
-      blocks_.push_back(std::make_unique<Block>(grid_, harness::place_of(grid_, bench.rank(), i), side));
+  // With the values that these cells, and those around them, have at first.
+  Block(Cells whole, Cells begin, Cells size)
+      : size_(size), width_(size.columns + 2), now_((size.rows + 2) * width_), next_(now_.size()) {
+    for (std::size_t i = 0; i < now_.size(); ++i) {
+      // One more than in the matrix, so that the margin of the first is 0.
+      const std::size_t row = begin.rows + i / width_;
+      const std::size_t column = begin.columns + i % width_;
+      const bool inside = row > 0 && row <= whole.rows && column > 0 && column <= whole.columns;
+      if (inside) now_[i] = static_cast<std::uint32_t>((row * 2654435761U) ^ (column * 40503U));
     }
-    must(heddle_am_register(job_context, kFrontier, on_frontier, &inboxes_), "heddle_am_register");
-    session_.channel().barrier();
   }
-  Convolution(const Convolution&) = delete;
-  Convolution& operator=(const Convolution&) = delete;
-  ~Convolution() {
-    session_.channel().barrier();
-    must(heddle_am_register(job_context, kFrontier, nullptr, nullptr), "heddle_am_register");
-  }
-
-  Run steps(std::uint64_t n) {
-    const std::uint64_t first = done_ + 1;
-    done_ += n;
-    const auto pin = [&](std::uint32_t thread) { session_.cores().pin_sharing(session_.rank(), thread); };
-    return Run{harness::run_threads(threads_, pin, [&](std::uint32_t thread) {
-      for (std::uint64_t step = first; step <= done_; ++step) one_step(thread, step);
-    })};
-  }
-
-  // Both processes' parts are what a serial run gives. Collective; right after the construction.
-  bool right() {
-    steps(kSteps);
-    harness::SerialConvolution serial(grid_.rows * side_, grid_.columns * side_);
-    for (std::uint64_t i = 0; i < kSteps; ++i) serial.step();
-    bool same = true;
-    for (std::uint32_t i = 0; i < threads_; ++i) {
-      same = serial.has(*blocks_[i], harness::place_of(grid_, session_.rank(), i)) && same;
+  void compute_frontier() {
+    compute(1, 1, size_.columns);
+    compute(size_.rows, 1, size_.columns);
+    for (std::size_t row = 2; row < size_.rows; ++row) {
+      compute(row, 1, 1);
+      compute(row, size_.columns, size_.columns);
     }
-    std::atomic<std::uint64_t>& flag = session_.channel().flag(session_.rank());
-    flag.store(same ? 1 : 0, std::memory_order_relaxed);
-    session_.channel().barrier();
-    const bool both = session_.channel().flag(0).load() == 1 && session_.channel().flag(1).load() == 1;
-    session_.channel().barrier();
-    return both;
+  }
+  void compute_rest() {
+    for (std::size_t row = 2; row < size_.rows; ++row) compute(row, 2, size_.columns - 1);
+  }
+  // Of the step that was computed: the frontier on a side, and the margin that a neighbour sent.
+  void give(std::size_t side, std::vector<std::uint32_t>* values) const {
+    const Line line = line_at(side, 1);
+    for (std::size_t i = 0; i < values->size(); ++i) (*values)[i] = next_[line.first + i * line.step];
+  }
+  void take(std::size_t side, const std::vector<std::uint32_t>& values) {
+    const Line line = line_at(side, 0);
+    for (std::size_t i = 0; i < values.size(); ++i) next_[line.first + i * line.step] = values[i];
+  }
+  void advance() { now_.swap(next_); }
+  [[nodiscard]] bool is_part_of(const Block& whole, Cells begin) const {
+    for (std::size_t row = 1; row <= size_.rows; ++row) {
+      const std::uint32_t* mine = &now_[row * width_ + 1];
+      const std::uint32_t* its = &whole.now_[(begin.rows + row) * whole.width_ + begin.columns + 1];
+      if (!std::equal(mine, mine + size_.columns, its)) return false;
+    }
+    return true;
   }
 
  private:
-  static void on_sent(void* mail, heddle_status status) {
-    must(status, "a frontier");
-    static_cast<Mail*>(mail)->sent.fetch_add(1, std::memory_order_release);
+  struct Line {
+    std::size_t first;
+    std::size_t step;
+  };
+  // So many cells from the margin inwards.
+  [[nodiscard]] Line line_at(std::size_t side, std::size_t inwards) const {
+    const std::array<Line, kSides> lines = {{{inwards * width_ + 1, 1},
+                                             {(size_.rows + 1 - inwards) * width_ + 1, 1},
+                                             {width_ + inwards, width_},
+                                             {width_ + size_.columns + 1 - inwards, width_}}};
+    return lines[side];
   }
-  template <class Condition>
-  void wait(std::uint32_t thread, Condition&& condition) const {
-    while (!condition()) must(heddle_worker_wait(library_.worker(thread), HEDDLE_FOREVER), "heddle_worker_wait");
+  void compute(std::size_t row, std::size_t first, std::size_t last) {
+    const std::uint32_t* here = &now_[row * width_];
+    const std::uint32_t* above = here - width_;
+    const std::uint32_t* below = here + width_;
+    std::uint32_t* out = &next_[row * width_];
+    for (std::size_t i = first; i <= last; ++i) out[i] = 4 * here[i] + here[i - 1] + here[i + 1] + above[i] + below[i];
   }
 
-  void send(std::uint32_t thread, std::uint64_t step, Side side, const Neighbour& to) {
-    Mail& mail = *inboxes_.mail[thread];
-    auto& values = mail.out[step % 2][index_of(side)];
-    blocks_[thread]->give(side, values.data());
-    const Header header{step, to.thread, harness::opposite(side)};
-    const heddle_am_message message{kFrontier, sizeof header, &header, values.data(), values.size() * sizeof values[0]};
-    const heddle_completion sent{on_sent, &mail, {}, HEDDLE_WHEN_LOCAL};
-    if (must(heddle_am(library_.worker(thread), library_.at_lane(to.rank, to.thread), &message, &sent), "heddle_am") ==
-        HEDDLE_POSTED)
-      ++mail.posted;
+  Cells size_;
+  std::size_t width_;
+  std::vector<std::uint32_t> now_;
+  std::vector<std::uint32_t> next_;
+};
+
+// The threads of both processes as a grid, as square as halves of whole columns go: 4 are 2 × 2, 16
+// are 4 × 4. Process 0 has the western half.
+class Grid {
+ public:
+  struct Who {
+    std::uint32_t rank;
+    std::uint32_t thread;
+  };
+  explicit Grid(std::uint32_t threads) {
+    while (4 * rows_ * rows_ <= 2 * threads && threads % (2 * rows_) == 0) rows_ *= 2;
+    half_ = threads / rows_;
+  }
+  // In blocks.
+  [[nodiscard]] Cells size() const { return {rows_, 2 * half_}; }
+  [[nodiscard]] Cells place_of(Who who) const { return {who.thread / half_, who.rank * half_ + who.thread % half_}; }
+  [[nodiscard]] std::optional<Who> neighbour(Who who, std::size_t side) const {
+    Cells place = place_of(who);
+    std::size_t& moved = side < 2 ? place.rows : place.columns;
+    moved += side % 2 == 0 ? std::size_t(-1) : 1;  // before the first is beyond the last
+    if (place.rows >= rows_ || place.columns >= 2 * half_) return std::nullopt;
+    return Who{static_cast<std::uint32_t>(place.columns / half_),
+               static_cast<std::uint32_t>(place.rows * half_ + place.columns % half_)};
   }
 
-  void one_step(std::uint32_t thread, std::uint64_t step) {
-    Block& block = *blocks_[thread];
-    Mail& mail = *inboxes_.mail[thread];
-    block.compute_frontier();
-    for (const Side side : harness::kSides) {
-      const Neighbour to = harness::neighbour_of(grid_, session_.rank(), thread, side);
-      if (to.there) send(thread, step, side, to);
+ private:
+  std::uint32_t rows_ = 1;
+  std::uint32_t half_;
+};
+
+// What one thread has.
+struct Part {
+  Block block;
+  std::array<std::optional<Grid::Who>, kSides> neighbours;
+  std::array<std::vector<std::uint32_t>, kSides> in;
+  std::array<std::vector<std::uint32_t>, kSides> out;
+};
+
+class Convolution {
+ public:
+  Convolution(Bench& bench, Heddle& library, std::uint32_t threads, std::size_t side)
+      : bench_(bench), library_(library), side_(side), grid_(threads) {
+    for (std::uint32_t i = 0; i < threads; ++i) {
+      Part part{{whole(), begin_of(i), {side, side}}, {}, {}, {}};
+      for (std::size_t k = 0; k < kSides; ++k) {
+        part.neighbours[k] = grid_.neighbour({bench.rank(), i}, k);
+        part.in[k].resize(side);
+        part.out[k].resize(side);
+      }
+      parts_.push_back(std::move(part));
     }
-    block.compute_rest();
-    wait(thread, [&] { return mail.sent.load(std::memory_order_acquire) == mail.posted; });
-    for (const Side side : harness::kSides) {
-      if (!harness::neighbour_of(grid_, session_.rank(), thread, side).there) continue;
-      const Mail::Slot& slot = mail.in[step % 2][index_of(side)];
-      wait(thread, [&] { return slot.step.load(std::memory_order_acquire) == step; });
-      block.take(side, slot.values.data());
-    }
-    block.advance();
   }
 
-  harness::Session& session_;
+  Run steps(std::uint64_t n) {
+    const harness::Session& session = bench_.session();
+    const auto pin = [&](std::uint32_t thread) { session.cores().pin_sharing(session.rank(), thread); };
+    const auto work = [&](std::uint32_t thread) {
+      for (std::uint64_t i = 0; i < n; ++i) step(thread);
+    };
+    return Run{harness::run_threads(static_cast<std::uint32_t>(parts_.size()), pin, work).ns()};
+  }
+  // Both processes' parts are what a serial run gives. Collective; right after the construction.
+  bool right() {
+    steps(kSteps);
+    Block serial(whole(), {}, whole());
+    for (std::uint64_t i = 0; i < kSteps; ++i) {
+      serial.compute_frontier();
+      serial.compute_rest();
+      serial.advance();
+    }
+    bool same = true;
+    for (std::uint32_t i = 0; i < parts_.size(); ++i) same = same && parts_[i].block.is_part_of(serial, begin_of(i));
+    return bench_.everywhere(same);
+  }
+
+ private:
+  [[nodiscard]] Cells whole() const { return {grid_.size().rows * side_, grid_.size().columns * side_}; }
+  [[nodiscard]] Cells begin_of(std::uint32_t thread) const {
+    const Cells place = grid_.place_of({bench_.rank(), thread});
+    return {place.rows * side_, place.columns * side_};
+  }
+  // To a thread, from that side of it.
+  static std::uint64_t tag_of(std::uint32_t thread, std::size_t side) { return thread * kSides + side; }
+
+  void step(std::uint32_t thread) {
+    Part& mine = parts_[thread];
+    const std::uint64_t bytes = side_ * sizeof(std::uint32_t);
+    std::array<Heddle::Request, kSides> requests;
+    for (std::size_t side = 0; side < kSides; ++side) {
+      if (!mine.neighbours[side]) continue;
+      library_.receive(thread, measure::kAny, tag_of(thread, side), mine.in[side].data(), bytes, requests[side]);
+    }
+    mine.block.compute_frontier();
+    for (std::size_t side = 0; side < kSides; ++side) {
+      if (!mine.neighbours[side]) continue;
+      const Grid::Who to = *mine.neighbours[side];
+      mine.block.give(side, &mine.out[side]);
+      // the side opposite to each is the other one of its pair
+      library_.send_to(thread, library_.at_lane(to.rank, to.thread), tag_of(to.thread, side ^ 1U),
+                       mine.out[side].data(), bytes);
+    }
+    mine.block.compute_rest();
+    library_.wait_all(thread, requests.data(), kSides);
+    for (std::size_t side = 0; side < kSides; ++side) {
+      if (mine.neighbours[side]) mine.block.take(side, mine.in[side]);
+    }
+    mine.block.advance();
+  }
+
+  Bench& bench_;
   Heddle& library_;
-  const std::uint32_t threads_;
-  const std::uint32_t side_;
-  const harness::ThreadGrid grid_;
-  Inboxes inboxes_;
-  std::vector<std::unique_ptr<Block>> blocks_;
-  std::uint64_t done_ = 0;
+  const std::size_t side_;
+  const Grid grid_;
+  std::vector<Part> parts_;  // by thread
 };
 
 std::string policy() {
@@ -174,7 +229,7 @@ void run_convolution(Bench& bench, Heddle& library) {
   for (const std::uint64_t size : bench.sizes({quick ? 256U : 4096U}, kMostBytes)) {
     if (size < 16) continue;
     for (const std::uint32_t threads : harness::threads_or(bench.options(), harness::kConvolutionThreads)) {
-      Convolution convolution(bench, library, threads, static_cast<std::uint32_t>(size / sizeof(std::uint32_t)));
+      Convolution convolution(bench, library, threads, size / sizeof(std::uint32_t));
       const bool right = convolution.right();
       bench.session().measure(bench.figure({"convolution", policy(), "latency", size, 1, threads}),
                               [&](std::uint64_t n) {

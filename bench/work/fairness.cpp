@@ -4,38 +4,88 @@
 //
 // With fewer cores than threads a thread gives its core away after each call of progress, or the
 // scheduler's time slice, long enough for a hundred runs, would be all that is seen.
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <thread>
 
-#include "harness/fairness.hpp"
+#include "harness/papers.hpp"
+#include "harness/statistics.hpp"
 #include "work/work.hpp"
 
 namespace heddle::bench::work {
 
 namespace {
 
-using harness::FairnessRun;
 using harness::Run;
 
 constexpr std::uint32_t kMessage = 920;
+constexpr std::uint32_t kThreads = 8;
+constexpr std::uint64_t kMessages = 1050;  // of a run
+static_assert(harness::kFairnessEven == static_cast<double>(kMessages) / kThreads);
 constexpr std::uint64_t kRuns = 50;  // of each repeat, so that nine make hundreds
 constexpr std::uint64_t kQuickRuns = 5;
+constexpr std::array<std::uint32_t, 5> kQuantiles = {0, 25, 50, 75, 100};
+
+// Handlers run by each of the threads in one run; the last number is of the library's own threads.
+using Counts = std::array<std::uint64_t, kThreads + 1>;
+
+// The figures of a series of runs, and their values in the same order:
+//   deviation      standard deviation between the threads of a run; the median over the runs
+//   between_runs   standard deviation of one thread's number between the runs; the mean over the
+//                  threads
+//   thread_0 …     the mean over the runs; library: of the library's own threads
+//   sorted_0 … sorted_100   the runs sorted by thread 0's number: that number in the first, …, the
+//                           last run
+std::vector<std::string> names_of_figures() {
+  std::vector<std::string> names = {"deviation", "between_runs"};
+  for (std::uint32_t i = 0; i < kThreads; ++i) names.push_back("thread_" + std::to_string(i));
+  names.emplace_back("library");
+  for (const std::uint32_t quantile : kQuantiles) names.push_back("sorted_" + std::to_string(quantile));
+  return names;
+}
+
+std::vector<double> values_of(const std::vector<Counts>& runs) {
+  std::vector<double> within;
+  for (const Counts& run : runs) within.push_back(harness::deviation_of({run.begin(), run.end() - 1}));
+  std::array<std::vector<double>, kThreads + 1> by_thread;
+  for (const Counts& run : runs) {
+    for (std::size_t i = 0; i < run.size(); ++i) by_thread[i].push_back(static_cast<double>(run[i]));
+  }
+  std::vector<double> between;
+  for (std::size_t i = 0; i < kThreads; ++i) between.push_back(harness::deviation_of(by_thread[i]));
+  std::vector<double> values = {harness::median_of(within), harness::mean_of(between)};
+  for (const std::vector<double>& counts : by_thread) values.push_back(harness::mean_of(counts));
+  std::sort(by_thread[0].begin(), by_thread[0].end());
+  for (const std::uint32_t quantile : kQuantiles) values.push_back(by_thread[0][(runs.size() - 1) * quantile / 100]);
+  return values;
+}
+
+// Which of the receiving threads this is; the library's own threads are the last.
+thread_local std::uint32_t receiver = kThreads;
 
 struct alignas(harness::kApart) Callbacks {
   std::atomic<std::uint64_t> count{0};  // relaxed: read when the run is over
 };
 
-// Which of the receiving threads this is; the library's own threads are the last.
-thread_local std::uint32_t receiver = harness::kFairnessThreads;
-
 struct Receivers {
-  std::array<Callbacks, harness::kFairnessThreads + 1> callbacks;
+  std::array<Callbacks, kThreads + 1> callbacks;
   // release in the handler; acquire: the run is over
   alignas(harness::kApart) std::atomic<std::uint64_t> arrived{0};
-  // partner: the threads that begin with the run
-  std::atomic<std::uint64_t> run{0};
-  std::atomic<std::uint64_t> ready{0};  // threads that have seen its end
+};
+
+// The receivers and who measures. All of them run when they go on: a thread that slept would come
+// late to its messages.
+class Meeting {
+ public:
+  // The how many-th meeting it is.
+  void meet(std::uint64_t number) {
+    here_.fetch_add(1, std::memory_order_acq_rel);  // partner: the others' loads
+    while (here_.load(std::memory_order_acquire) < number * (kThreads + 1)) sched_yield();
+  }
+
+ private:
+  std::atomic<std::uint64_t> here_{0};
 };
 
 void on_message(const heddle_am_arrival*, void* arg) {
@@ -51,75 +101,59 @@ class Fairness {
 
   // Collective; rank 0's is the result.
   Run measure(std::uint64_t runs) {
-    const std::uint64_t first = runs_ + 1;
-    runs_ += runs;
     std::vector<std::thread> threads;
-    if (session_.rank() == 1) {
-      for (std::uint32_t i = 0; i < harness::kFairnessThreads; ++i) {
-        threads.emplace_back([this, i, first] { receive(i, first, runs_); });
-      }
+    for (std::uint32_t i = 0; i < kThreads && session_.rank() == 1; ++i) {
+      threads.emplace_back([this, i, first = all_runs_ + 1, runs] { receive(i, first, runs); });
     }
+    all_runs_ += runs;
     Run out;
-    std::vector<FairnessRun> counts;
-    for (std::uint64_t run = first; run <= runs_; ++run) {
-      if (session_.rank() == 1) begin(run);
+    std::vector<Counts> counts;
+    for (std::uint64_t run = all_runs_ - runs + 1; run <= all_runs_; ++run) {
+      for (Callbacks& one : receivers_.callbacks) one.count.store(0, std::memory_order_relaxed);
+      // All receivers are in the run before the first message is sent.
+      if (session_.rank() == 1) meeting_.meet(2 * run - 1);
       session_.channel().barrier();
       const std::uint64_t start = harness::now_ns();
       if (session_.rank() == 0) send();
-      if (session_.rank() == 1) end(run);
+      if (session_.rank() == 1) meeting_.meet(2 * run);
       session_.channel().barrier();
       out.elapsed_ns += static_cast<double>(harness::now_ns() - start);
       counts.push_back(tell());
-      out.verified = out.verified && std::accumulate(counts.back().begin(), counts.back().end(), 0ULL) == kAll;
+      out.verified = out.verified && std::accumulate(counts.back().begin(), counts.back().end(), 0ULL) == kMessages;
     }
     for (std::thread& thread : threads) thread.join();
-    out.values = harness::fairness_values(counts);
+    out.values = values_of(counts);
     return out;
   }
 
  private:
-  static constexpr std::uint64_t kAll = harness::kFairnessMessages;
-
-  void receive(std::uint32_t thread, std::uint64_t first, std::uint64_t last) {
+  void receive(std::uint32_t thread, std::uint64_t first, std::uint64_t runs) {
     receiver = thread;
     session_.cores().pin_alone(0, thread);
-    const bool crowded = session_.cores().count() <= harness::kFairnessThreads;
-    for (std::uint64_t run = first; run <= last; ++run) {
-      while (receivers_.run.load(std::memory_order_acquire) < run) sched_yield();
-      receivers_.ready.fetch_add(1, std::memory_order_acq_rel);
-      while (receivers_.arrived.load(std::memory_order_acquire) < run * kAll) {
+    const bool crowded = session_.cores().count() <= kThreads;
+    for (std::uint64_t run = first; run < first + runs; ++run) {
+      meeting_.meet(2 * run - 1);
+      while (receivers_.arrived.load(std::memory_order_acquire) < run * kMessages) {
         const bool moved = library_.progress(thread);
         if (!moved || crowded) sched_yield();
       }
-      receivers_.ready.fetch_add(1, std::memory_order_acq_rel);
+      meeting_.meet(2 * run);
     }
   }
-
-  // All receivers are in the run before the first message is sent.
-  void begin(std::uint64_t run) {
-    for (Callbacks& one : receivers_.callbacks) one.count.store(0, std::memory_order_relaxed);
-    receivers_.run.store(run, std::memory_order_release);
-    await_ready((2 * run - 1) * harness::kFairnessThreads);
-  }
-  void end(std::uint64_t run) { await_ready(2 * run * harness::kFairnessThreads); }
   // Rank 1's counts, in both.
-  FairnessRun tell() {
-    FairnessRun mine{};
+  Counts tell() {
+    Counts mine{};
     for (std::size_t i = 0; i < mine.size(); ++i) {
       mine[i] = receivers_.callbacks[i].count.load(std::memory_order_relaxed);
     }
-    std::array<FairnessRun, 2> all{};
+    std::array<Counts, 2> all{};
     must(heddle_context_exchange(job_context, &mine, sizeof mine, all.data()), "heddle_context_exchange");
     return all[1];
   }
-  void await_ready(std::uint64_t count) const {
-    while (receivers_.ready.load(std::memory_order_acquire) < count) sched_yield();
-  }
-
   void send() {
     const heddle_am_message message{kMessage, 0, nullptr, nullptr, 0};
-    for (std::uint64_t i = 0; i < kAll; ++i) {
-      const auto turn = static_cast<std::uint32_t>(i % harness::kFairnessThreads);
+    for (std::uint64_t i = 0; i < kMessages; ++i) {
+      const auto turn = static_cast<std::uint32_t>(i % kThreads);
       must(heddle_am(library_.worker(0), library_.at_lane(1, turn), &message, nullptr), "heddle_am");
     }
     library_.flush(0, 1);
@@ -128,7 +162,8 @@ class Fairness {
   harness::Session& session_;
   Heddle& library_;
   Receivers& receivers_;
-  std::uint64_t runs_ = 0;
+  std::uint64_t all_runs_ = 0;
+  Meeting meeting_;  // before and after each run
 };
 
 }  // namespace
@@ -139,8 +174,8 @@ void run_fairness(Bench& bench, Heddle& library) {
   must(heddle_am_register(job_context, kMessage, on_message, receivers.get()), "heddle_am_register");
   library.meet();
   std::vector<harness::Figure> figures;
-  for (const std::string& op : harness::fairness_figures()) {
-    figures.push_back(bench.figure({"fairness", op, "callbacks", 8, 1, harness::kFairnessThreads}));
+  for (const std::string& op : names_of_figures()) {
+    figures.push_back(bench.figure({"fairness", op, "callbacks", 8, 1, kThreads}));
     figures.back().fixed = bench.options().quick ? kQuickRuns : kRuns;
   }
   Fairness fairness(bench, library, *receivers);

@@ -181,7 +181,7 @@ int measure_with(harness::Channel& channel, const Options& options) {
     std::fprintf(stderr, "%s %s: %.4g %s\n", sample.key.bench.c_str(), sample.key.op.c_str(), sample.value,
                  sample.key.unit.c_str());
   });
-  measure_all(session);
+  harness::are_collectives(options) ? libraries::measure_collectives(session) : measure_all(session);
   return alone && session.rank() == 0 ? driver::finish(options, origin, samples) : 0;
 }
 
@@ -201,7 +201,7 @@ int take_part(const Options& options) {
   must(heddle_context_size(job_context, &size), "heddle_context_size");
   if (rank == 0 && !options.quick) libraries::warn_unoptimised("heddle bench");
   const bool pairs = takes_pairs(options) && !options.channel.empty() && size % 2 == 0;
-  if (size != 2 && !pairs) {
+  if (size != 2 && !pairs && !harness::are_collectives(options)) {
     if (rank == 0) std::fprintf(stderr, "heddle bench: the job has %u processes; it takes 2 (heddle run -n 2)\n", size);
     heddle_context_leave(job_context);
     return 2;

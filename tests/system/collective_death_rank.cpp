@@ -13,14 +13,14 @@
 #include <thread>
 #include <vector>
 
-#include "bench/work/collective_calls.hpp"
+#include "bench/libraries/collective_calls.hpp"
 #include "rank_support.hpp"
 
 namespace heddle::tests {
 namespace {
 
-using bench::work::CollectiveCall;
-using bench::work::Form;
+using bench::libraries::CollectiveCall;
+using bench::libraries::Form;
 
 constexpr std::uint32_t kVictim = 1;
 constexpr std::uint64_t kRoundsBeforeDeath = 20;
@@ -48,16 +48,16 @@ class Rank {
     call_.receive = receive_.data();
     call_.doubles = doubles;
     call_.collective = &collective_;
-    if (form == Form::persistent) done(bench::work::call_collective(operation_, call_), "init");
+    if (form == Form::persistent) done(bench::libraries::call_collective(operation_, call_), "init");
   }
 
   [[nodiscard]] std::uint32_t rank() const { return call_.rank; }
   [[nodiscard]] heddle_context context() const { return context_; }
 
   heddle_status run() {
-    if (call_.form == Form::blocking) return bench::work::call_collective(operation_, call_);
+    if (call_.form == Form::blocking) return bench::libraries::call_collective(operation_, call_);
     const heddle_status started = call_.form == Form::persistent ? heddle_collective_start(collective_)
-                                                                 : bench::work::call_collective(operation_, call_);
+                                                                 : bench::libraries::call_collective(operation_, call_);
     if (started < 0) return started;
     return heddle_collective_wait(collective_, Deadline::kNs);
   }

@@ -27,7 +27,7 @@ PARSERS = {
     "heddle-run": ["tools/run/options.cpp"],
     "heddle-oshrun": ["tools/run/options.cpp"],
     "heddle-info": ["tools/info.cpp", "tools/info_schedule.cpp"],
-    "heddle-bench": ["bench/harness/options.cpp", "bench/harness/collective_options.cpp", "bench/driver/tuning.cpp"],
+    "heddle-bench": ["bench/harness/options.cpp"],
     "heddle-report": ["bench/report/report.cpp"],
     "oshcc": ["interfaces/openshmem/wrappers/oshcc.in"],
 }

@@ -1,23 +1,16 @@
-// Collectives of OpenSHMEM by 2 or more PEs, measured as Heddle's teams are: collective_times.hpp.
-// Built over Heddle's library and over Open MPI's. Only barrier, broadcast and allreduce, blocking;
-// by the deprecated functions, since Open MPI 4.1 has no others.
+// Collective operations of OpenSHMEM: barrier, broadcast and allreduce, blocking; by the deprecated
+// functions, since Open MPI 4.1 has no others.
+#pragma once
+
 #include <shmem.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
-#include "harness/collective_times.hpp"
-#include "harness/option_values.hpp"
+#include "measure/collectives.hpp"
 
-namespace heddle::bench::peers {
-namespace {
-
-#if defined(SHMEM_VENDOR_HEDDLE)
-constexpr const char* kLibrary = "shmem";
-#else
-constexpr const char* kLibrary = "oshmem";
-#endif
+namespace heddle::bench::libraries {
 
 // All in the heap: Open MPI finds static data of the executable on other PEs only where nothing is
 // placed at random.
@@ -25,15 +18,15 @@ template <class T>
 T* allocate(std::size_t count) {
   T* memory = static_cast<T*>(shmem_malloc(count * sizeof(T)));
   if (memory == nullptr) {
-    std::fprintf(stderr, "collectives_%s: no symmetric memory; raise SHMEM_SYMMETRIC_SIZE\n", kLibrary);
+    std::fputs("heddle bench: OpenSHMEM has no symmetric memory; raise SHMEM_SYMMETRIC_SIZE\n", stderr);
     shmem_global_exit(1);
   }
   return memory;
 }
 
-class Shmem {
+class ShmemCollectives {
  public:
-  explicit Shmem(std::size_t most_bytes) {
+  ShmemCollectives(const char* name, std::size_t most_bytes) : name_(name) {
     const std::size_t most = most_bytes / sizeof(double);
     send_ = allocate<double>(most);
     receive_ = allocate<double>(most);
@@ -44,22 +37,21 @@ class Shmem {
     }
     shmem_barrier_all();
   }
-  [[nodiscard]] static const char* name() { return kLibrary; }
-  [[nodiscard]] static std::uint32_t rank() { return static_cast<std::uint32_t>(shmem_my_pe()); }
-  [[nodiscard]] static std::uint32_t size() { return static_cast<std::uint32_t>(shmem_n_pes()); }
+  [[nodiscard]] const char* name() const { return name_; }
   static void barrier() { shmem_barrier_all(); }
   void exchange(const void* mine, std::size_t bytes, void* all) {
-    auto* every = allocate<std::byte>(bytes * size());
-    for (std::uint32_t pe = 0; pe < size(); ++pe) {
-      shmem_putmem(every + rank() * bytes, mine, bytes, static_cast<int>(pe));
+    const auto pes = static_cast<std::size_t>(shmem_n_pes());
+    auto* every = allocate<std::byte>(bytes * pes);
+    for (std::size_t pe = 0; pe < pes; ++pe) {
+      shmem_putmem(every + static_cast<std::size_t>(shmem_my_pe()) * bytes, mine, bytes, static_cast<int>(pe));
     }
     shmem_barrier_all();
-    std::copy_n(every, bytes * size(), static_cast<std::byte*>(all));
+    std::copy_n(every, bytes * pes, static_cast<std::byte*>(all));
     shmem_free(every);
   }
   [[nodiscard]] double* send() const { return send_; }
   [[nodiscard]] double* receive() const { return receive_; }
-  [[nodiscard]] static std::string algorithm() { return "-"; }
+  [[nodiscard]] static const char* algorithm() { return "none"; }
 
   bool make(const std::string& operation, const std::string& form, std::size_t doubles) {
     operation_ = operation;
@@ -84,6 +76,7 @@ class Shmem {
 
  private:
   static constexpr std::size_t kSync = std::max(SHMEM_BCAST_SYNC_SIZE, SHMEM_REDUCE_SYNC_SIZE);
+  const char* name_;
   double* send_ = nullptr;
   double* receive_ = nullptr;
   double* work_ = nullptr;
@@ -94,23 +87,4 @@ class Shmem {
   bool fresh_ = true;
 };
 
-}  // namespace
-}  // namespace heddle::bench::peers
-
-int main(int argc, char** argv) {
-  using namespace heddle::bench;
-  std::string error;
-  const auto options = harness::parse_collective_options(argc, argv, &error);
-  if (!options) {
-    std::fprintf(stderr, "%s: %s\n%s", argv[0], error.c_str(), harness::kHelpHint);
-    return 2;
-  }
-  shmem_init();
-  peers::Shmem library(*std::max_element(options->sizes.begin(), options->sizes.end()));
-  const bool right = harness::CollectiveTimes(library, *options).run();
-  std::fflush(stdout);
-  shmem_barrier_all();
-  if (!right) shmem_global_exit(1);
-  shmem_finalize();  // where Open MPI 4.1 may crash with 8 PEs
-  return 0;
-}
+}  // namespace heddle::bench::libraries

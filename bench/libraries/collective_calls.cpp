@@ -1,10 +1,10 @@
-#include "work/collective_calls.hpp"
+#include "libraries/collective_calls.hpp"
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
-namespace heddle::bench::work {
+namespace heddle::bench::libraries {
 
 namespace {
 
@@ -58,4 +58,4 @@ heddle_status call_collective(std::string_view operation, const CollectiveCall& 
   return operation.ends_with('v') ? call_list(operation, call, bytes) : call_plain(operation, call, bytes);
 }
 
-}  // namespace heddle::bench::work
+}  // namespace heddle::bench::libraries

@@ -7,7 +7,7 @@
 
 #include "heddle/heddle.h"
 
-namespace heddle::bench::work {
+namespace heddle::bench::libraries {
 
 enum class Form { persistent, nonblocking, blocking };
 
@@ -28,4 +28,4 @@ struct CollectiveCall {
 // As the function of heddle/collectives.h that it is. ARGUMENT: there is none of this name.
 heddle_status call_collective(std::string_view operation, const CollectiveCall& call);
 
-}  // namespace heddle::bench::work
+}  // namespace heddle::bench::libraries
