@@ -101,15 +101,6 @@ static void no_core(int64_t ns) {
   }
 }
 
-static void overlap_of_reduction(int64_t ns) {
-  MPI_Request request;
-  MPI_Barrier(MPI_COMM_WORLD);
-  MPI_Iallreduce(MPI_IN_PLACE, data, LONG, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
-  if (me == 1) plant_compute(ns);
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
-  if (me == 1) plant_truth("no progress", 1, ns * (size - 1));
-}
-
 int main(int argc, char** argv) {
   static const plant plants[] = {
       {"late_sender", 2, late_sender},
@@ -119,7 +110,6 @@ int main(int argc, char** argv) {
       {"late_in_allreduce", 4, late_in_allreduce},
       {"locked", 3, locked},
       {"no_core", 2, no_core},
-      {"overlap_of_reduction", 3, overlap_of_reduction},
   };
   const plant* const one = plant_chosen(argc, argv, plants, sizeof plants / sizeof *plants);
   MPI_Init(&argc, &argv);

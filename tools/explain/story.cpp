@@ -61,13 +61,13 @@ class Reader {
  private:
   struct State {  // of a thread
     std::vector<Slice> open;
-    std::vector<Wait> waits;                          // one within the other
-    std::optional<Message> arrival;                   // the last
-    std::int64_t awaited_at = 0;                      // of the set that is being noted
+    std::vector<Wait> waits;         // one within the other
+    std::optional<Message> arrival;  // the last
+    std::int64_t awaited_at = 0;     // of the set that is being noted
     // a collective that has not been begun: team, number
     std::pair<std::uint64_t, std::uint64_t> entered;
-    Span slept;                                       // last
-    std::vector<std::size_t> waits_in_call;           // those of the call that the thread is in
+    Span slept;                              // last
+    std::vector<std::size_t> waits_in_call;  // those of the call that the thread is in
     // the last call of an interface in which it waited
     std::int64_t waited_in = 0;
   };
@@ -485,12 +485,15 @@ void join_pieces(Story& story) {
   for (Wait& wait : waits) {
     Wait* const last = joined.empty() ? nullptr : &joined.back();
     if (last == nullptr || last->rank != wait.rank || last->thread != wait.thread || !goes_on(story, *last, wait)) {
+      wait.longest_piece_ns = wait.length();
       joined.push_back(std::move(wait));
       continue;
     }
     last->end = wait.end;
     last->until = wait.until;
-    if (!wait.awaited.empty()) last->awaited = std::move(wait.awaited);
+    // The longest piece says what the whole is for.
+    if (wait.length() > last->longest_piece_ns && !wait.awaited.empty()) last->awaited = std::move(wait.awaited);
+    last->longest_piece_ns = std::max(last->longest_piece_ns, wait.length());
   }
   waits = std::move(joined);
   std::ranges::sort(waits, {}, &Wait::begin);

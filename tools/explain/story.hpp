@@ -53,7 +53,8 @@ struct Wait : Span {
   std::int64_t in_call = 0;
   std::vector<Awaited> awaited;  // as it was noted last
   std::int64_t until = 0;        // what ended it has been noted before this
-  bool whole_call = false;       // an interface's, in which no wait was noted
+  std::int64_t longest_piece_ns = 0;
+  bool whole_call = false;  // an interface's, in which no wait was noted
 };
 
 // How long a thread had no core, by its kernel, up to a moment.
@@ -140,7 +141,7 @@ struct Rank {
 };
 
 struct Story {
-  std::uint32_t size = 0;    // of the job
+  std::uint32_t size = 0;  // of the job
   // later contexts of ranks that have several: their messages have the same numbers
   std::size_t left_out = 0;
   std::vector<Rank> ranks;

@@ -122,9 +122,13 @@ class Directory:
     def find():
         try:
             # The program may be of another language, which has other casts.
-            address = gdb.execute("with language c -- output/x (unsigned long)&heddle_debug_directory", to_string=True)
-            return int(address, 16)
-        except (gdb.error, ValueError) as error:
+            language = gdb.parameter("language")
+            gdb.execute("set language c", to_string=True)
+            try:
+                return int(gdb.parse_and_eval("(unsigned long)&heddle_debug_directory"))
+            finally:
+                gdb.execute(f"set language {language}", to_string=True)
+        except gdb.error as error:
             raise NoHeddle("there is no Heddle of version 0.3 or newer in this process, or gdb has not got its library "
                            "(`info sharedlibrary`; for a core dump of another machine `set sysroot`)") from error
 
