@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace heddle::tools::explain {
 namespace {
@@ -11,9 +12,6 @@ using diagnosis::Cause;
 
 // a message is noticed within this where somebody looks
 constexpr std::int64_t kUnnoticedNs = 50'000;
-// Of pieces in which nobody looked at a worker, those of another one may begin before, and end long
-// after: so much later they are not looked at.
-constexpr std::int64_t kLongestAwayNs = 10'000'000'000;
 constexpr std::int64_t kAfterNs = 20'000;  // what ends a wait may be noted so long after it
 
 // The first of spans in the order of their ends that may have something in common with what begins
@@ -22,6 +20,8 @@ template <class Spans, class Get>
 auto first_after(const Spans& spans, std::int64_t begin, Get&& span_of) {
   return std::ranges::partition_point(spans, [&](const auto& one) { return span_of(one).end <= begin; });
 }
+
+constexpr auto kSpan = [](const Span& span) -> const Span& { return span; };
 
 class Blamer {
  public:
@@ -68,6 +68,7 @@ class Blamer {
   [[nodiscard]] std::size_t missing(const Awaited& awaited, const std::vector<Entry>& entries) const;
   [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
   [[nodiscard]] std::size_t index_of(std::uint32_t rank) const;
+  [[nodiscard]] std::pair<std::uint8_t, std::int64_t> longest_away(std::size_t rank, const Span& span) const;
   [[nodiscard]] std::size_t acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const;
 
   const Story& story_;
@@ -83,8 +84,10 @@ std::size_t Blamer::index_of(std::uint32_t rank) const {
 }
 
 const std::vector<Blame>& Blamer::of(std::size_t wait) {
+  // Waits may be for each other without end, each a little later: so deep it is not followed.
+  constexpr int kDeepest = 200;
   // one that waits for itself has no parts yet
-  if (state_[wait] != State::fresh) return done_[wait];
+  if (state_[wait] != State::fresh || depth_ == kDeepest) return done_[wait];
   state_[wait] = State::under_way;
   Building building{story_.waits[wait], {}, story_.waits[wait].begin};
   ++depth_;
@@ -170,6 +173,18 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
   add_late(building, {building.at, end}, why, rank, thread);
 }
 
+// For how long nobody looked at one of the rank's workers within the span, and at which.
+std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, const Span& span) const {
+  std::pair<std::uint8_t, std::int64_t> longest{base::kNoTraceWorker, 0};
+  for (const auto& [worker, all] : story_.ranks[rank].away) {
+    for (auto away = first_after(all, span.begin, kSpan); away != all.end() && away->begin < span.end; ++away) {
+      const std::int64_t common = away->within(span).length();
+      if (common > longest.second) longest = {worker, common};
+    }
+  }
+  return longest;
+}
+
 // Who looked at that rank's worker last, or first after the span.
 std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const {
   const Rank& peer = story_.ranks[rank];
@@ -183,18 +198,18 @@ std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8
 
 void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std::uint8_t worker) {
   end = std::min(end, building.wait.end);
-  if (rank != kNoRank) {
+  if (rank != kNoRank && worker == base::kNoTraceWorker) worker = longest_away(rank, {building.at, end}).first;
+  if (rank != kNoRank && story_.ranks[rank].away.contains(worker)) {
     const Rank& peer = story_.ranks[rank];
-    const auto span_of = [](const Away& away) -> const Span& { return away; };
-    for (auto away = first_after(peer.away, building.at, span_of);
-         away != peer.away.end() && away->end < end + kLongestAwayNs; ++away) {
+    const std::vector<Span>& all = peer.away.at(worker);
+    for (auto away = first_after(all, building.at, kSpan); away != all.end() && away->begin < end; ++away) {
       const Span common = away->within({building.at, end});
-      if (common.length() == 0 || (worker != base::kNoTraceWorker && away->worker != worker)) continue;
+      if (common.length() == 0) continue;
       add(building, common.begin, Why::under_way, kNoRank, 0);
-      const std::size_t thread = acting_thread(rank, *away, away->worker);
+      const std::size_t thread = acting_thread(rank, *away, worker);
       const std::int64_t without = peer.threads.empty() ? 0 : without_core(peer.threads[thread], common);
       if (without > common.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
-      add(building, common.end, Why::no_progress, rank, thread, away->worker);
+      add(building, common.end, Why::no_progress, rank, thread, worker);
     }
   }
   own_thread(building, end);
@@ -239,12 +254,7 @@ bool Blamer::for_collective(Building& building, const Awaited& awaited) {
   std::int64_t most = kUnnoticedNs;
   for (const Entry& entry : found->second) {
     if (entry.rank == building.wait.rank) continue;
-    const std::vector<Away>& away = story_.ranks[entry.rank].away;
-    std::int64_t longest = 0;
-    for (auto at = first_after(away, rest.begin, [](const Away& one) -> const Span& { return one; }); at != away.end();
-         ++at) {
-      longest = std::max(longest, at->within(rest).length());
-    }
+    const std::int64_t longest = longest_away(entry.rank, rest).second;
     if (longest <= most) continue;
     most = longest;
     blamed = entry.rank;

@@ -96,8 +96,8 @@ TEST(Blame, AnOperationWaitsForWhoLooksAtTheWorker) {
   awaited.worker = 0;
   wait.awaited.push_back(awaited);
   story.waits.push_back(wait);
-  story.ranks[1].away.push_back({{500'000, 2'900'000}, 0});
-  story.ranks[1].away.push_back({{500'000, 2'950'000}, 3});  // another worker's
+  story.ranks[1].away[0].push_back({500'000, 2'900'000});
+  story.ranks[1].away[3].push_back({500'000, 2'950'000});  // another worker's
   const std::vector<Blame> parts = blame_all(story)[0];
   EXPECT_EQ(sums_of(parts).at({Why::no_progress, 1}), 1'900'000);
   EXPECT_EQ(parts.front().worker, 0);
@@ -155,13 +155,13 @@ TEST(Blame, PartsAreTheWholeWait) {
       const std::int64_t posted = moment();
       const auto to = static_cast<std::uint32_t>(random.below(ranks));
       add_message(story, static_cast<std::uint32_t>(random.below(ranks)), to, posted, posted + 1000);
-      story.ranks[to].away.push_back({{posted - 1, posted}, 0});
+      story.ranks[to].away[0].push_back({posted - 1, posted});
       story.entries[{0, random.below(3)}].push_back({moment(), random.below(ranks), 0});
     }
     for (Rank& rank : story.ranks) {
       std::ranges::sort(rank.messages, {}, &Message::at);
       std::ranges::sort(rank.matches, {}, &Match::at);
-      std::ranges::sort(rank.away, {}, &Away::end);
+      std::ranges::sort(rank.away[0], {}, &Span::end);
     }
     std::ranges::sort(story.waits, {}, &Wait::begin);
     const auto all = blame_all(story);

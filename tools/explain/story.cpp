@@ -395,10 +395,10 @@ void Reader::take_away(std::size_t thread, const Moment& moment) {
   const Span& slept = states_[thread].slept;
   if (slept.end > span.begin) {
     const Span before{span.begin, slept.begin};
-    if (before.length() >= kLeastNs) rank_.away.push_back({before, moment.record.worker});
+    if (before.length() >= kLeastNs) rank_.away[moment.record.worker].push_back(before);
     span.begin = slept.end;
   }
-  if (span.length() >= kLeastNs) rank_.away.push_back({span, moment.record.worker});
+  if (span.length() >= kLeastNs) rank_.away[moment.record.worker].push_back(span);
 }
 
 void Reader::take_arrived(std::size_t thread, const Moment& moment) {
@@ -524,7 +524,6 @@ base::Result<Story> tell(const std::vector<trace::Process>& processes) {
     rank.machine = process->machine;
     rank.lost = process->untraced;
     Reader(*process, index++, story, sent).read(*threads);
-    std::ranges::sort(rank.away, {}, &Away::end);
   }
   for (Rank& rank : story.ranks) {
     for (Message& message : rank.messages) set_posted(sent, rank, message);

@@ -100,11 +100,6 @@ struct Kept {
   std::uint32_t rank = 0;
 };
 
-// Nobody looked for arrivals of this worker.
-struct Away : Span {
-  std::uint8_t worker = 0;
-};
-
 struct Operation : Span {
   std::uint32_t rank = 0;
   std::uint8_t peer = 0;
@@ -135,7 +130,8 @@ struct Rank {
   std::vector<Message> messages;  // these by their moments
   std::vector<Match> matches;
   std::vector<Kept> kept;
-  std::vector<Away> away;
+  // When nobody looked for arrivals, by worker, in order.
+  std::map<std::uint8_t, std::vector<Span>> away;
   std::vector<EndedCollective> ended_collectives;
   std::vector<Operation> operations;  // those that have ended, by their ends
 };
