@@ -130,10 +130,10 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
   // For a debugger; all teams are alike. A vector begins with the pointers to its first element
   // and behind its last one.
-  static const std::array kFields{base::debug_field("rank", *this, member_), base::debug_field("ranks", *this, ranks_),
-                                  base::debug_field("calls", *this, calls_),
-                                  base::debug_field("passed", *this, passed_)};
-  static const bool shown = (engine::show_type(kType, kFields), true);
+  static const std::array fields{base::debug_field("rank", *this, member_), base::debug_field("ranks", *this, ranks_),
+                                 base::debug_field("calls", *this, calls_),
+                                 base::debug_field("passed", *this, passed_)};
+  static const bool shown = (engine::show_type(kType, fields), true);
   static_cast<void>(shown);
 }
 

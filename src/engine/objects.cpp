@@ -280,8 +280,8 @@ void Objects::close_remote(RemoteRegion* remote) {
 
 base::Result<Counter*> Objects::open_counter(std::uint64_t only, bool counts_done) {
   auto counter = std::make_unique<Counter>(*this, only, counts_done);
-  static const std::array kFields = counter->fields();  // all counters are alike
-  static const bool shown = (show_type(HandleType::counter, kFields), true);
+  static const std::array fields = counter->fields();  // all counters are alike
+  static const bool shown = (show_type(HandleType::counter, fields), true);
   static_cast<void>(shown);
   return counters_.add(std::move(counter));
 }

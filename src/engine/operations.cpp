@@ -200,15 +200,15 @@ void Operations::show(base::DebugWorker& shown) const {
   if (all.empty()) return;
   const Operation& one = all.front();
   // All operations are alike.
-  static const std::array kFields{base::debug_field("live", one, one.live),
-                                  base::debug_field("posted", one, one.posted),
-                                  base::debug_field("kind", one, one.kind),
-                                  base::debug_field("rank", one, one.rank),
-                                  base::debug_field("bytes", one, one.payload_bytes),
-                                  base::debug_field("target", one, one.target.worker),
-                                  base::debug_field("served", one, one.served),
-                                  base::debug_field("served rank", one, one.served_rank),
-                                  base::debug_field("served worker", one, one.served_worker)};
+  static const std::array fields{base::debug_field("live", one, one.live),
+                                 base::debug_field("posted", one, one.posted),
+                                 base::debug_field("kind", one, one.kind),
+                                 base::debug_field("rank", one, one.rank),
+                                 base::debug_field("bytes", one, one.payload_bytes),
+                                 base::debug_field("target", one, one.target.worker),
+                                 base::debug_field("served", one, one.served),
+                                 base::debug_field("served rank", one, one.served_rank),
+                                 base::debug_field("served worker", one, one.served_worker)};
   shown.row({.name = "operations",
              .shape = base::DebugShape::array,
              .stride = sizeof(Operation),
@@ -217,8 +217,8 @@ void Operations::show(base::DebugWorker& shown) const {
              .number = all.size(),
              .link = 0,
              .chain = 0,
-             .fields = kFields.data(),
-             .field_count = kFields.size()});
+             .fields = fields.data(),
+             .field_count = fields.size()});
 }
 
 }  // namespace heddle::engine

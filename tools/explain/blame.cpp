@@ -21,7 +21,7 @@ auto first_after(const Spans& spans, std::int64_t begin, Get&& span_of) {
   return std::ranges::partition_point(spans, [&](const auto& one) { return span_of(one).end <= begin; });
 }
 
-constexpr auto kSpan = [](const Span& span) -> const Span& { return span; };
+constexpr auto kSpan = [](const Span& span) { return span; };
 
 class Blamer {
  public:
@@ -47,12 +47,12 @@ class Blamer {
   };
 
   void explain(Building& building);
+  bool for_awaited(Building& building, const Awaited& awaited);
   bool for_collective(Building& building, const Awaited& awaited);
   [[nodiscard]] const Message* ending(const Wait& wait, const Awaited* awaited, bool* received) const;
   bool for_message(Building& building, const Awaited* awaited);
   bool for_receiver(Building& building, const Awaited& awaited);
   bool for_operation(Building& building, const Awaited* awaited);
-  void for_credit(Building& building, const Awaited& awaited);
   bool for_word(Building& building);
   void for_peer(Building& building, const Awaited& awaited);
   // Until `end` the rank's thread had not done what was awaited.
@@ -103,25 +103,44 @@ void Blamer::explain(Building& building) {
   const Awaited* const awaited = wait.awaited.empty() ? nullptr : &wait.awaited.back();
   const bool lock = wait.call.find("_lock") != std::string::npos && wait.call.find("unlock") == std::string::npos &&
                     wait.call.find("clear_lock") == std::string::npos;
-  if (awaited != nullptr && awaited->cause == Cause::collective) {
-    for_collective(building, *awaited);
-  } else if (lock || (awaited != nullptr && awaited->cause == Cause::lock)) {
-    const bool known = awaited != nullptr && awaited->cause == Cause::lock;
-    add(building, wait.end, Why::lock, known ? index_of(awaited->rank) : kNoRank, 0);
-  } else if (awaited != nullptr && awaited->cause == Cause::own) {
-    add(building, wait.end, Why::lock, wait.rank, wait.thread);
-  } else if (awaited != nullptr && (awaited->cause == Cause::credit || awaited->cause == Cause::tasks)) {
-    for_credit(building, *awaited);
-  } else if (awaited != nullptr && awaited->cause == Cause::unreceived && for_receiver(building, *awaited)) {
-  } else if (awaited != nullptr && (awaited->cause == Cause::answer || awaited->cause == Cause::room) &&
-             for_operation(building, awaited)) {
-  } else if (awaited != nullptr && (awaited->cause == Cause::partition || awaited->cause == Cause::word)) {
-    for_peer(building, *awaited);
-  } else if (awaited == nullptr && for_ended_collective(building)) {
-  } else if (!for_message(building, awaited)) {
-    if (!for_operation(building, awaited) && awaited != nullptr) for_peer(building, *awaited);
+  if (lock && (awaited == nullptr || awaited->cause != Cause::lock)) {
+    add(building, wait.end, Why::lock, kNoRank, 0);
+  } else if (awaited == nullptr ? !for_ended_collective(building) : !for_awaited(building, *awaited)) {
+    if (!for_message(building, awaited) && !for_operation(building, awaited) && awaited != nullptr) {
+      for_peer(building, *awaited);
+    }
   }
   add(building, wait.end, Why::unknown, kNoRank, 0);
+}
+
+// False: it has to be guessed from what came.
+bool Blamer::for_awaited(Building& building, const Awaited& awaited) {
+  const Wait& wait = building.wait;
+  switch (awaited.cause) {
+    case Cause::collective:
+      return for_collective(building, awaited);
+    case Cause::lock:
+      add(building, wait.end, Why::lock, index_of(awaited.rank), 0);
+      return true;
+    case Cause::own:
+      add(building, wait.end, Why::lock, wait.rank, wait.thread);
+      return true;
+    case Cause::credit:
+    case Cause::tasks:
+      add(building, wait.end, Why::credit, index_of(awaited.rank), 0);
+      return true;
+    case Cause::unreceived:
+      return for_receiver(building, awaited);
+    case Cause::answer:
+    case Cause::room:
+      return for_operation(building, &awaited);
+    case Cause::partition:
+    case Cause::word:
+      for_peer(building, awaited);
+      return true;
+    default:
+      return false;
+  }
 }
 
 // ---- parts --------------------------------------------------------------------------------------
@@ -163,8 +182,8 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
     add_late(building, {building.at, wait.begin}, why, rank, thread);
     if (state_[other] == State::under_way) continue;  // a ring of waits: each for the next
     const std::vector<Blame>& parts = of(other);      // stays where it is
-    for (auto at_part = first_after(parts, building.at, [](const Blame& one) -> const Span& { return one; });
-         at_part != parts.end() && at_part->begin < end; ++at_part) {
+    for (auto at_part = first_after(parts, building.at, kSpan); at_part != parts.end() && at_part->begin < end;
+         ++at_part) {
       const Blame& part = *at_part;
       if (whole.within(part).length() != 0)
         add(building, std::min(part.end, end), part.why, part.rank, part.thread, part.worker);
@@ -388,8 +407,7 @@ bool Blamer::for_operation(Building& building, const Awaited* awaited) {
   const Wait& wait = building.wait;
   const Operation* last = nullptr;
   const std::vector<Operation>& all = story_.ranks[wait.rank].operations;
-  for (auto at = first_after(all, wait.begin, [](const Operation& one) -> const Span& { return one; });
-       at != all.end() && at->end <= wait.end + kAfterNs; ++at) {
+  for (auto at = first_after(all, wait.begin, kSpan); at != all.end() && at->end <= wait.end + kAfterNs; ++at) {
     const Operation& one = *at;
     if (one.begin > wait.end) continue;
     if (wait.worker != base::kNoTraceWorker && one.worker != wait.worker) continue;
@@ -404,11 +422,6 @@ bool Blamer::for_operation(Building& building, const Awaited* awaited) {
   add(building, last->begin, Why::under_way, kNoRank, 0);
   moving(building, wait.end, index_of(last->rank), last->peer);
   return true;
-}
-
-// The peer had not taken what was sent before, whether or not its worker was looked at.
-void Blamer::for_credit(Building& building, const Awaited& awaited) {
-  add(building, building.wait.end, Why::credit, index_of(awaited.rank), 0);
 }
 
 // Of the calls of others that may have written it, the last before the end.

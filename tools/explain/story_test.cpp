@@ -144,7 +144,8 @@ TEST_F(Stories, LostRecordsDoNoHarm) {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       auto tracer = open(rank, 64);
       for (int i = 0; i < 5000; ++i) {
-        auto record = record_of(static_cast<TraceEvent>(random.below(static_cast<std::uint64_t>(TraceEvent::core_time) + 1)));
+        auto record =
+            record_of(static_cast<TraceEvent>(random.below(static_cast<std::uint64_t>(TraceEvent::core_time) + 1)));
         if (record.event == TraceEvent::repeated) continue;  // the tracer writes these itself
         record.id = random.below(6);
         record.bytes = random.below(3) << base::kTraceSlotShift | random.below(100'000);
