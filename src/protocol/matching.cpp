@@ -330,15 +330,15 @@ void Matching::fill_other(std::uint64_t mask, Source wild) {
 void Matching::show(base::DebugWorker& shown) const {
   static const PostedReceive receive;
   static const KeptMessage message;
-  static const std::array kReceive{base::debug_field("tag", receive, receive.wanted.tag),
-                                   base::debug_field("mask", receive, receive.wanted.mask),
-                                   base::debug_field("source", receive, receive.wanted.source)};
-  static const std::array kMessage{base::debug_field("tag", message, message.tag),
-                                   base::debug_field("source", message, message.source)};
+  static const std::array receive_fields{base::debug_field("tag", receive, receive.wanted.tag),
+                                         base::debug_field("mask", receive, receive.wanted.mask),
+                                         base::debug_field("source", receive, receive.wanted.source)};
+  static const std::array message_fields{base::debug_field("tag", message, message.tag),
+                                         base::debug_field("source", message, message.source)};
   base::DebugRows rows{};
   rows.name = "receives";
-  rows.fields = kReceive.data();
-  rows.field_count = kReceive.size();
+  rows.fields = receive_fields.data();
+  rows.field_count = receive_fields.size();
   rows.link = base::debug_field("", receive, receive.place[0].next).offset;
   rows.chain = base::debug_field("", receive, receive.place[0].chain).offset;
   rows.shape = base::DebugShape::ring;
@@ -352,8 +352,8 @@ void Matching::show(base::DebugWorker& shown) const {
   shown.row(rows);
   rows = {};
   rows.name = "messages";
-  rows.fields = kMessage.data();
-  rows.field_count = kMessage.size();
+  rows.fields = message_fields.data();
+  rows.field_count = message_fields.size();
   rows.shape = base::DebugShape::list;
   rows.link = base::debug_field("", message, message.later).offset;
   rows.first = &earliest_;
