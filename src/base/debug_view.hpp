@@ -27,6 +27,7 @@ template <class Whole, class Part>
 DebugField debug_field(const char* name, const Whole& whole, const Part& part) {
   const auto* begin = reinterpret_cast<const std::byte*>(&whole);
   const auto* at = reinterpret_cast<const std::byte*>(&part);
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): a part may be a pointer
   return {name, static_cast<std::uint32_t>(at - begin), sizeof(Part)};
 }
 

@@ -182,7 +182,7 @@ class KeyTable {
 
   [[nodiscard]] std::uint32_t keys() const { return keys_; }
   // For a debugger: where the pointer to the buckets is, and where their number.
-  [[nodiscard]] const void* shown_buckets() const { return &buckets_; }
+  [[nodiscard]] const void* shown_buckets() const { return static_cast<const void*>(&buckets_); }
   [[nodiscard]] const std::uint32_t& shown_count() const { return bucket_count_; }
 
  private:

@@ -342,9 +342,9 @@ void Matching::show(base::DebugWorker& shown) const {
   rows.link = base::debug_field("", receive, receive.place[0].next).offset;
   rows.chain = base::debug_field("", receive, receive.place[0].chain).offset;
   rows.shape = base::DebugShape::ring;
-  rows.first = &current_;
+  rows.first = static_cast<const void*>(&current_);
   shown.row(rows);
-  rows.first = &listed_;
+  rows.first = static_cast<const void*>(&listed_);
   shown.row(rows);
   rows.shape = base::DebugShape::table;
   rows.first = posted_.shown_buckets();
@@ -356,7 +356,7 @@ void Matching::show(base::DebugWorker& shown) const {
   rows.field_count = message_fields.size();
   rows.shape = base::DebugShape::list;
   rows.link = base::debug_field("", message, message.later).offset;
-  rows.first = &earliest_;
+  rows.first = static_cast<const void*>(&earliest_);
   shown.row(rows);
 }
 

@@ -37,7 +37,7 @@ Tasks::Task* Tasks::allocate(std::uint64_t payload_bytes) {
       const auto guard = lock();
       unused_ = std::exchange(spare_, nullptr);
       spares_.store(0, std::memory_order_relaxed);
-      base::show_acquire(&spare_);
+      base::show_acquire(&spares_);
     }
     if (unused_ != nullptr) return std::exchange(unused_, unused_->next);
   }
@@ -101,7 +101,7 @@ Tasks::Stored Tasks::store(heddle_peer peer, Reassembly::Message* whole, Room ro
 
 void Tasks::append(Task* task) {
   task->next = nullptr;
-  base::show_release(&first_);
+  base::show_release(&stored_);
   const auto guard = lock();
   *(first_ == nullptr ? &first_ : &last_->next) = task;
   last_ = task;
@@ -114,7 +114,7 @@ Tasks::Task* Tasks::take() {
   Task* task = first_;
   if (task == nullptr) return nullptr;
   first_ = task->next;
-  base::show_acquire(&first_);  // of who has stored it
+  base::show_acquire(&stored_);  // of who has stored it
   stored_.store(stored_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   return task;
 }
@@ -129,7 +129,7 @@ bool Tasks::end(Task* task, bool ran) {
     large_bytes_.fetch_sub(task->payload_bytes, std::memory_order_relaxed);
     task->large.reset();
   }
-  base::show_release(&spare_);  // for who takes it from there
+  base::show_release(&spares_);  // for who takes it from there
   {
     const auto guard = lock();
     const std::uint32_t spares = spares_.load(std::memory_order_relaxed);
