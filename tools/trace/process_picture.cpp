@@ -123,7 +123,7 @@ bool ProcessPicture::take_slice(Drawing& thread, const Moment& moment) {
     case TraceEvent::wait_begin: {
       close_progress(thread, moment.ns);
       Mark mark{"wait in " + std::string(process_.name(record.id)), {}};
-      if (record.worker != base::kNoTraceWorker) mark.annotations.push_back({"worker", std::uint64_t{record.worker}});
+      if (record.worker != base::kNoTraceWorker) mark.annotations.emplace_back("worker", std::uint64_t{record.worker});
       open(thread, Slice::wait, moment.ns, mark);
       return true;
     }
@@ -174,7 +174,7 @@ void ProcessPicture::take_call(Drawing& thread, const Moment& moment) {
 void ProcessPicture::show_call(Drawing& thread) {
   if (thread.call == nullptr) return;
   Mark mark{std::exchange(thread.call, nullptr)};
-  if (!thread.arguments.empty()) mark.annotations.push_back({"arguments", std::exchange(thread.arguments, {})});
+  if (!thread.arguments.empty()) mark.annotations.emplace_back("arguments", std::exchange(thread.arguments, {}));
   open(thread, Slice::call, thread.call_ns, mark);
 }
 
@@ -187,13 +187,13 @@ void ProcessPicture::take_command(Drawing& thread, const Moment& moment) {
     mark.name = "waits for " + std::string(process_.name(record.id)) + " from " + rank_text(record.rank);
   } else if (record.event == TraceEvent::refused) {
     mark.name = "not taken for " + rank_text(record.rank) + " (AGAIN)";
-    mark.annotations.push_back({"times", record.id});
+    mark.annotations.emplace_back("times", record.id);
     const std::int64_t last_ns = std::max(process_.at(record.bytes), moment.ns);
-    mark.annotations.push_back({"for ns", static_cast<std::uint64_t>(last_ns - moment.ns)});
+    mark.annotations.emplace_back("for ns", static_cast<std::uint64_t>(last_ns - moment.ns));
   } else {
     mark.name = command_text(record) + " to " + rank_text(record.rank);
-    mark.annotations.push_back({"bytes", bytes_of(record)});
-    if (record.kind != 0) mark.annotations.push_back({"number", record.id});
+    mark.annotations.emplace_back("bytes", bytes_of(record));
+    if (record.kind != 0) mark.annotations.emplace_back("number", record.id);
     mark.flow = flow(record, false);
     if (slot_of(record) != 0) operations_[{record.worker, slot_of(record) - 1}].push_back({moment.ns, record});
   }
@@ -203,7 +203,7 @@ void ProcessPicture::take_command(Drawing& thread, const Moment& moment) {
 
 // Of what a recording has too many to list each.
 void ProcessPicture::add_more(Mark& mark, const Moment& moment) {
-  if (moment.more != 0) mark.annotations.push_back({"and alike after it", moment.more});
+  if (moment.more != 0) mark.annotations.emplace_back("and alike after it", moment.more);
 }
 
 void ProcessPicture::take_arrival(Drawing& thread, const Moment& moment) {
@@ -239,7 +239,7 @@ void ProcessPicture::end_operation(const Open& operation, std::int64_t ns, const
   const Record& record = operation.record;
   const std::string name = command_text(record) + " to " + rank_text(record.rank);
   Mark mark{name, {{"bytes", bytes_of(record)}, {"to worker", std::uint64_t{record.peer}}}};
-  if (how != nullptr) mark.annotations.push_back({"ended", std::string(how)});
+  if (how != nullptr) mark.annotations.emplace_back("ended", std::string(how));
   lanes(record.worker, "operations").add(operation.begin, ns, mark);
 }
 
@@ -265,8 +265,8 @@ void ProcessPicture::end_receive(const Open& receive, std::int64_t ns, const Rec
   const std::uint32_t from = match != nullptr ? match->rank : record.rank;
   const std::string name = "receive from " + rank_text(from);
   Mark mark{name, {{"tag", match != nullptr ? match->id : record.id}, {"room", record.bytes}}};
-  if (match != nullptr) mark.annotations.push_back({"bytes", match->bytes});
-  if (match == nullptr) mark.annotations.push_back({"ended", std::string("not matched")});
+  if (match != nullptr) mark.annotations.emplace_back("bytes", match->bytes);
+  if (match == nullptr) mark.annotations.emplace_back("ended", std::string("not matched"));
   lanes(record.worker, "receives").add(receive.begin, ns, mark);
 }
 
