@@ -226,7 +226,6 @@ void Reader::end_call(std::size_t thread, const Slice& call) {
   wait.call = call.name;
   wait.in_call = call.begin;
   wait.until = call.end;
-  wait.whole_call = true;
   if (is_collective(call.name)) {
     Awaited all;
     all.cause = diagnosis::Cause::collective;

@@ -54,7 +54,6 @@ struct Wait : Span {
   std::vector<Awaited> awaited;  // as it was noted last
   std::int64_t until = 0;        // what ended it has been noted before this
   std::int64_t longest_piece_ns = 0;
-  bool whole_call = false;  // an interface's, in which no wait was noted
 };
 
 // How long a thread had no core, by its kernel, up to a moment.
