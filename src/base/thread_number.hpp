@@ -34,6 +34,11 @@ inline std::uint32_t known_thread_number() {
   return known - 1 < kThreadNumbers ? known : 0;
 }
 
+// The calling thread is the one that got this, not 0, of known_thread_number().
+inline bool is_thread(std::uint32_t known) {
+  return detail::t_thread_number == known;
+}
+
 // Identifies the calling thread, whether or not it has a number. Never null.
 inline const void* thread_mark() {
   return &detail::t_thread_number;

@@ -137,12 +137,24 @@ void Tracer::look_at_clocks(std::uint64_t now) {
 }
 
 // The first, or the second of a run.
+// The next record of the run takes its time now. False: it does not go on, or there is more to do.
+bool TraceRing::lasts() {
+  const std::uint64_t now = time_of_many();
+  if (!lasts_until(now) || asks_for_core_time(now)) {
+    unread_ = 0;
+    return false;
+  }
+  ++unread_;  // the record itself
+  run_.repeated->ticks = run_.ticks = now;
+  return true;
+}
+
 void TraceRing::add_otherwise(const TraceNote& note, std::uint64_t ticks, std::uint64_t times) {
   if (!goes_on(note, ticks)) {
     add(note.record(ticks));
     const std::uint64_t now = ticks != 0 ? ticks : read_;
     const std::uint64_t step = trace_step(note.event(), note.id);
-    run_ = {count_, note.id + step, note.bytes, note.who, step, now, now, 0};
+    run_ = {count_, note.id + step, note.bytes, note.who, step, now, now, 0, nullptr};
     if (--times == 0) return;
   }
   TraceRecord repeated{};
@@ -151,6 +163,7 @@ void TraceRing::add_otherwise(const TraceNote& note, std::uint64_t ticks, std::u
   repeated.bytes = folded_;
   repeated.event = TraceEvent::repeated;
   put(repeated);
+  run_.repeated = &records_[(count_ - 1) & mask_];
   run_.end = count_;
   run_.id += run_.step * times;
   run_.again = times;

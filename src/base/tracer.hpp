@@ -74,20 +74,20 @@ class TraceRing {
       return add_otherwise(note, ticks, times);
     run_.id += run_.step * times;
     run_.again += times;
-    TraceRecord& repeated = records_[(count_ - 1) & mask_];
     if (ticks != 0) [[unlikely]]
-      repeated.ticks = run_.ticks = ticks;
+      run_.repeated->ticks = run_.ticks = ticks;
     // Last, and in one: whatever ends the process, no more is counted than has happened.
-    std::atomic_ref(repeated.id).store(run_.again, std::memory_order_release);
+    std::atomic_ref(run_.repeated->id).store(run_.again, std::memory_order_release);
   }
-  // Names the run that was begun or went on last, in this ring.
-  [[nodiscard]] std::uint64_t run() const { return run_.end; }
-  // One more message of that run, whose time is not read. False: it does not go on with that.
-  [[nodiscard]] bool go_on(std::uint64_t run, std::uint64_t id) {
-    if (run != count_ || run_.end != run || run_.id != id || run_.again == 0) return false;
-    run_.id = id + 1;
-    std::atomic_ref(records_[(run - 1) & mask_].id).store(++run_.again, std::memory_order_release);
-    return true;
+  // For TraceRepeat: names the run that the next record may go on with; 0: there is none.
+  [[nodiscard]] std::uint64_t run() const { return run_.again != 0 && run_.end == count_ ? count_ : 0; }
+  // Nothing else was noted since, and it is not too long yet.
+  [[nodiscard]] bool goes_on(std::uint64_t run) { return run == count_ && (unread_ != 0 || lasts()); }
+  // One more of the run that goes on.
+  void go_on() {
+    --unread_;
+    run_.id += run_.step;
+    std::atomic_ref(run_.repeated->id).store(++run_.again, std::memory_order_release);
   }
   // Now, for one of many records in a row; 0: not worth a look at the clock, which costs a fifth of
   // a small message. The faster they follow each other, the fewer look, so that two looks are a
@@ -142,11 +142,15 @@ class TraceRing {
     std::uint64_t begin = 0;  // ticks
     std::uint64_t ticks = 0;  // of the last one whose time was read
     std::uint64_t again = 0;
+    TraceRecord* repeated = nullptr;  // the last record, where that says how often
   };
 
   [[nodiscard]] bool goes_on(const TraceNote& note, std::uint64_t ticks) const {
     if (run_.end != count_ || run_.id != note.id || run_.bytes != note.bytes || run_.who != note.who) return false;
-    return ticks == 0 || (ticks - run_.ticks < kManyTicks && ticks - run_.begin < kLongestRun);
+    return ticks == 0 || lasts_until(ticks);
+  }
+  [[nodiscard]] bool lasts_until(std::uint64_t ticks) const {
+    return ticks - run_.ticks < kManyTicks && ticks - run_.begin < kLongestRun;
   }
   void put(const TraceRecord& record) {
     TraceRecord& place = records_[count_ & mask_];
@@ -163,6 +167,7 @@ class TraceRing {
     // Behind the record, whatever ends the process.
     head_->count.store(++count_, std::memory_order_release);
   }
+  bool lasts();
   void add_otherwise(const TraceNote& note, std::uint64_t ticks, std::uint64_t times);
   void end_run();
 
@@ -177,6 +182,30 @@ class TraceRing {
   std::uint32_t stretch_ = 1;
   std::uint64_t core_time_at_ = 0;
   Fd core_time_;  // the kernel's account of the thread, once it was asked for
+};
+
+// For code that notes the same many times: whoever has compared what it notes with what it noted
+// last need not compare records. For one thread at a time.
+class TraceRepeat {
+ public:
+  // What is noted now is what was noted before begin(), and the calling thread has noted nothing
+  // else since: note() suffices.
+  [[nodiscard]] bool suffices() const { return is_thread(thread_) && ring_->goes_on(run_); }
+  void note() { ring_->go_on(); }
+  // The calling thread has just noted it, in its ring.
+  void begin(TraceRing& ring) {
+    ring_ = &ring;
+    run_ = ring.run();
+    thread_ = known_thread_number();
+  }
+  void end() { thread_ = kNone; }
+
+ private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  // Of the thread whose ring it is: no other has that number meanwhile, nor that ring.
+  std::uint32_t thread_ = kNone;
+  std::uint64_t run_ = 0;
+  TraceRing* ring_ = nullptr;
 };
 
 struct TraceOptions {
@@ -212,10 +241,10 @@ class Tracer {
     TraceRing* const ring = this->ring();
     if (ring != nullptr) ring->add_alike(note, ring->time_of_many());
   }
-  // As it does something that it has noted just before, which is soon after that.
-  void note_with_last(const TraceNote& note) {
+  // As it does something, `times` times, that it has noted just before, which is soon after that.
+  void note_with_last(const TraceNote& note, std::uint64_t times = 1) {
     TraceRing* const ring = this->ring();
-    if (ring != nullptr) ring->add_alike(note, 0);
+    if (ring != nullptr) ring->add_alike(note, 0, times);
   }
   // Of what happens seldom: the calling thread notes it with its time.
   [[gnu::cold, gnu::noinline]] void note(TraceRecord record);

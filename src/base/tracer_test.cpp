@@ -157,6 +157,51 @@ TEST_F(Traces, BeginAnewWhereSomethingDiffers) {
   EXPECT_EQ(record_of(bytes(), 0, records - 1).ticks, 1'000'600U);
 }
 
+TEST_F(Traces, CountUpWhatTheirWriterHasCompared) {
+  const auto tracer = open();
+  TraceRing& ring = *tracer->ring();
+  const TraceNote note = note_of(TraceEvent::matched, 5);
+  TraceRepeat repeat;
+  EXPECT_FALSE(repeat.suffices());
+  ring.add_alike(note, ring.time());
+  repeat.begin(ring);
+  EXPECT_FALSE(repeat.suffices()) << "there is no run yet";
+  std::uint64_t noted = 1;
+  std::uint64_t sufficed = 0;
+  for (; sufficed < 100; ++noted) {  // a busy machine may end runs by the clock
+    if (repeat.suffices()) {
+      repeat.note();
+      ++sufficed;
+    } else {
+      ring.add_alike(note, ring.time_of_many());
+      repeat.begin(ring);
+    }
+  }
+  const std::string then = bytes();
+  const std::uint64_t count = ring_of(then, 0).count.load();
+  ASSERT_LE(count, 256U) << "a ring's records";
+  std::uint64_t counted = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const TraceRecord one = record_of(then, 0, i);
+    counted += one.event == TraceEvent::repeated ? one.id : 1;
+  }
+  EXPECT_EQ(counted, noted);
+
+  static_cast<void>(ring.time_of_many());
+  std::thread([&] { EXPECT_FALSE(repeat.suffices()) << "another thread"; }).join();
+  std::thread([&] {
+    static_cast<void>(thread_number());
+    EXPECT_FALSE(repeat.suffices()) << "another thread that has a ring";
+  }).join();
+  ring.add(record(0));
+  EXPECT_FALSE(repeat.suffices()) << "something lies between";
+  ring.add_alike(note, ring.time());
+  ring.add_alike(note, 0);
+  repeat.begin(ring);
+  repeat.end();
+  EXPECT_FALSE(repeat.suffices());
+}
+
 TEST_F(Traces, NameEachNameOnce) {
   const auto tracer = open();
   const std::string copy = "one";

@@ -66,43 +66,38 @@ inline std::uint64_t TracingWorker::next_number(Numbers& numbers, std::uint32_t 
 }
 
 std::size_t TracingWorker::post(std::span<Command> batch) {
+  if (batch.size() != 1 || !is_same(batch.front()) || !same_.repeat.suffices()) return post_others(batch);
+  if (inner_->post(batch) == 0) [[unlikely]] {
+    note_refused(*tracer_.ring(), batch.front(), 0);
+    return 0;
+  }
+  same_.repeat.note();
+  ++*same_.number;
+  return 1;
+}
+
+[[gnu::noinline]] std::size_t TracingWorker::post_others(std::span<Command> batch) {
   base::TraceRing* const ring = tracer_.ring();
   // Before, so that nothing arrives before it was posted.
   const std::uint64_t ticks = ring != nullptr ? ring->time_of_many() : 0;
   if (ring != nullptr && ticks != 0 && ring->asks_for_core_time(ticks)) ring->note_core_time();
+  same_.repeat.end();
   const std::size_t accepted = inner_->post(batch);
-  if (accepted == 1 && ring != nullptr) [[likely]] {
-    if (!note_same(*ring, batch.front(), ticks)) note_posted(*ring, batch.front(), ticks);
-    if (batch.size() == 1) [[likely]]
-      return accepted;
-  } else {
-    note_all(ring, batch.first(accepted), ticks);
-  }
-  if (accepted < batch.size() && ring != nullptr) note_refused(*ring, batch[accepted], ticks);
-  return accepted;
-}
-
-void TracingWorker::note_all(base::TraceRing* ring, std::span<const Command> accepted, std::uint64_t ticks) {
-  for (const Command& command : accepted) {
+  for (const Command& command : batch.first(accepted)) {
     if (ring != nullptr) {
       note_posted(*ring, command, ticks);
     } else if (command.opcode == Opcode::message) {
       static_cast<void>(next_number(sent_, command.rank, command.worker));
     }
   }
+  if (accepted < batch.size() && ring != nullptr) note_refused(*ring, batch[accepted], ticks);
+  return accepted;
 }
 
-// Most messages in a row differ in nothing: then nothing of them has to be looked up. False:
-// nothing was noted.
-inline bool TracingWorker::note_same(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
-  if (ticks != 0 || same_.ring != &ring || command.opcode != Opcode::message || !command.inlined ||
-      command.bytes != same_.bytes || command.token != same_.token || command.rank != same_.rank ||
-      command.worker != same_.worker || command.immediate != same_.immediate ||
-      !ring.go_on(same_.run, *same_.number + 1)) {
-    return false;
-  }
-  ++*same_.number;
-  return true;
+inline bool TracingWorker::is_same(const Command& command) const {
+  return command.opcode == Opcode::message && command.inlined && command.bytes == same_.bytes &&
+         command.token == same_.token && command.rank == same_.rank && command.worker == same_.worker &&
+         command.immediate == same_.immediate;
 }
 
 [[gnu::noinline]] void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
@@ -120,11 +115,14 @@ inline bool TracingWorker::note_same(base::TraceRing& ring, const Command& comma
     return command.done ? note_end_of_long(ring, ring.time()) : static_cast<void>(++long_ones_);
   if (slot != kNoSlot) return;
   ring.add_alike(note, ticks);
-  same_.ring = nullptr;
   if (note.id == 0 || !command.inlined || slot_of(command.token) != kNoSlot) return;
-  same_ = {&ring,          ring.run(),       &sent_[command.rank][command.worker],
-           command.bytes,  command.token,    command.rank,
-           command.worker, command.immediate};
+  same_.number = &sent_[command.rank][command.worker];
+  same_.bytes = command.bytes;
+  same_.token = command.token;
+  same_.rank = command.rank;
+  same_.worker = command.worker;
+  same_.immediate = command.immediate;
+  same_.repeat.begin(ring);
 }
 
 void TracingWorker::note_end_of_long(base::TraceRing& ring, std::uint64_t ticks) {
@@ -187,7 +185,9 @@ std::size_t TracingWorker::note(base::TraceRing& ring, std::span<const transport
   const std::uint8_t detail = detail_of(first.immediate);
   const auto alike = [&](const transport::Completion& one) {
     return one.event == transport::Event::message && one.rank == first.rank && one.worker == first.worker &&
-           one.bytes == first.bytes && wire::row_of(one.immediate) == row && detail_of(one.immediate) == detail;
+           one.bytes == first.bytes &&
+           (one.immediate == first.immediate ||
+            (wire::row_of(one.immediate) == row && detail_of(one.immediate) == detail));
   };
   std::size_t times = 1;
   while (times < found.size() && alike(found[times])) ++times;

@@ -33,8 +33,8 @@ class TracingWorker final : public transport::ForwardingWorker {
 
   std::uint64_t next_number(Numbers& numbers, std::uint32_t rank, std::uint32_t worker, std::uint64_t count = 1);
   void make_row(std::unique_ptr<std::uint64_t[]>& row);
-  void note_all(base::TraceRing* ring, std::span<const transport::Command> accepted, std::uint64_t ticks);
-  bool note_same(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
+  [[nodiscard]] bool is_same(const transport::Command& command) const;
+  std::size_t post_others(std::span<transport::Command> batch);
   void note_posted(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
   void note_end_of_long(base::TraceRing& ring, std::uint64_t ticks);
   void note_refused(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
@@ -47,10 +47,10 @@ class TracingWorker final : public transport::ForwardingWorker {
   bool counts_ = true;
   // Messages so far, by rank and worker. Null: none.
   Numbers sent_;
-  // The last message that was posted, inlined and without a slot, and where it was noted.
+  // The last message that was posted, inlined and without a slot. Most messages in a row differ in
+  // nothing: then nothing of them is looked up.
   struct Same {
-    base::TraceRing* ring = nullptr;  // null: there is none
-    std::uint64_t run = 0;
+    base::TraceRepeat repeat;
     std::uint64_t* number = nullptr;  // in sent_
     std::uint64_t bytes = 0;
     transport::Token token = 0;

@@ -76,6 +76,8 @@ struct Wanted {
   std::uint64_t tag = 0;
   std::uint64_t mask = kWholeTag;  // bits of the tag that count
   Source source = kAnySource;      // kAnyNumber as the worker: any of the rank; or kAnySource
+
+  bool operator==(const Wanted&) const = default;
 };
 
 // The two kinds of nodes. The caller derives its request and its buffered message from them (and

@@ -147,8 +147,8 @@ void Tagged::ended(Operation& operation) {
 
 // The usual one: one word, for a posted receive that nobody is told of. It is arrived() for these,
 // with nothing called and nothing copied twice. False: nothing happened; arrived() deals with it.
-template <bool kTraced>
-[[gnu::always_inline]] inline bool Tagged::take_word(const transport::Completion& arrival) {
+// `matches`: null, unless the job is traced.
+[[gnu::always_inline]] inline bool Tagged::take_word(const transport::Completion& arrival, Matches* matches) {
   constexpr std::uint32_t kWord = sizeof(std::uint64_t);
   if (!wire::is_plain(arrival.immediate) || arrival.bytes != 2 * kWord) return false;
   if (!ordered_ || arrival.worker >= max_workers_) [[unlikely]]
@@ -174,7 +174,14 @@ template <bool kTraced>
   free_credit(source, wire::tagged_charge(kWord));
   ++core_.stats.receives;
   set_status(receive, HEDDLE_DONE);
-  if constexpr (kTraced) note(base::TraceEvent::matched, {rank, worker}, tag, kWord);
+  if (matches != nullptr) {
+    const heddle_peer& last = matches->from;
+    if (matches->tag != tag || last.rank != rank || last.worker != worker) {
+      note_matches(matches);
+      *matches = {{rank, worker}, tag, kWord, 0};
+    }
+    ++matches->times;
+  }
   return true;
 }
 
@@ -186,14 +193,17 @@ template <bool kTraced>
 inline std::size_t Tagged::deliver_row(std::span<const transport::Completion> arrivals) {
   const transport::Completion* arrival = arrivals.data();
   const transport::Completion* const end = arrival + arrivals.size();
+  Matches matches;
   for (; arrival != end && arrival->event == transport::Event::message; ++arrival) {
-    if (take_word<kTraced>(*arrival)) [[likely]]
+    if (take_word(*arrival, kTraced ? &matches : nullptr)) [[likely]]
       continue;
+    if constexpr (kTraced) note_matches(&matches);
     if (wire::kind_of(arrival->immediate) != wire::Kind::tagged ||
         !arrived({arrival->rank, arrival->worker}, arrival->immediate, {arrival->data, arrival->bytes})) {
       break;
     }
   }
+  if constexpr (kTraced) note_matches(&matches);
   return static_cast<std::size_t>(arrival - arrivals.data());
 }
 

@@ -238,11 +238,19 @@ class Tagged final : public Protocol {
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
   void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
   void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
-  template <bool kTraced>
-  bool take_word(const transport::Completion& arrival);
+  // Of a job that is traced: matched messages that were alike, to be noted.
+  struct Matches {
+    heddle_peer from{};
+    std::uint64_t tag = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t times = 0;
+  };
+  bool take_word(const transport::Completion& arrival, Matches* matches);
   template <bool kTraced>
   std::size_t deliver_row(std::span<const transport::Completion> arrivals);
-  [[gnu::cold]] void note_receive(const Posted& posted);
+  void note_receive(const Posted& posted);
+  [[gnu::noinline]] void note_other_receive(const Posted& posted);
+  void note_matches(Matches* matches);
   // Of a job that is traced. `was_here`: the message, before the receive.
   [[gnu::cold]] void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
                           bool was_here = false);
@@ -338,6 +346,13 @@ class Tagged final : public Protocol {
   Kept* claimed_ = nullptr;  // list by earlier, later
   Kept* spare_ = nullptr;    // small blocks for reuse, by later
   std::uint32_t spares_ = 0;
+  // The last receive that was noted.
+  struct NotedReceive {
+    base::TraceRepeat repeat;
+    Wanted wanted{};
+    std::uint64_t bytes = 0;
+  };
+  NotedReceive noted_;
 };
 
 }  // namespace heddle::engine

@@ -152,12 +152,25 @@ bool Tagged::advance_waiting() {
   if (posted->request.bytes > eager_) show(posted);
 }
 
-void Tagged::note_receive(const Posted& posted) {
+inline void Tagged::note_receive(const Posted& posted) {
+  if (posted.wanted == noted_.wanted && posted.request.bytes == noted_.bytes && noted_.repeat.suffices()) [[likely]] {
+    noted_.repeat.note();
+  } else {
+    note_other_receive(posted);
+  }
+}
+
+void Tagged::note_other_receive(const Posted& posted) {
   const heddle_peer source = peer_of(posted.wanted.source);
   const std::uint32_t detail = posted.wanted.mask == kWholeTag ? 0 : 1;
   const std::uint64_t who =
       base::TraceNote::who_of(base::TraceEvent::receive, source.rank, source.worker, core_.index, detail, 0);
-  tracer_->note_alike({posted.wanted.tag, posted.request.bytes, who});
+  base::TraceRing* const ring = tracer_->ring();
+  if (ring == nullptr) return;
+  ring->add_alike({posted.wanted.tag, posted.request.bytes, who}, ring->time_of_many());
+  noted_.wanted = posted.wanted;
+  noted_.bytes = posted.request.bytes;
+  noted_.repeat.begin(*ring);
 }
 
 // Its message was here before.

@@ -122,4 +122,12 @@ void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, s
   was_here ? tracer_->note_alike({tag, bytes, who}) : tracer_->note_with_last({tag, bytes, who});
 }
 
+void Tagged::note_matches(Matches* matches) {
+  if (matches->times == 0) return;
+  const heddle_peer from = matches->from;
+  const std::uint64_t who =
+      base::TraceNote::who_of(base::TraceEvent::matched, from.rank, from.worker, core_.index, 0, 0);
+  tracer_->note_with_last({matches->tag, matches->bytes, who}, std::exchange(matches->times, 0));
+}
+
 }  // namespace heddle::engine
