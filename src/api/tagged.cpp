@@ -254,8 +254,9 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 
 [[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::uint64_t tag, std::size_t bytes, bool matched,
                                  diagnosis::Wait& wait) {
-  wait.things.push_back({diagnosis::Cause::credit, target.rank, target.worker, bytes, "tagged message",
-                         worker.context().tag_text(tag, ~std::uint64_t{0})});
+  const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
+  wait.things.push_back({used > 0 ? diagnosis::Cause::credit : diagnosis::Cause::room, target.rank, target.worker,
+                         bytes, "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
   // Shorter ones wait for credit, however many long ones are under way.
   engine::Operations& operations = worker.core().operations;
   if ((bytes > worker.tagged().eager() || matched) && operations.all_offered()) {
@@ -265,7 +266,13 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
                    bytes, target.worker, target.rank, operations.most_offers());
     return;
   }
-  const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
+  if (used == 0) {
+    engine::awaits(wait,
+                   "the message of %zu bytes to worker %u of rank %u is not accepted: it is not connected yet, or has "
+                   "no room: make progress on that worker",
+                   bytes, target.worker, target.rank);
+    return;
+  }
   engine::awaits(
       wait,
       "the message of %zu bytes to worker %u of rank %u is not accepted; %llu of HEDDLE_TAG_CREDIT_BYTES=%llu "

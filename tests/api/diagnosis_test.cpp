@@ -267,7 +267,8 @@ TEST_F(Diagnosis, WithoutALauncherANotedWaitIsReported) {
   set(loop.facts.text, "a word of nobody's");
   testing::internal::CaptureStderr();
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1300);
-  while (std::chrono::steady_clock::now() < end) {
+  int rounds = 0;
+  for (; std::chrono::steady_clock::now() < end; ++rounds) {
     EXPECT_EQ(note(worker_, loop), HEDDLE_DONE);
     turn(worker_);
   }
@@ -275,7 +276,7 @@ TEST_F(Diagnosis, WithoutALauncherANotedWaitIsReported) {
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_NE(told.find(" has waited 1 s: a word of nobody's\n"), std::string::npos) << told;
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
-  EXPECT_LT(loop.asked.load(), 10) << "not in each round";
+  EXPECT_LT(loop.asked.load() * 4, rounds) << "not in each round";
 }
 
 TEST_F(Diagnosis, LocksThatAreHeldAreListed) {

@@ -13,6 +13,8 @@ using diagnosis::Cause;
 // a message is noticed within this where somebody looks
 constexpr std::int64_t kUnnoticedNs = 50'000;
 constexpr std::int64_t kAfterNs = 20'000;  // what ends a wait may be noted so long after it
+// Who looks serves first, and notes then that nobody had looked: so much later.
+constexpr std::int64_t kServeNs = 1'000'000;
 
 // The first of spans in the order of their ends that may have something in common with what begins
 // there.
@@ -54,6 +56,7 @@ class Blamer {
   bool for_receiver(Building& building, const Awaited& awaited);
   bool for_operation(Building& building, const Awaited* awaited);
   bool for_word(Building& building);
+  bool for_cut_off(Building& building, const Awaited* awaited);
   void for_peer(Building& building, const Awaited& awaited);
   // Until `end` the rank's thread had not done what was awaited.
   void late(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread);
@@ -69,6 +72,7 @@ class Blamer {
   [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
   [[nodiscard]] std::size_t index_of(std::uint32_t rank) const;
   [[nodiscard]] std::pair<std::uint8_t, std::int64_t> longest_away(std::size_t rank, const Span& span) const;
+  [[nodiscard]] bool waits_at(std::size_t rank, std::size_t thread, const Span& span) const;
   [[nodiscard]] std::size_t acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const;
 
   const Story& story_;
@@ -105,7 +109,8 @@ void Blamer::explain(Building& building) {
                     wait.call.find("clear_lock") == std::string::npos;
   if (lock && (awaited == nullptr || awaited->cause != Cause::lock)) {
     add(building, wait.end, Why::lock, kNoRank, 0);
-  } else if (awaited == nullptr ? !for_ended_collective(building) : !for_awaited(building, *awaited)) {
+  } else if (!for_cut_off(building, awaited) &&
+             (awaited == nullptr ? !for_ended_collective(building) : !for_awaited(building, *awaited))) {
     if (!for_message(building, awaited) && !for_operation(building, awaited) && awaited != nullptr) {
       for_peer(building, *awaited);
     }
@@ -185,20 +190,27 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
     for (auto at_part = first_after(parts, building.at, kSpan); at_part != parts.end() && at_part->begin < end;
          ++at_part) {
       const Blame& part = *at_part;
-      if (whole.within(part).length() != 0)
+      if (whole.within(part).length() == 0) continue;
+      // A thread that waits here has nothing to be blamed for meanwhile, but that it had no core.
+      const bool itself = part.rank == building.wait.rank && part.thread == building.wait.thread;
+      if (itself && part.why != Why::no_core) {
+        add(building, std::min(part.end, end), why, rank, thread);
+      } else {
         add(building, std::min(part.end, end), part.why, part.rank, part.thread, part.worker);
+      }
     }
   }
   add_late(building, {building.at, end}, why, rank, thread);
 }
 
-// For how long nobody looked at one of the rank's workers within the span, and at which.
+// For how long nobody looked at one of the rank's workers within the span, and at which. Where what
+// was waited for came before anybody looked, nobody had to.
 std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, const Span& span) const {
   std::pair<std::uint8_t, std::int64_t> longest{base::kNoTraceWorker, 0};
   for (const auto& [worker, all] : story_.ranks[rank].away) {
     for (auto away = first_after(all, span.begin, kSpan); away != all.end() && away->begin < span.end; ++away) {
       const std::int64_t common = away->within(span).length();
-      if (common > longest.second) longest = {worker, common};
+      if (away->end <= span.end + kServeNs && common > longest.second) longest = {worker, common};
     }
   }
   return longest;
@@ -215,6 +227,13 @@ std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8
   return 0;
 }
 
+// In a wait a thread looks all the time, if it has a core.
+bool Blamer::waits_at(std::size_t rank, std::size_t thread, const Span& span) const {
+  if (thread >= story_.ranks[rank].threads.size()) return false;
+  const Slice* const slice = slice_at(story_.ranks[rank].threads[thread], span.begin + span.length() / 2);
+  return slice != nullptr && slice->what == Slice::What::wait;
+}
+
 void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std::uint8_t worker) {
   end = std::min(end, building.wait.end);
   if (rank != kNoRank && worker == base::kNoTraceWorker) worker = longest_away(rank, {building.at, end}).first;
@@ -223,9 +242,13 @@ void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std:
     const std::vector<Span>& all = peer.away.at(worker);
     for (auto away = first_after(all, building.at, kSpan); away != all.end() && away->begin < end; ++away) {
       const Span common = away->within({building.at, end});
-      if (common.length() == 0) continue;
+      if (common.length() == 0 || away->end > end + kServeNs) continue;
       add(building, common.begin, Why::under_way, kNoRank, 0);
       const std::size_t thread = acting_thread(rank, *away, worker);
+      if (waits_at(rank, thread, common)) {
+        add(building, common.end, Why::no_core, rank, thread);
+        continue;
+      }
       const std::int64_t without = peer.threads.empty() ? 0 : without_core(peer.threads[thread], common);
       if (without > common.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
       add(building, common.end, Why::no_progress, rank, thread, worker);
@@ -246,6 +269,19 @@ void Blamer::own_thread(Building& building, std::int64_t end) {
 }
 
 // ---- what is waited for -------------------------------------------------------------------------
+
+// The trace ended before the wait did: what came meanwhile was not what it was for. False: it is
+// told all the same by who has come to a collective, or holds something.
+bool Blamer::for_cut_off(Building& building, const Awaited* awaited) {
+  if (building.wait.ended) return false;
+  const Cause cause = awaited == nullptr ? Cause::unknown : awaited->cause;
+  if (cause == Cause::collective || cause == Cause::lock || cause == Cause::own || cause == Cause::credit ||
+      cause == Cause::tasks) {
+    return false;
+  }
+  add(building, building.wait.end, Why::never, awaited == nullptr ? kNoRank : index_of(awaited->rank), 0);
+  return true;
+}
 
 // Who has never come, of a collective of all ranks; kNoRank: all have, or it is not known.
 std::size_t Blamer::missing(const Awaited& awaited, const std::vector<Entry>& entries) const {

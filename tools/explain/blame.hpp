@@ -25,6 +25,7 @@ enum class Why : std::uint8_t {
   lock,             // held it
   unexpected_copy,  // messages came before their receives, and were copied
   mapping_copy,     // data was moved by operations, not written to mapped memory
+  never,            // had not done what was waited for when the trace ended
   under_way,        // nobody's delay: data was moving
   unknown
 };

@@ -103,6 +103,72 @@ TEST(Blame, AnOperationWaitsForWhoLooksAtTheWorker) {
   EXPECT_EQ(parts.front().worker, 0);
 }
 
+// What was waited for came while nobody looked there: that was not needed.
+TEST(Blame, WhoLooksTooLateWasNotNeeded) {
+  Story story = story_of(2);
+  Wait wait = wait_of(0, 1'000'000, 3'000'000);
+  Awaited awaited;
+  awaited.cause = Cause::answer;
+  awaited.rank = 1;
+  wait.awaited.push_back(awaited);
+  story.waits.push_back(wait);
+  story.ranks[1].away[0].push_back({500'000, 8'000'000});
+  story.ranks[0].threads[0].core_time = {{500'000, 0}, {3'500'000, 3'000'000}};
+  const auto sums = sums_of(blame_all(story)[0]);
+  EXPECT_FALSE(sums.contains({Why::no_progress, 1}));
+  EXPECT_EQ(sums.at({Why::no_core, 0}), 2'000'000);
+}
+
+// It was in a wait, where it looks: it had no core.
+TEST(Blame, AThreadThatWaitsLooksIfItHasACore) {
+  Story story = story_of(2);
+  Wait wait = wait_of(0, 1'000'000, 3'000'000);
+  Awaited awaited;
+  awaited.cause = Cause::answer;
+  awaited.rank = 1;
+  wait.awaited.push_back(awaited);
+  story.waits.push_back(wait);
+  story.ranks[1].away[0].push_back({900'000, 2'900'000});
+  Slice inside;
+  inside.begin = 800'000;
+  inside.end = 3'100'000;
+  inside.what = Slice::What::wait;
+  story.ranks[1].threads[0].slices.push_back(inside);
+  const auto sums = sums_of(blame_all(story)[0]);
+  EXPECT_FALSE(sums.contains({Why::no_progress, 1}));
+  EXPECT_EQ(sums.at({Why::no_core, 1}), 1'900'000);
+}
+
+// Rank 1 waits for a message that rank 0 does not send, for that is in a barrier: the trace ends.
+TEST(Blame, WhatNeverCameIsToldAsThat) {
+  Story story = story_of(2);
+  Wait receive = wait_of(1, 1'000'000, 9'000'000);
+  receive.ended = false;
+  Awaited message;
+  message.cause = Cause::receive;
+  message.rank = 0;
+  receive.awaited.push_back(message);
+  Wait barrier = wait_of(0, 1'500'000, 9'000'000);
+  barrier.call = "heddle_context_barrier";
+  barrier.ended = false;
+  Awaited all;
+  all.cause = Cause::collective;
+  all.number = 4;
+  barrier.awaited.push_back(all);
+  story.waits = {receive, barrier};
+  story.entries[{0, 4}] = {{1'500'000, 0, 0}};
+  story.members[{0, 4}] = 2;
+  add_message(story, 0, 1, 1'100'000, 1'200'000);  // of another tag
+  const auto parts = blame_all(story);
+  EXPECT_EQ(sums_of(parts[0]).at({Why::never, 0}), 8'000'000);
+  EXPECT_EQ(sums_of(parts[1]).at({Why::late_member, 1}), 7'500'000) << "it does not wait for itself";
+  const std::string text = text_of(sum_up(story), story, 10);
+  EXPECT_NE(text.find("never came, in 1 wait\n    rank 1 waits in heddle_recv_wait for what rank 0 had not done when "
+                      "the trace ended; the thread of rank 0 was outside the library.\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(Blame, ALongMessageWaitsForItsReceive) {
   Story story = story_of(2);
   Wait wait = wait_of(0, 1'000'000, 3'000'000);
@@ -151,6 +217,7 @@ TEST(Blame, PartsAreTheWholeWait) {
       awaited.rank = random.below(3) == 0 ? base::kAnyRank : static_cast<std::uint32_t>(random.below(ranks + 1));
       awaited.number = random.below(3);
       if (random.below(4) != 0) wait.awaited.push_back(awaited);
+      wait.ended = random.below(5) != 0;
       story.waits.push_back(wait);
       const std::int64_t posted = moment();
       const auto to = static_cast<std::uint32_t>(random.below(ranks));
@@ -179,6 +246,29 @@ TEST(Blame, PartsAreTheWholeWait) {
   }
 }
 
+// However many parts a wait has for one cause, it is one; of very little no sentence is made.
+TEST(Report, CountsWaits) {
+  Story story = story_of(2);
+  Wait wait = wait_of(0, 1'000'000, 3'000'000);
+  Awaited awaited;
+  awaited.cause = Cause::answer;
+  awaited.rank = 1;
+  wait.awaited.push_back(awaited);
+  story.waits.push_back(wait);
+  story.ranks[1].away[0] = {{1'100'000, 1'200'000}, {1'300'000, 1'400'000}, {1'500'000, 1'600'000}};
+  wait = wait_of(0, 4'000'000, 4'002'000);
+  story.waits.push_back(wait);
+  const Report report = sum_up(story);
+  ASSERT_EQ(report.losses.size(), 3U);
+  EXPECT_EQ(report.losses[1].why, Why::no_progress);
+  EXPECT_EQ(report.losses[1].times, 1U);
+  EXPECT_EQ(report.losses[1].longest_ns, 300'000);
+  const std::string text = text_of(report, story, 10);
+  EXPECT_NE(text.find("300.0 us  no progress, in 1 wait\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("2.0 us  for 1 smaller cause\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("not known"), std::string::npos) << text;
+}
+
 TEST(Report, LargestFirstAndWhoIsToBlame) {
   Story story = story_of(2);
   story.waits.push_back(wait_of(0, 1'000'000, 3'000'000));
@@ -189,9 +279,8 @@ TEST(Report, LargestFirstAndWhoIsToBlame) {
   EXPECT_EQ(report.losses[0].why, Why::late_sender);
   EXPECT_EQ(report.losses[1].why, Why::unknown);
   const std::string text = text_of(report, story, 10);
-  EXPECT_NE(
-      text.find("rank 0 waits in heddle_recv_wait for what rank 1 sends later, which computed outside the library"),
-      std::string::npos);
+  EXPECT_NE(text.find("rank 0 waits in heddle_recv_wait for what rank 1 sends later, which was outside the library"),
+            std::string::npos);
   EXPECT_NE(json_of(report, story).find("\"cause\":\"late sender\",\"rank\":1,\"ns\":2000000"), std::string::npos);
 }
 

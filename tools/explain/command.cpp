@@ -20,7 +20,7 @@ is to blame, what it did meanwhile, and what would have helped by how much. PATH
 `heddle run --trace PATH` has written, or the PATH of a job started with HEDDLE_TRACE=PATH that has
 left PATH.rank0, PATH.rank1, …
 
-  -a, --all      tell every cause; otherwise the ten largest
+  -a, --all      tell every cause of 10 us and more; otherwise the ten largest
   -j, --json     one JSON object on one line
   -h, --help     show this text
 

@@ -13,23 +13,26 @@ namespace heddle::tools::explain {
 namespace {
 
 constexpr std::array<const char*, kWhys> kNames = {
-    "late sender", "late receiver",   "late in a collective", "no progress",    "no free core", "credit used up",
-    "lock",        "unexpected copy", "copied, not mapped",   "data under way", "not known"};
+    "late sender", "late receiver",   "late in a collective", "no progress", "no free core",   "credit used up",
+    "lock",        "unexpected copy", "copied, not mapped",   "never came",  "data under way", "not known"};
+
+// Of less no sentence is made.
+constexpr std::int64_t kLeastToldNs = 10'000;
 
 // What the thread did at that moment.
 std::string where_of(const Rank& rank, std::size_t thread, std::int64_t at) {
   if (thread >= rank.threads.size()) return "";
   const Slice* const slice = slice_at(rank.threads[thread], at);
-  if (slice == nullptr) return "computed outside the library";
+  if (slice == nullptr) return "was outside the library";
   switch (slice->what) {
     case Slice::What::call:
       return "was in " + slice->name;
     case Slice::What::own:
-      return "computed in \"" + slice->name + '"';
+      return "was in \"" + slice->name + '"';
     case Slice::What::wait:
       return "waited in " + slice->name;
     case Slice::What::sleep:
-      return "slept";
+      return "was asleep in a call of the library";
     case Slice::What::task:
       return "ran a handler of class USER";
   }
@@ -46,7 +49,8 @@ class Sum {
  public:
   explicit Sum(const Story& story) : story_(story) {}
 
-  void add(const Wait& wait, const Blame& part) {
+  void add(std::size_t number, const Blame& part) {
+    const Wait& wait = story_.waits[number];
     const bool known = part.rank != kNoRank;
     const bool says_where = known && part.why != Why::under_way && part.why != Why::credit && part.why != Why::lock &&
                             part.why != Why::no_core;
@@ -57,8 +61,13 @@ class Sum {
     loss.rank = part.rank;
     loss.where = std::move(where);
     loss.ns += part.length();
-    loss.longest_ns = std::max(loss.longest_ns, part.length());
-    ++loss.times;
+    Part& last = last_[&loss];  // parts of one wait are one
+    if (loss.times == 0 || last.wait != number) {
+      ++loss.times;
+      last = {number, 0};
+    }
+    last.ns += part.length();
+    loss.longest_ns = std::max(loss.longest_ns, last.ns);
     loss.worker = part.worker;
     add_once(loss.waiting, wait.rank);
     loss.call = wait.call;
@@ -82,7 +91,12 @@ class Sum {
   }
 
  private:
+  struct Part {
+    std::size_t wait = 0;
+    std::int64_t ns = 0;
+  };
   const Story& story_;
+  std::map<const Loss*, Part> last_;
   std::map<std::tuple<Why, std::size_t, std::string, std::string>, Loss> losses_;
 };
 
@@ -124,10 +138,16 @@ std::string numbers_of(const Story& story, const std::vector<std::size_t>& ranks
   return (ranks.size() == 1 ? "rank " : "ranks ") + diagnosis::list_of(numbers);
 }
 
-// "; 12 times, at most 3.1 ms".
+std::string count_of(std::uint64_t count, const std::string& what) {
+  if (count == 1) return "1 " + what;
+  return std::to_string(count) + ' ' + (what == "copy" ? "copies" : what + 's');
+}
+
+// "in 12 waits, at most 3.1 ms".
 std::string times_of(const Loss& loss) {
-  if (loss.times == 1) return "once";
-  return std::to_string(loss.times) + " times, at most " + time_text(loss.longest_ns);
+  const bool copies = loss.why == Why::unexpected_copy || loss.why == Why::mapping_copy;
+  const std::string times = copies ? count_of(loss.times, "copy") : "in " + count_of(loss.times, "wait");
+  return loss.times == 1 ? times : times + ", at most " + time_text(loss.longest_ns);
 }
 
 bool has_helper(const Rank& rank) {
@@ -148,11 +168,12 @@ std::string sentence(const Loss& loss, const Story& story) {
       return waits + " for " + who + ", which comes last" +
              (loss.where.empty() ? "" : " and " + loss.where + " before");
     case Why::no_progress: {
-      const std::string worker =
-          loss.worker == base::kNoTraceWorker ? "" : " of its worker " + std::to_string(loss.worker);
-      return waits + " for progress" + worker + " by " + who + ": nobody looked there; its thread " + loss.where;
+      const std::string worker = loss.worker == base::kNoTraceWorker ? "" : " of worker " + std::to_string(loss.worker);
+      return waits + " for progress" + worker + " of " + who + ": nobody looked there, and the thread of " + who + ' ' +
+             loss.where;
     }
     case Why::no_core:
+      if (loss.waiting == std::vector<std::size_t>{loss.rank}) return waits + ", ready to run, and had no core";
       return waits + " for " + who + ", whose thread was ready to run and had no core";
     case Why::credit:
       return waits + " for credit" + (who.empty() ? "" : ": " + who + " has not taken what was sent before");
@@ -166,6 +187,9 @@ std::string sentence(const Loss& loss, const Story& story) {
     case Why::mapping_copy:
       return who + " moved " + trace::size_text(loss.bytes) +
              " to and from ranks of its machine whose memory is not mapped";
+    case Why::never:
+      return waits + " for what " + (who.empty() ? "somebody" : who) + " had not done when the trace ended" +
+             (loss.where.empty() ? "" : "; the thread of " + who + ' ' + loss.where);
     case Why::under_way:
       return waits + " while data is under way";
     case Why::unknown:
@@ -180,8 +204,7 @@ std::string advice(const Loss& loss, const Story& story) {
   switch (loss.why) {
     case Why::no_progress:
       if (has_helper(story.ranks[loss.rank])) {
-        return most +
-               " less, if its helper had looked: is there a core for it, is the worker one that helpers advance?";
+        return most + " less if its helper had looked there: it needs a core, and a worker that helpers may advance";
       }
       return most +
              " less with a thread of Heddle that makes progress there (HEDDLE_PROGRESS=adaptive), or with calls of "
@@ -227,7 +250,7 @@ Report sum_up(const Story& story) {
   Sum sum(story);
   const auto parts = blame_all(story);
   for (std::size_t i = 0; i < story.waits.size(); ++i) {
-    for (const Blame& part : parts[i]) sum.add(story.waits[i], part);
+    for (const Blame& part : parts[i]) sum.add(i, part);
     report.waited_ns += story.waits[i].length();
   }
   report.waits = story.waits.size();
@@ -247,7 +270,7 @@ Report sum_up(const Story& story) {
 std::string text_of(const Report& report, const Story& story, std::size_t most) {
   std::string text = std::to_string(story.ranks.size()) + " of " + std::to_string(story.size) + " ranks, " +
                      time_text(report.traced_ns) + " of them together; " + time_text(report.waited_ns) + " in " +
-                     std::to_string(report.waits) + " waits";
+                     count_of(report.waits, "wait");
   if (report.traced_ns > 0)
     text += " (" +
             std::to_string(static_cast<int>(100.0 * static_cast<double>(report.waited_ns) /
@@ -256,25 +279,26 @@ std::string text_of(const Report& report, const Story& story, std::size_t most) 
   text += "\n";
   if (report.lost_records != 0) {
     text += std::to_string(report.lost_records) +
-            " older records had no room (HEDDLE_TRACE_BYTES; 128 threads): what they told is missing\n";
+            " older records had no room (HEDDLE_TRACE_BYTES makes more): what they told is missing\n";
   }
   if (story.left_out != 0) {
     text +=
         std::to_string(story.left_out) + " more contexts of these ranks are left out: of each the first is explained\n";
   }
   std::int64_t rest = 0;
+  std::size_t smaller = 0;
   for (std::size_t i = 0; i < report.losses.size(); ++i) {
     const Loss& loss = report.losses[i];
-    if (i >= most) {
+    if (i >= most || loss.ns < kLeastToldNs) {
       rest += loss.ns;
+      ++smaller;
       continue;
     }
     text += "\n" + time_text(loss.ns) + "  " + kNames[static_cast<std::size_t>(loss.why)] + ", " + times_of(loss) +
             "\n    " + sentence(loss, story) + ".\n";
     if (const std::string help = advice(loss, story); !help.empty()) text += "    " + help + ".\n";
   }
-  if (rest > 0)
-    text += "\n" + time_text(rest) + "  for " + std::to_string(report.losses.size() - most) + " smaller causes\n";
+  if (smaller > 0) text += "\n" + time_text(rest) + "  for " + count_of(smaller, "smaller cause") + "\n";
   return text;
 }
 

@@ -100,6 +100,7 @@ class Reader {
   Rank& rank_;
   SentMessages& sent_;
   std::vector<State> states_;
+  bool cut_off_ = false;  // all was read: what is still open has not ended
   std::map<std::string, std::uint64_t> collective_calls_;
   // collectives: team, number
   std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> by_number_;
@@ -126,7 +127,11 @@ void Reader::read(const std::vector<trace::Thread>& threads) {
   rank_.seen = {all.front().first->ns, all.back().first->ns};
   for (const auto& [moment, thread] : all) take(thread, *moment);
   for (std::size_t thread = 0; thread < states_.size(); ++thread) {
-    while (!states_[thread].waits.empty()) end_wait(thread, rank_.seen.end);
+    cut_off_ = true;
+    while (!states_[thread].waits.empty()) {
+      states_[thread].waits.back().ended = false;
+      end_wait(thread, rank_.seen.end);
+    }
     while (!states_[thread].open.empty()) close(thread, states_[thread].open.back().what, rank_.seen.end);
     std::ranges::sort(rank_.threads[thread].slices, {}, &Slice::begin);
   }
@@ -213,7 +218,10 @@ void Reader::end_call(std::size_t thread, const Slice& call) {
     const std::uint64_t number = ++collective_calls_[call.name];
     story_.entries[{by_name(call.name), number}].push_back({call.begin, index_, thread});
   }
-  for (const std::size_t wait : states_[thread].waits_in_call) story_.waits[wait].until = call.end;
+  for (const std::size_t wait : states_[thread].waits_in_call) {
+    story_.waits[wait].until = call.end;
+    story_.waits[wait].ended = !cut_off_;
+  }
   states_[thread].waits_in_call.clear();
   if (writes_words(call.name)) story_.writes.push_back({call.begin, index_, thread});
   constexpr std::int64_t kLongNs = 50'000;
@@ -226,6 +234,7 @@ void Reader::end_call(std::size_t thread, const Slice& call) {
   wait.call = call.name;
   wait.in_call = call.begin;
   wait.until = call.end;
+  wait.ended = !cut_off_;
   if (is_collective(call.name)) {
     Awaited all;
     all.cause = diagnosis::Cause::collective;
@@ -329,6 +338,7 @@ void Reader::end_wait(std::size_t thread, std::int64_t at) {
   // What a wait within another one took is that one's.
   if (!state.waits.empty()) {
     Wait rest = state.waits.back();
+    state.waits.back().ended = true;  // as far as the other one
     state.waits.back().end = wait.begin;
     state.waits.back().until = wait.begin;
     if (state.waits.back().length() > 0) push_wait(thread, std::move(state.waits.back()));
@@ -490,6 +500,7 @@ void join_pieces(Story& story) {
     }
     last->end = wait.end;
     last->until = wait.until;
+    last->ended = wait.ended;
     // The longest piece says what the whole is for.
     if (wait.length() > last->longest_piece_ns && !wait.awaited.empty()) last->awaited = std::move(wait.awaited);
     last->longest_piece_ns = std::max(last->longest_piece_ns, wait.length());

@@ -53,6 +53,7 @@ struct Wait : Span {
   std::int64_t in_call = 0;
   std::vector<Awaited> awaited;  // as it was noted last
   std::int64_t until = 0;        // what ended it has been noted before this
+  bool ended = true;             // false: it was under way when the trace ended
   std::int64_t longest_piece_ns = 0;
 };
 
