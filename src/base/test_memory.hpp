@@ -72,7 +72,7 @@ class Exhausted {
 // some of these numbers.
 template <class Once>
 void with_every_allocation_failing(Once&& once) {
-  for (long allocations = 0; allocations < 10'000; allocations += base::few_with_tsan(5, 1)) {
+  for (long allocations = 0; allocations < 10'000; allocations += base::few_if_sanitized(5, 1)) {
     once(allocations);
     if (testing::Test::HasFatalFailure() || !allocation_failed) return;
   }

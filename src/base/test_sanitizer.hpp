@@ -21,12 +21,12 @@ inline constexpr bool kAddressSanitizer = false;
 inline constexpr bool kAddressSanitizer = false;
 #endif
 
-// How many of many similar cases a test covers: `few` with ThreadSanitizer, whose builds take ten
-// times as long and look for what one case shows as well as the next. Builds without it have all of
-// them; with it TEST_IN_FULL=1 has, which .ci/nightly sets.
+// How many of many similar cases a test covers: `few` with a sanitizer, whose builds take two to
+// ten times as long and look for what one case shows as well as the next. Builds without have all
+// of them; with one TEST_IN_FULL=1 has, which .ci/nightly sets.
 template <class Cases>
-Cases few_with_tsan(Cases few, Cases all) {
-  static const bool in_full = !kThreadSanitizer || std::getenv("TEST_IN_FULL") != nullptr;
+Cases few_if_sanitized(Cases few, Cases all) {
+  static const bool in_full = (!kThreadSanitizer && !kAddressSanitizer) || std::getenv("TEST_IN_FULL") != nullptr;
   return in_full ? all : few;
 }
 

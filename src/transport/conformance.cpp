@@ -28,7 +28,8 @@ std::vector<std::byte> pattern(std::uint64_t seed, std::size_t bytes) {
 }
 
 int scaled(int rounds) {
-  return base::kThreadSanitizer ? std::max(1, rounds / base::few_with_tsan(24, 8)) : rounds;
+  const int in_full = base::kThreadSanitizer ? 8 : 1;
+  return std::max(1, rounds / base::few_if_sanitized(base::kThreadSanitizer ? 24 : 4, in_full));
 }
 
 Command message_to(std::uint32_t rank, std::uint32_t worker, const std::vector<std::byte>& payload,

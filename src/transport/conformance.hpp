@@ -43,7 +43,7 @@ std::string name_of(const Setting& setting);
 // The same bytes for the same seed.
 std::vector<std::byte> pattern(std::uint64_t seed, std::size_t bytes);
 
-// How many rounds a test should do; ThreadSanitizer is slow.
+// How many rounds a test should do; sanitizers are slow.
 int scaled(int rounds);
 
 struct Arrival {

@@ -203,7 +203,7 @@ TEST_P(Conformance, AcceptedMessagesOutliveTheirSender) {
 // Ranks close in every order with commands under way; the sanitizers check that this is safe.
 TEST_P(Conformance, ClosingWithTrafficIsSafe) {
   std::vector<std::uint32_t> order = {0, 1, 2};
-  int orders = base::few_with_tsan(2, 6);
+  int orders = base::few_if_sanitized(2, 6);
   do {
     std::vector<std::byte> region(200'000);
     std::vector<std::byte> buffer(200'000);

@@ -182,7 +182,7 @@ TEST_P(Conformance, RandomMixesCompleteExactlyOnce) {
   for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(scaled(8)); ++seed) {
     SCOPED_TRACE(seed);
     Mix mix(GetParam(), seed);
-    mix.run(base::few_with_tsan(150, 600));
+    mix.run(base::few_if_sanitized(150, 600));
     if (HasFatalFailure()) return;
   }
 }

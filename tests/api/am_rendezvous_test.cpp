@@ -193,7 +193,7 @@ TEST_P(AmRendezvous, EachMessageArrivesOnceAndWhole) {
   variables.emplace_back("HEDDLE_SHARING", sharing);
   variables.emplace_back("HEDDLE_AM_EAGER_BYTES", "20000");
   const Variables set(variables);
-  for (std::uint64_t seed = 1; seed <= base::few_with_tsan<std::uint64_t>(1, 2); ++seed) {
+  for (std::uint64_t seed = 1; seed <= base::few_if_sanitized<std::uint64_t>(1, 2); ++seed) {
     std::array<Flow, 2> towards{Flow(2 * seed, kMessages), Flow(2 * seed + 1, kMessages)};
     Job(2, setting.transport).run([&](Context& context, Worker& worker) {
       Flow& mine = towards.at(context.rank());

@@ -133,7 +133,7 @@ TEST_F(Gates, AllKindsOfAnyNumberOfRanks) {
 TEST_F(Gates, NobodyLeavesBeforeAllHaveCome) {
   constexpr std::uint32_t kRanks = 3;
   std::array<std::atomic<std::uint64_t>, kRanks> come{};
-  const auto runs = base::few_with_tsan<std::uint64_t>(2000, 10'000);
+  const auto runs = base::few_if_sanitized<std::uint64_t>(2000, 10'000);
   run_members(kRanks, "utofu", [&](const Member& member) {
     Barrier barrier(member.world.handle());
     must_be(offloaded(barrier.handle()), "offloaded");
@@ -153,7 +153,7 @@ TEST_F(Gates, NobodyLeavesBeforeAllHaveCome) {
 TEST_F(Gates, ManyRunsAndTests) {
   run_members(2, "utofu", [&](const Member& member) {
     Sum sum(member.world.handle(), member.rank(), 2);
-    const auto runs = base::few_with_tsan<std::int64_t>(2000, 10'000);
+    const auto runs = base::few_if_sanitized<std::int64_t>(2000, 10'000);
     for (std::int64_t run = 1; run <= runs; ++run) {
       sum.start(run);
       if (run % 100 == 0) {

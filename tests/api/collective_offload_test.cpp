@@ -69,7 +69,7 @@ class Offloaded : public testing::Test {
 };
 
 TEST_F(Offloaded, AllSizesAndRanks) {
-  for (const std::uint32_t ranks : base::few_with_tsan<std::vector<std::uint32_t>>({3}, {2, 3, 4, 6})) {
+  for (const std::uint32_t ranks : base::few_if_sanitized<std::vector<std::uint32_t>>({3}, {2, 3, 4, 6})) {
     run_members(ranks, "utofu", [&](const Member& member) {
       for (const char* algorithm : kAlgorithms) {
         for (const std::uint64_t bytes : {1U, 8U, 1000U, 65'536U, 200'001U}) {
@@ -90,8 +90,8 @@ TEST_F(Offloaded, AllSizesAndRanks) {
 TEST_F(Offloaded, LongOnesInManySegments) {
   run_members(3, "utofu", [&](const Member& member) {
     for (const std::uint64_t segment : {std::uint64_t{0}, std::uint64_t{16'384}}) {
-      Broadcast broadcast(member, "broadcast.chain_session", base::few_with_tsan<std::uint64_t>(700'017, 3'000'017), 1,
-                          segment);
+      Broadcast broadcast(member, "broadcast.chain_session", base::few_if_sanitized<std::uint64_t>(700'017, 3'000'017),
+                          1, segment);
       must_be(broadcast.offloaded(), "offloaded");
       for (std::uint64_t run = 1; run <= 3; ++run) {
         broadcast.start(run);

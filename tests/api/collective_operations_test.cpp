@@ -38,9 +38,9 @@ void run_all(const Member& member, Operation operation, std::span<const std::uin
 }
 
 TEST_P(OperationsOf, SmallSizesByAllAlgorithmsOfOneToEightRanks) {
-  const std::vector<std::uint64_t> sizes = base::few_with_tsan<std::vector<std::uint64_t>>({47}, {0, 1, 8, 47});
+  const std::vector<std::uint64_t> sizes = base::few_if_sanitized<std::vector<std::uint64_t>>({47}, {0, 1, 8, 47});
   const std::vector<std::uint32_t> counts =
-      base::few_with_tsan<std::vector<std::uint32_t>>({2, 3, 6}, {1, 2, 3, 4, 5, 6, 7, 8});
+      base::few_if_sanitized<std::vector<std::uint32_t>>({2, 3, 6}, {1, 2, 3, 4, 5, 6, 7, 8});
   for (const std::uint32_t ranks : counts) {
     run_members(ranks, "shm",
                 [&](const Member& member) { run_all(member, GetParam(), sizes, ranks > 2 ? ranks - 2 : 0); });
@@ -50,7 +50,7 @@ TEST_P(OperationsOf, SmallSizesByAllAlgorithmsOfOneToEightRanks) {
 
 TEST_P(OperationsOf, LargerSizesByAllAlgorithms) {
   constexpr std::array<std::uint64_t, 1> kPage = {4097};
-  for (const std::uint32_t ranks : base::few_with_tsan<std::vector<std::uint32_t>>({3}, {2, 3, 7})) {
+  for (const std::uint32_t ranks : base::few_if_sanitized<std::vector<std::uint32_t>>({3}, {2, 3, 7})) {
     run_members(ranks, "shm", [&](const Member& member) { run_all(member, GetParam(), kPage, ranks - 1); });
     ASSERT_FALSE(HasFailure()) << ranks << " ranks";
   }

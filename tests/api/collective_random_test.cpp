@@ -46,7 +46,7 @@ TEST_P(RandomCollectives, GiveWhatTheyHaveTo) {
   for (const std::uint32_t ranks : {2U, 3U, 6U}) {
     run_members(ranks, GetParam().transport, [&](const Member& member) {
       base::Random random(ranks * 1000);
-      for (int round = 0; round < base::few_with_tsan(5, 20); ++round) {
+      for (int round = 0; round < base::few_if_sanitized(5, 20); ++round) {
         struct Open {
           Part part;
           heddle_collective made{};
@@ -99,7 +99,7 @@ TEST(Starts, AHundredThousandOfOneHandleLeaveNothingBehind) {
     };
     starts(1000);  // what is made ready once
     if (member.rank() == 0) before = bytes_in_use();
-    starts(base::few_with_tsan(5000, 100'000));
+    starts(base::few_if_sanitized(5000, 100'000));
     // Far less than a byte a start.
     if (member.rank() == 0) {
       EXPECT_LE(bytes_in_use(), *before + 16'384);

@@ -10,10 +10,10 @@ INSTANTIATE_TEST_SUITE_P(Settings, CollectivesOver, testing::ValuesIn(all_settin
 
 TEST_P(CollectivesOver, EveryOperationInEveryForm) {
   const Variables variables(GetParam().variables);
-  for (const std::uint32_t ranks : base::few_with_tsan<std::vector<std::uint32_t>>({3}, {2, 3})) {
+  for (const std::uint32_t ranks : base::few_if_sanitized<std::vector<std::uint32_t>>({3}, {2, 3})) {
     run_members(ranks, GetParam().transport, [&](const Member& member) {
       for (const Operation operation : all_operations()) {
-        for (const std::uint64_t bytes : base::few_with_tsan<std::vector<std::uint64_t>>({20000}, {24, 20000})) {
+        for (const std::uint64_t bytes : base::few_if_sanitized<std::vector<std::uint64_t>>({20000}, {24, 20000})) {
           for (const Memory memory : {Memory::own, Memory::allocated}) {
             Part part(member.context, member.world,
                       {operation, bytes, ranks - 1, memory, memory == Memory::own, nullptr, 0});

@@ -371,7 +371,7 @@ TEST(Rendezvous, ASendThatTookAReceiveEndsWhenItsReceiverFails) {
 // A part that both believed to have got would be missing from the data, or end the receive with an
 // error.
 void send_and_receive_at_once(const char* progress) {
-  const auto messages = base::few_with_tsan<std::uint64_t>(150, 400);
+  const auto messages = base::few_if_sanitized<std::uint64_t>(150, 400);
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", progress}});
   const Job job(2, "shm");
   std::atomic<std::uint64_t> taken{0};
@@ -674,7 +674,7 @@ const std::vector<std::pair<const char*, const char*>> kSmall = {{"HEDDLE_TAG_EA
 TEST(RendezvousModel, EveryOrderOfAFewStepsPairsAsMatchingSays) {
   const Variables variables(kSmall);
   Pair pair;
-  const auto length = base::few_with_tsan<std::uint32_t>(3, 4);
+  const auto length = base::few_if_sanitized<std::uint32_t>(3, 4);
   std::uint64_t all = 1;
   for (std::uint32_t i = 0; i < length; ++i) all *= kSteps;
   for (std::uint64_t number = 0; number < all && !HasFailure(); ++number) {
@@ -691,7 +691,7 @@ TEST(RendezvousModel, EveryOrderOfAFewStepsPairsAsMatchingSays) {
 TEST(RendezvousModel, LongRandomPlaysPairAsMatchingSays) {
   const Variables variables(kSmall);
   Pair pair;
-  for (std::uint64_t seed = 1; seed <= base::few_with_tsan<std::uint64_t>(60, 300) && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= base::few_if_sanitized<std::uint64_t>(60, 300) && !HasFailure(); ++seed) {
     pair.get_acquainted();
     base::Random random(seed);
     std::vector<Step> steps(120);

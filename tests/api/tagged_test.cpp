@@ -444,7 +444,7 @@ void check_receipt(const Plan::Want& want, const Plan& plan, Receipt& receipt, s
 
 TEST_P(TaggedMessages, RandomSendsAndReceivesPairAsTwoListsSay) {
   const Variables wide(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_CREDIT_BYTES", "4M"}});
-  for (std::uint64_t seed = 1; seed <= base::few_with_tsan<std::uint64_t>(1, 4); ++seed) {
+  for (std::uint64_t seed = 1; seed <= base::few_if_sanitized<std::uint64_t>(1, 4); ++seed) {
     const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(seed % 3);
     run(ranks, [seed, ranks](Context& context, Worker& worker) {
       const std::uint32_t me = context.rank();
