@@ -255,11 +255,12 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 [[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::uint64_t tag, std::size_t bytes, bool matched,
                                  diagnosis::Wait& wait) {
   const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
-  wait.things.push_back({used > 0 ? diagnosis::Cause::credit : diagnosis::Cause::room, target.rank, target.worker,
-                         bytes, "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
   // Shorter ones wait for credit, however many long ones are under way.
   engine::Operations& operations = worker.core().operations;
-  if ((bytes > worker.tagged().eager() || matched) && operations.all_offered()) {
+  const bool offers = (bytes > worker.tagged().eager() || matched) && operations.all_offered();
+  wait.things.push_back({offers || used > 0 ? diagnosis::Cause::credit : diagnosis::Cause::room, target.rank,
+                         target.worker, bytes, "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
+  if (offers) {
     engine::awaits(wait,
                    "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "
                    "many as HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides",

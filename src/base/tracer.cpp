@@ -136,12 +136,14 @@ void Tracer::look_at_clocks(std::uint64_t now) {
   head_->last_at.store(next, std::memory_order_release);
 }
 
-// The first, or the second of a run.
-// The next record of the run takes its time now. False: it does not go on, or there is more to do.
+// The next record of the run takes its time now. False: it does not go on; its time is kept for
+// time_of_many().
 bool TraceRing::lasts() {
   const std::uint64_t now = time_of_many();
-  if (!lasts_until(now) || asks_for_core_time(now)) {
+  if (asks_for_core_time(now)) note_core_time();  // which ends the run
+  if (run_.again == 0 || !lasts_until(now)) {
     unread_ = 0;
+    kept_ = now;
     return false;
   }
   ++unread_;  // the record itself
@@ -149,6 +151,7 @@ bool TraceRing::lasts() {
   return true;
 }
 
+// The first, or the second of a run.
 void TraceRing::add_otherwise(const TraceNote& note, std::uint64_t ticks, std::uint64_t times) {
   if (!goes_on(note, ticks)) {
     add(note.record(ticks));

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
@@ -97,6 +98,10 @@ class TraceRing {
       --unread_;
       return 0;
     }
+    if (kept_ != 0) [[unlikely]] {
+      unread_ = stretch_ - 1;
+      return std::exchange(kept_, 0);
+    }
     const std::uint64_t now = ticks();
     const std::uint64_t took = now - read_;
     if (took >= kManyTicks) {
@@ -111,6 +116,7 @@ class TraceRing {
   // Now. It ends a row.
   [[nodiscard]] std::uint64_t time() {
     unread_ = 0;
+    kept_ = 0;
     stretch_ = 1;
     return read_ = ticks();
   }
@@ -178,6 +184,7 @@ class TraceRing {
   Run run_;
   std::uint64_t folded_ = 0;
   std::uint64_t read_ = 0;
+  std::uint64_t kept_ = 0;    // the next record's time, which was read already; 0: it was not
   std::uint32_t unread_ = 0;  // records that take no time of their own
   std::uint32_t stretch_ = 1;
   std::uint64_t core_time_at_ = 0;

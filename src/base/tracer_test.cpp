@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -183,6 +184,7 @@ TEST_F(Traces, CountUpWhatTheirWriterHasCompared) {
   std::uint64_t counted = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const TraceRecord one = record_of(then, 0, i);
+    if (one.event == TraceEvent::core_time) continue;
     counted += one.event == TraceEvent::repeated ? one.id : 1;
   }
   EXPECT_EQ(counted, noted);
@@ -200,6 +202,25 @@ TEST_F(Traces, CountUpWhatTheirWriterHasCompared) {
   repeat.begin(ring);
   repeat.end();
   EXPECT_FALSE(repeat.suffices());
+}
+
+// The look at the clock that ended a run is the next record's, and the one after it takes its own.
+TEST_F(Traces, LookOnceWhereARunHasEndedByTheClock) {
+  const auto tracer = open();
+  TraceRing& ring = *tracer->ring();
+  const TraceNote note = note_of(TraceEvent::matched, 5);
+  ring.add_alike(note, ring.time());
+  ring.add_alike(note, ring.time());
+  TraceRepeat repeat;
+  repeat.begin(ring);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::uint64_t before = ticks();
+  EXPECT_FALSE(repeat.suffices());
+  const std::uint64_t after = ticks();
+  const std::uint64_t time = ring.time_of_many();
+  EXPECT_GE(time, before);
+  EXPECT_LE(time, after);
+  EXPECT_NE(ring.time_of_many(), 0U);
 }
 
 TEST_F(Traces, NameEachNameOnce) {

@@ -176,7 +176,7 @@ void Tagged::ended(Operation& operation) {
   set_status(receive, HEDDLE_DONE);
   if (matches != nullptr) {
     const heddle_peer& last = matches->from;
-    if (matches->tag != tag || last.rank != rank || last.worker != worker) {
+    if (matches->times == 0 || matches->tag != tag || last.rank != rank || last.worker != worker) {
       note_matches(matches);
       *matches = {{rank, worker}, tag, kWord, 0};
     }

@@ -13,8 +13,12 @@ using diagnosis::Cause;
 // a message is noticed within this where somebody looks
 constexpr std::int64_t kUnnoticedNs = 50'000;
 constexpr std::int64_t kAfterNs = 20'000;  // what ends a wait may be noted so long after it
-// Who looks serves first, and notes then that nobody had looked: so much later.
+// Who looks serves first, and notes then that nobody had looked: so much later, or an eighth of the
+// time, where others have the core meanwhile.
 constexpr std::int64_t kServeNs = 1'000'000;
+bool was_needed(const Span& away, std::int64_t end, std::int64_t common) {
+  return away.end <= end + std::max(kServeNs, common / 8);
+}
 
 // The first of spans in the order of their ends that may have something in common with what begins
 // there.
@@ -72,7 +76,7 @@ class Blamer {
   [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
   [[nodiscard]] std::size_t index_of(std::uint32_t rank) const;
   [[nodiscard]] std::pair<std::uint8_t, std::int64_t> longest_away(std::size_t rank, const Span& span) const;
-  [[nodiscard]] bool waits_at(std::size_t rank, std::size_t thread, const Span& span) const;
+  [[nodiscard]] std::size_t program_thread(std::size_t rank) const;
   [[nodiscard]] std::size_t acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const;
 
   const Story& story_;
@@ -191,9 +195,11 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
          ++at_part) {
       const Blame& part = *at_part;
       if (whole.within(part).length() == 0) continue;
-      // A thread that waits here has nothing to be blamed for meanwhile, but that it had no core.
-      const bool itself = part.rank == building.wait.rank && part.thread == building.wait.thread;
-      if (itself && part.why != Why::no_core) {
+      // Who waits here is not late meanwhile; and what has come is not what never came.
+      const bool itself =
+          part.rank == building.wait.rank && part.thread == building.wait.thread &&
+          (part.why == Why::late_sender || part.why == Why::late_receiver || part.why == Why::late_member);
+      if (itself || (part.why == Why::never && (building.wait.ended || part.rank == building.wait.rank))) {
         add(building, std::min(part.end, end), why, rank, thread);
       } else {
         add(building, std::min(part.end, end), part.why, part.rank, part.thread, part.worker);
@@ -210,7 +216,7 @@ std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, con
   for (const auto& [worker, all] : story_.ranks[rank].away) {
     for (auto away = first_after(all, span.begin, kSpan); away != all.end() && away->begin < span.end; ++away) {
       const std::int64_t common = away->within(span).length();
-      if (away->end <= span.end + kServeNs && common > longest.second) longest = {worker, common};
+      if (was_needed(*away, span.end, common) && common > longest.second) longest = {worker, common};
     }
   }
   return longest;
@@ -227,11 +233,12 @@ std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8
   return 0;
 }
 
-// In a wait a thread looks all the time, if it has a core.
-bool Blamer::waits_at(std::size_t rank, std::size_t thread, const Span& span) const {
-  if (thread >= story_.ranks[rank].threads.size()) return false;
-  const Slice* const slice = slice_at(story_.ranks[rank].threads[thread], span.begin + span.length() / 2);
-  return slice != nullptr && slice->what == Slice::What::wait;
+// Where it is not known which thread: the first that is not the library's own.
+std::size_t Blamer::program_thread(std::size_t rank) const {
+  const std::vector<Thread>& threads = story_.ranks[rank].threads;
+  const auto found =
+      std::ranges::find_if(threads, [](const Thread& thread) { return !thread.name.starts_with("heddle-"); });
+  return found == threads.end() ? 0 : static_cast<std::size_t>(found - threads.begin());
 }
 
 void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std::uint8_t worker) {
@@ -242,13 +249,9 @@ void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std:
     const std::vector<Span>& all = peer.away.at(worker);
     for (auto away = first_after(all, building.at, kSpan); away != all.end() && away->begin < end; ++away) {
       const Span common = away->within({building.at, end});
-      if (common.length() == 0 || away->end > end + kServeNs) continue;
+      if (common.length() == 0 || !was_needed(*away, end, common.length())) continue;
       add(building, common.begin, Why::under_way, kNoRank, 0);
       const std::size_t thread = acting_thread(rank, *away, worker);
-      if (waits_at(rank, thread, common)) {
-        add(building, common.end, Why::no_core, rank, thread);
-        continue;
-      }
       const std::int64_t without = peer.threads.empty() ? 0 : without_core(peer.threads[thread], common);
       if (without > common.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
       add(building, common.end, Why::no_progress, rank, thread, worker);
@@ -279,7 +282,8 @@ bool Blamer::for_cut_off(Building& building, const Awaited* awaited) {
       cause == Cause::tasks) {
     return false;
   }
-  add(building, building.wait.end, Why::never, awaited == nullptr ? kNoRank : index_of(awaited->rank), 0);
+  const std::size_t rank = awaited == nullptr ? kNoRank : index_of(awaited->rank);
+  add(building, building.wait.end, Why::never, rank, rank == kNoRank ? 0 : program_thread(rank));
   return true;
 }
 
@@ -300,7 +304,7 @@ bool Blamer::for_collective(Building& building, const Awaited& awaited) {
   if (found == story_.entries.end()) return false;
   const Entry& last = *std::ranges::max_element(found->second, {}, &Entry::at);
   if (const std::size_t never = missing(awaited, found->second); never != kNoRank) {
-    late(building, building.wait.end, Why::late_member, never, 0);
+    late(building, building.wait.end, Why::late_member, never, program_thread(never));
   }
   late(building, last.at, Why::late_member, last.rank, last.thread);
   // All have come: who does not advance it?
@@ -482,7 +486,7 @@ void Blamer::for_peer(Building& building, const Awaited& awaited) {
     if (story_.size == 2 && story_.ranks.size() == 2) rank = 1 - building.wait.rank;
   }
   if (rank == kNoRank || story_.ranks[rank].threads.empty()) return;
-  late(building, building.wait.end, Why::late_sender, rank, 0);
+  late(building, building.wait.end, Why::late_sender, rank, program_thread(rank));
 }
 
 }  // namespace

@@ -338,14 +338,14 @@ void Reader::end_wait(std::size_t thread, std::int64_t at) {
   // What a wait within another one took is that one's.
   if (!state.waits.empty()) {
     Wait rest = state.waits.back();
-    state.waits.back().ended = true;  // as far as the other one
+    state.waits.back().ended = !cut_off_;
     state.waits.back().end = wait.begin;
     state.waits.back().until = wait.begin;
     if (state.waits.back().length() > 0) push_wait(thread, std::move(state.waits.back()));
     rest.begin = at;
     state.waits.back() = std::move(rest);
   }
-  push_wait(thread, std::move(wait));
+  if (!cut_off_ || wait.length() > 0) push_wait(thread, std::move(wait));
 }
 
 void Reader::push_wait(std::size_t thread, Wait&& wait) {
