@@ -40,7 +40,7 @@ class Launcher {
 
   base::Status prepare();
   base::Status prepare_utofu();
-  void watch_for_hangs();
+  base::Status watch_for_hangs();
   base::Status open_metrics();
   base::Status start_ranks();
   int start_failed(base::Status status);
