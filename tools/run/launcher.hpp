@@ -22,6 +22,10 @@ class Launcher {
 
   // The exit code of the command.
   int run();
+  // Some process has joined the job at some time.
+  [[nodiscard]] bool has_been_joined() const {
+    return broker_ && (broker_->anybody_joined() || !broker_->departures().empty());
+  }
 
  private:
   struct Rank {
