@@ -35,7 +35,7 @@ int hang_command(int argc, char** argv) {
     std::fputs(kHelp, stdout);
     return 0;
   }
-  if (argc > 2) {
+  if (argc > 2 && !word.starts_with('-')) {
     std::fprintf(stderr, "heddle hang: one process at most; `heddle hang --help` tells more\n");
     return kUsageCode;
   }

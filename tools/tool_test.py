@@ -172,6 +172,17 @@ class WrongWords(Case):
             (["bench", "barrier", "--time"], "--time needs a value"),
             (["bench", "tune", "--sise", "8"], "did you mean --size?", "`heddle bench --help`"),
             (["bench", "tune", "--output"], "--output needs a value"),
+            (["run", "--trace"], "--trace needs a FILE"),
+            (["run", "--trace=", "app"], "--trace needs a FILE, and its value is empty"),
+            (["run", "--trace", "/", "app"], "--trace / is a directory"),
+            (["hang", "12x"], '"12x" is not the number of a process'),
+            (["metrics", "1", "2"], "one process at most"),
+            (["top", "1", "2"], '"2" is one process too many'),
+            *((words, f'heddle {words[0]}: "{words[-1]}" is no option; `heddle {words[0]} --help` tells more')
+              for words in (["hang", "--json"], ["hang", "-x"], ["metrics", "--json"], ["top", "-x"], ["trace", "-x"],
+                            ["explain", "-x"], ["report", "--json"])),
+            (["report", "-o"], "-o needs a file"),
+            (["report"], "no file given"),
         ):
             with self.subTest(words):
                 result = heddle(*words)
@@ -180,6 +191,21 @@ class WrongWords(Case):
                 self.assertLessEqual(len(result.stderr.splitlines()), 2, result.stderr)
                 for word in said:
                     self.assertIn(word, result.stderr)
+
+    def test_a_setting_of_the_launcher_is_refused_once(self):
+        result = heddle("run", "-n", "2", "echo", "here", HEDDLE_HANG_SECONDS="soon")
+        self.assertEqual((result.returncode, result.stdout), (125, ""))
+        self.assertEqual(result.stderr.count('HEDDLE_HANG_SECONDS="soon" is not '), 1, result.stderr)
+
+    def test_paths_of_traces_that_are_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            none = os.path.join(folder, "none")
+            for command in ("explain", "trace"):
+                for path, said in ((none, f"{none} does not exist, nor do {none}.rank0"), (folder, f"{folder} is a directory")):
+                    with self.subTest((command, path)):
+                        result = heddle(command, path)
+                        self.assertEqual((result.returncode, result.stdout), (1, ""))
+                        self.assertTrue(result.stderr.startswith(f"heddle {command}: {said}"), result.stderr)
 
     def test_a_setting_that_is_none(self):
         words = "bench barrier --ranks=1 --form=blocking --time=1 --repeat=1 --overlap=no".split()

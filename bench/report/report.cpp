@@ -97,14 +97,15 @@ int run(int argc, char** argv) {
     if (word == "-o" && i + 1 < argc) {
       out = argv[++i];
     } else if (word.starts_with("-")) {
-      std::fprintf(stderr, "heddle report: unknown or incomplete option %s\n%s", word.c_str(), kReportUsage);
+      const std::string wrong = word == "-o" ? "-o needs a file" : '"' + word + "\" is no option";
+      std::fprintf(stderr, "heddle report: %s; `heddle report --help` tells more\n", wrong.c_str());
       return 2;
     } else {
       files.push_back(word);
     }
   }
   if (files.empty()) {
-    std::fprintf(stderr, "heddle report: no file given\n%s", kReportUsage);
+    std::fprintf(stderr, "heddle report: no file given; `heddle report --help` tells more\n");
     return 2;
   }
   std::string error;

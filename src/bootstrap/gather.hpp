@@ -50,6 +50,16 @@ class Gather {
   [[nodiscard]] bool is_gone(std::uint32_t rank) const { return slots_[rank].gone; }
   [[nodiscard]] bool has_arrived(std::uint32_t rank) const { return slots_[rank].arrived; }
 
+  // Whom a rank waits for that has arrived; of another rank: nobody.
+  [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const {
+    std::vector<std::uint32_t> ranks;
+    if (!slots_[rank].arrived) return ranks;
+    for (std::uint32_t other = 0; other < slots_.size(); ++other) {
+      if (!slots_[other].arrived && !slots_[other].gone) ranks.push_back(other);
+    }
+    return ranks;
+  }
+
   // Some rank has arrived, and no other is still awaited.
   [[nodiscard]] bool complete() const { return arrived_ > 0 && settled_ == slots_.size(); }
 

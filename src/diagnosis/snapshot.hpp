@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -74,6 +75,10 @@ struct Wait {
   std::optional<Step> step;  // of a collective
   bool operator==(const Wait&) const = default;
 };
+
+// What a wait in an exchange of all ranks awaits. A rank whose exchange goes by way of the launcher
+// says no more; the launcher, which knows who is missing, adds that.
+inline constexpr std::string_view kNotAllArrived = "not all ranks have arrived";
 
 // Messages of one sender and tag that have arrived and that no receive has taken.
 struct Kept {

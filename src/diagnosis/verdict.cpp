@@ -68,21 +68,47 @@ std::optional<Verdict> verdict_of(const Graph& graph, const Words& words) {
   return best;
 }
 
+// Nobody waits, as far as is known. What stopped ranks and those that do not answer would do,
+// nobody knows; a stopped one does not let the job end.
+Verdict nobody_waits(const Graph& graph, const Words& words) {
+  Ranks stopped;
+  Ranks silent;
+  Ranks others;
+  for (std::uint32_t rank = 0; rank < graph.size(); ++rank) {
+    const bool stops = graph.view(rank).presence == Presence::stopped;
+    const bool answers = graph.doing(rank) != Doing::unanswered;
+    (stops ? stopped : answers ? others : silent).push_back(rank);
+  }
+  std::string text;
+  for (const Ranks& ranks : {stopped, silent}) {
+    if (ranks.empty()) continue;
+    const std::int64_t pid = ranks.size() == 1 ? graph.view(ranks.front()).pid : 0;
+    text += (text.empty() ? "" : "; ") + words.who(ranks) + (pid > 0 ? " (pid " + std::to_string(pid) + ") " : " ") +
+            words.does(ranks.front(), ranks.size() > 1);
+  }
+  if (!others.empty()) {
+    text += (text.empty() ? "" : "; ") + words.who(others) + (others.size() == 1 ? " waits" : " wait") +
+            " in no call of the library: " + words.who(others.front()) + " " + words.does(others.front());
+  }
+  return {text.empty() ? "the job has no ranks" : text, stopped};
+}
+
+bool anybody_waits(const Graph& graph) {
+  for (std::uint32_t rank = 0; rank < graph.size(); ++rank) {
+    if (graph.wait(rank) != nullptr) return true;
+  }
+  return false;
+}
+
 // Nobody can be named: what is known.
 std::string no_verdict(const Graph& graph, const Words& words) {
   Ranks waiting;
-  Ranks others;
   std::uint32_t longest = kNobody;
   for (std::uint32_t rank = 0; rank < graph.size(); ++rank) {
     const Wait* wait = graph.wait(rank);
-    (wait == nullptr ? others : waiting).push_back(rank);
     if (wait == nullptr) continue;
+    waiting.push_back(rank);
     if (longest == kNobody || wait->waited_ns > graph.wait(longest)->waited_ns) longest = rank;
-  }
-  if (waiting.empty()) {
-    if (others.empty()) return "the job has no ranks";
-    return words.who(others) + (others.size() == 1 ? " waits" : " wait") +
-           " in no call of the library: " + words.who(others.front()) + " " + words.does(others.front());
   }
   const Meeting* meeting = graph.meeting(longest);
   if (meeting != nullptr && meeting->waiting == waiting && meeting->missing.empty()) {
@@ -139,8 +165,14 @@ Verdict judge(std::vector<RankView> ranks, const char* rank_word) {
   name_holders(ranks);
   const Graph graph(ranks);
   const Words words(graph, rank_word);
-  std::optional<Verdict> found = verdict_of(graph, words);
-  Verdict verdict = found.has_value() ? std::move(*found) : Verdict{no_verdict(graph, words), {}};
+  Verdict verdict;
+  if (std::optional<Verdict> found = verdict_of(graph, words); found.has_value()) {
+    verdict = std::move(*found);
+  } else if (anybody_waits(graph)) {
+    verdict.sentence = no_verdict(graph, words);
+  } else {
+    verdict = nobody_waits(graph, words);
+  }
   verdict.sentence = as_line(std::move(verdict.sentence));
   return verdict;
 }

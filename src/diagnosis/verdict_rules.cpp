@@ -137,8 +137,8 @@ std::string reason_of(const Case& about, const Edge& edge, bool several) {
         for (const Kept& each : worker.kept) kept += each.rank == edge.from ? each.messages : 0;
       }
       if (kept == 0) return "does not receive and ";
-      return "has " + std::to_string(kept) + " messages of " + about.words.who(edge.from) +
-             " that it has not received, and ";
+      return "has " + std::to_string(kept) + (kept == 1 ? " message of " : " messages of ") +
+             about.words.who(edge.from) + " that it has not received, and ";
     }
     case Cause::unreceived:
       return "does not receive and ";

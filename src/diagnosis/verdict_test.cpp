@@ -440,6 +440,25 @@ TEST(Verdict, NobodyWaits) {
   expect(job, {}, {"ranks 0 and 1 wait in no call of the library: rank 0 has not called the library for 61 s"});
 }
 
+// What it would do is not known: it has not answered.
+TEST(Verdict, NobodyWaitsAndARankIsStopped) {
+  Job job(3);
+  job.is(1, Presence::stopped);
+  expect(job, {1}, {"rank 1 (pid 17) is stopped; ranks 0 and 2 wait in no call of the library: rank 0 has not called"});
+  job.is(2, Presence::stopped);
+  expect(job, {1, 2}, {"ranks 1 and 2 are stopped; rank 0 waits in no call of the library: rank 0 has not called"});
+  job.is(0, Presence::stopped);
+  expect(job, {0, 1, 2}, {"ranks 0-2 are stopped"});
+  EXPECT_EQ(job.verdict().sentence.find("wait in"), std::string::npos) << job.verdict().sentence;
+}
+
+TEST(Verdict, NobodyWaitsAndARankDoesNotAnswer) {
+  Job job(2);
+  job.view(1).snapshot.reset();
+  expect(job, {}, {"rank 1 (pid 17) does not answer; rank 0 waits in no call of the library: rank 0 has not called"});
+  EXPECT_EQ(Job(0).verdict().sentence, "the job has no ranks");
+}
+
 TEST(Verdict, UsesTheWordOfTheJob) {
   std::vector<RankView> views(2);
   views[0].presence = Presence::stopped;

@@ -231,8 +231,9 @@ void look_under_way(Worker& worker, Findings& findings) {
 }
 
 void find_inside(Worker& worker, Findings& findings) {
-  findings.say("worker %u: polled %llu times; %u operations are under way%s", worker.index(),
-               number(worker.core().stats.polls), worker.core().operations.under_way(),
+  const std::uint32_t under_way = worker.core().operations.under_way();
+  findings.say("worker %u: polled %llu times; %u %s under way%s", worker.index(), number(worker.core().stats.polls),
+               under_way, under_way == 1 ? "operation is" : "operations are",
                worker.core().responder.idle() ? "" : "; answers to peers wait for room");
   if (worker.aggregator() != nullptr && worker.aggregator()->waiting_messages() > 0) {
     findings.say(

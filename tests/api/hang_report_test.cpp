@@ -163,7 +163,7 @@ TEST_F(HangReport, TellsWhatAWaitAwaits) {
             "heddle[0] heddle_counter_wait has waited 1 s on worker 0 (shared: this thread advances it, or who is "
             "inside): the "
             "counter is 0, awaited 1\n"
-            "heddle[0]   worker 0: polled N times; 1 operations are under way\n"
+            "heddle[0]   worker 0: polled N times; 1 operation is under way\n"
             "heddle[0]   atomic of 8 bytes on rank 1: posted; waits for the answer of rank 1, where a thread must make "
             "progress "
             "on worker 0\n");

@@ -127,7 +127,7 @@ class Waits(Case):
                 break
             time.sleep(0.2)
         self.assertRegex(told, r"(?m)^    waits in heddle_context_barrier on worker 0: .*missing is rank 1")
-        self.assertRegex(told, r"(?m)^  worker 0 \(\w+\): polled \d+ times; 1 operations are under way$")
+        self.assertRegex(told, r"(?m)^  worker 0 \(\w+\): polled \d+ times; 1 operation is under way$")
         self.assertRegex(told, r"(?m)^    operation of a protocol for rank 1, ")
 
     def test_of_a_process_without_heddle(self):

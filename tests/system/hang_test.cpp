@@ -181,11 +181,35 @@ TEST(HangCommand, WithoutAProcessAsksTheOnlyJob) {
     EXPECT_NE(told.out.find("\n  to blame: rank 1\n"), std::string::npos) << told.out;
   } else {
     EXPECT_EQ(told.code, 2);
-    EXPECT_NE(told.err.find("several jobs run; name one of these:"), std::string::npos) << told.err;
-    EXPECT_NE((told.err.substr(0, told.err.size() - 1) + ' ').find(' ' + std::to_string(job.pid()) + ' '),
-              std::string::npos)
-        << told.err;
+    EXPECT_NE(told.err.find("several jobs run; name one of these:\n  "), std::string::npos) << told.err;
+    EXPECT_NE(told.err.find("\n  " + std::to_string(job.pid()) + "  "), std::string::npos) << told.err;
   }
+}
+
+TEST(HangCommand, TellsSeveralJobsByTheirPrograms) {
+  Job first("compute", "60");
+  Job second("team", "60");
+  ASSERT_TRUE(first.await_begin() && second.await_begin()) << first.out() << second.out();
+  const Told told = hang({});
+  EXPECT_EQ(told.code, 2);
+  const std::string line = "\n  " + std::to_string(first.pid()) + "  ";
+  const std::size_t begin = told.err.find(line);
+  ASSERT_NE(begin, std::string::npos) << told.err;
+  const std::string said = told.err.substr(begin + 1, told.err.find('\n', begin + 1) - begin - 1);
+  EXPECT_TRUE(said.ends_with(", 3 ranks")) << said;
+}
+
+// Nobody is known to wait: those that did are stopped.
+TEST(HangCommand, NamesAStoppedRankThatNobodyWaitsFor) {
+  Job job("compute", "60");
+  ASSERT_TRUE(job.await_begin()) << job.out();
+  for (const std::size_t rank : {0U, 2U}) ::kill(job.pid_of(rank), SIGSTOP);
+  const Told told = hang({std::to_string(job.pid())});
+  for (const std::size_t rank : {0U, 2U}) ::kill(job.pid_of(rank), SIGCONT);
+  EXPECT_EQ(told.code, 0) << told.err;
+  const std::string first = told.out.substr(0, told.out.find('\n'));
+  EXPECT_NE(first.find("ranks 0 and 2 are stopped; rank 1 "), std::string::npos) << told.out;
+  EXPECT_NE(told.out.find("\n  to blame: ranks 0, 2\n"), std::string::npos) << told.out;
 }
 
 TEST(HangCommand, AStoppedLauncherDoesNotAnswer) {

@@ -194,6 +194,13 @@ class Top(Case):
         rows = [line.split() for line in told.stdout.splitlines()]
         self.assertEqual([row[0] for row in rows if row and row[0] in ("all", "0", "1", "2")], ["all", "0", "1", "2"] * 2)
 
+    def test_who_is_stopped_is_missing(self):
+        job = self.start()
+        os.kill(job.pids[1], signal.SIGSTOP)
+        told = heddle("top", "-n", "1", job.process.pid)
+        os.kill(job.pids[1], signal.SIGCONT)
+        self.assertIn(f"2 of {RANKS} ranks have answered; missing: rank 1\n", told.stdout)
+
     def test_it_ends_with_the_job(self):
         job = self.start()
         top = subprocess.Popen([TOOL, "top", "-d", "0.2", str(job.process.pid)], env=environment(),

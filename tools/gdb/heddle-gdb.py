@@ -259,7 +259,7 @@ def worker_lines(worker):
     values = worker.values
     under_way = values.get("under way", 0)
     yield (f"worker {worker.index} ({worker.mode}): polled {values.get('polls', 0)} times; "
-           f"{under_way & ANYBODY} operations are under way" +
+           f"{under_way & ANYBODY} {'operation is' if under_way & ANYBODY == 1 else 'operations are'} under way" +
            ("; errors that flush and quiet will tell" if under_way >> 63 else ""))
     waiting = values.get("queue claimed", 0) - values.get("queue executed", 0)
     if waiting > 0 or values.get("queue tail", 0) & 1:

@@ -105,7 +105,10 @@ std::optional<TopOptions> parse_top(int argc, char** argv) {
       return {};
     }
     if (word.starts_with('-') || word.empty() || !options.job.empty()) {
-      refuse("top", "\"" + std::string(word) + "\" is not understood");
+      const std::string quoted = "\"" + std::string(word) + "\"";
+      refuse("top", quoted + (word.starts_with('-') ? " is no option"
+                              : word.empty()        ? " is not the number of a process"
+                                                    : " is one process too many"));
       return {};
     }
     options.job = word;
@@ -156,13 +159,12 @@ class Screen {
   const bool terminal_;
 };
 
-std::string title_of(pid_t job, std::size_t ranks) {
+std::string title_of(pid_t job, const std::string& answered) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   std::array<char, 16> clock{};
   if (::localtime_r(&now, &local) != nullptr) std::strftime(clock.data(), clock.size(), "%H:%M:%S", &local);
-  return std::string(clock.data()) + "  job " + std::to_string(job) + ", " + std::to_string(ranks) +
-         (ranks == 1 ? " rank has answered" : " ranks have answered");
+  return std::string(clock.data()) + "  job " + std::to_string(job) + ", " + answered;
 }
 
 // Ends early for a signal.
@@ -192,6 +194,7 @@ base::Status show_all(pid_t job, const TopOptions& options, std::vector<RankCoun
   constexpr double kFirst = 0.5;  // seconds until the first table, at most
   constexpr int kPatienceMs = 3000;
   base::SystemClock clock;
+  const std::size_t size = ranks_of(job, kAnswerMs).size();
   const Screen screen(::isatty(STDOUT_FILENO) != 0);
   std::uint64_t since = clock.now_ns();
   double seconds = std::min(options.seconds, kFirst);
@@ -201,7 +204,8 @@ base::Status show_all(pid_t job, const TopOptions& options, std::vector<RankCoun
     auto now = ask(job, kPatienceMs);
     if (!now) return now.status();
     const std::uint64_t at = clock.now_ns();
-    screen.show(title_of(job, now->size()), live::rows_of(before, *now, static_cast<double>(at - since) / 1e9));
+    screen.show(title_of(job, live::answered_text(*now, size)),
+                live::rows_of(before, *now, static_cast<double>(at - since) / 1e9));
     before = std::move(*now);
     since = at;
     seconds = options.seconds;
@@ -245,7 +249,7 @@ int metrics_command(int argc, char** argv) {
     return 0;
   }
   const std::string word = argc > 1 ? argv[1] : "";
-  if (argc > 2) return refuse("metrics", "one process at most");
+  if (argc > 2 && !word.starts_with('-')) return refuse("metrics", "one process at most");
   if (argc > 1 && word.empty()) return refuse("metrics", "\"\" is not the number of a process");
   const FoundJob found = find_job("metrics", word);
   if (found.job == 0) return found.code;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "diagnosis/snapshot.hpp"
+
 namespace heddle::tools::live {
 namespace {
 
@@ -102,6 +104,19 @@ Row sum_of(std::span<const Row> rows) {
     all.resident_bytes += row.resident_bytes;
   }
   return all;
+}
+
+std::string answered_text(std::span<const RankCounters> now, std::size_t size) {
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    const auto is_it = [&](const RankCounters& one) { return one.rank == rank; };
+    if (std::ranges::none_of(now, is_it)) missing.push_back(rank);
+  }
+  const bool one = now.size() == 1;
+  const std::string verb = one ? " has answered" : " have answered";
+  if (missing.empty()) return std::to_string(now.size()) + (one ? " rank" : " ranks") + verb;
+  return std::to_string(now.size()) + " of " + std::to_string(size) + " ranks" + verb + "; missing: rank" +
+         (missing.size() == 1 ? " " : "s ") + diagnosis::list_of(missing);
 }
 
 std::vector<std::string> table_of(std::span<const Row> rows, std::size_t most) {

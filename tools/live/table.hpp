@@ -35,6 +35,10 @@ struct Row {
 // Of all of them.
 [[nodiscard]] Row sum_of(std::span<const Row> rows);
 
+// Which of the job's ranks have answered: "3 ranks have answered", "1 of 2 ranks has answered;
+// missing: rank 1". `size`: how many the job has; 0: it is not known.
+[[nodiscard]] std::string answered_text(std::span<const diagnosis::RankCounters> now, std::size_t size);
+
 // The table as lines, without line ends: at most `most` (at least 4); rows that have no place are
 // counted in the last one.
 [[nodiscard]] std::vector<std::string> table_of(std::span<const Row> rows, std::size_t most);

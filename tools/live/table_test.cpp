@@ -20,6 +20,18 @@ RankCounters rank_with(std::uint32_t number, std::uint64_t puts, std::uint64_t p
   return rank;
 }
 
+TEST(Answered, NamesWhoIsMissing) {
+  const std::vector<RankCounters> none;
+  const std::vector<RankCounters> one{rank_with(0, 0)};
+  const std::vector<RankCounters> two{rank_with(0, 0), rank_with(2, 0)};
+  EXPECT_EQ(answered_text(one, 1), "1 rank has answered");
+  EXPECT_EQ(answered_text(one, 0), "1 rank has answered");
+  EXPECT_EQ(answered_text(one, 2), "1 of 2 ranks has answered; missing: rank 1");
+  EXPECT_EQ(answered_text(two, 3), "2 of 3 ranks have answered; missing: rank 1");
+  EXPECT_EQ(answered_text(two, 6), "2 of 6 ranks have answered; missing: ranks 1, 3-5");
+  EXPECT_EQ(answered_text(none, 2), "0 of 2 ranks have answered; missing: ranks 0, 1");
+}
+
 TEST(Amount, HasThreeDigits) {
   EXPECT_EQ(amount(0), "0");
   EXPECT_EQ(amount(7), "7");

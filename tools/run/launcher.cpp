@@ -91,21 +91,24 @@ base::Status Launcher::prepare() {
   if (!secret) return secret.status();
   broker_.emplace(options_.ranks, *secret);
   if (const auto status = interests_.open(std::size_t{options_.ranks} * kSources); status != HEDDLE_DONE) return status;
-  watch_for_hangs();
+  if (const auto status = watch_for_hangs(); status != HEDDLE_DONE) return status;
   if (const auto status = open_metrics(); status != HEDDLE_DONE) return status;
   broker_->on_joined([this](std::uint32_t rank) { joined(rank); });
   return HEDDLE_DONE;
 }
 
-// As HEDDLE_HANG_SECONDS says, here or for the ranks. Where it cannot be read they refuse to join.
-void Launcher::watch_for_hangs() {
+// As HEDDLE_HANG_SECONDS says, here or for the ranks. If another setting cannot be read they refuse
+// to join, each with a message: the program may mean to set it itself.
+base::Status Launcher::watch_for_hangs() {
   constexpr std::string_view kName = "HEDDLE_HANG_SECONDS";
   base::Config::Overrides overrides;
   for (const auto& [name, value] : options_.environment) {
     if (name == kName) overrides[name] = value;
   }
   const auto config = base::Config::read(overrides);
-  if (!config) return;
+  if (!config) {
+    return std::string_view(base::last_message()).starts_with(kName) ? config.status() : HEDDLE_DONE;
+  }
   watchdog_.emplace(*broker_, options_.ranks,
                     bootstrap::local::Watchdog::Options{config->number(base::Var::hang_seconds), names_.rank},
                     [this](const bootstrap::local::Watchdog::Lines& report) {
@@ -113,6 +116,7 @@ void Launcher::watch_for_hangs() {
                     });
   // Without a door the job is watched all the same.
   static_cast<void>(watchdog_->open_door());
+  return HEDDLE_DONE;
 }
 
 base::Status Launcher::open_metrics() {

@@ -22,6 +22,10 @@ class Launcher {
 
   // The exit code of the command.
   int run();
+  // Some process has joined the job at some time.
+  [[nodiscard]] bool has_been_joined() const {
+    return broker_ && (broker_->anybody_joined() || !broker_->departures().empty());
+  }
 
  private:
   struct Rank {
@@ -40,7 +44,7 @@ class Launcher {
 
   base::Status prepare();
   base::Status prepare_utofu();
-  void watch_for_hangs();
+  base::Status watch_for_hangs();
   base::Status open_metrics();
   base::Status start_ranks();
   int start_failed(base::Status status);

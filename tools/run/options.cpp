@@ -1,5 +1,7 @@
 #include "tools/run/options.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -7,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "base/nearest.hpp"
 #include "bootstrap/gather.hpp"
@@ -119,6 +122,29 @@ base::Status read_port(const std::string& text, std::optional<std::uint16_t>* po
   return HEDDLE_DONE;
 }
 
+// What can be known before the job has run of the file that is written after it.
+base::Status check_trace_file(const std::string& given) {
+  namespace fs = std::filesystem;
+  const char* const name = given.c_str();
+  std::error_code error;
+  const fs::path folder = fs::absolute(given, error).parent_path();
+  if (fs::is_directory(given, error)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "--trace %s is a directory; name a file in it, as %s", name,
+                      (fs::path(given) / "job.pftrace").c_str());
+  }
+  if (fs::exists(given, error) && !fs::is_regular_file(given, error)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "--trace %s is there already and is no ordinary file; name another one",
+                      name);
+  }
+  if (!fs::is_directory(folder, error)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "--trace %s: there is no folder %s; make it, or name a file elsewhere", name,
+                      folder.c_str());
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return HEDDLE_DONE;
+  return base::fail_errno(HEDDLE_ERR_ARGUMENT, "--trace %s: no file can be made in %s; name a file elsewhere", name,
+                          folder.c_str());
+}
+
 base::Status read_environment(const Words& words, Options* options) {
   for (const std::string& entry : words.environment) {
     const std::size_t equals = entry.find('=');
@@ -208,6 +234,7 @@ base::Status interpret(const Words& words, Options* options) {
   }
   if (status == HEDDLE_DONE && !words.metrics.empty()) status = read_port(words.metrics, &options->metrics);
   if (status == HEDDLE_DONE) status = read_environment(words, options);
+  if (status == HEDDLE_DONE && !words.trace.empty()) status = check_trace_file(words.trace);
   if (status == HEDDLE_DONE && !words.trace.empty()) {
     // ranks may change their directories before they join
     options->trace = std::filesystem::absolute(words.trace).string();
@@ -220,11 +247,19 @@ base::Status interpret(const Words& words, Options* options) {
   return status;
 }
 
+// An option whose value is missing or empty. What the value is has been given to CLI as its type.
+base::Status no_value(const CLI::Option& option, const std::string& word, bool empty, const Names& names) {
+  const std::string what = option.get_type_name();
+  return base::fail(HEDDLE_ERR_ARGUMENT, "%s needs %s%s; `%s --help` lists the options", word.c_str(), what.c_str(),
+                    empty ? ", and its value is empty" : "", names.command);
+}
+
 // The arguments in the order of CLI::App::parse, last first. -np, which other launchers have,
 // becomes -n: CLI does not allow names of two letters after one dash. -n=2 becomes -n 2: for a name
 // of one letter, CLI takes "=2" as the value. This is done only where an option may stand: not for
-// a value, not after the program's name.
-std::vector<std::string> reversed_words(int argc, char** argv, const std::vector<const CLI::Option*>& with_value) {
+// a value, not after the program's name. ARGUMENT: a value is missing.
+base::Status reversed_words(int argc, char** argv, const std::vector<const CLI::Option*>& with_value,
+                            const Names& names, std::vector<std::string>* reversed) {
   std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   for (std::size_t i = 0; i < all.size() && all[i].starts_with('-') && all[i] != "--"; ++i) {
     for (const std::string_view name : {"-np=", "-n=", "-t="}) {
@@ -233,11 +268,17 @@ std::vector<std::string> reversed_words(int argc, char** argv, const std::vector
       all[i].resize(name.size() - 1);
     }
     if (all[i] == "-np") all[i] = "-n";
-    const auto takes_next = [&](const CLI::Option* option) { return option->check_name(all[i]); };
-    if (std::any_of(with_value.begin(), with_value.end(), takes_next)) ++i;
+    const bool ends_empty = all[i].ends_with('=');
+    const std::string name = all[i].substr(0, all[i].size() - (ends_empty ? 1 : 0));
+    const auto is_it = [&](const CLI::Option* option) { return option->check_name(name); };
+    const auto option = std::ranges::find_if(with_value, is_it);
+    if (option == with_value.end()) continue;
+    const bool missing = !ends_empty && i + 1 == all.size();
+    if (missing || ends_empty || all[i + 1].empty()) return no_value(**option, name, !missing, names);
+    ++i;
   }
-  std::reverse(all.begin(), all.end());
-  return all;
+  reversed->assign(all.rbegin(), all.rend());
+  return HEDDLE_DONE;
 }
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
@@ -268,24 +309,28 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
   CLI::App app("", names.command);
   app.prefix_command();
   std::vector<const CLI::Option*> with_value = {
-      app.add_option("-n,--np", words.ranks),
-      app.add_option("-t", words.threads),
-      app.add_option("--bind", words.bind),
-      app.add_option("--timeout", words.timeout),
-      app.add_option("--grace", words.grace),
-      app.add_option("--utofu", words.utofu),
-      app.add_option("--trace", words.trace),
-      app.add_option("--metrics", words.metrics),
-      app.add_option("--trace-calls", words.trace_calls),
+      app.add_option("-n,--np", words.ranks)->type_name("a number of processes"),
+      app.add_option("-t", words.threads)->type_name("a number of threads"),
+      app.add_option("--bind", words.bind)->type_name("core or none"),
+      app.add_option("--timeout", words.timeout)->type_name("a time in seconds"),
+      app.add_option("--grace", words.grace)->type_name("a time in seconds"),
+      app.add_option("--utofu", words.utofu)->type_name("a SHAPE, as 2x3x1"),
+      app.add_option("--trace", words.trace)->type_name("a FILE"),
+      app.add_option("--metrics", words.metrics)->type_name("a PORT"),
+      app.add_option("--trace-calls", words.trace_calls)->type_name("yes or no"),
       app.add_option("--env", words.environment)
+          ->type_name("NAME=VALUE")
           ->expected(1)
           ->allow_extra_args(false)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
   };
   app.add_flag("--tag", options.tag);
   app.set_version_flag("--version", version_of(names));
+  std::vector<std::string> reversed;
+  if (const base::Status status = reversed_words(argc, argv, with_value, names, &reversed); status != HEDDLE_DONE)
+    return status;
   try {
-    app.parse(reversed_words(argc, argv, with_value));
+    app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     *answer = in_words_of(names, kHelp);
     return options;

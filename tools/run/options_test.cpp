@@ -1,8 +1,11 @@
 #include "tools/run/options.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdlib>
+#include <filesystem>
 
 namespace heddle::tools::run {
 namespace {
@@ -176,6 +179,43 @@ TEST(options, a_lone_colon_is_refused_unless_it_is_said_to_be_an_argument) {
   const auto options = parsed({"-n", "2", "--", "a", ":", "b"});
   ASSERT_TRUE(options.ok()) << base::last_message();
   EXPECT_EQ(options->command, (std::vector<std::string>{"a", ":", "b"}));
+}
+
+TEST(options, a_missing_or_empty_value_is_named) {
+  const std::vector<std::pair<std::vector<std::string>, const char*>> cases = {
+      {{"--trace"}, "--trace needs a FILE; `heddle run --help`"},
+      {{"--trace=", "./app"}, "--trace needs a FILE, and its value is empty; "},
+      {{"--trace", "", "./app"}, "--trace needs a FILE, and its value is empty; "},
+      {{"-n", "2", "--timeout"}, "--timeout needs a time in seconds; "},
+      {{"-np"}, "-n needs a number of processes; "},
+      {{"-n=", "app"}, "-n needs a number of processes, and its value is empty; "},
+      {{"--env=", "app"}, "--env needs NAME=VALUE, and its value is empty; "}};
+  for (const auto& [words, said] : cases) {
+    EXPECT_EQ(parsed(words).status(), HEDDLE_ERR_ARGUMENT) << testing::PrintToString(words);
+    EXPECT_EQ(std::string(base::last_message()).find(said), 0U) << base::last_message();
+  }
+  EXPECT_TRUE(parsed({"app", "--trace"}).ok()) << base::last_message();
+  EXPECT_TRUE(parsed({"app", "--trace="}).ok()) << base::last_message();
+}
+
+TEST(options, a_trace_that_cannot_be_written_is_refused) {
+  std::string folder = (std::filesystem::temp_directory_path() / "heddle-options-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {folder, " is a directory; name a file in it, as " + folder + "/job.pftrace"},
+      {folder + "/no/file", ": there is no folder " + folder + "/no; make it"},
+      {"/dev/null", " is there already and is no ordinary file"},
+      {"/proc/file", ": no file can be made in /proc; "}};
+  for (const auto& [file, said] : cases) {
+    // root may do what it likes
+    if (file == "/proc/file" && ::access("/proc", W_OK) == 0) continue;
+    EXPECT_EQ(parsed({"--trace", file, "app"}).status(), HEDDLE_ERR_ARGUMENT) << file;
+    EXPECT_EQ(std::string(base::last_message()).find("--trace " + file + said), 0U) << base::last_message();
+  }
+  const auto options = parsed({"--trace", folder + "/file", "app"});
+  ASSERT_TRUE(options.ok()) << base::last_message();
+  EXPECT_EQ(options->trace, folder + "/file");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(options, nonsense_is_refused) {

@@ -191,7 +191,10 @@ base::Result<Recordings> open(const std::string& path, std::vector<std::string>*
   const std::vector<std::string> parts = files_of(path);
   // A later job may have left its files beside an earlier one's picture.
   const bool later = !parts.empty() && fs::last_write_time(parts.front(), error) > fs::last_write_time(path, error);
-  if (fs::is_regular_file(path, error) && !later) return unpack(path);
+  if (fs::is_regular_file(path, error) && !later) {
+    if (is_recording(path)) return wrong_path(path);
+    return unpack(path);
+  }
   auto processes = find(path, others);
   if (!processes) return processes.status();
   Recordings recordings;

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <protozero/pbf_writer.hpp>
+#include <system_error>
 #include <utility>
 
 namespace heddle::tools::trace {
@@ -67,6 +69,10 @@ PerfettoWriter::~PerfettoWriter() {
 }
 
 base::Status PerfettoWriter::open(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s cannot be written: it is a directory", path.c_str());
+  }
   path_ = path;
   // Under its name when it is whole.
   file_ = std::fopen((path + kUnfinished).c_str(), "wb");
@@ -77,8 +83,10 @@ base::Status PerfettoWriter::open(const std::string& path) {
 base::Status PerfettoWriter::close() {
   const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
   const bool whole = closed && !failed_ && std::rename((path_ + kUnfinished).c_str(), path_.c_str()) == 0;
-  if (!whole) return base::fail_errno(HEDDLE_ERR_ARGUMENT, "%s was not written whole", path_.c_str());
-  return HEDDLE_DONE;
+  if (whole) return HEDDLE_DONE;
+  const base::Status status = base::fail_errno(HEDDLE_ERR_ARGUMENT, "%s was not written whole", path_.c_str());
+  ::unlink((path_ + kUnfinished).c_str());
+  return status;
 }
 
 void PerfettoWriter::put(const std::string& packet) {

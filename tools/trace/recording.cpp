@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include "base/fd.hpp"
 #include "tools/trace/mapping.hpp"
@@ -189,7 +191,40 @@ bool is_number(const std::string& text) {
          text.find_first_not_of("0123456789", digits + 1) == std::string::npos;
 }
 
+// PATH, if the file's name is that of a rank's: PATH.rank12. Else nothing.
+std::string without_rank(const std::string& file) {
+  constexpr std::string_view kRank = ".rank";
+  const std::size_t at = file.rfind(kRank);
+  const bool is_part = at != std::string::npos && at > 0 && is_number(file.substr(at + kRank.size()));
+  return is_part ? file.substr(0, at) : std::string();
+}
+
 }  // namespace
+
+base::Status wrong_path(const std::string& path) {
+  const char* const name = path.c_str();
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "%s is a directory; give the FILE of `heddle run --trace FILE`, or the PATH of HEDDLE_TRACE=PATH",
+                      name);
+  }
+  if (is_recording(path)) {
+    const std::string whole = without_rank(path);
+    if (!whole.empty()) {
+      return base::fail(HEDDLE_ERR_ARGUMENT, "%s is the part of one rank; give %s, which means all ranks", name,
+                        whole.c_str());
+    }
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s is the part of one rank; call it PATH.rank0, and give PATH", name);
+  }
+  if (std::filesystem::exists(path, error)) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "there are no files %s.rank0, …, which a job leaves with HEDDLE_TRACE=%s; there is only %s", name,
+                      name, name);
+  }
+  return base::fail(HEDDLE_ERR_ARGUMENT,
+                    "%s does not exist, nor do %s.rank0, …, which a job leaves with HEDDLE_TRACE=%s", name, name, name);
+}
 
 std::vector<std::string> files_of(const std::string& path) {
   namespace fs = std::filesystem;
@@ -237,10 +272,7 @@ base::Result<std::vector<Process>> find(const std::string& path, std::vector<std
         "%s holds nothing that can be drawn: it is no trace, or its process was ended before it had begun",
         others->front().c_str());
   }
-  if (all.empty()) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "there are no files %s.rank0, …, which a job leaves with HEDDLE_TRACE=%s",
-                      path.c_str(), path.c_str());
-  }
+  if (all.empty()) return wrong_path(path);
   const std::uint64_t job = std::ranges::max_element(all, {}, &Process::began_ns)->job;
   const auto rest = std::ranges::partition(all, [&](const Process& process) { return process.job == job; });
   for (const Process& process : rest) others->push_back(process.path);

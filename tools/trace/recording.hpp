@@ -72,6 +72,8 @@ struct Process {
 // files that belong to other jobs, or cannot be read, which are left out. ARGUMENT: no other is
 // there.
 base::Result<std::vector<Process>> find(const std::string& path, std::vector<std::string>* others);
+// ARGUMENT: what PATH is, where nothing of a job can be read, and what to give instead.
+base::Status wrong_path(const std::string& path);
 // What a file tells of its process. ARGUMENT: it is no such file, or damaged.
 base::Result<Process> head_of(const std::string& file);
 // All that is named PATH.rank…; a directory that is not there has none.

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/tracer.hpp"
+#include "tools/trace/merge.hpp"
 
 namespace heddle::tools::trace {
 namespace {
@@ -140,6 +141,47 @@ TEST_F(Recordings, ThatAreNotThereAreNamed) {
   EXPECT_FALSE(find(path(), &others));
   EXPECT_NE(std::string(base::last_message()).find(path()), std::string::npos);
   EXPECT_FALSE(find((folder_ / "no" / "folder").string(), &others));
+}
+
+TEST_F(Recordings, OfAnEarlierJobAreLeftAndSaidToBe) {
+  open(0, 1).reset();
+  open(1, 1).reset();
+  open(0, 2).reset();
+  write(path() + ".rank7", "not ours");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(merge(path(), Parts::remove, "who"), HEDDLE_DONE) << base::last_message();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("who: 1 file of an earlier job was left out, and may be deleted: rm " + file(1) + "\n"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("who: " + path() + ".rank7 is no trace of this job and was left out\n"), std::string::npos)
+      << said;
+  EXPECT_FALSE(std::filesystem::exists(file(0)));
+  EXPECT_EQ(left(path()), file(1));
+}
+
+TEST_F(Recordings, StayWhereThePictureCannotBeWritten) {
+  open(0).reset();
+  std::filesystem::create_directory(path());
+  EXPECT_EQ(merge(path(), Parts::remove, "who"), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(std::string(base::last_message()), path() + " cannot be written: it is a directory");
+  EXPECT_EQ(left(path()), file(0));
+}
+
+TEST_F(Recordings, AWrongPathIsSaidToBeWhatItIs) {
+  const auto said = [](const std::string& path) {
+    std::vector<std::string> others;
+    EXPECT_FALSE(find(path, &others));
+    return std::string(base::last_message());
+  };
+  EXPECT_EQ(said(path()).find(path() + " does not exist, nor do " + path() + ".rank0, …, "), 0U) << said(path());
+  EXPECT_EQ(said(folder_.string()).find(folder_.string() + " is a directory; give the FILE"), 0U);
+  write(path(), "a picture");
+  EXPECT_NE(said(path()).find("; there is only " + path()), std::string::npos) << said(path());
+  open(3).reset();
+  EXPECT_EQ(said(file(3)), file(3) + " is the part of one rank; give " + path() + ", which means all ranks");
+  std::filesystem::rename(file(3), folder_ / "renamed");
+  EXPECT_NE(said((folder_ / "renamed").string()).find("call it PATH.rank0, and give PATH"), std::string::npos);
 }
 
 std::uint64_t total(const Thread& thread) {

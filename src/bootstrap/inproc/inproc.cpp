@@ -236,12 +236,7 @@ base::Status Table::exchange_test(std::uint32_t rank, std::vector<std::vector<st
 
 std::vector<std::uint32_t> Table::awaited(std::uint32_t rank) {
   const std::lock_guard lock(mutex_);
-  std::vector<std::uint32_t> ranks;
-  if (!gather_.has_arrived(rank)) return ranks;
-  for (std::uint32_t other = 0; other < size_; ++other) {
-    if (!gather_.has_arrived(other) && !gather_.is_gone(other)) ranks.push_back(other);
-  }
-  return ranks;
+  return gather_.awaited_by(rank);
 }
 
 // All ranks live in this process, so its end is the end of the job.

@@ -96,6 +96,8 @@ class Broker {
   // Ranks that are no longer members, in the order in which they went, in good order or not. A
   // member that goes because of another comes after it here.
   [[nodiscard]] const std::vector<std::uint32_t>& departures() const { return departures_; }
+  // Whom the rank waits for in an exchange, if it is in one.
+  [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const { return gather_.awaited_by(rank); }
   // The first abort asked for.
   [[nodiscard]] const std::optional<Abort>& aborted() const { return abort_; }
 

@@ -264,6 +264,13 @@ bool Watchdog::can_hang(const std::vector<RankView>& all) const {
   return false;
 }
 
+// What the rank itself does not know of the exchange that it waits in.
+std::string Watchdog::missing_of(std::uint32_t rank, const std::string& line) const {
+  if (!line.ends_with(diagnosis::kNotAllArrived)) return {};
+  const std::vector<std::uint32_t> missing = broker_.awaited_by(rank);
+  return missing.empty() ? std::string() : ": missing is rank " + diagnosis::list_of(missing);
+}
+
 void Watchdog::tell_rank(std::uint32_t rank, const RankView& view, Lines& lines) const {
   const std::string who =
       std::string("  ") + options_.rank_word + ' ' + std::to_string(rank) + " (pid " + std::to_string(view.pid) + ')';
@@ -290,7 +297,7 @@ void Watchdog::tell_rank(std::uint32_t rank, const RankView& view, Lines& lines)
   lines.push_back(who + (view.snapshot->waits.empty() ? ": no thread waits in the library" : ":"));
   std::size_t told = 0;
   for (const std::string& line : view.snapshot->lines) {
-    if (++told <= kMostLines) lines.push_back("    " + line);
+    if (++told <= kMostLines) lines.push_back("    " + line + missing_of(rank, line));
   }
   if (told > kMostLines) lines.push_back("    and " + std::to_string(told - kMostLines) + " more lines");
 }

@@ -88,6 +88,7 @@ class Watchdog final : public Watcher {
   [[nodiscard]] bool can_hang(const std::vector<diagnosis::RankView>& all) const;
   [[nodiscard]] std::vector<diagnosis::RankView> take_views();
   [[nodiscard]] diagnosis::Presence presence(std::uint32_t rank) const;
+  [[nodiscard]] std::string missing_of(std::uint32_t rank, const std::string& line) const;
   void tell_rank(std::uint32_t rank, const diagnosis::RankView& view, Lines& lines) const;
   void answer(std::string_view request, Door::Answer told);
 

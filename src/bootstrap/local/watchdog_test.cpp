@@ -198,6 +198,36 @@ TEST(Watchdog, SaysWhoIsToBlameOnceNothingMovesAndSomebodyWaits) {
   EXPECT_TRUE(job.has("\n  rank 1 (pid 101): no thread waits in the library\n")) << job.told();
 }
 
+// A rank that meets the others by way of the launcher does not know who is missing.
+TEST(Watchdog, SaysWhoIsMissingInAnExchange) {
+  Watched job(4);
+  job.join();
+  for (const std::uint32_t rank : {0U, 1U}) {
+    job.rank_at(rank).send({FrameType::exchange});
+    job.rank_at(rank).pulse.waiting_ns = 5 * kSecond;
+    diagnosis::Snapshot snapshot = polling({});
+    snapshot.waits.push_back({"heddle_context_barrier",
+                              std::string(diagnosis::kNotAllArrived),
+                              100 * kSecond,
+                              1,
+                              0,
+                              {},
+                              diagnosis::Step{0, 1, Watched::kSize, "all ranks", "barrier"}});
+    snapshot.lines.push_back("thread 1 waits: " + std::string(diagnosis::kNotAllArrived));
+    snapshot.lines.push_back(std::string(diagnosis::kNotAllArrived) + ": missing is rank 9");
+    job.rank_at(rank).snapshot = diagnosis::encode(snapshot);
+    job.rank_at(rank).send({FrameType::waiting});
+  }
+  job.pass(6 * kSecond);
+  ASSERT_FALSE(job.reports.empty());
+  for (const char* pid : {"100", "101"}) {
+    EXPECT_TRUE(job.has("\n  rank " + std::string(pid[2] == '0' ? "0" : "1") + " (pid " + pid +
+                        "):\n    thread 1 waits: not all ranks have arrived: missing is rank 2\n    not all ranks have "
+                        "arrived: missing is rank 9\n"))
+        << job.told();
+  }
+}
+
 TEST(Watchdog, SaysItAgainAfterTwiceTheTime) {
   Watched job(4);
   job.join();
