@@ -67,8 +67,9 @@ void Tagged::report(Findings& findings) const {
     findings.kept(rank_of(message.source), static_cast<std::uint32_t>(message.source), message.tag);
   });
   for (const diagnosis::Kept& kept : findings.state.kept) {
-    findings.say("%llu messages with %s from worker %u of rank %u: arrived; no receive has taken them",
-                 wide(kept.messages), kept.tag.c_str(), kept.worker, kept.rank);
+    const bool one = kept.messages == 1;
+    findings.say("%llu unexpected message%s with %s from worker %u of rank %u: no receive has taken %s",
+                 wide(kept.messages), one ? "" : "s", kept.tag.c_str(), kept.worker, kept.rank, one ? "it" : "them");
   }
   report_fetches(findings);
 }

@@ -7,6 +7,7 @@
 
 #include "tools/commands.hpp"
 #include "tools/explain/report.hpp"
+#include "tools/trace/merge.hpp"
 #include "tools/trace/packed.hpp"
 
 namespace heddle::tools {
@@ -43,9 +44,7 @@ int explain_files(const Arguments& arguments) {
     std::fprintf(stderr, "heddle explain: %s\n", base::last_message());
     return 1;
   }
-  for (const std::string& other : others) {
-    std::fprintf(stderr, "heddle explain: %s is no trace of this job and was left out\n", other.c_str());
-  }
+  trace::tell_others(others, "heddle explain");
   base::Status status = trace::align(recordings->processes);
   base::Result<explain::Story> story = explain::Story{};
   if (status == HEDDLE_DONE) story = explain::tell(recordings->processes);

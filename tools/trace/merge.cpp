@@ -22,27 +22,6 @@ std::string quoted(const std::string& path) {
   return text + "'";
 }
 
-// Files with such names that are not of this job. They stay.
-void tell_others(const std::vector<std::string>& others, const char* who) {
-  constexpr std::size_t kMostTold = 16;
-  std::vector<std::string> earlier;
-  for (const std::string& other : others) {
-    const bool written = is_written(other);
-    if (!written && head_of(other)) {
-      earlier.push_back(other);
-      continue;
-    }
-    std::fprintf(stderr, "%s: %s is %s and was left out\n", who, other.c_str(),
-                 written ? "written by another job, which still runs," : "no trace of this job");
-  }
-  if (earlier.empty()) return;
-  std::string removal = "rm";
-  for (std::size_t i = 0; i < earlier.size() && i < kMostTold; ++i) removal += ' ' + quoted(earlier[i]);
-  if (earlier.size() > kMostTold) removal += " …";
-  std::fprintf(stderr, "%s: %zu file%s of an earlier job w%s left out, and may be deleted: %s\n", who, earlier.size(),
-               earlier.size() == 1 ? "" : "s", earlier.size() == 1 ? "as" : "ere", removal.c_str());
-}
-
 base::Status merge_files(const std::string& path, Parts parts, const char* who) {
   std::vector<std::string> others;
   auto processes = find(path, &others);
@@ -68,6 +47,26 @@ base::Status merge_files(const std::string& path, Parts parts, const char* who) 
 }
 
 }  // namespace
+
+void tell_others(const std::vector<std::string>& others, const char* who) {
+  constexpr std::size_t kMostTold = 16;
+  std::vector<std::string> earlier;
+  for (const std::string& other : others) {
+    const bool written = is_written(other);
+    if (!written && head_of(other)) {
+      earlier.push_back(other);
+      continue;
+    }
+    std::fprintf(stderr, "%s: %s is %s and was left out\n", who, other.c_str(),
+                 written ? "written by another job, which still runs," : "no trace of this job");
+  }
+  if (earlier.empty()) return;
+  std::string removal = "rm";
+  for (std::size_t i = 0; i < earlier.size() && i < kMostTold; ++i) removal += ' ' + quoted(earlier[i]);
+  if (earlier.size() > kMostTold) removal += " …";
+  std::fprintf(stderr, "%s: %zu file%s of an earlier job w%s left out, and may be deleted: %s\n", who, earlier.size(),
+               earlier.size() == 1 ? "" : "s", earlier.size() == 1 ? "as" : "ere", removal.c_str());
+}
 
 base::Status merge(const std::string& path, Parts parts, const char* who) {
   try {
