@@ -158,6 +158,7 @@ heddle._heddle.late = sys.late
 def test_control_c_ends_a_wait() -> None:
     program = """
 import os, signal, threading, heddle
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 worker = heddle.Context(bootstrap="single").worker()
 part = worker.precv(bytearray(8), 1, 0, 9)
 part.start()
