@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -78,7 +77,7 @@ struct Wait {
 
 // What a wait in an exchange of all ranks awaits. A rank whose exchange goes by way of the launcher
 // says no more; the launcher, which knows who is missing, adds that.
-inline constexpr std::string_view kNotAllArrived = "not all ranks have arrived";
+inline constexpr const char* kNotAllArrived = "not all ranks have arrived";
 
 // Messages of one sender and tag that have arrived and that no receive has taken.
 struct Kept {

@@ -160,7 +160,7 @@ std::string Context::missing() {
 }
 
 void Context::describe_awaited(Collective kind, diagnosis::Wait& wait) {
-  awaits(wait, "%s%s", diagnosis::kNotAllArrived.data(), missing().c_str());
+  awaits(wait, "%s%s", diagnosis::kNotAllArrived, missing().c_str());
   wait.step = {0, exchanges_, size(), "all ranks", name_of(kind)};
 }
 
