@@ -35,6 +35,17 @@ Wait wait_of(std::size_t rank, std::int64_t begin, std::int64_t end) {
   return wait;
 }
 
+// Of rank 0, from 1 to 3 ms, for rank 1.
+Wait wait_for(Cause cause, std::uint8_t worker = base::kNoTraceWorker) {
+  Wait wait = wait_of(0, 1'000'000, 3'000'000);
+  Awaited awaited;
+  awaited.cause = cause;
+  awaited.rank = 1;
+  awaited.worker = worker;
+  wait.awaited.push_back(awaited);
+  return wait;
+}
+
 // From a rank to another, received by a receive that was there.
 void add_message(Story& story, std::uint32_t from, std::uint32_t to, std::int64_t posted, std::int64_t at) {
   Message message;
@@ -89,13 +100,7 @@ TEST(Blame, AThreadWithoutACoreIsNotLate) {
 
 TEST(Blame, AnOperationWaitsForWhoLooksAtTheWorker) {
   Story story = story_of(2);
-  Wait wait = wait_of(0, 1'000'000, 3'000'000);
-  Awaited awaited;
-  awaited.cause = Cause::answer;
-  awaited.rank = 1;
-  awaited.worker = 0;
-  wait.awaited.push_back(awaited);
-  story.waits.push_back(wait);
+  story.waits.push_back(wait_for(Cause::answer, 0));
   story.ranks[1].away[0].push_back({500'000, 2'900'000});
   story.ranks[1].away[3].push_back({500'000, 2'950'000});  // another worker's
   const std::vector<Blame> parts = blame_all(story)[0];
@@ -106,12 +111,7 @@ TEST(Blame, AnOperationWaitsForWhoLooksAtTheWorker) {
 // What was waited for came while nobody looked there: that was not needed.
 TEST(Blame, WhoLooksTooLateWasNotNeeded) {
   Story story = story_of(2);
-  Wait wait = wait_of(0, 1'000'000, 3'000'000);
-  Awaited awaited;
-  awaited.cause = Cause::answer;
-  awaited.rank = 1;
-  wait.awaited.push_back(awaited);
-  story.waits.push_back(wait);
+  story.waits.push_back(wait_for(Cause::answer));
   story.ranks[1].away[0].push_back({500'000, 8'000'000});
   story.ranks[0].threads[0].core_time = {{500'000, 0}, {3'500'000, 3'000'000}};
   const auto sums = sums_of(blame_all(story)[0]);
@@ -159,12 +159,7 @@ TEST(Blame, WhatNeverCameIsToldAsThat) {
 
 TEST(Blame, ALongMessageWaitsForItsReceive) {
   Story story = story_of(2);
-  Wait wait = wait_of(0, 1'000'000, 3'000'000);
-  Awaited awaited;
-  awaited.cause = Cause::unreceived;
-  awaited.rank = 1;
-  wait.awaited.push_back(awaited);
-  story.waits.push_back(wait);
+  story.waits.push_back(wait_for(Cause::unreceived));
   Match match;
   match.at = match.received = 2'500'000;
   match.rank = 0;
@@ -237,15 +232,9 @@ TEST(Blame, PartsAreTheWholeWait) {
 // However many parts a wait has for one cause, it is one; of very little no sentence is made.
 TEST(Report, CountsWaits) {
   Story story = story_of(2);
-  Wait wait = wait_of(0, 1'000'000, 3'000'000);
-  Awaited awaited;
-  awaited.cause = Cause::answer;
-  awaited.rank = 1;
-  wait.awaited.push_back(awaited);
-  story.waits.push_back(wait);
+  story.waits.push_back(wait_for(Cause::answer));
   story.ranks[1].away[0] = {{1'100'000, 1'200'000}, {1'300'000, 1'400'000}, {1'500'000, 1'600'000}};
-  wait = wait_of(0, 4'000'000, 4'002'000);
-  story.waits.push_back(wait);
+  story.waits.push_back(wait_of(0, 4'000'000, 4'002'000));
   const Report report = sum_up(story);
   ASSERT_EQ(report.losses.size(), 3U);
   EXPECT_EQ(report.losses[1].why, Why::no_progress);
