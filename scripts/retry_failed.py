@@ -14,6 +14,7 @@ import sys
 
 RETRIES = 2
 # A race or a wrong access that was seen once is there.
+REPORT_LINES = 60
 REPORT = re.compile(r"WARNING: ThreadSanitizer|ERROR: (Address|Leak)Sanitizer|: runtime error: ")
 
 
@@ -25,12 +26,13 @@ def failed_tests(tree):
     return [line.split(":", 1)[1] for line in log.read_text().splitlines() if ":" in line]
 
 
-def has_report(tree, name):
-    """Whether a sanitizer has said something in the test's part of ctest's last log."""
+def report_of(tree, name):
+    """The first lines of what a sanitizer has said in the test's part of ctest's last log; empty if it has said nothing."""
     log = tree / "Testing" / "Temporary" / "LastTest.log"
     text = log.read_text(errors="replace") if log.is_file() else ""
     part = re.search(rf"^\d+/\d+ Test: {re.escape(name)}\n.*?(?=^\d+/\d+ Test: |\Z)", text, re.MULTILINE | re.DOTALL)
-    return part is not None and REPORT.search(part.group(0)) is not None
+    report = part and REPORT.search(part.group(0))
+    return part.group(0)[report.start() :].splitlines()[:REPORT_LINES] if report else []
 
 
 def passes_alone(tree, name):
@@ -51,9 +53,8 @@ def main(arguments):
     if not names:
         print(f"retry_failed: {tree} has no list of failed tests: it was not a test that failed", file=sys.stderr)
         return 1
-    reported = [name for name in names if has_report(tree, name)]  # read before a ctest below writes the log anew
-    for name in reported:
-        print(f"FAILED   {name} in {tree}: a sanitizer has reported; it is not tried again")
+    reports = {name: report_of(tree, name) for name in names}  # read before a ctest below writes the log anew
+    reported = [name for name in names if reports[name]]
     failed = reported + [name for name in names if name not in reported and not passes_alone(tree, name)]
     flaky = [name for name in names if name not in failed]
     for name in flaky:
@@ -64,6 +65,9 @@ def main(arguments):
     for name in failed:
         if name not in reported:
             print(f"FAILED   {name} in {tree}: {RETRIES + 1} times")
+            continue
+        print("\n".join(line[:200] for line in reports[name]))  # here once more, where a log's end is all that somebody sees
+        print(f"FAILED   {name} in {tree}: a sanitizer has reported; it is not tried again")
     return 1 if failed else 0
 
 

@@ -42,7 +42,8 @@ class LazyArray {
 
 // The sender's side towards one worker. Zeroed memory is a valid initial state.
 //
-// Any thread may call reserve() and give_back(); only one thread at a time may call learn(). All
+// Any thread may call reserve<true>() and give_back<true>(); <false>: only the one thread that
+// sends. Only one thread at a time may call learn(). Any thread may read used(), for a report. All
 // accesses are relaxed: the numbers only count room, they publish no other data.
 struct SendCredit {
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t sent;
@@ -54,12 +55,13 @@ struct SendCredit {
   template <bool kShared>
   bool reserve(std::uint64_t charge, std::uint64_t window) {
     const std::uint64_t known = std::atomic_ref(freed).load(std::memory_order_relaxed);
+    const std::atomic_ref all(sent);
     if constexpr (!kShared) {
-      if (sent + charge - known > window) return false;
-      sent += charge;
+      const std::uint64_t then = sent + charge;
+      if (then - known > window) return false;
+      all.store(then, std::memory_order_relaxed);
       return true;
     } else {
-      const std::atomic_ref all(sent);
       // A failed reservation is visible for a moment. Meanwhile another thread's reservation may
       // fail although it has room; that thread tries again.
       if (all.fetch_add(charge, std::memory_order_relaxed) + charge - known <= window) return true;
@@ -69,11 +71,16 @@ struct SendCredit {
   }
   template <bool kShared>
   void give_back(std::uint64_t charge) {
+    const std::atomic_ref all(sent);
     if constexpr (!kShared) {
-      sent -= charge;
+      all.store(sent - charge, std::memory_order_relaxed);
     } else {
-      std::atomic_ref(sent).fetch_sub(charge, std::memory_order_relaxed);
+      all.fetch_sub(charge, std::memory_order_relaxed);
     }
+  }
+  [[nodiscard]] std::uint64_t used() {
+    return std::atomic_ref(sent).load(std::memory_order_relaxed) -
+           std::atomic_ref(freed).load(std::memory_order_relaxed);
   }
   // Takes over what the receiver reports. False: the report cannot be true.
   bool learn(std::uint64_t told) {

@@ -104,11 +104,7 @@ class Tagged final : public Protocol {
     credit(target).template give_back<kShared>(kOfferCharge);
   }
   // Of the receiver's memory, by messages that are not known as received. Any thread.
-  [[nodiscard]] std::uint64_t credit_used(heddle_peer target) {
-    SendCredit& to = credit(target);
-    return std::atomic_ref(to.sent).load(std::memory_order_relaxed) -
-           std::atomic_ref(to.freed).load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] std::uint64_t credit_used(heddle_peer target) { return credit(target).used(); }
   // The longest message that travels in one packet.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
   // AGAIN, or why there never will be room. Inside.

@@ -89,11 +89,10 @@ static void collective(const char* misuse) {
   } else if (strcmp(misuse, "type") == 0) {
     MPI_Allgather(values, 1, other ? MPI_FLOAT : MPI_INT, results, 1, other ? MPI_FLOAT : MPI_INT, MPI_COMM_WORLD);
   } else {
-    if (other)
-      MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    else
-      MPI_Ibcast(values, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    const int code =
+        other ? MPI_Ibarrier(MPI_COMM_WORLD, &request) : MPI_Ibcast(values, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
+    /* Where the call itself fails, another rank ends the job. */
+    if (code == MPI_SUCCESS) MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
 }
 
