@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -84,6 +85,46 @@ TEST(Credits, ManyThreadsShareOneWindow) {
   EXPECT_FALSE(over);
   EXPECT_EQ(sender.sent, freed);
   EXPECT_TRUE(sender.reserve<true>(kWindow, kWindow));
+}
+
+// One thread sends, another learns, a third looks for a report: that it may is what ThreadSanitizer
+// checks.
+TEST(Credits, AReportMayLookWhileTheOneSenderCounts) {
+  SendCredit sender{};
+  constexpr std::uint64_t kCharge = 64;
+  constexpr std::uint64_t kAll = 20'000 * kCharge;
+  std::atomic<std::uint64_t> sent{0};
+  std::thread sending([&] {
+    for (std::uint64_t taken = 0; taken < kAll;) {
+      if (!sender.reserve<false>(kCharge, kWindow)) {
+        std::this_thread::yield();
+        continue;
+      }
+      if (taken % 3 == 0) {  // refused by the transport, say
+        sender.give_back<false>(kCharge);
+        ASSERT_TRUE(sender.reserve<false>(kCharge, kWindow));
+      }
+      sent.store(taken += kCharge);
+    }
+  });
+  std::atomic<bool> over{false};
+  std::uint64_t looks = 0;
+  std::thread looking([&] {
+    for (; !over; ++looks) {
+      static_cast<void>(sender.used());
+      std::this_thread::yield();
+    }
+  });
+  for (std::uint64_t freed = 0; freed < kAll;) {
+    freed = sent.load();
+    ASSERT_TRUE(sender.learn(freed));
+    std::this_thread::yield();
+  }
+  sending.join();
+  over = true;
+  looking.join();
+  EXPECT_GT(looks, 0U);
+  EXPECT_EQ(sender.used(), 0U);
 }
 
 }  // namespace
