@@ -23,7 +23,7 @@ MAY = {
     "src/wire": {"base"},
     "src/memory": {"base", "queue", "wire"},
     "src/bootstrap": {"base", "diagnosis", "queue", "wire"},
-    "src/transport": BELOW_TRANSPORT,
+    "src/transport": BELOW_TRANSPORT | {"transport/network"},
     "src/engine": BELOW_TRANSPORT | {"transport"},
     "src/protocol": BELOW_TRANSPORT | {"transport", "engine"},
     "src/worker": BELOW_WORKER,

@@ -2,19 +2,16 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
+#include "transport/network/lists.hpp"
 #include "transport/ucx/library.hpp"
 
 namespace heddle::transport::ucx {
 
-using Bytes = std::vector<std::byte>;
-
-// Reserves room: the list needs no memory until it has more than `count` items.
-template <class T>
-void make_room(std::vector<T>* list, std::size_t count) {
-  if (list->capacity() < count) list->reserve(2 * count);
-}
+using network::Bytes;
+using network::List;
+using network::make_room;
+using network::Pool;
 
 // What UCX's answer means here, without a message. DONE: UCS_OK.
 base::Status meaning_of(ucs_status_t status);

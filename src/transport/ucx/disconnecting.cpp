@@ -28,7 +28,7 @@ void Endpoints::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
   if (peer.stage == PeerState::Stage::broken && peer.endpoint == nullptr) return;
   Endpoints& self = peer.port->endpoints();
   peer.has_gap = false;
-  const bool known = self.failed(peer.rank) || self.device_.failed(peer.rank);
+  const bool known = self.port_.peers().failed(peer.rank) || self.device_.failed(peer.rank);
   self.device_.log().line(known ? base::Level::debug : base::Level::info, "worker %u has lost worker %u of rank %u: %s",
                           self.port_.index(), peer.worker, peer.rank, self.port_.call().status_string(status));
   self.note_lost(peer);
@@ -42,17 +42,16 @@ void Endpoints::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
   note_lost(peer);
 }
 
-void Endpoints::peer_failed(std::uint32_t rank) {
-  if (rank >= size_ || std::exchange(failed_[rank], std::uint8_t{1}) != 0) return;
-  for (const auto& peer : all_) {
+void Endpoints::disconnect_rank(std::uint32_t rank) {
+  for (const auto& peer : port_.peers().all()) {
     if (peer->rank != rank) continue;
     if (peer->stage == PeerState::Stage::broken) peer->status = HEDDLE_ERR_PEER_FAILED;
-    disconnect(*peer, HEDDLE_ERR_PEER_FAILED, false);
+    disconnect(state_of(*peer), HEDDLE_ERR_PEER_FAILED, false);
   }
 }
 
 void Endpoints::disconnect_all() {
-  for (const auto& peer : all_) disconnect(*peer, HEDDLE_ERR_PEER_FAILED, true);
+  for (const auto& peer : port_.peers().all()) disconnect(state_of(*peer), HEDDLE_ERR_PEER_FAILED, true);
 }
 
 // If it is not sure, UCX may still be answering the peer's greeting, and 1.13 aborts when the
@@ -60,7 +59,7 @@ void Endpoints::disconnect_all() {
 void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
   if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !sure)) return;
   if (!port_.closed()) device_.lose(peer.rank);
-  end(peer, PeerState::Stage::broken, status);
+  port_.peers().end(peer, PeerState::Stage::broken, status);
   if (peer.endpoint != nullptr) {
     const bool can = device_.recovers();
     if (can && !sure && peer.used && !port_.closed()) {
@@ -100,7 +99,7 @@ void Endpoints::go_on_disconnecting() {
     return true;
   });
   if (!closing_.empty()) end_closing();
-  busy_ = connecting() || disconnecting();
+  busy_ = disconnecting();
 }
 
 // Not to be called within UCX's progress.

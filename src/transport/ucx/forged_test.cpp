@@ -23,6 +23,15 @@
 namespace heddle::transport::ucx {
 namespace {
 
+using network::CardHead;
+using network::kMostBundle;
+using network::kMostPart;
+using network::Note;
+using network::Part;
+using network::part_bytes;
+using network::pass_of;
+using network::seal;
+
 constexpr std::uint32_t kRaw = 1;
 
 // While it is held it stands still, or advances by one step at each read.
@@ -96,7 +105,8 @@ class RawRank {
     std::size_t bytes = 0;
     ASSERT_EQ(call_->worker_get_address(worker_, &address, &bytes), UCS_OK);
     CardHead head;
-    (*Library::open("libucp.so.0"))->version().copy(head.ucx, sizeof head.ucx - 1);
+    std::memcpy(head.transport, "ucx", 4);
+    (*Library::open("libucp.so.0"))->version().copy(head.version, sizeof head.version - 1);
     head.agreed = agreed_of(config_);
     head.max_workers = config_.number(base::Var::max_workers);
     head.window = config_.number(base::Var::ucx_window_bytes);
@@ -545,6 +555,11 @@ TEST_F(UcxForged, AnotherTransportIsToldByItsCard) {
   EXPECT_EQ(send_to_raw(), HEDDLE_ERR_CONFIG);
 }
 
+TEST_F(UcxForged, ATransportOfTheSameKindIsToldByItsCard) {
+  raw_->publish([](CardHead* head) { std::memcpy(head->transport, "ofi", 4); });
+  EXPECT_EQ(send_to_raw(), HEDDLE_ERR_CONFIG);
+}
+
 // The address in its card leads nowhere. A death may have that effect, so it is not reported as a
 // mistake in the settings before a death would be known.
 TEST_F(UcxForged, WhoIsNotReachedMayHaveDied) {
@@ -578,7 +593,7 @@ TEST_F(UcxForged, AnotherVersionIsRefused) {
 }
 
 TEST_F(UcxForged, AnotherUcxIsRefused) {
-  raw_->publish([](CardHead* head) { std::memcpy(head->ucx, "1.999.1", 8); });
+  raw_->publish([](CardHead* head) { std::memcpy(head->version, "1.999.1", 8); });
   EXPECT_EQ(send_to_raw(), HEDDLE_ERR_VERSION);
 }
 

@@ -55,12 +55,6 @@ void push_hush(void* handle) {
 
 }  // namespace
 
-Symbol Symbols::find(const char* name) {
-  void* symbol = library_ != nullptr ? dlsym(library_, name) : nullptr;
-  if (symbol == nullptr) complete_ = false;
-  return {symbol};
-}
-
 Library::Hush::Hush() {
   ++hushed;
 }

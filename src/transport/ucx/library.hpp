@@ -6,42 +6,13 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "transport/network/symbols.hpp"
 
 namespace heddle::transport::ucx {
 
-// A library's symbol, as a pointer to the function that it is there.
-struct Symbol {
-  void* at;
-  template <class Function>
-  operator Function*() const {  // NOLINT(google-explicit-constructor): for the list below
-    return reinterpret_cast<Function*>(at);
-  }
-};
-class Symbols {
- public:
-  // Null: every symbol is missing.
-  explicit Symbols(void* library) : library_(library) {}
-  [[nodiscard]] bool complete() const { return complete_; }
-
- protected:
-  Symbol find(const char* name);
-
- private:
-  void* library_;
-  bool complete_ = true;
-};
-
-// A function that throws nothing: its callers on the hot path keep no frame for that.
-template <class Function>
-struct Quiet;
-template <class Result, class... Arguments>
-struct Quiet<Result (*)(Arguments...)> {
-  using Type = Result (*)(Arguments...) noexcept;
-};
-
 // The functions that the transport calls, typed by the header, so that a library of another shape
 // does not compile.
-struct Functions : Symbols {
+struct Functions : network::Symbols {
   using Symbols::Symbols;
   decltype(&::ucp_get_version) get_version = find("ucp_get_version");
   decltype(&::ucp_config_read) config_read = find("ucp_config_read");
@@ -68,10 +39,10 @@ struct Functions : Symbols {
   decltype(&::ucp_mem_map) mem_map = find("ucp_mem_map");
   decltype(&::ucp_mem_unmap) mem_unmap = find("ucp_mem_unmap");
   decltype(&::ucp_mem_query) mem_query = find("ucp_mem_query");
-  Quiet<decltype(&::ucp_am_send_nbx)>::Type am_send_nbx = find("ucp_am_send_nbx");
+  network::Quiet<decltype(&::ucp_am_send_nbx)>::Type am_send_nbx = find("ucp_am_send_nbx");
   decltype(&::ucp_am_data_release) am_data_release = find("ucp_am_data_release");
-  Quiet<decltype(&::ucp_put_nbx)>::Type put_nbx = find("ucp_put_nbx");
-  Quiet<decltype(&::ucp_get_nbx)>::Type get_nbx = find("ucp_get_nbx");
+  network::Quiet<decltype(&::ucp_put_nbx)>::Type put_nbx = find("ucp_put_nbx");
+  network::Quiet<decltype(&::ucp_get_nbx)>::Type get_nbx = find("ucp_get_nbx");
   decltype(&::ucp_atomic_op_nbx) atomic_op_nbx = find("ucp_atomic_op_nbx");
   decltype(&::ucp_request_check_status) request_check_status = find("ucp_request_check_status");
   decltype(&::ucp_request_free) request_free = find("ucp_request_free");

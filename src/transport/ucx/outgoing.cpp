@@ -14,13 +14,8 @@ std::uint64_t packet_bytes(const Command& command) {
 
 }  // namespace
 
-Outgoing::Outgoing(Port& port, Device& device, std::uint32_t slots)
-    : port_(port),
-      device_(device),
-      window_(device.window()),
-      packets_(kPackets),
-      sendings_(slots),
-      room_(port.completions().messages()) {
+Outgoing::Outgoing(Port& port, Device& device)
+    : port_(port), device_(device), window_(device.window()), packets_(kPackets) {
   by_value_.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
   by_value_.flags = UCP_AM_SEND_FLAG_EAGER;
 }
@@ -28,13 +23,13 @@ Outgoing::Outgoing(Port& port, Device& device, std::uint32_t slots)
 std::size_t Outgoing::post(Port& port, Command& command) {
   const Port::Turn turn(port, std::try_to_lock);
   if (!turn.inside()) return 0;
-  PeerState* peer = port.endpoints().known(command.rank, command.worker);
+  PeerState* peer = state_of(port.peers().known(command.rank, command.worker));
   // Behind packets that UCX still has, only another packet is sure to stay in order.
   if (peer == nullptr || !peer->by_value || !command.inlined) [[unlikely]]
     return post_otherwise(port, command) ? 1 : 0;
   const std::uint64_t bytes = command.bytes;
   const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(bytes));
-  if (port.outgoing().is_full(*peer, cost) || !port.completions().messages().has(1)) [[unlikely]]
+  if (peer->is_full(cost, port.outgoing().window_) || !port.completions().messages().has(1)) [[unlikely]]
     return post_otherwise(port, command) ? 1 : 0;
   peer->next.immediate = command.immediate;
   write_packet(command, peer->next.packet);
@@ -42,7 +37,7 @@ std::size_t Outgoing::post(Port& port, Command& command) {
     return post_otherwise(port, command) ? 1 : 0;
   peer->next.position += cost;
   peer->used = true;
-  remember(port, *peer, command.token, cost);
+  port.undelivered().remember(port.completions().messages(), *peer, command.token, cost);
   command.source_free = true;
   return 1;
 }
@@ -63,7 +58,7 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
 [[gnu::noinline]] bool Outgoing::post_otherwise(Port& port, Command& command) {
   Outgoing& self = port.outgoing();
   base::Status why = HEDDLE_DONE;
-  PeerState* peer = port.endpoints().use(command.rank, command.worker, &why);
+  PeerState* peer = state_of(port.peers().use(command.rank, command.worker, &why));
   if (peer == nullptr) return port.completions().refuse(command, why);
   if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet_bytes(command) > kMostMessage)
       [[unlikely]] {
@@ -72,10 +67,10 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
                             command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
   }
   const auto bytes = static_cast<std::uint32_t>(packet_bytes(command));
-  const bool full = self.is_full(*peer, cost_of(bytes));
+  const bool full = peer->is_full(cost_of(bytes), self.window_);
   if (!peer->ready() || full) [[unlikely]] {
     if (peer->ready() && self.device_.directory().known_closed(peer->rank, peer->worker)) {
-      peer->stage = PeerState::Stage::closed;
+      port.peers().note_closed(*peer);
       peer->note_way();
     }
     // a message to a closed worker is lost, which is no error
@@ -83,11 +78,11 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
       command.done = command.source_free = true;
       return true;
     }
-    if (full || peer->waiting_count == kWaitingPackets) return false;
+    if (full || peer->waiting == kWaitingPackets) return false;
   }
-  if (!self.room_.has(1) || self.packets_.front() == nullptr) return false;
+  if (!port.undelivered().has_room() || self.packets_.front() == nullptr) return false;
   self.send_as_packet(*peer, command, bytes);
-  remember(port, *peer, command.token, cost_of(bytes));
+  port.undelivered().remember(*peer, command.token, cost_of(bytes));
   command.source_free = true;
   return true;
 }
@@ -100,58 +95,9 @@ void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint
   if (peer.ready()) {
     send_packet(peer, packet);
   } else {
-    peer.waiting.append(packet);
-    ++peer.waiting_count;
+    peer.packets.append(packet);
+    ++peer.waiting;
   }
-}
-
-// A message, the last that was sent, is done when the peer says that it has arrived.
-inline void Outgoing::remember(Port& port, PeerState& peer, Token token, std::uint32_t cost) {
-  port.completions().messages().take();
-  Sending* last = peer.undelivered.last;
-  if (last == nullptr || last->token != token || last->cost != cost) [[unlikely]]
-    return remember_anew(port, peer, token, cost);
-  ++last->count;
-}
-
-[[gnu::noinline]] void Outgoing::remember_anew(Port& port, PeerState& peer, Token token, std::uint32_t cost) {
-  Sending* sending = port.outgoing().sendings_.take();
-  sending->token = token;
-  sending->end = peer.next.position;
-  sending->cost = cost;
-  sending->count = 1;
-  peer.undelivered.append(sending);
-}
-
-bool Outgoing::learn(PeerState& peer, std::uint32_t consumed, std::uint32_t arrived) {
-  const News news = news_of(consumed, peer.acked, peer.next.position);
-  if (news != News::fresh) [[unlikely]]
-    return news == News::stale;
-  if (arrived - consumed > peer.next.position - consumed) [[unlikely]]
-    return false;
-  peer.acked = consumed;
-  peer.delivered = later_of(peer.delivered, arrived);
-  end(peer, peer.delivered, HEDDLE_DONE);
-  return true;
-}
-
-// The messages up to there in the stream are done.
-void Outgoing::end(PeerState& peer, std::uint32_t delivered, base::Status status) {
-  while (!peer.undelivered.empty()) {
-    Sending& first = *peer.undelivered.first;
-    const std::uint32_t left = unarrived_of(first.count, first.cost, first.end, delivered);
-    const std::uint32_t done = first.count - left;
-    port_.completions().done(first.token, status, done);
-    room_.give(done);
-    first.end += done * first.cost;
-    first.count = left;
-    if (left != 0) return;
-    sendings_.give_back(peer.undelivered.take());
-  }
-}
-
-[[gnu::cold]] void Outgoing::end_all(PeerState& peer, base::Status status) {
-  end(peer, peer.next.position, status);
 }
 
 // ---- several together ---------------------------------------------------------------------------
@@ -163,12 +109,12 @@ std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState&
   std::size_t count = 0;
   for (const Command& command : batch) {
     if (command.opcode != Opcode::message || command.rank != peer.rank || command.worker != peer.worker) break;
-    if (command.header_bytes > kMostPart || command.bytes > kMostPart) break;
+    if (command.header_bytes > network::kMostPart || command.bytes > network::kMostPart) break;
     const auto packet = static_cast<std::uint32_t>(packet_bytes(command));
-    bytes += part_bytes(packet);
+    bytes += network::part_bytes(packet);
     cost += cost_of(packet);
-    if (packet > kMostPart || bytes > kMostBundle || cost > window_ ||
-        !room_.has(static_cast<std::uint32_t>(count) + 1))
+    if (packet > network::kMostPart || bytes > network::kMostBundle || cost > window_ ||
+        !port_.undelivered().has_room(static_cast<std::uint32_t>(count) + 1))
       break;
     ++count;
   }
@@ -178,21 +124,21 @@ std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState&
 std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   const Port::Turn turn(port_, std::try_to_lock);
   if (!turn.inside()) return 0;
-  PeerState* peer = port_.endpoints().known(batch.front().rank, batch.front().worker);
+  PeerState* peer = state_of(port_.peers().known(batch.front().rank, batch.front().worker));
   if (peer == nullptr || !peer->ready() || packets_.front() == nullptr) return 0;
   const std::size_t count = bundle_of(batch, *peer);
   if (count < 2) return 0;
   Packet* packet = begin_packet(*peer, kBundleId, 0);
   for (Command& command : batch.first(count)) {
-    const Part part{static_cast<std::uint32_t>(packet_bytes(command)), command.immediate};
-    const std::uint32_t room = part_bytes(part.bytes);
+    const network::Part part{static_cast<std::uint32_t>(packet_bytes(command)), command.immediate};
+    const std::uint32_t room = network::part_bytes(part.bytes);
     std::byte* to = packet->data + packet->bytes;
     std::memset(to + room - 8, 0, 8);
     std::memcpy(to, &part, sizeof part);
     write_packet(command, to + sizeof part);
     packet->bytes += room;
     peer->next.position += cost_of(part.bytes);
-    remember(port_, *peer, command.token, cost_of(part.bytes));
+    port_.undelivered().remember(*peer, command.token, cost_of(part.bytes));
     command.source_free = true;
   }
   send_packet(*peer, packet);
@@ -265,16 +211,16 @@ bool Outgoing::send_packet(PeerState& peer, Packet* packet) {
 }
 
 void Outgoing::send_waiting(PeerState& peer) {
-  while (!peer.waiting.empty()) {
-    Packet* packet = peer.waiting.take();
-    --peer.waiting_count;
+  while (!peer.packets.empty()) {
+    Packet* packet = peer.packets.take();
+    --peer.waiting;
     if (!send_packet(peer, packet)) return;
   }
 }
 
 void Outgoing::drop_waiting(PeerState& peer) {
-  while (!peer.waiting.empty()) packets_.give_back(peer.waiting.take());
-  peer.waiting_count = 0;
+  while (!peer.packets.empty()) packets_.give_back(peer.packets.take());
+  peer.waiting = 0;
 }
 
 }  // namespace heddle::transport::ucx

@@ -3,13 +3,12 @@
 // A message that lies in its command goes by value: UCX has copied it when its call returns.
 // Another one, or one that UCX does not take by value, is copied into a packet, which waits in UCX,
 // or for its connection. Messages after a packet that UCX still has go as packets too, so that they
-// stay in order. A message is complete when its receiver tells that it has arrived.
+// stay in order. When they have arrived: network::Undelivered.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "transport/ucx/completions.hpp"
 #include "transport/ucx/peer_state.hpp"
 
 namespace heddle::transport::ucx {
@@ -18,21 +17,13 @@ class Device;
 
 class Outgoing {
  public:
-  // `slots`: messages that may not have arrived.
-  Outgoing(Port& port, Device& device, std::uint32_t slots);
+  Outgoing(Port& port, Device& device);
 
   // By the owner, outside. How many were accepted: 0 or 1. Static as Transfers::put().
   [[nodiscard]] static std::size_t post(Port& port, Command& command);
   // Sends short messages to one worker, from the front of the batch, together: UCX and the kernel
   // are called once. Returns how many. 0: there are no two, or it is better done one by one.
   [[nodiscard]] std::size_t post_bundle(std::span<Command> batch);
-
-  // A message of the peer tells up to where it has consumed the stream towards it, and up to where
-  // that has arrived. False: that is impossible.
-  [[nodiscard]] bool hear(PeerState& peer, const Head& head) {
-    if (peer.knows(head.consumed, head.arrived)) return true;
-    return learn(peer, head.consumed, head.arrived);
-  }
 
   // Tells the peer where the stream from it is. `by_value`: that leaves at once or not at all. OK:
   // it has left, or UCX has it. NO_RESOURCE: not now. Else the connection is broken.
@@ -42,28 +33,17 @@ class Outgoing {
   void send_waiting(PeerState& peer);
   // It will never be ready.
   void drop_waiting(PeerState& peer);
-  // It will not tell any more what has arrived: completes all that was sent to it.
-  void end_all(PeerState& peer, base::Status status);
 
   // How many packets and credits UCX has.
   [[nodiscard]] std::uint32_t flying() const { return flying_; }
-  // Messages that may not have arrived.
-  [[nodiscard]] std::uint32_t undelivered() const { return room_.taken(); }
 
  private:
   static constexpr std::uint32_t kWaitingPackets = 16;  // of one peer state
   static constexpr std::uint32_t kPackets = 48;
 
   static bool post_otherwise(Port& port, Command& command);
-  [[nodiscard]] bool is_full(const PeerState& peer, std::uint32_t cost) const {
-    return peer.next.position - peer.acked + cost > window_;
-  }
   static ucs_status_t send_by_value(Port& port, PeerState& peer, unsigned id, std::size_t bytes);
   void send_as_packet(PeerState& peer, const Command& command, std::uint32_t bytes);
-  static void remember(Port& port, PeerState& peer, Token token, std::uint32_t cost);
-  static void remember_anew(Port& port, PeerState& peer, Token token, std::uint32_t cost);
-  bool learn(PeerState& peer, std::uint32_t consumed, std::uint32_t arrived);
-  void end(PeerState& peer, std::uint32_t delivered, base::Status status);
   [[nodiscard]] std::size_t bundle_of(std::span<const Command> batch, const PeerState& peer) const;
   Packet* begin_packet(PeerState& peer, unsigned id, std::uint32_t immediate);
   bool send_packet(PeerState& peer, Packet* packet);
@@ -77,9 +57,7 @@ class Outgoing {
   const std::uint32_t window_;
   ucp_request_param_t by_value_{};  // of every message that goes by value
   Pool<Packet> packets_;
-  Pool<Sending> sendings_;
   std::uint32_t flying_ = 0;
-  Room& room_;  // for messages that may not have arrived
 };
 
 }  // namespace heddle::transport::ucx

@@ -1,70 +1,69 @@
 #include "transport/ucx/port.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <new>
+#include <utility>
 
-#include "base/membarrier.hpp"
+#include "transport/ucx/receive.hpp"
 
 namespace heddle::transport::ucx {
 namespace {
 
-// How long transfers may take to end when their worker is closed; then their connections are
-// closed.
-constexpr std::uint64_t kCloseNs = 250'000'000;
+// How long UCX may take to close connections.
 constexpr std::uint64_t kForceNs = 5'000'000'000;
-// Rounds of progress in one visit of the helper, so that a busy port neither keeps the helper from
-// the others nor lets the owner wait.
-constexpr int kRounds = 64;
 
 }  // namespace
 
-Port::Port(Device& device, std::uint32_t index, std::uint32_t slots)
-    : device_(device),
+Port::Port(Device& device, std::uint32_t index)
+    : network::Port(device, index, device.slots()),
+      device_(device),
       call_(device.library().call()),
-      index_(index),
-      completions_(slots),
       endpoints_(*this, device),
-      credits_(*this, device),
-      outgoing_(*this, device, slots),
-      incoming_(*this, device),
-      transfers_(*this, device, slots) {}
+      outgoing_(*this, device),
+      transfers_(*this, device, device.slots()) {}
 
 base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t index) {
-  const auto slots = static_cast<std::uint32_t>(device.environment().config.number(base::Var::worker_operations));
-  std::unique_ptr<Port> port(new Port(device, index, slots));
-  if (const base::Status status = port->open(); status != HEDDLE_DONE) return status;
+  std::unique_ptr<Port> port(new Port(device, index));
+  if (const base::Status status = port->open_worker(); status != HEDDLE_DONE) return status;
   return port;
 }
 
-base::Status Port::open() {
+base::Status Port::open_worker() {
   if (const ucs_status_t made = create_worker(call_, device_.context(), &worker_); made != UCS_OK) {
     return base::fail(HEDDLE_ERR_NO_MEMORY, "UCX gives no worker: %s", call_.status_string(made));
   }
-  base::Status status = incoming_.listen();
+  base::Status status = Receive::listen(*this);
   Bytes address;
   if (status == HEDDLE_DONE) status = find_address(call_, worker_, &address);
-  if (status == HEDDLE_DONE) status = find_descriptor(call_, worker_, &descriptor_);
+  int descriptor = -1;
+  if (status == HEDDLE_DONE) status = find_descriptor(call_, worker_, &descriptor);
   if (status != HEDDLE_DONE) return status;
   const Turn turn(*this);  // the helper does not enter before all is set up
-  const auto number = device_.helper().watch(*this, descriptor_);
-  if (!number) return number.status();
-  watch_ = *number;
-  device_.directory().announce(index_, std::move(address));
+  status = watch(descriptor);
+  if (status != HEDDLE_DONE) return status;
+  device_.directory().announce(index(), std::move(address));
   return HEDDLE_DONE;
 }
 
 Port::~Port() {
-  // no worker has had it
-  if (watch_ != 0 && !retired()) device_.helper().unwatch(watch_, descriptor_);
+  unwatch();
   if (worker_ != nullptr) end();
 }
 
-void Port::make_room_for(std::size_t peers) {
-  credits_.make_room_for(peers);
-  incoming_.make_room_for(peers);
-  transfers_.make_room_for(peers);
+// ---- connections --------------------------------------------------------------------------------
+
+void Port::on_end(network::Peer& peer) {
+  state_of(peer).note_way();
+  outgoing_.drop_waiting(state_of(peer));
+}
+
+bool Port::send_credit(network::Peer& peer) {
+  PeerState& state = state_of(peer);
+  // What UCX still has tells it, or is told of later.
+  if (state.in_flight != 0) return false;
+  const ucs_status_t sent = outgoing_.send_credit(state, false);
+  if (sent == UCS_OK && state.in_flight == 0) state.used = true;
+  return sent != UCS_ERR_NO_RESOURCE;
 }
 
 // ---- the owner ----------------------------------------------------------------------------------
@@ -84,33 +83,32 @@ std::size_t Port::post_batch(std::span<Command> batch) {
   return accepted;
 }
 
-std::size_t Port::poll(std::span<Completion> completions) {
-  if (completions.empty()) [[unlikely]]
+std::size_t Port::poll(std::span<Completion> out) {
+  if (out.empty()) [[unlikely]]
     return 0;
   const Turn turn(*this);
-  incoming_.release_lent();
-  completions_.begin(completions);
-  incoming_.hand_out();
+  incoming().release_lent();
+  completions().begin(out);
+  incoming().hand_out();
   transfers_.flush_dirty();
   // If the poll has completions already, its caller may wait for nothing more: then UCX is asked
   // only every fourth time.
-  if (completions_.written() == 0 || ++skipped_ >= 4) {
+  if (completions().written() == 0 || ++skipped_ >= 4) {
     skipped_ = 0;
     ask_ucx();
   }
   transfers_.change_again();
-  const std::uint32_t poll = polls() + 1;
-  polls_.store(poll, std::memory_order_relaxed);
+  const std::uint32_t poll = count_poll();
   if (has_more_to_do(poll)) [[unlikely]]
     do_more(poll);
-  if (credits_.has_to_tell()) {
-    if (credits_.is_due(!streams_)) credits_.tell_all();
+  if (credits().has_to_tell()) {
+    if (credits().is_due(!streams_)) credits().tell_all();
     // This poll may be the last for long, and has taken from UCX the event that would have woken
     // the helper.
-    if (quiet() && credits_.has_to_tell()) [[unlikely]]
+    if (quiet() && credits().has_to_tell()) [[unlikely]]
       leaves_something();
   }
-  return completions_.end();
+  return completions().end();
 }
 
 // UCX's shared memory brings one message per call: while messages stream in, a poll calls it
@@ -118,122 +116,36 @@ std::size_t Port::poll(std::span<Completion> completions) {
 inline void Port::ask_ucx() {
   const bool streams = std::exchange(streams_, progress());
   if (!streams || !streams_) return;
-  for (int round = 1; round < kMostRounds && completions_.has_room(); ++round) {
+  for (int round = 1; round < kMostRounds && completions().has_room(); ++round) {
     if (call_.worker_progress(worker_) == 0) return;  // progress() has disarmed already
   }
 }
 
 // What not every poll does.
 void Port::do_more(std::uint32_t poll) {
-  if (credits_.owes()) credits_.send_owed();
-  const bool connects = endpoints_.connecting();
+  if (credits().owes()) credits().send_owed();
+  const bool connects = peers().connecting();
   if ((poll & (kDevicePeriod - 1)) == 0 || (connects && (poll & (kConnectingPeriod - 1)) == 0)) {
     device_.progress();
-    if (connects) endpoints_.advance();
+    if (connects) peers().advance();
     transfers_.forget_releases();
   }
   if (endpoints_.busy()) endpoints_.go_on_disconnecting();
 }
 
-[[gnu::cold]] void Port::leaves_something() {
-  if (!quiet()) return;
-  armed_.store(false, std::memory_order_release);
-  quiet_.store(false, std::memory_order_release);
-  device_.helper().wake();
-}
+// ---- in place of the owner ----------------------------------------------------------------------
 
-bool Port::at_rest() const {
-  return transfers_.at_rest() && outgoing_.undelivered() == 0 && completions_.empty() && !in_flight() &&
-         incoming_.empty() && !credits_.owes() && !endpoints_.connecting() && !endpoints_.disconnecting();
-}
-
-bool Port::arm() {
-  if (credits_.has_to_tell()) credits_.tell_all();
-  if (!at_rest()) return false;
-  if (armed()) return true;
-  // What arrives on an interface without a connection, UCX handles only in its progress. So
-  // progress must find nothing first; arming UCX before would lose such an arrival.
-  if (call_.worker_progress(worker_) != 0 || !at_rest() || call_.worker_arm(worker_) != UCS_OK) return false;
-  quiet_.store(true, std::memory_order_release);
-  armed_.store(true, std::memory_order_release);
-  device_.helper().watch_again(watch_, descriptor_);
-  return true;
-}
-
-// ---- the helper ---------------------------------------------------------------------------------
-
-Port::Served Port::serve(std::uint32_t thread) {
-  if (!base::membarrier_private_ready()) return Served::not_ours;
-  if (!handover_.try_claim(thread)) return Served::stuck;
-  if (transfers_.has_orphans() || armed()) {
-    handover_.release();
-    return Served::not_ours;
-  }
-  bool some = true;
-  for (int round = 0; round < kRounds && some; ++round) some = move_on();
-  if (credits_.has_to_tell()) credits_.tell_all();
-  const auto arm = [&] { return !some && call_.worker_arm(worker_) == UCS_OK; };
-  bool ucx_armed = arm();
-  if (!some && !ucx_armed) {  // shared memory has read a signal, and is armed by the next call
-    some = move_on();
-    ucx_armed = arm();
-  }
-  const bool waiting = in_flight() || transfers_.under_way() != 0 || credits_.owes() || endpoints_.connecting() ||
-                       endpoints_.disconnecting();
-  quiet_.store(ucx_armed && !waiting, std::memory_order_release);
-  handover_.release();
-  if (ucx_armed) return waiting ? Served::waiting : Served::quiet;
-  return some ? Served::more : Served::stuck;
-}
-
-// In place of the owner: what a poll does, except that it hands out and releases no messages.
-// Completions wait for the next poll. True: UCX had something.
 bool Port::move_on() {
   transfers_.flush_dirty();
   const bool some = call_.worker_progress(worker_) != 0;
   transfers_.change_again();
-  if (credits_.owes()) credits_.send_owed();
-  if (endpoints_.connecting()) endpoints_.advance();
+  if (credits().owes()) credits().send_owed();
+  if (peers().connecting()) peers().advance();
   if (endpoints_.disconnecting()) endpoints_.go_on_disconnecting();
   return some;
 }
 
 // ---- the end ------------------------------------------------------------------------------------
-
-void Port::retire() {
-  handover_.enter();  // for good: the helper finds its owner inside
-  close();
-  retired_.store(true, std::memory_order_release);
-}
-
-// UCX uses the caller's memory until the transfers have ended; peers that make no progress do not
-// delay us for long.
-void Port::close() {
-  closed_ = true;
-  incoming_.close();
-  const auto drive = [this](std::uint64_t until) {
-    while (transfers_.under_way() != 0 && now_ns() < until) {
-      const bool some = move_on();
-      device_.progress();
-      completions_.forget();
-      if (!some) sched_yield();
-    }
-  };
-  drive(now_ns() + kCloseNs);
-  if (transfers_.under_way() == 0) return;
-  transfers_.disconnect_all();
-  drive(now_ns() + kForceNs);
-}
-
-bool Port::linger() {
-  if (transfers_.has_orphans()) return false;
-  const bool some = move_on();
-  completions_.forget();
-  incoming_.drop_all();
-  if (credits_.has_to_tell()) credits_.tell_all();
-  // Peers must be told what has arrived, else their messages seem lost.
-  return some || endpoints_.has_waiting() || credits_.owes_the_living() || in_flight();
-}
 
 void Port::end() {
   endpoints_.disconnect_all();
@@ -242,9 +154,9 @@ void Port::end() {
     // not move_on(): a peer that is heard only now gets no answer
     call_.worker_progress(worker_);
     endpoints_.go_on_disconnecting();
-    completions_.forget();
+    completions().forget();
   }
-  incoming_.drop_all();
+  incoming().drop_all();
   transfers_.destroy_keys();
   call_.worker_destroy(std::exchange(worker_, nullptr));
 }

@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "transport/ucx/device.hpp"
 
 namespace heddle::transport::ucx {
-
-Regions::Regions(Device& device) : device_(device), call_(device.library().call()), mutex_(device.mutex()) {}
 
 base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
   if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
@@ -60,7 +59,7 @@ base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::u
     call_.mem_unmap(device_.context(), memory);
     return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no key for a region: %s", call_.status_string(status));
   }
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(device_.mutex());
   LocalMemory local;
   local.address = address;
   local.bytes = bytes;
@@ -80,13 +79,13 @@ base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::u
   key.address = reinterpret_cast<std::uintptr_t>(address);
   key.bytes = bytes;
   key.id = local.id;
-  seal(&key, device_.secret());
+  network::seal(&key, device_.secret());
   std::memcpy(local.key.bytes.data(), &key, sizeof key);
   return local;
 }
 
 void Regions::deregister(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(device_.mutex());
   const auto found = regions_.find(id);
   if (found == regions_.end()) return;
   call_.mem_unmap(device_.context(), found->second.memory);
@@ -108,11 +107,11 @@ const Bytes* Regions::packed(std::uint64_t id) const {
 base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& bytes) {
   KeyBytes key;
   std::memcpy(&key, bytes.bytes.data(), sizeof key);
-  if (key.magic != KeyBytes::kMagic || !sealed(key, device_.secret()) || key.rank != rank || key.zero != 0) {
+  if (key.magic != KeyBytes::kMagic || !network::sealed(key, device_.secret()) || key.rank != rank || key.zero != 0) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a ucx region of rank %u", rank);
   }
   if (device_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(device_.mutex());
   std::uint64_t number = imports_.size();
   if (const auto known = import_of_.find({rank, key.id}); known != import_of_.end()) {
     number = known->second;
@@ -139,7 +138,7 @@ base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& 
 }
 
 void Regions::release(const RemoteMemory& memory) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(device_.mutex());
   const std::uint64_t number = memory.handle[0];
   if (number >= imports_.size() || imports_[number].generation != memory.handle[1]) return;
   if (--imports_[number].uses != 0) return;
@@ -150,12 +149,12 @@ void Regions::release(const RemoteMemory& memory) {
 }
 
 bool Regions::import_is(std::uint64_t import, std::uint64_t generation) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(device_.mutex());
   return import < imports_.size() && imports_[import].generation == generation;
 }
 
 base::Result<Bytes> Regions::key(std::uint64_t import, std::uint64_t generation) try {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const std::unique_lock lock(device_.mutex(), std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
   if (import >= imports_.size() || imports_[import].generation != generation) return HEDDLE_ERR_RANGE;
   Import& wanted = imports_[import];

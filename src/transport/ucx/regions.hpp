@@ -1,16 +1,16 @@
 // The regions of a rank, and those of its peers that it has imported. UCX's own keys are longer
 // than a packed region may be: so a packed region carries a number, and its key is asked for on
-// first use (directory.hpp).
+// first use (network::Directory).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "transport/network/courier.hpp"
 #include "transport/ucx/common.hpp"
 #include "transport/ucx/wire.hpp"
 
@@ -18,9 +18,10 @@ namespace heddle::transport::ucx {
 
 class Device;
 
-class Regions {
+class Regions final : public network::KeyShelf {
  public:
-  explicit Regions(Device& device);
+  // `device`: not used before it is complete.
+  Regions(Device& device, const Functions& call) : device_(device), call_(call) {}
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
@@ -42,12 +43,9 @@ class Regions {
   [[nodiscard]] base::Result<Bytes> key(std::uint64_t import, std::uint64_t generation);
 
   // ---- for the directory, with the device's mutex
-  // The packed key of a region of this rank. Null: there is none.
-  [[nodiscard]] const Bytes* packed(std::uint64_t id) const;
-  // The answer of `rank`. Null: it has no such region.
-  void learn(std::uint32_t rank, std::uint64_t id, const std::byte* key, std::uint32_t bytes);
-  // There was no memory for the answer: it is asked for again.
-  void ask_again(std::uint32_t rank, std::uint64_t id);
+  [[nodiscard]] const Bytes* packed(std::uint64_t id) const override;
+  void learn(std::uint32_t rank, std::uint64_t id, const std::byte* key, std::uint32_t bytes) override;
+  void ask_again(std::uint32_t rank, std::uint64_t id) override;
 
  private:
   enum class Known : std::uint8_t { nothing, asked, there, gone };
@@ -69,7 +67,7 @@ class Regions {
 
   Device& device_;
   const Functions& call_;
-  std::recursive_mutex& mutex_;  // the device's; guards what follows
+  // The device's mutex guards what follows.
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t next_region_ = 1;
   std::vector<Import> imports_;

@@ -7,34 +7,29 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// How long accepted messages may take to leave when their rank ends, if their peers do nothing.
-constexpr std::uint64_t kLeaveNs = 200'000'000;
+// How long what UCX has begun may take to end when its rank ends, if the peers do nothing.
+constexpr std::uint64_t kFlushNs = 200'000'000;
+
+// All ports of this device are of this transport.
+Port* port_of(network::Port* port) {
+  return static_cast<Port*>(port);
+}
 
 }  // namespace
 
 // Accepted messages leave, as long as the peers make progress; then connections are closed,
 // whatever the peers do.
 Device::~Device() {
-  helper_.stop();
-  const std::lock_guard lock(mutex_);
+  helper().stop();
+  const std::lock_guard lock(mutex());
   ucp_context_h const context = context_;  // take_down() may leave it to the process
-  if (directory_.worker() != nullptr) {
+  if (worker_.worker() != nullptr) {
     leave();
     take_down();
   }
   // Only now: transfers of peers to these regions may arrive while closed ports make progress.
   regions_.deregister_all(context);
   if (context_ != nullptr) call_.cleanup(context_);
-}
-
-void Device::leave() {
-  const std::uint64_t until = environment_.clock->now_ns() + kLeaveNs;
-  for (;;) {
-    directory_.work();
-    const bool moving = linger();
-    if ((!moving && !directory_.has_unsent()) || environment_.clock->now_ns() > until) return;
-    sched_yield();
-  }
 }
 
 Device::Flush Device::begin_flush(ucp_worker_h worker) const {
@@ -56,17 +51,18 @@ bool Device::has_ended(Flush* flush) const {
 // 1.13 aborts. Such a worker does not end its flush, and is left as it is.
 std::vector<Device::Flush> Device::flush_all() {
   std::vector<Flush> flushes;
-  flushes.push_back(begin_flush(directory_.worker()));
-  for (const auto& port : closed_) {
+  flushes.push_back(begin_flush(worker_.worker()));
+  for (const auto& retired_port : retired()) {
+    Port* port = port_of(retired_port.get());
     flushes.push_back(port->transfers().has_orphans() ? Flush{nullptr, nullptr, false} : begin_flush(port->worker()));
   }
-  const std::uint64_t until = environment_.clock->now_ns() + kLeaveNs;
+  const std::uint64_t until = environment().clock->now_ns() + kFlushNs;
   const auto all_ended = [&] {
     bool all = true;
     for (Flush& flush : flushes) all = (flush.worker == nullptr || has_ended(&flush)) && all;
     return all;
   };
-  while (!all_ended() && environment_.clock->now_ns() < until) sched_yield();
+  while (!all_ended() && environment().clock->now_ns() < until) sched_yield();
   return flushes;
 }
 
@@ -77,21 +73,21 @@ void Device::bury(void* object) {
 
 void Device::take_down() {
   const std::vector<Flush> flushes = flush_all();
-  for (std::size_t i = 0; i < closed_.size(); ++i) {
+  for (std::size_t i = 0; i < retired().size(); ++i) {
+    std::unique_ptr<network::Port> port = std::move(retired()[i]);
     if (flushes[i + 1].ended) {
-      closed_[i]->end();
-      closed_[i].reset();
+      port_of(port.get())->end();
     } else {
-      bury(closed_[i].release());
+      bury(port.release());
     }
   }
-  closed_.clear();
-  flushes[0].ended ? directory_.end() : bury(directory_.worker());
+  retired().clear();
+  flushes[0].ended ? worker_.end() : bury(worker_.worker());
   if (!buried_) return;
   Library::bury(context_);
   context_ = nullptr;
-  environment_.log.line(base::Level::info,
-                        "what UCX has begun with peers that do not answer stays until the process ends");
+  environment().log.line(base::Level::info,
+                         "what UCX has begun with peers that do not answer stays until the process ends");
 }
 
 }  // namespace heddle::transport::ucx

@@ -63,7 +63,7 @@ std::size_t Transfers::post(Port& port, Command& command) {
   if (command.alone) return false;  // it needs UCX's progress, here and often at the peer
   base::Status why = check(command);
   if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
-  PeerState* peer = port.endpoints().use(command.rank, command.worker, &why);
+  PeerState* peer = state_of(port.peers().use(command.rank, command.worker, &why));
   if (peer == nullptr) return port.completions().refuse(command, why);
   if (command.bytes == 0) {
     command.done = command.source_free = true;

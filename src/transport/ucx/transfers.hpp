@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/ucx/completions.hpp"
+#include "transport/network/completions.hpp"
 #include "transport/ucx/keys.hpp"
 #include "transport/ucx/peer_state.hpp"
 
@@ -95,7 +95,7 @@ class Transfers {
 
   Port& port_;
   Device& device_;
-  Room& room_;  // there are at least as many free slots
+  network::Room& room_;  // there are at least as many free slots
   Pool<Transfer> pool_;
   ucp_request_param_t params_{};  // of every put and get, with the first free slot
   std::uint32_t orphans_ = 0;

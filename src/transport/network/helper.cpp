@@ -1,4 +1,4 @@
-#include "transport/ucx/helper.hpp"
+#include "transport/network/helper.hpp"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -8,14 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <string>
 #include <system_error>
 
 #include "base/quiet_thread.hpp"
 #include "queue/handover.hpp"
-#include "transport/ucx/device.hpp"
-#include "transport/ucx/port.hpp"
+#include "transport/network/device.hpp"
+#include "transport/network/port.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
@@ -27,19 +28,27 @@ constexpr std::uint32_t kWaker = UINT32_MAX;
 
 }  // namespace
 
+Helper::Helper(Device& device)
+    : device_(device),
+      clock_(*device.environment().clock),
+      silence_(device.names().timeout_ns, device.names().timeout_setting, device.log()),
+      bell_(device.bootstrap().common_bell() != nullptr ? *device.bootstrap().common_bell() : queue::Bell<>(&words_)) {}
+
 base::Status Helper::enter(const Watch& watch, std::uint32_t number) const {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLONESHOT;
   event.data.u32 = number;
   if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, watch.descriptor, &event) == 0) return HEDDLE_DONE;
-  return base::fail_errno(HEDDLE_ERR_SYSTEM, "UCX's descriptor %d cannot be watched", watch.descriptor);
+  return base::fail_errno(HEDDLE_ERR_SYSTEM, "the descriptor %d of %s cannot be watched", watch.descriptor,
+                          device_.names().library);
 }
 
 base::Status Helper::start(int device_descriptor) {
   events_.reset(::epoll_create1(EPOLL_CLOEXEC));
   waker_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!events_.valid() || !waker_.valid()) {
-    return base::fail_errno(HEDDLE_ERR_SYSTEM, "no descriptors for the thread that answers for ucx");
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "no descriptors for the thread that answers for %s",
+                            device_.names().transport);
   }
   epoll_event event{};
   event.events = EPOLLIN;
@@ -56,9 +65,10 @@ base::Status Helper::start(int device_descriptor) {
   try {
     thread_ = base::start_quiet_thread([this] { run(); });
   } catch (const std::system_error& error) {
-    return base::fail(HEDDLE_ERR_SYSTEM, "cannot start the thread that answers for ucx: %s", error.what());
+    return base::fail(HEDDLE_ERR_SYSTEM, "cannot start the thread that answers for %s: %s", device_.names().transport,
+                      error.what());
   }
-  pthread_setname_np(thread_.native_handle(), "heddle-ucx");
+  pthread_setname_np(thread_.native_handle(), (std::string("heddle-") + device_.names().transport).c_str());
   return HEDDLE_DONE;
 }
 
@@ -166,7 +176,7 @@ void Helper::run() {
   }
 }
 
-// UCX does not report new and closed connections: each check finds them anew.
+// The library does not report new and closed connections: each check finds them anew.
 void Helper::end_silent() {
   if (silence_.limit() == 0) return;
   if (!looking_) {
@@ -246,4 +256,4 @@ void Helper::look_at_device(Watch& watch) {
   }
 }
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

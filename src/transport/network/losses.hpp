@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "bootstrap/bootstrap.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 
 class Losses {
  public:
@@ -68,4 +68,4 @@ class Losses {
   std::vector<std::atomic<Stage>> stage_;
 };
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

@@ -1,4 +1,4 @@
-#include "transport/ucx/wire.hpp"
+#include "transport/network/wire.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <vector>
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 namespace {
 
 // Values of the counters, also such that wrap within the window.
@@ -20,7 +20,7 @@ std::vector<std::byte> part_of(std::uint32_t says, std::size_t room) {
   return bytes;
 }
 
-TEST(UcxPart, IsReadWhereItIsWhole) {
+TEST(NetworkPart, IsReadWhereItIsWhole) {
   Part part;
   for (const std::uint32_t bytes : {0U, 1U, 8U, 9U, kMostPart}) {
     const std::vector<std::byte> whole = part_of(bytes, part_bytes(bytes) - sizeof(Part));
@@ -39,7 +39,7 @@ TEST(UcxPart, IsReadWhereItIsWhole) {
   }
 }
 
-TEST(UcxNews, WhatIsConsumedUpToWhatWasSentIsNews) {
+TEST(NetworkNews, WhatIsConsumedUpToWhatWasSentIsNews) {
   for (const std::uint32_t acked : kStarts) {
     for (const std::uint32_t consumed : {0U, 8U, 4096U}) {
       EXPECT_EQ(news_of(acked + consumed, acked, acked + 4096), News::fresh) << acked << " + " << consumed;
@@ -47,7 +47,7 @@ TEST(UcxNews, WhatIsConsumedUpToWhatWasSentIsNews) {
   }
 }
 
-TEST(UcxNews, AHeadThatWasOvertakenIsNoFault) {
+TEST(NetworkNews, AHeadThatWasOvertakenIsNoFault) {
   for (const std::uint32_t acked : kStarts) {
     for (const std::uint32_t before : {1U, 8U, 4096U, 1U << 20, (1U << 31) - 1}) {
       EXPECT_EQ(news_of(acked - before, acked, acked + 4096), News::stale) << acked << " - " << before;
@@ -56,7 +56,7 @@ TEST(UcxNews, AHeadThatWasOvertakenIsNoFault) {
   }
 }
 
-TEST(UcxNews, WhatWasNotSentCannotBeConsumed) {
+TEST(NetworkNews, WhatWasNotSentCannotBeConsumed) {
   for (const std::uint32_t acked : kStarts) {
     for (const std::uint32_t beyond : {1U, 8U, 4096U, 1U << 30}) {
       EXPECT_EQ(news_of(acked + 4096 + beyond, acked, acked + 4096), News::impossible) << acked << " + " << beyond;
@@ -65,7 +65,7 @@ TEST(UcxNews, WhatWasNotSentCannotBeConsumed) {
   }
 }
 
-TEST(UcxNews, WhatHasArrivedOnlyGrows) {
+TEST(NetworkNews, WhatHasArrivedOnlyGrows) {
   for (const std::uint32_t known : kStarts) {
     EXPECT_EQ(later_of(known, known), known);
     for (const std::uint32_t more : {1U, 8U, 4096U, 1U << 30}) {
@@ -76,7 +76,7 @@ TEST(UcxNews, WhatHasArrivedOnlyGrows) {
 }
 
 // Against the sum over the messages.
-TEST(UcxNews, OfMessagesOfOneLengthThoseAreLeftThatEndBehindWhatHasArrived) {
+TEST(NetworkNews, OfMessagesOfOneLengthThoseAreLeftThatEndBehindWhatHasArrived) {
   constexpr std::uint32_t kCost = 24;
   for (const std::uint32_t start : kStarts) {
     for (const std::uint32_t count : {1U, 2U, 7U}) {
@@ -91,4 +91,4 @@ TEST(UcxNews, OfMessagesOfOneLengthThoseAreLeftThatEndBehindWhatHasArrived) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

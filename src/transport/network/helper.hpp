@@ -1,7 +1,7 @@
 // The thread that serves a rank's peers while none of the rank's own threads polls: it answers the
 // notes to the device worker, and makes progress on the ports, since the target's processor
-// executes UCX's puts, gets and atomics over TCP, and the first contact over every network. It
-// sleeps on UCX's descriptors, and rings the transport's bell for workers that were armed.
+// executes puts, gets and atomics over TCP, and the first contact over every network. It sleeps on
+// the library's descriptors, and rings the transport's bell for workers that were armed.
 //
 // It runs no code of the application: what arrives waits in the port for the next poll of its
 // owner.
@@ -11,7 +11,7 @@
 // its turns, so that peers do not wait for it.
 //
 //   port                             helper
-//   quiet: UCX is armed, the
+//   quiet: it is armed, the
 //   descriptor is watched once       an event: its owner wanted to sleep ? ring the bell. Then: its
 //                                    owner has polled since ? look again after a growing pause,
 //                                    else claim it, make progress until nothing comes, arm it:
@@ -19,10 +19,10 @@
 //
 // Invariants
 //   A port that nobody polls is quiet, or its watch `stirs`: so it is never forgotten (except a
-//   port with orphans, which nobody serves, and any port where there is no membarrier). An owner
-//   that leaves something to UCX that no descriptor reports wakes the helper if the port was quiet.
-//   UCX's descriptor stays ready until UCX is armed again: an event that comes before its port is
-//   watched again is not lost.
+//   port on which only its owner may make progress, and any port where there is no membarrier). An
+//   owner that leaves something that no descriptor reports wakes the helper if the port was quiet.
+//   The library's descriptor stays ready until the library is armed again: an event that comes
+//   before its port is watched again is not lost.
 //   `mutex_` guards watches_. It is taken before the Device's, never with it held.
 #pragma once
 
@@ -37,21 +37,17 @@
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "queue/bell.hpp"
-#include "transport/ucx/silence.hpp"
+#include "transport/network/silence.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 
 class Device;
 class Port;
 
 class Helper {
  public:
-  // `common`: see Bootstrap::common_bell().
-  Helper(Device& device, const base::Environment& environment, const queue::Bell<>* common)
-      : device_(device),
-        clock_(*environment.clock),
-        silence_(environment.config.number(base::Var::ucx_timeout), environment.log),
-        bell_(common != nullptr ? *common : queue::Bell<>(&words_)) {}
+  // How long a connection may be silent: Device::Names::timeout_ns; 0: no limit of ours.
+  explicit Helper(Device& device);
   ~Helper() { stop(); }
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
@@ -61,8 +57,8 @@ class Helper {
   // Afterwards the helper is inside no port.
   void stop();
 
-  // Watches the port from now on, until its UCX worker ends. Returns the number for watch_again().
-  // NO_MEMORY, SYSTEM.
+  // Watches the port from now on, until its library's queue ends. Returns the number for
+  // watch_again(). NO_MEMORY, SYSTEM.
   base::Result<std::uint32_t> watch(Port& port, int descriptor);
   // The port is about to be destroyed: afterwards the helper does not touch it. Not for a retired
   // port.
@@ -99,7 +95,7 @@ class Helper {
 
   Device& device_;
   base::Clock& clock_;
-  Silence silence_;                        // 0: no limit of ours
+  Silence silence_;
   std::uint64_t look_for_silence_at_ = 0;  // ns
   bool looking_ = false;                   // a check is under way: ...
   std::uint32_t looked_behind_ = 0;        // ... the watches before this one are done, or gathered
@@ -115,4 +111,4 @@ class Helper {
   std::deque<Watch> watches_;  // by number; the device's is 0
 };
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

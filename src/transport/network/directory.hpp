@@ -15,17 +15,15 @@
 #include <mutex>
 #include <vector>
 
-#include "transport/ucx/regions.hpp"
+#include "transport/network/courier.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
+
+class Device;
 
 class Directory {
  public:
-  explicit Directory(Device& device);
-
-  // Opens the device worker, which then receives notes. SYSTEM.
-  base::Status open();
-  [[nodiscard]] ucp_worker_h worker() const { return worker_; }
+  Directory(Device& device, Courier& courier, KeyShelf* keys);
 
   // ---- any thread
   // A number may be taken once. RANK, STATE.
@@ -42,19 +40,26 @@ class Directory {
 
   // ---- with the mutex
   void close(std::uint32_t worker);
-  // AGAIN: its card has not arrived yet. PEER_FAILED, CONFIG, VERSION, PROTOCOL.
+  // The answer comes to the KeyShelf. AGAIN: its card has not arrived yet. PEER_FAILED, CONFIG,
+  // VERSION, PROTOCOL.
   base::Status ask_key(std::uint32_t rank, std::uint64_t region);
   // Progress. True: something has happened.
   bool work();
-  // Something is under way that no descriptor reports: notes; endpoints that are being closed.
-  [[nodiscard]] bool talks() const { return sending_ != 0 || !talking_.empty(); }
-  [[nodiscard]] bool closes() const { return !closing_.empty(); }
+  // Notes are under way, which no descriptor reports.
+  [[nodiscard]] bool talks() const { return courier_.sending() || !talking_.empty(); }
   [[nodiscard]] bool has_unsent() const;
   // Since the last take_learned(), an address or a key has arrived that workers may wait for.
   [[nodiscard]] bool learned() const { return learned_; }
   [[nodiscard]] bool take_learned() { return std::exchange(learned_, false); }
-  // At the end: destroys the device worker.
-  void end();
+  // At the end: closes the connections. The caller then lets the courier make progress until it
+  // closes none any more.
+  void disconnect_all();
+
+  // ---- for the courier, with the mutex
+  // A note has arrived; it comes from the network.
+  void note(const std::byte* data, std::size_t bytes);
+  // The connection to the rank broke, for a reason that the log tells.
+  void broken(std::uint32_t rank, const char* why);
 
  private:
   enum class Known : std::uint8_t { nothing, asked, open, closed };
@@ -67,13 +72,10 @@ class Directory {
       return known == Known::closed ? HEDDLE_ERR_STATE : HEDDLE_AGAIN;
     }
   };
-  struct Peer {
+  struct Rank {
     std::uint32_t rank = 0;
-    Directory* directory = nullptr;
     bool met = false;  // its card has arrived and is valid
     base::Status refused = HEDDLE_DONE;
-    std::uint64_t tried_since = 0;  // ns; 0: not yet
-    ucp_ep_h endpoint = nullptr;
     std::vector<Entry> workers;
     std::deque<Bytes> outbox;
   };
@@ -84,18 +86,12 @@ class Directory {
     std::size_t unnotified = 0;        // how many of the first of them must still be told
   };
 
-  Peer& peer(std::uint32_t rank);
-  base::Status meet(Peer& peer);
-  base::Status introduce(Peer& peer);
-  base::Status reach(Peer& peer, const void* address);
+  Rank& known(std::uint32_t rank);
+  base::Status meet(Rank& rank);
+  base::Status introduce(const Rank& rank);
   void say(std::uint32_t rank, Note note, const Bytes* bytes = nullptr);
-  bool empty_outbox(Peer& peer);
-  static void on_sent(void* request, ucs_status_t status, void* user);
-  static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
-  void drop(Peer& peer);
-
-  static ucs_status_t on_note(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
-                              const ucp_am_recv_param_t* param);
+  bool empty_outbox(Rank& rank);
+  void drop(Rank& rank);
   void read(const Note& note, const std::byte* data);
   void put_off(const Note& note);
   void answer(const Note& note) { note.kind == Note::ask_worker ? answer_worker(note) : answer_key(note); }
@@ -109,14 +105,12 @@ class Directory {
 
   Device& device_;
   std::recursive_mutex& mutex_;  // the device's; guards what follows
-  const Functions& call_;
-  ucp_worker_h worker_ = nullptr;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: nothing is known
-  std::size_t known_peers_ = 0;
-  std::vector<Peer*> talking_;  // with something in their outbox
-  std::vector<Peer*> broken_;
-  std::vector<void*> closing_;  // requests of endpoints
-  std::uint32_t sending_ = 0;   // notes that UCX has not finished
+  Courier& courier_;
+  KeyShelf* const keys_;                      // null: no keys are asked for
+  std::vector<std::unique_ptr<Rank>> ranks_;  // by rank; null: nothing is known
+  std::size_t known_ranks_ = 0;
+  std::vector<Rank*> talking_;  // with something in their outbox
+  std::vector<Rank*> broken_;
   std::vector<Own> own_;
   bool unnotified_ = false;          // some rank may have to be told
   std::array<Note, 64> unanswered_;  // questions whose answer found no memory
@@ -126,4 +120,4 @@ class Directory {
   std::uint64_t malformed_ = 0;
 };
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

@@ -13,7 +13,7 @@
 #include "transport/common/backlog.hpp"
 #include "transport/transport.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 
 // How many commands of one kind may still be accepted. None while too many completions are kept.
 class Room {
@@ -117,4 +117,4 @@ class Completions {
   Backlog kept_;
 };
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

@@ -1,14 +1,14 @@
 // What is known of workers and keys, and the notes that ask for them and tell of them; the
 // connections between the device workers are in contact.cpp.
-#include "transport/ucx/directory.hpp"
+#include "transport/network/directory.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 
-#include "transport/ucx/device.hpp"
+#include "transport/network/device.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 namespace {
 
 // A longer address or key is not valid.
@@ -16,18 +16,13 @@ constexpr std::uint32_t kMostNoteBytes = 64 << 10;
 
 }  // namespace
 
-Directory::Directory(Device& device)
+Directory::Directory(Device& device, Courier& courier, KeyShelf* keys)
     : device_(device),
       mutex_(device.mutex()),
-      call_(device.library().call()),
-      peers_(device.size()),
+      courier_(courier),
+      keys_(keys),
+      ranks_(device.size()),
       own_(device.max_workers()) {}
-
-base::Status Directory::open() {
-  const ucs_status_t status = create_worker(call_, device_.context(), &worker_);
-  if (status != UCS_OK) return device_.no_worker(status);
-  return listen(call_, worker_, kNoteId, on_note, this);
-}
 
 // ---- workers of this rank -----------------------------------------------------------------------
 
@@ -91,7 +86,7 @@ base::Result<const Bytes*> Directory::address(std::uint32_t rank, std::uint32_t 
   if (!lock) return HEDDLE_AGAIN;
   if (rank == device_.rank()) return own_[worker].result();
   if (device_.failed(rank)) return HEDDLE_ERR_PEER_FAILED;
-  Peer& asked = peer(rank);
+  Rank& asked = known(rank);
   if (const base::Status status = meet(asked); status != HEDDLE_DONE) return status;
   Entry& entry = asked.workers[worker];
   if (entry.known == Known::nothing) {
@@ -107,60 +102,49 @@ bool Directory::known_closed(std::uint32_t rank, std::uint32_t worker) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
   if (rank == device_.rank()) return own_[worker].known == Known::closed;
-  return peers_[rank] != nullptr && peers_[rank]->workers[worker].known == Known::closed;
+  return ranks_[rank] != nullptr && ranks_[rank]->workers[worker].known == Known::closed;
 }
 
 base::Status Directory::ask_key(std::uint32_t rank, std::uint64_t region) {
-  if (const base::Status status = meet(peer(rank)); status != HEDDLE_DONE) return status;
+  if (const base::Status status = meet(known(rank)); status != HEDDLE_DONE) return status;
   say(rank, {.kind = Note::ask_key, .number = region});
   return HEDDLE_DONE;
 }
 
 // ---- notes that come ----------------------------------------------------------------------------
 
-ucs_status_t Directory::on_note(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,
-                                const ucp_am_recv_param_t* param) {
-  Directory& self = *static_cast<Directory*>(arg);
+void Directory::note(const std::byte* data, std::size_t bytes) {
   Note note;
-  const bool here = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && header_bytes == 0 && bytes >= sizeof note;
-  if (here) std::memcpy(&note, data, sizeof note);
-  if (!here || !sealed(note, self.device_.secret()) || note.rank >= self.device_.size() ||
-      note.bytes != bytes - sizeof note || note.bytes > kMostNoteBytes) {
-    if (self.malformed_++ == 0) {
-      self.device_.log().line(base::Level::error, "a note of %zu bytes that no rank of this job wrote is ignored",
-                              bytes);
+  const bool whole = bytes >= sizeof note;
+  if (whole) std::memcpy(&note, data, sizeof note);
+  if (!whole || !sealed(note, device_.secret()) || note.rank >= device_.size() || note.bytes != bytes - sizeof note ||
+      note.bytes > kMostNoteBytes) {
+    if (malformed_++ == 0) {
+      device_.log().line(base::Level::error, "a note of %zu bytes that no rank of this job wrote is ignored", bytes);
     }
-    return UCS_OK;
+    return;
   }
   try {
-    self.read(note, static_cast<const std::byte*>(data) + sizeof note);
+    read(note, data + sizeof note);
   } catch (const std::bad_alloc&) {
-    self.put_off(note);
+    put_off(note);
   }
-  return UCS_OK;
 }
 
 void Directory::read(const Note& note, const std::byte* data) {
-  switch (note.kind) {
-    case Note::ask_worker:
-    case Note::ask_key:
-      return answer(note);
-    case Note::worker:
-      return learn_worker(note, data);
-    case Note::key:
-      return learn_key(note, data);
-    default:
-      ++malformed_;
-  }
+  if (note.kind == Note::ask_worker || (note.kind == Note::ask_key && keys_ != nullptr)) return answer(note);
+  if (note.kind == Note::worker) return learn_worker(note, data);
+  if (note.kind == Note::key && keys_ != nullptr) return learn_key(note, data);
+  ++malformed_;
 }
 
 // There is no memory for the note now. A question is kept; an answer is asked for again.
 [[gnu::cold]] void Directory::put_off(const Note& note) {
-  if (note.kind == Note::worker && peers_[note.rank] != nullptr) {
-    Entry& entry = peers_[note.rank]->workers[note.number];
+  if (note.kind == Note::worker && ranks_[note.rank] != nullptr) {
+    Entry& entry = ranks_[note.rank]->workers[note.number];
     if (entry.known == Known::asked) entry.known = Known::nothing;
   } else if (note.kind == Note::key) {
-    device_.regions().ask_again(note.rank, note.number);
+    keys_->ask_again(note.rank, note.number);
   } else if (unanswered_count_ < unanswered_.size()) {
     unanswered_[unanswered_count_++] = note;
     unnotified_ = true;
@@ -180,7 +164,7 @@ void Directory::answer_worker(const Note& note) {
 }
 
 void Directory::answer_key(const Note& note) {
-  const Bytes* packed = device_.regions().packed(note.number);
+  const Bytes* packed = keys_->packed(note.number);
   const std::uint32_t state = packed == nullptr ? Note::is_unknown : Note::is_open;
   say(note.rank, {.kind = Note::key, .number = note.number, .state = state}, packed);
 }
@@ -191,7 +175,7 @@ void Directory::learn_worker(const Note& note, const std::byte* data) {
     return;
   }
   learned_ = true;
-  Entry& entry = peer(note.rank).workers[note.number];
+  Entry& entry = known(note.rank).workers[note.number];
   if (note.state == Note::is_closed) {
     entry.known = Known::closed;
   } else if (entry.known == Known::asked && note.bytes != 0) {
@@ -208,34 +192,29 @@ void Directory::learn_key(const Note& note, const std::byte* data) {
     return;
   }
   learned_ = true;
-  device_.regions().learn(note.rank, note.number, open ? data : nullptr, note.bytes);
+  keys_->learn(note.rank, note.number, open ? data : nullptr, note.bytes);
 }
 
 // ---- progress -----------------------------------------------------------------------------------
 
 bool Directory::work() {
   if (unnotified_) notify_the_rest();
-  const bool some = call_.worker_progress(worker_) != 0 || !talking_.empty() || unnotified_;
+  const bool some = courier_.progress() || !talking_.empty() || unnotified_;
   while (!broken_.empty()) {
-    Peer& peer = *broken_.back();
+    Rank& rank = *broken_.back();
     broken_.pop_back();
-    drop(peer);
+    drop(rank);
   }
   if (!talking_.empty()) {
     for (std::size_t i = 0; i < talking_.size(); ++i) static_cast<void>(empty_outbox(*talking_[i]));
-    std::erase_if(talking_, [](const Peer* peer) { return peer->outbox.empty(); });
+    std::erase_if(talking_, [](const Rank* rank) { return rank->outbox.empty(); });
   }
-  std::erase_if(closing_, [this](void* request) {
-    if (call_.request_check_status(request) == UCS_INPROGRESS) return false;
-    call_.request_free(request);
-    return true;
-  });
   return some;
 }
 
 bool Directory::has_unsent() const {
-  return sending_ != 0 ||
-         std::ranges::any_of(talking_, [this](const Peer* peer) { return !device_.failed(peer->rank); });
+  return courier_.sending() ||
+         std::ranges::any_of(talking_, [this](const Rank* rank) { return !device_.failed(rank->rank); });
 }
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

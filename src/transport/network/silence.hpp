@@ -1,6 +1,7 @@
-// Limits how long UCX's TCP connections may be silent. The kernel retransmits what nobody
-// acknowledges for a quarter of an hour, and UCX 1.13 has no setting for that. So we find its
-// sockets behind the descriptors on which its workers sleep, and ask the kernel about each.
+// Limits how long a library's TCP connections may be silent. The kernel retransmits what nobody
+// acknowledges for a quarter of an hour, and neither UCX 1.13 nor libfabric has a setting for that.
+// So we find the sockets behind the descriptors on which their workers sleep, and ask the kernel
+// about each.
 #pragma once
 
 #include <netinet/tcp.h>
@@ -13,7 +14,7 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 
 // Nothing has arrived from the other end's kernel for `ns`, although it was asked repeatedly for at
 // least half of that time: with retransmissions, or with probes, which it did not answer. A process
@@ -28,8 +29,9 @@ inline constexpr std::uint64_t kMostSilence = 240'000'000'000;  // the kernel's 
 // time.
 class Silence {
  public:
-  // A connection that is silent for `ns` is shut down; `log` is told of each.
-  Silence(std::uint64_t ns, const base::Log& log) : ns_(ns), log_(log) {}
+  // A connection that is silent for `ns` is shut down; `log` is told of each, with the name of the
+  // setting that says so.
+  Silence(std::uint64_t ns, const char* setting, const base::Log& log) : ns_(ns), setting_(setting), log_(log) {}
 
   [[nodiscard]] std::uint64_t limit() const { return ns_; }
   // Finds the sockets that `descriptor`, an epoll, watches, directly or through epolls that it
@@ -37,9 +39,9 @@ class Silence {
   // found (no memory, no descriptor left, no /proc) is not checked.
   void gather(int descriptor);
   // Checks up to `most` of the gathered sockets, and shuts down the TCP connections that are
-  // silent: UCX finds them closed. Turns keepalive on, with times that are no longer than that, so
-  // that idle connections send probes too. A descriptor that is another file's by now is left
-  // alone. Returns how many were shut down.
+  // silent: the library finds them closed. Turns keepalive on, with times that are no longer than
+  // that, so that idle connections send probes too. A descriptor that is another file's by now is
+  // left alone. Returns how many were shut down.
   std::size_t look(std::size_t most);
   // Nothing is left to check.
   [[nodiscard]] bool done() const { return found_.empty(); }
@@ -54,8 +56,9 @@ class Silence {
   static base::Fd copy_of(const Watched& one, struct stat* about);
 
   const std::uint64_t ns_;
+  const char* setting_;
   const base::Log log_;
   std::vector<Watched> found_;
 };
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

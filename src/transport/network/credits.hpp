@@ -7,26 +7,30 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/ucx/peer_state.hpp"
+#include "transport/network/connections.hpp"
+#include "transport/network/losses.hpp"
+#include "transport/network/peer.hpp"
 
-namespace heddle::transport::ucx {
-
-class Device;
+namespace heddle::transport::network {
 
 class Credits {
  public:
-  Credits(Port& port, Device& device);
-  void make_room_for(std::size_t peers);
+  Credits(Connections& connections, const Losses& losses, std::uint32_t window)
+      : connections_(connections), losses_(losses), half_window_(window / 2) {}
+  void make_room_for(std::size_t peers) {
+    make_room(&owing_, peers);
+    make_room(&telling_, peers);
+  }
 
   // To be called whenever something was consumed.
-  void owe(PeerState& peer) {
+  void owe(Peer& peer) {
     if (peer.next.consumed - peer.told >= half_window_ && !peer.owing) [[unlikely]]
       promise(peer);
   }
   // The peer is told with the next credits, even if it is owed less than half a window.
-  void promise(PeerState& peer);
+  void promise(Peer& peer);
   // A message has arrived from it.
-  void note_arrival(PeerState& peer) {
+  void note_arrival(Peer& peer) {
     if (!peer.telling) [[unlikely]]
       note_first_arrival(peer);
   }
@@ -51,15 +55,15 @@ class Credits {
   static constexpr std::uint32_t kTellPolls = 16;
   static constexpr std::uint32_t kIdlePoll = 3;
 
-  void note_first_arrival(PeerState& peer);
-  void send_if_ready(PeerState& peer);
+  void note_first_arrival(Peer& peer);
+  void send_if_ready(Peer& peer);
 
-  Port& port_;
-  Device& device_;
+  Connections& connections_;
+  const Losses& losses_;
   const std::uint32_t half_window_;
-  std::vector<PeerState*> owing_;
-  std::vector<PeerState*> telling_;  // that may not know of arrivals
-  std::uint32_t waited_ = 0;         // polls, since the first of these
+  std::vector<Peer*> owing_;
+  std::vector<Peer*> telling_;  // that may not know of arrivals
+  std::uint32_t waited_ = 0;    // polls, since the first of these
 };
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

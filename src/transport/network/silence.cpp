@@ -1,4 +1,4 @@
-#include "transport/ucx/silence.hpp"
+#include "transport/network/silence.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <new>
 #include <string>
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
@@ -59,7 +59,7 @@ std::string other_end_of(int socket) {
   return std::string(text.data()) + ":" + std::to_string(ntohs(four ? in4.sin_port : in6.sin6_port));
 }
 
-bool end_if_silent(int socket, std::uint64_t ns, const base::Log& log) {
+bool end_if_silent(int socket, std::uint64_t ns, const char* setting, const base::Log& log) {
   if (ask(socket, SOL_SOCKET, SO_PROTOCOL, -1) != IPPROTO_TCP) return false;
   tcp_info about{};
   socklen_t bytes = sizeof about;
@@ -69,8 +69,8 @@ bool end_if_silent(int socket, std::uint64_t ns, const base::Log& log) {
   if (!silent_for(about, ask_in_time(socket, ns), ns)) return false;
   const std::string other = other_end_of(socket);
   if (::shutdown(socket, SHUT_RDWR) != 0) return false;
-  log.line(base::Level::warn, "%s has answered nothing for %u s: its connection is ended (HEDDLE_UCX_TIMEOUT)",
-           other.c_str(), about.tcpi_last_ack_recv / 1000);
+  log.line(base::Level::warn, "%s has answered nothing for %u s: its connection is ended (%s)", other.c_str(),
+           about.tcpi_last_ack_recv / 1000, setting);
   return true;
 }
 
@@ -108,8 +108,8 @@ void Silence::add_watched_by(int descriptor, std::vector<Watched>* to) {
   }
 }
 
-// UCX may close a descriptor at any time, and another file may get its number: so we work on a
-// copy, and only if it is the file that was found.
+// The library may close a descriptor at any time, and another file may get its number: so we work
+// on a copy, and only if it is the file that was found.
 base::Fd Silence::copy_of(const Watched& one, struct stat* about) {
   base::Fd copy(::fcntl(one.descriptor, F_DUPFD_CLOEXEC, 0));
   if (copy.valid() && (::fstat(copy.get(), about) != 0 || about->st_ino != one.file)) copy.reset();
@@ -139,9 +139,9 @@ std::size_t Silence::look(std::size_t most) {
     found_.pop_back();
     struct stat about{};
     const base::Fd copy = copy_of(one, &about);
-    if (copy.valid() && S_ISSOCK(about.st_mode) && end_if_silent(copy.get(), ns_, log_)) ++ended;
+    if (copy.valid() && S_ISSOCK(about.st_mode) && end_if_silent(copy.get(), ns_, setting_, log_)) ++ended;
   }
   return ended;
 }
 
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

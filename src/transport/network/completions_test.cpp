@@ -1,12 +1,12 @@
 // The room for commands, and how it is shut while too many completions are kept.
-#include "transport/ucx/completions.hpp"
+#include "transport/network/completions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::network {
 namespace {
 
 constexpr std::uint32_t kSlots = 4;
@@ -89,4 +89,4 @@ TEST(Completions, KeepWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::network

@@ -1,0 +1,203 @@
+// Messages of a port on their way in.
+//
+// A message that the library delivers is handed out at once if a poll runs that has room for it and
+// no message of its sender waits; else it is queued. If it is long and the library allows it, its
+// bytes stay in the library's buffer, which the poll after the one that hands it out gives back;
+// else they are copied into the ring of their sender, of a window's size. Each message has its
+// place in the ring in either case, so the window also bounds what the library has to keep.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "base/copy.hpp"
+#include "base/log.hpp"
+#include "transport/network/completions.hpp"
+#include "transport/network/credits.hpp"
+#include "transport/network/peers.hpp"
+#include "transport/network/undelivered.hpp"
+
+namespace heddle::transport::network {
+
+class Device;
+class Port;
+
+class Incoming {
+ public:
+  // A message as it arrives.
+  struct Arrival {
+    const std::byte* data;  // its packet
+    std::uint32_t bytes;
+    std::uint32_t immediate;
+    // Not null: the library keeps its buffer until Connections::give_back() of this, where the head
+    // is; the packet follows it.
+    void* keep = nullptr;
+  };
+
+  // The other parts of the port exist already.
+  Incoming(Port& port, Device& device, Completions& completions);
+  void make_room_for(std::size_t peers) {
+    make_room(&queued_, peers);
+    make_room(&lending_, peers);
+  }
+
+  // What the last poll has handed out is not used any more.
+  void release_lent() {
+    if (!lending_.empty()) release_all_lent();
+  }
+  // Hands out queued messages, as many as the running poll has room for. Senders take turns, so
+  // that one that sends much does not keep the others waiting.
+  void hand_out() {
+    if (!queued_.empty()) [[unlikely]]
+      hand_out_queued();
+  }
+  [[nodiscard]] bool empty() const { return queued_.empty() && lending_.empty(); }
+  [[nodiscard]] bool has_queued() const { return !queued_.empty(); }
+  // Nobody polls any more: all that is here is consumed.
+  void drop_all();
+  // From now on all that arrives is consumed at once.
+  void close() { limit_ = 0; }
+  [[nodiscard]] bool closed() const { return limit_ == 0; }
+  // How many arrivals were invalid.
+  [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
+
+  // ---- within the library's progress
+  // The sender of a message with this head, after taking what the head says of the other direction.
+  // Null: it is malformed, which was noted. `what`: for the log, such as "a message".
+  [[nodiscard]] Peer* hear(const Head& head, const char* what);
+  // A message from there. False: it is not the next message of its stream, exceeds the window, or
+  // there is no memory for it: the caller calls wrong().
+  [[nodiscard]] bool take(Peer& peer, std::uint32_t position, const Arrival& arrival);
+  // The parts of a bundle, likewise.
+  [[nodiscard]] bool take_bundle(Peer& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes);
+  // What has arrived is no message of this job.
+  void malformed(const char* what, const char* why);
+  // The stream has a gap from now on.
+  void wrong(Peer& peer, const char* what);
+
+  // The usual short message, for a transport that wants to save what take() does besides: from a
+  // peer state that has lent a message to this poll, so that it was heard and has a ring, and whose
+  // head says nothing new of the other direction. Writes the record for the poll, and returns where
+  // the caller copies the packet to. Null: take() does it. `completions`: the port's; a caller that
+  // has the port knows where they are.
+  [[nodiscard]] std::byte* take_next(Completions& completions, Peer& peer, const void* head,
+                                     std::uint32_t packet_bytes) {
+    const std::uint32_t cost = cost_of(packet_bytes);
+    if (peer.lent == 0 || !peer.telling || peer.pass != read_word(head, offsetof(Head, pass)) ||
+        !peer.knows(read_word(head, offsetof(Head, consumed)), read_word(head, offsetof(Head, arrived))) ||
+        !is_next(peer, read_word(head, offsetof(Head, position)), cost) || !completions.has_room()) [[unlikely]]
+      return nullptr;
+    std::byte* place = make_place(peer, cost) + kRecordHead;
+    hand_out(completions, peer, place, packet_bytes, read_word(head, offsetof(Head, immediate)));
+    peer.lent += cost;
+    return place;
+  }
+  [[nodiscard]] std::byte* take_next(Peer& peer, const void* head, std::uint32_t packet_bytes) {
+    return take_next(completions_, peer, head, packet_bytes);
+  }
+
+ private:
+  // A message in a ring: this, then its bytes, unless the library has them.
+  struct Record {
+    std::uint32_t bytes = 0;
+    std::uint32_t immediate = 0;
+    void* kept = nullptr;  // Arrival::keep; null: the bytes follow
+  };
+  static_assert(sizeof(Record) == kRecordHead);
+  [[nodiscard]] bool take_unread(Peer& peer, std::uint32_t position, std::uint32_t cost);
+  [[nodiscard]] bool is_next(const Peer& peer, std::uint32_t position, std::uint32_t cost) const {
+    return position == peer.next.arrived && position - peer.next.consumed + cost <= limit_;
+  }
+  // In the ring, of a message that has arrived.
+  std::byte* make_place(Peer& peer, std::uint32_t cost) {
+    peer.next.arrived += cost;
+    std::byte* place = peer.ring.get() + peer.write_at;
+    const std::uint32_t behind = peer.write_at + cost;
+    peer.write_at = behind < window_ ? behind : 0;
+    return place;
+  }
+  static void hand_out(Completions& completions, const Peer& peer, const std::byte* place, std::uint32_t bytes,
+                       std::uint32_t immediate) {
+    static_assert(offsetof(Completion, worker) == offsetof(Completion, rank) + sizeof(std::uint32_t));
+    Completion* to = completions.place();
+    to->event = Event::message;
+    to->status = HEDDLE_DONE;
+    to->token = 0;
+    to->data = place;
+    to->bytes = bytes;
+    to->immediate = immediate;
+    std::memcpy(&to->rank, &peer.rank, 2 * sizeof to->rank);  // and the worker, which follows
+  }
+  void queue(Peer& peer, const std::byte* place);
+  void lend(Peer& peer, Record record, std::byte* place);
+  const std::byte* lend_kept(std::byte* place, void* kept);
+  void note_lent(Peer& peer);
+  bool open_ring(Peer& peer);
+  void hand_out_queued();
+  void hand_out_of(Peer& peer);
+  Record unqueue(Peer& peer);
+  void release_all_lent();
+
+  Port& port_;
+  Completions& completions_;
+  Peers& peers_;
+  Credits& credits_;
+  Undelivered& undelivered_;
+  const base::Log& log_;
+  const std::uint32_t window_;
+  std::uint32_t limit_;         // of what may wait: a window; 0: nobody polls any more
+  std::vector<Peer*> queued_;   // with messages to hand out
+  std::vector<Peer*> lending_;  // with messages that the last poll has handed out
+  // list of the places of lent messages whose bytes the library has
+  std::byte* lent_kept_ = nullptr;
+  std::uint64_t malformed_ = 0;
+};
+
+inline Peer* Incoming::hear(const Head& head, const char* what) {
+  Peer* peer = peers_.sender(head);
+  if (peer == nullptr) [[unlikely]] {
+    malformed(what, "of nobody in this job");
+    return nullptr;
+  }
+  if (undelivered_.hear(*peer, head)) [[likely]]
+    return peer;
+  wrong(*peer, what);
+  return nullptr;
+}
+
+inline bool Incoming::take(Peer& peer, std::uint32_t position, const Arrival& arrival) {
+  const std::uint32_t cost = cost_of(arrival.bytes);
+  if (!is_next(peer, position, cost)) [[unlikely]]
+    return take_unread(peer, position, cost);
+  if (peer.ring == nullptr && !open_ring(peer)) [[unlikely]]
+    return false;
+  credits_.note_arrival(peer);
+  std::byte* place = make_place(peer, cost);
+  const auto* record = new (place) Record{arrival.bytes, arrival.immediate, arrival.keep};
+  place += sizeof *record;
+  if (arrival.bytes == 8) {  // a call of memcpy costs more than that
+    std::memcpy(place, arrival.data, 8);
+  } else if (arrival.keep == nullptr) {
+    base::copy_data(place, arrival.data, arrival.bytes);
+  }
+  // If a poll has room left, it has handed out all that was queued.
+  if (!completions_.has_room()) [[unlikely]] {
+    queue(peer, place - sizeof *record);
+  } else {
+    lend(peer, *record, place);
+  }
+  return true;
+}
+
+// `record`: by value, since its place may be overwritten. `place`: of its bytes.
+inline void Incoming::lend(Peer& peer, Record record, std::byte* place) {
+  const std::byte* data = record.kept == nullptr ? place : lend_kept(place - sizeof record, record.kept);
+  hand_out(completions_, peer, data, record.bytes, record.immediate);
+  if (peer.lent == 0) note_lent(peer);
+  peer.lent += cost_of(record.bytes);
+}
+
+}  // namespace heddle::transport::network

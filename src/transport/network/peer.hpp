@@ -1,0 +1,102 @@
+// What a port knows of one worker of a peer: both directions of its stream of messages. Transports
+// add what they know of their connection, and of transfers.
+//
+// Invariants of a stream, in bytes by cost_of(), modulo 2^32:
+//   sender:   sent - acked <= window;  receiver: told <= consumed <= arrived <= consumed + window
+//   acked (here) <= told (there) and arrived (there) <= sent (here)
+//   acked <= delivered <= sent; messages before `delivered` are in the receiver's memory, and
+//   completed
+//   A record begins at the end of the one before it, or at 0 if that end is at a window or beyond;
+//   the ring is longer than a window by one record, so a record never overlaps one that is not
+//   consumed.
+//
+// sent (as `position`), consumed and arrived are in `next`: a message carries their values at the
+// time it leaves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "transport/network/lists.hpp"
+#include "transport/network/wire.hpp"
+
+namespace heddle::transport::network {
+
+// Sent messages whose arrival the peer has not told yet: one after the other in their stream, with
+// one token and of one length.
+struct Sending {
+  Sending* next = nullptr;
+  Token token = 0;
+  std::uint32_t end = 0;   // where the first of them ends in the stream
+  std::uint32_t cost = 0;  // of each
+  std::uint32_t count = 0;
+};
+
+// A message that goes by value: `packet` is its packet.
+struct ShortMessage : Head {
+  alignas(8) std::byte packet[Command::kInlineBytes];  // NOLINT(cppcoreguidelines-pro-type-member-init)
+};
+static_assert(sizeof(ShortMessage) <= 104);  // what networks take by value
+
+struct Peer {
+  Peer() = default;
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  virtual ~Peer() = default;
+
+  enum class Stage : std::uint8_t {
+    unopened,
+    connecting,  // its address is asked for
+    greeting,    // both ends make sure of their connection, where a transport wants that
+    ready,
+    closed,  // the peer has closed that worker
+    broken
+  };
+  std::uint32_t rank = 0;  // and the worker behind it, as in Completion
+  std::uint32_t worker = 0;
+  Stage stage = Stage::unopened;
+  base::Status status = HEDDLE_DONE;  // broken: with which everything sent fails
+  // its stream has a gap: disconnected by us, not by the library
+  bool has_gap = false;
+  bool heard = false;  // the peer has sent something: its connection is made
+
+  // Towards the peer.
+  ShortMessage next;  // its head is the next message's: where the streams are
+  std::uint32_t acked = 0;
+  std::uint32_t delivered = 0;
+  std::uint32_t waiting = 0;  // messages that were accepted before there was a connection
+  List<Sending> undelivered;
+
+  // From the peer.
+  std::unique_ptr<std::byte[]> ring;  // null: nothing has arrived yet
+  std::uint32_t pass = 0;             // that its messages must carry
+  std::uint32_t told = 0;             // `consumed`, as the peer knows it
+  std::uint32_t told_arrived = 0;
+  std::uint32_t write_at = 0;
+  std::uint32_t read_at = 0;
+  std::uint32_t records = 0;  // queued, not handed out yet
+  std::uint32_t lent = 0;     // cost of what the last poll has handed out
+  bool queued = false;        // there is something to hand out
+  bool owing = false;         // the peer must be told of credit
+  bool telling = false;       // the peer may not know of arrivals
+
+  [[nodiscard]] bool ready() const { return stage == Stage::ready; }
+  [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
+  // A message of that cost exceeds what the peer may have to keep.
+  [[nodiscard]] bool is_full(std::uint32_t cost, std::uint32_t window) const {
+    return next.position - acked + cost > window;
+  }
+  // The peer now knows this of the stream from it.
+  void has_told(std::uint32_t consumed, std::uint32_t arrived) {
+    told = consumed;
+    told_arrived = arrived;
+  }
+  // A head that says this of the stream to the peer says nothing new.
+  [[nodiscard]] bool knows(std::uint32_t consumed, std::uint32_t arrived) const {
+    return (std::uint64_t{arrived} << 32 | consumed) == (std::uint64_t{delivered} << 32 | acked);
+  }
+  [[nodiscard]] bool all_told() const { return told == next.consumed && told_arrived == next.arrived; }
+};
+
+}  // namespace heddle::transport::network

@@ -1,0 +1,175 @@
+// A transport's part of a worker, as far as transports share it: who uses it when, its messages,
+// its completions. It outlives the TransportWorker: accepted messages leave although nobody polls
+// for this worker any more, and peers that do not know of its end may still write to it. One thread
+// at a time uses it: its owner, within a Turn; the helper, by serve(), while the owner is
+// elsewhere; the device, once it is retired.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "queue/handover.hpp"
+#include "transport/network/completions.hpp"
+#include "transport/network/connections.hpp"
+#include "transport/network/credits.hpp"
+#include "transport/network/incoming.hpp"
+#include "transport/network/peers.hpp"
+#include "transport/network/undelivered.hpp"
+
+namespace heddle::transport::network {
+
+class Device;
+
+class Port : public Connections {
+ public:
+  virtual ~Port() = default;
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  // For the parts: what they share.
+  [[nodiscard]] Completions& completions() { return completions_; }
+  [[nodiscard]] Peers& peers() { return peers_; }
+  [[nodiscard]] Credits& credits() { return credits_; }
+  [[nodiscard]] Undelivered& undelivered() { return undelivered_; }
+  [[nodiscard]] Incoming& incoming() { return incoming_; }
+  [[nodiscard]] Device& device() const { return device_; }
+  [[nodiscard]] std::uint32_t index() const { return index_; }
+  [[nodiscard]] std::uint64_t now_ns() const;
+  // Its owner has closed it, or closes it now: after that the caller's memory is not used any more.
+  [[nodiscard]] bool closed() const { return closed_; }
+  void connect(Peer& peer) final { peers_.connect(peer); }
+  // The library keeps something whose progress its descriptor does not report; or the device has a
+  // question to send.
+  void leaves_something();
+  // Connections wait for an answer to the device. Relaxed: a thread that misses it looks again.
+  void set_waits_for_device(bool waits) { waits_for_device_.store(waits, std::memory_order_relaxed); }
+
+  // While it lives, its thread, the owner, has the port.
+  class Turn {
+   public:
+    // Waits for the helper to leave.
+    explicit Turn(Port& port) : handover_(port.handover_), inside_(true) { handover_.enter(); }
+    // Does not wait.
+    Turn(Port& port, std::try_to_lock_t) : handover_(port.handover_), inside_(handover_.try_enter()) {}
+    ~Turn() {
+      if (inside_) handover_.leave();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    // False: the helper is inside.
+    [[nodiscard]] bool inside() const { return inside_; }
+
+   private:
+    queue::Handover<>& handover_;
+    const bool inside_;
+  };
+
+  // ---- the owner; see TransportWorker
+  [[nodiscard]] bool arm();
+  void peer_failed(std::uint32_t rank);
+
+  // ---- any thread
+  // The library is armed for an owner that wants to sleep, and nothing has come since.
+  [[nodiscard]] bool armed() const { return armed_.load(std::memory_order_acquire); }
+  // True: it was armed, and the caller must ring.
+  [[nodiscard]] bool disarm() { return armed() && armed_.exchange(false, std::memory_order_acq_rel); }
+  // A number that changes when its owner polls. Relaxed: a hint.
+  [[nodiscard]] std::uint32_t polls() const { return polls_.load(std::memory_order_relaxed); }
+  // The library was armed, and the owner has left nothing to it since.
+  [[nodiscard]] bool quiet() const { return quiet_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool waits_for_device() const { return waits_for_device_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
+
+  // ---- the helper
+  // quiet: nothing is there, and the library is armed. waiting: the same, but the library has
+  // something whose end it may not report. more: there was something until the end. stuck: the
+  // owner is inside, or the library cannot be armed now. not_ours: its owner has armed it and
+  // sleeps, and what is taken from the library now would wake nobody; or only the owner may make
+  // progress; or the kernel has no membarrier.
+  enum class Served : std::uint8_t { quiet, waiting, more, stuck, not_ours };
+  // Makes progress in place of the owner; `thread`: the number of the helper's thread.
+  [[nodiscard]] Served serve(std::uint32_t thread);
+
+  // ---- the end
+  // By the owner, at the end: nobody polls any more. After this the caller's memory is not used;
+  // accepted messages still leave. The port belongs to the device.
+  void retire();
+  // By the device, afterwards: makes progress. True: something is still under way. It does nothing
+  // if only the owner may make progress.
+  bool linger();
+  // By the device, afterwards: arms the library. False: something is there.
+  [[nodiscard]] bool arm_retired() { return owners_only() || arm_library(); }
+
+ protected:
+  // `slots`: transfers, and as many messages, that may be under way.
+  Port(Device& device, std::uint32_t index, std::uint32_t slots);
+
+  // The library can be polled, and reports arrivals by this descriptor: from now on the helper
+  // serves it. NO_MEMORY, SYSTEM.
+  base::Status watch(int descriptor);
+  // Before the library's queue is destroyed, if the port was not retired: no worker has had it.
+  void unwatch();
+
+  // ---- what a transport does; a thread that has the port calls these
+  // Makes progress, and what else a poll does, except that it hands out and releases no messages.
+  // Completions wait for the next poll. True: the library had something.
+  virtual bool move_on() = 0;
+  // The library's own progress only. True: it had something.
+  virtual bool progress_library() = 0;
+  // The library will report the next arrival by its descriptor. False: not now.
+  [[nodiscard]] virtual bool arm_library() = 0;
+  // Transfers, or messages that the library or a list still has: it may not report their end.
+  [[nodiscard]] virtual bool in_flight() const = 0;
+  // Transfers that use the caller's memory and were not reported as done.
+  [[nodiscard]] virtual bool transfers_under_way() const = 0;
+  // There are none, nor anything that is left of them.
+  [[nodiscard]] virtual bool transfers_at_rest() const { return !transfers_under_way(); }
+  // Connections are being closed.
+  [[nodiscard]] virtual bool disconnecting() const { return false; }
+  // Progress may touch the caller's memory after the caller was told of the end: so nobody makes it
+  // in the owner's place.
+  [[nodiscard]] virtual bool owners_only() const { return false; }
+  // Ends connections of what is under way, by force: the worker is being closed.
+  virtual void disconnect_transfers() = 0;
+  // The rank has failed: ends all that is under way to its workers.
+  virtual void disconnect_rank(std::uint32_t rank) = 0;
+
+  // By every poll of the owner. Returns the new count.
+  std::uint32_t count_poll() {
+    const std::uint32_t poll = polls() + 1;
+    polls_.store(poll, std::memory_order_relaxed);
+    return poll;
+  }
+  void note_progress() {
+    if (armed()) [[unlikely]]
+      armed_.store(false, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool at_rest() const;
+
+ private:
+  void close();
+
+  Device& device_;
+  const std::uint32_t index_;
+  bool closed_ = false;
+  std::atomic<std::uint32_t> polls_{0};  // written by the owner. Relaxed
+  Completions completions_;
+  Peers peers_;
+  Credits credits_;
+  Undelivered undelivered_;
+  Incoming incoming_;
+
+  // between the owner and the helper; entered for good when retired
+  queue::Handover<> handover_;
+  int descriptor_ = -1;             // the library's
+  std::uint32_t watch_ = 0;         // the helper's number of it
+  std::atomic<bool> armed_{false};  // set by arm(), cleared by the thread that finds something
+  // set by the helper and by arm(), cleared by the owner, which then wakes the helper; both inside
+  std::atomic<bool> quiet_{false};
+  std::atomic<bool> waits_for_device_{false};
+  // release by retire(), acquire by the helper, which does not touch it afterwards
+  std::atomic<bool> retired_{false};
+};
+
+}  // namespace heddle::transport::network
