@@ -37,7 +37,8 @@ PROMISED = {
 }
 MAPPED = {"memcpy", "memcpy_get"}  # only where the peer's memory can be mapped
 # Beside UCX itself, so only where its peer was built. In the transport's column.
-NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "mixed_job": {"heddle shm,ucx", "shm"}}
+NETWORKS = {"network_tcp": {"heddle ucx", "ucx"}, "network_posix": {"heddle ucx", "ucx"}, "network_ofi": {"heddle ofi", "ofi"},
+            "mixed_job": {"heddle shm,ucx", "shm"}}
 # What programs there are, by what a library has.
 SIGNALS = {"put_latency", "put_window", "get_window", "rpc_16", "rpc_128", "rpc_mt_16", "rpc_mt_128", "halo"}
 EXCHANGES = {"exchange_flag", "exchange_count", "exchange_barrier"}
@@ -113,18 +114,20 @@ def check_all(records, peers, transport):
         assert any(a.startswith(peer) for a in against), f"no ratio to {peer}"
 
 
-def check_networks(records):
-    for bench, transports in NETWORKS.items():
+def check_networks(records, networks):
+    for bench, transports in networks.items():
         mine = [r for r in records if r["bench"] == bench]
         for transport in transports:
             measured = {(r["op"], r["metric"]) for r in mine if r["transport"] == transport}
             wanted = {(op, metric) for op in ("put", "get", "am") for metric in ("latency", "rate")}
             assert measured == wanted, f"{bench} over {transport}: {sorted(wanted - measured)} were not measured"
         against = {r["against"] for r in mine} - {None}
-        wanted = {"shm alone"} if bench == "mixed_job" else {"ucx", "ucx shared", "direct", "own workers"}
+        library = bench.replace("network_tcp", "network_ucx").replace("network_posix", "network_ucx").removeprefix("network_")
+        wanted = {"shm alone"} if bench == "mixed_job" else {library, f"{library} shared", "direct", "own workers"}
         assert wanted <= against, f"{bench}: {sorted(wanted - against)} stand beside nothing"
         if bench != "mixed_job":
-            assert {r["sharing"] for r in mine} == {"exclusive", "shared", "offload", "own"}, f"{bench}: sharing"
+            modes = {"exclusive", "shared", "offload", "own"} | ({"descriptor"} if bench == "network_ofi" else set())
+            assert {r["sharing"] for r in mine} == modes, f"{bench}: sharing"
 
 
 def check_programs(tool, folder, peers):
@@ -154,12 +157,13 @@ def check_busy(tool, folder):
 def check_benches(tool, folder, peers, over):
     transport = f"heddle {over}" if over else "shm"  # as records name it
     environment = os.environ | ({"HEDDLE_TRANSPORTS": over} if over else {})
-    networks = peers and pathlib.Path(tool).resolve().parents[1].joinpath("bench/libraries/bench_ucx").exists()
-    header, records, missing = measured(tool, folder, *PROMISED, *(NETWORKS if networks else ()), *peers, environment=environment)
+    built = pathlib.Path(tool).resolve().parents[1] / "bench/libraries"
+    networks = {name: transports for name, transports in NETWORKS.items()
+                if peers and (built / ("bench_ofi" if name == "network_ofi" else "bench_ucx")).exists()}
+    header, records, missing = measured(tool, folder, *PROMISED, *networks, *peers, environment=environment)
     assert set(header) == {"heddle_bench", "date", "machine", "cores", "load", "version", "command"}, f"header: {sorted(header)}"
     assert header["command"].startswith("heddle bench ") and header["cores"] >= 1, f"header: {header}"
-    if networks:
-        check_networks(records)
+    check_networks(records, networks)
     check_all(records, {"ucx", "openmpi", "oshmem", "shmem"} - missing if peers else set(), transport)
     page = pathlib.Path(folder, "out.html")
     subprocess.run([tool, "report", str(pathlib.Path(folder, "out.json")), "-o", str(page)], check=True)

@@ -1,6 +1,6 @@
 # Debian packages, one for each component of the installation:
 #   cmake --preset packages && ninja -C build/packages heddle_installables && cpack --config build/packages/CPackConfig.cmake -B build/packages/deb
-# What the library opens at run time (hwloc, UCX, PMIx) is recommended, not needed.
+# What the library opens at run time (hwloc, UCX, libfabric, libibverbs, PMIx) is recommended, not needed.
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_ALL library development tools documentation)
@@ -29,7 +29,7 @@ function(heddle_package component name summary section depends)
   install(FILES LICENSE DESTINATION share/doc/${name} RENAME copyright COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 heddle_package(library libheddle0 "Communication for programs in which every thread communicates: the library" libs "")
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "libhwloc15, libucx0, libpmix2")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "libhwloc15, libucx0, libfabric1, libibverbs1, libpmix2")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/debian/triggers)
 heddle_package(development libheddle-dev "Heddle: headers, CMake and pkg-config files" libdevel "libheddle0 ${same_version}")
 heddle_package(tools heddle-tools "Heddle: the heddle command, which starts jobs, tells about the machine, measures" utils "libheddle0 ${same_version}")

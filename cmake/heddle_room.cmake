@@ -81,6 +81,13 @@ function(heddle_abi target name map)
   target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${map})
 endfunction()
 
+# heddle_over_networks(TEST)  tells a test which of the transports between nodes are built, for
+#                          transport/test_ucx.hpp and test_ofi.hpp
+function(heddle_over_networks test)
+  target_compile_definitions(${test} PRIVATE HEDDLE_HAS_UCX=$<BOOL:${HEDDLE_HAS_UCX}> HEDDLE_HAS_OFI=$<BOOL:${HEDDLE_HAS_OFI}>)
+  target_link_libraries(${test} PRIVATE ${CMAKE_DL_LIBS})
+endfunction()
+
 # heddle_emulated(TEST)    tells a test where the emulator's library is, and builds that before it;
 #                          "" where none is built
 function(heddle_emulated test)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Instructions per operation on the paths that matter, counted by callgrind and held against their limits.
 
-    count_instructions.py PROGRAM SHMEM-PROGRAM UTOFU-PROGRAM,LIBRARY LIMITS [--update]
+    count_instructions.py PROGRAM SHMEM-PROGRAM UTOFU-PROGRAM,LIBRARY VERBS-LIBRARY,FABRIC LIMITS [--update]
 
 PROGRAM, SHMEM-PROGRAM and UTOFU-PROGRAM are tests/instructions/path.cpp, path_shmem.cpp and path_utofu.cpp built for release, LIBRARY is
-watched_tofucom.cpp; - stands for what was not built. LIMITS is a file of lines "name instructions" (# starts a comment).
+watched_tofucom.cpp, VERBS-LIBRARY src/transport/verbs/idle_verbs.cpp, FABRIC idle_fabric.cpp; - stands for what was not built. LIMITS is a file of lines
+"name instructions" (# starts a comment).
 A path may have one instruction in ten (and two) more than its limit; fewer than half is reported too, since then the limit
 protects nothing. --update writes what was counted as the new limits.
 Exit status: 0, or 1 if a path has become longer or could not be counted.
@@ -58,7 +59,15 @@ PATHS = {
 UCX = {"HEDDLE_TRANSPORT": "ucx", "HEDDLE_UCX_TLS": "posix"}
 UCX_PATHS = {f"ucx_{name}_8": (f"burst_{name}", f"count_burst_{name}", UCX) for name in ("put", "get", "am")}
 PATHS |= UCX_PATHS
-FOREIGN = re.compile(r"/lib(uc[a-z_]+|c|pthread|m|dl)[-.]|/ld-linux")
+# Likewise over verbs, whose library does nothing but copy: what Heddle adds to ibv_post_send and ibv_poll_cq. As for utofu, no kernel is asked.
+VERBS = {"HEDDLE_TRANSPORT": "verbs", "HEDDLE_REG_CACHE_WATCH": "0"}
+VERBS_PATHS = {f"verbs_{name}_8": (f"burst_{name}", f"count_burst_{name}", VERBS) for name in ("put", "get", "am")}
+PATHS |= VERBS_PATHS
+# The same over a libfabric that does nothing by itself; main() adds where it is.
+OFI = {"HEDDLE_TRANSPORT": "ofi", "HEDDLE_OFI_PROVIDER": "idle"}
+OFI_PATHS = {f"ofi_{name}_8": (f"burst_{name}", f"count_burst_{name}", OFI) for name in ("put", "get", "am")}
+PATHS |= OFI_PATHS
+FOREIGN = re.compile(r"/lib(uc[a-z_]+|idle_verbs|idle_fabric|stdc\+\+|c|pthread|m|dl)[-.]|/ld-linux")
 # Of the second program: (operation, the function, on which context).
 SHMEM_PATHS = {
     "shmem_put_8": ("put", "count_put", "single"),
@@ -88,7 +97,7 @@ FEW, MANY = 1600, 9600  # both multiples of the program's batch
 
 
 def own_instructions(text):
-    """Of a file of callgrind's: without what ran in UCX, in the C library, and in the loader."""
+    """Of a file of callgrind's: without what ran in the library of the network, in the C library, and in the loader."""
     objects, spent, where, called = {}, Counter(), "", False
     for line in text.splitlines():
         named = re.match(r"(c?ob)=\((\d+)\)(?: (.+))?$", line)
@@ -108,7 +117,7 @@ def own_instructions(text):
 
 
 def instructions(program, operation, function, extra, n, context=()):
-    """All of them in `function`; where UCX is under it, only those that are not its."""
+    """All of them in `function`; where a library of networks is under it, only those that are not its."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={function}",
                    f"--callgrind-out-file={folder}/out", program, operation, str(n), *context]
@@ -119,7 +128,7 @@ def instructions(program, operation, function, extra, n, context=()):
     found = re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)
     if not found or int(found[1]) == 0:
         sys.exit(f"count_instructions: nothing was counted in {function}; is the program stripped?")
-    return own_instructions(text) if extra is UCX else int(found[1])
+    return own_instructions(text) if extra in (UCX, VERBS, OFI) else int(found[1])
 
 
 def ucx_refuses(program):
@@ -162,9 +171,10 @@ def write_limits(path, counted):
 
 
 def main(arguments):
-    if len(arguments) not in (4, 5) or arguments[4:] not in ([], ["--update"]):
+    if len(arguments) not in (5, 6) or arguments[5:] not in ([], ["--update"]):
         sys.exit(__doc__)
-    program, shmem_program, utofu, path = arguments[:4]
+    program, shmem_program, utofu, networks, path = arguments[:5]
+    VERBS["HEDDLE_VERBS_LIBRARY"], OFI["HEDDLE_OFI_LIBRARY"] = networks.split(",")
     utofu_program, _, utofu_library = utofu.partition(",")
     programs = (program, shmem_program, utofu_program, utofu_library)
     if shutil.which("valgrind") is None:
@@ -173,11 +183,14 @@ def main(arguments):
     why_no_ucx = ucx_refuses(program)
     if why_no_ucx:
         print(f"left out, for there is no UCX: {', '.join(UCX_PATHS)}: {why_no_ucx}")
-    names = [name for name in PATHS if not (why_no_ucx and name in UCX_PATHS)]
+    left_out = UCX_PATHS if why_no_ucx else {}
+    for paths, library in ((VERBS_PATHS, VERBS["HEDDLE_VERBS_LIBRARY"]), (OFI_PATHS, OFI["HEDDLE_OFI_LIBRARY"])):
+        left_out = left_out | (paths if library == "-" else {})
+    names = [name for name in PATHS if name not in left_out]
     names += (list(SHMEM_PATHS) if shmem_program != "-" else []) + (list(UTOFU_PATHS) if utofu != "-" else [])
     counted = {name: per_operation(programs, name) for name in names}
-    if arguments[4:] == ["--update"]:
-        if why_no_ucx or "-" in (shmem_program, utofu):
+    if arguments[5:] == ["--update"]:
+        if left_out or "-" in (shmem_program, utofu):
             sys.exit("count_instructions: --update needs all programs, or limits would be lost")
         write_limits(path, counted)
     worse = 0

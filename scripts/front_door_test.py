@@ -101,7 +101,7 @@ class FrontDoor(unittest.TestCase):
 
     def test_what_demo_installs_has_all_transports_and_launchers(self):
         listed = (ROOT / "scripts" / "packages.txt").read_text()
-        for package in ("libucx-dev", "libpmix-dev", "libhwloc-dev"):
+        for package in ("libucx-dev", "libfabric-dev", "libibverbs-dev", "libpmix-dev", "libhwloc-dev"):
             self.assertRegex(listed, rf"(?m)^{package} +# ")
 
     def test_a_tree_from_before_packages_were_installed(self):

@@ -52,11 +52,11 @@ std::string fill_ways(bootstrap::Bootstrap& member, const base::Environment& env
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;
   };
-  const auto name = transport::choose(nullptr, member, environment.config);
-  if (!name) return problem();
-  const auto opened = transport::open(*name, member, environment);
+  const auto choice = transport::choose(nullptr, member, environment);
+  if (!choice) return problem();
+  const auto opened = transport::open(choice->name, member, environment);
   if (!opened) return problem();
-  *set_up = (*opened)->describe();
+  *set_up = (*opened)->describe() + "\n        chosen because " + choice->why;
   for (std::uint32_t rank = 0; rank < member.size(); ++rank) row->ways.emplace_back((*opened)->way_to(rank));
   return "";
 }

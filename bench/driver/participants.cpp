@@ -17,6 +17,8 @@ namespace {
 using harness::Options;
 using Words = std::vector<std::string>;
 
+const Words kUcxTcp = {"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"};
+
 // A library that Heddle is compared with.
 struct Peer {
   std::string name;
@@ -26,7 +28,8 @@ struct Peer {
   Words environment = {};
   bool in_all = false;    // not only in `programs`
   bool in_pairs = false;  // duplex also by several pairs of processes
-  bool messages = true;   // without: of programs of more than two processes only the exchange
+  bool networks_only = false;
+  bool messages = true;  // without: of programs of more than two processes only the exchange
   // a shell file with launcher and library path, of one that was installed by itself
   std::string settings = {};
 };
@@ -44,17 +47,19 @@ std::vector<Peer> packaged() {
   const std::string openmpi = "libopenmpi-dev openmpi-bin";
   return {
       {"ucx", program + "ucx", "libucx-dev", {}, {"UCX_WARN_UNUSED_ENV_VARS=n"}, true},
+      {"ofi", program + "ofi", "libfabric-dev", {}, {}, false, false, true},
       {"openmpi", program + "openmpi", openmpi, mpirun, {}, true, true},
       {"mpich", program + "mpich", "libmpich-dev mpich", {"mpirun.mpich", "-n"}},
       // Debian's OpenSHMEM ends with a segmentation fault unless one-sided MPI over RDMA is left
       // out.
-      {"oshmem", program + "oshmem", openmpi, mpirun, {"OMPI_MCA_osc=^rdma"}, true, false, false},
+      {"oshmem", program + "oshmem", openmpi, mpirun, {"OMPI_MCA_osc=^rdma"}, true, false, false, false},
       {"shmem",
        program + "shmem",
        "cmake",
        {own_path(), "run", "--bind", "none", "-n"},
        {"HEDDLE_PEERS_DIR"},
        true,
+       false,
        false,
        false},
   };
@@ -129,8 +134,11 @@ class Party {
     std::erase_if(ours.names, [](const std::string& name) { return name == "limit" || name == "convolution"; });
     if (!ours.names.empty()) add_heddle("heddle", ours);
     add_papers();
-    add_network("network_tcp", {"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"});
-    add_network("network_posix", {"UCX_TLS=posix,self"});
+    add_network("network_tcp", "ucx", kUcxTcp);
+    add_network("network_posix", "ucx", {"UCX_TLS=posix,self"});
+    add_network("network_ofi", "ofi", {});
+    if (HEDDLE_HAS_UCX && named("network_ofi") && options_.peers)
+      add_heddle("heddle, ucx", alone("network_ofi"), over("ucx", kUcxTcp));
     if (wants("mixed_job")) add_mixed();
     if (wants("programs")) add_programs();
     if (ours.names.empty()) return std::move(out_);
@@ -144,9 +152,9 @@ class Party {
   }
 
  private:
-  // Jobs of each number of processes; UCX has no such operations.
+  // Jobs of each number of processes; UCX and libfabric have no such operations here.
   Participants collectives() {
-    std::erase_if(peers_, [](const Peer& peer) { return peer.name.starts_with("ucx"); });
+    std::erase_if(peers_, [](const Peer& peer) { return peer.name.starts_with("ucx") || peer.networks_only; });
     for (const std::uint32_t ranks : options_.ranks) {
       const bool few = ranks <= harness::Cores::parse(options_.cores).count();
       add_heddle("heddle", options_, {"HEDDLE_PEERS_DIR"}, ranks, few ? "core" : "none");
@@ -228,12 +236,12 @@ class Party {
       }
     }
   }
-  // Heddle, and UCX itself, over the same of UCX's transports.
-  void add_network(const char* name, const Words& ways) {
+  // Heddle, and UCX or libfabric itself, over the same of its transports.
+  void add_network(const char* name, const char* library, const Words& ways) {
     if (!named(name)) return;
-    add_heddle(std::string("heddle, ") + name, alone(name), over("ucx", ways));
+    add_heddle(std::string("heddle, ") + name, alone(name), over(library, ways));
     for (Peer peer : peers_) {
-      if (peer.name != "ucx") continue;
+      if (peer.name != library) continue;
       peer.name += std::string(", ") + name;
       peer.environment.insert(peer.environment.end(), ways.begin(), ways.end());
       // as Heddle asks of it
@@ -257,6 +265,7 @@ class Party {
       // HEDDLE_PEERS_DIR is for this program alone: the library would warn of it.
       add_heddle("heddle", part, {"HEDDLE_PEERS_DIR"}, processes);
       for (const Peer& peer : peers_) {
+        if (peer.networks_only) continue;
         if (!peer.messages && processes > 2 && !measure::contains(part.ops, "exchange")) continue;
         add_peer(peer, part, processes);
       }

@@ -41,6 +41,8 @@ Benchmarks only by name:
   aggregation              small messages with aggregation and without, also on a fabric that is busy
   network_tcp, network_posix
                            8 bytes over UCX's TCP, and its shared memory; with --peers beside UCX itself
+  network_ofi              8 bytes over libfabric, by the provider that HEDDLE_OFI_PROVIDER and HEDDLE_OFI_DOMAIN
+                           name or else the best; with --peers beside libfabric itself, and Heddle over UCX's TCP
   mixed_job                two ranks on one of two nodes, by shm,ucx, beside the same two by shm alone
   programs                 what programs do, with the library's own waits; --op latency,bw,bibw,mbw_mr,latency_mt,
                            pingpong_mt,put_latency,put_window,get_window,pairs,rpc,rpc_mt,halo,fan_in,overlap,exchange

@@ -52,6 +52,7 @@ class Ratios {
     add("sum", communication + compute);
   }
   void network() {
+    if (key_.transport == "heddle ofi") add("heddle ucx", median_of([](Key& key) { key.transport = "heddle ucx"; }));
     if (key_.sharing != "offload" || key_.metric != "rate") return;
     add("direct", median_of([](Key& key) { key.sharing = "shared"; }));
     add("own workers", median_of([](Key& key) { with_own_workers(key, "exclusive"); }));

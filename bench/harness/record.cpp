@@ -93,7 +93,7 @@ bool is_heddle(const Key& key) {
 std::string peer_name(const Key& key) {
   std::string name = key.transport;
   if (key.op == "tagged") name += " tagged";
-  if (key.sharing == "shared") name += " shared";
+  if (key.sharing == "shared" || key.sharing == "descriptor") name += " " + key.sharing;
   return name;
 }
 

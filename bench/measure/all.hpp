@@ -10,6 +10,7 @@ namespace heddle::bench::measure {
 
 inline constexpr std::uint64_t kNetworkWindow = 64;
 inline constexpr std::uint64_t kNetworkBurst = 256;
+inline constexpr std::uint64_t kMostNetworkBytes = 32 << 10;
 
 // ---- single operations --------------------------------------------------------------------------
 
@@ -19,26 +20,30 @@ template <Active L>
 void network(Bench& bench, L& library, bool latencies, bool one_sided) {
   const char* name = harness::network_of(bench.options());
   if (name == nullptr) return;
-  struct alignas(kWordBytes) Word {
-    std::uint64_t value = 0;
-  };
-  std::vector<Word> words(kLanes);
-  const auto put = [&](std::uint32_t lane) { library.put(lane, 1, word_at(lane), &words[lane].value, 8); };
-  const auto get = [&](std::uint32_t lane) { library.get(lane, 1, word_at(lane), &words[lane].value, 8); };
-  const auto each = [&](const char* metric, std::uint64_t window, std::uint32_t threads) {
+  const Buffer local(kLanes * kMostNetworkBytes, bench.options());
+  const auto each = [&](const char* metric, std::uint64_t bytes, std::uint64_t window, std::uint32_t threads) {
     const auto task = [&](const char* op) {
-      return Task{name, op, metric, 8, static_cast<double>(window * threads), threads};
+      return Task{name, op, metric, bytes, static_cast<double>(window * threads), threads};
+    };
+    const auto place = [](std::uint32_t lane) { return lane * kMostNetworkBytes; };
+    const auto put = [&](std::uint32_t lane) {
+      library.put(lane, 1, kDataAt + place(lane), local.data() + place(lane), bytes);
+    };
+    const auto get = [&](std::uint32_t lane) {
+      library.get(lane, 1, kDataAt + place(lane), local.data() + place(lane), bytes);
     };
     if (bench.wants(name, "put")) stream(bench, library, task("put"), window, put, Owner::helps);
     if (bench.wants(name, "get")) stream(bench, library, task("get"), window, get, Owner::helps);
   };
-  if (latencies) {
-    each("latency", 1, 1);
-    if (bench.wants(name, "am")) active_ping_pong(bench, library, {name, "am", "latency"});
-  }
-  for (const std::uint32_t threads : harness::network_threads(bench.options())) {
-    if (one_sided) each("rate", kNetworkWindow, threads);
-    if (bench.wants(name, "am")) active_rate(bench, library, {name, "am", "rate", 8, 1, threads}, kNetworkBurst);
+  for (const std::uint64_t bytes : bench.sizes({8}, kMostNetworkBytes)) {
+    if (latencies) {
+      each("latency", bytes, 1, 1);
+      if (bench.wants(name, "am")) active_ping_pong(bench, library, {name, "am", "latency", bytes});
+    }
+    for (const std::uint32_t threads : harness::network_threads(bench.options())) {
+      if (one_sided) each("rate", bytes, kNetworkWindow, threads);
+      if (bench.wants(name, "am")) active_rate(bench, library, {name, "am", "rate", bytes, 1, threads}, kNetworkBurst);
+    }
   }
 }
 

@@ -119,13 +119,10 @@ std::string meaning(const std::string& name) {
 }
 
 std::string library_name(const std::string& name) {
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"openmpi", "Open MPI"},
-                                                                             {"mpich", "MPICH"},
-                                                                             {"oshmem", "Open MPI's OpenSHMEM"},
-                                                                             {"ucx", "UCX"},
-                                                                             {"shmem", "Heddle OpenSHMEM"},
-                                                                             {"impi", "Intel MPI"},
-                                                                             {"limit", "the limit"}};
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"openmpi", "Open MPI"}, {"mpich", "MPICH"},    {"oshmem", "Open MPI's OpenSHMEM"},
+      {"ucx", "UCX"},          {"ofi", "libfabric"},  {"shmem", "Heddle OpenSHMEM"},
+      {"impi", "Intel MPI"},   {"limit", "the limit"}};
   if (name == "shm" || name == "loopback") return "Heddle";
   if (name.starts_with("fault")) return "Heddle on a fabric";
   if (name.starts_with("heddle ")) return "Heddle over " + name.substr(7);

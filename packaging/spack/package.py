@@ -4,7 +4,8 @@ from spack.package import *
 
 class Heddle(CMakePackage):
     """Communication for programs in which every thread communicates: one-sided operations, active and tagged
-    messages, persistent collectives, OpenSHMEM, over shared memory, UCX and Tofu."""
+    messages, persistent collectives, OpenSHMEM, over shared memory, UCX, libfabric,
+    verbs and Tofu."""
 
     homepage = "https://heddle.invalid"
     git = "https://heddle.invalid/heddle.git"
@@ -15,7 +16,9 @@ class Heddle(CMakePackage):
     version("0.2.0", tag="v0.2.0")
 
     variant("shmem", default=True, description="OpenSHMEM 1.5")
-    variant("ucx", default=True, description="The transport to other machines")
+    variant("ucx", default=True, description="The transport over UCX")
+    variant("ofi", default=True, description="The transport over libfabric")
+    variant("verbs", default=True, description="The transport by InfiniBand and RoCE adapters")
     variant("pmix", default=True, description="Jobs of mpirun, prterun and srun")
     variant("hwloc", default=True, description="The machine's topology")
     variant("usdt", default=False, description="Static probes for bpftrace and perf, by the system's <sys/sdt.h>")
@@ -32,6 +35,8 @@ class Heddle(CMakePackage):
     depends_on("python@3.9:", type="build", when="+shmem")
     # Opened at run time; headers at build time.
     depends_on("ucx@1.13:", when="+ucx")
+    depends_on("libfabric@1.17:", when="+ofi")
+    depends_on("rdma-core", when="+verbs")
     depends_on("pmix@4:", when="+pmix")
     depends_on("hwloc@2", when="+hwloc")
 
@@ -48,6 +53,8 @@ class Heddle(CMakePackage):
             self.define_from_variant("HEDDLE_SHMEM", "shmem"),
             self.define_from_variant("HEDDLE_EMULATOR", "emulator"),
             self.define("HEDDLE_UCX", "ON" if self.spec.satisfies("+ucx") else "OFF"),
+            self.define("HEDDLE_OFI", "ON" if self.spec.satisfies("+ofi") else "OFF"),
+            self.define("HEDDLE_VERBS", "ON" if self.spec.satisfies("+verbs") else "OFF"),
             self.define_from_variant("HEDDLE_PMIX", "pmix"),
             self.define_from_variant("HEDDLE_USDT", "usdt"),
             self.define_from_variant("HEDDLE_HWLOC", "hwloc"),
@@ -55,6 +62,6 @@ class Heddle(CMakePackage):
 
     def setup_run_environment(self, env):
         # what is opened at run time is found by its name
-        for name in ("ucx", "pmix", "hwloc"):
+        for name, package in (("ucx", "ucx"), ("ofi", "libfabric"), ("verbs", "rdma-core"), ("pmix", "pmix"), ("hwloc", "hwloc")):
             if self.spec.satisfies(f"+{name}"):
-                env.prepend_path("LD_LIBRARY_PATH", self.spec[name].libs.directories[0])
+                env.prepend_path("LD_LIBRARY_PATH", self.spec[package].libs.directories[0])

@@ -28,7 +28,7 @@ template <Kind kind>
   if (worker.gate() != nullptr || block.bytes == 0 || !accessible(worker, *block.remote, block.offset, block.bytes)) {
     return false;
   }
-  transport::Command command;
+  transport::Command command(kind == Kind::put ? transport::Opcode::put : transport::Opcode::get);
   engine::Completion told;
   engine::Requester& requester = worker.core().requester;
   if (!requester.fits_one(block, &command) || !resolved(worker, completion, &told)) [[unlikely]]

@@ -127,7 +127,14 @@ inline void Completer::completed(const transport::Completion& completion) {
 
 void Completer::completed_otherwise(const transport::Completion& completion) {
   if (OperationPool::role(completion.token) == Role::unnotified) {
-    return core_.operations.end_unnotified(Unnotified::of(completion.token), completion.status);
+    const std::uint32_t count = completion.event == Event::several ? completion.bytes : 1;
+    return core_.operations.end_unnotified(Unnotified::of(completion.token), completion.status, count);
+  }
+  if (completion.event == Event::several) {  // of one operation
+    transport::Completion one = completion;
+    one.event = Event::done;
+    for (std::uint32_t i = 0; i < completion.bytes; ++i) completed(one);
+    return;
   }
   Operation* operation = core_.operations.find(completion.token);
   // a carrier that outlived its operation

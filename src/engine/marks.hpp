@@ -48,9 +48,9 @@ class MarkTable {
   void enter_unnotified() {
     unnotified_.store(unnotified_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  // True: that was the last one.
-  bool leave_unnotified() {
-    const std::size_t left = unnotified_.load(std::memory_order_relaxed) - 1;
+  // True: these were the last ones.
+  bool leave_unnotified(std::uint32_t count) {
+    const std::size_t left = unnotified_.load(std::memory_order_relaxed) - count;
     // as for the marks. Partner: names_remote()
     unnotified_.store(left, std::memory_order_release);
     return left == 0;

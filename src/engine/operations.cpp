@@ -88,15 +88,16 @@ void Operations::end_served(Operation& operation, base::Status status) {
   conclude(operation);
 }
 
-void Operations::end_unnotified(Unnotified unnotified, base::Status status) {
-  if (towards_[unnotified.rank] == 0) return;  // cancelled before
+void Operations::end_unnotified(Unnotified unnotified, base::Status status, std::uint32_t count) {
+  count = std::min(count, towards_[unnotified.rank]);
+  if (count == 0) return;  // cancelled before
   if (status != HEDDLE_DONE) [[unlikely]] {
-    ++failed_;
+    failed_ += count;
     keep_error(unnotified.rank, status);
   }
-  --towards_[unnotified.rank];
-  count_ended();
-  if (unnotified.memory) reclaim(pool_.marks().leave_unnotified());
+  towards_[unnotified.rank] -= count;
+  count_ended(count);
+  if (unnotified.memory) reclaim(pool_.marks().leave_unnotified(count));
 }
 
 void Operations::end_queued(base::Status status, const Completion& completion, std::uint32_t rank,

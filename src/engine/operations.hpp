@@ -68,7 +68,8 @@ class Operations {
   void conclude(Operation& operation);
   // The operation is over, or never was.
   void finish(Operation& operation);
-  void end_unnotified(Unnotified unnotified, base::Status status);
+  // So many of one kind.
+  void end_unnotified(Unnotified unnotified, base::Status status, std::uint32_t count);
   // Of what was started later than it was posted, or never: what start() told. `rank`: whom an
   // error is about; kManyRanks: the owners of the pieces.
   void end_queued(base::Status status, const Completion& completion, std::uint32_t rank, const Pieces& pieces = {});
@@ -128,7 +129,7 @@ class Operations {
   void forget_unnotified();
   void set_busy(std::uint64_t busy) { busy_.store(busy, std::memory_order_release); }
   void count_begun() { set_busy(busy_.load(std::memory_order_relaxed) + 1); }
-  void count_ended() { set_busy(busy_.load(std::memory_order_relaxed) - 1); }
+  void count_ended(std::uint32_t count = 1) { set_busy(busy_.load(std::memory_order_relaxed) - count); }
   [[nodiscard]] bool has_unreported() const { return (busy_.load(std::memory_order_relaxed) & kUnreported) != 0; }
 
   static constexpr std::uint64_t kUnreported = std::uint64_t{1} << 63;

@@ -38,7 +38,8 @@ std::size_t ProbingWorker::poll(std::span<transport::Completion> completions) {
     if (completion.event == Event::message) {
       base::probe_arrived(index_, completion.rank, completion.worker, completion.bytes,
                           wire::row_of(completion.immediate));
-    } else if (completion.event == Event::done && completion.token != 0) {
+    }
+    for (std::uint32_t i = completion.ends(); i > 0; --i) {
       base::probe_ended(index_, completion.token, completion.status);
     }
   }

@@ -178,7 +178,7 @@ std::size_t TracingWorker::note(base::TraceRing& ring, std::span<const transport
                                 std::uint64_t ticks) {
   const transport::Completion& first = found.front();
   if (first.event != transport::Event::message) {
-    note_ended(ring, first, ticks);
+    for (std::uint32_t i = std::max(first.ends(), 1U); i > 0; --i) note_ended(ring, first, ticks);
     return 1;
   }
   const std::uint32_t row = wire::row_of(first.immediate);

@@ -109,6 +109,13 @@ class RegistrationCache {
     ++counters_.hits;
     return entry.handle + (reinterpret_cast<std::uint64_t>(address) - entry.begin);
   }
+  // Likewise, and gives the handle alone.
+  std::uint64_t take_latest() {
+    Entry& entry = entries_[latest_];
+    ++entry.users;
+    ++counters_.hits;
+    return entry.handle;
+  }
   [[nodiscard]] std::uint32_t latest_entry() const { return latest_; }
 
   // A registration of [address, address + bytes), bytes > 0. DONE: *lease, until release(). AGAIN:

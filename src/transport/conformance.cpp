@@ -98,6 +98,13 @@ std::size_t Port::poll(std::size_t most) {
 }
 
 void Port::finished(const Completion& completion) {
+  if (completion.event == Event::several) {  // its tokens differ: each is one
+    EXPECT_GT(completion.bytes, 0U) << "a completion of nothing";
+    Completion one = completion;
+    one.event = Event::done;
+    for (std::uint32_t i = 0; i < completion.bytes; ++i) finished(one);
+    return;
+  }
   if (completion.event == Event::done && completion.token == 0) return;  // a peer was served
   const auto found = commands_.find(completion.token);
   if (found == commands_.end()) {

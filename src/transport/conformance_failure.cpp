@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -19,7 +20,10 @@ constexpr std::uint32_t kVictim = 2;
 std::vector<Command> one_of_each(const RemoteMemory& memory, std::vector<std::byte>& buffer, std::uint64_t bytes) {
   // The message is not in memory that a get or another atomic may be writing now.
   static const std::vector<std::byte> letter(16);
-  static std::uint64_t before = 0;
+  // Results may come when the caller has gone on: each has a word of its own, since ranks are
+  // threads.
+  static std::array<std::uint64_t, 4096> results;
+  static std::atomic<std::size_t> used{0};
   std::vector<Command> commands;
   commands.push_back(message_to(memory.rank, 0, letter));
   for (const Opcode opcode : {Opcode::put, Opcode::get, Opcode::atomic}) {
@@ -28,7 +32,8 @@ std::vector<Command> one_of_each(const RemoteMemory& memory, std::vector<std::by
     command.opcode = opcode;
     command.rank = memory.rank;
     command.remote = &memory;
-    command.local = opcode == Opcode::atomic ? static_cast<void*>(&before) : buffer.data();
+    command.local =
+        opcode == Opcode::atomic ? static_cast<void*>(&results[used.fetch_add(1) % results.size()]) : buffer.data();
     command.bytes = opcode == Opcode::atomic ? 8 : bytes;
     command.atomic_op = HEDDLE_ADD64;
     commands.push_back(command);

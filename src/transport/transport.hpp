@@ -108,7 +108,8 @@ enum class Event : std::uint8_t {
   // failed. Token 0: no command of this worker; a peer was served, so it pays to go on polling
   done,
   source_free,  // the source of the command with this token may be reused; `done` follows
-  message       // a message has arrived: data (header then payload), valid until the next poll()
+  message,      // a message has arrived: data (header then payload), valid until the next poll()
+  several       // as `done` for each of `bytes` commands that were posted with one token
 };
 
 struct Completion {
@@ -116,10 +117,15 @@ struct Completion {
   base::Status status = HEDDLE_DONE;
   Token token = 0;
   const std::byte* data = nullptr;  // message, 8-byte aligned
-  std::uint32_t bytes = 0;
+  std::uint32_t bytes = 0;          // several: how many
   std::uint32_t immediate = 0;
   std::uint32_t rank = 0;    // message: source
   std::uint32_t worker = 0;  // message: source
+
+  // How many commands it ends.
+  [[nodiscard]] std::uint32_t ends() const {
+    return event == Event::several ? bytes : event == Event::done && token != 0 ? 1 : 0;
+  }
 };
 
 // ---- the two interfaces -------------------------------------------------------------------------
@@ -139,9 +145,10 @@ class TransportWorker {
   // again).
   // Commands to one peer become visible to it together, so that several at once cost less than one
   // by one. post() copies an inlined message that it accepts. For each accepted command either
-  // `done` is set or exactly one Event::done with its token comes from a later poll(), whatever
-  // happens to the peer. A command to a peer known as failed is accepted and completes with
-  // PEER_FAILED. If memory runs out after an accepted command, the prefix ends there.
+  // `done` is set or exactly one Event::done with its token comes from a later poll(), or counts in
+  // an Event::several, whatever happens to the peer. A command to a peer known as failed is
+  // accepted and completes with PEER_FAILED. If memory runs out after an accepted command, the
+  // prefix ends there.
   // `alone`: the peer makes no progress, and may wait for this command. post() completes the
   // command itself, or does not accept it (if the transport cannot do that, or fails).
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
@@ -325,6 +332,10 @@ struct Entry {
                                                    const base::Environment& environment);
   // Whether its capabilities will have one_thread set: known before it is opened. Null: no.
   bool (*one_thread)(const base::Environment& environment) = nullptr;
+  // Whether it could be opened on this machine: DONE, or why not. Null: it is always there.
+  base::Status (*probe)(const base::Environment& environment) = nullptr;
+  // The same, and this machine has an adapter that only this transport drives. Null: there is none.
+  base::Status (*probe_own)(const base::Environment& environment) = nullptr;
   bool one_node = false;  // it reaches the ranks of its own node only
   // It opens on every machine, without a setting: the tests of the C API run over it.
   bool anywhere = false;
@@ -344,10 +355,17 @@ bool one_thread(const std::string& name, const base::Environment& environment);
 // CONFIG: choose() would fail wherever the ranks are: an unknown name, or settings that contradict
 // each other.
 base::Status check_choice(const char* asked, const base::Config& config);
-// The name for open() of what this job uses: `asked`, unless it is null or "auto"; else what
-// HEDDLE_TRANSPORT says; else, by where the ranks are, one or both of HEDDLE_TRANSPORTS. The same
-// on all ranks that have the same settings. CONFIG: the settings contradict each other, or the
-// ranks are on several nodes and no named transport reaches other nodes.
-base::Result<std::string> choose(const char* asked, const bootstrap::Bootstrap& bootstrap, const base::Config& config);
+struct Choice {
+  std::string name;  // for open()
+  std::string why;   // for people
+};
+// What this job uses: `asked`, unless it is null or "auto"; else what HEDDLE_TRANSPORT says; else,
+// by where the ranks are, what HEDDLE_TRANSPORTS says: the first of it for the ranks of a node, for
+// those of other nodes the first of the others that all ranks can use. Where nothing is set, these
+// are shm, and the networks in the order of docs/clusters.md. The same on all ranks that have the
+// same settings. Collective, if the ranks are on several nodes and there are several networks: it
+// waits for all ranks, by exchanges. CONFIG: the settings contradict each other, or no named
+// transport reaches other nodes. PEER_FAILED.
+base::Result<Choice> choose(const char* asked, bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
 
 }  // namespace heddle::transport

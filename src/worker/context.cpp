@@ -89,9 +89,9 @@ base::Status Context::open_parts(const ContextOptions& options) {
     }
   }
   crowd_.expect(bootstrap().place(rank()).size, std::thread::hardware_concurrency());
-  const auto name = transport::choose(options.transport, bootstrap(), environment().config);
-  if (!name) return name.status();
-  if (const base::Status status = open_transport(*name); status != HEDDLE_DONE) return status;
+  const auto choice = transport::choose(options.transport, bootstrap(), environment());
+  if (!choice) return choice.status();
+  if (const base::Status status = open_transport(choice->name); status != HEDDLE_DONE) return status;
   environment().log.line(base::Level::info, "rank %u of %u joined by %s; transport %s; %u hardware threads to run on",
                          rank(), size(), bootstrap().name(), transport().describe().c_str(),
                          std::thread::hardware_concurrency());

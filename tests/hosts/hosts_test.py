@@ -27,11 +27,22 @@ LAUNCH_RANK = str(BUILD / "tests/system/launch_rank")
 LINK_RANK = str(BUILD / "tests/hosts/link_rank")
 COLLECTIVES_RANK = str(BUILD / "tests/hosts/collectives_rank")
 HEDDLE = str(BUILD / "tools/heddle")
-SILENCE = 2  # s: HEDDLE_UCX_TIMEOUT where the network is cut
+SILENCE = 2  # s: HEDDLE_UCX_TIMEOUT or HEDDLE_OFI_TIMEOUT where the network is cut
 
 # Program, ranks, arguments.
 EXAMPLES = (("hello", 3), ("ping_pong", 2), ("halo", 4), ("tickets", 3), ("tagged", 3), ("partitioned", 3), ("jacobi", 4), ("eigenvalue", 3))
 ONLY_UCX = {"HEDDLE_TRANSPORTS": "ucx", "HEDDLE_UCX_TLS": "tcp"}
+
+
+class Network:
+    """Settings for jobs whose hosts are joined by a transport; `cut`: by the interface that tests cut."""
+
+    def __init__(self, alone, joined, cut):
+        self.alone, self.joined, self.cut = alone, joined, cut
+
+
+UCX = Network(ONLY_UCX, {"HEDDLE_UCX_TLS": "tcp"}, {"HEDDLE_UCX_NET_DEVICES": "eth1", "HEDDLE_UCX_TIMEOUT": f"{SILENCE}s"})
+OFI = Network({"HEDDLE_TRANSPORTS": "ofi"}, {"HEDDLE_TRANSPORTS": "shm,ofi"}, {"HEDDLE_OFI_DOMAIN": "eth1", "HEDDLE_OFI_TIMEOUT": f"{SILENCE}s"})
 
 
 def example(name):
@@ -197,31 +208,39 @@ class WithAnyLauncher(unittest.TestCase):
 
 
 class Results(WithAnyLauncher):
+    ways = ({}, ONLY_UCX)
+
     def test_examples_give_what_they_give_on_one_host(self):
         for name, ranks in EXAMPLES:
             alone = Job([HEDDLE, "run", "-n", str(ranks), "--timeout", str(DEADLINE), example(name)])
             self.assertEqual(alone.end(), 0, alone.said)
-            for variables in ({}, ONLY_UCX):
+            for variables in self.ways:
                 with self.subTest(example=name, variables=variables):
                     job = self.run_well(ranks, [example(name)], variables)
                     self.assertEqual(sorted(job.lines), sorted(alone.lines))
 
     def test_random_collectives(self):
-        for seed, (ranks, variables) in enumerate(((5, {}), (4, ONLY_UCX), (2, {}))):
+        joined, alone = self.ways
+        for seed, (ranks, variables) in enumerate(((5, joined), (4, alone), (2, joined))):
             with self.subTest(ranks=ranks, seed=seed):
                 job = self.run_well(ranks, [COLLECTIVES_RANK, str(seed + 1), "40"], variables)
                 self.assertEqual(job.count(f"^40 operations by {ranks} ranks$"), 1, job.said)
 
 
+class ResultsOfi(Results):
+    ways = (OFI.joined, OFI.alone)
+
+
 class Link(WithAnyLauncher):
     """The data network is cut while the launcher's is not: both sides are told, by every kind of operation."""
+
+    network = UCX
 
     def tearDown(self):
         HOSTS.mend(2)
 
     def cut_under(self, ranks, kinds, variables):
-        job = self.start(ranks, [LINK_RANK, "link", kinds],
-                         {"HEDDLE_UCX_NET_DEVICES": "eth1", "HEDDLE_UCX_TIMEOUT": f"{SILENCE}s"} | variables)
+        job = self.start(ranks, [LINK_RANK, "link", kinds], self.network.cut | variables)
         job.wait_for(r"busy\d+ \d+$", ranks)
         HOSTS.cut(2)
         begin = time.monotonic()
@@ -231,13 +250,17 @@ class Link(WithAnyLauncher):
             self.assertEqual((job.count(f"told {rank}$"), job.count(f"left {rank}$")), (1, 1), job.said)
 
     def test_of_a_mixed_job(self):
-        self.cut_under(8, "put,am,get,fetch", {"HEDDLE_UCX_TLS": "tcp"})
+        self.cut_under(8, "put,am,get,fetch", self.network.joined)
 
-    def test_of_a_job_by_ucx_alone(self):
-        self.cut_under(6, "put-large,get-large,send", ONLY_UCX)
+    def test_of_a_job_by_one_transport_alone(self):
+        self.cut_under(6, "put-large,get-large,send", self.network.alone)
 
     def test_of_ranks_that_only_wait(self):
-        self.cut_under(4, "receive", {"HEDDLE_UCX_TLS": "tcp"})
+        self.cut_under(4, "receive", self.network.joined)
+
+
+class LinkOfi(Link):
+    network = OFI
 
 
 def sockets(pids):
@@ -295,14 +318,16 @@ sys.stdin.read()
 
 
 class Strangers(WithAnyLauncher):
+    network = UCX
+
     def test_garbage_and_a_wrong_secret_do_no_harm(self):
         end = hosts.FOLDER / "end"
         end.unlink(missing_ok=True)
-        job = self.start(4, [LINK_RANK, f"file:{end}", "am,put"], ONLY_UCX)
+        job = self.start(4, [LINK_RANK, f"file:{end}", "am,put"], self.network.alone)
         job.wait_for(r"busy\d \d+$", 4)
         pids = [int(pid) for rank, pid in re.findall(r"busy(\d) (\d+)", job.said) if int(rank) < 2]
         to_knock_at = doors(1, pids)
-        # UCX listens for each process's worker and device worker; rank 0 for the job.
+        # UCX and libfabric listen for each process's worker and device worker; rank 0 for the job.
         self.assertGreaterEqual(len(to_knock_at), 5, job.said)
         words = [sys.executable, "-c", STRANGER, ",".join(one.hex() for one in GREETINGS), ",".join(to_knock_at)]
         stranger = subprocess.Popen(HOSTS.on(2, words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -317,12 +342,16 @@ class Strangers(WithAnyLauncher):
         self.assertEqual(job.count("a connection to this job was refused"), 1, job.said)
 
 
+class StrangersOfi(Strangers):
+    network = OFI
+
+
 def main():
     hosts.enter()
     global HOSTS
     HOSTS = hosts.Hosts(2)
     loader = unittest.TestLoader()
-    names = sys.argv[2:] or ["Hydra", "OpenMpi", "Results", "Link", "Strangers", "SlurmPmix", "SlurmPmi2"]
+    names = sys.argv[2:] or ["Hydra", "OpenMpi", "Results", "Link", "Strangers", "SlurmPmix", "SlurmPmi2", "ResultsOfi", "LinkOfi", "StrangersOfi"]
     suite = unittest.TestSuite(loader.loadTestsFromName(name, sys.modules[__name__]) for name in names)
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     for _, reason in result.skipped:

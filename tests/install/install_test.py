@@ -104,7 +104,7 @@ class Install(unittest.TestCase):
         self.assertEqual([name for name in needed if "gtest" in name or "san" in name], [])
 
     def test_nothing_but_the_run_time_libraries_is_needed(self):
-        """docs/decisions/0004: hwloc, UCX and PMIx are opened at run time, so what is missing costs a line of `heddle info`."""
+        """docs/decisions/0004: hwloc, UCX, libfabric, libibverbs and PMIx are opened at run time, so what is missing costs a line of `heddle info`."""
         run_time = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux.*|libatomic)\.so\.\d+")
         emulator = self.libdir / "heddle" / "utofu"
         binaries = [self.libdir / "libheddle.so", self.libdir / "libheddle_shmem.so", self.prefix / "bin" / "heddle",

@@ -39,8 +39,8 @@ class Within(unittest.TestCase):
         self.build = pathlib.Path(OPTIONS.build) / type(self).__name__.lower()
 
     def configure(self, way, languages, **more):
-        quick = {"CMAKE_BUILD_TYPE": "Debug", "CMAKE_CXX_FLAGS_DEBUG": "-O0", "HEDDLE_PRECOMPILE": "ON", "HEDDLE_UCX": "OFF",
-                 "HEDDLE_HWLOC": "OFF", "HEDDLE_PMIX": "OFF"}
+        quick = {"CMAKE_BUILD_TYPE": "Debug", "CMAKE_CXX_FLAGS_DEBUG": "-O0", "HEDDLE_PRECOMPILE": "ON", "HEDDLE_UCX": "OFF", "HEDDLE_OFI": "OFF",
+                 "HEDDLE_VERBS": "OFF", "HEDDLE_HWLOC": "OFF", "HEDDLE_PMIX": "OFF"}
         sources = {"HEDDLE_SOURCE": OPTIONS.source, "FETCHCONTENT_SOURCE_DIR_HEDDLE": OPTIONS.source}
         compilers = {"CMAKE_C_COMPILER": OPTIONS.cc}
         if "CXX" in languages:

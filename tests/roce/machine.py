@@ -4,7 +4,7 @@
     machine.py [-t SECONDS] COMMAND…    runs COMMAND in there and ends with its status; 124: it took longer than that (600), 125: no machine
     machine.py --fetch                  downloads the kernel once, 100 MB, to ~/.cache/heddle-roce (or where ROCE_KERNEL says)
 
-COMMAND runs as root, in the same folder, with those of the variables that begin with HEDDLE_, UCX_ and GTEST_. It sees this machine's files and
+COMMAND runs as root, in the same folder, with those of the variables that begin with HEDDLE_, UCX_, FI_ and GTEST_. It sees this machine's files and
 writes into memory of its own: nothing of it is left. Device rxe0 is on 10.77.0.1. The machine ends with this process, whatever ends that.
 The processors are emulated: everything takes tens of times longer.
 """
@@ -26,7 +26,7 @@ import threading
 CACHE = pathlib.Path(os.environ.get("ROCE_KERNEL") or pathlib.Path.home() / ".cache/heddle-roce")
 INSIDE = "ROCE_INSIDE"
 PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "rdma": "iproute2"}  # and who has them
-MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay", "veth", "crc32_generic", "ib_uverbs", "rdma_rxe")
+MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay", "veth", "crc32_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm")
 DEVICE = "rxe0"
 LINK = "roce"  # the network interface that it is on
 ENDED = "the machine's command has ended with "
@@ -133,7 +133,7 @@ def archive(entries):
 
 def initial_files(files, command):
     folders = ("bin", "modules", "proc", "sys", "dev", "below", "above")
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("HEDDLE_", "UCX_", "GTEST_"))}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("HEDDLE_", "UCX_", "FI_", "GTEST_"))}
     lines = [COMMAND, f"cd {shlex.quote(os.getcwd())}", *(f"export {name}={shlex.quote(value)}" for name, value in kept.items()),
              "exec " + " ".join(map(shlex.quote, command))]
     programs = [("init", INIT.encode()), ("bin/busybox", pathlib.Path(shutil.which("busybox")).read_bytes()), ("command", "\n".join(lines).encode())]

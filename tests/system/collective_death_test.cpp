@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "launched.hpp"
-#include "transport/test_ucx.hpp"
+#include "networks.hpp"
 
 namespace heddle::tests {
 namespace {
@@ -17,11 +17,17 @@ struct Case {
   const char* form;
   const char* doubles;
   bool all_need_it;  // nobody can go on without the dead one
-  std::vector<const char*> options;
+  std::vector<std::string> options;
   std::string skipped = {};  // why; empty: it is not
 };
 [[maybe_unused]] std::ostream& operator<<(std::ostream& out, const Case& one) {
   return out << one.name;
+}
+
+// Two nodes; the dead one is with rank 0.
+Case mixed(const char* name, const Network& network, const char* form, const char* operation) {
+  return {name,           operation, form, "1000", operation != std::string_view("broadcast"), network.joined(2),
+          network.skipped};
 }
 
 std::vector<Case> cases() {
@@ -38,16 +44,15 @@ std::vector<Case> cases() {
       all.push_back({"large", operation, form, "200000", operation[0] == 'a', {}});
     }
   }
-  // Two nodes; the dead one is with rank 0.
-  const std::vector<const char*> mixed = {"--env", "HEDDLE_NODE_RANKS=2", "--env", "HEDDLE_TRANSPORTS=shm,ucx",
-                                          "--env", "HEDDLE_UCX_TLS=tcp"};
   for (const char* form : {"persistent", "nonblocking", "blocking"}) {
     for (const char* operation : {"barrier", "allreduce", "alltoall", "broadcast"}) {
-      all.push_back({"mixed", operation, form, "1000", operation != std::string_view("broadcast"), mixed});
-      all.back().skipped = transport::ucx::why_no_ucx();
+      all.push_back(mixed("mixed", ucx(), form, operation));
     }
   }
-  const std::vector<const char*> utofu = {"--utofu", "2x2x1x1x1x1", "--env", "HEDDLE_TRANSPORT=utofu"};
+  for (const char* operation : {"allreduce", "broadcast"}) {
+    all.push_back(mixed("mixed_ofi", ofi(), "persistent", operation));
+  }
+  const std::vector<std::string> utofu = {"--utofu", "2x2x1x1x1x1", "--env", "HEDDLE_TRANSPORT=utofu"};
   for (const char* form : {"persistent", "blocking"}) {
     for (const char* operation : {"barrier", "allreduce"}) {
       all.push_back({"utofu", operation, form, "4", true, utofu});
@@ -59,6 +64,16 @@ std::vector<Case> cases() {
     auto options = utofu;
     options.insert(options.end(), {"--env", algorithm});
     all.push_back({name, "broadcast", "persistent", "5000", false, options});
+  }
+  return all;
+}
+
+std::vector<Case> more_cases() {
+  std::vector<Case> all;
+  for (const char* form : {"nonblocking", "blocking"}) {
+    for (const char* operation : {"barrier", "allreduce", "alltoall", "broadcast"}) {
+      all.push_back(mixed("mixed_ofi", ofi(), form, operation));
+    }
   }
   return all;
 }
@@ -86,9 +101,11 @@ TEST_P(CollectiveDeath, AMemberIsKilledInTheMidst) {
   EXPECT_EQ(survived, (std::vector<long long>{0, 2, 3})) << job.out() << job.err();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CollectiveDeath, testing::ValuesIn(cases()), [](const testing::TestParamInfo<Case>& one) {
+std::string case_name(const testing::TestParamInfo<Case>& one) {
   return std::string(one.param.operation) + "_" + one.param.form + "_" + one.param.name;
-});
+}
+INSTANTIATE_TEST_SUITE_P(All, CollectiveDeath, testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Slow, CollectiveDeath, testing::ValuesIn(more_cases()), case_name);
 
 }  // namespace
 }  // namespace heddle::tests

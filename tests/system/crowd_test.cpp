@@ -1,6 +1,7 @@
-// 64 processes over ucx: all meet all; all send to one that is slow. What it takes is printed; what
-// must not grow is checked.
+// 64 processes over a network: all meet all; all send to one that is slow. What it takes is
+// printed; what must not grow is checked.
 #include "launched.hpp"
+#include "networks.hpp"
 
 namespace heddle::tests {
 namespace {
@@ -10,18 +11,28 @@ constexpr int kRanks = 64;
 // Crowded as well: alone, other threads of UCX's would do the work, and keep memory of their own.
 constexpr int kFew = 16;
 
+struct Crowded {
+  Network network;
+  long long most_met;        // bytes for a peer that is met
+  long long most_incast;     // for each sender, at who receives slowly
+  long long library_itself;  // bytes that the library takes once
+};
+[[maybe_unused]] std::ostream& operator<<(std::ostream& out, const Crowded& one) {
+  return out << one.network;
+}
+
+class Crowd : public testing::TestWithParam<Crowded> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().network.skipped.empty()) GTEST_SKIP() << GetParam().network.skipped;
+  }
+};
+
 Launched run(int ranks, const std::vector<std::string>& mode) {
-  std::vector<std::string> words = {HEDDLE_TOOL,
-                                    "run",
-                                    "-n",
-                                    std::to_string(ranks),
-                                    "--timeout",
-                                    "85",
-                                    "--env",
-                                    "HEDDLE_TRANSPORTS=ucx",
-                                    "--env",
-                                    "HEDDLE_UCX_TLS=tcp",
-                                    HEDDLE_CROWD_RANK};
+  std::vector<std::string> words = {HEDDLE_TOOL, "run", "-n", std::to_string(ranks), "--timeout", "85"};
+  const std::vector<std::string> options = Crowd::GetParam().network.alone();
+  words.insert(words.end(), options.begin(), options.end());
+  words.emplace_back(HEDDLE_CROWD_RANK);
   words.insert(words.end(), mode.begin(), mode.end());
   return Launched(words);
 }
@@ -39,21 +50,24 @@ void expect_well(Launched* job, int ranks) {
 
 // A rank that is not met costs next to nothing, one that is met its connections and the room for
 // its messages.
-TEST(Crowd, AllMeetAll) {
+TEST_P(Crowd, AllMeetAll) {
   Launched few = run(kFew, {"known"});
   expect_well(&few, kFew);
   Launched job = run(kRanks, {"all"});
   expect_well(&job, kRanks);
   const long long known = (said(job, "anon") - said(few, "anon")) / (kRanks - kFew);
-  const long long met = said(job, "peer");
+  Launched some = run(kFew, {"all"});
+  expect_well(&some, kFew);
+  // What the library takes at its first connection is no matter of peers.
+  const long long met = (said(job, "peer") * (kRanks - 1) - said(some, "peer") * (kFew - 1)) / (kRanks - kFew);
   std::printf("all %d met all in %lld ms; memory for a known peer %lld bytes, for one that is met %lld bytes\n", kRanks,
               said(job, "took"), known, met);
   EXPECT_LE(known, 4 * kKiB);
-  EXPECT_LE(met, 64 * kKiB);
+  EXPECT_LE(met, GetParam().most_met);
 }
 
 // What all have sent together is 15 times what may be on its way.
-TEST(Crowd, AllSendToOneThatIsSlow) {
+TEST_P(Crowd, AllSendToOneThatIsSlow) {
   constexpr int kMessages = 180;
   Launched job = run(kRanks, {"incast", std::to_string(kMessages)});
   expect_well(&job, kRanks);
@@ -63,9 +77,19 @@ TEST(Crowd, AllSendToOneThatIsSlow) {
       "%lld of %d messages were on their way when nobody could send; the receiver grew by %lld KiB, a sender by %lld "
       "KiB\n",
       said(job, "stuck"), kMessages * (kRanks - 1), receiver / kKiB, sender / kKiB);
-  EXPECT_LE(receiver, (kRanks - 1) * 72 * kKiB) << "61 are measured, 64 are the goal; pages come in lots";
-  EXPECT_LE(sender, 4096 * kKiB);
+  EXPECT_LE(receiver, (kRanks - 1) * GetParam().most_incast + GetParam().library_itself);
+  EXPECT_LE(sender, 4096 * kKiB + GetParam().library_itself);
 }
+
+// ucx: 61 KiB are measured for a sender, 64 are the goal; pages come in lots. ofi: a rank that is
+// met has two connections, of the devices and of the workers, each with buffers of 18 KiB in
+// libfabric; libfabric 1.17 has pools of a thousand buffers besides.
+INSTANTIATE_TEST_SUITE_P(over, Crowd,
+                         testing::Values(Crowded{ucx(), 64 * kKiB, 72 * kKiB, 0},
+                                         Crowded{ofi(), 64 * kKiB, 112 * kKiB, 24 * 1024 * kKiB}),
+                         [](const testing::TestParamInfo<Crowded>& one) {
+                           return std::string(one.param.network.name);
+                         });
 
 }  // namespace
 }  // namespace heddle::tests

@@ -4,12 +4,11 @@
 #include <sched.h>
 
 #include <cerrno>
-#include <ostream>
 #include <random>
 
 #include "base/random.hpp"
 #include "launched.hpp"
-#include "transport/test_ucx.hpp"
+#include "networks.hpp"
 
 namespace heddle::tests {
 namespace {
@@ -96,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Quick, Storm,
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Slow, Storm, testing::ValuesIn(every_mode_and_policy()), case_name);
 
-// ---- over ucx, from the first contact on --------------------------------------------------------
+// ---- over a network, from the first contact on --------------------------------------------------
 
 struct Deaths {
   const char* sharing;
@@ -130,30 +129,20 @@ bool ended_by_ucx(const std::string& err) {
 }
 
 // True: UCX has ended somebody.
-bool kill_one(const Deaths& given, base::Random& random) {
+bool kill_one(const Network& network, const Deaths& given, base::Random& random) {
   constexpr int kRanks = 3;
   const auto victim = static_cast<long long>(random.below(kRanks));
   const bool own_workers = std::string(given.sharing) == "exclusive" || random.below(2) == 0;
-  Launched job({HEDDLE_TOOL,
-                "run",
-                "-n",
-                std::to_string(kRanks),
-                "--grace",
-                "80",
-                "--env",
-                "HEDDLE_TRANSPORT=ucx",
-                "--env",
-                "HEDDLE_UCX_TLS=tcp",
-                "--env",
-                std::string("HEDDLE_SHARING=") + given.sharing,
-                "--env",
-                std::string("HEDDLE_PROGRESS=") + given.progress,
-                HEDDLE_STORM_RANK,
-                std::to_string(victim),
-                own_workers ? "exclusive" : "shared",
-                "3",
-                "1",
-                given.mix});
+  std::vector<std::string> words = {HEDDLE_TOOL, "run",
+                                    "-n",        std::to_string(kRanks),
+                                    "--grace",   "80",
+                                    "--env",     std::string("HEDDLE_SHARING=") + given.sharing,
+                                    "--env",     std::string("HEDDLE_PROGRESS=") + given.progress};
+  const std::vector<std::string> over = network.alone();
+  words.insert(words.end(), over.begin(), over.end());
+  words.insert(words.end(),
+               {HEDDLE_STORM_RANK, std::to_string(victim), own_workers ? "exclusive" : "shared", "3", "1", given.mix});
+  Launched job(words);
   const std::vector<pid_t> pids = busy(job, kRanks);
   if (pids.size() != kRanks) return false;
   const pid_t pid = pids[static_cast<std::size_t>(victim)];
@@ -165,42 +154,53 @@ bool kill_one(const Deaths& given, base::Random& random) {
   const int code = job.wait();
   EXPECT_NE(code, -1) << "somebody hangs: " << job.out() << job.err();
   EXPECT_EQ(job.err().find("never ends"), std::string::npos) << job.err();
-  if (ended_by_ucx(job.err())) return true;
+  if (std::string(network.name) == "ucx" && ended_by_ucx(job.err())) return true;
   EXPECT_EQ(code, 128 + SIGKILL) << job.err();
   EXPECT_EQ(job.err().find("wrong:"), std::string::npos) << job.err();
   EXPECT_EQ(job.numbers("survived").size(), kRanks - 1U) << job.out() << job.err();
   return false;
 }
 
-class UcxStorm : public testing::TestWithParam<Deaths> {
- protected:
-  void SetUp() override {
-    if (const std::string why = transport::ucx::why_no_ucx(); !why.empty()) GTEST_SKIP() << why;
-  }
-};
-TEST_P(UcxStorm, EveryOperationEnds) {
+void deaths_over(const Network& network, const Deaths& given) {
+  if (!network.skipped.empty()) GTEST_SKIP() << network.skipped;
   base::Random random = seeded();
   std::uint32_t by_ucx = 0;
-  for (std::uint32_t i = 0; i < GetParam().kills && !HasFailure(); ++i) by_ucx += kill_one(GetParam(), random) ? 1 : 0;
-  std::printf("%u kills, of which UCX ended a survivor in %u\n", GetParam().kills, by_ucx);
-  EXPECT_LT(by_ucx, GetParam().kills) << "in none of them was seen how the survivors end";
+  for (std::uint32_t i = 0; i < given.kills && !testing::Test::HasFailure(); ++i)
+    by_ucx += kill_one(network, given, random) ? 1 : 0;
+  std::printf("%u kills, of which UCX ended a survivor in %u\n", given.kills, by_ucx);
+  EXPECT_LT(by_ucx, given.kills) << "in none of them was seen how the survivors end";
+}
+
+class UcxStorm : public testing::TestWithParam<Deaths> {};
+TEST_P(UcxStorm, EveryOperationEnds) {
+  deaths_over(ucx(), GetParam());
+}
+class OfiStorm : public testing::TestWithParam<Deaths> {};
+TEST_P(OfiStorm, EveryOperationEnds) {
+  deaths_over(ofi(), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Quick, UcxStorm,
                          testing::Values(Deaths{"exclusive", "none", "atomics", 6, 50'000},
                                          Deaths{"shared", "adaptive", "all", 3, 50'000},
                                          Deaths{"offload", "dedicated:1", "atomics", 3, 50'000}),
                          deaths_name);
-std::vector<Deaths> all_deaths() {
+INSTANTIATE_TEST_SUITE_P(Quick, OfiStorm,
+                         testing::Values(Deaths{"exclusive", "none", "all", 4, 50'000},
+                                         Deaths{"shared", "adaptive", "all", 3, 50'000},
+                                         Deaths{"offload", "dedicated:1", "atomics", 2, 50'000}),
+                         deaths_name);
+std::vector<Deaths> all_deaths(const std::vector<const char*>& mixes) {
   std::vector<Deaths> all;
   for (const Case& one : every_mode_and_policy()) {
-    for (const char* mix : {"all", "atomics"}) {
+    for (const char* mix : mixes) {
       all.push_back({one.sharing, one.progress, mix, 15, 50'000});
       all.push_back({one.sharing, one.progress, mix, 5, 1'000'000});
     }
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Slow, UcxStorm, testing::ValuesIn(all_deaths()), deaths_name);
+INSTANTIATE_TEST_SUITE_P(Slow, UcxStorm, testing::ValuesIn(all_deaths({"all", "atomics"})), deaths_name);
+INSTANTIATE_TEST_SUITE_P(Slow, OfiStorm, testing::ValuesIn(all_deaths({"all"})), deaths_name);
 
 }  // namespace
 }  // namespace heddle::tests

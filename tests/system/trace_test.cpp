@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launched.hpp"
+#include "networks.hpp"
 
 namespace heddle::tests {
 namespace {
@@ -156,7 +157,8 @@ TEST_P(Traces, SayWhichThreadHasPosted) {
 
 std::vector<Kind> kinds() {
   std::vector<Kind> all = {{"shm", "exclusive", "none"}, {"shm", "offload", "none"}};
-  if (HEDDLE_HAS_UCX) all.push_back({"ucx", "auto", "none"});
+  if (transport::ucx::why_no_ucx().empty()) all.push_back({"ucx", "auto", "none"});
+  if (transport::ofi::why_no_ofi().empty()) all.push_back({"ofi", "auto", "none"});
   return all;
 }
 

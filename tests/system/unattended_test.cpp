@@ -1,15 +1,15 @@
 // A rank that waits in the kernel and makes no calls is reached for the first time by all that
-// others do: puts, gets, atomics, messages.
-#include <ostream>
-
+// others do: puts, gets, messages, and atomics where the transport has them.
 #include "launched.hpp"
+#include "networks.hpp"
 
 namespace heddle::tests {
 namespace {
 
 struct Way {
   const char* name;
-  std::vector<const char*> variables;
+  std::vector<std::string> options;
+  std::string skipped;
 };
 [[maybe_unused]] std::ostream& operator<<(std::ostream& out, const Way& way) {
   return out << way.name;
@@ -18,21 +18,31 @@ struct Way {
 class Unattended : public testing::TestWithParam<Way> {};
 
 TEST_P(Unattended, IsReached) {
+  if (!GetParam().skipped.empty()) GTEST_SKIP() << GetParam().skipped;
   std::vector<std::string> words = {HEDDLE_TOOL, "run", "-n", "2", "--timeout", "80"};
-  for (const char* variable : GetParam().variables) words.insert(words.end(), {"--env", variable});
+  words.insert(words.end(), GetParam().options.begin(), GetParam().options.end());
   words.emplace_back(HEDDLE_UNATTENDED_RANK);
+  if (std::string(GetParam().name).find("ofi") != std::string::npos) words.emplace_back("plain");
   Launched job(words);
   EXPECT_EQ(job.wait(), 0) << job.out() << job.err();
   EXPECT_EQ(job.numbers("left").size(), 2U) << job.out() << job.err();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    each, Unattended,
-    testing::Values(Way{"tcp", {"HEDDLE_TRANSPORTS=ucx", "HEDDLE_UCX_TLS=tcp"}},
-                    Way{"posix", {"HEDDLE_TRANSPORTS=ucx", "HEDDLE_UCX_TLS=posix,self"}},
-                    Way{"sysv", {"HEDDLE_TRANSPORTS=ucx", "HEDDLE_UCX_TLS=sysv,self"}},
-                    Way{"joined", {"HEDDLE_TRANSPORTS=shm,ucx", "HEDDLE_NODE_RANKS=1", "HEDDLE_UCX_TLS=tcp"}}),
-    [](const testing::TestParamInfo<Way>& one) { return std::string(one.param.name); });
+std::vector<Way> ways() {
+  const auto shared_memory = [](const char* name) {
+    Network network = ucx();
+    network.variables = {std::string("HEDDLE_UCX_TLS=") + name + ",self"};
+    return Way{name, network.alone(), network.skipped};
+  };
+  return {{"tcp", ucx().alone(), ucx().skipped},
+          shared_memory("posix"),
+          shared_memory("sysv"),
+          {"joined", ucx().joined(1), ucx().skipped},
+          {"ofi", ofi().alone(), ofi().skipped},
+          {"joined_ofi", ofi().joined(1), ofi().skipped}};
+}
+INSTANTIATE_TEST_SUITE_P(each, Unattended, testing::ValuesIn(ways()),
+                         [](const testing::TestParamInfo<Way>& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace heddle::tests

@@ -161,6 +161,12 @@ void Worker::settle(const Command& command) {
 }
 
 void Worker::hold(const Completion& completion) {
+  if (completion.event == Event::several) {  // each may be late, or overtaken
+    Completion one = completion;
+    one.event = Event::done;
+    for (std::uint32_t i = 0; i < completion.bytes; ++i) hold(one);
+    return;
+  }
   HeldEvent event;
   event.completion = completion;
   event.due = due();

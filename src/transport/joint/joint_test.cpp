@@ -297,54 +297,5 @@ TEST(Joint, RefusesATransportThatDoesNotReachOthers) {
   }
 }
 
-// ---- which one a job uses -----------------------------------------------------------------------
-
-std::string chosen(std::uint32_t size, const Overrides& overrides, const char* asked = nullptr) {
-  bootstrap::inproc::Job job(size);
-  const auto member = std::move(*bootstrap::inproc::open(job, 0));
-  const auto name = choose(asked, *member, *base::Config::read(overrides));
-  return name ? *name : std::string("error: ") + base::last_message();
-}
-
-TEST(Choice, FollowsWhereTheRanksAre) {
-  EXPECT_EQ(chosen(4, {}), "shm");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}}), "shm,ucx");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "3"}}), "shm,ucx");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "1"}}), "ucx");
-  EXPECT_EQ(chosen(1, {{"HEDDLE_NODE_RANKS", "1"}}), "shm");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,loopback"}}), "shm,loopback");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "ucx"}}), "ucx");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_TRANSPORTS", "fault+shm,loopback"}}), "fault+loopback");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORTS", "fault+shm,loopback"}}), "fault+shm");
-}
-
-TEST(Choice, WhatIsNamedIsTaken) {
-  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORT", "loopback"}}), "loopback");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORT", "ucx"}, {"HEDDLE_TRANSPORTS", "ucx"}}), "ucx");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORT", "shm"}, {"HEDDLE_TRANSPORTS", "ucx"}}, "loopback"), "loopback");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORT", "ucx"}}, "auto"), "ucx");
-}
-
-TEST(Choice, ContradictionsNameBoth) {
-  const std::string both = chosen(4, {{"HEDDLE_TRANSPORT", "shm"}, {"HEDDLE_TRANSPORTS", "shm,ucx"}});
-  EXPECT_NE(both.find("HEDDLE_TRANSPORT=shm "), std::string::npos) << both;
-  EXPECT_NE(both.find("HEDDLE_TRANSPORTS=shm,ucx "), std::string::npos) << both;
-  EXPECT_NE(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm"}}).find("on 2 nodes"),
-            std::string::npos);
-  for (const char* list : {"pigeon", "shm,", ",ucx", "shm,ucx,utofu", "shm ucx"}) {
-    EXPECT_NE(chosen(4, {{"HEDDLE_TRANSPORTS", list}}).find("neither a transport nor two"), std::string::npos) << list;
-  }
-}
-
-TEST(Nodes, AreFilledInTheOrderOfRanks) {
-  bootstrap::inproc::Job job(5);
-  const auto member = std::move(*bootstrap::inproc::open(job, 0));
-  using Nodes = std::vector<std::uint32_t>;
-  EXPECT_EQ(bootstrap::nodes_of(*member, 0), (Nodes{0, 0, 0, 0, 0}));
-  EXPECT_EQ(bootstrap::nodes_of(*member, 1), (Nodes{0, 1, 2, 3, 4}));
-  EXPECT_EQ(bootstrap::nodes_of(*member, 2), (Nodes{0, 0, 1, 1, 2}));
-  EXPECT_EQ(bootstrap::nodes_of(*member, 5), (Nodes{0, 0, 0, 0, 0}));
-}
-
 }  // namespace
 }  // namespace heddle::transport

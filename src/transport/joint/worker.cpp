@@ -71,7 +71,7 @@ bool Worker::arm() {
 std::size_t Worker::poll_far(std::span<Completion> completions) {
   const std::size_t count = inner_[1]->poll(completions);
   for (const Completion& completion : completions.first(count)) {
-    if (completion.event == Event::done && completion.token != 0) --far_under_way_;
+    far_under_way_ -= completion.ends();
   }
   if (count > 0) {
     warm_up();

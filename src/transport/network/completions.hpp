@@ -43,6 +43,7 @@ class Completions {
 
   [[nodiscard]] Room& transfers() { return transfers_; }
   [[nodiscard]] Room& messages() { return messages_; }
+  [[nodiscard]] const Room& transfers() const { return transfers_; }
 
   // A poll begins: what was kept comes first.
   void begin(std::span<Completion> out) {
@@ -55,13 +56,37 @@ class Completions {
   [[nodiscard]] std::size_t written() const { return static_cast<std::size_t>(out_ - begin_); }
   // The poll ends, or there is none: later completions are kept. Returns how many there were.
   std::size_t end() {
-    end_ = out_;  // no room any more
-    return written();
+    const std::size_t count = written();
+    begin_ = end_ = out_;  // no room any more, and nothing to count with
+    return count;
   }
 
-  // Of `count` commands with one token.
-  void done(Token token, base::Status status, std::uint32_t count) { tell(token, status, Event::done, count); }
-  void source_free(Token token) { tell(token, HEDDLE_DONE, Event::source_free, 1); }
+  // Of `count` commands with one token. Those of which nobody is told have one token for all, so
+  // that often one record tells of many.
+  void done(Token token, base::Status status, std::uint32_t count) {
+    if (out_ != begin_ && out_[-1].token == token && out_[-1].status == status) {
+      Completion& last = out_[-1];
+      if (last.event == Event::several) {
+        last.bytes += count;
+        return;
+      }
+      if (last.event == Event::done) {
+        last.event = Event::several;
+        last.bytes = 1 + count;
+        return;
+      }
+    }
+    if (out_ == end_) [[unlikely]]
+      return keep(token, status, Event::done, count);
+    Completion* to = out_++;
+    write(to, {count == 1 ? Event::done : Event::several, status, token});
+    if (count != 1) to->bytes = count;
+  }
+  void source_free(Token token) {
+    if (out_ == end_) [[unlikely]]
+      return keep(token, HEDDLE_DONE, Event::source_free, 1);
+    write(out_++, {Event::source_free, HEDDLE_DONE, token});
+  }
   // The record for a message; only if has_room().
   [[nodiscard]] Completion* place() { return out_++; }
   [[nodiscard]] bool has_room() const { return out_ != end_; }
@@ -84,16 +109,9 @@ class Completions {
   static constexpr std::size_t kRefusals = 256;
   static constexpr std::size_t kFront = offsetof(Completion, data);
 
-  void tell(Token token, base::Status status, Event event, std::uint32_t count) {
-    const auto room = static_cast<std::size_t>(end_ - out_);
-    const std::uint32_t written = count < room ? count : static_cast<std::uint32_t>(room);
-    // The front of a completion is all that these have, and one store of a vector.
-    const Completion told{event, status, token};
-    Completion* out = out_;
-    out_ += written;
-    for (; out != out_; ++out) std::memcpy(static_cast<void*>(out), static_cast<const void*>(&told), kFront);
-    if (written != count) [[unlikely]]
-      keep(token, status, event, count - written);
+  // The front of a completion is all that these have, and one store of a vector.
+  static void write(Completion* to, const Completion& told) {
+    std::memcpy(static_cast<void*>(to), static_cast<const void*>(&told), kFront);
   }
   [[gnu::noinline]] void keep(Token token, base::Status status, Event event, std::uint32_t count) {
     for (; count != 0; --count) kept_.put(token, status, event);

@@ -69,23 +69,50 @@ TEST(Completions, KeepWhatDoesNotFit) {
   Completions completions(kSlots);
   std::array<Completion, 3> records;
   completions.begin(records);
-  completions.done(7, HEDDLE_DONE, 2);
-  completions.done(8, HEDDLE_ERR_PEER_FAILED, 3);
+  completions.done(7, HEDDLE_DONE, 1);
+  completions.source_free(8);
+  completions.done(8, HEDDLE_ERR_PEER_FAILED, 2);
   EXPECT_FALSE(completions.has_room());
+  completions.done(10, HEDDLE_ERR_PEER_FAILED, 2);
   ASSERT_EQ(completions.end(), 3U);
-  EXPECT_EQ(records[1].token, 7U);
+  EXPECT_EQ(records[0].token, 7U);
+  EXPECT_EQ(records[1].event, Event::source_free);
   EXPECT_EQ(records[2].token, 8U);
+  EXPECT_EQ(records[2].ends(), 2U);
   completions.source_free(9);
   EXPECT_FALSE(completions.empty());
   completions.begin(records);
   ASSERT_EQ(completions.end(), 3U);
-  EXPECT_EQ(records[1].token, 8U);
+  EXPECT_EQ(records[1].token, 10U);
   EXPECT_EQ(records[1].status, HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(records[1].event, Event::done);
   EXPECT_EQ(records[2].token, 9U);
   EXPECT_EQ(records[2].event, Event::source_free);
   EXPECT_TRUE(completions.empty());
   EXPECT_FALSE(completions.has_room());
+}
+
+// Ends of one kind that follow each other are one record, but not across polls.
+TEST(Completions, CountEndsOfOneToken) {
+  Completions completions(kSlots);
+  std::array<Completion, 4> records;
+  completions.begin(records);
+  completions.done(7, HEDDLE_DONE, 1);
+  completions.done(7, HEDDLE_DONE, 1);
+  completions.done(7, HEDDLE_DONE, 3);
+  completions.done(7, HEDDLE_ERR_PEER_FAILED, 1);
+  completions.done(8, HEDDLE_DONE, 1);
+  ASSERT_EQ(completions.end(), 3U);
+  EXPECT_EQ(records[0].event, Event::several);
+  EXPECT_EQ(records[0].ends(), 5U);
+  EXPECT_EQ(records[1].ends(), 1U);
+  EXPECT_EQ(records[2].ends(), 1U);
+  completions.done(8, HEDDLE_DONE, 1);
+  EXPECT_EQ(records[2].ends(), 1U);
+  completions.begin(records);
+  completions.done(8, HEDDLE_DONE, 1);
+  ASSERT_EQ(completions.end(), 1U);
+  EXPECT_EQ(records[0].ends(), 2U);
 }
 
 }  // namespace

@@ -32,6 +32,13 @@ class Connections {
   // Tells the peer where the stream from it is, with a message of its own. Only if it is ready.
   // False: not now; nothing happened, and it is called again in a later poll.
   [[nodiscard]] virtual bool send_credit(Peer& peer) = 0;
+  // The peer has told nothing for long, of messages that were sent, or its connection may be gone:
+  // asks it for a credit. For a library that may lose messages, or credits, and not tell. False:
+  // the question has not left, and it is called again.
+  [[nodiscard]] virtual bool ask(Peer& peer) {
+    static_cast<void>(peer);
+    return true;
+  }
   // The stream has a gap, and no message behind it can be accepted. A lost connection, of which the
   // other end is told where the library watches it, is better than a silent one. Called within the
   // library's progress: so it only notes it.

@@ -23,6 +23,12 @@ Directory::Rank& Directory::known(std::uint32_t rank) {
   return *known;
 }
 
+base::Status Directory::meet(std::uint32_t rank) try {
+  return device_.failed(rank) ? HEDDLE_ERR_PEER_FAILED : meet(known(rank));
+} catch (const std::bad_alloc&) {
+  return HEDDLE_ERR_NO_MEMORY;
+}
+
 // Fetches its card, and connects the device workers.
 base::Status Directory::meet(Rank& rank) {
   if (rank.met) return HEDDLE_DONE;

@@ -31,6 +31,16 @@ class Courier {
   virtual void disconnect(std::uint32_t rank) = 0;
   // Connections are being closed, of which no descriptor reports.
   [[nodiscard]] virtual bool closes() const = 0;
+  // A note of the transport's own has come, for a worker of this rank (Directory::tell()). False:
+  // it is none.
+  [[nodiscard]] virtual bool handshake(std::uint32_t rank, std::uint32_t worker, const std::byte* data,
+                                       std::uint32_t bytes) {
+    static_cast<void>(rank);
+    static_cast<void>(worker);
+    static_cast<void>(data);
+    static_cast<void>(bytes);
+    return false;
+  }
 
  protected:
   Courier() = default;

@@ -12,7 +12,7 @@ void Credits::promise(Peer& peer) {
 
 void Credits::note_first_arrival(Peer& peer) {
   peer.telling = true;
-  if (telling_.empty()) waited_ = 0;
+  if (telling_.empty()) waited_ = idle_ = 0;
   telling_.push_back(&peer);
 }
 

@@ -29,6 +29,11 @@ class Credits {
   }
   // The peer is told with the next credits, even if it is owed less than half a window.
   void promise(Peer& peer);
+  // The same, though it was told all: that may have been lost.
+  void tell_again(Peer& peer) {
+    peer.told_arrived = peer.next.arrived - 1;
+    promise(peer);
+  }
   // A message has arrived from it.
   void note_arrival(Peer& peer) {
     if (!peer.telling) [[unlikely]]
@@ -43,17 +48,18 @@ class Credits {
   // By every poll, if has_to_tell(); `idle`: the poll has brought nothing. True: arrivals were not
   // told for long.
   [[nodiscard]] bool is_due(bool idle) {
-    waited_ += idle ? kIdlePoll : 1;
-    return waited_ >= kTellPolls;
+    if (idle) return ++idle_ >= kIdlePolls;
+    idle_ = 0;
+    return ++waited_ >= kTellPolls;
   }
   // Tells each sender that its messages have arrived, if no message of ours has done so.
   void tell_all();
 
  private:
-  // Polls from an arrival until a message of its own tells it. A poll that brings nothing counts as
-  // several: there is no answer that could carry it, and the sender waits.
-  static constexpr std::uint32_t kTellPolls = 16;
-  static constexpr std::uint32_t kIdlePoll = 3;
+  // Polls with arrivals until they are told by a message of its own; or so many that bring nothing
+  // one after the other: there is no answer that could carry it, and the sender may wait.
+  static constexpr std::uint32_t kTellPolls = 64;
+  static constexpr std::uint32_t kIdlePolls = 2;
 
   void note_first_arrival(Peer& peer);
   void send_if_ready(Peer& peer);
@@ -63,7 +69,8 @@ class Credits {
   const std::uint32_t half_window_;
   std::vector<Peer*> owing_;
   std::vector<Peer*> telling_;  // that may not know of arrivals
-  std::uint32_t waited_ = 0;    // polls, since the first of these
+  std::uint32_t waited_ = 0;    // polls since the first of these
+  std::uint32_t idle_ = 0;      // that brought nothing, since the last that brought something
 };
 
 }  // namespace heddle::transport::network

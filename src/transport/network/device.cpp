@@ -79,6 +79,12 @@ void Device::progress() {
   if (some || directory_.learned() || directory_.talks()) helper_.wake();
 }
 
+void Device::begin_round() {
+  const std::lock_guard lock(mutex_);
+  directory_.forget_questions();
+  for (const auto& port : retired_) port->begin_round();
+}
+
 Device::Served Device::serve() {
   const std::lock_guard lock(mutex_);
   Served served;

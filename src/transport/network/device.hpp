@@ -69,6 +69,8 @@ class Device {
     bool moving = false;   // something is under way that no descriptor reports
     bool learned = false;  // something arrived that workers may wait for
   };
+  // By the helper, four times in the time-out: questions that were not answered are asked again.
+  void begin_round();
   // By the helper: progress on the device worker and on closed ports, which are then armed.
   [[nodiscard]] Served serve();
 

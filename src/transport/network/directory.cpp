@@ -45,8 +45,7 @@ void Directory::announce(std::uint32_t worker, Bytes address) {
 }
 
 void Directory::close(std::uint32_t worker) {
-  own_[worker].known = Known::closed;
-  own_[worker].address.clear();
+  own_[worker].known = Known::closed;  // its address stays where it is: see address()
   tell_those_who_asked(worker);
 }
 
@@ -76,7 +75,7 @@ void Directory::tell_state(std::uint32_t rank, std::uint32_t worker) {
   const Own& own = own_[worker];
   say(rank,
       {.kind = Note::worker, .number = worker, .state = own.known == Known::open ? Note::is_open : Note::is_closed},
-      &own.address);
+      own.known == Known::open ? &own.address : nullptr);
 }
 
 // ---- questions ----------------------------------------------------------------------------------
@@ -98,11 +97,33 @@ base::Result<const Bytes*> Directory::address(std::uint32_t rank, std::uint32_t 
   return HEDDLE_AGAIN;
 }
 
+base::Status Directory::tell(std::uint32_t rank, std::uint32_t worker, const Bytes& bytes) try {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return HEDDLE_AGAIN;
+  if (rank == device_.rank()) {
+    static_cast<void>(courier_.handshake(rank, worker, bytes.data(), static_cast<std::uint32_t>(bytes.size())));
+  } else {
+    say(rank, {.kind = Note::handshake, .number = worker}, &bytes);
+  }
+  return HEDDLE_DONE;
+} catch (const std::bad_alloc&) {
+  return HEDDLE_AGAIN;
+}
+
 bool Directory::known_closed(std::uint32_t rank, std::uint32_t worker) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
   if (rank == device_.rank()) return own_[worker].known == Known::closed;
   return ranks_[rank] != nullptr && ranks_[rank]->workers[worker].known == Known::closed;
+}
+
+void Directory::forget_questions() {
+  for (const auto& rank : ranks_) {
+    if (rank == nullptr) continue;
+    for (Entry& entry : rank->workers) {
+      if (entry.known == Known::asked) entry.known = Known::nothing;
+    }
+  }
 }
 
 base::Status Directory::ask_key(std::uint32_t rank, std::uint64_t region) {
@@ -135,6 +156,11 @@ void Directory::read(const Note& note, const std::byte* data) {
   if (note.kind == Note::ask_worker || (note.kind == Note::ask_key && keys_ != nullptr)) return answer(note);
   if (note.kind == Note::worker) return learn_worker(note, data);
   if (note.kind == Note::key && keys_ != nullptr) return learn_key(note, data);
+  if (note.kind == Note::handshake && note.number < own_.size() &&
+      courier_.handshake(note.rank, static_cast<std::uint32_t>(note.number), data, note.bytes)) {
+    learned_ = true;
+    return;
+  }
   ++malformed_;
 }
 
@@ -145,7 +171,7 @@ void Directory::read(const Note& note, const std::byte* data) {
     if (entry.known == Known::asked) entry.known = Known::nothing;
   } else if (note.kind == Note::key) {
     keys_->ask_again(note.rank, note.number);
-  } else if (unanswered_count_ < unanswered_.size()) {
+  } else if ((note.kind == Note::ask_worker || note.kind == Note::ask_key) && unanswered_count_ < unanswered_.size()) {
     unanswered_[unanswered_count_++] = note;
     unnotified_ = true;
   } else {

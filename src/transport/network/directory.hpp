@@ -34,6 +34,9 @@ class Directory {
   // asked, or has not opened it yet, or another thread has the mutex. STATE: it was closed.
   // PEER_FAILED, CONFIG, VERSION, PROTOCOL.
   [[nodiscard]] base::Result<const Bytes*> address(std::uint32_t rank, std::uint32_t worker);
+  // Sends a note of the transport's own to a worker of a rank whose address() is known: see
+  // Courier::handshake(). AGAIN: another thread has the mutex, or there is no memory.
+  [[nodiscard]] base::Status tell(std::uint32_t rank, std::uint32_t worker, const Bytes& bytes);
   // That worker of a peer was closed, as far as is known. False also while another thread has the
   // mutex.
   [[nodiscard]] bool known_closed(std::uint32_t rank, std::uint32_t worker);
@@ -45,6 +48,8 @@ class Directory {
   base::Status ask_key(std::uint32_t rank, std::uint64_t region);
   // Progress. True: something has happened.
   bool work();
+  // Questions without an answer, or the answers, may be lost: who waits for an address asks again.
+  void forget_questions();
   // Notes are under way, which no descriptor reports.
   [[nodiscard]] bool talks() const { return courier_.sending() || !talking_.empty(); }
   [[nodiscard]] bool has_unsent() const;
@@ -56,6 +61,9 @@ class Directory {
   void disconnect_all();
 
   // ---- for the courier, with the mutex
+  // Something has come from that rank, which wants an answer: connects to it, if that is possible
+  // now.
+  base::Status meet(std::uint32_t rank);
   // A note has arrived; it comes from the network.
   void note(const std::byte* data, std::size_t bytes);
   // The connection to the rank broke, for a reason that the log tells.

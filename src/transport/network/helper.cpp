@@ -186,13 +186,32 @@ void Helper::end_silent() {
     looked_behind_ = 0;
     looking_ = true;
     device_.losses().disconnect_lost(device_.log());
+    begin_round();
   }
   if (silence_.done() && looked_behind_ < watches_.size()) {
     const Watch& watch = watches_[looked_behind_++];
     if (!watch.gone) silence_.gather(watch.descriptor);
   }
-  silence_.look(kConnectionsATurn);
+  // All of these are behind one descriptor.
+  if (silence_.look(kConnectionsATurn) != 0) {
+    Watch& watch = watches_[looked_behind_ - 1];
+    if (!watch.gone && watch.port != nullptr) watch.port->ask_all();
+  }
   looking_ = !silence_.done() || looked_behind_ < watches_.size();
+}
+
+// What waits for peers asks them again: a port that nobody polls is looked at for that, and so is
+// the device.
+void Helper::begin_round() {
+  device_.begin_round();
+  stir(watches_[kDevice], 0);
+  for (std::uint32_t number = 1; number < watches_.size(); ++number) {
+    Watch& watch = watches_[number];
+    if (watch.gone || watch.port->retired()) continue;
+    watch.port->begin_round();
+    if (watch.port->has_questions() && watch.port->disarm()) bell_.ring();
+    if (!watch.stirs && !watch.port->armed()) stir(watch, 0);
+  }
 }
 
 void Helper::note(std::uint32_t number) {
@@ -212,6 +231,8 @@ void Helper::note(std::uint32_t number) {
 
 void Helper::look(Watch& watch, std::uint32_t number) {
   Port& port = *watch.port;
+  // A peer calls a worker whose owner has armed it, and perhaps does not sleep.
+  if (!port.retired() && port.waits_for_device() && port.disarm()) bell_.ring();
   if (port.retired() || port.armed()) {  // the device has it from now on; or its owner has armed it
     watch.stirs = false;
     return;

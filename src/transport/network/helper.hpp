@@ -8,7 +8,8 @@
 //
 // It also closes the connections behind these descriptors whose other end is silent for too long
 // (silence.hpp). It begins a check four times in that time, and checks a few connections in each of
-// its turns, so that peers do not wait for it.
+// its turns, so that peers do not wait for it. At each check ports and the directory ask again what
+// peers have not answered (Port::ask_silent).
 //
 //   port                             helper
 //   quiet: it is armed, the
@@ -84,6 +85,7 @@ class Helper {
   };
   void run();
   void end_silent();
+  void begin_round();
   [[nodiscard]] int pause();
   void note(std::uint32_t number);
   void look(Watch& watch, std::uint32_t number);

@@ -50,9 +50,13 @@ class Pool {
   [[nodiscard]] T* front() const { return free_; }
   T* take() {
     T* item = free_;
-    free_ = item->next;
+    take_front(item);
     return item;
   }
+  // The one that front() has returned.
+  void take_front(T* item) { free_ = item->next; }
+  // Gives back what the caller has linked before front().
+  void set_front(T* item) { free_ = item; }
   void give_back(T* item) {
     item->next = free_;
     free_ = item;

@@ -81,6 +81,12 @@ struct Peer {
   bool owing = false;         // the peer must be told of credit
   bool telling = false;       // the peer may not know of arrivals
 
+  // At the last look of ask_silent(), if there was something that the peer had to tell.
+  bool owes_news = false;
+  bool to_be_asked = false;  // in any case: a connection of this port was ended
+  std::uint32_t seen_acked = 0;
+  std::uint32_t seen_delivered = 0;
+
   [[nodiscard]] bool ready() const { return stage == Stage::ready; }
   [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
   // A message of that cost exceeds what the peer may have to keep.

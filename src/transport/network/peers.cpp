@@ -98,6 +98,10 @@ bool Peers::closed(TransportWorker::Target target) const {
 
 void Peers::connect(Peer& peer) {
   peer.stage = Peer::Stage::connecting;
+  go_on_connecting(peer);
+}
+
+void Peers::go_on_connecting(Peer& peer) {
   connecting_.push_back(&peer);
   if (advance(peer)) connecting_.pop_back();
   port_.set_waits_for_device(connecting());

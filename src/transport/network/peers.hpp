@@ -38,6 +38,11 @@ class Peers {
       return peer;
     return new_sender(head.rank, head.worker, head.pass);
   }
+  // The same, of a rank and worker that there are, without connecting. Null: there is no memory.
+  [[nodiscard]] Peer* find_or_make(std::uint32_t rank, std::uint32_t worker) {
+    Peer* peer = slot(rank, worker);
+    return peer != nullptr ? peer : new_peer(rank, worker);
+  }
   [[nodiscard]] const std::vector<std::unique_ptr<Peer>>& all() const { return all_; }
   // See TransportWorker::closed().
   [[nodiscard]] bool closed(TransportWorker::Target target) const;
@@ -47,6 +52,8 @@ class Peers {
   [[nodiscard]] bool note_failed(std::uint32_t rank);
 
   void connect(Peer& peer);
+  // The same for a peer that the transport has made greeting itself, since it knows the way.
+  void go_on_connecting(Peer& peer);
   [[nodiscard]] bool connecting() const { return !connecting_.empty(); }
   // By polls.
   void advance();

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <utility>
+
 #include "base/membarrier.hpp"
 #include "transport/network/device.hpp"
 
@@ -40,7 +42,9 @@ base::Status Port::watch(int descriptor) {
 }
 
 void Port::unwatch() {
-  if (watch_ != 0 && !retired()) device_.helper().unwatch(watch_, descriptor_);
+  if (watch_ == 0 || retired()) return;
+  device_.helper().unwatch(watch_, descriptor_);
+  watch_ = 0;
 }
 
 // ---- the owner ----------------------------------------------------------------------------------
@@ -58,6 +62,7 @@ bool Port::at_rest() const {
 }
 
 bool Port::arm() {
+  ask_if_due();
   if (credits_.has_to_tell()) credits_.tell_all();
   if (!at_rest()) return false;
   if (armed()) return true;
@@ -72,6 +77,24 @@ bool Port::arm() {
 
 void Port::peer_failed(std::uint32_t rank) {
   if (peers_.note_failed(rank)) disconnect_rank(rank);
+}
+
+// A peer that has consumed all that was sent to it has nothing to tell. One that has not may have
+// told so, or may not have got all: the library may lose both without a word when a connection
+// breaks and is made anew.
+[[gnu::cold]] void Port::ask_silent() {
+  const bool all = asks_all_.exchange(false, std::memory_order_relaxed);
+  bool some_left = false;
+  for (const auto& peer : peers_.all()) {
+    const bool owed = std::exchange(peer->owes_news, peer->ready() && peer->acked != peer->next.position);
+    const bool old = peer->seen_acked == peer->acked && peer->seen_delivered == peer->delivered;
+    peer->seen_acked = peer->acked;
+    peer->seen_delivered = peer->delivered;
+    peer->to_be_asked = peer->ready() && (peer->to_be_asked || all || (owed && old && peer->owes_news));
+    if (peer->to_be_asked) peer->to_be_asked = !ask(*peer);
+    some_left |= peer->to_be_asked;
+  }
+  has_questions_.store(some_left, std::memory_order_relaxed);
 }
 
 // ---- the helper ---------------------------------------------------------------------------------
@@ -92,7 +115,7 @@ Port::Served Port::serve(std::uint32_t thread) {
     is_armed = !some && arm_library();
   }
   const bool waiting =
-      in_flight() || transfers_under_way() || credits_.owes() || peers_.connecting() || disconnecting();
+      in_flight() || transfers_under_way() || credits_.owes() || peers_.connecting() || disconnecting() || has_mail();
   quiet_.store(is_armed && !waiting, std::memory_order_release);
   handover_.release();
   if (is_armed) return waiting ? Served::waiting : Served::quiet;

@@ -78,10 +78,29 @@ class Port : public Connections {
   [[nodiscard]] std::uint32_t polls() const { return polls_.load(std::memory_order_relaxed); }
   // The library was armed, and the owner has left nothing to it since.
   [[nodiscard]] bool quiet() const { return quiet_.load(std::memory_order_acquire); }
-  [[nodiscard]] bool waits_for_device() const { return waits_for_device_.load(std::memory_order_relaxed); }
+  // Messages have come that its owner has not taken.
+  [[nodiscard]] bool has_untaken() const { return incoming_.has_queued(); }
+  [[nodiscard]] bool waits_for_device() const {
+    return waits_for_device_.load(std::memory_order_relaxed) || has_mail();
+  }
+  // The device has brought notes for this port, which who has the port takes. Relaxed: the notes
+  // themselves are the transport's, under the device's mutex.
+  [[nodiscard]] bool has_mail() const { return has_mail_.load(std::memory_order_relaxed); }
+  void set_has_mail(bool has) { has_mail_.store(has, std::memory_order_relaxed); }
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
 
   // ---- the helper
+  // A quarter of the time-out is over: who makes progress next calls ask_silent().
+  void begin_round() { round_.fetch_add(1, std::memory_order_relaxed); }
+  // Some connection of this port was ended: perhaps nothing was under way there, so that the
+  // library tells nobody. All peers are asked.
+  void ask_all() {
+    asks_all_.store(true, std::memory_order_relaxed);
+    has_questions_.store(true, std::memory_order_relaxed);
+    begin_round();
+  }
+  // Questions have not left yet: its owner shall make progress in each round.
+  [[nodiscard]] bool has_questions() const { return has_questions_.load(std::memory_order_relaxed); }
   // quiet: nothing is there, and the library is armed. waiting: the same, but the library has
   // something whose end it may not report. more: there was something until the end. stuck: the
   // owner is inside, or the library cannot be armed now. not_ours: its owner has armed it and
@@ -108,7 +127,8 @@ class Port : public Connections {
   // The library can be polled, and reports arrivals by this descriptor: from now on the helper
   // serves it. NO_MEMORY, SYSTEM.
   base::Status watch(int descriptor);
-  // Before the library's queue is destroyed, if the port was not retired: no worker has had it.
+  // Before the library's queue ends, while the device lives: another queue may get its descriptor's
+  // number. Without the device's mutex. Not for a retired port.
   void unwatch();
 
   // ---- what a transport does; a thread that has the port calls these
@@ -135,6 +155,13 @@ class Port : public Connections {
   // The rank has failed: ends all that is under way to its workers.
   virtual void disconnect_rank(std::uint32_t rank) = 0;
 
+  // Asks peers that have told nothing since the last round, though they have to. Now and then.
+  void ask_if_due() {
+    if (const std::uint32_t round = round_.load(std::memory_order_relaxed); round != asked_in_) [[unlikely]] {
+      asked_in_ = round;
+      ask_silent();
+    }
+  }
   // By every poll of the owner. Returns the new count.
   std::uint32_t count_poll() {
     const std::uint32_t poll = polls() + 1;
@@ -146,9 +173,13 @@ class Port : public Connections {
       armed_.store(false, std::memory_order_relaxed);
   }
   [[nodiscard]] bool at_rest() const;
+  // Messages and transfers that were not reported as complete.
+  [[nodiscard]] std::uint32_t messages_taken() const { return undelivered_.count(); }
+  [[nodiscard]] std::uint32_t transfers_taken() const { return completions_.transfers().taken(); }
 
  private:
   void close();
+  void ask_silent();
 
   Device& device_;
   const std::uint32_t index_;
@@ -168,6 +199,12 @@ class Port : public Connections {
   // set by the helper and by arm(), cleared by the owner, which then wakes the helper; both inside
   std::atomic<bool> quiet_{false};
   std::atomic<bool> waits_for_device_{false};
+  std::atomic<bool> has_mail_{false};
+  std::atomic<std::uint32_t> round_{0};  // relaxed: a round is no moment
+  std::uint32_t asked_in_ = 0;           // the round
+  // set by the helper; a port that misses them sees them in the next round. Relaxed
+  std::atomic<bool> asks_all_{false};
+  std::atomic<bool> has_questions_{false};
   // release by retire(), acquire by the helper, which does not touch it afterwards
   std::atomic<bool> retired_{false};
 };

@@ -76,6 +76,12 @@ bool end_if_silent(int socket, std::uint64_t ns, const char* setting, const base
 
 }  // namespace
 
+base::Status check_silence(std::uint64_t ns, const char* setting) {
+  if (ns == 0 || ns >= kLeastSilence) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_CONFIG, "%s is %llu ns; 0, or from 1s to 240s", setting,
+                    static_cast<unsigned long long>(ns));
+}
+
 // The time since the last acknowledgement alone says nothing if nothing was sent for long before.
 // The kernel doubles the pause before each retransmission, so the pause tells for how long there
 // has been no answer: at least the pause less the first one, at most twice the pause. The kernel

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 
@@ -24,6 +25,9 @@ bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns);
 // the kernel reports in ms, and retransmits after 200
 inline constexpr std::uint64_t kLeastSilence = 1'000'000'000;
 inline constexpr std::uint64_t kMostSilence = 240'000'000'000;  // the kernel's pauses grow to 120 s
+
+// 0 is no limit, else it is at least kLeastSilence. CONFIG, with the name of the setting.
+base::Status check_silence(std::uint64_t ns, const char* setting);
 
 // Checks connections, a bounded number at a time: each costs seven system calls. One thread at a
 // time.

@@ -4,8 +4,9 @@
 
 namespace heddle::transport::network {
 
-Symbol Symbols::find(const char* name) {
-  void* symbol = library_ != nullptr ? dlsym(library_, name) : nullptr;
+Symbol Symbols::find(const char* name, const char* version) {
+  void* symbol = nullptr;
+  if (library_ != nullptr) symbol = version != nullptr ? dlvsym(library_, name, version) : dlsym(library_, name);
   if (symbol == nullptr) complete_ = false;
   return {symbol};
 }

@@ -19,7 +19,8 @@ class Symbols {
   [[nodiscard]] bool complete() const { return complete_; }
 
  protected:
-  Symbol find(const char* name);
+  // `version`: of the symbol, where the library has several; null: its newest.
+  Symbol find(const char* name, const char* version = nullptr);
 
  private:
   void* library_;

@@ -41,7 +41,7 @@ class Worker final : public TransportWorker {
   // The helper takes them from the library, for a worker that nobody polls.
   [[nodiscard]] bool has_untaken() override {
     const Port::Turn turn(*port_);
-    return port_->incoming().has_queued();
+    return port_->has_untaken();
   }
   [[nodiscard]] WorkerCounters counters() const override {
     const Port::Turn turn(*port_);

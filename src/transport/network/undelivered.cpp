@@ -29,6 +29,7 @@ void Undelivered::end(Peer& peer, std::uint32_t delivered, base::Status status) 
     Sending& first = *peer.undelivered.first;
     const std::uint32_t left = unarrived_of(first.count, first.cost, first.end, delivered);
     const std::uint32_t done = first.count - left;
+    if (done == 0) return;
     completions_.done(first.token, status, done);
     room_.give(done);
     first.end += done * first.cost;

@@ -34,7 +34,13 @@ struct CardHead {
 // ---- notes between device workers: questions and answers
 
 struct Note {
-  enum Kind : std::uint32_t { ask_worker = 1, worker, ask_key, key };
+  enum Kind : std::uint32_t {
+    ask_worker = 1,
+    worker,
+    ask_key,
+    key,
+    handshake  // a transport's own, for the worker with that number
+  };
   enum State : std::uint32_t { is_open = 1, is_closed, is_unknown };
   std::uint32_t kind = 0;
   std::uint32_t rank = 0;    // the sender
@@ -59,8 +65,11 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
 // What follows a head.
 enum class Kind : std::uint32_t {
   message = 2,
-  credit = 3,  // nothing
-  bundle = 4   // several short messages of one stream: the first one's head, then parts
+  credit = 3,    // nothing
+  bundle = 4,    // several short messages of one stream: the first one's head, then parts
+  question = 5,  // nothing: a credit that its receiver answers, with a credit or with `ended`
+  // nothing: the sender has given its receiver up, and takes nothing from it any more
+  ended = 6
 };
 
 inline constexpr std::uint32_t kMostMessage = 8192;  // header + payload

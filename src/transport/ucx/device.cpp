@@ -39,11 +39,9 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
 }
 
 base::Status Device::set_up() {
-  const std::uint64_t silence = names().timeout_ns;
-  if (silence != 0 && silence < network::kLeastSilence) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_UCX_TIMEOUT is %llu ns; 0, or from 1s to 240s",
-                      static_cast<unsigned long long>(silence));
-  }
+  if (const base::Status status = network::check_silence(names().timeout_ns, names().timeout_setting);
+      status != HEDDLE_DONE)
+    return status;
   if (const base::Status status = open_context(); status != HEDDLE_DONE) return status;
   if (const base::Status status = worker_.open(); status != HEDDLE_DONE) return status;
   int descriptor = -1;

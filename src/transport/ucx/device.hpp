@@ -35,6 +35,10 @@ class Device final : private DeviceParts, public network::Device {
   // UCX reports connections that break, and can cut them off. UCX 1.13 does neither over its own
   // shared memory: there only the bootstrap reports who has died.
   [[nodiscard]] bool recovers() const { return recovers_; }
+  // From 1.16 on UCX has no atomics by the target's processor on connections whose breaking it
+  // reports: it cancels them ("cannot find remote protocol"; found with 1.22). Then messages to the
+  // owner do.
+  [[nodiscard]] bool has_atomics() const { return !recovers_ || !library_.at_least(1, 16); }
   [[nodiscard]] ucs_status_t connect(ucp_worker_h worker, const void* address, ucp_err_handler_cb_t broken, void* arg,
                                      ucp_ep_h* endpoint) const;
   // The error for a worker that UCX does not give.

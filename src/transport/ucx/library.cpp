@@ -102,6 +102,8 @@ base::Status Library::load(const std::string& name) {
     return base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is UCX %u.%u.%u; 1.13 or a newer 1.x is needed", name.c_str(), major,
                       minor, release);
   }
+  major_ = major;
+  minor_ = minor;
   version_ = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
   return HEDDLE_DONE;
 }

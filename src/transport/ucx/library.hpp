@@ -57,6 +57,9 @@ class Library {
 
   [[nodiscard]] const Functions& call() const { return call_; }
   [[nodiscard]] const std::string& version() const { return version_; }
+  [[nodiscard]] bool at_least(unsigned major, unsigned minor) const {
+    return major_ > major || (major_ == major && minor_ >= minor);
+  }
 
   // While it lives, UCX logs nothing for this thread's calls: for attempts that may fail.
   class Hush {
@@ -77,6 +80,8 @@ class Library {
   base::Status load(const std::string& name);
 
   Functions call_{nullptr};
+  unsigned major_ = 0;
+  unsigned minor_ = 0;
   std::string version_;
 };
 

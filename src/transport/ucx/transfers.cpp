@@ -61,7 +61,7 @@ std::size_t Transfers::post(Port& port, Command& command) {
 [[gnu::noinline]] bool Transfers::post_otherwise(Port& port, Command& command) {
   Transfers& self = port.transfers();
   if (command.alone) return false;  // it needs UCX's progress, here and often at the peer
-  base::Status why = check(command);
+  base::Status why = self.check(command);
   if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
   PeerState* peer = state_of(port.peers().use(command.rank, command.worker, &why));
   if (peer == nullptr) return port.completions().refuse(command, why);
@@ -81,8 +81,9 @@ std::size_t Transfers::post(Port& port, Command& command) {
   return command.opcode == Opcode::put ? put(port, command, *key) : get(port, command, *key);
 }
 
-base::Status Transfers::check(const Command& command) {
-  if (command.opcode >= Opcode::kCount) return base::fail(HEDDLE_ERR_UNSUPPORTED, "there is no such command");
+base::Status Transfers::check(const Command& command) const {
+  if (command.opcode >= Opcode::kCount || (command.opcode == Opcode::atomic && !device_.has_atomics()))
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "there is no such command");
   if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
   if (command.opcode == Opcode::atomic) {
     const bool wide = command.atomic_op >= HEDDLE_ADD64;

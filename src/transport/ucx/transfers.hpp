@@ -66,7 +66,7 @@ class Transfers {
 
   static bool post_otherwise(Port& port, Command& command);
   [[nodiscard]] static const Key* usual(Port& port, const Command& command);
-  static base::Status check(const Command& command);
+  [[nodiscard]] base::Status check(const Command& command) const;
   static bool put(Port& port, Command& command, const Key& key);
   static bool get(Port& port, Command& command, const Key& key);
   bool update(Command& command, const Key& key);

@@ -6,13 +6,17 @@
 namespace heddle::transport::ucx {
 namespace {
 
-constexpr std::uint32_t kMemoryOpcodes = bit(Opcode::put) | bit(Opcode::get) | bit(Opcode::atomic);
+std::uint32_t opcodes_of(const Device& device) {
+  return bit(Opcode::put) | bit(Opcode::get) | (device.has_atomics() ? bit(Opcode::atomic) : 0);
+}
 
 class UcxTransport final : public network::NetworkTransport {
  public:
   // `device`: the one that is owned.
   UcxTransport(Device& device, std::unique_ptr<Device> owned)
-      : NetworkTransport(std::move(owned), kMemoryOpcodes, KeyBytes::kUsed), device_(device) {}
+      : NetworkTransport(std::move(owned), opcodes_of(device), KeyBytes::kUsed),
+        device_(device),
+        memory_opcodes_(opcodes_of(device)) {}
 
   [[nodiscard]] std::string describe() const override {
     const auto named = [](const std::string& text) { return text.empty() ? std::string("as UCX chooses") : text; };
@@ -42,13 +46,14 @@ class UcxTransport final : public network::NetworkTransport {
       return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, device_.size() - 1);
     }
     auto memory = device_.regions().import(rank, key);
-    if (memory) memory->opcodes = kMemoryOpcodes;
+    if (memory) memory->opcodes = memory_opcodes_;
     return memory;
   }
   void release(const RemoteMemory& memory) override { device_.regions().release(memory); }
 
  private:
   Device& device_;
+  const std::uint32_t memory_opcodes_;
 };
 
 }  // namespace
@@ -58,6 +63,10 @@ base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, c
   if (!made) return made.status();
   Device& device = **made;
   return std::unique_ptr<Transport>(std::make_unique<UcxTransport>(device, std::move(*made)));
+}
+
+base::Status probe(const base::Environment& environment) {
+  return Library::open(environment.config.text(base::Var::ucx_library)).status();
 }
 
 }  // namespace heddle::transport::ucx

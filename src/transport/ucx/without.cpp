@@ -4,7 +4,11 @@
 
 namespace heddle::transport::ucx {
 
-base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap&, const base::Environment&) {
+base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap&, const base::Environment& environment) {
+  return probe(environment);
+}
+
+base::Status probe(const base::Environment&) {
   return base::fail(HEDDLE_ERR_CONFIG,
                     "this Heddle was built without the ucx transport; build it with -DHEDDLE_UCX=ON where UCX is "
                     "installed, or choose another HEDDLE_TRANSPORT");

@@ -1,0 +1,128 @@
+// Which transport a job uses, by its settings, where its ranks are, and what each machine has.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/inproc/inproc.hpp"
+#include "bootstrap/nodes.hpp"
+#include "transport/transport.hpp"
+
+namespace heddle::transport {
+namespace {
+
+using Overrides = base::Config::Overrides;
+
+// What one rank chooses, or "error: " and why not.
+std::string choose_as(bootstrap::inproc::Job* job, std::uint32_t rank, const Overrides& overrides, const char* asked) {
+  const auto member = std::move(*bootstrap::inproc::open(*job, rank));
+  base::Environment environment;
+  environment.config = *base::Config::read(overrides);
+  const auto choice = choose(asked, *member, environment);
+  return choice ? choice->name : std::string("error: ") + base::last_message();
+}
+
+// What each rank chooses, with settings of its own.
+std::vector<std::string> chosen(const std::vector<Overrides>& of_ranks, const char* asked = nullptr) {
+  bootstrap::inproc::Job job(static_cast<std::uint32_t>(of_ranks.size()));
+  std::vector<std::string> all(of_ranks.size());
+  std::vector<std::thread> ranks;
+  for (std::uint32_t rank = 0; rank < of_ranks.size(); ++rank) {
+    ranks.emplace_back([&, rank] { all[rank] = choose_as(&job, rank, of_ranks[rank], asked); });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return all;
+}
+
+// What all choose alike, with the same settings.
+std::string chosen(std::uint32_t size, const Overrides& overrides, const char* asked = nullptr) {
+  const std::vector<std::string> all = chosen(std::vector<Overrides>(size, overrides), asked);
+  for (const std::string& one : all) EXPECT_EQ(one, all.front());
+  return all.front();
+}
+
+Overrides with(Overrides overrides, const char* name, const char* value) {
+  overrides[name] = value;
+  return overrides;
+}
+
+TEST(Choice, FollowsWhereTheRanksAre) {
+  EXPECT_EQ(chosen(4, {}), "shm");
+  EXPECT_EQ(chosen(1, {{"HEDDLE_NODE_RANKS", "1"}}), "shm");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,loopback"}}), "shm,loopback");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "3"}, {"HEDDLE_TRANSPORTS", "shm,loopback"}}), "shm,loopback");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "ucx"}}), "ucx");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_TRANSPORTS", "fault+shm,loopback"}}), "fault+loopback");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORTS", "fault+shm,loopback"}}), "fault+shm");
+}
+
+TEST(Choice, WhatIsNamedIsTaken) {
+  EXPECT_EQ(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORT", "loopback"}}), "loopback");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORT", "ucx"}, {"HEDDLE_TRANSPORTS", "ucx"}}), "ucx");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORT", "shm"}, {"HEDDLE_TRANSPORTS", "ucx"}}, "loopback"), "loopback");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORT", "ucx"}}, "auto"), "ucx");
+}
+
+const Overrides kNothingThere = {{"HEDDLE_NODE_RANKS", "2"},
+                                 {"HEDDLE_UCX_LIBRARY", "libnothing.so"},
+                                 {"HEDDLE_OFI_LIBRARY", "libnothing.so"},
+                                 {"HEDDLE_VERBS_LIBRARY", "libnothing.so"}};
+
+TEST(Choice, TheFirstNetworkIsTakenThatAllRanksHave) {
+  const Overrides has = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,loopback,loopback-messages"}};
+  EXPECT_EQ(chosen(4, has), "shm,loopback");
+  const Overrides order = with(kNothingThere, "HEDDLE_TRANSPORTS", "shm,ucx,ofi,loopback");
+  EXPECT_EQ(chosen(4, order), "shm,loopback");
+  EXPECT_EQ(chosen(3, with(order, "HEDDLE_NODE_RANKS", "1")), "loopback");
+}
+
+// The others may have what one lacks: they find the same as that one.
+TEST(Choice, OneRankThatLacksANetworkIsEnough) {
+  const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,ucx,loopback"}};
+  const Overrides lacks = with(order, "HEDDLE_UCX_LIBRARY", "libnothing.so");
+  EXPECT_EQ(chosen({order, order, lacks, order}), std::vector<std::string>(4, "shm,loopback"));
+}
+
+TEST(Choice, NoNetworkIsAnErrorThatSaysWhy) {
+  for (const std::string& one : chosen(std::vector<Overrides>(3, kNothingThere))) {
+    EXPECT_NE(one.find("rank 0 can use none of the networks ofi with an adapter of its own, ucx, verbs, ofi"),
+              std::string::npos)
+        << one;
+    EXPECT_NE(one.find("libnothing.so cannot be loaded"), std::string::npos) << one;
+  }
+}
+
+TEST(Choice, OtherNetworksInOneRankAreAnError) {
+  const Overrides order = {{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_TRANSPORTS", "shm,loopback,ucx"}};
+  const Overrides other = with(order, "HEDDLE_TRANSPORTS", "shm,loopback,ofi");
+  for (const std::string& one : chosen({order, other})) {
+    EXPECT_NE(one.find("may use other networks than this rank"), std::string::npos) << one;
+  }
+}
+
+TEST(Choice, ContradictionsNameBoth) {
+  const std::string both = chosen(4, {{"HEDDLE_TRANSPORT", "shm"}, {"HEDDLE_TRANSPORTS", "shm,ucx"}});
+  EXPECT_NE(both.find("HEDDLE_TRANSPORT=shm "), std::string::npos) << both;
+  EXPECT_NE(both.find("HEDDLE_TRANSPORTS=shm,ucx "), std::string::npos) << both;
+  EXPECT_NE(chosen(4, {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm"}}).find("on 2 nodes"),
+            std::string::npos);
+  for (const char* list : {"pigeon", "shm,", ",ucx", "shm,ucx,pigeon", "shm ucx", "shm,,ucx"}) {
+    EXPECT_NE(chosen(4, {{"HEDDLE_TRANSPORTS", list}}).find("names a transport that there is not"), std::string::npos)
+        << list;
+  }
+}
+
+TEST(Nodes, AreFilledInTheOrderOfRanks) {
+  bootstrap::inproc::Job job(5);
+  const auto member = std::move(*bootstrap::inproc::open(job, 0));
+  using Nodes = std::vector<std::uint32_t>;
+  EXPECT_EQ(bootstrap::nodes_of(*member, 0), (Nodes{0, 0, 0, 0, 0}));
+  EXPECT_EQ(bootstrap::nodes_of(*member, 1), (Nodes{0, 1, 2, 3, 4}));
+  EXPECT_EQ(bootstrap::nodes_of(*member, 2), (Nodes{0, 0, 1, 1, 2}));
+  EXPECT_EQ(bootstrap::nodes_of(*member, 5), (Nodes{0, 0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace heddle::transport

@@ -1,0 +1,326 @@
+#include "transport/ofi/port.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/copy.hpp"
+
+namespace heddle::transport::ofi {
+namespace {
+
+using network::Head;
+using network::Kind;
+using network::kMostMessage;
+
+// How long libfabric may take to end what was under way on a connection that is lost.
+constexpr std::uint64_t kDyingNs = 1'000'000'000;
+// Below this length a message is copied by its words.
+constexpr std::size_t kShort = 1024;
+
+}  // namespace
+
+Port::Port(Device& device, std::uint32_t index)
+    : network::Port(device, index, device.slots()),
+      device_(device),
+      outgoing_(*this),
+      transfers_(*this, device.slots()) {}
+
+base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t index) {
+  if (const base::Status status = device.directory().take_number(index); status != HEDDLE_DONE) return status;
+  std::unique_ptr<Port> port(new Port(device, index));
+  if (const base::Status status = port->open(); status != HEDDLE_DONE) return status;
+  return port;
+}
+
+base::Status Port::open() {
+  base::Status status = endpoint_.open(device_.fabric());
+  if (status == HEDDLE_DONE) status = outgoing_.open(endpoint_);
+  if (status == HEDDLE_DONE) status = transfers_.open(endpoint_);
+  if (status == HEDDLE_DONE && has_regions()) status = device_.regions().add(endpoint_.place());
+  if (status != HEDDLE_DONE) return status;
+  const Turn turn(*this);  // the helper does not enter before all is set up
+  if (status = watch(endpoint_.descriptor()); status != HEDDLE_DONE) return status;
+  device_.directory().announce(index(), endpoint_.address());
+  return HEDDLE_DONE;
+}
+
+Port::~Port() {
+  close_endpoint();
+}
+
+// In this order: with the endpoint libfabric lets go of the caller's memory, and then that may be
+// deregistered.
+void Port::close_endpoint() {
+  if (endpoint_.domain() == nullptr) return;
+  unwatch();
+  if (has_regions()) device_.regions().remove(endpoint_.domain());
+  endpoint_.stop();
+  transfers_.forget();
+  outgoing_.forget();
+  say_registrations();
+  endpoint_.close();
+}
+
+void Port::say_registrations() {
+  if (endpoint_.callers_memory() == nullptr || !device_.environment().config.flag(base::Var::stats)) return;
+  const std::string said = endpoint_.callers_memory()->describe();
+  if (!said.empty()) device_.log().say("worker %u: registrations: %s", index(), said.c_str());
+}
+
+void Port::make_room_for(std::size_t peers) {
+  outgoing_.make_room_for(peers);
+  network::make_room(&lost_, peers);
+  network::make_room(&dying_, peers);
+}
+
+// ---- progress -----------------------------------------------------------------------------------
+
+// A short message of a peer state that has lent a message to this poll is the usual one.
+inline void Port::on_receive(const std::byte* data, std::size_t bytes) {
+  if (data == nullptr || bytes - sizeof(Head) > kMostMessage) [[unlikely]]  // too few wrap
+    return incoming().malformed("a message", "that is none");
+  const auto word = [data](std::size_t offset) { return network::read_word(data, offset); };
+  const std::size_t packet = bytes - sizeof(Head);
+  network::Peer* peer = peers().known(word(offsetof(Head, rank)), word(offsetof(Head, worker)));
+  if (peer == nullptr || word(offsetof(Head, kind)) != static_cast<std::uint32_t>(Kind::message) || packet >= kShort)
+    return on_other(data, bytes);
+  std::byte* place = incoming().take_next(*peer, data, static_cast<std::uint32_t>(packet));
+  if (place == nullptr) return on_other(data, bytes);
+  if (packet != 8) return base::copy_data(place, data + sizeof(Head), packet);
+  std::memcpy(place, data + sizeof(Head), 8);
+}
+
+inline std::size_t Port::progress() {
+  const std::size_t count = endpoint_.ep() != nullptr ? endpoint_.progress(*this) : 0;
+  if (count != 0) note_progress();
+  return count;
+}
+
+// ---- the owner ----------------------------------------------------------------------------------
+
+std::size_t Port::post_batch(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  try {
+    while (accepted < batch.size()) {
+      const bool several = batch[accepted].opcode == Opcode::message && batch.size() - accepted > 1;
+      const std::size_t bundled = several ? outgoing_.post_bundle(batch.subspan(accepted)) : 0;
+      if (bundled == 0 && post_one(batch[accepted]) == 0) break;
+      accepted += std::max<std::size_t>(bundled, 1);
+    }
+  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
+    if (accepted == 0) throw;
+  }
+  return accepted;
+}
+
+std::size_t Port::poll(std::span<Completion> completions) {
+  if (completions.empty()) [[unlikely]]
+    return 0;
+  const Turn turn(*this);
+  incoming().release_lent();
+  this->completions().begin(completions);
+  incoming().hand_out();
+  outgoing_.push_on();
+  // If the poll has completions already, its caller may wait for nothing more: then libfabric is
+  // asked only every fourth time.
+  bool some = true;
+  if (this->completions().written() == 0 || ++skipped_ >= 4) {
+    skipped_ = 0;
+    // Once more only if there was as much as is read at once: to ask in vain takes system calls,
+    // for which what has arrived would wait.
+    std::size_t count = progress();
+    some = count != 0;
+    for (int round = 1; count == Endpoint::kEntries && round < kMostRounds && this->completions().has_room(); ++round) {
+      count = progress();
+    }
+  }
+  count_poll();
+  do_more(polls());
+  if (credits().has_to_tell()) {
+    if (credits().is_due(!some)) credits().tell_all();
+    // This poll may be the last for long, and has taken from libfabric the event that would have
+    // woken the helper.
+    if (quiet() && credits().has_to_tell()) [[unlikely]]
+      leaves_something();
+  }
+  return this->completions().end();
+}
+
+// What not every poll does.
+inline void Port::do_more(std::uint32_t poll) {
+  if (credits().owes()) credits().send_owed();
+  const bool connects = peers().connecting();
+  if ((poll & (kDevicePeriod - 1)) == 0 || (connects && (poll & (kConnectingPeriod - 1)) == 0)) [[unlikely]] {
+    device_.progress();
+    if (connects) peers().advance();
+    ask_if_due();
+  }
+  if (disconnecting()) [[unlikely]]
+    go_on_disconnecting();
+}
+
+// ---- in its owner's place too -------------------------------------------------------------------
+
+bool Port::move_on() {
+  outgoing_.push_on();
+  const bool some = progress_library();
+  if (credits().owes()) credits().send_owed();
+  if (peers().connecting()) peers().advance();
+  ask_if_due();
+  if (disconnecting()) go_on_disconnecting();
+  return some;
+}
+
+[[gnu::noinline]] void Port::on_other(const std::byte* data, std::size_t bytes) {
+  const Head head = network::read_head(data);
+  const auto kind = static_cast<Kind>(head.kind);
+  const bool bundle = kind == Kind::bundle;
+  const char* what = bundle ? "a bundle" : kind == Kind::message ? "a message" : "a credit";
+  if (kind < Kind::message || kind > Kind::ended) return incoming().malformed("a message", "of no known kind");
+  network::Peer* peer = incoming().hear(head, what);
+  if (peer == nullptr) return;
+  const std::byte* packet = data + sizeof head;
+  const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof head);
+  bool right = false;
+  if (bundle) {
+    right = incoming().take_bundle(*peer, head.position, packet, packet_bytes);
+  } else if (kind == Kind::message) {
+    right = incoming().take(*peer, head.position, {packet, packet_bytes, head.immediate});
+  } else {
+    right = packet_bytes == 0 && on_word(*peer, kind, head.position);
+  }
+  if (!right) incoming().wrong(*peer, what);
+}
+
+// A credit, a question, or the end. False: something is lost.
+bool Port::on_word(network::Peer& peer, Kind kind, std::uint32_t position) {
+  if (kind == Kind::ended) {
+    if (peer.ready()) on_broken(state(peer), FI_ECONNABORTED);
+    return true;
+  }
+  // All that was sent before has arrived: libfabric keeps the order, unless it has connected anew
+  // and lost what was on its way.
+  const bool whole = position == peer.next.arrived;
+  if (kind != Kind::question) return whole;
+  if (!whole || peer.has_gap || peer.stage == network::Peer::Stage::broken) {
+    outgoing_.send_end(state(peer));
+  } else {
+    credits().tell_again(peer);
+  }
+  return whole;
+}
+
+void Port::on_failed(Operation& operation, int error) {
+  if (operation.kind == Operation::Kind::packet) return outgoing_.on_done(static_cast<Packet&>(operation), error);
+  transfers_.on_failed(static_cast<Transfer&>(operation), error);
+}
+
+// ---- connections --------------------------------------------------------------------------------
+
+bool Port::open(network::Peer& peer, const network::Bytes& address) {
+  PeerState& to = state(peer);
+  if (address.size() != endpoint_.address().size()) {
+    device_.log().line(base::Level::error, "worker %u of rank %u has an address of %zu bytes; this rank's have %zu",
+                       peer.worker, peer.rank, address.size(), endpoint_.address().size());
+    device_.lose(peer.rank);
+    peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+    return true;
+  }
+  to.address = to.memory = endpoint_.insert(address);
+  if (to.address != FI_ADDR_NOTAVAIL && device_.plan().by_endpoint)
+    to.memory = endpoint_.insert(device_.endpoint().address_of(peer.rank));
+  if (to.memory == FI_ADDR_NOTAVAIL) return false;
+  to.stage = network::Peer::Stage::ready;
+  outgoing_.begin(to);
+  return true;
+}
+
+void Port::not_taken(PeerState& peer, long answer) {
+  if (!is_temporary(answer)) return on_broken(peer, static_cast<int>(-answer));
+  if (device_.timeout_ns() == 0) return;
+  using Taken = PeerState::Taken;
+  const std::uint64_t now = now_ns();
+  if (peer.taken == Taken::some || peer.refused_since == 0) {
+    if (peer.taken == Taken::some) peer.taken = Taken::nothing_lately;
+    peer.refused_since = now;
+  }
+  // If there was a connection, and libfabric has something under way, it may have no room. It
+  // reports the end of that, if the connection breaks.
+  if ((peer.taken != Taken::nothing_yet || peer.heard) && (outgoing_.flies() || transfers_.under_way() != 0))
+    peer.refused_since = now;
+  if (now - peer.refused_since < device_.timeout_ns()) return;
+  device_.log().line(base::Level::warn, "worker %u of rank %u accepts no connection (HEDDLE_OFI_TIMEOUT)", peer.worker,
+                     peer.rank);
+  note_lost(peer);
+}
+
+void Port::on_broken(PeerState& peer, int error) {
+  if (peer.stage == network::Peer::Stage::broken) return;
+  const bool known = peers().failed(peer.rank) || device_.failed(peer.rank);
+  device_.log().line(known ? base::Level::debug : base::Level::info, "worker %u has lost worker %u of rank %u: %s",
+                     index(), peer.worker, peer.rank, device_.library().why(-error));
+  note_lost(peer);
+}
+
+[[gnu::cold]] void Port::disconnect_gap(network::Peer& peer) {
+  if (peer.stage == network::Peer::Stage::broken || peer.has_gap) return;
+  peer.has_gap = true;
+  device_.log().line(base::Level::error, "worker %u gives up worker %u of rank %u: its messages have a gap", index(),
+                     peer.worker, peer.rank);
+  note_lost(state(peer));
+}
+
+void Port::note_lost(PeerState& peer) {
+  if (std::ranges::find(lost_, &peer) == lost_.end()) lost_.push_back(&peer);
+}
+
+void Port::go_on_disconnecting() {
+  while (!lost_.empty()) {
+    PeerState& peer = *lost_.back();
+    lost_.pop_back();
+    disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+  }
+  std::erase_if(dying_, [this](PeerState* peer) {
+    if (!transfers_.holds_some(*peer)) return true;
+    if (now_ns() < peer->dies_at) return false;
+    transfers_.orphan(*peer);
+    return true;
+  });
+}
+
+void Port::disconnect(PeerState& peer, base::Status status) {
+  if (peer.stage == network::Peer::Stage::broken) return;
+  if (!closed()) device_.lose(peer.rank);
+  const bool tells = peer.ready() && !device_.failed(peer.rank) && endpoint_.ep() != nullptr;
+  peers().end(peer, network::Peer::Stage::broken, status);
+  if (tells) outgoing_.send_end(peer);  // libfabric does not tell it, if it lives
+}
+
+// libfabric ends what was under way to a rank that died when its connection breaks: soon, unless
+// the rank lives. Until then it may use the caller's memory.
+void Port::on_end(network::Peer& peer) {
+  PeerState& ended = state(peer);
+  outgoing_.drop_waiting(ended);
+  if (peer.stage != network::Peer::Stage::broken || !transfers_.holds_some(ended)) return;
+  ended.dies_at = now_ns() + kDyingNs;
+  dying_.push_back(&ended);
+}
+
+void Port::disconnect_rank(std::uint32_t rank) {
+  for (const auto& peer : peers().all()) {
+    if (peer->rank != rank) continue;
+    if (peer->stage == network::Peer::Stage::broken) peer->status = HEDDLE_ERR_PEER_FAILED;
+    disconnect(state(*peer), HEDDLE_ERR_PEER_FAILED);
+  }
+}
+
+// What is under way uses the caller's memory, and libfabric ends it only with its endpoint. So
+// messages that have not left are lost with it.
+void Port::disconnect_transfers() {
+  close_endpoint();
+  for (const auto& peer : peers().all()) disconnect(state(*peer), HEDDLE_ERR_PEER_FAILED);
+  dying_.clear();
+}
+
+}  // namespace heddle::transport::ofi

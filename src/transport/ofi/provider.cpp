@@ -1,0 +1,131 @@
+#include "transport/ofi/provider.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+namespace heddle::transport::ofi {
+namespace {
+
+// Operations under way in one endpoint, as libfabric counts them.
+constexpr std::size_t kQueue = 256;
+// What this transport wants to send without keeping its bytes: a head, and a short message.
+constexpr std::size_t kInject = 128;
+
+// Providers, the best first. The others are taken only if they are named: they are slower ways to
+// what one of these reaches (net, sockets, udp;ofi_rxd), do not leave the machine (shm), or stand
+// on what Heddle reaches itself (ucx).
+constexpr std::array<std::string_view, 8> kBest = {"cxi",  "efa",           "psm3", "opx",
+                                                   "psm2", "verbs;ofi_rxm", "tcp",  "tcp;ofi_rxm"};
+
+// Those of them whose adapters change words by themselves; see atomics.hpp.
+constexpr std::array<std::string_view, 1> kAtomics = {"cxi"};
+
+std::size_t place_of(const fi_info& info) {
+  const std::string_view name(info.fabric_attr->prov_name);
+  return static_cast<std::size_t>(std::ranges::find(kBest, name) - kBest.begin());
+}
+
+// What is asked for, besides what this transport cannot do without.
+struct Wish {
+  std::size_t inject = 0;
+  bool atomics = false;
+};
+
+Info ask_for(const Library& library, const char* provider, const Wish& wish) {
+  Info hints(library.call().dupinfo(nullptr), {&library});
+  if (hints == nullptr) return hints;
+  hints->caps = FI_MSG | FI_RMA | (wish.atomics ? FI_ATOMIC : 0);
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  // Regions are registered by any thread, also in the domains of workers.
+  hints->domain_attr->threading = FI_THREAD_SAFE;
+  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;  // tcp would start a thread by itself
+  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->av_type = FI_AV_TABLE;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
+  hints->tx_attr->size = hints->rx_attr->size = kQueue;
+  hints->tx_attr->inject_size = wish.inject;
+  if (provider != nullptr) hints->fabric_attr->prov_name = strdup(provider);
+  return hints;
+}
+
+// All that libfabric offers; null: nothing.
+Info offers(const Library& library, const char* provider, const Wish& wish, int* answer) {
+  const Info hints = ask_for(library, provider, wish);
+  fi_info* list = nullptr;
+  *answer = hints != nullptr ? library.call().getinfo(kApi, nullptr, nullptr, 0, hints.get(), &list) : -FI_ENOMEM;
+  return {list, {&library}};
+}
+
+bool is_named(const fi_info& info, const std::string& domain) {
+  return domain.empty() || domain == info.domain_attr->name;
+}
+
+// libfabric puts the networks of one provider in their order, with the loopback interface last.
+const fi_info* best_of(const fi_info* list, const std::string& domain, bool named) {
+  const fi_info* best = nullptr;
+  for (const fi_info* info = list; info != nullptr; info = info->next) {
+    if (!is_named(*info, domain) || (!named && place_of(*info) == kBest.size())) continue;
+    if (best == nullptr || place_of(*info) < place_of(*best)) best = info;
+  }
+  return best;
+}
+
+std::string name_of(const fi_info& info) {
+  return std::string(info.fabric_attr->prov_name) + " (" + info.domain_attr->name + ")";
+}
+
+}  // namespace
+
+base::Result<Info> choose_provider(const Library& library, const base::Config& config, bool atomics) {
+  const std::string& provider = config.text(base::Var::ofi_provider);
+  const std::string& domain = config.text(base::Var::ofi_domain);
+  int answer = 0;
+  Info list = offers(library, provider.empty() ? nullptr : provider.c_str(), {}, &answer);
+  const fi_info* best = list != nullptr ? best_of(list.get(), domain, !provider.empty()) : nullptr;
+  if (best == nullptr) {
+    return base::fail(
+        HEDDLE_ERR_CONFIG,
+        "libfabric %s has no provider for HEDDLE_OFI_PROVIDER=\"%s\", HEDDLE_OFI_DOMAIN=\"%s\" (%s); it has "
+        "%s",
+        library.version().c_str(), provider.c_str(), domain.c_str(), library.why(answer),
+        list_providers(library).c_str());
+  }
+  // Once more, for that one alone: how much it takes without keeping it is asked by name. Some take
+  // less than we want, or have not all that we want.
+  const std::string chosen = best->fabric_attr->prov_name;
+  const bool own_atomics = atomics && std::ranges::find(kAtomics, chosen) != kAtomics.end();
+  for (const Wish& wish : {Wish{kInject, own_atomics}, Wish{kInject, false}, Wish{}}) {
+    const Info detailed = offers(library, chosen.c_str(), wish, &answer);
+    for (const fi_info* info = detailed.get(); info != nullptr; info = info->next) {
+      if (name_of(*info) != name_of(*best) || info->addr_format != best->addr_format) continue;
+      if (Info copy(library.call().dupinfo(info), {&library}); copy != nullptr) return copy;
+      return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for libfabric's description of %s", chosen.c_str());
+    }
+  }
+  return base::fail(HEDDLE_ERR_SYSTEM, "libfabric's provider %s is gone (%s)", chosen.c_str(), library.why(answer));
+}
+
+std::string list_providers(const Library& library) {
+  int answer = 0;
+  const Info list = offers(library, nullptr, {}, &answer);
+  std::vector<const fi_info*> all;
+  for (const fi_info* info = list.get(); info != nullptr; info = info->next) all.push_back(info);
+  for (std::size_t i = 1; i < all.size(); ++i) {  // the order of equal ones stays
+    for (std::size_t k = i; k > 0 && place_of(*all[k]) < place_of(*all[k - 1]); --k) std::swap(all[k], all[k - 1]);
+  }
+  std::string text;
+  for (const fi_info* info : all) {
+    const std::string name = name_of(*info);
+    if (text.find(name) == std::string::npos) text += (text.empty() ? "" : ", ") + name;
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace heddle::transport::ofi

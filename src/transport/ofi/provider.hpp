@@ -1,0 +1,27 @@
+// Which provider of libfabric a job uses, and what it can do.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/environment.hpp"
+#include "transport/ofi/library.hpp"
+
+namespace heddle::transport::ofi {
+
+// libfabric's description of a provider, and of what was asked of it.
+struct FreeInfo {
+  const Library* library = nullptr;
+  void operator()(fi_info* info) const { library->call().freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+// The provider that HEDDLE_OFI_PROVIDER and HEDDLE_OFI_DOMAIN name, else the best that there is by
+// the order of our table (provider.cpp). `atomics`: with those of the network, if it has its own;
+// see atomics.hpp. CONFIG: there is none; the message says what there is.
+base::Result<Info> choose_provider(const Library& library, const base::Config& config, bool atomics);
+
+// Every provider that would serve, the best first, for `heddle info`: "tcp;ofi_rxm (eth0)".
+std::string list_providers(const Library& library);
+
+}  // namespace heddle::transport::ofi

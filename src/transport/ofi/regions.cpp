@@ -1,0 +1,145 @@
+#include "transport/ofi/regions.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "transport/ofi/device.hpp"
+
+namespace heddle::transport::ofi {
+namespace {
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+Regions::Regions(Device& device) : device_(device) {}
+
+base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
+  if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
+  void* address = MAP_FAILED;
+  if (bytes <= kMost)
+    address = ::mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes",
+                      static_cast<unsigned long long>(bytes));
+  }
+  auto memory = register_memory(address, bytes);
+  if (!memory) ::munmap(address, whole_pages(bytes));
+  return memory;
+}
+
+void Regions::free(const LocalMemory& memory) {
+  deregister(memory.id);
+  ::munmap(memory.address, whole_pages(memory.bytes));
+}
+
+base::Status Regions::enter(std::uint64_t number, Region* region, const Place& place) {
+  fid_mr*& mr = region->in[place.domain];  // its memory first
+  const Fabric::Memory memory{region->address, region->bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, number};
+  const int answer = device_.fabric().add(place, memory, &mr);
+  if (answer != 0) {
+    region->in.erase(place.domain);
+    return base::fail(answer == -FI_ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_ARGUMENT,
+                      "%llu bytes at %p cannot be registered with libfabric: %s",
+                      static_cast<unsigned long long>(region->bytes), region->address, device_.library().why(answer));
+  }
+  return HEDDLE_DONE;
+}
+
+void Regions::leave(Region* region) {
+  for (const auto& [domain, mr] : region->in) fi_close(&mr->fid);
+  region->in.clear();
+}
+
+base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t bytes) {
+  if (address == nullptr || bytes == 0) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
+                      static_cast<unsigned long long>(bytes), address);
+  }
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t number = device_.fabric().new_key();
+  Region& region = regions_.emplace(number, Region{address, bytes, {}}).first->second;
+  for (const Place& place : places_) {
+    if (const base::Status status = enter(number, &region, place); status != HEDDLE_DONE) {
+      leave(&region);
+      regions_.erase(number);
+      return status;
+    }
+  }
+  return describe(number, region);
+}
+
+LocalMemory Regions::describe(std::uint64_t number, const Region& region) const {
+  LocalMemory local;
+  local.address = region.address;
+  local.bytes = region.bytes;
+  local.id = number;
+  KeyBytes key;
+  key.rank = device_.rank();
+  key.address = reinterpret_cast<std::uintptr_t>(region.address);
+  key.bytes = region.bytes;
+  // There is one registration where the provider chooses the key.
+  key.key = device_.plan().provider_keys ? fi_mr_key(region.in.begin()->second) : number;
+  network::seal(&key, device_.secret());
+  std::memcpy(local.key.bytes.data(), &key, sizeof key);
+  return local;
+}
+
+void Regions::deregister(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(id);
+  if (found == regions_.end()) return;
+  leave(&found->second);
+  regions_.erase(found);
+}
+
+base::Status Regions::add(const Place& place) {
+  const std::lock_guard lock(mutex_);
+  places_.push_back(place);
+  for (auto& [number, region] : regions_) {
+    if (const base::Status status = enter(number, &region, place); status != HEDDLE_DONE) return status;
+  }
+  return HEDDLE_DONE;
+}
+
+void Regions::remove(fid_domain* domain) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(places_, [domain](const Place& place) { return place.domain == domain; });
+  for (auto& [number, region] : regions_) {
+    const auto found = region.in.find(domain);
+    if (found == region.in.end()) continue;
+    fi_close(&found->second->fid);
+    region.in.erase(found);
+  }
+}
+
+void Regions::close() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [number, region] : regions_) leave(&region);
+  places_.clear();
+}
+
+base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& bytes) const {
+  KeyBytes key;
+  std::memcpy(&key, bytes.bytes.data(), sizeof key);
+  if (key.magic != KeyBytes::kMagic || !network::sealed(key, device_.secret()) || key.rank != rank || key.zero != 0) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of an ofi region of rank %u", rank);
+  }
+  if (device_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
+  RemoteMemory memory;
+  memory.rank = rank;
+  memory.bytes = key.bytes;
+  memory.opcodes = device_.memory_opcodes();
+  memory.handle = {key.key, device_.plan().by_address ? key.address : 0, key.address, 0};
+  return memory;
+}
+
+}  // namespace heddle::transport::ofi

@@ -1,0 +1,55 @@
+// The regions of a rank. Where workers have domains of their own, each region is registered in all
+// of them, under one key, so that any worker serves accesses to it; a worker that is opened later
+// registers those that there are. Else it is registered once, at the device (DomainPlan).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/ofi/fabric.hpp"
+#include "transport/ofi/wire.hpp"
+
+namespace heddle::transport::ofi {
+
+class Device;
+
+class Regions {
+ public:
+  explicit Regions(Device& device);
+
+  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
+  void free(const LocalMemory& memory);
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
+  void deregister(std::uint64_t id);
+
+  // The key comes from the network. PROTOCOL: it is no key of that rank.
+  // handle: [0] libfabric's key, [1] its first byte as accesses name it, [2] its address there.
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) const;
+
+  // Where regions are registered, from now on until the second. NO_MEMORY, ARGUMENT.
+  base::Status add(const Place& place);
+  void remove(fid_domain* domain);
+  // Before the device's endpoint is closed: nothing is registered any more.
+  void close();
+
+ private:
+  struct Region {
+    void* address;
+    std::uint64_t bytes;
+    std::map<fid_domain*, fid_mr*> in;
+  };
+  base::Status enter(std::uint64_t number, Region* region, const Place& place);
+  static void leave(Region* region);
+  LocalMemory describe(std::uint64_t number, const Region& region) const;
+
+  Device& device_;
+  std::mutex mutex_;  // guards what follows; taken with no other
+  // by number, which is the key where the provider does not choose it
+  std::unordered_map<std::uint64_t, Region> regions_;
+  std::vector<Place> places_;
+};
+
+}  // namespace heddle::transport::ofi

@@ -1,0 +1,498 @@
+// A libfabric for tests, whose only provider connects the endpoints of one process and enforces
+// what a provider may want of registered memory. STRICT_FABRIC names it, by words of: local,
+// prov_key, virt_addr, endpoint (FI_MR_…), and atomic.
+//
+// What a real provider would not notice, or would answer with wrong data, is refused here, said on
+// standard error and counted: local memory that is not registered, or not any more when it is
+// accessed; a descriptor where none is wanted; memory of another domain or endpoint; regions that
+// are open when what they belong to is closed. The process then ends with status 70. Keys that were
+// not handed out fail as they do in a network.
+//
+// A transfer is executed by the second read of its completion queue, so it is under way for a
+// while.
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "transport/ofi/strict_world.hpp"
+
+namespace {
+
+using namespace heddle::transport::ofi::strict;
+
+[[gnu::destructor]] void report() {
+  World& all = world();
+  if (!all.regions.empty()) refuse(0, "%zu regions are open at the end", all.regions.size());
+  if (all.domains != 0) refuse(0, "%d domains are open at the end", all.domains);
+  if (all.wrong != 0) ::_exit(70);
+}
+
+template <class Object, class Fid>
+Object* of(Fid* fid) {
+  return reinterpret_cast<Object*>(fid);  // its first member
+}
+
+// ---- regions ------------------------------------------------------------------------------------
+
+int close_region(struct fid* fid) {
+  const Lock lock(world().mutex);
+  auto* region = of<Region>(fid);
+  world().regions.erase(reinterpret_cast<std::uint64_t>(region->fid.mem_desc));
+  world().keys.erase({region->domain, region->fid.key});
+  --region->domain->uses;
+  if (region->endpoint != nullptr && (region->access & FI_REMOTE_WRITE) != 0) --region->endpoint->regions;
+  delete region;
+  return 0;
+}
+int bind_region(struct fid* fid, struct fid* to, std::uint64_t) {
+  const Lock lock(world().mutex);
+  auto* region = of<Region>(fid);
+  if (!wants("endpoint")) return refuse(FI_EINVAL, "a region is bound where that is not wanted");
+  region->endpoint = of<Endpoint>(to);
+  if ((region->access & FI_REMOTE_WRITE) != 0) ++region->endpoint->regions;
+  return 0;
+}
+int control_region(struct fid* fid, int command, void*) {
+  const Lock lock(world().mutex);
+  auto* region = of<Region>(fid);
+  if (command != FI_ENABLE || region->endpoint == nullptr) return refuse(FI_EINVAL, "a region without endpoint");
+  region->enabled = true;
+  return 0;
+}
+
+int register_region(struct fid* fid, const void* address, std::size_t bytes, std::uint64_t access, std::uint64_t offset,
+                    std::uint64_t key, std::uint64_t flags, fid_mr** out, void*) {
+  static fi_ops ops{sizeof ops, close_region, bind_region, control_region, nullptr, nullptr, nullptr};
+  const Lock lock(world().mutex);
+  auto* domain = of<Domain>(fid);
+  if (address == nullptr || bytes == 0 || offset != 0 || flags != 0) return refuse(FI_EINVAL, "a strange region");
+  const std::uint64_t number = world().next++;
+  if (wants("prov_key")) key = number * 0x9e3779b97f4a7c15;
+  if (world().keys.count({domain, key}) != 0) return refuse(FI_ENOKEY, "a key is used twice in one domain");
+  auto* region = new Region;
+  region->fid.fid = {FI_CLASS_MR, nullptr, &ops};
+  region->fid.mem_desc = reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr): a number is all it is
+  region->fid.key = key;
+  region->domain = domain;
+  region->address = static_cast<const char*>(address);
+  region->bytes = bytes;
+  region->access = access;
+  region->enabled = !wants("endpoint");
+  ++domain->uses;
+  world().regions[number] = world().keys[{domain, key}] = region;
+  *out = &region->fid;
+  return 0;
+}
+
+// ---- completions --------------------------------------------------------------------------------
+
+void ring(const Queue& queue) {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(queue.event, &one, sizeof one));
+}
+void complete(Queue& queue, void* context, std::uint64_t bytes, int error = 0) {
+  if (error == 0) {
+    queue.done.push_back({context, 0, bytes});
+  } else {
+    fi_cq_err_entry entry{};
+    entry.op_context = context;
+    entry.err = error;
+    queue.failed.push_back(entry);
+  }
+  ring(queue);
+}
+
+template <class Word>
+void change(char* at, Transfer& transfer) {
+  auto* word = reinterpret_cast<Word*>(at);
+  Word operand = 0;
+  Word compare = 0;
+  std::memcpy(&operand, &transfer.operand, sizeof operand);
+  std::memcpy(&compare, &transfer.compare, sizeof compare);
+  Word old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+  for (;;) {
+    Word next = operand;
+    if (transfer.op == FI_SUM) next = static_cast<Word>(old + operand);
+    if (transfer.op == FI_BAND) next = old & operand;
+    if (transfer.op == FI_BOR) next = old | operand;
+    if (transfer.op == FI_BXOR) next = old ^ operand;
+    if (transfer.op == FI_CSWAP && old != compare) next = old;
+    if (__atomic_compare_exchange_n(word, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;
+  }
+  std::memcpy(transfer.local.at, &old, sizeof old);
+}
+
+void execute(Endpoint& endpoint, Transfer& transfer) {
+  const std::uint64_t uses = transfer.kind == Transfer::put ? FI_WRITE : FI_READ;
+  char* remote = find_remote(transfer);
+  int error = remote == nullptr ? FI_EACCES : 0;
+  if (error == 0 && transfer.inject.empty()) error = -check_local(endpoint, transfer.local, uses);
+  if (error == 0 && transfer.kind == Transfer::get) std::memcpy(transfer.local.at, remote, transfer.local.bytes);
+  if (error == 0 && transfer.kind == Transfer::put)
+    std::memcpy(remote, transfer.inject.empty() ? transfer.local.at : transfer.inject.data(), transfer.local.bytes);
+  if (error == 0 && transfer.kind == Transfer::atomic) {
+    if (transfer.local.bytes == 8) change<std::uint64_t>(remote, transfer);
+    if (transfer.local.bytes == 4) change<std::uint32_t>(remote, transfer);
+  }
+  complete(*endpoint.queue, transfer.local.context, 0, error);
+}
+
+ssize_t read_queue(fid_cq* fid, void* out, std::size_t count) {
+  const Lock lock(world().mutex);
+  auto* queue = of<Queue>(fid);
+  for (Endpoint* endpoint : queue->endpoints) {
+    for (std::size_t left = endpoint->transfers.size(); left > 0; --left) {
+      if (++endpoint->transfers.front().reads < 2) break;
+      execute(*endpoint, endpoint->transfers.front());
+      endpoint->transfers.pop_front();
+    }
+  }
+  if (!queue->failed.empty()) return -FI_EAVAIL;
+  auto* entries = static_cast<fi_cq_msg_entry*>(out);
+  std::size_t written = 0;
+  for (; written < count && !queue->done.empty(); queue->done.pop_front()) entries[written++] = queue->done.front();
+  return written != 0 ? static_cast<ssize_t>(written) : -FI_EAGAIN;
+}
+ssize_t read_error(fid_cq* fid, fi_cq_err_entry* entry, std::uint64_t) {
+  const Lock lock(world().mutex);
+  auto* queue = of<Queue>(fid);
+  if (queue->failed.empty()) return -FI_EAGAIN;
+  *entry = queue->failed.front();
+  queue->failed.pop_front();
+  return 1;
+}
+int try_wait(fid_fabric*, struct fid** fids, int) {
+  const Lock lock(world().mutex);
+  auto* queue = of<Queue>(fids[0]);
+  std::uint64_t value = 0;
+  // It does not block: NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
+  static_cast<void>(!::read(queue->event, &value, sizeof value));
+  bool some = !queue->done.empty() || !queue->failed.empty();
+  for (const Endpoint* endpoint : queue->endpoints) some = some || !endpoint->transfers.empty();
+  return some ? -FI_EAGAIN : 0;
+}
+int close_queue(struct fid* fid) {
+  const Lock lock(world().mutex);
+  auto* queue = of<Queue>(fid);
+  if (!queue->endpoints.empty()) return refuse(FI_EBUSY, "a queue is closed before its endpoint");
+  ::close(queue->event);
+  delete queue;
+  return 0;
+}
+int control_queue(struct fid* fid, int command, void* out) {
+  if (command != FI_GETWAIT) return -FI_ENOSYS;
+  *static_cast<int*>(out) = of<Queue>(fid)->event;
+  return 0;
+}
+
+// ---- messages and transfers ---------------------------------------------------------------------
+
+ssize_t receive(fid_ep* fid, void* at, std::size_t bytes, void* descriptor, fi_addr_t, void* context) {
+  const Lock lock(world().mutex);
+  auto* endpoint = of<Endpoint>(fid);
+  const Buffer buffer{at, bytes, descriptor, context};
+  if (const int answer = check_local(*endpoint, buffer, FI_RECV); answer != 0) return answer;
+  endpoint->receives.push_back(buffer);
+  return 0;
+}
+
+ssize_t deliver(const Endpoint& from, const Buffer& buffer, fi_addr_t address) {
+  const auto to = world().endpoints.find(from.vector->numbers.at(address));
+  if (to == world().endpoints.end()) return -FI_ENOTCONN;
+  Endpoint& target = *to->second;
+  if (target.receives.empty()) return -FI_EAGAIN;
+  const Buffer place = target.receives.front();
+  target.receives.pop_front();
+  if (buffer.bytes > place.bytes) {
+    complete(*target.queue, place.context, 0, FI_ETRUNC);
+  } else {
+    const bool usable = check_local(target, place, FI_RECV) == 0;
+    if (usable) std::memcpy(place.at, buffer.at, buffer.bytes);
+    complete(*target.queue, place.context, buffer.bytes, usable ? 0 : FI_EINVAL);
+  }
+  return 0;
+}
+ssize_t send_message(fid_ep* fid, const void* at, std::size_t bytes, void* descriptor, fi_addr_t to, void* context) {
+  const Lock lock(world().mutex);
+  auto* endpoint = of<Endpoint>(fid);
+  const Buffer buffer{const_cast<void*>(at), bytes, descriptor, context};
+  if (const int answer = check_local(*endpoint, buffer, FI_SEND); answer != 0) return answer;
+  const ssize_t answer = deliver(*endpoint, buffer, to);
+  if (answer == 0) complete(*endpoint->queue, context, bytes);
+  return answer;
+}
+ssize_t inject_message(fid_ep* fid, const void* at, std::size_t bytes, fi_addr_t to) {
+  const Lock lock(world().mutex);
+  return deliver(*of<Endpoint>(fid), {const_cast<void*>(at), bytes, nullptr, nullptr}, to);
+}
+
+// `uses`: of the local memory; 0: none.
+ssize_t begin(Endpoint& endpoint, Transfer transfer, fi_addr_t to, std::uint64_t uses) {
+  if (endpoint.transfers.size() >= 64) return -FI_EAGAIN;
+  if (uses != 0) {
+    if (const int answer = check_local(endpoint, transfer.local, uses); answer != 0) return answer;
+  }
+  transfer.to = endpoint.vector->numbers.at(to);
+  endpoint.transfers.push_back(std::move(transfer));
+  ring(*endpoint.queue);
+  return 0;
+}
+ssize_t read_memory(fid_ep* fid, void* at, std::size_t bytes, void* descriptor, fi_addr_t from, std::uint64_t address,
+                    std::uint64_t key, void* context) {
+  const Lock lock(world().mutex);
+  return begin(*of<Endpoint>(fid), {Transfer::get, {at, bytes, descriptor, context}, {}, 0, address, key}, from,
+               FI_READ);
+}
+ssize_t write_memory(fid_ep* fid, const fi_msg_rma* message, std::uint64_t flags) {
+  const Lock lock(world().mutex);
+  const iovec& local = *message->msg_iov;
+  void* descriptor = message->desc != nullptr ? message->desc[0] : nullptr;
+  Transfer transfer{Transfer::put,
+                    {local.iov_base, local.iov_len, descriptor, message->context},
+                    {},
+                    0,
+                    message->rma_iov->addr,
+                    message->rma_iov->key};
+  const bool injects = (flags & FI_INJECT) != 0;
+  const auto* bytes = static_cast<const char*>(local.iov_base);
+  if (injects) transfer.inject.assign(bytes, bytes + local.iov_len);
+  return begin(*of<Endpoint>(fid), std::move(transfer), message->addr, injects ? 0 : FI_WRITE);
+}
+ssize_t compare_memory(fid_ep* fid, const void* at, std::size_t, void* descriptor, const void* compare,
+                       void* compare_descriptor, void* result, void* result_descriptor, fi_addr_t to,
+                       std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op, void* context) {
+  const Lock lock(world().mutex);
+  auto& endpoint = *of<Endpoint>(fid);
+  const std::uint64_t bytes = type == FI_UINT64 ? 8 : 4;
+  Transfer transfer{Transfer::atomic, {result, bytes, result_descriptor, context}, {}, 0, address, key, op};
+  int answer = check_local(endpoint, {const_cast<void*>(at), bytes, descriptor, nullptr}, FI_WRITE);
+  std::memcpy(&transfer.operand, at, bytes);
+  if (answer == 0 && compare != nullptr) {
+    answer = check_local(endpoint, {const_cast<void*>(compare), bytes, compare_descriptor, nullptr}, FI_WRITE);
+    std::memcpy(&transfer.compare, compare, bytes);
+  }
+  return answer != 0 ? answer : begin(endpoint, transfer, to, FI_READ);
+}
+ssize_t change_memory(fid_ep* fid, const void* at, std::size_t count, void* descriptor, void* result,
+                      void* result_descriptor, fi_addr_t to, std::uint64_t address, std::uint64_t key, fi_datatype type,
+                      fi_op op, void* context) {
+  return compare_memory(fid, at, count, descriptor, nullptr, nullptr, result, result_descriptor, to, address, key, type,
+                        op, context);
+}
+int has_atomic(fid_ep*, fi_datatype, fi_op, std::size_t* count) {
+  *count = 1;
+  return 0;
+}
+
+// ---- endpoints and domains ----------------------------------------------------------------------
+
+int get_name(struct fid* fid, void* name, std::size_t* bytes) {
+  const std::size_t room = *bytes;
+  *bytes = sizeof(std::uint64_t);
+  if (room < *bytes) return -FI_ETOOSMALL;
+  std::memcpy(name, &of<Endpoint>(fid)->number, *bytes);
+  return 0;
+}
+int close_endpoint(struct fid* fid) {
+  const Lock lock(world().mutex);
+  auto* endpoint = of<Endpoint>(fid);
+  if (endpoint->regions != 0) return refuse(FI_EBUSY, "%d regions are bound to a closed endpoint", endpoint->regions);
+  if (endpoint->queue != nullptr) endpoint->queue->endpoints.erase(endpoint);
+  world().endpoints.erase(endpoint->number);
+  --endpoint->domain->uses;
+  delete endpoint;
+  return 0;
+}
+int bind_endpoint(struct fid* fid, struct fid* to, std::uint64_t) {
+  const Lock lock(world().mutex);
+  auto* endpoint = of<Endpoint>(fid);
+  if (to->fclass == FI_CLASS_AV) {
+    endpoint->vector = of<Vector>(to);
+  } else {
+    endpoint->queue = of<Queue>(to);
+    endpoint->queue->endpoints.insert(endpoint);
+  }
+  return 0;
+}
+int enable_endpoint(struct fid*, int, void*) {
+  return 0;
+}
+
+int open_endpoint(fid_domain* fid, fi_info*, fid_ep** out, void*) {
+  static fi_ops ops{sizeof ops, close_endpoint, bind_endpoint, enable_endpoint, nullptr, nullptr, nullptr};
+  static fi_ops_cm cm{};
+  static fi_ops_msg msg{};
+  static fi_ops_rma rma{};
+  static fi_ops_atomic atomic{};
+  const Lock lock(world().mutex);
+  cm.getname = get_name;
+  msg.recv = receive;
+  msg.send = send_message;
+  msg.inject = inject_message;
+  rma.read = read_memory;
+  rma.writemsg = write_memory;
+  atomic.readwrite = change_memory;
+  atomic.compwrite = compare_memory;
+  atomic.readwritevalid = atomic.compwritevalid = has_atomic;
+  auto* endpoint = new Endpoint;
+  endpoint->fid.fid = {FI_CLASS_EP, nullptr, &ops};
+  endpoint->fid.cm = &cm;
+  endpoint->fid.msg = &msg;
+  endpoint->fid.rma = &rma;
+  endpoint->fid.atomic = &atomic;
+  endpoint->domain = of<Domain>(fid);
+  endpoint->number = world().next++;
+  ++endpoint->domain->uses;
+  world().endpoints[endpoint->number] = endpoint;
+  *out = &endpoint->fid;
+  return 0;
+}
+
+int close_vector(struct fid* fid) {
+  delete of<Vector>(fid);
+  return 0;
+}
+int insert_address(fid_av* fid, const void* address, std::size_t, fi_addr_t* out, std::uint64_t, void*) {
+  const Lock lock(world().mutex);
+  auto* vector = of<Vector>(fid);
+  *out = vector->numbers.size();
+  vector->numbers.emplace_back();
+  std::memcpy(&vector->numbers.back(), address, sizeof(std::uint64_t));
+  return 1;
+}
+int open_vector(fid_domain*, fi_av_attr*, fid_av** out, void*) {
+  static fi_ops ops{sizeof ops, close_vector, nullptr, nullptr, nullptr, nullptr, nullptr};
+  static fi_ops_av av{sizeof av, insert_address, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  auto* vector = new Vector;
+  vector->fid = {{FI_CLASS_AV, nullptr, &ops}, &av};
+  *out = &vector->fid;
+  return 0;
+}
+int open_queue(fid_domain*, fi_cq_attr*, fid_cq** out, void*) {
+  static fi_ops ops{sizeof ops, close_queue, nullptr, control_queue, nullptr, nullptr, nullptr};
+  static fi_ops_cq cq{sizeof cq, read_queue, nullptr, read_error, nullptr, nullptr, nullptr, nullptr};
+  auto* queue = new Queue;
+  queue->fid = {{FI_CLASS_CQ, nullptr, &ops}, &cq};
+  queue->event = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  *out = &queue->fid;
+  return 0;
+}
+int close_domain(struct fid* fid) {
+  const Lock lock(world().mutex);
+  auto* domain = of<Domain>(fid);
+  if (domain->uses != 0) return refuse(FI_EBUSY, "%d objects are open in a closed domain", domain->uses);
+  --world().domains;
+  delete domain;
+  return 0;
+}
+int open_domain(fid_fabric*, fi_info*, fid_domain** out, void*) {
+  static fi_ops ops{sizeof ops, close_domain, nullptr, nullptr, nullptr, nullptr, nullptr};
+  static fi_ops_domain domains{};
+  static fi_ops_mr mr{sizeof mr, register_region, nullptr, nullptr};
+  const Lock lock(world().mutex);
+  domains.av_open = open_vector;
+  domains.cq_open = open_queue;
+  domains.endpoint = open_endpoint;
+  auto* domain = new Domain;
+  domain->fid = {{FI_CLASS_DOMAIN, nullptr, &ops}, &domains, &mr};
+  ++world().domains;
+  *out = &domain->fid;
+  return 0;
+}
+int close_fabric(struct fid* fid) {
+  delete of<fid_fabric>(fid);
+  return 0;
+}
+
+template <class Part>
+void copy(Part** to, const Part* from) {
+  *to = static_cast<Part*>(std::calloc(1, sizeof(Part)));
+  if (from != nullptr) **to = *from;
+}
+char* copy(const char* text) {
+  return text != nullptr ? ::strdup(text) : nullptr;
+}
+
+}  // namespace
+
+// ---- what is called by name ---------------------------------------------------------------------
+
+extern "C" {
+
+std::uint32_t fi_version() {
+  return FI_VERSION(1, 17);
+}
+const char* fi_strerror(int number) {
+  return std::strerror(number);
+}
+
+fi_info* fi_dupinfo(const fi_info* from) {
+  fi_info* info = nullptr;
+  copy(&info, from);
+  copy(&info->tx_attr, from != nullptr ? from->tx_attr : nullptr);
+  copy(&info->rx_attr, from != nullptr ? from->rx_attr : nullptr);
+  copy(&info->ep_attr, from != nullptr ? from->ep_attr : nullptr);
+  copy(&info->domain_attr, from != nullptr ? from->domain_attr : nullptr);
+  copy(&info->fabric_attr, from != nullptr ? from->fabric_attr : nullptr);
+  info->next = nullptr;
+  info->domain_attr->name = copy(info->domain_attr->name);
+  info->fabric_attr->name = copy(info->fabric_attr->name);
+  info->fabric_attr->prov_name = copy(info->fabric_attr->prov_name);
+  return info;
+}
+void fi_freeinfo(fi_info* info) {
+  if (info == nullptr) return;
+  std::free(info->domain_attr->name);
+  std::free(info->fabric_attr->name);
+  std::free(info->fabric_attr->prov_name);
+  for (void* part :
+       {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr), static_cast<void*>(info->ep_attr),
+        static_cast<void*>(info->domain_attr), static_cast<void*>(info->fabric_attr), static_cast<void*>(info)})
+    std::free(part);
+}
+
+int fi_getinfo(std::uint32_t, const char*, const char*, std::uint64_t, const fi_info* hints, fi_info** out) {
+  const char* asked = hints->fabric_attr->prov_name;
+  int modes = 0;
+  if (wants("local")) modes |= FI_MR_LOCAL;
+  if (wants("prov_key")) modes |= FI_MR_PROV_KEY;
+  if (wants("virt_addr")) modes |= FI_MR_VIRT_ADDR;
+  if (wants("endpoint")) modes |= FI_MR_ENDPOINT;
+  const bool lacks = (hints->caps & FI_ATOMIC) != 0 && !wants("atomic");
+  if ((asked != nullptr && std::strcmp(asked, provider()) != 0) || (modes & ~hints->domain_attr->mr_mode) != 0 || lacks)
+    return -FI_ENODATA;
+  fi_info* info = fi_dupinfo(hints);
+  std::free(info->fabric_attr->prov_name);
+  info->fabric_attr->prov_name = copy(provider());
+  info->fabric_attr->name = copy("loop");
+  info->domain_attr->name = copy("loop");
+  info->domain_attr->mr_mode = modes;
+  info->ep_attr->max_msg_size = std::size_t{1} << 30;
+  *out = info;
+  return 0;
+}
+
+int fi_fabric(fi_fabric_attr*, fid_fabric** out, void*) {
+  static fi_ops ops{sizeof ops, close_fabric, nullptr, nullptr, nullptr, nullptr, nullptr};
+  static fi_ops_fabric fabrics{};
+  const Lock lock(world().mutex);
+  fabrics.domain = open_domain;
+  fabrics.trywait = try_wait;
+  auto* fabric = new fid_fabric{};
+  fabric->fid = {FI_CLASS_FABRIC, nullptr, &ops};
+  fabric->ops = &fabrics;
+  *out = fabric;
+  return 0;
+}
+
+}  // extern "C"

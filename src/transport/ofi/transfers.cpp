@@ -1,0 +1,247 @@
+#include "transport/ofi/transfers.hpp"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "transport/ofi/atomics.hpp"
+#include "transport/ofi/port.hpp"
+
+namespace heddle::transport::ofi {
+namespace {
+
+// What libfabric's positive number means for the caller of a transfer.
+base::Status meaning_of(int error) {
+  switch (error) {
+    case FI_ENOMEM:
+      return HEDDLE_ERR_NO_MEMORY;
+    case FI_EINVAL:
+    case FI_EMSGSIZE:
+    case FI_EOPNOTSUPP:
+      return HEDDLE_ERR_SYSTEM;
+    default:
+      return HEDDLE_ERR_PEER_FAILED;  // the many errors of a connection
+  }
+}
+
+}  // namespace
+
+Transfers::Transfers(Port& port, std::uint32_t slots)
+    : port_(port),
+      completions_(port.completions()),
+      room_(completions_.transfers()),
+      pool_(slots),
+      inject_bytes_(port.device().inject_bytes()) {
+  put_.message.msg_iov = &put_.local;
+  put_.message.rma_iov = &put_.remote;
+  put_.message.desc = &put_.descriptor;
+  put_.message.iov_count = put_.message.rma_iov_count = 1;
+}
+
+base::Status Transfers::open(Endpoint& endpoint) {
+  endpoint.open_callers_memory(port_.device().environment());
+  callers_ = endpoint.callers_memory();
+  if (!port_.device().has_atomics()) return HEDDLE_DONE;
+  return endpoint.add_buffers(pool_.all().data(), pool_.all().size_bytes(), &descriptor_);
+}
+
+// Of that opcode, and nothing is asked for besides. One look at all of it.
+template <Opcode kOpcode>
+inline bool is_plain(const Command& command) {
+  static_assert(offsetof(Command, opcode) == 0 && offsetof(Command, wants_source_free) == 1 &&
+                offsetof(Command, alone) == 2 && offsetof(Command, inlined) == 3);
+  return network::read_word(&command, 0) == static_cast<std::uint32_t>(kOpcode);
+}
+
+// The first free slot is taken.
+inline void Transfers::begin(PeerState& peer, const Command& command, Transfer* transfer) {
+  room_.take();
+  pool_.take_front(transfer);
+  peer.taken = PeerState::Taken::some;
+  transfer->peer = &peer;
+  transfer->token = command.token;
+}
+
+// Uses the first free slot, which stays free if nothing is under way afterwards. Static, and with
+// the port, so that all that it uses is at a fixed distance from that.
+template <Opcode kOpcode>
+inline bool Transfers::start(Port& port, PeerState& peer, Command& command, std::uint64_t flags) {
+  Transfers& self = port.transfers();
+  Transfer* transfer = self.pool_.front();
+  fid_ep* ep = port.endpoint().ep();
+  const std::uint64_t address = command.remote->handle[1] + command.offset;
+  const std::uint64_t key = command.remote->handle[0];
+  const std::uint64_t bytes = command.bytes;
+  void* descriptor = nullptr;
+  const bool leases = self.callers_ != nullptr && (flags & FI_INJECT) == 0;
+  if (leases) [[unlikely]] {
+    constexpr auto kAccess = kOpcode == Opcode::put ? memory::Access::read : memory::Access::write;
+    const base::Status status = self.callers_->acquire(command.local, bytes, kAccess, &descriptor, &transfer->lease);
+    if (status != HEDDLE_DONE) return port.completions().refuse(command, status);
+  }
+  ssize_t answer = 0;
+  if constexpr (kOpcode == Opcode::put) {
+    self.put_.local = {command.local, bytes};
+    self.put_.remote = {address, bytes, key};
+    self.put_.descriptor = descriptor;
+    self.put_.message.addr = peer.memory;
+    self.put_.message.context = &transfer->context;
+    answer = fi_writemsg(ep, &self.put_.message, flags);
+  } else {
+    answer = fi_read(ep, command.local, bytes, descriptor, peer.memory, address, key, &transfer->context);
+  }
+  if (answer != 0) [[unlikely]] {
+    if (leases) self.callers_->release(transfer->lease);
+    return self.not_started(peer, command, answer);
+  }
+  self.begin(peer, command, transfer);
+  if (leases) [[unlikely]]
+    transfer->owe(Transfer::has_lease);
+  return true;
+}
+
+// The usual put or get can begin now, check() would find nothing wrong in it, and nobody asks when
+// its source is free. post_otherwise() does the others.
+template <Opcode kOpcode>
+std::size_t Transfers::post(Port& port, Command& command) {
+  const Port::Turn turn(port, std::try_to_lock);
+  if (!turn.inside()) return 0;
+  const RemoteMemory* remote = command.remote;
+  if (!is_plain<kOpcode>(command) || remote == nullptr || command.offset > remote->bytes ||
+      command.bytes - 1 >= remote->bytes - command.offset) [[unlikely]]  // 0 bytes wrap
+    return post_otherwise(port, command);
+  network::Peer* known = port.peers().known(command.rank, command.worker);
+  if (known == nullptr || !known->ready() || !port.completions().transfers().has(1)) [[unlikely]]
+    return post_otherwise(port, command);
+  return start<kOpcode>(port, state(*known), command, FI_COMPLETION | FI_DELIVERY_COMPLETE) ? 1 : 0;
+}
+template std::size_t Transfers::post<Opcode::put>(Port&, Command&);
+template std::size_t Transfers::post<Opcode::get>(Port&, Command&);
+
+[[gnu::noinline]] std::size_t Transfers::post_otherwise(Port& port, Command& command) {
+  return port.transfers().take_otherwise(command) ? 1 : 0;
+}
+
+bool Transfers::take_otherwise(Command& command) {
+  if (command.alone) return false;  // it needs progress, here and often at the peer
+  base::Status why = check(command);
+  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
+  network::Peer* peer = port_.peers().use(command.rank, command.worker, &why);
+  if (peer == nullptr) return port_.completions().refuse(command, why);
+  if (command.bytes == 0) {
+    command.done = command.source_free = true;
+    return true;
+  }
+  // A worker that is closed serves nobody any more.
+  if (peer->stage == network::Peer::Stage::closed) return port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+  if (!peer->ready() || !room_.has(1)) return false;
+  if (command.opcode == Opcode::atomic) return update(state(*peer), command);
+  constexpr std::uint64_t kFlags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+  if (command.opcode == Opcode::get) {
+    if (!start<Opcode::get>(port_, state(*peer), command, 0)) return false;
+    command.source_free = true;
+    return true;
+  }
+  if (!command.wants_source_free) return start<Opcode::put>(port_, state(*peer), command, kFlags);
+  // Copied by libfabric if somebody waits for just that: else it takes more than it brings.
+  const bool by_value = command.bytes <= inject_bytes_;
+  Transfer* transfer = pool_.front();
+  if (!start<Opcode::put>(port_, state(*peer), command, kFlags | (by_value ? FI_INJECT : 0))) return false;
+  command.source_free = by_value;
+  if (!by_value && transfer->peer != nullptr) transfer->owe(Transfer::owes_source);
+  return true;
+}
+
+std::size_t Transfers::refuse(Port& port, Command& command) {
+  const Port::Turn turn(port, std::try_to_lock);
+  return turn.inside() ? post_otherwise(port, command) : 0;
+}
+
+base::Status Transfers::check(const Command& command) const {
+  const bool atomic = command.opcode == Opcode::atomic && port_.device().has_atomics();
+  if (command.opcode != Opcode::put && command.opcode != Opcode::get && !atomic)
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "the ofi transport has no such transfers over this network");
+  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
+  if (command.offset <= command.remote->bytes && command.bytes <= command.remote->bytes - command.offset)
+    return atomic ? check_atomic(command, command.remote->handle[2]) : HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
+                    static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset));
+}
+
+bool Transfers::update(PeerState& peer, Command& command) {
+  Transfer* transfer = pool_.front();
+  const long answer = begin_atomic(port_.endpoint().ep(), command, peer.memory, transfer, descriptor_);
+  if (answer != 0) return not_started(peer, command, answer);
+  command.source_free = true;
+  begin(peer, command, transfer);
+  if (command.local == nullptr) return true;
+  transfer->result_to = command.local;
+  transfer->result_bytes = command.bytes;
+  transfer->owe(Transfer::has_result);
+  return true;
+}
+
+[[gnu::cold]] bool Transfers::not_started(PeerState& peer, Command& command, long answer) {
+  port_.not_taken(peer, answer);
+  if (is_temporary(answer)) return false;
+  const auto error = static_cast<int>(-answer);
+  return port_.completions().refuse(
+      command,
+      base::fail(meaning_of(error), "libfabric refuses a transfer of %llu bytes with rank %u: %s",
+                 static_cast<unsigned long long>(command.bytes), command.rank, port_.device().library().why(answer)));
+}
+
+// `error`: 0: it is done, with something to do besides.
+[[gnu::noinline]] void Transfers::on_failed(Transfer& transfer, int error) {
+  PeerState& peer = *transfer.peer;
+  if (transfer.duties != 0) do_duties(transfer, error);
+  if (transfer.orphan) [[unlikely]] {
+    --orphans_;
+  } else {
+    port_.completions().done(transfer.token, error == 0 ? HEDDLE_DONE : meaning_of(error), 1);
+  }
+  give_back(&transfer);
+  if (error != 0) [[unlikely]]
+    port_.on_broken(peer, error);
+}
+
+// The result of what was reported as failed is nobody's any more.
+void Transfers::do_duties(Transfer& transfer, int error) {
+  const std::uint8_t duties = std::exchange(transfer.duties, std::uint8_t{0});
+  if ((duties & Transfer::has_lease) != 0) callers_->release(transfer.lease);
+  if (transfer.orphan) return;
+  if ((duties & Transfer::owes_source) != 0) port_.completions().source_free(transfer.token);
+  if ((duties & Transfer::has_result) != 0 && error == 0)
+    std::memcpy(transfer.result_to, &transfer.result, transfer.result_bytes);
+}
+
+[[gnu::cold]] void Transfers::orphan(PeerState& peer) {
+  for (Transfer& transfer : pool_.all()) {
+    if (transfer.peer != &peer || transfer.orphan) continue;
+    transfer.orphan = true;
+    transfer.usual_transfer = false;
+    ++orphans_;
+    port_.completions().done(transfer.token, HEDDLE_ERR_PEER_FAILED, 1);
+  }
+}
+
+bool Transfers::holds_some(const PeerState& peer) const {
+  return room_.taken() != 0 &&
+         std::ranges::any_of(pool_.all(), [&peer](const Transfer& transfer) { return transfer.peer == &peer; });
+}
+
+void Transfers::forget() {
+  for (Transfer& transfer : pool_.all()) {
+    if (transfer.peer == nullptr) continue;
+    if ((transfer.duties & Transfer::has_lease) != 0) callers_->release(transfer.lease);
+    transfer.duties = 0;
+    if (!transfer.orphan) port_.completions().done(transfer.token, HEDDLE_ERR_PEER_FAILED, 1);
+    give_back(&transfer);
+  }
+  orphans_ = 0;
+}
+
+}  // namespace heddle::transport::ofi

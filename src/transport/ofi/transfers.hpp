@@ -1,0 +1,97 @@
+// Puts, gets and atomics of a port. Each has a slot until libfabric says that it is done: a put,
+// that it is in the target's memory. Until then it also keeps the registration of the caller's
+// memory, where the provider wants one.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/network/completions.hpp"
+#include "transport/network/lists.hpp"
+#include "transport/ofi/peer_state.hpp"
+
+namespace heddle::transport::ofi {
+
+class Port;
+
+class Transfers {
+ public:
+  Transfers(Port& port, std::uint32_t slots);
+  // With the port's endpoint. NO_MEMORY, SYSTEM.
+  base::Status open(Endpoint& endpoint);
+
+  // By the owner, outside. How many were accepted: 0 or 1.
+  template <Opcode kOpcode>
+  [[nodiscard]] static std::size_t post(Port& port, Command& command);
+  // An opcode that the transport does not have.
+  [[nodiscard]] static std::size_t refuse(Port& port, Command& command);
+
+  // Transfers that were not reported as done yet.
+  [[nodiscard]] std::uint32_t under_way() const { return room_.taken() - orphans_; }
+  // libfabric still has transfers that were reported as failed: it cannot be made to forget one.
+  [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
+
+  // The first of these entries is a usual transfer's. Takes those with it that are alike.
+  const fi_cq_msg_entry* on_done(const fi_cq_msg_entry* entry, const fi_cq_msg_entry* end) {
+    const Token token = static_cast<const Transfer*>(Operation::of(entry->op_context))->token;
+    std::uint32_t count = 0;
+    Transfer* front = pool_.front();
+    do {
+      auto* transfer = static_cast<Transfer*>(Operation::of(entry->op_context));
+      if (!transfer->usual_transfer || transfer->token != token) break;
+      transfer->peer = nullptr;
+      transfer->next = front;
+      front = transfer;
+      ++count;
+    } while (++entry != end);
+    pool_.set_front(front);
+    room_.give(count);
+    completions_.done(token, HEDDLE_DONE, count);
+    return entry;
+  }
+  // 0: it has not.
+  void on_failed(Transfer& transfer, int error);
+  // Fails the transfers of a peer state whose connection was lost long ago. libfabric keeps what it
+  // has; nobody waits for it any more.
+  void orphan(PeerState& peer);
+  [[nodiscard]] bool holds_some(const PeerState& peer) const;
+  // libfabric has let go of all: fails what was not reported.
+  void forget();
+
+ private:
+  [[nodiscard]] base::Status check(const Command& command) const;
+  static std::size_t post_otherwise(Port& port, Command& command);
+  bool take_otherwise(Command& command);
+  template <Opcode kOpcode>
+  static bool start(Port& port, PeerState& peer, Command& command, std::uint64_t flags);
+  bool update(PeerState& peer, Command& command);
+  void begin(PeerState& peer, const Command& command, Transfer* transfer);
+  bool not_started(PeerState& peer, Command& command, long answer);
+  void do_duties(Transfer& transfer, int error);
+  void give_back(Transfer* transfer) {
+    room_.give(1);
+    transfer->peer = nullptr;
+    transfer->orphan = false;
+    transfer->usual_transfer = true;
+    pool_.give_back(transfer);
+  }
+
+  // What libfabric is told of a put, which is the same in all of them but for these.
+  struct Put {
+    iovec local{};
+    fi_rma_iov remote{};
+    void* descriptor = nullptr;
+    fi_msg_rma message{};
+  };
+
+  Port& port_;
+  network::Completions& completions_;
+  CallersMemory* callers_ = nullptr;  // null: the provider wants none of it registered
+  network::Room& room_;               // there are at least as many free slots
+  network::Pool<Transfer> pool_;
+  Put put_;
+  const std::size_t inject_bytes_;
+  void* descriptor_ = nullptr;  // of the slots, for atomics
+  std::uint32_t orphans_ = 0;
+};
+
+}  // namespace heddle::transport::ofi

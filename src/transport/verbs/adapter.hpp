@@ -1,0 +1,53 @@
+// An adapter of the machine with one of its ports: the one that the settings name, else the nearest
+// to this process that works.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/config.hpp"
+#include "transport/verbs/library.hpp"
+#include "transport/verbs/wire.hpp"
+
+namespace heddle::transport::verbs {
+
+class Adapter {
+ public:
+  // HEDDLE_VERBS_DEVICE ("mlx5_0", "mlx5_0:1"), HEDDLE_VERBS_GID_INDEX. CONFIG: there is none; the
+  // message says what there is.
+  static base::Result<std::unique_ptr<Adapter>> open(const Library& library, const base::Config& config);
+  ~Adapter();
+  Adapter(const Adapter&) = delete;
+  Adapter& operator=(const Adapter&) = delete;
+
+  [[nodiscard]] const Functions& call() const { return call_; }
+  [[nodiscard]] ibv_context* context() const { return context_; }
+  [[nodiscard]] ibv_pd* domain() const { return domain_; }
+  [[nodiscard]] const ibv_device_attr& limits() const { return limits_; }
+  [[nodiscard]] const Address& address() const { return address_; }
+  [[nodiscard]] std::uint8_t port() const { return port_; }
+  [[nodiscard]] std::uint32_t most_bytes() const { return most_bytes_; }  // of a transfer
+  [[nodiscard]] const std::string& name() const { return name_; }         // "mlx5_0:1"
+
+  // RoCE: peers are reached by their GID.
+  [[nodiscard]] bool by_gid() const { return by_gid_; }
+  // The way to a peer's port.
+  [[nodiscard]] ibv_ah_attr way_to(const Address& peer) const;
+
+ private:
+  explicit Adapter(const Library& library) : call_(library.call()) {}
+  base::Status set_up(ibv_device* device, std::uint8_t port, int gid_index);
+
+  const Functions& call_;
+  ibv_context* context_ = nullptr;
+  ibv_pd* domain_ = nullptr;
+  ibv_device_attr limits_{};
+  Address address_;
+  std::uint8_t port_ = 0;
+  std::uint8_t gid_index_ = 0;
+  bool by_gid_ = false;
+  std::uint32_t most_bytes_ = 0;
+  std::string name_;
+};
+
+}  // namespace heddle::transport::verbs

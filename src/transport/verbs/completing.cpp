@@ -1,0 +1,120 @@
+// The ends of what leaves a port: completions, and requests that nobody has asked for.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "transport/verbs/port.hpp"
+
+namespace heddle::transport::verbs {
+
+// ---- credit, and what nobody would be told of ---------------------------------------------------
+
+// The adapter reads the count when it sends it, perhaps a newer one: that is true too. A worker
+// that was closed may still send messages, for which it needs credit.
+bool Sending::send_credit(PeerState& peer) {
+  if (peer.pair == nullptr || !peer.connected || !peer.is_up || room(peer, 1) == 0) return false;
+  ibv_send_wr& work = next(peer, {});
+  peer.mine.mailbox->consumed = peer.consumed;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.send_flags = inline_bytes_ >= sizeof(std::uint32_t) ? IBV_SEND_INLINE : 0;
+  work.wr.rdma.remote_addr = peer.theirs.mailbox + offsetof(Mailbox, credit);
+  work.wr.rdma.rkey = peer.theirs.rkey;
+  *work.sg_list = {reinterpret_cast<std::uintptr_t>(&peer.mine.mailbox->consumed), sizeof(std::uint32_t),
+                   peer.mine.lkey};
+  ring(peer);
+  return true;
+}
+
+// A write of nothing, which is signalled.
+void Sending::flush(PeerState& peer) {
+  ibv_send_wr& work = next(peer, {});
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.send_flags = 0;
+  work.num_sge = 0;
+  work.wr.rdma.remote_addr = peer.theirs.mailbox;
+  work.wr.rdma.rkey = peer.theirs.rkey;
+  ring(peer);
+}
+
+// Nothing would tell of the requests behind the last one that was signalled.
+void Sending::flush_untold() {
+  std::erase_if(untold_, [this](PeerState* peer) {
+    const bool due = peer->pair != nullptr && peer->signalled == peer->completed && peer->posted != peer->completed;
+    if (due && room(*peer, 0) == 0) return false;
+    if (due) flush(*peer);
+    peer->untold = false;
+    return true;
+  });
+}
+
+// ---- completing ---------------------------------------------------------------------------------
+
+bool Sending::progress() {
+  if (!stuck_.empty()) [[unlikely]]
+    push_all();
+  if (under_way_ == 0) return false;
+  std::array<ibv_wc, 16> entries;
+  const std::size_t count = queue_.poll(entries);
+  for (std::size_t i = 0; i < count; ++i) take(entries[i]);
+  if (!untold_.empty()) flush_untold();
+  return count != 0;
+}
+
+inline void Sending::take(const ibv_wc& entry) {
+  auto& peer = state(*port_.peers().all()[entry.wr_id >> 32]);
+  if (peer.pair == nullptr || entry.qp_num != peer.pair_number) [[unlikely]]
+    return;  // of a pair that was destroyed
+  const auto up_to = static_cast<std::uint32_t>(entry.wr_id);
+  if (entry.status == IBV_WC_SUCCESS) [[likely]]
+    return complete(peer, up_to, HEDDLE_DONE);
+  // What was before it went well: requests complete in their order.
+  if (entry.status != IBV_WC_WR_FLUSH_ERR && static_cast<std::int32_t>(up_to - peer.completed) > 0)
+    complete(peer, up_to - 1, HEDDLE_DONE);
+  port_.note_lost(peer, port_.device().adapter().call().wc_status_str(entry.status));
+}
+
+void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status) {
+  network::Completions& completions = port_.completions();
+  std::uint32_t messages = 0;
+  std::uint32_t transfers = 0;
+  under_way_ -= up_to - peer.completed;
+  for (std::uint32_t at = std::exchange(peer.completed, up_to); at != up_to; ++at) {
+    const Request& request = peer.request(at);
+    if (request.is_plain(Request::Kind::transfer)) {
+      if (request.lease != 0) registrations_->release(request.lease - 1);
+      ++transfers;
+    } else if (request.is_plain(Request::Kind::message)) {
+      ++messages;
+    } else {
+      end_otherwise(request, status);
+      continue;
+    }
+    completions.done(request.token, status, 1);
+  }
+  messages_.give(messages);
+  transfers_.give(transfers);
+  const bool all_told = peer.signalled == up_to;
+  if (all_told || peer.under_way() < PeerState::kPeriod) peer.signal_at = peer.posted + 1;
+  if (!all_told || peer.posted == up_to || std::exchange(peer.untold, true)) return;
+  untold_.push_back(&peer);  // it has room for all
+}
+
+[[gnu::noinline]] void Sending::end_otherwise(const Request& request, base::Status status) {
+  const Request::Shape& shape = request.shape;
+  if (shape.packet != 0) packets_.give_back(&packets_.all()[shape.packet - 1U]);
+  if (request.lease != 0) registrations_->release(request.lease - 1);
+  if (shape.kind == Request::Kind::silent) return;
+  (shape.kind == Request::Kind::message ? messages_ : transfers_).give(1);
+  if (shape.owes_source) port_.completions().source_free(request.token);
+  port_.completions().done(request.token, status, 1);
+}
+
+void Sending::fail(PeerState& peer, base::Status status) {
+  peer.signalled = peer.posted;
+  complete(peer, peer.posted, status);
+  peer.untold = false;
+  std::erase(untold_, &peer);
+}
+
+}  // namespace heddle::transport::verbs

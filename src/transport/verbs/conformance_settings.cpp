@@ -1,0 +1,28 @@
+// The verbs transport for the conformance suite: over the idle libibverbs, and where there is an
+// adapter (tests/roce).
+#include "transport/conformance_settings.hpp"
+#include "transport/test_verbs.hpp"
+
+namespace heddle::transport::conformance {
+namespace {
+
+#ifdef HEDDLE_IDLE_VERBS
+const Variables kIdle = {{"HEDDLE_VERBS_LIBRARY", HEDDLE_IDLE_VERBS}};
+#endif
+
+const Given kGiven([]() -> std::vector<Setting> {
+  const std::string no_verbs = verbs::why_no_verbs();
+  return {
+#ifdef HEDDLE_IDLE_VERBS
+      {"verbs idle", "verbs", kIdle},
+      {"joint shm verbs idle", "shm,verbs", both(kPairs, kIdle)},
+      {"fault verbs idle everything", "fault+verbs", both(kEverything, kIdle)},
+#endif
+      {"verbs", "verbs", {}, false, no_verbs},
+      {"joint shm verbs", "shm,verbs", kPairs, false, no_verbs},
+      {"fault verbs everything", "fault+verbs", kEverything, false, no_verbs},
+  };
+});
+
+}  // namespace
+}  // namespace heddle::transport::conformance

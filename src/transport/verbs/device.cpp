@@ -1,0 +1,79 @@
+#include "transport/verbs/device.hpp"
+
+#include <cstring>
+
+#include "transport/verbs/port.hpp"
+
+namespace heddle::transport::verbs {
+namespace {
+
+network::Device::Names names_of(const base::Config& config) {
+  return {.transport = "verbs",
+          .library = "libibverbs",
+          .window_setting = "HEDDLE_VERBS_WINDOW_BYTES",
+          .timeout_setting = "HEDDLE_VERBS_TIMEOUT",
+          .window = static_cast<std::uint32_t>(config.number(base::Var::verbs_window_bytes)),
+          .timeout_ns = config.number(base::Var::verbs_timeout)};
+}
+
+}  // namespace
+
+Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, std::unique_ptr<Adapter> adapter)
+    : network::Device(bootstrap, environment, names_of(environment.config), queue_, nullptr),
+      adapter_(std::move(adapter)),
+      queue_(*this),
+      regions_(*this),
+      ports_(max_workers()) {}
+
+base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& bootstrap,
+                                                     const base::Environment& environment) {
+  const auto library = Library::open(environment.config.text(base::Var::verbs_library));
+  if (!library) return library.status();
+  auto adapter = Adapter::open(**library, environment.config);
+  if (!adapter) return adapter.status();
+  std::unique_ptr<Device> device(new Device(bootstrap, environment, std::move(*adapter)));
+  if (const base::Status status = device->set_up(); status != HEDDLE_DONE) return status;
+  return device;
+}
+
+base::Status Device::set_up() {
+  if (const base::Status status = network::check_silence(names().timeout_ns, names().timeout_setting);
+      status != HEDDLE_DONE)
+    return status;
+  if (const base::Status status = queue_.open(); status != HEDDLE_DONE) return status;
+  const auto* address = reinterpret_cast<const std::byte*>(&queue_.address());
+  if (const base::Status status = publish("", link(), {address, sizeof(Address)}); status != HEDDLE_DONE) return status;
+  return helper().start(queue_.descriptor());
+}
+
+std::string Device::describe() const {
+  return "verbs (" + adapter_->name() + ", " + link() + ", windows of " + std::to_string(window()) + " bytes)";
+}
+
+void Device::enter(Port& port) {
+  const std::lock_guard lock(mutex());
+  ports_[port.index()] = &port;
+}
+
+void Device::leave(const Port& port) {
+  const std::lock_guard lock(mutex());
+  ports_[port.index()] = nullptr;
+}
+
+bool Device::deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hello) {
+  if (worker >= ports_.size() || ports_[worker] == nullptr || hello.worker >= max_workers()) return false;
+  ports_[worker]->deliver({rank, hello});
+  return true;
+}
+
+// Accepted messages leave, as long as the peers make progress; then everything is closed, whatever
+// the peers do.
+Device::~Device() {
+  helper().stop();
+  if (queue_.is_open()) network::Device::leave();
+  retired().clear();
+  queue_.close();
+  regions_.deregister_all();
+}
+
+}  // namespace heddle::transport::verbs

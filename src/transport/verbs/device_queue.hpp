@@ -1,0 +1,83 @@
+// Notes between the devices of two ranks, by datagrams: one queue pair a rank, whatever the size of
+// the job.
+//
+// Datagrams may be lost. A rank sends another one note at a time, and again until it is
+// acknowledged; a note that comes twice is taken once.
+//
+// Invariants, of one direction between two ranks
+//   heard (there) <= number (here) <= heard (there) + 1: at most one note is on its way
+//   A frame carries the last number that its sender has heard: each acknowledges.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/network/courier.hpp"
+#include "transport/verbs/queue.hpp"
+
+namespace heddle::transport::verbs {
+
+class Device;
+
+class DeviceQueue final : public network::Courier {
+ public:
+  explicit DeviceQueue(Device& device) : device_(device) {}
+  ~DeviceQueue() { close(); }
+  DeviceQueue(const DeviceQueue&) = delete;
+  DeviceQueue& operator=(const DeviceQueue&) = delete;
+
+  // SYSTEM, NO_MEMORY.
+  base::Status open();
+  void close();
+  [[nodiscard]] bool is_open() const { return pair_ != nullptr; }
+  // The adapter's, with this queue.
+  [[nodiscard]] const Address& address() const { return address_; }
+  [[nodiscard]] int descriptor() const { return channel_.descriptor(); }
+
+  // ---- Courier
+  [[nodiscard]] base::Status check_card(const network::CardHead& card, std::uint32_t rank) const override;
+  [[nodiscard]] base::Status connect(std::uint32_t rank, std::span<const std::byte> address) override;
+  [[nodiscard]] base::Status send(std::uint32_t rank, network::Bytes* note) override;
+  bool progress() override;
+  [[nodiscard]] bool arm() override;
+  [[nodiscard]] bool sending() const override { return !unheard_.empty(); }
+  void disconnect(std::uint32_t rank) override;
+  [[nodiscard]] bool closes() const override { return false; }
+  [[nodiscard]] bool handshake(std::uint32_t rank, std::uint32_t worker, const std::byte* data,
+                               std::uint32_t bytes) override;
+
+ private:
+  struct Rank {
+    ibv_ah* way = nullptr;
+    Address address;
+    bool open = false;
+    bool owes = false;         // an acknowledgement, until there is a way
+    std::uint32_t number = 0;  // of the last note sent
+    std::uint32_t heard = 0;   // of the last note taken
+    network::Bytes note;       // that is not acknowledged; empty: none
+    std::uint64_t since = 0;   // ns; when it was sent first
+    std::uint64_t again_at = 0;
+    std::uint64_t pause = 0;
+  };
+
+  base::Status open_pair();
+  bool transmit(std::uint32_t rank);
+  void post_receive(std::uint64_t number);
+  void take(const std::byte* data, std::size_t bytes);
+  void take_frame(const Frame& frame, const std::byte* data);
+  void send_again();
+
+  Device& device_;
+  Address address_;
+  Channel channel_;
+  CompletionQueue queue_;
+  ibv_qp* pair_ = nullptr;
+  std::unique_ptr<std::byte[]> memory_;  // of the frames: those that come, then those that leave
+  ibv_mr* registered_ = nullptr;
+  std::vector<std::uint32_t> free_;  // frames that may leave
+  std::vector<Rank> ranks_;
+  std::vector<std::uint32_t> unheard_;  // ranks with a note that is not acknowledged
+};
+
+}  // namespace heddle::transport::verbs

@@ -1,0 +1,101 @@
+// This transport's part of a worker: its queues, and its peer states.
+//
+// Two workers connect by four notes: each tells its queue pair and its mailbox, connects its pair
+// when it has heard those of the other, and says so.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/network/port.hpp"
+#include "transport/verbs/device.hpp"
+#include "transport/verbs/mailboxes.hpp"
+#include "transport/verbs/receiving.hpp"
+#include "transport/verbs/sending.hpp"
+
+namespace heddle::transport::verbs {
+
+class Port final : public network::Port {
+ public:
+  static base::Result<std::unique_ptr<Port>> create(Device& device, std::uint32_t index);
+  ~Port() override;
+
+  [[nodiscard]] Device& device() const { return device_; }
+  [[nodiscard]] Sending& sending() { return sending_; }
+
+  // ---- the owner; see TransportWorker
+  [[nodiscard]] std::size_t post(std::span<Command> batch) {
+    const Turn turn(*this, std::try_to_lock);
+    return turn.inside() ? sending_.post(batch) : 0;
+  }
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions);
+  [[nodiscard]] bool arm() { return receiving_.empty() && !has_mail() && network::Port::arm(); }
+  [[nodiscard]] bool has_untaken() const { return receiving_.has_some(); }
+
+  // ---- with the device's mutex
+  struct Mail {
+    std::uint32_t rank;
+    Hello hello;
+  };
+  // It throws std::bad_alloc.
+  void deliver(const Mail& mail);
+
+  // ---- for the parts
+  // What is under way to the peer is lost. Within progress: the pair is destroyed afterwards.
+  void note_lost(PeerState& peer, const char* why);
+
+ private:
+  // Polls between two looks at the device. Only for speed: the helper answers notes if nobody
+  // looks.
+  static constexpr std::uint32_t kDevicePeriod = 64;
+  static constexpr std::uint32_t kConnectingPeriod = 4;  // while something connects
+
+  Port(Device& device, std::uint32_t index);
+  base::Status open();
+  void do_more(std::uint32_t poll);
+  void take_mail();
+  void take(const Mail& mail);
+  bool make_pair(PeerState& peer);
+  ibv_qp* create_pair();
+  base::Status connect_pair(PeerState& peer);
+  void destroy_pair(PeerState& peer);
+  bool say(PeerState& peer, Hello::Kind kind);
+  void disconnect(PeerState& peer, base::Status status);
+  void go_on_disconnecting();
+
+  // ---- Connections
+  [[nodiscard]] std::unique_ptr<network::Peer> make_peer() override;
+  void make_room_for(std::size_t peers) override;
+  [[nodiscard]] bool open(network::Peer& peer, const network::Bytes& address) override;
+  [[nodiscard]] bool greet(network::Peer& peer) override;
+  void on_end(network::Peer& peer) override;
+  // Messages have no heads here: these are not used.
+  [[nodiscard]] bool send_credit(network::Peer&) override { return true; }
+  void disconnect_gap(network::Peer&) override {}
+  void give_back(void*) override {}
+
+  // ---- network::Port
+  bool move_on() override;
+  bool progress_library() override;
+  [[nodiscard]] bool arm_library() override;
+  [[nodiscard]] bool in_flight() const override;
+  [[nodiscard]] bool transfers_under_way() const override;
+  [[nodiscard]] bool disconnecting() const override { return !lost_.empty(); }
+  void disconnect_transfers() override;
+  void disconnect_rank(std::uint32_t rank) override;
+
+  Device& device_;
+  Channel channel_;
+  Mailboxes mailboxes_;
+  Receiving receiving_;
+  Sending sending_;
+  bool told_short_ = false;  // that there is no memory for a connection
+  std::vector<PeerState*> lost_;
+  // Handshakes that have come: written and read with the device's mutex.
+  std::vector<Mail> mail_;
+  std::vector<Mail> taken_;
+};
+
+}  // namespace heddle::transport::verbs

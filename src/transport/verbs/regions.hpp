@@ -1,0 +1,36 @@
+// The regions of a rank.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "transport/verbs/adapter.hpp"
+
+namespace heddle::transport::verbs {
+
+class Device;
+
+class Regions {
+ public:
+  explicit Regions(Device& device) : device_(device) {}
+
+  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
+  void free(const LocalMemory& memory);
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
+  void deregister(std::uint64_t id);
+  // At the end.
+  void deregister_all();
+
+  // The key comes from the network. PROTOCOL: it is no key of that rank.
+  // handle: [0] rkey, [1] address in the owner.
+  [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) const;
+
+ private:
+  Device& device_;
+  std::mutex mutex_;  // guards what follows; taken with no other
+  std::unordered_map<std::uint64_t, ibv_mr*> regions_;
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace heddle::transport::verbs

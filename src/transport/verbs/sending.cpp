@@ -1,0 +1,434 @@
+#include "transport/verbs/sending.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "transport/verbs/port.hpp"
+
+namespace heddle::transport::verbs {
+namespace {
+
+// What register_memory() has given the cache.
+ibv_mr* registration(std::uint64_t handle) {
+  return reinterpret_cast<ibv_mr*>(handle);  // NOLINT(performance-no-int-to-ptr): it was one
+}
+
+}  // namespace
+
+Sending::Sending(Port& port)
+    : port_(port),
+      window_(port.device().window()),
+      messages_(port.completions().messages()),
+      transfers_(port.completions().transfers()),
+      packets_(kPackets) {
+  for (std::size_t i = 0; i < work_.size(); ++i) {
+    work_[i].sg_list = &parts_[i];
+    work_[i].next = i + 1 < work_.size() ? &work_[i + 1] : nullptr;
+  }
+  for (Alone* one : {&put_, &get_, &message_}) {
+    one->work.sg_list = &one->part;
+    one->work.num_sge = 1;
+  }
+  put_.work.opcode = IBV_WR_RDMA_WRITE;
+  get_.work.opcode = IBV_WR_RDMA_READ;
+  message_.work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+base::Status Sending::open(const Channel& channel) {
+  const Adapter& adapter = port_.device().adapter();
+  most_bytes_ = adapter.most_bytes();
+  if (const base::Status status = queue_.open(adapter, channel, kCompletions); status != HEDDLE_DONE) return status;
+  constexpr std::size_t kBytes = std::size_t{kPackets} * kMostMessage;
+  packet_memory_.reset(new (std::nothrow) std::byte[kBytes]);
+  if (packet_memory_ != nullptr) {
+    packet_registration_ =
+        (adapter.call().reg_mr)(adapter.domain(), packet_memory_.get(), kBytes, IBV_ACCESS_LOCAL_WRITE);
+  }
+  if (packet_registration_ == nullptr) {
+    return base::fail_errno(HEDDLE_ERR_NO_MEMORY, "%s registers no memory (ulimit -l says how much it may)",
+                            adapter.name().c_str());
+  }
+  for (std::uint32_t i = 0; i < kPackets; ++i)
+    packets_.all()[i].data = packet_memory_.get() + std::size_t{i} * kMostMessage;
+  const base::Environment& environment = port_.device().environment();
+  const auto options = memory::RegistrationCache::Options::from(environment.config);
+  registrations_.emplace(static_cast<memory::Registrar&>(*this),
+                         memory::RegistrationCache::watch_for(options, environment.log), options);
+  return HEDDLE_DONE;
+}
+
+void Sending::close() {
+  registrations_.reset();
+  if (packet_registration_ != nullptr)
+    port_.device().adapter().call().dereg_mr(std::exchange(packet_registration_, nullptr));
+  queue_.close();
+}
+
+void Sending::make_room_for(std::size_t peers) {
+  network::make_room(&stuck_, peers);
+  network::make_room(&untold_, peers);
+}
+
+// ---- the caller's memory ------------------------------------------------------------------------
+
+base::Status Sending::register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
+                                      std::uint64_t* handle) {
+  const Adapter& adapter = port_.device().adapter();
+  const int rights = access == memory::Access::write ? IBV_ACCESS_LOCAL_WRITE : 0;
+  ibv_mr* registered = (adapter.call().reg_mr)(adapter.domain(), begin, bytes, rights);
+  if (registered == nullptr) {
+    return base::fail_errno(errno == ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_ARGUMENT,
+                            "%llu bytes at %p cannot be registered with %s", static_cast<unsigned long long>(bytes),
+                            static_cast<void*>(begin), adapter.name().c_str());
+  }
+  *handle = reinterpret_cast<std::uintptr_t>(registered);
+  return HEDDLE_DONE;
+}
+
+void Sending::deregister(std::uint64_t handle) {
+  port_.device().adapter().call().dereg_mr(registration(handle));
+}
+
+inline base::Status Sending::lease(const Command& command, memory::Access access,
+                                   memory::RegistrationCache::Lease* lease) {
+  return registrations_->acquire(command.local, command.bytes, access, lease);
+}
+
+// ---- posting ------------------------------------------------------------------------------------
+
+// A command alone, of the usual kinds, has a way of its own, without what it does not need.
+std::size_t Sending::post(std::span<Command> batch) {
+  if (batch.size() != 1) return post_otherwise(batch);
+  Command& command = batch.front();
+  PeerState* const peer = ready_peer(command);
+  if (peer == nullptr || peer->under_way() >= PeerState::kDepth - PeerState::kSpare || under_way_ >= kCompletions)
+      [[unlikely]]
+    return post_otherwise(batch);
+  if (command.opcode == Opcode::put) return post_put(*peer, command);
+  if (command.opcode == Opcode::get) return post_get(*peer, command);
+  return post_message(*peer, command);
+}
+
+// Null: its target is not ready.
+inline PeerState* Sending::ready_peer(const Command& command) {
+  PeerState* peer = latest_;
+  if (peer == nullptr || peer->rank != command.rank || peer->worker != command.worker) [[unlikely]] {
+    network::Peer* known = port_.peers().known(command.rank, command.worker);
+    if (known == nullptr) return nullptr;
+    peer = latest_ = &state(*known);
+  }
+  return peer->by_value ? peer : nullptr;
+}
+
+[[gnu::noinline]] std::size_t Sending::post_message(PeerState& peer, Command& command) {
+  const std::uint64_t bytes = command.bytes;
+  const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(bytes));
+  const std::uint32_t credit = peer.mine.mailbox->credit.load(std::memory_order_acquire);
+  if (command.opcode != Opcode::message || !command.inlined || bytes > inline_bytes_ || bytes == 0 ||
+      peer.sent - credit + cost > window_ || !messages_.has(1)) [[unlikely]]
+    return post_otherwise({&command, 1});
+  messages_.take();
+  peer.request(peer.posted) = {command.token, 0, {0, Request::Kind::message, false}};
+  const std::uint32_t write_at = peer.write_at;
+  peer.sent += cost;
+  peer.write_at = write_at + cost < window_ ? write_at + cost : 0;
+  ibv_send_wr& work = message_.work;
+  work.imm_data = command.immediate;
+  work.wr.rdma.remote_addr = peer.theirs.mailbox + sizeof(Mailbox) + write_at;
+  work.wr.rdma.rkey = peer.theirs.rkey;
+  message_.part.addr = reinterpret_cast<std::uintptr_t>(command.packet);
+  message_.part.length = static_cast<std::uint32_t>(bytes);
+  command.source_free = true;
+  call(peer, work, IBV_SEND_INLINE);
+  return 1;
+}
+
+// The remote memory and the length are as they should be: not alone, inside the region, not 0.
+inline bool Sending::is_usual(const Command& command, std::uint64_t most) const {
+  const RemoteMemory* const remote = command.remote;
+  return !command.alone && remote != nullptr && command.offset <= remote->bytes && command.bytes <= most &&
+         command.bytes - 1 < remote->bytes - command.offset && transfers_.has(1);  // 0 bytes wrap
+}
+
+inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one, std::uint32_t flags,
+                                   std::uint32_t lease) {
+  const RemoteMemory& remote = *command.remote;
+  transfers_.take();
+  peer.request(peer.posted) = {command.token, lease, {0, Request::Kind::transfer, false}};
+  one.work.wr.rdma.remote_addr = remote.handle[1] + command.offset;
+  one.work.wr.rdma.rkey = static_cast<std::uint32_t>(remote.handle[0]);
+  one.part.addr = reinterpret_cast<std::uintptr_t>(command.local);
+  one.part.length = static_cast<std::uint32_t>(command.bytes);
+  command.source_free = true;
+  call(peer, one.work, flags);
+}
+
+[[gnu::noinline]] std::size_t Sending::post_put(PeerState& peer, Command& command) {
+  if (!is_usual(command, inline_bytes_)) [[unlikely]]
+    return post_otherwise({&command, 1});
+  post_transfer(peer, command, put_, IBV_SEND_INLINE, 0);
+  return 1;
+}
+
+[[gnu::noinline]] std::size_t Sending::post_get(PeerState& peer, Command& command) {
+  memory::RegistrationCache& cache = *registrations_;
+  if (!is_usual(command, most_bytes_) || cache.latest(command.local, command.bytes, memory::Access::write) == nullptr)
+      [[unlikely]]
+    return post_otherwise({&command, 1});
+  get_.part.lkey = registration(cache.take_latest())->lkey;
+  post_transfer(peer, command, get_, 0, cache.latest_entry() + 1);
+  return 1;
+}
+
+// One request that is not numbered yet.
+inline void Sending::call(PeerState& peer, ibv_send_wr& first, std::uint32_t flags) {
+  ++under_way_;
+  ++peer.posted;
+  first.wr_id = peer.number_above | peer.posted;
+  first.send_flags = flags | signal(peer);
+  ibv_send_wr* bad;  // NOLINT(cppcoreguidelines-init-variables): the call writes it
+  if (const int error = ibv_post_send(peer.pair, &first, &bad); error != 0) [[unlikely]]
+    refused(peer, error);
+}
+
+// A request has room; so the adapter refuses it for an error of the pair, which the peer state does
+// not outlive.
+[[gnu::cold]] void Sending::refused(PeerState& peer, int error) {
+  port_.note_lost(peer, std::strerror(error));
+}
+
+// ---- chains -------------------------------------------------------------------------------------
+
+[[gnu::noinline]] std::size_t Sending::post_otherwise(std::span<Command> batch) {
+  std::size_t accepted = 0;
+  try {
+    while (accepted < batch.size()) {
+      const std::size_t chained = post_chain(batch.subspan(accepted));
+      if (chained == 0 && !post_alone(batch[accepted])) break;
+      accepted += chained != 0 ? chained : 1;
+    }
+  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
+    if (accepted == 0) throw;
+  }
+  return accepted;
+}
+
+// Commands from the front that go to one worker, which is ready.
+std::size_t Sending::post_chain(std::span<Command> batch) {
+  PeerState* const known = ready_peer(batch.front());
+  if (known == nullptr) return 0;
+  PeerState& peer = *known;
+  Command* command = batch.data();
+  Command* const end = command + std::min<std::size_t>(batch.size(), room(peer, PeerState::kSpare));
+  while (command != end && add(peer, *command) == Added::yes) {
+    ++command;
+    if (command != end && (command->rank != peer.rank || command->worker != peer.worker)) break;
+  }
+  const auto count = static_cast<std::size_t>(command - batch.data());
+  if (count != 0) ring(peer);
+  return count;
+}
+
+inline Sending::Added Sending::add(PeerState& peer, Command& command) {
+  if (command.opcode == Opcode::message) return add_message(peer, command);
+  return command.opcode == Opcode::put || command.opcode == Opcode::get ? add_transfer(peer, command)
+                                                                        : Added::otherwise;
+}
+
+// The request writes so many bytes into the peer's ring.
+inline void Sending::add_write(PeerState& peer, ibv_send_wr& work, std::uint32_t bytes, std::uint32_t immediate) {
+  work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  work.imm_data = immediate;
+  work.wr.rdma.remote_addr = peer.theirs.mailbox + sizeof(Mailbox) + peer.write_at;
+  work.wr.rdma.rkey = peer.theirs.rkey;
+  if (bytes == 0) [[unlikely]]
+    work.num_sge = 0;
+  const std::uint32_t cost = cost_of(bytes);
+  peer.sent += cost;
+  const std::uint32_t behind = peer.write_at + cost;
+  peer.write_at = behind < window_ ? behind : 0;
+}
+
+inline Sending::Added Sending::add_message(PeerState& peer, Command& command) {
+  if (!command.inlined && (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage ||
+                           command.packet_bytes() > kMostMessage)) [[unlikely]]
+    return Added::otherwise;
+  const auto bytes = static_cast<std::uint32_t>(command.inlined ? command.bytes : command.packet_bytes());
+  const std::uint32_t credit = peer.mine.mailbox->credit.load(std::memory_order_acquire);
+  if (peer.sent - credit + cost_of(bytes) > window_ || !messages_.has(1)) [[unlikely]]
+    return Added::otherwise;
+  const Request request{command.token, 0, {0, Request::Kind::message, false}};
+  if (command.inlined && bytes <= inline_bytes_) [[likely]] {
+    ibv_send_wr& work = next(peer, request);
+    work.send_flags = IBV_SEND_INLINE;
+    *work.sg_list = {reinterpret_cast<std::uintptr_t>(command.packet), bytes, 0};
+    add_write(peer, work, bytes, command.immediate);
+  } else {
+    if (packets_.front() == nullptr) return Added::no_room;
+    Packet& packet = *packets_.take();
+    packet.bytes = bytes;
+    packet.immediate = command.immediate;
+    packet.token = command.token;
+    write_packet(command, packet.data);
+    add_packet(peer, packet);
+  }
+  messages_.take();
+  command.source_free = true;
+  return Added::yes;
+}
+
+inline Sending::Added Sending::add_transfer(PeerState& peer, Command& command) {
+  const RemoteMemory* const remote = command.remote;
+  const bool usual = !command.alone && remote != nullptr && command.offset <= remote->bytes &&
+                     command.bytes - 1 < remote->bytes - command.offset &&  // 0 bytes wrap
+                     command.bytes <= most_bytes_;
+  if (!usual) [[unlikely]]
+    return Added::otherwise;
+  if (!transfers_.has(1)) [[unlikely]]
+    return Added::no_room;
+  Request request{command.token, 0, {0, Request::Kind::transfer, false}};
+  ibv_sge part{reinterpret_cast<std::uintptr_t>(command.local), static_cast<std::uint32_t>(command.bytes), 0};
+  ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
+  std::uint32_t flags = IBV_SEND_INLINE;
+  const bool puts = command.opcode == Opcode::put;
+  if (puts && command.bytes <= inline_bytes_) {
+    command.source_free = true;
+  } else {
+    memory::RegistrationCache::Lease taken;
+    if (lease(command, puts ? memory::Access::read : memory::Access::write, &taken) != HEDDLE_DONE) [[unlikely]]
+      return Added::otherwise;
+    request.lease = taken.entry + 1;
+    request.shape.owes_source = puts && command.wants_source_free;
+    part.lkey = registration(taken.handle)->lkey;
+    opcode = puts ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+    flags = 0;
+    command.source_free = !puts;
+  }
+  ibv_send_wr& work = next(peer, request);
+  work.opcode = opcode;
+  work.send_flags = flags;
+  work.wr.rdma.remote_addr = remote->handle[1] + command.offset;
+  work.wr.rdma.rkey = static_cast<std::uint32_t>(remote->handle[0]);
+  *work.sg_list = part;
+  transfers_.take();
+  return Added::yes;
+}
+
+// Not usual, or not now.
+[[gnu::noinline]] bool Sending::post_alone(Command& command) {
+  if (command.alone) return false;  // the transport completes nothing while it is called
+  base::Status why = check(command);
+  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
+  network::Peer* used = port_.peers().use(command.rank, command.worker, &why);
+  if (used == nullptr) return port_.completions().refuse(command, why);
+  PeerState& peer = state(*used);
+  const bool message = command.opcode == Opcode::message;
+  if (!message && command.bytes == 0) {
+    command.done = command.source_free = true;
+    return true;
+  }
+  if (message && peer.ready() && port_.device().directory().known_closed(peer.rank, peer.worker)) {
+    peer.stage = network::Peer::Stage::closed;
+    peer.note_way();
+  }
+  if (peer.stage == network::Peer::Stage::closed) {
+    if (!message) return port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+    command.done = command.source_free = true;  // such a message is lost, which is no error
+    return true;
+  }
+  if (!peer.ready()) return message && wait(peer, command);
+  if (message || peer.waiting != 0 || room(peer, PeerState::kSpare) == 0 || !transfers_.has(1)) return false;
+  memory::RegistrationCache::Lease none;
+  const bool writes = command.opcode == Opcode::get;
+  why = lease(command, writes ? memory::Access::write : memory::Access::read, &none);
+  if (why == HEDDLE_DONE) registrations_->release(none.entry);
+  return port_.completions().refuse(command, why == HEDDLE_DONE ? HEDDLE_AGAIN : why);
+}
+
+base::Status Sending::check(const Command& command) const {
+  if (command.opcode == Opcode::message) {
+    const bool fits = command.inlined || (command.header_bytes <= kMaxHeaderBytes && command.bytes <= kMostMessage &&
+                                          command.packet_bytes() <= kMostMessage);
+    return fits ? HEDDLE_DONE
+                : base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the verbs transport takes %u",
+                             command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage);
+  }
+  if (command.opcode != Opcode::put && command.opcode != Opcode::get)
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "the verbs transport has puts and gets, no other transfers");
+  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
+  if (command.bytes > most_bytes_)
+    return base::fail(HEDDLE_ERR_SIZE, "a transfer of %llu bytes; the adapter takes %u",
+                      static_cast<unsigned long long>(command.bytes), most_bytes_);
+  if (command.offset <= command.remote->bytes && command.bytes <= command.remote->bytes - command.offset)
+    return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
+                    static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset));
+}
+
+// ---- messages that wait for a connection --------------------------------------------------------
+
+bool Sending::wait(PeerState& peer, Command& command) {
+  if (peer.waiting == kWaitingPackets || waiting_ == kMostWaiting || packets_.front() == nullptr || !messages_.has(1))
+    return false;
+  Packet* packet = packets_.take();
+  packet->bytes = static_cast<std::uint32_t>(command.inlined ? command.bytes : command.packet_bytes());
+  packet->immediate = command.immediate;
+  packet->token = command.token;
+  write_packet(command, packet->data);
+  peer.packets.append(packet);
+  ++peer.waiting;
+  ++waiting_;
+  messages_.take();
+  command.source_free = true;
+  return true;
+}
+
+void Sending::begin(PeerState& peer) {
+  peer.note_way();
+  if (peer.waiting != 0 && !push(peer)) stuck_.push_back(&peer);
+}
+
+// True: nothing waits any more.
+bool Sending::push(PeerState& peer) {
+  while (peer.waiting != 0) {
+    const Packet& first = *peer.packets.first;
+    const std::uint32_t credit = peer.mine.mailbox->credit.load(std::memory_order_acquire);
+    if (room(peer, PeerState::kSpare) == 0 || peer.sent - credit + cost_of(first.bytes) > window_) return false;
+    --peer.waiting;
+    --waiting_;
+    add_packet(peer, *peer.packets.take());
+    ring(peer);
+  }
+  peer.note_way();
+  return true;
+}
+
+[[gnu::noinline]] void Sending::add_packet(PeerState& peer, Packet& packet) {
+  const auto number = static_cast<std::uint16_t>(&packet - packets_.all().data() + 1);
+  ibv_send_wr& work = next(peer, {packet.token, 0, {number, Request::Kind::message, false}});
+  work.send_flags = 0;
+  *work.sg_list = {reinterpret_cast<std::uintptr_t>(packet.data), packet.bytes, packet_registration_->lkey};
+  add_write(peer, work, packet.bytes, packet.immediate);
+}
+
+void Sending::push_all() {
+  std::erase_if(stuck_, [this](PeerState* peer) { return push(*peer); });
+}
+
+void Sending::drop_waiting(PeerState& peer) {
+  const base::Status status = peer.stage == network::Peer::Stage::broken ? peer.status : HEDDLE_DONE;
+  while (!peer.packets.empty()) {
+    Packet* packet = peer.packets.take();
+    messages_.give(1);
+    port_.completions().done(packet->token, status, 1);
+    packets_.give_back(packet);
+  }
+  waiting_ -= std::exchange(peer.waiting, 0U);
+  peer.note_way();
+  std::erase(stuck_, &peer);
+}
+
+}  // namespace heddle::transport::verbs

@@ -1,0 +1,81 @@
+// The formats that are this transport's own: addresses, keys, and what two workers tell each other
+// when they connect. All ranks have one byte order: otherwise their cards differ.
+//
+// A message has no head: its queue pair says who has sent it, the completion says how long it is,
+// and the immediate data is the caller's.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/network/wire.hpp"
+
+namespace heddle::transport::verbs {
+
+// Where a port of an adapter is.
+struct Address {
+  std::uint8_t gid[16] = {};
+  std::uint32_t mtu = 0;        // ibv_mtu
+  std::uint16_t lid = 0;        // 0: it is reached by its GID
+  std::uint16_t reads = 0;      // that it answers at a time, of one pair
+  std::uint32_t datagrams = 0;  // number of the device's queue pair for notes
+  std::uint32_t qkey = 0;       // of that
+};
+static_assert(sizeof(Address) == 32);
+
+// What a packed region says.
+struct KeyBytes {
+  std::uint32_t magic = kMagic;
+  std::uint32_t rank = 0;
+  std::uint64_t address = 0;  // in its owner
+  std::uint64_t bytes = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t spare = 0;
+  std::uint64_t seal = 0;
+  std::uint64_t zero = 0;
+  static constexpr std::uint32_t kMagic = 0x31425648;  // "HVB1"
+  static constexpr std::uint32_t kUsed = 40;           // bytes
+};
+static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
+
+// A handshake between two workers (network::Note::handshake).
+struct Hello {
+  enum Kind : std::uint32_t {
+    opens = 1,  // my queue pair, and where you write
+    is_up       // I have yours: write
+  };
+  std::uint32_t kind = 0;
+  std::uint32_t worker = 0;  // the sender
+  // opens:
+  std::uint32_t queue_pair = 0;
+  std::uint32_t spare = 0;
+  std::uint64_t mailbox = 0;  // see Mailbox
+  std::uint32_t rkey = 0;
+  std::uint32_t unused = 0;
+  Address address;
+};
+static_assert(sizeof(Hello) == 64);
+
+inline constexpr std::uint32_t kMostMessage = 4096;  // header + payload
+
+// What a message takes in the receiver's ring.
+constexpr std::uint32_t cost_of(std::uint32_t bytes) {
+  return bytes == 0 ? 8 : (bytes + 7U) & ~7U;
+}
+
+// A note between device queues: this, then the note. Datagrams may be lost: each is sent again
+// until it is acknowledged, and a rank sends one at a time to another.
+struct Frame {
+  std::uint32_t rank = 0;    // the sender
+  std::uint32_t number = 0;  // of the note, from 1; 0: there is none
+  std::uint32_t heard = 0;   // the last number that the sender has from the other
+  std::uint32_t bytes = 0;   // that follow
+  std::uint64_t seal = 0;
+};
+static_assert(sizeof(Frame) == 24);
+// what every network carries in one packet, and less
+inline constexpr std::uint32_t kMostFrame = 512;
+
+}  // namespace heddle::transport::verbs
