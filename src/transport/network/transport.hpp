@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "transport/network/device.hpp"
@@ -79,6 +80,45 @@ class NetworkTransport : public Transport {
  private:
   bootstrap::Bootstrap& bootstrap_;
   std::unique_ptr<Device> device_;
+};
+
+// Memory and workers of a device whose imports keep nothing. PortOf has create(); DeviceOf has
+// regions() and describe().
+template <class DeviceOf, class PortOf>
+class TransportOf : public NetworkTransport {
+ public:
+  [[nodiscard]] std::string describe() const override { return device_.describe(); }
+
+  [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
+    auto port = PortOf::create(device_, index);
+    if (!port) return port.status();
+    return std::unique_ptr<TransportWorker>(std::make_unique<Worker<PortOf>>(std::move(*port)));
+  }
+
+  [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override {
+    return device_.regions().allocate(bytes);
+  }
+  void free(const LocalMemory& memory) override { device_.regions().free(memory); }
+  [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes) override {
+    return device_.regions().register_memory(address, bytes);
+  }
+  void deregister(const LocalMemory& memory) override { device_.regions().deregister(memory.id); }
+
+  [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
+    if (rank >= device_.size()) {
+      return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", rank, device_.size() - 1);
+    }
+    return device_.regions().import(rank, key);
+  }
+  void release(const RemoteMemory& memory) override { static_cast<void>(memory); }
+
+ protected:
+  // Owns the device. `opcodes`: of memory.
+  TransportOf(DeviceOf* device, std::uint32_t opcodes, std::uint32_t key_bytes)
+      : NetworkTransport(std::unique_ptr<Device>(device), opcodes, key_bytes), device_(*device) {}
+
+ private:
+  DeviceOf& device_;  // the base has it
 };
 
 }  // namespace heddle::transport::network

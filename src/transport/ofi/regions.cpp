@@ -1,44 +1,26 @@
 #include "transport/ofi/regions.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
 
+#include "transport/network/memory.hpp"
 #include "transport/ofi/device.hpp"
 
 namespace heddle::transport::ofi {
-namespace {
-
-std::uint64_t whole_pages(std::uint64_t bytes) {
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return (bytes + page - 1) / page * page;
-}
-
-}  // namespace
-
 Regions::Regions(Device& device) : device_(device) {}
 
 base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
-  if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
-  void* address = MAP_FAILED;
-  if (bytes <= kMost)
-    address = ::mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) {
-    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes",
-                      static_cast<unsigned long long>(bytes));
-  }
-  auto memory = register_memory(address, bytes);
-  if (!memory) ::munmap(address, whole_pages(bytes));
+  const auto address = network::map_memory(bytes);
+  if (!address) return address.status();
+  auto memory = register_memory(*address, bytes);
+  if (!memory) network::unmap_memory(*address, bytes);
   return memory;
 }
 
 void Regions::free(const LocalMemory& memory) {
   deregister(memory.id);
-  ::munmap(memory.address, whole_pages(memory.bytes));
+  network::unmap_memory(memory.address, memory.bytes);
 }
 
 base::Status Regions::enter(std::uint64_t number, Region* region, const Place& place) {
@@ -60,10 +42,7 @@ void Regions::leave(Region* region) {
 }
 
 base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t bytes) {
-  if (address == nullptr || bytes == 0) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
-                      static_cast<unsigned long long>(bytes), address);
-  }
+  if (const base::Status status = network::check_memory(address, bytes); status != HEDDLE_DONE) return status;
   const std::lock_guard lock(mutex_);
   const std::uint64_t number = device_.fabric().new_key();
   Region& region = regions_.emplace(number, Region{address, bytes, {}}).first->second;

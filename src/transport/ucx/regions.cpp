@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 
+#include "transport/network/memory.hpp"
 #include "transport/ucx/device.hpp"
 
 namespace heddle::transport::ucx {
@@ -34,10 +35,7 @@ base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
 }
 
 base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t bytes) {
-  if (address == nullptr || bytes == 0) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
-                      static_cast<unsigned long long>(bytes), address);
-  }
+  if (const base::Status status = network::check_memory(address, bytes); status != HEDDLE_DONE) return status;
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
   params.address = address;

@@ -1,11 +1,9 @@
 #include "transport/verbs/regions.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 
+#include "transport/network/memory.hpp"
 #include "transport/verbs/device.hpp"
 
 namespace heddle::transport::verbs {
@@ -13,38 +11,23 @@ namespace {
 
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
-std::uint64_t whole_pages(std::uint64_t bytes) {
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return (bytes + page - 1) / page * page;
-}
-
 }  // namespace
 
 base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
-  if (bytes == 0) return base::fail(HEDDLE_ERR_ARGUMENT, "a region of 0 bytes; at least 1 is needed");
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
-  void* address = MAP_FAILED;
-  if (bytes <= kMost)
-    address = ::mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) {
-    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a region of %llu bytes",
-                      static_cast<unsigned long long>(bytes));
-  }
-  auto memory = register_memory(address, bytes);
-  if (!memory) ::munmap(address, whole_pages(bytes));
+  const auto address = network::map_memory(bytes);
+  if (!address) return address.status();
+  auto memory = register_memory(*address, bytes);
+  if (!memory) network::unmap_memory(*address, bytes);
   return memory;
 }
 
 void Regions::free(const LocalMemory& memory) {
   deregister(memory.id);
-  ::munmap(memory.address, whole_pages(memory.bytes));
+  network::unmap_memory(memory.address, memory.bytes);
 }
 
 base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t bytes) {
-  if (address == nullptr || bytes == 0) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "a region of %llu bytes at %p; give memory of at least 1 byte",
-                      static_cast<unsigned long long>(bytes), address);
-  }
+  if (const base::Status status = network::check_memory(address, bytes); status != HEDDLE_DONE) return status;
   const Adapter& adapter = device_.adapter();
   const std::lock_guard lock(mutex_);
   ibv_mr*& slot = regions_[next_];  // its memory first
