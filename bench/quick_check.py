@@ -16,7 +16,7 @@ import tempfile
 
 TEXT = {"bench", "op", "transport", "sharing", "memory", "metric", "unit", "distance"}
 NUMBERS = {"processes", "threads", "workers", "size_bytes", "median", "low95", "high95", "repeats", "p_ns"}
-UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s", "cycles": "cycles", "callbacks": "callbacks",
+UNITS = {"latency": "ns", "rate": "Mop/s", "bandwidth": "GB/s", "cycles": "cycles", "callbacks": "callbacks", "doorbells": "doorbells",
          "voluntary": "sleeps", "involuntary": "yields"}
 PROMISED = {
     "limit": {"pingpong_1line", "pingpong_2lines", "ring_each", "ring_16", "fadd_alone", "fadd_contended", "memcpy",
@@ -94,6 +94,9 @@ def check_all(records, peers, transport):
     for bench in MODES:
         modes = {r["sharing"] for r in records if r["bench"] == bench and r["transport"] == transport}
         assert {"exclusive", "shared", "offload", "delegate"} <= modes, f"{bench}: {sorted(modes)}"
+    bells = [r for r in records if r["metric"] == "doorbells"]
+    wanted = {(op, m) for op in ("put", "put_stream") for m in ("shared", "offload", "delegate")} if "HEDDLE_VERBS_LIBRARY" in os.environ else set()
+    assert {(r["op"], r["sharing"]) for r in bells} == wanted and all(r["median"] <= 2 for r in bells), f"doorbells: {bells}"
     pairs = {(r["processes"], r["threads"]) for r in records if r["bench"] == "duplex" and r["transport"] == transport}
     assert {(2, 1), (2, 8), (4, 1), (16, 1)} <= pairs, f"duplex: {sorted(pairs)}"
     assert any(r["bench"] == "duplex" and r["against"] == "processes" for r in records), "threads beside processes"

@@ -33,7 +33,7 @@ Distance judge(double before, double after) {
 
 const char* unit_of(const std::string& metric) {
   if (metric == "latency") return "ns";
-  if (metric == "cycles" || metric == "callbacks") return metric.c_str();
+  if (metric == "cycles" || metric == "callbacks" || metric == "doorbells") return metric.c_str();
   if (metric == "voluntary") return "sleeps";
   if (metric == "involuntary") return "yields";
   return metric == "bandwidth" ? "GB/s" : "Mop/s";

@@ -107,7 +107,9 @@ std::string transport_name() {
 }
 
 Identity Heddle::identity() const {
-  return {transport_name(), mode_.name, kind_, mode_.own, mode_.sharing != HEDDLE_SHARING_EXCLUSIVE, registered_};
+  const std::string name = transport_name();
+  const bool signals = name.find("ofi") != std::string::npos || name.find("verbs") != std::string::npos;
+  return {name, mode_.name, kind_, mode_.own, mode_.sharing != HEDDLE_SHARING_EXCLUSIVE, registered_, signals};
 }
 
 void Heddle::send_late(std::uint32_t lane) {

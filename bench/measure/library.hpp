@@ -36,6 +36,8 @@ struct Identity {
   bool own_queues = true;    // one for each thread
   bool is_variant = false;   // of Heddle: programs of one thread only tell what the mode costs
   bool owner_helps = false;  // memory that is reached only while its owner makes progress
+  // Signals of puts are carried out by their owner's progress: there is no word to watch.
+  bool owner_signals = false;
 };
 
 // A `lane` is a thread's way into the library: a queue of its own, or one that all lanes share.

@@ -99,7 +99,7 @@ void one_by_one(Bench& bench, L& library, const Task& task, const Post& post) {
 template <Library L>
 void one_sided_latency(Bench& bench, L& library) {
   const Buffer local(kMostBytes, bench.options());
-  const bool direct = bench.identity().memory == "allocated";
+  const bool direct = bench.identity().memory == "allocated" && !bench.identity().owner_signals;
   for (const std::uint64_t size : bench.sizes(kLatencySizes)) {
     const auto task = [&](const char* op) { return Task{"pingpong", op, "latency", size}; };
     // A word in memory that its owner must help with arrives in the owner's progress: none to poll.

@@ -35,7 +35,7 @@ void overlap_case(Bench& bench, L& library, const Task& task, const OverlapCase&
   const bool sends = bench.rank() == 0;
   const std::uint64_t compute_ns = (sends ? what.sender : what.receiver) ? overlap_compute_ns(task.bytes) : 0;
   const auto one = [&](std::uint32_t lane) {
-    typename L::Request request;
+    typename L::Request request{};
     if (what.message && sends) library.send(lane, 1, kData, ends[0].out.data(), task.bytes, request);
     if (what.message && !sends) library.receive(lane, 0, kData, ends[0].in.data(), task.bytes, request);
     if (compute_ns != 0) computation.run(compute_ns);

@@ -130,6 +130,7 @@ void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Mod
   if (named) measure::overlap(bench, library, policy_suffix());
   const bool allocated = options.memory == "allocated" || options.memory == "both";
   if (usual && allocated) measure::overhead(bench, library);
+  if (usual) run_doorbells(bench, mode.sharing);
   if (usual) run_fairness(bench, library);
   // Beside a worker for each thread the mode in which posting only registers the request, as
   // PIOMan's does.

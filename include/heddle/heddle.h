@@ -185,9 +185,9 @@ typedef struct heddle_context_options {
  * job once. If `heddle run` dies, so do its ranks. With PMIx and PMI the job depends on rank 0: if
  * it dies, each rank sees all others as failed; and its heddle_context_leave returns last
  * (docs/clusters.md says for which ranks it waits, and how long).
- * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport),
- * ARGUMENT (options.size, an unknown bootstrap), HANDLE and RANK (of an inproc job), BOOTSTRAP,
- * VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
+ * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport, or
+ * not that of a rank on another node), ARGUMENT (options.size, an unknown bootstrap), HANDLE and
+ * RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
 
 /* Collective. Waits for the operations of all workers (as heddle_quiet), then until every rank of

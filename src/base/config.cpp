@@ -230,6 +230,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "libibverbs: a name that the loader knows, or a file"},
     {Var::verbs_device, "HEDDLE_VERBS_DEVICE", Type::text, "",
      "adapter, or adapter and port, such as mlx5_0 or mlx5_0:1; empty: the nearest to the process that is up"},
+    {Var::verbs_devices, "HEDDLE_VERBS_DEVICES", Type::text, "",
+     "two adapters, whose workers take turns: auto (the nearest, if there are two of them), or names such as "
+     "mlx5_0,mlx5_1:2; empty: one, by HEDDLE_VERBS_DEVICE"},
     {Var::verbs_gid_index, "HEDDLE_VERBS_GID_INDEX", Type::text, "",
      "entry of the port's table of GIDs; empty: RoCE version 2 over IPv4 where it is there, else the first"},
     {Var::verbs_window_bytes,
@@ -242,7 +245,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_VERBS_TIMEOUT",
      Type::time_ns,
      "30s",
-     "verbs: a rank that answers no note for so long (1s at least) is lost; 0: never",
+     "verbs: a rank that answers no note, or a worker that does not connect, for so long (1s at least) is lost; 0: "
+     "never",
      {0, 240 * kSecond}},
     {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
     {Var::fault_delay,

@@ -78,6 +78,7 @@ enum class Var : std::size_t {
   ofi_timeout,
   verbs_library,
   verbs_device,
+  verbs_devices,
   verbs_gid_index,
   verbs_window_bytes,
   verbs_timeout,

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/timeout.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/nodes.hpp"
 #include "transport/names.hpp"
@@ -14,7 +15,12 @@ namespace heddle::transport {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
-constexpr const char* kNear = "shm";
+constexpr std::string_view kNear = "shm";
+// How long a rank waits for the others before it asks whether they take part.
+constexpr std::int64_t kPatienceNs = 1'000'000'000;
+constexpr const char* kAbsent =
+    "rank %u does not say which networks it may use, as this rank does because the job is on several nodes: it has "
+    "another HEDDLE_NODE_RANKS, or another version of Heddle; give all ranks the same";
 
 // A transport for the ranks of other nodes.
 struct Candidate {
@@ -42,11 +48,40 @@ std::vector<std::string_view> names_in(std::string_view list) {
   return names;
 }
 
-// What each rank tells the others: the first candidate that it can use; the names of all follow.
+// What this rank's program and settings name.
+struct Named {
+  std::string name;        // one for all ranks, or as in HEDDLE_TRANSPORTS; empty: nothing is set
+  bool only = false;       // it is that one, wherever the ranks are
+  std::string said;        // for people of other ranks
+  std::string why;         // if it is that one
+  bool from_list = false;  // HEDDLE_TRANSPORTS has it
+};
+
+Named named_by(const char* asked, const base::Config& config) {
+  if (asked != nullptr && asked != kAuto) {
+    return {asked, true, "a program that names " + std::string(asked), "the program names it"};
+  }
+  const std::string& one = config.text(base::Var::transport);
+  if (one != kAuto) return {one, true, "HEDDLE_TRANSPORT=" + one, "HEDDLE_TRANSPORT names it"};
+  const std::string& list = config.text(base::Var::transports);
+  if (list.empty()) return {"", false, "neither HEDDLE_TRANSPORT nor HEDDLE_TRANSPORTS", ""};
+  const bool only = Wanted(list).far.empty();
+  return {list, only, "HEDDLE_TRANSPORTS=" + list, "HEDDLE_TRANSPORTS names it alone", true};
+}
+
+// What each rank tells the others: the first candidate that it can use. Said::as_bytes() follows.
 struct Proposal {
   std::uint32_t magic = kMagic;
   std::uint32_t at = 0;
-  static constexpr std::uint32_t kMagic = 0x43544448;  // "HDTC"
+  static constexpr std::uint32_t kMagic = 0x53544448;  // "HDTS"
+};
+
+// What a rank may use, which must be the same in all, and for people by what settings.
+struct Said {
+  std::string may_use;
+  std::string settings;
+
+  [[nodiscard]] std::string as_bytes() const { return may_use + '\0' + settings; }
 };
 
 // The candidates of this rank, and why some cannot be used.
@@ -83,45 +118,69 @@ class Candidates {
   std::string why_;
 };
 
+// Where HEDDLE_NODE_RANKS makes several nodes of one machine, ranks that do not have it take no
+// part. One that has published its card is past this exchange, which would be over for all.
+base::Status find_absent(bootstrap::Bootstrap& bootstrap, std::vector<std::vector<std::byte>>* all) {
+  for (std::uint32_t rank = 0; rank < bootstrap.size(); ++rank) {
+    if (rank == bootstrap.rank() || !bootstrap.fetch_bytes(rank)) continue;
+    const base::Status status = bootstrap.exchange_test(all);
+    if (status != HEDDLE_AGAIN) return status;
+    return base::fail(HEDDLE_ERR_CONFIG, kAbsent, rank);
+  }
+  return HEDDLE_AGAIN;
+}
+
 // `all`: of each rank, by rank.
-base::Status exchange(bootstrap::Bootstrap& bootstrap, std::uint32_t at, const std::string& names,
+base::Status exchange(bootstrap::Bootstrap& bootstrap, base::Clock& clock, std::uint32_t at, const Said& said,
                       std::vector<std::vector<std::byte>>* all) {
   Proposal proposal;
   proposal.at = at;
-  std::string mine(reinterpret_cast<const char*>(&proposal), sizeof proposal);
-  mine += names;
+  const std::string mine = std::string(reinterpret_cast<const char*>(&proposal), sizeof proposal) + said.as_bytes();
   base::Status status = bootstrap.exchange_start(std::as_bytes(std::span(mine)));
   if (status != HEDDLE_DONE) return status;
+  const bool one_machine = bootstrap.place(bootstrap.rank()).hosts == 1;
+  base::Timeout patience(one_machine ? kPatienceNs : base::Timeout::kForever, clock);
   base::Nap nap;
-  while ((status = bootstrap.exchange_test(all)) == HEDDLE_AGAIN) nap.take();
+  while ((status = bootstrap.exchange_test(all)) == HEDDLE_AGAIN) {
+    if (patience.over()) {
+      if ((status = find_absent(bootstrap, all)) != HEDDLE_AGAIN) break;
+      patience.renew();
+    }
+    nap.take();
+  }
   return status;
 }
 
 // The place that the rank proposes. CONFIG: its settings are others.
-base::Result<std::uint32_t> read(const std::vector<std::byte>& said, std::uint32_t rank, const std::string& names) {
+base::Result<std::uint32_t> read(const std::vector<std::byte>& bytes, std::uint32_t rank, const Said& mine) {
   Proposal theirs{};
-  const std::string_view all(reinterpret_cast<const char*>(said.data()), said.size());
-  const bool whole = said.size() >= sizeof theirs;
-  if (whole) std::memcpy(&theirs, said.data(), sizeof theirs);
-  if (whole && theirs.magic == Proposal::kMagic && all.substr(sizeof theirs) == names) return theirs.at;
-  return base::fail(HEDDLE_ERR_CONFIG,
-                    "rank %u may use other networks than this rank, which may use %s; give all ranks the same "
-                    "HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS",
-                    rank, names.c_str());
+  std::string_view said(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (said.size() >= sizeof theirs) std::memcpy(&theirs, said.data(), sizeof theirs);
+  if (said.size() < sizeof theirs || theirs.magic != Proposal::kMagic) {
+    return base::fail(HEDDLE_ERR_CONFIG, kAbsent, rank);
+  }
+  said.remove_prefix(sizeof theirs);
+  const std::size_t end = std::min(said.find('\0'), said.size());
+  if (said.substr(0, end) == mine.may_use) return theirs.at;
+  const std::string settings(said.substr(std::min(end + 1, said.size())));
+  // the same, said otherwise: they have other candidates
+  const bool versions = settings == mine.settings;
+  return base::fail(HEDDLE_ERR_CONFIG, "rank %u has %s, this rank %s; give all ranks the same%s", rank,
+                    settings.c_str(), mine.settings.c_str(), versions ? " version of Heddle" : "");
 }
 
 // The first candidate that every rank can use. Each proposes the first that it can; if they differ,
 // each looks on from the last of these. So all look at no more than is needed, and find the same.
-base::Result<std::uint32_t> agree(bootstrap::Bootstrap& bootstrap, Candidates& candidates) {
-  const std::string names = candidates.names();
+base::Result<std::uint32_t> agree(bootstrap::Bootstrap& bootstrap, base::Clock& clock, const Said& said,
+                                  Candidates& candidates) {
   std::uint32_t mine = candidates.first_from(0);
   for (;;) {
     std::vector<std::vector<std::byte>> all;
-    if (const base::Status status = exchange(bootstrap, mine, names, &all); status != HEDDLE_DONE) return status;
+    if (const base::Status status = exchange(bootstrap, clock, mine, said, &all); status != HEDDLE_DONE) return status;
     std::uint32_t last = mine;
     bool same = true;
     for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
-      const auto theirs = read(all[rank], rank, names);
+      const auto theirs = read(all[rank], rank, said);
       if (!theirs) return theirs.status();
       if (*theirs >= candidates.size()) {
         const std::string here = candidates.why().empty() ? "" : "; on this rank: " + candidates.why();
@@ -129,7 +188,7 @@ base::Result<std::uint32_t> agree(bootstrap::Bootstrap& bootstrap, Candidates& c
                           "rank %u can use none of the networks %s that the others can; install one there (`heddle "
                           "info transports` says "
                           "what is missing), or name another with HEDDLE_TRANSPORTS%s",
-                          rank, names.c_str(), here.c_str());
+                          rank, candidates.names().c_str(), here.c_str());
       }
       same = same && *theirs == mine;
       last = std::max(last, *theirs);
@@ -139,44 +198,41 @@ base::Result<std::uint32_t> agree(bootstrap::Bootstrap& bootstrap, Candidates& c
   }
 }
 
-// Which part of HEDDLE_TRANSPORTS the job uses, by where its ranks are.
-base::Result<Choice> choose_among(const std::string& list, bootstrap::Bootstrap& bootstrap,
+// One candidate is not tried: opening it says more.
+std::vector<Candidate> candidates_of(const Named& named) {
+  if (named.only) return {{named.name, named.name, nullptr}};
+  if (named.name.empty()) return usual_candidates();
+  std::vector<Candidate> all;
+  for (const std::string_view name : names_in(Wanted(named.name).far))
+    all.push_back({std::string(name), std::string(name), find(name)->probe});
+  if (all.size() == 1) all.front().probe = nullptr;
+  return all;
+}
+
+// What is used by ranks on `count` nodes.
+base::Result<Choice> choose_among(const Named& named, std::size_t count, bootstrap::Bootstrap& bootstrap,
                                   const base::Environment& environment) {
-  const Wanted wanted(list.empty() ? std::string_view(kNear) : std::string_view(list));
-  const Entry* near = find(wanted.near);
-  const std::vector<std::uint32_t> nodes =
-      bootstrap::nodes_of(bootstrap, environment.config.number(base::Var::node_ranks));
-  const std::uint32_t count = *std::max_element(nodes.begin(), nodes.end()) + 1;
-  const bool one_for_all = !list.empty() && wanted.far.empty();
-  if (one_for_all && near->one_node && count > 1) {
+  const std::uint64_t node_ranks = environment.config.number(base::Var::node_ranks);
+  Candidates candidates(candidates_of(named), environment);
+  Said said{named.only ? named.name : named.name + ":" + candidates.names() + ":" + std::to_string(node_ranks),
+            named.said};
+  if (node_ranks != 0) said.settings += " and HEDDLE_NODE_RANKS=" + std::to_string(node_ranks);
+  const auto agreed = agree(bootstrap, *environment.clock, said, candidates);
+  if (!agreed) return agreed.status();
+  if (named.from_list && named.only && find(Wanted(named.name).near)->one_node) {
     return base::fail(
         HEDDLE_ERR_CONFIG,
-        "HEDDLE_TRANSPORTS=%s: it reaches the ranks of its own node, and this job is on %u nodes; name one "
+        "HEDDLE_TRANSPORTS=%s: it reaches the ranks of its own node, and this job is on %zu nodes; name one "
         "for the others too, such as shm,ucx",
-        list.c_str(), count);
+        named.name.c_str(), count);
   }
-  if (one_for_all) return Choice{list, "HEDDLE_TRANSPORTS names it alone"};
-  if (count == 1) return Choice{wanted.one(wanted.near), "all ranks are on one node"};
-
-  std::vector<Candidate> all;
-  if (list.empty()) {
-    all = usual_candidates();
-  } else {
-    for (const std::string_view name : names_in(wanted.far))
-      all.push_back({std::string(name), std::string(name), find(name)->probe});
-  }
-  Candidates candidates(std::move(all), environment);
-  std::uint32_t at = 0;
-  if (candidates.size() > 1) {
-    const auto agreed = agree(bootstrap, candidates);
-    if (!agreed) return agreed.status();
-    at = *agreed;
-  }
-  const std::string& far = candidates.name(at);
+  if (named.only) return Choice{named.name, named.why};
+  const std::string& far = candidates.name(*agreed);
   std::string why = candidates.size() == 1 ? "HEDDLE_TRANSPORTS names " + far + " for other nodes"
                                            : far + " is the first of " + candidates.names() + " that all ranks can use";
   if (!candidates.why().empty()) why += " (here " + candidates.why() + ")";
-  if (count == nodes.size()) return Choice{wanted.one(far), "each rank is on a node of its own; " + why};
+  const Wanted wanted(named.name.empty() ? kNear : std::string_view(named.name));
+  if (count == bootstrap.size()) return Choice{wanted.one(far), "each rank is on a node of its own; " + why};
   return Choice{wanted.one(std::string(wanted.near) + "," + far), why};
 }
 
@@ -198,20 +254,25 @@ base::Status check_choice(const char* asked, const base::Config& config) {
   std::vector<std::string_view> names = names_in(wanted.far);
   if (wanted.far.empty() && list.back() != ',') names.clear();
   names.push_back(wanted.near);
-  if (std::ranges::all_of(names, [](std::string_view name) { return find(name) != nullptr; })) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_CONFIG,
-                    "HEDDLE_TRANSPORTS=\"%s\" names a transport that there is not: it is one, or NEAR,FAR, or "
-                    "NEAR,FAR,FAR…, the first that all ranks can use; `heddle info` lists them",
-                    list.c_str());
+  const auto unknown = std::ranges::find_if(names, [](std::string_view name) { return find(name) == nullptr; });
+  if (unknown == names.end()) return HEDDLE_DONE;
+  return base::fail(
+      HEDDLE_ERR_CONFIG,
+      "HEDDLE_TRANSPORTS=\"%s\" names a transport that there is not, \"%.*s\": it is one, or NEAR,FAR, or "
+      "NEAR,FAR,FAR…, the first that all ranks can use, without spaces; `heddle info` lists them",
+      list.c_str(), static_cast<int>(unknown->size()), unknown->data());
 }
 
 base::Result<Choice> choose(const char* asked, bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
   const base::Config& config = environment.config;
   if (const base::Status status = check_choice(asked, config); status != HEDDLE_DONE) return status;
-  if (asked != nullptr && asked != kAuto) return Choice{asked, "the program names it"};
-  const std::string& one = config.text(base::Var::transport);
-  if (one != kAuto) return Choice{one, "HEDDLE_TRANSPORT names it"};
-  return choose_among(config.text(base::Var::transports), bootstrap, environment);
+  const std::vector<std::uint32_t> nodes = bootstrap::nodes_of(bootstrap, config.number(base::Var::node_ranks));
+  const std::size_t count = std::size_t{*std::max_element(nodes.begin(), nodes.end())} + 1;
+  const Named named = named_by(asked, config);
+  if (count > 1) return choose_among(named, count, bootstrap, environment);
+  if (named.only) return Choice{named.name, named.why};
+  const Wanted wanted(named.name.empty() ? kNear : std::string_view(named.name));
+  return Choice{wanted.one(wanted.near), "all ranks are on one node"};
 }
 
 }  // namespace heddle::transport

@@ -1,7 +1,7 @@
 // Which transport a job uses, by its settings, where its ranks are, and what each machine has.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,7 +18,9 @@ using Overrides = base::Config::Overrides;
 // What one rank chooses, or "error: " and why not.
 std::string choose_as(bootstrap::inproc::Job* job, std::uint32_t rank, const Overrides& overrides, const char* asked) {
   const auto member = std::move(*bootstrap::inproc::open(*job, rank));
+  base::SystemClock clock;
   base::Environment environment;
+  environment.clock = &clock;
   environment.config = *base::Config::read(overrides);
   const auto choice = choose(asked, *member, environment);
   return choice ? choice->name : std::string("error: ") + base::last_message();
@@ -94,11 +96,55 @@ TEST(Choice, NoNetworkIsAnErrorThatSaysWhy) {
   }
 }
 
-TEST(Choice, OtherNetworksInOneRankAreAnError) {
+void expect_in(const std::string& said, const std::string& part) {
+  EXPECT_NE(said.find(part), std::string::npos) << said;
+}
+
+// Whatever a rank has, it takes part in the exchange, and all are told by name.
+TEST(Choice, OtherSettingsInOneRankAreNamedToAll) {
+  const std::string mine = "HEDDLE_TRANSPORTS=shm,loopback,ucx and HEDDLE_NODE_RANKS=1";
   const Overrides order = {{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_TRANSPORTS", "shm,loopback,ucx"}};
-  const Overrides other = with(order, "HEDDLE_TRANSPORTS", "shm,loopback,ofi");
-  for (const std::string& one : chosen({order, other})) {
-    EXPECT_NE(one.find("may use other networks than this rank"), std::string::npos) << one;
+  const std::vector<std::pair<Overrides, std::string>> others = {
+      {with(order, "HEDDLE_TRANSPORTS", "shm,loopback,ofi"), "HEDDLE_TRANSPORTS=shm,loopback,ofi"},
+      {with(order, "HEDDLE_TRANSPORTS", "shm,loopback"), "HEDDLE_TRANSPORTS=shm,loopback"},
+      {with(order, "HEDDLE_TRANSPORTS", "shm"), "HEDDLE_TRANSPORTS=shm"},
+      {with(order, "HEDDLE_TRANSPORTS", ""), "neither HEDDLE_TRANSPORT nor HEDDLE_TRANSPORTS"},
+      {{{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_TRANSPORT", "loopback"}}, "HEDDLE_TRANSPORT=loopback"}};
+  for (const auto& [other, theirs] : others) {
+    const std::vector<std::string> all = chosen({order, other, order});
+    for (const std::size_t rank : {0U, 2U}) {
+      EXPECT_EQ(all[rank], "error: rank 1 has " + theirs + " and HEDDLE_NODE_RANKS=1, this rank " + mine +
+                               "; give all ranks the same");
+    }
+    EXPECT_EQ(all[1], "error: rank 0 has " + mine + ", this rank " + theirs +
+                          " and HEDDLE_NODE_RANKS=1; give all ranks the same");
+  }
+  for (const std::string& one : chosen({order, with(order, "HEDDLE_NODE_RANKS", "2"), order})) {
+    expect_in(one, "HEDDLE_TRANSPORTS=shm,loopback,ucx and HEDDLE_NODE_RANKS=2");
+    expect_in(one, mine);
+  }
+}
+
+TEST(Choice, TheSameByAnotherVariableIsTheSame) {
+  const Overrides nodes = {{"HEDDLE_NODE_RANKS", "1"}};
+  EXPECT_EQ(chosen({with(nodes, "HEDDLE_TRANSPORT", "loopback"), with(nodes, "HEDDLE_TRANSPORTS", "loopback")}),
+            std::vector<std::string>(2, "loopback"));
+}
+
+// On one machine a rank without HEDDLE_NODE_RANKS exchanges nothing. It is found out when it has
+// published its card, or by what it exchanges later.
+TEST(Choice, NodesInOneRankOnlyAreAnError) {
+  using Later = std::function<void(bootstrap::Bootstrap&)>;
+  const Later publishes = [](bootstrap::Bootstrap& member) { EXPECT_EQ(member.publish({}), HEDDLE_DONE); };
+  const Later exchanges = [](bootstrap::Bootstrap& member) { EXPECT_EQ(member.exchange_start({}), HEDDLE_DONE); };
+  for (const Later& later : {publishes, exchanges}) {
+    bootstrap::inproc::Job job(2);
+    const auto member = std::move(*bootstrap::inproc::open(job, 1));
+    base::Environment environment;
+    environment.config = *base::Config::read(Overrides{});
+    EXPECT_EQ(choose(nullptr, *member, environment)->name, "shm");
+    later(*member);
+    expect_in(choose_as(&job, 0, {{"HEDDLE_NODE_RANKS", "1"}}, nullptr), "rank 1 does not say which networks");
   }
 }
 

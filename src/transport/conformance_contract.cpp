@@ -235,11 +235,9 @@ TEST_P(Conformance, WrongCommandsCompleteWithWhatIsWrong) {
   for (const Opcode opcode : {Opcode::put, Opcode::get, Opcode::atomic}) {
     command.opcode = opcode;  // without remote memory
     const base::Status status = world.run(port, command);
-    if ((world.capabilities().opcodes & bit(opcode)) == 0) {
-      EXPECT_EQ(status, HEDDLE_ERR_UNSUPPORTED);
-    } else {
-      EXPECT_LT(status, 0);
-    }
+    const bool has = (world.capabilities().opcodes & bit(opcode)) != 0;
+    // A joint transport refuses an atomic that only the other one of its two has.
+    EXPECT_TRUE(status == HEDDLE_ERR_UNSUPPORTED || (has && status == HEDDLE_ERR_ARGUMENT)) << status;
   }
   EXPECT_TRUE(world.port(1).arrivals.empty());
   EXPECT_EQ(world.run(port, message_to(1, 0, {})), HEDDLE_DONE) << "after all this";

@@ -362,10 +362,10 @@ struct Choice {
 // What this job uses: `asked`, unless it is null or "auto"; else what HEDDLE_TRANSPORT says; else,
 // by where the ranks are, what HEDDLE_TRANSPORTS says: the first of it for the ranks of a node, for
 // those of other nodes the first of the others that all ranks can use. Where nothing is set, these
-// are shm, and the networks in the order of docs/clusters.md. The same on all ranks that have the
-// same settings. Collective, if the ranks are on several nodes and there are several networks: it
-// waits for all ranks, by exchanges. CONFIG: the settings contradict each other, or no named
-// transport reaches other nodes. PEER_FAILED.
+// are shm, and the networks in the order of docs/clusters.md. The same on all ranks.
+// Collective, whatever the settings, if the ranks are on several nodes: it waits for all ranks, by
+// exchanges. CONFIG: the settings contradict each other, or, in all ranks, those of ranks differ or
+// no named transport reaches other nodes. PEER_FAILED.
 base::Result<Choice> choose(const char* asked, bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
 
 }  // namespace heddle::transport

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <string>
 
 #include "api/test_job.hpp"
@@ -42,8 +43,9 @@ TEST_P(GivenUp, AReceiveEndsThoughItsSenderLives) {
   if (const std::string why = transport::ucx::why_no_ucx(); !why.empty()) GTEST_SKIP() << why;
   const Variables variables(GetParam().variables);
   const Job job(2, GetParam().transport);
+  auto joined = std::async(std::launch::async, [&] { return job.join(1); });
   Context mine = job.join(0);
-  Context theirs = job.join(1);
+  Context theirs = joined.get();
   Worker receiver = mine.open_worker();
   Worker sender = theirs.open_worker();
   const auto both = [&] {

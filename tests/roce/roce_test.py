@@ -30,13 +30,16 @@ SUITE = ("MessagesArriveExactlyAsSent", "PutsAndGetsMoveExactlyTheirBytes", "Ato
          "OutstandingCommandsToADyingPeerComplete", "ThreadsSendToEachOther", "WhatIsUnderWayIsNotSleptOver")
 # Program, ranks.
 EXAMPLES = (("hello", 3), ("ping_pong", 2), ("tickets", 3), ("tagged", 3))
+# Of OpenSHMEM's and of MPI's own tests: program, ranks, arguments. Not statics: registered memory has all its pages.
+SHMEM = (("progress", 3), ("locks", 3, "1", "10"), ("teams", 2), ("collectives", 2), ("gups", 2, "20000", "300"))
+MPI = (("matching", 3), ("messages", 3), ("sessions", 3), ("collectives", 3, "1", "5"), ("rma", 3, "1", "2"))
 
 
-def job(ranks, command, variables):
-    return Job([HEDDLE, "run", "-n", str(ranks), "--timeout", str(DEADLINE), *command], variables, DEADLINE)
+def job(ranks, command, variables, deadline=DEADLINE):
+    return Job([HEDDLE, "run", "-n", str(ranks), "--timeout", str(deadline), *command], variables, deadline + 10)
 
 
-class Verbs:
+class Jobs:
     """With the `variables` of jobs, those that the `library` itself reads, and the `setting` of the conformance suite."""
 
     @classmethod
@@ -52,12 +55,14 @@ class Verbs:
     def tearDown(self):
         print(f"{time.monotonic() - self.begin:.0f} s", flush=True)
 
-    def run_well(self, ranks, command, more=None):
-        one = job(ranks, command, self.variables | self.library | (more or {}))
+    def run_well(self, ranks, command, more=None, deadline=DEADLINE):
+        one = job(ranks, command, self.variables | self.library | (more or {}), deadline)
         status = one.end()
         self.assertEqual(status, 0, one.said)
         return one
 
+
+class Verbs(Jobs):
     def test_the_suite_of_transports(self):
         names = ":".join(f"*.{name}/{self.setting}" for name in SUITE)
         one = Job([str(CONFORMANCE), f"--gtest_filter={names}"], self.library, LIMIT)
@@ -123,6 +128,24 @@ class Own(Verbs, unittest.TestCase):
     variables = {"HEDDLE_TRANSPORTS": "verbs", "HEDDLE_VERBS_DEVICE": machine.DEVICE}
     library = {}
     setting = "verbs"
+
+
+class Interfaces(Jobs, unittest.TestCase):
+    """OpenSHMEM's and MPI's own tests; where there is time, since each takes a minute or more."""
+    variables, library, setting = Own.variables, Own.library, Own.setting
+
+    def run_all(self, interface, programs):
+        for name, ranks, *arguments in programs:
+            with self.subTest(program=name):
+                begin = time.monotonic()
+                self.run_well(ranks, [str(BUILD / f"interfaces/{interface}_{name}_rank"), *arguments], deadline=2 * DEADLINE)
+                print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
+
+    def test_shmem(self):
+        self.run_all("openshmem/tests/shmem", SHMEM)
+
+    def test_mpi(self):
+        self.run_all("mpi/tests/mpi", MPI)
 
 
 if __name__ == "__main__":

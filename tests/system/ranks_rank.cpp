@@ -333,6 +333,14 @@ void absent(const std::string& how) {
   static_cast<void>(heddle_context_leave(rank.context));  // or not: one is dead
 }
 
+// Says how its joining ends.
+void settings() {
+  Rank rank;
+  if (heddle_context_join(nullptr, &rank.context) == HEDDLE_DONE) return say("joined", rank.rank);
+  std::fprintf(stderr, "%s\n", heddle_last_error());
+  std::exit(3);
+}
+
 }  // namespace
 }  // namespace heddle::tests
 
@@ -345,6 +353,7 @@ int main(int argc, char** argv) {
   if (mode == "between") between();
   if (mode == "threads") threads();
   if (mode == "stopped") stopped();
+  if (mode == "settings") settings();
   if (mode == "absent") absent(argc > 2 ? argv[2] : "");
   return 0;
 }

@@ -123,6 +123,25 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Absent,
                                          std::pair("stays", 5)),
                          [](const auto& one) { return std::string(one.param.first); });
 
+// One rank has other settings than the rest: no rank joins, and each is told.
+void expect_no_rank_joins(const char* all, const char* of_one, const std::string& told) {
+  const std::string script =
+      std::string("test $HEDDLE_LOCAL_RANK = 1 && export ") + of_one + "; exec " + HEDDLE_RANKS_RANK + " settings";
+  Launched job({HEDDLE_TOOL, "run", "-n", "3", "--grace", "80", "--env", all, "--env", "HEDDLE_NODE_RANKS=1", "/bin/sh",
+                "-c", script});
+  EXPECT_EQ(job.wait(), 3) << job.err();
+  EXPECT_EQ(job.numbers("joined").size(), 0U) << job.out();
+  for (const std::string& line : {"rank 1 has " + told, std::string("rank 0 has ")}) {
+    EXPECT_NE(job.err().find(line), std::string::npos) << line << ": " << job.err();
+  }
+}
+TEST(Ranks, OtherTransportsInOneRank) {
+  expect_no_rank_joins("HEDDLE_TRANSPORTS=shm,ofi", "HEDDLE_TRANSPORT=ucx HEDDLE_TRANSPORTS=",
+                       "HEDDLE_TRANSPORT=ucx and HEDDLE_NODE_RANKS=1, this rank HEDDLE_TRANSPORTS=shm,ofi");
+  expect_no_rank_joins("HEDDLE_TRANSPORT=shm", "HEDDLE_TRANSPORT=loopback",
+                       "HEDDLE_TRANSPORT=loopback and HEDDLE_NODE_RANKS=1, this rank HEDDLE_TRANSPORT=shm");
+}
+
 TEST(Ranks, TheLauncherIsStoppedWhileRanksMeet) {
   Launched job(words(4, {"stopped"}, kLate));
   ASSERT_TRUE(job.await_lines(4)) << job.err();

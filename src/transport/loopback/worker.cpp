@@ -7,6 +7,7 @@
 
 #include "base/tsan_order.hpp"
 #include "memory/atomics.hpp"
+#include "transport/common/checks.hpp"
 
 namespace heddle::transport::loopback {
 namespace {
@@ -60,21 +61,9 @@ base::Status change(std::byte* target, const Command& command) {
   return HEDDLE_DONE;
 }
 
-base::Status check_atomic(const Command& command) {
-  const bool wide = command.atomic_op >= HEDDLE_ADD64;
-  if (command.atomic_op > HEDDLE_COMPARE_SWAP64 || (command.atomic_op & 7U) > HEDDLE_COMPARE_SWAP32) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "there is no atomic operation %u", command.atomic_op);
-  }
-  if (command.bytes == (wide ? 8U : 4U)) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_SIZE, "an atomic operation on %llu bytes; this one works on %u",
-                    static_cast<unsigned long long>(command.bytes), wide ? 8U : 4U);
-}
-
 base::Status update(std::byte* target, const Command& command) {
-  if (reinterpret_cast<std::uintptr_t>(target) % command.bytes != 0) {
-    return base::fail(HEDDLE_ERR_ALIGNMENT, "an atomic operation at offset %llu; its word must be aligned to %llu",
-                      static_cast<unsigned long long>(command.offset), static_cast<unsigned long long>(command.bytes));
-  }
+  const std::uint64_t begin = reinterpret_cast<std::uintptr_t>(target) - command.offset;
+  if (const base::Status status = check_atomic(command, begin); status != HEDDLE_DONE) return status;
   return command.bytes == 8 ? change<std::uint64_t>(target, command) : change<std::uint32_t>(target, command);
 }
 
@@ -126,19 +115,12 @@ base::Status Worker::send(Node& node, const Command& command) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, node.rank(),
                       node.workers());
   }
-  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMaxMessage || command.packet_bytes() > kMaxMessage) {
-    return base::fail(
-        HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the loopback transport takes %u, of which %u header",
-        command.header_bytes, static_cast<unsigned long long>(command.bytes), kMaxMessage, kMaxHeaderBytes);
-  }
+  if (const base::Status status = check_message(command, kMaxMessage, "loopback"); status != HEDDLE_DONE) return status;
   return node.mailbox(command.worker).put(command, {rank_, index_}, &node.bell()) ? HEDDLE_DONE : HEDDLE_AGAIN;
 }
 
 base::Status Worker::access(Node& node, const Command& command) {
-  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
-  if (command.opcode == Opcode::atomic) {
-    if (const base::Status status = check_atomic(command); status != HEDDLE_DONE) return status;
-  }
+  if (const base::Status status = check_remote(command); status != HEDDLE_DONE) return status;
   return node.with(command.remote->handle[0], command.offset, command.bytes, [&](std::byte* address) {
     if (command.opcode == Opcode::put) return put(address, command);
     if (command.opcode == Opcode::get) return get(address, command);

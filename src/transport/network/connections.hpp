@@ -19,7 +19,7 @@ class Connections {
   // Begins to connect to a peer that is unopened.
   virtual void connect(Peer& peer) = 0;
   // Connects to the worker with this address. The peer is then greeting, ready or broken: set by
-  // set_ready() or Peers::end(). False: there is no memory now; it is called again.
+  // open() itself, or by Peers::end(). False: not now, for want of memory; it is called again.
   [[nodiscard]] virtual bool open(Peer& peer, const Bytes& address) = 0;
   // Of a peer that is greeting. True: it is not any more.
   [[nodiscard]] virtual bool greet(Peer& peer) {
@@ -33,12 +33,17 @@ class Connections {
   // False: not now; nothing happened, and it is called again in a later poll.
   [[nodiscard]] virtual bool send_credit(Peer& peer) = 0;
   // The peer has told nothing for long, of messages that were sent, or its connection may be gone:
-  // asks it for a credit. For a library that may lose messages, or credits, and not tell. False:
-  // the question has not left, and it is called again.
-  [[nodiscard]] virtual bool ask(Peer& peer) {
+  // asks it for a credit, at whose arrival the transport clears Peer::unanswered. For a library
+  // that may lose messages, or credits, and not tell: others need no question. later: the question
+  // has not left, and this is called again.
+  enum class Asked : std::uint8_t { needless, asked, later };
+  virtual Asked ask(Peer& peer) {
     static_cast<void>(peer);
-    return true;
+    return Asked::needless;
   }
+  // Whether ask() is called for a peer that is ready in each round, although it owes no news: where
+  // only what is sent shows that the network is cut.
+  [[nodiscard]] virtual bool asks_each_round() const { return false; }
   // The stream has a gap, and no message behind it can be accepted. A lost connection, of which the
   // other end is told where the library watches it, is better than a silent one. Called within the
   // library's progress: so it only notes it.

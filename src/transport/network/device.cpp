@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <utility>
 
 #include "transport/network/port.hpp"
 
@@ -12,7 +13,8 @@ namespace {
 
 // Rounds of progress in one visit of the helper.
 constexpr int kRounds = 64;
-// How long accepted messages may take to leave when their rank ends, if their peers do nothing.
+// How long accepted messages may take to leave when their worker or rank ends, if their peers do
+// nothing.
 constexpr std::uint64_t kLeaveNs = 200'000'000;
 
 }  // namespace
@@ -57,16 +59,28 @@ base::Status Device::publish(const std::string& version, const std::string& prov
 
 void Device::take_over(std::unique_ptr<Port> port) {
   const std::lock_guard lock(mutex_);
-  directory_.close(port->index());
   retired_.push_back(std::move(port));
+  linger();
   directory_.work();
   helper_.wake();
 }
 
 bool Device::linger() {
   bool moving = false;
-  for (const auto& port : retired_) moving |= port->linger();
+  for (const auto& port : retired_) {
+    const bool lingers = port->linger();
+    moving |= lingers;
+    if (port->told_closed) continue;
+    const bool over = environment_.clock->now_ns() - port->retired_at_ns() > kLeaveNs;
+    if (over || (!lingers && port->all_arrived())) announce_closed(*port);
+    moving |= !port->told_closed;
+  }
   return moving;
+}
+
+void Device::announce_closed(Port& port) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(port.told_closed, true)) directory_.close(port.index());
 }
 
 void Device::progress() {
@@ -113,9 +127,12 @@ void Device::leave() {
   for (;;) {
     directory_.work();
     const bool moving = linger();
-    if ((!moving && !directory_.has_unsent()) || environment_.clock->now_ns() > until) return;
+    if (!moving && !directory_.has_unsent()) return;
+    if (environment_.clock->now_ns() > until) break;
     sched_yield();
   }
+  for (const auto& port : retired_) announce_closed(*port);
+  directory_.work();
 }
 
 }  // namespace heddle::transport::network

@@ -59,9 +59,11 @@ class Device {
   [[nodiscard]] Directory& directory() { return directory_; }
   [[nodiscard]] Helper& helper() { return helper_; }
 
-  // The port was retired: ranks that ask are told that it is closed; what it has accepted still
-  // leaves.
+  // The port was retired: what it has accepted still leaves; when it has arrived, ranks that ask
+  // are told that it is closed, since that ends what they wait for. They are told soon in any case.
   void take_over(std::unique_ptr<Port> port);
+  // Ranks that ask are told that the port is closed; once. Any thread.
+  void announce_closed(Port& port);
 
   // Any thread, often. One thread does it, the others return.
   void progress();

@@ -13,6 +13,9 @@ namespace {
 
 // A longer address or key is not valid.
 constexpr std::uint32_t kMostNoteBytes = 64 << 10;
+// Notes to one rank that may wait to leave, for each worker that it may have; then its questions
+// are not answered, and it asks again.
+constexpr std::size_t kMostWaiting = 8;
 
 }  // namespace
 
@@ -97,13 +100,17 @@ base::Result<const Bytes*> Directory::address(std::uint32_t rank, std::uint32_t 
   return HEDDLE_AGAIN;
 }
 
-base::Status Directory::tell(std::uint32_t rank, std::uint32_t worker, const Bytes& bytes) try {
+base::Status Directory::tell(std::uint32_t rank, std::uint32_t worker, std::span<const std::byte> bytes) try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
   if (rank == device_.rank()) {
-    static_cast<void>(courier_.handshake(rank, worker, bytes.data(), static_cast<std::uint32_t>(bytes.size())));
+    if (courier_.handshake(rank, worker, bytes.data(), static_cast<std::uint32_t>(bytes.size()))) {
+      learned_ = true;
+      device_.helper().wake();  // its worker may sleep
+    }
   } else {
-    say(rank, {.kind = Note::handshake, .number = worker}, &bytes);
+    const Bytes copy(bytes.begin(), bytes.end());
+    say(rank, {.kind = Note::handshake, .number = worker}, &copy);
   }
   return HEDDLE_DONE;
 } catch (const std::bad_alloc&) {
@@ -134,7 +141,7 @@ base::Status Directory::ask_key(std::uint32_t rank, std::uint64_t region) {
 
 // ---- notes that come ----------------------------------------------------------------------------
 
-void Directory::note(const std::byte* data, std::size_t bytes) {
+bool Directory::note(const std::byte* data, std::size_t bytes) {
   Note note;
   const bool whole = bytes >= sizeof note;
   if (whole) std::memcpy(&note, data, sizeof note);
@@ -143,13 +150,14 @@ void Directory::note(const std::byte* data, std::size_t bytes) {
     if (malformed_++ == 0) {
       device_.log().line(base::Level::error, "a note of %zu bytes that no rank of this job wrote is ignored", bytes);
     }
-    return;
+    return true;
   }
   try {
     read(note, data + sizeof note);
   } catch (const std::bad_alloc&) {
-    put_off(note);
+    return put_off(note);
   }
+  return true;
 }
 
 void Directory::read(const Note& note, const std::byte* data) {
@@ -164,8 +172,10 @@ void Directory::read(const Note& note, const std::byte* data) {
   ++malformed_;
 }
 
-// There is no memory for the note now. A question is kept; an answer is asked for again.
-[[gnu::cold]] void Directory::put_off(const Note& note) {
+// There is no memory for the note now. A question is kept; an answer is asked for again. False: it
+// must come again.
+[[gnu::cold]] bool Directory::put_off(const Note& note) {
+  if (note.kind == Note::handshake) return false;
   if (note.kind == Note::worker && ranks_[note.rank] != nullptr) {
     Entry& entry = ranks_[note.rank]->workers[note.number];
     if (entry.known == Known::asked) entry.known = Known::nothing;
@@ -177,6 +187,12 @@ void Directory::read(const Note& note, const std::byte* data) {
   } else {
     device_.log().line(base::Level::error, "no memory for a note of rank %u: what it asks stays open", note.rank);
   }
+  return true;
+}
+
+void Directory::answer(const Note& note) {
+  if (known(note.rank).outbox.size() > kMostWaiting * own_.size()) return;
+  note.kind == Note::ask_worker ? answer_worker(note) : answer_key(note);
 }
 
 void Directory::answer_worker(const Note& note) {

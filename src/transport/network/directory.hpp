@@ -36,7 +36,7 @@ class Directory {
   [[nodiscard]] base::Result<const Bytes*> address(std::uint32_t rank, std::uint32_t worker);
   // Sends a note of the transport's own to a worker of a rank whose address() is known: see
   // Courier::handshake(). AGAIN: another thread has the mutex, or there is no memory.
-  [[nodiscard]] base::Status tell(std::uint32_t rank, std::uint32_t worker, const Bytes& bytes);
+  [[nodiscard]] base::Status tell(std::uint32_t rank, std::uint32_t worker, std::span<const std::byte> bytes);
   // That worker of a peer was closed, as far as is known. False also while another thread has the
   // mutex.
   [[nodiscard]] bool known_closed(std::uint32_t rank, std::uint32_t worker);
@@ -64,8 +64,9 @@ class Directory {
   // Something has come from that rank, which wants an answer: connects to it, if that is possible
   // now.
   base::Status meet(std::uint32_t rank);
-  // A note has arrived; it comes from the network.
-  void note(const std::byte* data, std::size_t bytes);
+  // A note has arrived; it comes from the network. False: there is no memory for it, and who sent
+  // it does not ask again: it is not to be acknowledged.
+  bool note(const std::byte* data, std::size_t bytes);
   // The connection to the rank broke, for a reason that the log tells.
   void broken(std::uint32_t rank, const char* why);
 
@@ -101,8 +102,8 @@ class Directory {
   bool empty_outbox(Rank& rank);
   void drop(Rank& rank);
   void read(const Note& note, const std::byte* data);
-  void put_off(const Note& note);
-  void answer(const Note& note) { note.kind == Note::ask_worker ? answer_worker(note) : answer_key(note); }
+  bool put_off(const Note& note);
+  void answer(const Note& note);
   void answer_worker(const Note& note);
   void answer_key(const Note& note);
   void tell_state(std::uint32_t rank, std::uint32_t worker);

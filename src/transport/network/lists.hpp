@@ -44,6 +44,13 @@ class Pool {
   explicit Pool(std::uint32_t count) : items_(new T[count]), count_(count) {
     for (std::uint32_t i = count; i-- > 0;) give_back(&items_[i]);
   }
+  ~Pool() {
+    if (kept_) static_cast<void>(items_.release());
+  }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  // A library may still write to the items: they stay until the process ends.
+  void keep() { kept_ = true; }
   [[nodiscard]] std::uint32_t count() const { return count_; }
   [[nodiscard]] std::span<T> all() const { return {items_.get(), count_}; }
   // The item that take() returns next; null: there is none.
@@ -65,6 +72,7 @@ class Pool {
  private:
   std::unique_ptr<T[]> items_;
   std::uint32_t count_;
+  bool kept_ = false;
   T* free_ = nullptr;
 };
 

@@ -84,6 +84,10 @@ struct Peer {
   // At the last look of ask_silent(), if there was something that the peer had to tell.
   bool owes_news = false;
   bool to_be_asked = false;  // in any case: a connection of this port was ended
+  // It was asked, and has said nothing since. The question may be lost: libfabric takes it for a
+  // connection that has ended already.
+  bool unanswered = false;
+  std::uint32_t seen_arrived = 0;  // next.arrived when it was asked
   std::uint32_t seen_acked = 0;
   std::uint32_t seen_delivered = 0;
 

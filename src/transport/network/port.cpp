@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/membarrier.hpp"
@@ -71,7 +72,7 @@ bool Port::arm() {
   if (progress_library() || !at_rest() || !arm_library()) return false;
   quiet_.store(true, std::memory_order_release);
   armed_.store(true, std::memory_order_release);
-  device_.helper().watch_again(watch_, descriptor_);
+  if (watch_ != 0) device_.helper().watch_again(watch_, descriptor_);
   return true;
 }
 
@@ -81,18 +82,26 @@ void Port::peer_failed(std::uint32_t rank) {
 
 // A peer that has consumed all that was sent to it has nothing to tell. One that has not may have
 // told so, or may not have got all: the library may lose both without a word when a connection
-// breaks and is made anew.
+// breaks and is made anew. It may lose a question likewise, so that is asked until something comes.
 [[gnu::cold]] void Port::ask_silent() {
-  const bool all = asks_all_.exchange(false, std::memory_order_relaxed);
+  const bool each = asks_each_round();
+  const bool all = asks_all_.exchange(false, std::memory_order_relaxed) || each;
   bool some_left = false;
   for (const auto& peer : peers_.all()) {
     const bool owed = std::exchange(peer->owes_news, peer->ready() && peer->acked != peer->next.position);
     const bool old = peer->seen_acked == peer->acked && peer->seen_delivered == peer->delivered;
     peer->seen_acked = peer->acked;
     peer->seen_delivered = peer->delivered;
-    peer->to_be_asked = peer->ready() && (peer->to_be_asked || all || (owed && old && peer->owes_news));
-    if (peer->to_be_asked) peer->to_be_asked = !ask(*peer);
-    some_left |= peer->to_be_asked;
+    peer->unanswered = peer->ready() && peer->unanswered && peer->seen_arrived == peer->next.arrived;
+    peer->to_be_asked =
+        peer->ready() && (peer->to_be_asked || peer->unanswered || all || (owed && old && peer->owes_news));
+    if (peer->to_be_asked) {
+      const Asked asked = ask(*peer);
+      peer->to_be_asked = asked == Asked::later;
+      peer->unanswered = asked == Asked::asked;
+      peer->seen_arrived = peer->next.arrived;
+    }
+    some_left |= peer->to_be_asked || peer->unanswered || (each && peer->ready());
   }
   has_questions_.store(some_left, std::memory_order_relaxed);
 }
@@ -127,6 +136,7 @@ Port::Served Port::serve(std::uint32_t thread) {
 void Port::retire() {
   handover_.enter();  // for good: the helper finds its owner inside
   close();
+  retired_at_ns_ = now_ns();
   retired_.store(true, std::memory_order_release);
 }
 
@@ -147,6 +157,13 @@ void Port::close() {
   if (!transfers_under_way()) return;
   disconnect_transfers();
   drive(now_ns() + kForceNs);
+}
+
+bool Port::all_arrived() const {
+  return undelivered_.count() == 0 || std::ranges::none_of(peers_.all(), [this](const auto& peer) {
+           return !peer->undelivered.empty() && !device_.failed(peer->rank) &&
+                  !device_.directory().known_closed(peer->rank, peer->worker);
+         });
 }
 
 bool Port::linger() {

@@ -99,7 +99,7 @@ class Port : public Connections {
     has_questions_.store(true, std::memory_order_relaxed);
     begin_round();
   }
-  // Questions have not left yet: its owner shall make progress in each round.
+  // Questions have not left yet, or were not answered: its owner shall make progress in each round.
   [[nodiscard]] bool has_questions() const { return has_questions_.load(std::memory_order_relaxed); }
   // quiet: nothing is there, and the library is armed. waiting: the same, but the library has
   // something whose end it may not report. more: there was something until the end. stuck: the
@@ -117,6 +117,11 @@ class Port : public Connections {
   // By the device, afterwards: makes progress. True: something is still under way. It does nothing
   // if only the owner may make progress.
   bool linger();
+  // All messages have arrived that a worker waits for: the device tells that the port is closed by
+  // another connection.
+  [[nodiscard]] bool all_arrived() const;
+  [[nodiscard]] std::uint64_t retired_at_ns() const { return retired_at_ns_; }
+  bool told_closed = false;  // by the device: those who asked for it know that it is closed
   // By the device, afterwards: arms the library. False: something is there.
   [[nodiscard]] bool arm_retired() { return owners_only() || arm_library(); }
 
@@ -162,6 +167,8 @@ class Port : public Connections {
       ask_silent();
     }
   }
+  // A peer is ready that is asked in each round: a sleeping owner is woken for that.
+  void note_questions() { has_questions_.store(true, std::memory_order_relaxed); }
   // By every poll of the owner. Returns the new count.
   std::uint32_t count_poll() {
     const std::uint32_t poll = polls() + 1;
@@ -184,6 +191,7 @@ class Port : public Connections {
   Device& device_;
   const std::uint32_t index_;
   bool closed_ = false;
+  std::uint64_t retired_at_ns_ = 0;
   std::atomic<std::uint32_t> polls_{0};  // written by the owner. Relaxed
   Completions completions_;
   Peers peers_;

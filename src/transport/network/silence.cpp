@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <memory>
 #include <new>
-#include <string>
 
 namespace heddle::transport::network {
 namespace {
@@ -46,17 +45,23 @@ bool ask_in_time(int socket, std::uint64_t ns) {
   return false;
 }
 
-std::string other_end_of(int socket) {
+using Text = std::array<char, INET6_ADDRSTRLEN + 8>;
+
+// As the helper, which has no memory to spare when all is gone.
+Text other_end_of(int socket) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof address;
   std::array<char, INET6_ADDRSTRLEN> text{};
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return "an unknown address";
+  Text whole{"an unknown address"};
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return whole;
   const bool four = address.ss_family == AF_INET;
   const auto& in4 = reinterpret_cast<const sockaddr_in&>(address);
   const auto& in6 = reinterpret_cast<const sockaddr_in6&>(address);
   const void* number = four ? static_cast<const void*>(&in4.sin_addr) : &in6.sin6_addr;
-  if (::inet_ntop(address.ss_family, number, text.data(), text.size()) == nullptr) return "an unknown address";
-  return std::string(text.data()) + ":" + std::to_string(ntohs(four ? in4.sin_port : in6.sin6_port));
+  if (::inet_ntop(address.ss_family, number, text.data(), text.size()) != nullptr) {
+    std::snprintf(whole.data(), whole.size(), "%s:%u", text.data(), ntohs(four ? in4.sin_port : in6.sin6_port));
+  }
+  return whole;
 }
 
 bool end_if_silent(int socket, std::uint64_t ns, const char* setting, const base::Log& log) {
@@ -67,9 +72,9 @@ bool end_if_silent(int socket, std::uint64_t ns, const char* setting, const base
     return false;
   }
   if (!silent_for(about, ask_in_time(socket, ns), ns)) return false;
-  const std::string other = other_end_of(socket);
+  const Text other = other_end_of(socket);
   if (::shutdown(socket, SHUT_RDWR) != 0) return false;
-  log.line(base::Level::warn, "%s has answered nothing for %u s: its connection is ended (%s)", other.c_str(),
+  log.line(base::Level::warn, "%s has answered nothing for %u s: its connection is ended (%s)", other.data(),
            about.tcpi_last_ack_recv / 1000, setting);
   return true;
 }

@@ -11,4 +11,11 @@ Symbol Symbols::find(const char* name, const char* version) {
   return {symbol};
 }
 
+base::Result<void*> load_library(const std::string& name, const char* install, const char* setting) {
+  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle != nullptr) return handle;
+  return base::fail(HEDDLE_ERR_CONFIG, "%s cannot be loaded: %s; install %s, or set %s to the file", name.c_str(),
+                    dlerror(), install, setting);
+}
+
 }  // namespace heddle::transport::network

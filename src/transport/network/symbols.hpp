@@ -2,6 +2,13 @@
 // without it.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/error.hpp"
+
 namespace heddle::transport::network {
 
 // A library's symbol, as a pointer to the function that it is there.
@@ -26,6 +33,25 @@ class Symbols {
   void* library_;
   bool complete_ = true;
 };
+
+// Opens it for as long as the process lives, since libraries of networks have threads and exit
+// handlers. CONFIG: `install` says what there is to be installed, `setting` names the file.
+base::Result<void*> load_library(const std::string& name, const char* install, const char* setting);
+
+// A Library by its name: the first one of that name is made by `make`, and never freed. Any thread.
+template <class Library, class Make>
+base::Result<const Library*> open_once(const std::string& name, Make make) {
+  struct Opened {
+    std::mutex mutex;
+    std::map<std::string, const Library*> by_name;
+  };
+  static auto& opened = *new Opened;
+  const std::lock_guard lock(opened.mutex);
+  if (const auto found = opened.by_name.find(name); found != opened.by_name.end()) return found->second;
+  base::Result<std::unique_ptr<Library>> made = make();
+  if (!made) return made.status();
+  return opened.by_name[name] = made->release();
+}
 
 // A function that throws nothing: its callers on the hot path keep no frame for that.
 template <class Function>

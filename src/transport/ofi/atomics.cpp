@@ -26,21 +26,6 @@ bool serves_atomics(fid_ep* endpoint) {
   return true;
 }
 
-base::Status check_atomic(const Command& command, std::uint64_t address) {
-  const bool wide = command.atomic_op >= HEDDLE_ADD64;
-  if (command.atomic_op > HEDDLE_COMPARE_SWAP64 || (command.atomic_op & 7U) > HEDDLE_COMPARE_SWAP32)
-    return base::fail(HEDDLE_ERR_ARGUMENT, "there is no atomic operation %u", command.atomic_op);
-  if (command.bytes != (wide ? 8U : 4U)) {
-    return base::fail(HEDDLE_ERR_SIZE, "an atomic operation on %llu bytes; this one works on %u",
-                      static_cast<unsigned long long>(command.bytes), wide ? 8U : 4U);
-  }
-  if ((address + command.offset) % command.bytes != 0) {
-    return base::fail(HEDDLE_ERR_ALIGNMENT, "an atomic operation at offset %llu; its word must be aligned to %llu",
-                      static_cast<unsigned long long>(command.offset), static_cast<unsigned long long>(command.bytes));
-  }
-  return HEDDLE_DONE;
-}
-
 long begin_atomic(fid_ep* endpoint, const Command& command, fi_addr_t to, Transfer* transfer, void* descriptor) {
   const fi_datatype type = command.bytes == sizeof(std::uint64_t) ? FI_UINT64 : FI_UINT32;
   const fi_op op = kOps[command.atomic_op & 7U];

@@ -19,8 +19,6 @@ namespace heddle::transport::ofi {
 
 // All operations of Heddle, on words of both lengths.
 [[nodiscard]] bool serves_atomics(fid_ep* endpoint);
-// ARGUMENT, SIZE, ALIGNMENT: it is no atomic that can be done. `address`: of the region there.
-[[nodiscard]] base::Status check_atomic(const Command& command, std::uint64_t address);
 // Always with a result: its arrival says that the word was changed. `descriptor`: of the transfer.
 // libfabric's answer.
 [[nodiscard]] long begin_atomic(fid_ep* endpoint, const Command& command, fi_addr_t to, Transfer* transfer,

@@ -17,6 +17,11 @@ base::Status DeviceEndpoint::open() {
   return endpoint_.add_buffers(notes_.all().data(), notes_.all().size_bytes(), &descriptor_of_notes_);
 }
 
+void DeviceEndpoint::close() {
+  endpoint_.close();
+  if (endpoint_.kept()) notes_.keep();
+}
+
 const network::Bytes& DeviceEndpoint::address_of(std::uint32_t rank) const {
   return rank == device_.rank() ? endpoint_.address() : ranks_[rank].bytes;
 }
@@ -39,12 +44,26 @@ base::Status DeviceEndpoint::connect(std::uint32_t rank, std::span<const std::by
     return base::fail(HEDDLE_ERR_PROTOCOL, "the address of rank %u has %zu bytes, that of this rank %zu", rank,
                       address.size(), endpoint_.address().size());
   }
-  ranks_[rank].bytes.assign(address.begin(), address.end());
-  ranks_[rank].address = endpoint_.insert(address);
-  if (ranks_[rank].address == FI_ADDR_NOTAVAIL)
-    return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for the address of rank %u", rank);
-  ranks_[rank].open = true;
+  Rank& to = ranks_[rank];
+  to.bytes.assign(address.begin(), address.end());
+  if (const long answer = endpoint_.insert(address, &to.address); answer != 0) return not_inserted(rank, answer);
+  to.patience.renew();
+  to.open = true;
   return HEDDLE_DONE;
+}
+
+base::Status DeviceEndpoint::not_inserted(std::uint32_t rank, long answer) {
+  if (is_temporary_for_addresses(answer) && !is_over(ranks_[rank])) return HEDDLE_AGAIN;
+  device_.log().line(base::Level::error, "libfabric does not accept the address of rank %u: %s", rank,
+                     device_.library().why(answer));
+  device_.directory().broken(rank, "its address is not accepted");
+  return HEDDLE_ERR_PEER_FAILED;
+}
+
+// libfabric has taken nothing for HEDDLE_OFI_TIMEOUT.
+bool DeviceEndpoint::is_over(Rank& rank) {
+  if (device_.timeout_ns() == 0) return false;
+  return rank.patience.over(device_.environment().clock->now_ns(), device_.timeout_ns());
 }
 
 base::Status DeviceEndpoint::send(std::uint32_t rank, network::Bytes* bytes) {
@@ -58,7 +77,7 @@ base::Status DeviceEndpoint::send(std::uint32_t rank, network::Bytes* bytes) {
   if (answer != 0) return not_sent(rank, answer);
   notes_.take()->rank = rank;
   ++sending_;
-  to.tried_since = 0;
+  to.patience.renew();
   bytes->clear();
   return HEDDLE_DONE;
 }
@@ -66,12 +85,8 @@ base::Status DeviceEndpoint::send(std::uint32_t rank, network::Bytes* bytes) {
 // libfabric answers "again" while it connects, and as long as it is refused: a rank that is not
 // there any more.
 base::Status DeviceEndpoint::not_sent(std::uint32_t rank, long answer) {
-  Rank& to = ranks_[rank];
   if (is_temporary(answer)) {
-    const std::uint64_t now = device_.environment().clock->now_ns();
-    if (device_.timeout_ns() == 0) return HEDDLE_AGAIN;
-    if (to.tried_since == 0) to.tried_since = now;
-    if (now - to.tried_since < device_.timeout_ns()) return HEDDLE_AGAIN;
+    if (!is_over(ranks_[rank])) return HEDDLE_AGAIN;
     device_.directory().broken(rank, "no answer within HEDDLE_OFI_TIMEOUT");
   } else {
     device_.directory().broken(rank, device_.library().why(answer));

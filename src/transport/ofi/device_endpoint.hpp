@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "transport/network/courier.hpp"
+#include "transport/network/patience.hpp"
 #include "transport/ofi/endpoint.hpp"
 
 namespace heddle::transport::ofi {
@@ -17,7 +18,7 @@ class DeviceEndpoint final : public network::Courier {
 
   // NO_MEMORY, SYSTEM.
   base::Status open();
-  void close() { endpoint_.close(); }
+  void close();
   [[nodiscard]] const network::Bytes& address() const { return endpoint_.address(); }
   // Of the endpoint of a rank that a worker has connected to, or of this rank.
   [[nodiscard]] const network::Bytes& address_of(std::uint32_t rank) const;
@@ -58,10 +59,12 @@ class DeviceEndpoint final : public network::Courier {
     network::Bytes bytes;  // of its address
     fi_addr_t address = FI_ADDR_NOTAVAIL;
     bool open = false;
-    std::uint64_t tried_since = 0;  // ns; since when libfabric takes nothing; 0: it does
+    network::Patience patience;  // with libfabric, which takes nothing, or not its address
   };
 
+  base::Status not_inserted(std::uint32_t rank, long answer);
   base::Status not_sent(std::uint32_t rank, long answer);
+  bool is_over(Rank& rank);
 
   Device& device_;
   network::Pool<Note> notes_;

@@ -41,8 +41,12 @@ base::Status Endpoint::open_queue() {
   cq.wait_obj = FI_WAIT_FD;
   cq.size = info->tx_attr->size + info->rx_attr->size;
   if (const int answer = fi_cq_open(domain_, &cq, &cq_, nullptr); answer != 0) return fail("completion queue", answer);
-  if (const int answer = fi_control(&cq_->fid, FI_GETWAIT, &descriptor_); answer != 0)
-    return fail("descriptor", answer);
+  if (const int answer = fi_control(&cq_->fid, FI_GETWAIT, &descriptor_); answer != 0) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "libfabric's provider %s has no descriptor on which a thread could sleep (%s); name another with "
+                      "HEDDLE_OFI_PROVIDER",
+                      info->fabric_attr->prov_name, fabric_->library().why(answer));
+  }
   int answer = open_endpoint();
   for (int more = kMostAttempts - 1; answer == -FI_EADDRINUSE && more > 0; --more) answer = open_endpoint();
   return answer == 0 ? HEDDLE_DONE : fail("endpoint", answer);
@@ -99,9 +103,15 @@ void Endpoint::open_callers_memory(const base::Environment& environment) {
   if (fabric_->plan().local) callers_.emplace(*fabric_, place(), environment.config, environment.log);
 }
 
-fi_addr_t Endpoint::insert(std::span<const std::byte> address) {
-  fi_addr_t number = FI_ADDR_NOTAVAIL;
-  return fi_av_insert(av_, address.data(), 1, &number, 0, nullptr) == 1 ? number : FI_ADDR_NOTAVAIL;
+// Some providers take no flag, so only an address that is refused goes with the question why.
+long Endpoint::insert(std::span<const std::byte> address, fi_addr_t* number) {
+  int answer = fi_av_insert(av_, address.data(), 1, number, 0, nullptr);
+  int why = 0;
+  if (answer == 0 && fi_av_insert(av_, address.data(), 1, number, FI_SYNC_ERR, &why) == 1) answer = 1;
+  if (answer == 1) return 0;
+  *number = FI_ADDR_NOTAVAIL;
+  if (answer == 0) answer = why > 0 ? -why : why;
+  return answer < 0 ? answer : -FI_EOTHER;
 }
 
 // ---- progress -----------------------------------------------------------------------------------
@@ -134,7 +144,6 @@ bool end(Object** object) {
 
 void Endpoint::stop() {
   if (kept_ || end(&ep_)) return;
-  // It may still use all the others, and the buffers.
   kept_ = true;
   ep_ = nullptr;
   if (callers_.has_value()) callers_->keep();

@@ -49,7 +49,7 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // SYSTEM, NO_MEMORY.
+  // SYSTEM, NO_MEMORY, CONFIG.
   base::Status open(Fabric& fabric);
   // Registers memory that is sent from, or received into, until close(), if the provider wants
   // that; else *descriptor stays null. Before that, it is not moved or freed.
@@ -57,8 +57,8 @@ class Endpoint {
   // The same for the caller's memory: opens what is then callers_memory(). It throws
   // std::bad_alloc.
   void open_callers_memory(const base::Environment& environment);
-  // Cancels what is under way: libfabric uses no memory any more. If it does not let go, all that
-  // is registered stays until the process ends.
+  // Cancels what is under way: libfabric uses no memory any more, unless it is kept() now. Then all
+  // that is registered stays until the process ends.
   void stop();
   // Stops it, and closes the rest. Nobody has memory from callers_memory() any more.
   void close();
@@ -71,8 +71,12 @@ class Endpoint {
   [[nodiscard]] CallersMemory* callers_memory() { return callers_.has_value() ? &*callers_ : nullptr; }
   [[nodiscard]] const network::Bytes& address() const { return address_; }
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  // Of a peer's endpoint. FI_ADDR_NOTAVAIL: it is not accepted, or there is no memory.
-  [[nodiscard]] fi_addr_t insert(std::span<const std::byte> address);
+  // The number of a peer's endpoint. Negative: libfabric refuses the address, and this is why.
+  long insert(std::span<const std::byte> address, fi_addr_t* number);
+  // libfabric has refused to close it, and may go on to write to all that it was given: receive
+  // buffers, operations, the caller's memory. Whoever has memory of these kinds keeps it until the
+  // process ends.
+  [[nodiscard]] bool kept() const { return kept_; }
 
   // Hands out what is done, to these functions of the sink:
   //   on_receive(data, bytes)   a message; its bytes are there until this returns. Null: one that

@@ -1,24 +1,10 @@
 #include "transport/ofi/library.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <mutex>
 
 namespace heddle::transport::ofi {
 namespace {
-
-struct Opened {
-  std::mutex mutex;
-  std::map<std::string, const Library*> by_name;  // never freed: live as long as the process
-};
-
-Opened& opened() {
-  static Opened* all = new Opened;
-  return *all;
-}
 
 // What libfabric and its providers read once, when it is first asked for providers, and for which
 // there is no argument. The user's own word goes before.
@@ -47,25 +33,18 @@ void set_variables() {
 }  // namespace
 
 base::Result<const Library*> Library::open(const std::string& name) {
-  Opened& all = opened();
-  const std::lock_guard lock(all.mutex);
-  if (const auto found = all.by_name.find(name); found != all.by_name.end()) return found->second;
-  std::unique_ptr<Library> library(new Library);
-  if (const base::Status status = library->load(name); status != HEDDLE_DONE) return status;
-  return all.by_name[name] = library.release();
+  return network::open_once<Library>(name, [&]() -> base::Result<std::unique_ptr<Library>> {
+    std::unique_ptr<Library> library(new Library);
+    if (const base::Status status = library->load(name); status != HEDDLE_DONE) return status;
+    return library;
+  });
 }
 
 base::Status Library::load(const std::string& name) {
   set_variables();
-  // Never closed: it has threads and exit handlers.
-  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (handle == nullptr) {
-    return base::fail(HEDDLE_ERR_CONFIG,
-                      "%s cannot be loaded: %s; install libfabric (Debian: libfabric1), or set HEDDLE_OFI_LIBRARY to "
-                      "the file",
-                      name.c_str(), dlerror());
-  }
-  call_ = Functions(handle);
+  const auto handle = network::load_library(name, "libfabric (Debian: libfabric1)", "HEDDLE_OFI_LIBRARY");
+  if (!handle) return handle.status();
+  call_ = Functions(*handle);
   if (!call_.complete()) {
     return base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no libfabric, or one older than 1.17", name.c_str());
   }

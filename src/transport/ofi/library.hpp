@@ -44,6 +44,11 @@ inline bool is_temporary(long answer) {
   return answer == -FI_EAGAIN || answer == -FI_EMFILE || answer == -ENFILE;
 }
 
+// The same of an address that is not accepted: there is no memory for it now.
+inline bool is_temporary_for_addresses(long answer) {
+  return is_temporary(answer) || answer == -FI_ENOMEM;
+}
+
 class Library {
  public:
   // Opens it, once per process and name; it stays open, since it has threads of its own. CONFIG:

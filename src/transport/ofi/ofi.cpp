@@ -1,9 +1,5 @@
 #include "transport/ofi/ofi.hpp"
 
-#include <filesystem>
-#include <string>
-#include <system_error>
-
 #include "transport/network/transport.hpp"
 #include "transport/ofi/port.hpp"
 
@@ -33,14 +29,15 @@ base::Status probe(const base::Environment& environment) {
 }
 
 base::Status probe_own(const base::Environment& environment) {
-  std::error_code none;
-  bool own = std::filesystem::exists("/sys/class/cxi", none);
-  std::filesystem::directory_iterator adapters("/sys/class/infiniband", none);
-  for (; !none && adapters != std::filesystem::directory_iterator(); adapters.increment(none)) {
-    const std::string name = adapters->path().filename();
-    own = own || name.starts_with("efa") || name.starts_with("hfi1");
-  }
-  return own ? probe(environment) : base::fail(HEDDLE_ERR_CONFIG, "no adapter that only libfabric drives");
+  if (!has_own_adapter("/sys/class")) return base::fail(HEDDLE_ERR_CONFIG, "no adapter that only libfabric drives");
+  const auto library = Library::open(environment.config.text(base::Var::ofi_library));
+  if (!library) return library.status();
+  const auto info = choose_provider(**library, environment.config, false);
+  if (!info) return info.status();
+  const char* provider = (*info)->fabric_attr->prov_name;
+  if (drives_own_adapter(provider)) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_CONFIG, "this libfabric (%s) has no provider for the adapter here, only %s",
+                    (*library)->version().c_str(), provider);
 }
 
 }  // namespace heddle::transport::ofi

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "transport/common/checks.hpp"
 #include "transport/network/bundle.hpp"
 #include "transport/ofi/port.hpp"
 
@@ -58,17 +59,13 @@ inline bool Outgoing::send_by_value(Port& port, PeerState& peer, std::size_t byt
   network::Peer* used = port.peers().use(command.rank, command.worker, &why);
   if (used == nullptr) return port.completions().refuse(command, why);
   PeerState& peer = state(*used);
-  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || command.packet_bytes() > kMostMessage)
-      [[unlikely]] {
-    return port.completions().refuse(
-        command, base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the ofi transport takes %u",
-                            command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
-  }
+  why = check_message(command, kMostMessage, "ofi");
+  if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
   const auto bytes = static_cast<std::uint32_t>(command.packet_bytes());
   const bool full = peer.is_full(cost_of(bytes), self.window_);
   if (!peer.ready() || full) [[unlikely]] {
     if (peer.ready() && port.device().directory().known_closed(peer.rank, peer.worker)) {
-      peer.stage = network::Peer::Stage::closed;
+      port.peers().note_closed(peer);
       peer.note_way();
     }
     // a message to a closed worker is lost, which is no error

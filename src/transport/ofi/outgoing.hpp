@@ -53,6 +53,8 @@ class Outgoing {
   void on_done(Packet& packet, int error);
   // Nobody will bring completions any more.
   void forget() { flying_ = 0; }
+  // libfabric may still write to the packets (Endpoint::kept()).
+  void keep() { packets_.keep(); }
 
   // Packets that libfabric has not finished.
   [[nodiscard]] bool flies() const { return flying_ != 0; }

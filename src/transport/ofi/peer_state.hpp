@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "transport/network/patience.hpp"
 #include "transport/network/peer.hpp"
 #include "transport/ofi/endpoint.hpp"
 
@@ -29,6 +30,7 @@ struct Transfer : Operation {
   };
   std::uint8_t duties = 0;
   bool orphan = false;  // reported as failed; libfabric still has it
+  bool is_get = false;
   std::uint32_t lease = 0;
   Transfer* next = nullptr;
   PeerState* peer = nullptr;  // null: free
@@ -55,9 +57,9 @@ struct PeerState final : network::Peer {
   // What libfabric has taken for this peer: whether there is a connection.
   enum class Taken : std::uint8_t { nothing_yet, some, nothing_lately };
   Taken taken = Taken::nothing_yet;
-  std::uint64_t refused_since = 0;  // ns; since when it takes nothing; 0: it was not asked yet
-  std::uint64_t dies_at = 0;        // ns; while it is in Port::dying_
-  network::List<Packet> packets;    // that wait; `waiting` is their number
+  network::Patience patience;     // with what is not taken
+  std::uint64_t dies_at = 0;      // ns; while it is in Port::dying_
+  network::List<Packet> packets;  // that wait; `waiting` is their number
 
   void note_way() { by_value = ready() && waiting == 0; }
 };

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "base/copy.hpp"
+#include "transport/network/bundle.hpp"
 
 namespace heddle::transport::ofi {
 namespace {
@@ -15,6 +15,9 @@ using network::kMostMessage;
 
 // How long libfabric may take to end what was under way on a connection that is lost.
 constexpr std::uint64_t kDyingNs = 1'000'000'000;
+// The same of gets: twice HEDDLE_OFI_TIMEOUT, after which it has noticed that the network is cut.
+// Without a time-out this.
+constexpr std::uint64_t kGetsNs = 60'000'000'000;
 // Below this length a message is copied by its words.
 constexpr std::size_t kShort = 1024;
 
@@ -60,6 +63,12 @@ void Port::close_endpoint() {
   outgoing_.forget();
   say_registrations();
   endpoint_.close();
+  if (!endpoint_.kept()) return;
+  transfers_.keep();
+  outgoing_.keep();
+  device_.log().line(base::Level::error,
+                     "libfabric does not close worker %u, and may still write to memory that its gets were given",
+                     index());
 }
 
 void Port::say_registrations() {
@@ -100,18 +109,9 @@ inline std::size_t Port::progress() {
 // ---- the owner ----------------------------------------------------------------------------------
 
 std::size_t Port::post_batch(std::span<Command> batch) {
-  std::size_t accepted = 0;
-  try {
-    while (accepted < batch.size()) {
-      const bool several = batch[accepted].opcode == Opcode::message && batch.size() - accepted > 1;
-      const std::size_t bundled = several ? outgoing_.post_bundle(batch.subspan(accepted)) : 0;
-      if (bundled == 0 && post_one(batch[accepted]) == 0) break;
-      accepted += std::max<std::size_t>(bundled, 1);
-    }
-  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
-    if (accepted == 0) throw;
-  }
-  return accepted;
+  return network::post_several(
+      batch, [this](Command& command) { return post_one(command); },
+      [this](std::span<Command> front) { return outgoing_.post_bundle(front); });
 }
 
 std::size_t Port::poll(std::span<Completion> completions) {
@@ -156,8 +156,8 @@ inline void Port::do_more(std::uint32_t poll) {
     if (connects) peers().advance();
     ask_if_due();
   }
-  if (disconnecting()) [[unlikely]]
-    go_on_disconnecting();
+  if (disconnecting() && go_on_disconnecting()) [[unlikely]]
+    end_gets();
 }
 
 // ---- in its owner's place too -------------------------------------------------------------------
@@ -168,7 +168,7 @@ bool Port::move_on() {
   if (credits().owes()) credits().send_owed();
   if (peers().connecting()) peers().advance();
   ask_if_due();
-  if (disconnecting()) go_on_disconnecting();
+  if (disconnecting()) static_cast<void>(go_on_disconnecting());  // the owner's next poll ends gets
   return some;
 }
 
@@ -202,7 +202,10 @@ bool Port::on_word(network::Peer& peer, Kind kind, std::uint32_t position) {
   // All that was sent before has arrived: libfabric keeps the order, unless it has connected anew
   // and lost what was on its way.
   const bool whole = position == peer.next.arrived;
-  if (kind != Kind::question) return whole;
+  if (kind != Kind::question) {
+    peer.unanswered = false;
+    return whole;
+  }
   if (!whole || peer.has_gap || peer.stage == network::Peer::Stage::broken) {
     outgoing_.send_end(state(peer));
   } else {
@@ -220,6 +223,10 @@ void Port::on_failed(Operation& operation, int error) {
 
 bool Port::open(network::Peer& peer, const network::Bytes& address) {
   PeerState& to = state(peer);
+  if (endpoint_.ep() == nullptr) {  // see end_gets()
+    peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+    return true;
+  }
   if (address.size() != endpoint_.address().size()) {
     device_.log().line(base::Level::error, "worker %u of rank %u has an address of %zu bytes; this rank's have %zu",
                        peer.worker, peer.rank, address.size(), endpoint_.address().size());
@@ -227,12 +234,31 @@ bool Port::open(network::Peer& peer, const network::Bytes& address) {
     peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
     return true;
   }
-  to.address = to.memory = endpoint_.insert(address);
-  if (to.address != FI_ADDR_NOTAVAIL && device_.plan().by_endpoint)
-    to.memory = endpoint_.insert(device_.endpoint().address_of(peer.rank));
-  if (to.memory == FI_ADDR_NOTAVAIL) return false;
+  if (const long answer = insert(to, address); answer != 0) return not_inserted(to, answer);
+  to.patience.renew();
   to.stage = network::Peer::Stage::ready;
   outgoing_.begin(to);
+  return true;
+}
+
+// 0, or libfabric's answer; what it has accepted already is not inserted again.
+long Port::insert(PeerState& peer, const network::Bytes& address) {
+  long answer = 0;
+  if (peer.address == FI_ADDR_NOTAVAIL) answer = endpoint_.insert(address, &peer.address);
+  if (answer != 0) return answer;
+  if (device_.plan().by_endpoint) return endpoint_.insert(device_.endpoint().address_of(peer.rank), &peer.memory);
+  peer.memory = peer.address;
+  return 0;
+}
+
+// See open().
+bool Port::not_inserted(PeerState& peer, long answer) {
+  const bool over = device_.timeout_ns() != 0 && peer.patience.over(now_ns(), device_.timeout_ns());
+  if (is_temporary_for_addresses(answer) && !over) return false;
+  device_.log().line(base::Level::error, "libfabric does not accept the address of worker %u of rank %u: %s",
+                     peer.worker, peer.rank, device_.library().why(answer));
+  device_.lose(peer.rank);
+  peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
   return true;
 }
 
@@ -240,16 +266,15 @@ void Port::not_taken(PeerState& peer, long answer) {
   if (!is_temporary(answer)) return on_broken(peer, static_cast<int>(-answer));
   if (device_.timeout_ns() == 0) return;
   using Taken = PeerState::Taken;
-  const std::uint64_t now = now_ns();
-  if (peer.taken == Taken::some || peer.refused_since == 0) {
-    if (peer.taken == Taken::some) peer.taken = Taken::nothing_lately;
-    peer.refused_since = now;
+  if (peer.taken == Taken::some) {
+    peer.taken = Taken::nothing_lately;
+    peer.patience.renew();
   }
   // If there was a connection, and libfabric has something under way, it may have no room. It
   // reports the end of that, if the connection breaks.
   if ((peer.taken != Taken::nothing_yet || peer.heard) && (outgoing_.flies() || transfers_.under_way() != 0))
-    peer.refused_since = now;
-  if (now - peer.refused_since < device_.timeout_ns()) return;
+    peer.patience.renew();
+  if (!peer.patience.over(now_ns(), device_.timeout_ns())) return;
   device_.log().line(base::Level::warn, "worker %u of rank %u accepts no connection (HEDDLE_OFI_TIMEOUT)", peer.worker,
                      peer.rank);
   note_lost(peer);
@@ -266,7 +291,7 @@ void Port::on_broken(PeerState& peer, int error) {
 [[gnu::cold]] void Port::disconnect_gap(network::Peer& peer) {
   if (peer.stage == network::Peer::Stage::broken || peer.has_gap) return;
   peer.has_gap = true;
-  device_.log().line(base::Level::error, "worker %u gives up worker %u of rank %u: its messages have a gap", index(),
+  device_.log().line(base::Level::error, "worker %u disconnects worker %u of rank %u: its messages have a gap", index(),
                      peer.worker, peer.rank);
   note_lost(state(peer));
 }
@@ -275,18 +300,38 @@ void Port::note_lost(PeerState& peer) {
   if (std::ranges::find(lost_, &peer) == lost_.end()) lost_.push_back(&peer);
 }
 
-void Port::go_on_disconnecting() {
+bool Port::go_on_disconnecting() {
   while (!lost_.empty()) {
     PeerState& peer = *lost_.back();
     lost_.pop_back();
     disconnect(peer, HEDDLE_ERR_PEER_FAILED);
   }
-  std::erase_if(dying_, [this](PeerState* peer) {
+  const std::uint64_t gets_ns = device_.timeout_ns() != 0 ? 2 * device_.timeout_ns() : kGetsNs;
+  bool over = false;
+  std::erase_if(dying_, [&](PeerState* peer) {
     if (!transfers_.holds_some(*peer)) return true;
-    if (now_ns() < peer->dies_at) return false;
-    transfers_.orphan(*peer);
-    return true;
+    const std::uint64_t now = now_ns();
+    if (now < peer->dies_at) return false;
+    if (!transfers_.orphan(*peer)) return true;
+    over = over || now - peer->dies_at >= gets_ns;
+    return false;
   });
+  return over;
+}
+
+// libfabric lets go of their destinations only with the endpoint. That is the end of this worker,
+// of which the others are told; their ranks, and this one's other workers, go on.
+[[gnu::cold]] void Port::end_gets() {
+  device_.log().line(base::Level::error,
+                     "worker %u is cut off: libfabric does not end its gets from rank %u, which is lost "
+                     "(HEDDLE_OFI_TIMEOUT)",
+                     index(), dying_.front()->rank);
+  close_endpoint();
+  for (const auto& peer : peers().all()) {
+    if (!peer->over()) peers().end(*peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+  }
+  dying_.clear();
+  device_.announce_closed(*this);
 }
 
 void Port::disconnect(PeerState& peer, base::Status status) {
@@ -298,7 +343,7 @@ void Port::disconnect(PeerState& peer, base::Status status) {
 }
 
 // libfabric ends what was under way to a rank that died when its connection breaks: soon, unless
-// the rank lives. Until then it may use the caller's memory.
+// the rank lives, or its machine is not there any more. Until then it may use the caller's memory.
 void Port::on_end(network::Peer& peer) {
   PeerState& ended = state(peer);
   outgoing_.drop_waiting(ended);

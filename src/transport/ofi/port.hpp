@@ -75,7 +75,9 @@ class Port final : public network::Port {
   // Its domain is its own, and accesses to this rank's regions come through it.
   [[nodiscard]] bool has_regions() const { return !device_.plan().shared && !device_.plan().by_endpoint; }
   void note_lost(PeerState& peer);
-  void go_on_disconnecting();
+  // True: a get to a peer that was lost long ago does not end.
+  bool go_on_disconnecting();
+  void end_gets();
   void close_endpoint();
   void say_registrations();
 
@@ -83,12 +85,14 @@ class Port final : public network::Port {
   [[nodiscard]] std::unique_ptr<network::Peer> make_peer() override { return std::make_unique<PeerState>(); }
   void make_room_for(std::size_t peers) override;
   [[nodiscard]] bool open(network::Peer& peer, const network::Bytes& address) override;
+  long insert(PeerState& peer, const network::Bytes& address);
+  bool not_inserted(PeerState& peer, long answer);
   void on_end(network::Peer& peer) override;
   [[nodiscard]] bool send_credit(network::Peer& peer) override {
     return outgoing_.send_word(state(peer), network::Kind::credit);
   }
-  [[nodiscard]] bool ask(network::Peer& peer) override {
-    return outgoing_.send_word(state(peer), network::Kind::question);
+  Asked ask(network::Peer& peer) override {
+    return outgoing_.send_word(state(peer), network::Kind::question) ? Asked::asked : Asked::later;
   }
   void disconnect_gap(network::Peer& peer) override;
   void give_back(void* kept) override { static_cast<void>(kept); }  // all is copied

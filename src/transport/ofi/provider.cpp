@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace heddle::transport::ofi {
@@ -19,6 +22,9 @@ constexpr std::size_t kInject = 128;
 // on what Heddle reaches itself (ucx).
 constexpr std::array<std::string_view, 8> kBest = {"cxi",  "efa",           "psm3", "opx",
                                                    "psm2", "verbs;ofi_rxm", "tcp",  "tcp;ofi_rxm"};
+
+// Those of them for adapters that only libfabric drives.
+constexpr std::array<std::string_view, 5> kOwn = {"cxi", "efa", "psm3", "opx", "psm2"};
 
 // Those of them whose adapters change words by themselves; see atomics.hpp.
 constexpr std::array<std::string_view, 1> kAtomics = {"cxi"};
@@ -81,6 +87,26 @@ std::string name_of(const fi_info& info) {
   return std::string(info.fabric_attr->prov_name) + " (" + info.domain_attr->name + ")";
 }
 
+// The layer for providers with connections sends what is longer than these in steps of its own, and
+// a shorter message overtakes it: messages would arrive out of their order.
+base::Status check_layer(const std::string& provider) {
+  if (provider.find("ofi_rxm") == std::string::npos) return HEDDLE_DONE;
+  for (const char* name : {"FI_OFI_RXM_BUFFER_SIZE", "FI_OFI_RXM_EAGER_LIMIT"}) {
+    const char* text = std::getenv(name);
+    if (text != nullptr && std::strtoull(text, nullptr, 0) < kEagerBytes)
+      return base::fail(HEDDLE_ERR_CONFIG, "%s is \"%s\"; the ofi transport needs at least %u", name, text,
+                        kEagerBytes);
+  }
+  return HEDDLE_DONE;
+}
+
+// libfabric's own variable hides all others.
+std::string filter_of_providers() {
+  const char* filter = std::getenv("FI_PROVIDER");
+  if (filter == nullptr) return {};
+  return std::string("; FI_PROVIDER=") + filter + " hides others";
+}
+
 }  // namespace
 
 base::Result<Info> choose_provider(const Library& library, const base::Config& config, bool atomics) {
@@ -93,13 +119,15 @@ base::Result<Info> choose_provider(const Library& library, const base::Config& c
     return base::fail(
         HEDDLE_ERR_CONFIG,
         "libfabric %s has no provider for HEDDLE_OFI_PROVIDER=\"%s\", HEDDLE_OFI_DOMAIN=\"%s\" (%s); it has "
-        "%s",
-        library.version().c_str(), provider.c_str(), domain.c_str(), library.why(answer),
-        list_providers(library).c_str());
+        "%s%s",
+        library.version().c_str(), provider.c_str(), domain.c_str(),
+        answer != 0 ? library.why(answer) : "no such domain", list_providers(library).c_str(),
+        filter_of_providers().c_str());
   }
   // Once more, for that one alone: how much it takes without keeping it is asked by name. Some take
   // less than we want, or have not all that we want.
   const std::string chosen = best->fabric_attr->prov_name;
+  if (const base::Status status = check_layer(chosen); status != HEDDLE_DONE) return status;
   const bool own_atomics = atomics && std::ranges::find(kAtomics, chosen) != kAtomics.end();
   for (const Wish& wish : {Wish{kInject, own_atomics}, Wish{kInject, false}, Wish{}}) {
     const Info detailed = offers(library, chosen.c_str(), wish, &answer);
@@ -110,6 +138,23 @@ base::Result<Info> choose_provider(const Library& library, const base::Config& c
     }
   }
   return base::fail(HEDDLE_ERR_SYSTEM, "libfabric's provider %s is gone (%s)", chosen.c_str(), library.why(answer));
+}
+
+// Adapters are renamed after their places (rdmap0s6), so it is their drivers that tell.
+bool has_own_adapter(const std::filesystem::path& classes) {
+  std::error_code none;
+  if (std::filesystem::exists(classes / "cxi", none)) return true;
+  std::filesystem::directory_iterator adapters(classes / "infiniband", none);
+  for (; !none && adapters != std::filesystem::directory_iterator(); adapters.increment(none)) {
+    std::error_code unknown;
+    const std::string driver = std::filesystem::read_symlink(adapters->path() / "device/driver", unknown).filename();
+    if (driver == "efa" || driver == "hfi1") return true;
+  }
+  return false;
+}
+
+bool drives_own_adapter(std::string_view provider) {
+  return std::ranges::find(kOwn, provider) != kOwn.end();
 }
 
 std::string list_providers(const Library& library) {

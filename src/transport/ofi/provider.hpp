@@ -1,8 +1,10 @@
 // Which provider of libfabric a job uses, and what it can do.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/environment.hpp"
 #include "transport/ofi/library.hpp"
@@ -23,5 +25,11 @@ base::Result<Info> choose_provider(const Library& library, const base::Config& c
 
 // Every provider that would serve, the best first, for `heddle info`: "tcp;ofi_rxm (eth0)".
 std::string list_providers(const Library& library);
+
+// Whether the machine has an adapter that only libfabric drives: Slingshot, EFA, Omni-Path.
+// `classes`: the kernel's folder of them, /sys/class.
+[[nodiscard]] bool has_own_adapter(const std::filesystem::path& classes);
+// Whether that provider is for such adapters.
+[[nodiscard]] bool drives_own_adapter(std::string_view provider);
 
 }  // namespace heddle::transport::ofi

@@ -19,8 +19,7 @@ base::Result<LocalMemory> Regions::allocate(std::uint64_t bytes) {
 }
 
 void Regions::free(const LocalMemory& memory) {
-  deregister(memory.id);
-  network::unmap_memory(memory.address, memory.bytes);
+  if (deregister(memory.id)) network::unmap_memory(memory.address, memory.bytes);
 }
 
 base::Status Regions::enter(std::uint64_t number, Region* region, const Place& place) {
@@ -36,9 +35,11 @@ base::Status Regions::enter(std::uint64_t number, Region* region, const Place& p
   return HEDDLE_DONE;
 }
 
-void Regions::leave(Region* region) {
-  for (const auto& [domain, mr] : region->in) fi_close(&mr->fid);
+bool Regions::leave(Region* region) {
+  bool all = true;
+  for (const auto& [domain, mr] : region->in) all = fi_close(&mr->fid) == 0 && all;
   region->in.clear();
+  return all;
 }
 
 base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t bytes) {
@@ -48,7 +49,7 @@ base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t 
   Region& region = regions_.emplace(number, Region{address, bytes, {}}).first->second;
   for (const Place& place : places_) {
     if (const base::Status status = enter(number, &region, place); status != HEDDLE_DONE) {
-      leave(&region);
+      static_cast<void>(leave(&region));
       regions_.erase(number);
       return status;
     }
@@ -72,12 +73,18 @@ LocalMemory Regions::describe(std::uint64_t number, const Region& region) const 
   return local;
 }
 
-void Regions::deregister(std::uint64_t id) {
+bool Regions::deregister(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(id);
-  if (found == regions_.end()) return;
-  leave(&found->second);
+  if (found == regions_.end()) return true;
+  const bool left = leave(&found->second);
+  if (!left) {
+    device_.log().line(base::Level::error,
+                       "libfabric does not deregister %llu bytes at %p: peers may still write there",
+                       static_cast<unsigned long long>(found->second.bytes), found->second.address);
+  }
   regions_.erase(found);
+  return left;
 }
 
 base::Status Regions::add(const Place& place) {
@@ -102,7 +109,7 @@ void Regions::remove(fid_domain* domain) {
 
 void Regions::close() {
   const std::lock_guard lock(mutex_);
-  for (auto& [number, region] : regions_) leave(&region);
+  for (auto& [number, region] : regions_) static_cast<void>(leave(&region));
   places_.clear();
 }
 

@@ -21,9 +21,11 @@ class Regions {
   explicit Regions(Device& device);
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
+  // What libfabric does not deregister stays mapped: peers may still write there.
   void free(const LocalMemory& memory);
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
-  void deregister(std::uint64_t id);
+  // False: libfabric refuses, and peers may still write there.
+  bool deregister(std::uint64_t id);
 
   // The key comes from the network. PROTOCOL: it is no key of that rank.
   // handle: [0] libfabric's key, [1] its first byte as accesses name it, [2] its address there.
@@ -42,7 +44,7 @@ class Regions {
     std::map<fid_domain*, fid_mr*> in;
   };
   base::Status enter(std::uint64_t number, Region* region, const Place& place);
-  static void leave(Region* region);
+  static bool leave(Region* region);
   LocalMemory describe(std::uint64_t number, const Region& region) const;
 
   Device& device_;

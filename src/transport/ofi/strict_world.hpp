@@ -1,4 +1,5 @@
-// The objects of strict_fabric.cpp, and what it checks before an endpoint uses memory.
+// The objects of strict_fabric.cpp, and what it checks before an endpoint uses memory; the faults
+// that a test asks for, by strict_fabric_fault() in its library.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -17,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,8 +75,25 @@ struct Endpoint {
   Vector* vector = nullptr;
   std::deque<Buffer> receives;
   std::deque<Transfer> transfers;
-  int regions = 0;  // for remote access, bound to it
+  std::deque<void*> held;  // contexts of messages that have left; see Fault::hold
+  int regions = 0;         // for remote access, bound to it
+  bool kept = false;       // close was refused
 };
+
+// What strict_fabric_fault() changes, by name.
+namespace fault {
+// so many insertions of addresses fail, with the number `why`; 0: with none
+inline constexpr const char* kAddresses = "addresses";
+inline constexpr const char* kWhy = "why";
+// endpoints cannot be closed, as if something still used them
+inline constexpr const char* kBusy = "busy";
+// registrations cannot be closed
+inline constexpr const char* kRegions = "regions";
+// queues have no descriptor
+inline constexpr const char* kDescriptor = "descriptor";
+// messages and transfers do not end, until strict_fabric_write()
+inline constexpr const char* kHold = "hold";
+}  // namespace fault
 
 struct World {
   std::mutex mutex;  // for everything
@@ -82,8 +101,10 @@ struct World {
   std::map<std::uint64_t, Region*> regions;  // by the number that is their descriptor
   std::map<std::pair<Domain*, std::uint64_t>, Region*> keys;
   std::uint64_t next = 1;
+  std::map<std::string, int> faults;
   int domains = 0;
   int wrong = 0;
+  bool busy = false;  // something could not be closed
 };
 inline World& world() {
   static World* one = new World;
@@ -94,6 +115,9 @@ using Lock = std::lock_guard<std::mutex>;
 inline bool wants(const char* word) {
   const char* all = std::getenv("STRICT_FABRIC");
   return all != nullptr && std::strstr(all, word) != nullptr;
+}
+inline int& fault_of(const char* name) {
+  return world().faults[name];
 }
 inline const char* provider() {
   return wants("endpoint") ? "cxi" : "verbs;ofi_rxm";

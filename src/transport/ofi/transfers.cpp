@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/common/checks.hpp"
 #include "transport/ofi/atomics.hpp"
 #include "transport/ofi/port.hpp"
 
@@ -98,6 +99,7 @@ inline bool Transfers::start(Port& port, PeerState& peer, Command& command, std:
     return self.not_started(peer, command, answer);
   }
   self.begin(peer, command, transfer);
+  transfer->is_get = kOpcode == Opcode::get;
   if (leases) [[unlikely]]
     transfer->owe(Transfer::has_lease);
   return true;
@@ -164,11 +166,8 @@ base::Status Transfers::check(const Command& command) const {
   const bool atomic = command.opcode == Opcode::atomic && port_.device().has_atomics();
   if (command.opcode != Opcode::put && command.opcode != Opcode::get && !atomic)
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "the ofi transport has no such transfers over this network");
-  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
-  if (command.offset <= command.remote->bytes && command.bytes <= command.remote->bytes - command.offset)
-    return atomic ? check_atomic(command, command.remote->handle[2]) : HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
-                    static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset));
+  const base::Status status = check_remote(command);
+  return atomic && status == HEDDLE_DONE ? check_atomic(command, command.remote->handle[2]) : status;
 }
 
 bool Transfers::update(PeerState& peer, Command& command) {
@@ -177,6 +176,7 @@ bool Transfers::update(PeerState& peer, Command& command) {
   if (answer != 0) return not_started(peer, command, answer);
   command.source_free = true;
   begin(peer, command, transfer);
+  transfer->is_get = false;
   if (command.local == nullptr) return true;
   transfer->result_to = command.local;
   transfer->result_bytes = command.bytes;
@@ -218,14 +218,20 @@ void Transfers::do_duties(Transfer& transfer, int error) {
     std::memcpy(transfer.result_to, &transfer.result, transfer.result_bytes);
 }
 
-[[gnu::cold]] void Transfers::orphan(PeerState& peer) {
+[[gnu::cold]] bool Transfers::orphan(PeerState& peer) {
+  bool left = false;
   for (Transfer& transfer : pool_.all()) {
     if (transfer.peer != &peer || transfer.orphan) continue;
+    if (transfer.is_get) {
+      left = true;
+      continue;
+    }
     transfer.orphan = true;
     transfer.usual_transfer = false;
     ++orphans_;
     port_.completions().done(transfer.token, HEDDLE_ERR_PEER_FAILED, 1);
   }
+  return left;
 }
 
 bool Transfers::holds_some(const PeerState& peer) const {

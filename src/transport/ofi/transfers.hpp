@@ -1,6 +1,12 @@
 // Puts, gets and atomics of a port. Each has a slot until libfabric says that it is done: a put,
 // that it is in the target's memory. Until then it also keeps the registration of the caller's
 // memory, where the provider wants one.
+//
+// libfabric cannot be made to forget one transfer, and its adapter may execute it at any time, with
+// nobody's help. So after the loss of a peer a put or atomic that does not end may be reported as
+// failed while libfabric still has it (an orphan): it only reads the caller's memory, and writes to
+// its slot. A get is reported when libfabric has let go of its destination, not before: it has
+// reported the end itself, or its endpoint is closed.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +56,14 @@ class Transfers {
   }
   // 0: it has not.
   void on_failed(Transfer& transfer, int error);
-  // Fails the transfers of a peer state whose connection was lost long ago. libfabric keeps what it
-  // has; nobody waits for it any more.
-  void orphan(PeerState& peer);
+  // Fails the puts and atomics of a peer state whose connection was lost long ago. libfabric keeps
+  // what it has; nobody waits for it any more. True: gets are left.
+  bool orphan(PeerState& peer);
   [[nodiscard]] bool holds_some(const PeerState& peer) const;
   // libfabric has let go of all: fails what was not reported.
   void forget();
+  // It may still write to the slots (Endpoint::kept()).
+  void keep() { pool_.keep(); }
 
  private:
   [[nodiscard]] base::Status check(const Command& command) const;

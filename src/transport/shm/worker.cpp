@@ -1,5 +1,6 @@
 // Opening and closing a worker, and its sending side. Receiving is in receive.cpp.
 #include "transport/shm/worker.hpp"
+#include "transport/common/checks.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -214,13 +215,11 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
 }
 
 bool Worker::post_transfer(Command& command) {
-  if (command.remote == nullptr || command.rank >= device_.size() || command.offset > command.remote->bytes ||
-      command.bytes > command.remote->bytes - command.offset) {
+  if (command.rank >= device_.size()) {
     return backlog_.refuse(
-        command,
-        base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
-                   static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset)));
+        command, base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", command.rank, device_.size() - 1));
   }
+  if (const base::Status status = check_remote(command); status != HEDDLE_DONE) return backlog_.refuse(command, status);
   if (failed_[command.rank] != 0) return !command.alone && backlog_.refuse(command, HEDDLE_ERR_PEER_FAILED);
   if (command.bytes == 0) {
     command.done = true;

@@ -37,7 +37,7 @@ void Endpoints::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
 [[gnu::cold]] void Endpoints::disconnect_gap(PeerState& peer) {
   if (peer.stage == PeerState::Stage::broken || peer.has_gap) return;
   peer.has_gap = true;
-  device_.log().line(base::Level::error, "worker %u gives up worker %u of rank %u: its messages have a gap",
+  device_.log().line(base::Level::error, "worker %u disconnects worker %u of rank %u: its messages have a gap",
                      port_.index(), peer.worker, peer.rank);
   note_lost(peer);
 }

@@ -36,12 +36,18 @@ const Key* Keys::unpack(const Command& command, PeerState& peer, base::Status* w
 
 void Keys::forget_releases(bool used) {
   const std::uint64_t releases = device_.regions().releases();
-  if (releases != std::exchange(releases_seen_, releases)) {
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (keys_[i].key != nullptr && !device_.regions().import_is(i, keys_[i].generation)) drop(&keys_[i]);
-    }
-  }
+  if (releases != releases_seen_) drop_released(releases);
   if (!used && !dropped_.empty()) destroy_dropped();
+}
+
+// The next time, if another thread has the mutex.
+void Keys::drop_released(std::uint64_t releases) {
+  const std::unique_lock lock(device_.mutex(), std::try_to_lock);
+  if (!lock) return;
+  releases_seen_ = releases;
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    if (keys_[i].key != nullptr && !device_.regions().import_is(i, keys_[i].generation)) drop(&keys_[i]);
+  }
 }
 
 // UCX needs the key until the commands that use it have ended.

@@ -44,6 +44,7 @@ class Keys {
   void destroy();
 
  private:
+  void drop_released(std::uint64_t releases);
   void drop(Key* entry);
   void destroy_dropped();
 

@@ -4,7 +4,6 @@
 #include <ucs/debug/log_def.h>
 
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -14,14 +13,13 @@
 namespace heddle::transport::ucx {
 namespace {
 
-struct Opened {
+struct Buried {
   std::mutex mutex;
-  std::map<std::string, const Library*> by_name;  // never freed: live as long as the process
-  std::vector<void*> buried;                      // so that they are not taken for leaks
+  std::vector<void*> objects;  // so that they are not taken for leaks
 };
 
-Opened& opened() {
-  static Opened* all = new Opened;
+Buried& buried() {
+  static Buried* all = new Buried;
   return *all;
 }
 
@@ -64,36 +62,30 @@ Library::Hush::~Hush() {
 }
 
 void Library::bury(void* object) {
-  Opened& all = opened();
+  Buried& all = buried();
   const std::lock_guard lock(all.mutex);
-  all.buried.push_back(object);
+  all.objects.push_back(object);
 }
 
 base::Result<const Library*> Library::open(const std::string& name) {
-  Opened& all = opened();
-  const std::lock_guard lock(all.mutex);
-  if (const auto found = all.by_name.find(name); found != all.by_name.end()) return found->second;
-  std::unique_ptr<Library> library(new Library);
-  if (const base::Status status = library->load(name); status != HEDDLE_DONE) return status;
-  return all.by_name[name] = library.release();
+  return network::open_once<Library>(name, [&]() -> base::Result<std::unique_ptr<Library>> {
+    std::unique_ptr<Library> library(new Library);
+    if (const base::Status status = library->load(name); status != HEDDLE_DONE) return status;
+    return library;
+  });
 }
 
 base::Status Library::load(const std::string& name) {
   void* const before = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   keep_off_replaced_functions();
-  // Never closed: it has threads and exit handlers.
-  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (handle == nullptr) {
-    return base::fail(HEDDLE_ERR_CONFIG,
-                      "%s cannot be loaded: %s; install UCX (Debian: libucx0), or set HEDDLE_UCX_LIBRARY to the file",
-                      name.c_str(), dlerror());
-  }
-  call_ = Functions(handle);
+  const auto handle = network::load_library(name, "UCX (Debian: libucx0)", "HEDDLE_UCX_LIBRARY");
+  if (!handle) return handle.status();
+  call_ = Functions(*handle);
   if (!call_.complete()) {
     return base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no UCX library, or one older than 1.13", name.c_str());
   }
-  give_signals_back(handle, before != nullptr);
-  push_hush(handle);
+  give_signals_back(*handle, before != nullptr);
+  push_hush(*handle);
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;

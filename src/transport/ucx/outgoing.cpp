@@ -2,17 +2,11 @@
 
 #include <cstring>
 
+#include "transport/common/checks.hpp"
+#include "transport/network/bundle.hpp"
 #include "transport/ucx/port.hpp"
 
 namespace heddle::transport::ucx {
-namespace {
-
-// Wraps only if command.bytes is far too large.
-std::uint64_t packet_bytes(const Command& command) {
-  return ((std::uint64_t{command.header_bytes} + 7) & ~std::uint64_t{7}) + command.bytes;
-}
-
-}  // namespace
 
 Outgoing::Outgoing(Port& port, Device& device)
     : port_(port), device_(device), window_(device.window()), packets_(kPackets) {
@@ -60,13 +54,9 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
   base::Status why = HEDDLE_DONE;
   PeerState* peer = state_of(port.peers().use(command.rank, command.worker, &why));
   if (peer == nullptr) return port.completions().refuse(command, why);
-  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet_bytes(command) > kMostMessage)
-      [[unlikely]] {
-    return port.completions().refuse(
-        command, base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the ucx transport takes %u",
-                            command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage));
-  }
-  const auto bytes = static_cast<std::uint32_t>(packet_bytes(command));
+  why = check_message(command, kMostMessage, "ucx");
+  if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
+  const auto bytes = static_cast<std::uint32_t>(command.packet_bytes());
   const bool full = peer->is_full(cost_of(bytes), self.window_);
   if (!peer->ready() || full) [[unlikely]] {
     if (peer->ready() && self.device_.directory().known_closed(peer->rank, peer->worker)) {
@@ -102,45 +92,15 @@ void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint
 
 // ---- several together ---------------------------------------------------------------------------
 
-// How many messages from the front of the batch fit into one of UCX's.
-std::size_t Outgoing::bundle_of(std::span<const Command> batch, const PeerState& peer) const {
-  std::uint32_t bytes = sizeof(Head);
-  std::uint32_t cost = peer.next.position - peer.acked;
-  std::size_t count = 0;
-  for (const Command& command : batch) {
-    if (command.opcode != Opcode::message || command.rank != peer.rank || command.worker != peer.worker) break;
-    if (command.header_bytes > network::kMostPart || command.bytes > network::kMostPart) break;
-    const auto packet = static_cast<std::uint32_t>(packet_bytes(command));
-    bytes += network::part_bytes(packet);
-    cost += cost_of(packet);
-    if (packet > network::kMostPart || bytes > network::kMostBundle || cost > window_ ||
-        !port_.undelivered().has_room(static_cast<std::uint32_t>(count) + 1))
-      break;
-    ++count;
-  }
-  return count;
-}
-
 std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   const Port::Turn turn(port_, std::try_to_lock);
   if (!turn.inside()) return 0;
   PeerState* peer = state_of(port_.peers().known(batch.front().rank, batch.front().worker));
   if (peer == nullptr || !peer->ready() || packets_.front() == nullptr) return 0;
-  const std::size_t count = bundle_of(batch, *peer);
+  const std::size_t count = network::bundle_of(batch, *peer, window_, port_.undelivered());
   if (count < 2) return 0;
   Packet* packet = begin_packet(*peer, kBundleId, 0);
-  for (Command& command : batch.first(count)) {
-    const network::Part part{static_cast<std::uint32_t>(packet_bytes(command)), command.immediate};
-    const std::uint32_t room = network::part_bytes(part.bytes);
-    std::byte* to = packet->data + packet->bytes;
-    std::memset(to + room - 8, 0, 8);
-    std::memcpy(to, &part, sizeof part);
-    write_packet(command, to + sizeof part);
-    packet->bytes += room;
-    peer->next.position += cost_of(part.bytes);
-    port_.undelivered().remember(*peer, command.token, cost_of(part.bytes));
-    command.source_free = true;
-  }
+  packet->bytes += network::write_bundle(batch.first(count), *peer, port_.undelivered(), packet->data + packet->bytes);
   send_packet(*peer, packet);
   return count;
 }

@@ -44,7 +44,6 @@ class Outgoing {
   static bool post_otherwise(Port& port, Command& command);
   static ucs_status_t send_by_value(Port& port, PeerState& peer, unsigned id, std::size_t bytes);
   void send_as_packet(PeerState& peer, const Command& command, std::uint32_t bytes);
-  [[nodiscard]] std::size_t bundle_of(std::span<const Command> batch, const PeerState& peer) const;
   Packet* begin_packet(PeerState& peer, unsigned id, std::uint32_t immediate);
   bool send_packet(PeerState& peer, Packet* packet);
   ucs_status_t hand_over(PeerState& peer, unsigned id, std::span<const std::byte> bytes, ucp_send_nbx_callback_t sent,

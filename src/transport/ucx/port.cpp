@@ -1,9 +1,8 @@
 #include "transport/ucx/port.hpp"
 
-#include <algorithm>
-#include <new>
 #include <utility>
 
+#include "transport/network/bundle.hpp"
 #include "transport/ucx/receive.hpp"
 
 namespace heddle::transport::ucx {
@@ -69,18 +68,9 @@ bool Port::send_credit(network::Peer& peer) {
 // ---- the owner ----------------------------------------------------------------------------------
 
 std::size_t Port::post_batch(std::span<Command> batch) {
-  std::size_t accepted = 0;
-  try {
-    while (accepted < batch.size()) {
-      const bool several = batch[accepted].opcode == Opcode::message && batch.size() - accepted > 1;
-      const std::size_t bundled = several ? outgoing_.post_bundle(batch.subspan(accepted)) : 0;
-      if (bundled == 0 && post_one(batch[accepted]) == 0) break;
-      accepted += std::max<std::size_t>(bundled, 1);
-    }
-  } catch (const std::bad_alloc&) {  // the first use of a worker connects to it
-    if (accepted == 0) throw;
-  }
-  return accepted;
+  return network::post_several(
+      batch, [this](Command& command) { return post_one(command); },
+      [this](std::span<Command> front) { return outgoing_.post_bundle(front); });
 }
 
 std::size_t Port::poll(std::span<Completion> out) {

@@ -147,7 +147,6 @@ void Regions::release(const RemoteMemory& memory) {
 }
 
 bool Regions::import_is(std::uint64_t import, std::uint64_t generation) {
-  const std::lock_guard lock(device_.mutex());
   return import < imports_.size() && imports_[import].generation == generation;
 }
 

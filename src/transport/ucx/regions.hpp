@@ -34,7 +34,7 @@ class Regions final : public network::KeyShelf {
   // region share the first two, so that its key is unpacked once.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key);
   void release(const RemoteMemory& memory);
-  // False: it was released.
+  // With the device's mutex. False: it was released.
   [[nodiscard]] bool import_is(std::uint64_t import, std::uint64_t generation);
   // Changes whenever an import is released. Relaxed: a late look does no harm.
   [[nodiscard]] std::uint64_t releases() const { return releases_.load(std::memory_order_relaxed); }

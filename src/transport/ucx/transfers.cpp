@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/common/checks.hpp"
 #include "transport/ucx/port.hpp"
 
 namespace heddle::transport::ucx {
@@ -84,26 +85,9 @@ std::size_t Transfers::post(Port& port, Command& command) {
 base::Status Transfers::check(const Command& command) const {
   if (command.opcode >= Opcode::kCount || (command.opcode == Opcode::atomic && !device_.has_atomics()))
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "there is no such command");
-  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
-  if (command.opcode == Opcode::atomic) {
-    const bool wide = command.atomic_op >= HEDDLE_ADD64;
-    if (command.atomic_op > HEDDLE_COMPARE_SWAP64 || (command.atomic_op & 7U) > HEDDLE_COMPARE_SWAP32) {
-      return base::fail(HEDDLE_ERR_ARGUMENT, "there is no atomic operation %u", command.atomic_op);
-    }
-    if (command.bytes != (wide ? 8U : 4U)) {
-      return base::fail(HEDDLE_ERR_SIZE, "an atomic operation on %llu bytes; this one works on %u",
-                        static_cast<unsigned long long>(command.bytes), wide ? 8U : 4U);
-    }
-  }
-  if (command.offset > command.remote->bytes || command.bytes > command.remote->bytes - command.offset) {
-    return base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
-                      static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset));
-  }
-  if (command.opcode == Opcode::atomic && (command.remote->handle[2] + command.offset) % command.bytes != 0) {
-    return base::fail(HEDDLE_ERR_ALIGNMENT, "an atomic operation at offset %llu; its word must be aligned to %llu",
-                      static_cast<unsigned long long>(command.offset), static_cast<unsigned long long>(command.bytes));
-  }
-  return HEDDLE_DONE;
+  const base::Status status = check_remote(command);
+  if (status != HEDDLE_DONE || command.opcode != Opcode::atomic) return status;
+  return check_atomic(command, command.remote->handle[2]);
 }
 
 // ---- beginning ----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/common/checks.hpp"
 #include "transport/utofu/out.hpp"
 #include "transport/utofu/worker.hpp"
 
@@ -62,10 +63,9 @@ base::Status Worker::send(Command& command) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, command.rank,
                       device_.max_workers());
   }
-  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || command.packet_bytes() > kMostMessage) {
-    return base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the utofu transport takes %u, of which %u header",
-                      command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage,
-                      kMaxHeaderBytes);
+  if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || command.packet_bytes() > kMostMessage)
+      [[unlikely]] {
+    return check_message(command, kMostMessage, "utofu");
   }
   const auto& of_rank = channel_of_[command.rank];
   Channel* const known = command.worker < of_rank.size() ? of_rank[command.worker] : nullptr;

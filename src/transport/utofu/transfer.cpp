@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "transport/common/checks.hpp"
 #include "transport/utofu/out.hpp"
 #include "transport/utofu/worker.hpp"
 
@@ -28,19 +29,11 @@ std::uint64_t words_of(const RemoteMemory& memory) {
   return memory.handle[3];
 }
 
-[[gnu::cold]] base::Status fail_outside(const Command& command) {
-  return base::fail(HEDDLE_ERR_RANGE, "%llu bytes at offset %llu are not inside a region of %llu bytes of rank %u",
-                    static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset),
-                    static_cast<unsigned long long>(command.remote->bytes), command.rank);
-}
-
 base::Status check_target(const Command& command) {
-  if (command.remote == nullptr) [[unlikely]] {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
-  }
-  const std::uint64_t size = command.remote->bytes;
-  if (command.offset > size || command.bytes > size - command.offset) [[unlikely]] {
-    return fail_outside(command);
+  const RemoteMemory* remote = command.remote;
+  if (remote == nullptr || command.offset > remote->bytes || command.bytes > remote->bytes - command.offset)
+      [[unlikely]] {
+    return check_remote(command);
   }
   return HEDDLE_DONE;
 }

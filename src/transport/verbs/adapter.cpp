@@ -40,24 +40,51 @@ bool is_near(const ibv_device* device) {
   return its.empty() || its == "-1" || its == std::to_string(node);
 }
 
-// All ports that are up. The kernel's files say so, so that no device is opened in vain.
-std::vector<Candidate> candidates_of(const Functions& call, ibv_device** devices, int count) {
-  std::vector<Candidate> all;
+// What the kernel's files say of all ports, so that no device is opened in vain.
+struct Found {
+  std::vector<Candidate> up;  // the near ones first, else as they are
+  std::string down;           // the others, for errors
+};
+
+Found ports_of(const Functions& call, ibv_device** devices, int count) {
+  Found found;
+  std::vector<Candidate> far;
   for (int i = 0; i < count; ++i) {
     const std::string name = call.get_device_name(devices[i]);
+    const bool near = is_near(devices[i]);
     for (std::uint8_t port = 1; port <= 4; ++port) {
       const std::string state = first_line(folder_of(devices[i]) + "ports/" + std::to_string(port) + "/state");
-      if (state.find("ACTIVE") == std::string::npos) continue;
-      all.push_back({devices[i], port, name + ":" + std::to_string(port), is_near(devices[i])});
+      const std::string its = name + ":" + std::to_string(port);
+      if (state.find("ACTIVE") != std::string::npos) {
+        (near ? found.up : far).push_back({devices[i], port, its, near});
+      } else if (!state.empty()) {
+        found.down.append(found.down.empty() ? "" : ", ").append(its).append(" (").append(state).append(")");
+      }
     }
   }
-  std::vector<Candidate> sorted;  // the near ones first, else as they are
-  for (const bool near : {true, false}) {
-    for (const Candidate& one : all) {
-      if (one.near == near) sorted.push_back(one);
-    }
+  found.up.insert(found.up.end(), far.begin(), far.end());
+  return found;
+}
+
+// Says what was found, and what to do.
+base::Status no_adapter(const Found& found, int devices, const char* setting, const std::string& wanted) {
+  constexpr const char* kElse = "or use another network: HEDDLE_TRANSPORTS=shm,ucx or shm,ofi";
+  if (!found.up.empty()) {
+    std::string names;
+    for (const Candidate& one : found.up) names += (names.empty() ? "" : ", ") + one.name;
+    return base::fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" names no RDMA port that is up; up: %s%s%s", setting, wanted.c_str(),
+                      names.c_str(), found.down.empty() ? "" : "; not: ", found.down.c_str());
   }
-  return sorted;
+  if (devices != 0) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "no port of an RDMA adapter is up: %s; look at the cable and the network (`rdma link`), %s",
+                      found.down.empty() ? "none of them has a port" : found.down.c_str(), kElse);
+  }
+  return base::fail(
+      HEDDLE_ERR_CONFIG,
+      "libibverbs finds no RDMA adapter; if the machine has one, load its kernel module (such as mlx5_ib, "
+      "irdma, bnxt_re, with ib_uverbs) and install its user-space driver (Debian: ibverbs-providers), %s",
+      kElse);
 }
 
 bool fits(const Candidate& candidate, const std::string& wanted) {
@@ -79,35 +106,81 @@ int best_gid(const ibv_device* device, std::uint8_t port) {
   return std::max(best, 0);
 }
 
+constexpr const char* kAuto = "auto";
+
+// The names that a setting lists; one that is empty for any adapter.
+std::vector<std::string> names_in(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    names.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
+}
+
+// The ports that the settings say. CONFIG.
+base::Result<std::vector<const Candidate*>> choose(const Found& found, int devices, const base::Config& config) {
+  const std::string& one = config.text(base::Var::verbs_device);
+  const std::string& several = config.text(base::Var::verbs_devices);
+  if (!one.empty() && !several.empty())
+    return base::fail(HEDDLE_ERR_CONFIG, "set HEDDLE_VERBS_DEVICE or HEDDLE_VERBS_DEVICES, not both");
+  std::vector<const Candidate*> chosen;
+  const bool all_near = several == kAuto;
+  const char* const setting = several.empty() ? "HEDDLE_VERBS_DEVICE" : "HEDDLE_VERBS_DEVICES";
+  for (const std::string& name : names_in(several.empty() ? one : all_near ? "" : several)) {
+    const auto it = std::ranges::find_if(found.up, [&](const Candidate& up) { return fits(up, name); });
+    if (it == found.up.end()) return no_adapter(found, devices, setting, name);
+    if (std::ranges::find(chosen, &*it) != chosen.end() || chosen.size() == kMostRails ||
+        (name.empty() && !several.empty() && !all_near)) {
+      return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES=\"%s\": give auto, or up to %zu different adapters",
+                        several.c_str(), kMostRails);
+    }
+    chosen.push_back(&*it);
+  }
+  for (const Candidate& up : found.up) {
+    if (all_near && chosen.size() < kMostRails && &up != chosen.front() && up.near == chosen.front()->near)
+      chosen.push_back(&up);
+  }
+  return chosen;
+}
+
 }  // namespace
 
-base::Result<std::unique_ptr<Adapter>> Adapter::open(const Library& library, const base::Config& config) {
+base::Result<std::vector<std::unique_ptr<Adapter>>> Adapter::open(const Library& library, const base::Config& config) {
   const Functions& call = library.call();
-  const std::string& wanted = config.text(base::Var::verbs_device);
   int count = 0;
   ibv_device** devices = (call.get_device_list)(&count);
   const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> owned(devices, call.free_device_list);
-  const std::vector<Candidate> all = candidates_of(call, devices, devices != nullptr ? count : 0);
-  const auto chosen = std::ranges::find_if(all, [&](const Candidate& one) { return fits(one, wanted); });
-  if (chosen == all.end()) {
-    std::string names;
-    for (const Candidate& one : all) names += (names.empty() ? "" : ", ") + one.name;
-    return base::fail(HEDDLE_ERR_CONFIG, "there is no RDMA adapter with a port that is up%s%s%s; there are: %s",
-                      wanted.empty() ? "" : " for HEDDLE_VERBS_DEVICE=\"", wanted.c_str(), wanted.empty() ? "" : "\"",
-                      names.empty() ? "none" : names.c_str());
-  }
-  std::unique_ptr<Adapter> adapter(new Adapter(library));
-  adapter->name_ = chosen->name;
+  if (devices == nullptr) count = 0;
+  const Found found = ports_of(call, devices, count);
+  const auto chosen = choose(found, count, config);
+  if (!chosen) return chosen.status();
   const std::string& index = config.text(base::Var::verbs_gid_index);
-  int gid = 0;
-  if (index.empty()) {
-    gid = best_gid(chosen->device, chosen->port);
-  } else if (std::from_chars(index.data(), index.data() + index.size(), gid).ptr != index.data() + index.size()) {
+  int gid = -1;
+  if (!index.empty() &&
+      std::from_chars(index.data(), index.data() + index.size(), gid).ptr != index.data() + index.size())
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_GID_INDEX=\"%s\" is no number", index.c_str());
+  std::vector<std::unique_ptr<Adapter>> adapters;
+  for (const Candidate* one : *chosen) {
+    std::unique_ptr<Adapter> adapter(new Adapter(library));
+    adapter->name_ = one->name;
+    const int its = index.empty() ? best_gid(one->device, one->port) : gid;
+    if (const base::Status status = adapter->set_up(one->device, one->port, its); status != HEDDLE_DONE) return status;
+    if (!adapters.empty() && !adapter->shares_network_with(*adapters.front())) {
+      if (config.text(base::Var::verbs_devices) == kAuto) continue;
+      return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES: %s and %s are in different networks",
+                        adapters.front()->name().c_str(), adapter->name().c_str());
+    }
+    adapters.push_back(std::move(adapter));
   }
-  if (const base::Status status = adapter->set_up(chosen->device, chosen->port, gid); status != HEDDLE_DONE)
-    return status;
-  return adapter;
+  return adapters;
+}
+
+// Of InfiniBand the subnet is known; of RoCE nothing is.
+bool Adapter::shares_network_with(const Adapter& other) const {
+  return by_gid_ == other.by_gid_ &&
+         (by_gid_ || std::memcmp(address_.gid, other.address_.gid, sizeof address_.gid / 2) == 0);
 }
 
 base::Status Adapter::set_up(ibv_device* device, std::uint8_t port, int gid_index) {

@@ -1,9 +1,10 @@
-// An adapter of the machine with one of its ports: the one that the settings name, else the nearest
+// An adapter of the machine with one of its ports: those that the settings name, else the nearest
 // to this process that works.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/config.hpp"
 #include "transport/verbs/library.hpp"
@@ -13,9 +14,10 @@ namespace heddle::transport::verbs {
 
 class Adapter {
  public:
-  // HEDDLE_VERBS_DEVICE ("mlx5_0", "mlx5_0:1"), HEDDLE_VERBS_GID_INDEX. CONFIG: there is none; the
-  // message says what there is.
-  static base::Result<std::unique_ptr<Adapter>> open(const Library& library, const base::Config& config);
+  // The rank's adapters, at least one and at most kMostRails, of one kind of network:
+  // HEDDLE_VERBS_DEVICE ("mlx5_0", "mlx5_0:1") or HEDDLE_VERBS_DEVICES, HEDDLE_VERBS_GID_INDEX.
+  // CONFIG: there is none; the message says what there is.
+  static base::Result<std::vector<std::unique_ptr<Adapter>>> open(const Library& library, const base::Config& config);
   ~Adapter();
   Adapter(const Adapter&) = delete;
   Adapter& operator=(const Adapter&) = delete;
@@ -36,6 +38,8 @@ class Adapter {
 
  private:
   explicit Adapter(const Library& library) : call_(library.call()) {}
+  // Whether a port of the one reaches ports of the other, as far as it can be seen here.
+  [[nodiscard]] bool shares_network_with(const Adapter& other) const;
   base::Status set_up(ibv_device* device, std::uint8_t port, int gid_index);
 
   const Functions& call_;

@@ -37,6 +37,12 @@ void Sending::flush(PeerState& peer) {
   ring(peer);
 }
 
+bool Sending::probe(PeerState& peer) {
+  if (room(peer, 0) == 0) return false;
+  flush(peer);
+  return true;
+}
+
 // Nothing would tell of the requests behind the last one that was signalled.
 void Sending::flush_untold() {
   std::erase_if(untold_, [this](PeerState* peer) {
@@ -71,7 +77,8 @@ inline void Sending::take(const ibv_wc& entry) {
   // What was before it went well: requests complete in their order.
   if (entry.status != IBV_WC_WR_FLUSH_ERR && static_cast<std::int32_t>(up_to - peer.completed) > 0)
     complete(peer, up_to - 1, HEDDLE_DONE);
-  port_.note_lost(peer, port_.device().adapter().call().wc_status_str(entry.status));
+  if (peer.stage == network::Peer::Stage::closed && peer.told_end) return end_closed(peer, up_to);
+  port_.note_lost(peer, port_.adapter().call().wc_status_str(entry.status));
 }
 
 void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status) {
@@ -100,6 +107,14 @@ void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status
   untold_.push_back(&peer);  // it has room for all
 }
 
+// What was on its way to a worker that has closed: a message is lost, which is no error.
+void Sending::end_closed(PeerState& peer, std::uint32_t up_to) {
+  while (peer.completed != up_to) {
+    const bool message = peer.request(peer.completed).shape.kind == Request::Kind::message;
+    complete(peer, peer.completed + 1, message ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
+  }
+}
+
 [[gnu::noinline]] void Sending::end_otherwise(const Request& request, base::Status status) {
   const Request::Shape& shape = request.shape;
   if (shape.packet != 0) packets_.give_back(&packets_.all()[shape.packet - 1U]);
@@ -110,7 +125,14 @@ void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status
   port_.completions().done(request.token, status, 1);
 }
 
+// What the pair's requests have left in the completion queue, where drivers do not take it out with
+// the pair, takes the room of others: it is read. Nothing comes of that pair any more.
 void Sending::fail(PeerState& peer, base::Status status) {
+  std::array<ibv_wc, 16> entries;
+  for (std::size_t count = entries.size(); count == entries.size();) {
+    count = queue_.poll(entries);
+    for (std::size_t i = 0; i < count; ++i) take(entries[i]);
+  }
   peer.signalled = peer.posted;
   complete(peer, peer.posted, status);
   peer.untold = false;

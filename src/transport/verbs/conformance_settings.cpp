@@ -15,6 +15,7 @@ const Given kGiven([]() -> std::vector<Setting> {
   return {
 #ifdef HEDDLE_IDLE_VERBS
       {"verbs idle", "verbs", kIdle},
+      {"verbs idle two adapters", "verbs", both(kIdle, {{"HEDDLE_VERBS_DEVICES", "idle0,idle1"}})},
       {"joint shm verbs idle", "shm,verbs", both(kPairs, kIdle)},
       {"fault verbs idle everything", "fault+verbs", both(kEverything, kIdle)},
 #endif

@@ -18,9 +18,10 @@ network::Device::Names names_of(const base::Config& config) {
 
 }  // namespace
 
-Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, std::unique_ptr<Adapter> adapter)
+Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment,
+               std::vector<std::unique_ptr<Adapter>> adapters)
     : network::Device(bootstrap, environment, names_of(environment.config), queue_, nullptr),
-      adapter_(std::move(adapter)),
+      adapters_(std::move(adapters)),
       queue_(*this),
       regions_(*this),
       ports_(max_workers()) {}
@@ -29,9 +30,9 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
                                                      const base::Environment& environment) {
   const auto library = Library::open(environment.config.text(base::Var::verbs_library));
   if (!library) return library.status();
-  auto adapter = Adapter::open(**library, environment.config);
-  if (!adapter) return adapter.status();
-  std::unique_ptr<Device> device(new Device(bootstrap, environment, std::move(*adapter)));
+  auto adapters = Adapter::open(**library, environment.config);
+  if (!adapters) return adapters.status();
+  std::unique_ptr<Device> device(new Device(bootstrap, environment, std::move(*adapters)));
   if (const base::Status status = device->set_up(); status != HEDDLE_DONE) return status;
   return device;
 }
@@ -47,7 +48,9 @@ base::Status Device::set_up() {
 }
 
 std::string Device::describe() const {
-  return "verbs (" + adapter_->name() + ", " + link() + ", windows of " + std::to_string(window()) + " bytes)";
+  std::string names;
+  for (const auto& adapter : adapters_) names += (names.empty() ? "" : " and ") + adapter->name();
+  return "verbs (" + names + ", " + link() + ", windows of " + std::to_string(window()) + " bytes)";
 }
 
 void Device::enter(Port& port) {
@@ -61,7 +64,8 @@ void Device::leave(const Port& port) {
 }
 
 bool Device::deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hello) {
-  if (worker >= ports_.size() || ports_[worker] == nullptr || hello.worker >= max_workers()) return false;
+  if (worker >= ports_.size() || ports_[worker] == nullptr || hello.worker >= max_workers() || hello.rail >= kMostRails)
+    return false;
   ports_[worker]->deliver({rank, hello});
   return true;
 }

@@ -1,4 +1,4 @@
-// This transport's part of a context: the adapter, the queue for notes, the regions; the rest is
+// This transport's part of a context: the adapters, the queue for notes, the regions; the rest is
 // network::Device's.
 #pragma once
 
@@ -20,8 +20,13 @@ class Device final : public network::Device {
                                                       const base::Environment& environment);
   ~Device() override;
 
-  [[nodiscard]] const Adapter& adapter() const { return *adapter_; }
-  [[nodiscard]] const char* link() const { return adapter_->by_gid() ? "RoCE" : "InfiniBand"; }
+  // The first, through which the notes go.
+  [[nodiscard]] const Adapter& adapter() const { return *adapters_.front(); }
+  [[nodiscard]] const std::vector<std::unique_ptr<Adapter>>& adapters() const { return adapters_; }
+  [[nodiscard]] std::uint32_t rail_of(std::uint32_t worker) const {
+    return worker % static_cast<std::uint32_t>(adapters_.size());
+  }
+  [[nodiscard]] const char* link() const { return adapter().by_gid() ? "RoCE" : "InfiniBand"; }
   [[nodiscard]] Regions& regions() { return regions_; }
   [[nodiscard]] std::uint64_t now_ns() const { return environment().clock->now_ns(); }
   [[nodiscard]] std::string describe() const;
@@ -33,10 +38,11 @@ class Device final : public network::Device {
   bool deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hello);
 
  private:
-  Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, std::unique_ptr<Adapter> adapter);
+  Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment,
+         std::vector<std::unique_ptr<Adapter>> adapters);
   base::Status set_up();
 
-  std::unique_ptr<Adapter> adapter_;
+  std::vector<std::unique_ptr<Adapter>> adapters_;
   DeviceQueue queue_;
   Regions regions_;
   std::vector<Port*> ports_;  // by number of the worker; guarded by the mutex

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "transport/verbs/device.hpp"
@@ -16,10 +15,14 @@ constexpr std::uint32_t kSends = 64;
 constexpr std::uint32_t kRouting = 40;  // bytes before a datagram (GRH)
 constexpr std::uint32_t kPlace = 576;   // of a frame
 static_assert(kPlace >= kRouting + kMostFrame);
-constexpr std::uint64_t kSent = std::uint64_t{1} << 32;  // in the numbers of work requests
+// The number of a work request: its generation, whether it is a send, its frame.
+constexpr std::uint64_t kSent = std::uint64_t{1} << 31;
+constexpr int kGeneration = 32;
 // Until a note is sent again, at first and at most.
 constexpr std::uint64_t kPauseNs = 20'000'000;
 constexpr std::uint64_t kMostPauseNs = 1'000'000'000;
+// Of the pair, one after the other, with growing pauses: for some seconds.
+constexpr std::uint32_t kMostRepairs = 9;
 
 }  // namespace
 
@@ -31,20 +34,14 @@ base::Status DeviceQueue::open() {
   if (status == HEDDLE_DONE) status = queue_.open(adapter, channel_, kReceives + kSends);
   if (status != HEDDLE_DONE) return status;
   constexpr std::size_t kBytes = std::size_t{kPlace} * (kReceives + kSends);
-  memory_.reset(new (std::nothrow) std::byte[kBytes]);
-  if (memory_ != nullptr)
-    registered_ = (adapter.call().reg_mr)(adapter.domain(), memory_.get(), kBytes, IBV_ACCESS_LOCAL_WRITE);
-  if (registered_ == nullptr) {
-    return base::fail_errno(HEDDLE_ERR_NO_MEMORY, "%s registers no memory (ulimit -l says how much it may)",
-                            adapter.name().c_str());
-  }
-  if (status = open_pair(); status != HEDDLE_DONE) return status;
-  for (std::uint32_t i = 0; i < kReceives; ++i) post_receive(i);
-  for (std::uint32_t i = 0; i < kSends; ++i) free_.push_back(kReceives + i);
+  if (status = memory_.open(adapter, kBytes, IBV_ACCESS_LOCAL_WRITE); status != HEDDLE_DONE) return status;
+  if (status = make_pair(); status != HEDDLE_DONE) return status;
+  free_.reserve(kSends);
+  post_all();
   return HEDDLE_DONE;
 }
 
-base::Status DeviceQueue::open_pair() {
+base::Status DeviceQueue::make_pair() {
   const Adapter& adapter = device_.adapter();
   ibv_qp_init_attr make{};
   make.qp_type = IBV_QPT_UD;
@@ -59,6 +56,15 @@ base::Status DeviceQueue::open_pair() {
   address_ = adapter.address();
   address_.datagrams = pair_->qp_num;
   address_.qkey = static_cast<std::uint32_t>(network::pass_of(0, 0, device_.secret())) & 0x7fffffffU;
+  const int failed = connect_pair();
+  if (failed == 0) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_SYSTEM, "%s does not open its port for datagrams: %s", adapter.name().c_str(),
+                    std::strerror(failed));
+}
+
+// From its first state to that in which it sends. 0, or what is wrong.
+int DeviceQueue::connect_pair() {
+  const Adapter& adapter = device_.adapter();
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_INIT;
   to.port_num = adapter.port();
@@ -68,9 +74,14 @@ base::Status DeviceQueue::open_pair() {
   if (failed == 0) failed = adapter.call().modify_qp(pair_, &to, IBV_QP_STATE);
   to.qp_state = IBV_QPS_RTS;
   if (failed == 0) failed = adapter.call().modify_qp(pair_, &to, IBV_QP_STATE | IBV_QP_SQ_PSN);
-  if (failed == 0) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_SYSTEM, "%s does not open its port for datagrams: %s", adapter.name().c_str(),
-                    std::strerror(failed));
+  return failed;
+}
+
+// All frames: none is under way.
+void DeviceQueue::post_all() {
+  for (std::uint32_t i = 0; i < kReceives; ++i) post_receive(i);
+  free_.clear();
+  for (std::uint32_t i = 0; i < kSends; ++i) free_.push_back(kReceives + i);
 }
 
 void DeviceQueue::close() {
@@ -80,7 +91,7 @@ void DeviceQueue::close() {
   for (Rank& rank : ranks_) {
     if (rank.way != nullptr) call.destroy_ah(std::exchange(rank.way, nullptr));
   }
-  if (registered_ != nullptr) call.dereg_mr(std::exchange(registered_, nullptr));
+  memory_.close();
   queue_.close();
   channel_.close();
 }
@@ -99,12 +110,21 @@ base::Status DeviceQueue::connect(std::uint32_t rank, std::span<const std::byte>
   Rank& to = ranks_[rank];
   if (address.size() != sizeof to.address)
     return base::fail(HEDDLE_ERR_PROTOCOL, "the address of rank %u has %zu bytes", rank, address.size());
+  // The neighbour's address may not be known yet, or a route not be there for a while.
+  const std::uint64_t now = device_.now_ns();
+  if (now < to.again_at) return HEDDLE_AGAIN;
   std::memcpy(&to.address, address.data(), sizeof to.address);
   const Adapter& adapter = device_.adapter();
   ibv_ah_attr way = adapter.way_to(to.address);
   to.way = adapter.call().create_ah(adapter.domain(), &way);
-  if (to.way == nullptr)
-    return base::fail_errno(HEDDLE_ERR_CONFIG, "%s finds no way to rank %u", adapter.name().c_str(), rank);
+  if (to.way == nullptr) {
+    const std::uint64_t most = device_.names().timeout_ns;
+    to.pause = std::clamp(2 * to.pause, kPauseNs, kMostPauseNs);
+    to.again_at = now + to.pause;
+    if (most == 0 || !to.patience.over(now, most)) return HEDDLE_AGAIN;
+    return base::fail_errno(HEDDLE_ERR_CONFIG, "%s finds no way to rank %u within HEDDLE_VERBS_TIMEOUT",
+                            adapter.name().c_str(), rank);
+  }
   to.open = true;
   if (std::exchange(to.owes, false)) static_cast<void>(transmit(rank));
   return HEDDLE_DONE;
@@ -112,14 +132,15 @@ base::Status DeviceQueue::connect(std::uint32_t rank, std::span<const std::byte>
 
 base::Status DeviceQueue::send(std::uint32_t rank, network::Bytes* note) {
   Rank& to = ranks_[rank];
-  if (!to.open) return HEDDLE_ERR_PEER_FAILED;
+  if (state_ == State::lost && to.open) device_.directory().broken(rank, "this rank's queue pair for notes is lost");
+  if (!to.open || state_ == State::lost) return HEDDLE_ERR_PEER_FAILED;
   if (!to.note.empty()) return HEDDLE_AGAIN;
   if (note->size() + sizeof(Frame) > kMostFrame) return HEDDLE_ERR_PEER_FAILED;  // notes are short
   to.note = std::move(*note);
   ++to.number;
-  to.since = device_.now_ns();
+  to.patience.renew();
   to.pause = kPauseNs;
-  to.again_at = to.since + to.pause;
+  to.again_at = device_.now_ns() + to.pause;
   unheard_.push_back(rank);           // it has room for all
   static_cast<void>(transmit(rank));  // else it is sent again
   return HEDDLE_DONE;
@@ -139,16 +160,25 @@ bool DeviceQueue::handshake(std::uint32_t rank, std::uint32_t worker, const std:
 }
 
 bool DeviceQueue::progress() {
+  if (state_ == State::lost) return false;
+  if (state_ == State::broken) repair();
   std::array<ibv_wc, 16> entries;
   const std::size_t count = queue_.poll(entries);
   for (const ibv_wc& entry : std::span(entries).first(count)) {
-    if (entry.wr_id >= kSent) {
-      free_.push_back(static_cast<std::uint32_t>(entry.wr_id - kSent));  // it has had room
+    if (entry.wr_id >> kGeneration != generation_) continue;  // of before a repair
+    if (entry.status != IBV_WC_SUCCESS) {
+      note_broken(device_.adapter().call().wc_status_str(entry.status));
       continue;
     }
-    if (entry.status == IBV_WC_SUCCESS && entry.byte_len >= kRouting)
-      take(memory_.get() + entry.wr_id * kPlace + kRouting, entry.byte_len - kRouting);
-    post_receive(entry.wr_id);
+    repairs_ = 0;
+    const auto place = static_cast<std::uint32_t>(entry.wr_id & (kSent - 1));
+    if ((entry.wr_id & kSent) != 0) {
+      free_.push_back(place);  // it has room
+      continue;
+    }
+    if (entry.byte_len >= kRouting)
+      take(memory_.begin() + std::size_t{place} * kPlace + kRouting, entry.byte_len - kRouting);
+    post_receive(place);
   }
   if (!unheard_.empty()) send_again();
   return count != 0;
@@ -160,25 +190,66 @@ bool DeviceQueue::arm() {
   return !progress();
 }
 
+// ---- repair -------------------------------------------------------------------------------------
+
+void DeviceQueue::note_broken(const char* why) {
+  if (state_ != State::works) return;
+  state_ = State::broken;
+  device_.log().line(base::Level::info, "the queue pair for notes of %s has an error, and is set up again: %s",
+                     device_.adapter().name().c_str(), why);
+}
+
+// The adapter forgets what the pair has under way. Its completions are read, or known by their
+// generation.
+void DeviceQueue::repair() {
+  const std::uint64_t now = device_.now_ns();
+  if (now < repair_at_) return;
+  if (repairs_ == kMostRepairs) return give_up("it cannot be repaired");
+  repair_at_ = now + std::min(kPauseNs << repairs_++, kMostPauseNs);
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_RESET;
+  if (device_.adapter().call().modify_qp(pair_, &to, IBV_QP_STATE) != 0) return;
+  std::array<ibv_wc, 16> old;
+  while (queue_.poll(old) == old.size()) continue;
+  ++generation_;
+  if (connect_pair() != 0) return;
+  state_ = State::works;
+  post_all();
+  for (const std::uint32_t rank : unheard_) ranks_[rank].again_at = now;
+}
+
+void DeviceQueue::give_up(const char* why) {
+  state_ = State::lost;
+  device_.log().line(base::Level::error,
+                     "the queue pair for notes of %s has an error, and %s: this rank connects to no other any more",
+                     device_.adapter().name().c_str(), why);
+  for (const std::uint32_t rank : unheard_) {
+    ranks_[rank].note.clear();
+    device_.directory().broken(rank, "this rank's queue pair for notes is lost");
+  }
+  unheard_.clear();
+}
+
 // ---- frames -------------------------------------------------------------------------------------
 
 void DeviceQueue::post_receive(std::uint64_t number) {
-  ibv_sge place{reinterpret_cast<std::uintptr_t>(memory_.get() + number * kPlace), kRouting + kMostFrame,
-                registered_->lkey};
+  ibv_sge place{reinterpret_cast<std::uintptr_t>(memory_.begin() + number * kPlace), kRouting + kMostFrame,
+                memory_.lkey()};
   ibv_recv_wr request{};
-  request.wr_id = number;
+  request.wr_id = std::uint64_t{generation_} << kGeneration | number;
   request.sg_list = &place;
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  static_cast<void>(ibv_post_recv(pair_, &request, &bad));  // it has room
+  const int error = ibv_post_recv(pair_, &request, &bad);
+  if (error != 0) note_broken(std::strerror(error));  // it has room
 }
 
 // Sends what the rank has not acknowledged, or an acknowledgement alone. False: not now.
 bool DeviceQueue::transmit(std::uint32_t rank) {
-  if (free_.empty()) return false;
+  if (free_.empty() || state_ != State::works) return false;
   Rank& to = ranks_[rank];
   const std::uint32_t place = free_.back();
-  std::byte* at = memory_.get() + std::size_t{place} * kPlace;
+  std::byte* at = memory_.begin() + std::size_t{place} * kPlace;
   Frame frame;
   frame.rank = device_.rank();
   frame.number = to.note.empty() ? 0 : to.number;
@@ -188,9 +259,9 @@ bool DeviceQueue::transmit(std::uint32_t rank) {
   std::memcpy(at, &frame, sizeof frame);
   if (!to.note.empty()) std::memcpy(at + sizeof frame, to.note.data(), to.note.size());
   ibv_sge part{reinterpret_cast<std::uintptr_t>(at), static_cast<std::uint32_t>(sizeof frame) + frame.bytes,
-               registered_->lkey};
+               memory_.lkey()};
   ibv_send_wr request{};
-  request.wr_id = kSent + place;
+  request.wr_id = std::uint64_t{generation_} << kGeneration | kSent | place;
   request.sg_list = &part;
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
@@ -198,7 +269,10 @@ bool DeviceQueue::transmit(std::uint32_t rank) {
   request.wr.ud.remote_qpn = to.address.datagrams;
   request.wr.ud.remote_qkey = to.address.qkey;
   ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(pair_, &request, &bad) != 0) return false;
+  if (const int error = ibv_post_send(pair_, &request, &bad); error != 0) {
+    note_broken(std::strerror(error));  // it has room
+    return false;
+  }
   free_.pop_back();
   return true;
 }
@@ -208,8 +282,10 @@ void DeviceQueue::take(const std::byte* data, std::size_t bytes) {
   const bool whole = bytes >= sizeof frame;
   if (whole) std::memcpy(&frame, data, sizeof frame);
   if (!whole || !network::sealed(frame, device_.secret()) || frame.rank >= device_.size() ||
-      frame.bytes != bytes - sizeof frame)
-    return device_.directory().note(nullptr, 0);  // counts it as malformed
+      frame.bytes != bytes - sizeof frame) {
+    device_.directory().note(nullptr, 0);  // counts it as malformed
+    return;
+  }
   take_frame(frame, data + sizeof frame);
 }
 
@@ -221,8 +297,8 @@ void DeviceQueue::take_frame(const Frame& frame, const std::byte* data) {
   }
   if (frame.number == 0 || frame.number > from.heard + 1) return;
   if (frame.number == from.heard + 1) {
+    if (!device_.directory().note(data, frame.bytes)) return;  // it comes again
     from.heard = frame.number;
-    device_.directory().note(data, frame.bytes);
   }
   // What answers it may have acknowledged it already; once more does no harm. A rank with nothing
   // to say must still be heard, or it seems dead.
@@ -244,7 +320,7 @@ void DeviceQueue::send_again() {
       to.note.clear();
       continue;
     }
-    if (device_.names().timeout_ns != 0 && now - to.since > device_.names().timeout_ns) {
+    if (device_.names().timeout_ns != 0 && to.patience.over(now, device_.names().timeout_ns)) {
       device_.directory().broken(rank, "it does not answer");
       continue;
     }

@@ -7,13 +7,17 @@
 // Invariants, of one direction between two ranks
 //   heard (there) <= number (here) <= heard (there) + 1: at most one note is on its way
 //   A frame carries the last number that its sender has heard: each acknowledges.
+//
+// A queue pair that has an error takes no more: it is reset, and set up again. What was lost with
+// it is sent again, as all that is lost.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "transport/network/courier.hpp"
+#include "transport/network/patience.hpp"
+#include "transport/verbs/own_memory.hpp"
 #include "transport/verbs/queue.hpp"
 
 namespace heddle::transport::verbs {
@@ -41,7 +45,7 @@ class DeviceQueue final : public network::Courier {
   [[nodiscard]] base::Status send(std::uint32_t rank, network::Bytes* note) override;
   bool progress() override;
   [[nodiscard]] bool arm() override;
-  [[nodiscard]] bool sending() const override { return !unheard_.empty(); }
+  [[nodiscard]] bool sending() const override { return !unheard_.empty() || state_ == State::broken; }
   void disconnect(std::uint32_t rank) override;
   [[nodiscard]] bool closes() const override { return false; }
   [[nodiscard]] bool handshake(std::uint32_t rank, std::uint32_t worker, const std::byte* data,
@@ -52,16 +56,27 @@ class DeviceQueue final : public network::Courier {
     ibv_ah* way = nullptr;
     Address address;
     bool open = false;
-    bool owes = false;         // an acknowledgement, until there is a way
-    std::uint32_t number = 0;  // of the last note sent
-    std::uint32_t heard = 0;   // of the last note taken
-    network::Bytes note;       // that is not acknowledged; empty: none
-    std::uint64_t since = 0;   // ns; when it was sent first
+    bool owes = false;           // an acknowledgement, until there is a way
+    std::uint32_t number = 0;    // of the last note sent
+    std::uint32_t heard = 0;     // of the last note taken
+    network::Bytes note;         // that is not acknowledged; empty: none
+    network::Patience patience;  // with its answer, or with the way to it
     std::uint64_t again_at = 0;
     std::uint64_t pause = 0;
   };
 
-  base::Status open_pair();
+  enum class State : std::uint8_t {
+    works,
+    broken,  // the pair has an error, and is repaired
+    lost     // that did not help
+  };
+
+  base::Status make_pair();
+  int connect_pair();
+  void post_all();
+  void note_broken(const char* why);
+  void repair();
+  void give_up(const char* why);
   bool transmit(std::uint32_t rank);
   void post_receive(std::uint64_t number);
   void take(const std::byte* data, std::size_t bytes);
@@ -73,8 +88,11 @@ class DeviceQueue final : public network::Courier {
   Channel channel_;
   CompletionQueue queue_;
   ibv_qp* pair_ = nullptr;
-  std::unique_ptr<std::byte[]> memory_;  // of the frames: those that come, then those that leave
-  ibv_mr* registered_ = nullptr;
+  State state_ = State::works;
+  std::uint32_t generation_ = 0;     // of the work requests: how often the pair was reset
+  std::uint32_t repairs_ = 0;        // since something went well
+  std::uint64_t repair_at_ = 0;      // ns
+  OwnMemory memory_;                 // of the frames: those that come, then those that leave
   std::vector<std::uint32_t> free_;  // frames that may leave
   std::vector<Rank> ranks_;
   std::vector<std::uint32_t> unheard_;  // ranks with a note that is not acknowledged

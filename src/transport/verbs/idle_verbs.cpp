@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -29,8 +31,7 @@ using namespace heddle::transport::verbs::idle;
 
 constexpr std::uint32_t kMostBytes = 1U << 30;
 
-ibv_device device{};
-ibv_device* devices[] = {&device, nullptr};
+std::array<ibv_device, 4> adapters{};
 
 // ---- what the header calls ----------------------------------------------------------------------
 
@@ -89,7 +90,9 @@ int post_receives(std::deque<Receive>* to, std::uint32_t most, ibv_recv_wr* firs
 int post_recv(ibv_qp* qp, ibv_recv_wr* first, ibv_recv_wr** /*bad*/) {
   const std::lock_guard lock(world().mutex);
   Pair& pair = *static_cast<Pair*>(qp);
-  return post_receives(&pair.receives, pair.most.max_recv_wr, first);
+  const int error = post_receives(&pair.receives, pair.most.max_recv_wr, first);
+  if (pair.state == IBV_QPS_ERR) break_pair(pair);
+  return error;
 }
 
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* first, ibv_recv_wr** /*bad*/) {
@@ -98,6 +101,26 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* first, ibv_recv_wr** /*bad*/) {
   post_receives(&shared.receives, shared.most, first);
   for (Pair* pair : std::exchange(shared.starved, {})) go_on(*pair);
   return 0;
+}
+
+// True: this call fails.
+bool fails(std::atomic<std::uint32_t>* count) {
+  if (count->load(std::memory_order_relaxed) == 0) return false;
+  count->fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+void forget_completions(const Pair& pair) {
+  for (ibv_cq* cq : {pair.send_cq, pair.recv_cq}) {
+    auto& queue = *static_cast<Queue*>(cq);
+    for (ibv_wc& entry : queue.entries) {
+      // for poll_cq: it frees no place
+      if (entry.qp_num == pair.qp_num) entry.src_qp = entry.byte_len = 0;
+    }
+    if (idle_verbs.keeps_completions.load(std::memory_order_relaxed)) continue;
+    std::erase_if(queue.entries, [&pair](const ibv_wc& entry) { return entry.qp_num == pair.qp_num; });
+    queue.count.store(queue.entries.size(), std::memory_order_release);
+  }
 }
 
 }  // namespace
@@ -113,19 +136,40 @@ void idle_verbs_go_on() {
   }
 }
 
+void idle_verbs_break_datagrams() {
+  const std::lock_guard lock(world().mutex);
+  for (Pair* pair : world().pairs) {
+    if (pair != nullptr && pair->qp_type == IBV_QPT_UD) break_pair(*pair);
+  }
+}
+
 bool idle_verbs_forge(std::uint32_t number, const void* data, std::uint32_t bytes) {
   const std::lock_guard lock(world().mutex);
   const Pair* const pair = pair_of(number);
   return pair != nullptr && deliver(number, pair->qkey, data, bytes);
 }
 
-ibv_device** ibv_get_device_list(int* count) {
-  std::strcpy(device.name, "idle0");
-  std::strcpy(device.ibdev_path, IDLE_VERBS_FOLDER);
-  *count = 1;
-  return devices;
+int ibv_fork_init() {
+  const std::lock_guard lock(world().mutex);
+  idle_verbs.fork_safe = world().next_key == World{}.next_key;
+  return 0;
 }
-void ibv_free_device_list(ibv_device**) {}
+
+ibv_device** ibv_get_device_list(int* count) {
+  auto** const list = new ibv_device*[adapters.size() + 1];
+  *count = 0;
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    if ((idle_verbs.adapters.load(std::memory_order_relaxed) >> i & 1U) == 0) continue;
+    std::snprintf(adapters[i].name, sizeof adapters[i].name, "idle%zu", i);
+    std::snprintf(adapters[i].ibdev_path, sizeof adapters[i].ibdev_path, "%s/idle%zu", IDLE_VERBS_FOLDER, i);
+    list[(*count)++] = &adapters[i];
+  }
+  list[*count] = nullptr;
+  return list;
+}
+void ibv_free_device_list(ibv_device** list) {
+  delete[] list;
+}
 const char* ibv_get_device_name(ibv_device* of) {
   return of->name;
 }
@@ -183,6 +227,8 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* begin, std::size_t bytes, int rights) {
     return nullptr;
   }
   idle_verbs.registered.fetch_add(bytes, std::memory_order_relaxed);
+  if (reinterpret_cast<std::uintptr_t>(begin) % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)) != 0)
+    idle_verbs.unaligned.fetch_add(1, std::memory_order_relaxed);
   auto* memory = new Memory;
   static_cast<ibv_mr&>(*memory) = {domain->context, domain, begin, bytes, 0, world().next_key, world().next_key};
   memory->rights = rights;
@@ -301,25 +347,29 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* to, int mask) {
   const std::lock_guard lock(world().mutex);
   auto& pair = *static_cast<Pair*>(qp);
   const bool connects = pair.qp_type == IBV_QPT_RC;
-  const bool next = to->qp_state == IBV_QPS_ERR || to->qp_state == pair.state + 1;
+  const bool next = to->qp_state == IBV_QPS_ERR || to->qp_state == IBV_QPS_RESET || to->qp_state == pair.state + 1;
   if ((mask & IBV_QP_STATE) == 0 || !next) return EINVAL;
+  if (to->qp_state == IBV_QPS_RESET && idle_verbs.refuses_resets.load(std::memory_order_relaxed)) return EIO;
+  if (to->qp_state == IBV_QPS_RTR && connects && fails(&idle_verbs.fail_connects)) return EHOSTUNREACH;
   if (to->qp_state == IBV_QPS_RTR && connects && (mask & IBV_QP_DEST_QPN) == 0) return EINVAL;
   if (to->qp_state == IBV_QPS_RTS && (mask & IBV_QP_SQ_PSN) == 0) return EINVAL;
   if ((mask & IBV_QP_DEST_QPN) != 0) pair.peer = to->dest_qp_num;
   if ((mask & IBV_QP_QKEY) != 0) pair.qkey = to->qkey;
   pair.state = to->qp_state;
   if (pair.state == IBV_QPS_ERR) break_pair(pair);
+  if (pair.state == IBV_QPS_RESET) {
+    forget_completions(pair);
+    pair.sends.clear();
+    pair.receives.clear();
+    pair.posted = pair.freed = 0;
+  }
   return 0;
 }
 // Its completions go with it, as they do with most adapters.
 int ibv_destroy_qp(ibv_qp* qp) {
   const std::lock_guard lock(world().mutex);
   auto* pair = static_cast<Pair*>(qp);
-  for (ibv_cq* cq : {pair->send_cq, pair->recv_cq}) {
-    auto& queue = *static_cast<Queue*>(cq);
-    std::erase_if(queue.entries, [pair](const ibv_wc& entry) { return entry.qp_num == pair->qp_num; });
-    queue.count.store(queue.entries.size(), std::memory_order_release);
-  }
+  forget_completions(*pair);
   world().pairs[pair->qp_num] = nullptr;
   for (Shared* shared : world().shared) std::erase(shared->starved, pair);
   for (Pair* other : world().pairs) {
@@ -331,6 +381,10 @@ int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 ibv_ah* ibv_create_ah(ibv_pd* domain, ibv_ah_attr*) {
+  if (fails(&idle_verbs.fail_ways)) {
+    errno = EHOSTUNREACH;
+    return nullptr;
+  }
   auto* way = new Way;
   way->context = domain->context;
   way->pd = domain;

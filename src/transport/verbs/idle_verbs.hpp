@@ -1,5 +1,5 @@
 // What tests tell the idle libibverbs (idle_verbs.cpp), and what it counts. Every rank of the
-// process has the same adapter.
+// process has the same adapters: idle0 and idle3; idle1, which is far; idle2, whose port is down.
 #pragma once
 
 #include <atomic>
@@ -15,12 +15,23 @@ struct IdleVerbs {
   std::atomic<std::uint64_t> signalled{0};   // of these
   std::atomic<std::uint64_t> registered{0};  // bytes
   std::atomic<std::uint64_t> pairs{0};       // that there are
+  std::atomic<std::uint64_t> unaligned{0};   // registrations that do not begin with a page
+  // ibv_fork_init was called before anything was registered
+  std::atomic<bool> fork_safe{false};
 
   // ---- set
+  std::atomic<std::uint32_t> adapters{0b1111};  // a bit for each that there is
   // Requests of connected pairs wait until this is false and idle_verbs_go_on() was called.
   std::atomic<bool> holds{false};
-  std::atomic<std::uint32_t> lose_every{0};                // of datagrams; 0: none is lost
-  std::atomic<std::uint32_t> twice_every{0};               // of datagrams: they come twice
+  // The network is cut: requests of connected pairs fail, and datagrams are lost.
+  std::atomic<bool> cut{false};
+  std::atomic<std::uint32_t> lose_every{0};   // of datagrams; 0: none is lost
+  std::atomic<std::uint32_t> twice_every{0};  // of datagrams: they come twice
+  // So many calls fail, since there is no route: ibv_create_ah, and connecting a pair.
+  std::atomic<std::uint32_t> fail_ways{0};
+  std::atomic<std::uint32_t> fail_connects{0};
+  std::atomic<bool> refuses_resets{false};                 // of pairs
+  std::atomic<bool> keeps_completions{false};              // of pairs that are reset or destroyed
   std::atomic<std::uint64_t> most_registered{UINT64_MAX};  // bytes
   std::atomic<std::uint32_t> most_receives{1024};          // of a shared queue, opened afterwards
   std::atomic<std::uint32_t> most_inline{128};             // bytes of a request, likewise
@@ -32,6 +43,8 @@ extern "C" {
 extern heddle::transport::verbs::IdleVerbs idle_verbs;
 // Requests that were held are executed.
 void idle_verbs_go_on();
+// All pairs for datagrams have an error.
+void idle_verbs_break_datagrams();
 // A datagram that no rank has sent comes to the pair with that number. False: it finds no place.
 bool idle_verbs_forge(std::uint32_t pair, const void* data, std::uint32_t bytes);
 }

@@ -85,6 +85,14 @@ void end(Pair& pair, const Work& work, ibv_wc_status status) {
 void break_pair(Pair& pair) {
   pair.state = IBV_QPS_ERR;
   for (; !pair.sends.empty(); pair.sends.pop_front()) end(pair, pair.sends.front(), IBV_WC_WR_FLUSH_ERR);
+  for (; !pair.receives.empty(); pair.receives.pop_front()) {
+    ibv_wc entry{};
+    entry.wr_id = pair.receives.front().number;
+    entry.status = IBV_WC_WR_FLUSH_ERR;
+    entry.opcode = IBV_WC_RECV;
+    entry.qp_num = pair.qp_num;
+    complete(pair.recv_cq, entry);
+  }
 }
 
 namespace {
@@ -93,8 +101,8 @@ namespace {
 ibv_wc_status execute(Pair& pair, const Work& work) {
   const ibv_send_wr& request = work.request;
   Pair* const peer = pair_of(pair.peer);
-  if (peer == nullptr || peer->qp_type != IBV_QPT_RC || peer->peer != pair.qp_num ||
-      (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS))
+  if (idle_verbs.cut.load(std::memory_order_relaxed) || peer == nullptr || peer->qp_type != IBV_QPT_RC ||
+      peer->peer != pair.qp_num || (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS))
     return IBV_WC_RETRY_EXC_ERR;
   const std::uint32_t bytes = request.num_sge != 0 ? work.part.length : 0;
   const bool reads = request.opcode == IBV_WR_RDMA_READ;
@@ -173,6 +181,7 @@ void send_datagram(Pair& pair, const Work& work) {
   int times = 1;
   if (happens(idle_verbs.twice_every.load(std::memory_order_relaxed))) times = 2;
   if (happens(idle_verbs.lose_every.load(std::memory_order_relaxed))) times = 0;
+  if (idle_verbs.cut.load(std::memory_order_relaxed)) times = 0;
   ++world().datagrams;
   for (; times != 0; --times) deliver(request.wr.ud.remote_qpn, request.wr.ud.remote_qkey, data, work.part.length);
 }

@@ -13,6 +13,7 @@ namespace heddle::transport::verbs {
 
 struct Functions : network::Symbols {
   using Symbols::Symbols;
+  decltype(&::ibv_fork_init) fork_init = find("ibv_fork_init");
   decltype(&::ibv_get_device_list) get_device_list = find("ibv_get_device_list");
   decltype(&::ibv_free_device_list) free_device_list = find("ibv_free_device_list");
   decltype(&::ibv_get_device_name) get_device_name = find("ibv_get_device_name");

@@ -16,6 +16,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "transport/network/patience.hpp"
 #include "transport/network/peer.hpp"
 #include "transport/verbs/mailboxes.hpp"
 #include "transport/verbs/wire.hpp"
@@ -71,8 +72,16 @@ struct PeerState final : network::Peer {
   Hello theirs;  // .kind 0: it has not come
   bool said_open = false;
   bool said_up = false;
-  bool connected = false;  // the pair can send and receive
-  bool is_up = false;      // so can the peer's
+  bool connected = false;        // the pair can send and receive
+  bool is_up = false;            // so can the peer's
+  network::Patience patience;    // with its greeting
+  std::uint64_t connect_at = 0;  // ns; not before
+  // The peer has not been told of the end: by a note of this kind. 0: there is nothing to tell.
+  Hello::Kind owes_end{};
+  bool told_end = false;  // by the peer
+  // At the last round (Port::ask()).
+  std::uint32_t seen_completed = 0;
+  std::uint32_t seen_consumed = 0;
 
   // Towards the peer.
   std::uint32_t sent = 0;
@@ -83,6 +92,7 @@ struct PeerState final : network::Peer {
   std::uint32_t completed = 0;
   std::array<Request, kPlaces> requests;
   network::List<Packet> packets;  // that wait; `waiting` is their number
+  std::uint8_t rkey_at = 0;       // of the keys of a region, that of its worker's adapter: a shift
   bool by_value = false;          // ready, and no message waits
   bool untold = false;            // in Sending::untold_: a flush is due
 

@@ -1,13 +1,27 @@
 #include "transport/verbs/port.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace heddle::transport::verbs {
+namespace {
+
+// Until a pair is connected again where that failed for a passing reason.
+constexpr std::uint64_t kConnectPauseNs = 20'000'000;
+
+// RoCE asks for the neighbour's address then, which may not be known yet.
+bool is_passing(int error) {
+  return error == EAGAIN || error == ENOMEM || error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+}  // namespace
 
 Port::Port(Device& device, std::uint32_t index)
     : network::Port(device, index, device.slots()),
       device_(device),
+      adapter_(*device.adapters()[device.rail_of(index)]),
       mailboxes_(device.window() + kMostMessage),
       receiving_(*this),
       sending_(*this) {}
@@ -20,20 +34,19 @@ base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t i
 }
 
 base::Status Port::open() {
-  const Adapter& adapter = device_.adapter();
-  mailboxes_.open(adapter);
-  base::Status status = channel_.open(adapter);
+  mailboxes_.open(adapter_);
+  base::Status status = channel_.open(adapter_);
   if (status == HEDDLE_DONE) status = receiving_.open(channel_);
   if (status == HEDDLE_DONE) status = sending_.open(channel_);
   if (status != HEDDLE_DONE) return status;
   // How much a request may carry is found out by asking.
   ibv_qp* first = create_pair();
-  if (first == nullptr) return base::fail_errno(HEDDLE_ERR_SYSTEM, "%s gives no queue pair", adapter.name().c_str());
-  adapter.call().destroy_qp(first);
+  if (first == nullptr) return base::fail_errno(HEDDLE_ERR_SYSTEM, "%s gives no queue pair", adapter_.name().c_str());
+  adapter_.call().destroy_qp(first);
   const Turn turn(*this);  // the helper does not enter before all is set up
   if (status = watch(channel_.descriptor()); status != HEDDLE_DONE) return status;
   device_.enter(*this);
-  const auto* address = reinterpret_cast<const std::byte*>(&adapter.address());
+  const auto* address = reinterpret_cast<const std::byte*>(&adapter_.address());
   device_.directory().announce(index(), network::Bytes(address, address + sizeof(Address)));
   return HEDDLE_DONE;
 }
@@ -58,6 +71,7 @@ void Port::make_room_for(std::size_t peers) {
   receiving_.make_room_for(peers);
   sending_.make_room_for(peers);
   network::make_room(&lost_, peers);
+  network::make_room(&untold_, peers);
 }
 
 // ---- the owner ----------------------------------------------------------------------------------
@@ -86,8 +100,9 @@ inline void Port::do_more(std::uint32_t poll) {
   if ((poll & (kDevicePeriod - 1)) == 0 || (connects && (poll & (kConnectingPeriod - 1)) == 0)) [[unlikely]] {
     device_.progress();
     if (connects) peers().advance();
+    ask_if_due();
   }
-  if (!lost_.empty()) [[unlikely]]
+  if (disconnecting()) [[unlikely]]
     go_on_disconnecting();
 }
 
@@ -107,7 +122,8 @@ bool Port::move_on() {
   if (receiving_.owes()) receiving_.send_owed();
   if (has_mail()) take_mail();
   if (peers().connecting()) peers().advance();
-  if (!lost_.empty()) go_on_disconnecting();
+  ask_if_due();
+  if (disconnecting()) go_on_disconnecting();
   return some;
 }
 
@@ -137,24 +153,33 @@ void Port::deliver(const Mail& mail) {
   {
     const std::unique_lock lock(device_.mutex(), std::try_to_lock);
     if (!lock) return;
-    taken_.swap(mail_);
-    set_has_mail(false);
+    if (taken_.empty()) taken_.swap(mail_);
+    set_has_mail(!mail_.empty());
   }
-  for (const Mail& mail : taken_) take(mail);
-  taken_.clear();
+  std::erase_if(taken_, [this](const Mail& mail) { return take(mail); });
+  if (!taken_.empty()) set_has_mail(true);
   if (peers().connecting()) peers().advance();
 }
 
-void Port::take(const Mail& mail) {
+bool Port::take(const Mail& mail) {
   network::Peer* known = peers().find_or_make(mail.rank, mail.hello.worker);
   if (known == nullptr) {
     device_.log().line(base::Level::error, "no memory to connect to worker %u of rank %u", mail.hello.worker,
                        mail.rank);
-    return;
+    return false;
   }
   PeerState& peer = state(*known);
-  if (mail.hello.kind == Hello::is_up) peer.is_up = true;
-  if (mail.hello.kind == Hello::opens && peer.theirs.kind == 0) peer.theirs = mail.hello;
+  if (mail.hello.kind == Hello::ended || mail.hello.kind == Hello::closed) {
+    take_end(peer, mail.hello.kind);
+  } else {
+    take_hello(peer, mail.hello);
+  }
+  return true;
+}
+
+void Port::take_hello(PeerState& peer, const Hello& hello) {
+  if (hello.kind == Hello::is_up) peer.is_up = true;
+  if (hello.kind == Hello::opens && peer.theirs.kind == 0) peer.theirs = hello;
   // Its address is in its note, so there is no need to wait for the directory's, which may say that
   // it was closed: it still has messages for us.
   const bool connecting = peer.stage == network::Peer::Stage::connecting;
@@ -166,8 +191,18 @@ void Port::take(const Mail& mail) {
     if (!connecting) peers().connect(peer);
     return;
   }
-  peer.stage = network::Peer::Stage::greeting;
+  begin_greeting(peer);
   if (!connecting) peers().go_on_connecting(peer);
+}
+
+// A worker that was closed is no reason to count its rank as lost, and what it has sent before can
+// still be read: only what is under way to it ends.
+void Port::take_end(PeerState& peer, std::uint32_t kind) {
+  peer.told_end = true;
+  if (peer.stage == network::Peer::Stage::broken) return;
+  if (kind == Hello::ended) return note_lost(peer, "it has disconnected");
+  peers().end(peer, network::Peer::Stage::closed, HEDDLE_DONE);
+  stop_pair(peer);
 }
 
 bool Port::open(network::Peer& opened, const network::Bytes& address) {
@@ -180,13 +215,17 @@ bool Port::open(network::Peer& opened, const network::Bytes& address) {
   }
   std::memcpy(&peer.address, address.data(), sizeof peer.address);
   if (!make_pair(peer)) return false;
-  peer.stage = network::Peer::Stage::greeting;
+  begin_greeting(peer);
   static_cast<void>(greet(peer));
   return true;
 }
 
+void Port::begin_greeting(PeerState& peer) {
+  peer.stage = network::Peer::Stage::greeting;
+  peer.patience.renew();
+}
+
 ibv_qp* Port::create_pair() {
-  const Adapter& adapter = device_.adapter();
   for (const std::uint32_t bytes : {96U, 64U, 0U}) {
     ibv_qp_init_attr make{};
     make.qp_type = IBV_QPT_RC;
@@ -196,7 +235,7 @@ ibv_qp* Port::create_pair() {
     make.cap.max_send_wr = PeerState::kDepth;
     make.cap.max_send_sge = 1;
     make.cap.max_inline_data = bytes;
-    ibv_qp* pair = adapter.call().create_qp(adapter.domain(), &make);
+    ibv_qp* pair = adapter_.call().create_qp(adapter_.domain(), &make);
     if (pair == nullptr) continue;
     sending_.limit_inline(make.cap.max_inline_data);
     return pair;
@@ -212,7 +251,7 @@ bool Port::make_pair(PeerState& peer) {
       device_.log().line(base::Level::error,
                          "worker %u waits for memory to connect to worker %u of rank %u: %s gives none (ulimit -l says "
                          "how much may be registered)",
-                         index(), peer.worker, peer.rank, device_.adapter().name().c_str());
+                         index(), peer.worker, peer.rank, adapter_.name().c_str());
     }
     return false;
   }
@@ -220,13 +259,20 @@ bool Port::make_pair(PeerState& peer) {
   receiving_.enter(peer);
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_INIT;
-  to.port_num = device_.adapter().port();
+  to.port_num = adapter_.port();
   to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int failed = device_.adapter().call().modify_qp(
-      peer.pair, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  const int failed =
+      adapter_.call().modify_qp(peer.pair, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (failed == 0) return true;
   destroy_pair(peer);
   return false;
+}
+
+// The other worker is there, and its rank acknowledges notes, but it says nothing: it may have no
+// memory, or its end is not heard of. What has come and was not taken may be the answer.
+bool Port::greets_for_too_long(PeerState& peer) const {
+  const std::uint64_t most = device_.names().timeout_ns;
+  return most != 0 && !has_mail() && peer.patience.over(now_ns(), most);
 }
 
 // Both ends say hello, whoever began; what is missing of the four notes comes in a later call.
@@ -241,22 +287,50 @@ bool Port::greet(network::Peer& greeted) {
     peers().end(peer, network::Peer::Stage::closed, HEDDLE_DONE);
     return true;
   }
+  if (greets_for_too_long(peer)) {
+    device_.log().line(base::Level::warn, "worker %u of rank %u does not connect to worker %u (HEDDLE_VERBS_TIMEOUT)",
+                       peer.worker, peer.rank, index());
+    disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+    return true;
+  }
   if (!peer.said_open && !(peer.said_open = say(peer, Hello::opens))) return false;
   if (peer.theirs.kind == 0) return false;
   if (!peer.connected) {
-    if (connect_pair(peer) != HEDDLE_DONE) {
+    if (now_ns() < peer.connect_at) return false;
+    const base::Status status = connect_pair(peer);
+    if (status == HEDDLE_AGAIN) {
+      peer.connect_at = now_ns() + kConnectPauseNs;
+      return false;
+    }
+    if (status != HEDDLE_DONE) {
       device_.log().line(base::Level::error, "worker %u cannot connect to worker %u of rank %u: %s", index(),
                          peer.worker, peer.rank, base::last_message());
       disconnect(peer, HEDDLE_ERR_PEER_FAILED);
       return true;
     }
+    peer.rkey_at = static_cast<std::uint8_t>(32 * peer.theirs.rail);
     peer.connected = peer.heard = true;
   }
   if (!peer.said_up && !(peer.said_up = say(peer, Hello::is_up))) return false;
   if (!peer.is_up) return false;
   peer.stage = network::Peer::Stage::ready;
+  note_questions();
   sending_.begin(peer);
   return true;
+}
+
+// The adapter itself finds a network that is cut, by what it sends. A peer of which nothing was
+// heard for a round, and to which nothing is under way, gets a write of nothing.
+Port::Asked Port::ask(network::Peer& asked) {
+  PeerState& peer = state(asked);
+  if (sending_.has_impossible_credit(peer)) {
+    note_lost(peer, "it says that it has consumed what was not sent");
+    return Asked::needless;
+  }
+  const std::uint32_t completed = std::exchange(peer.seen_completed, peer.completed);
+  const std::uint32_t consumed = std::exchange(peer.seen_consumed, peer.consumed);
+  if (peer.under_way() != 0 || completed != peer.completed || consumed != peer.consumed) return Asked::needless;
+  return sending_.probe(peer) ? Asked::needless : Asked::later;
 }
 
 bool Port::say(PeerState& peer, Hello::Kind kind) {
@@ -264,25 +338,26 @@ bool Port::say(PeerState& peer, Hello::Kind kind) {
   hello.kind = kind;
   hello.worker = index();
   hello.queue_pair = peer.pair_number;
+  hello.rail = device_.rail_of(index());
   hello.mailbox = reinterpret_cast<std::uintptr_t>(peer.mine.mailbox);
   hello.rkey = peer.mine.rkey;
-  hello.address = device_.adapter().address();
+  hello.address = adapter_.address();
   const auto* begin = reinterpret_cast<const std::byte*>(&hello);
-  return device_.directory().tell(peer.rank, peer.worker, network::Bytes(begin, begin + sizeof hello)) == HEDDLE_DONE;
+  return device_.directory().tell(peer.rank, peer.worker, {begin, sizeof hello}) == HEDDLE_DONE;
 }
 
 base::Status Port::connect_pair(PeerState& peer) {
-  const Adapter& adapter = device_.adapter();
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_RTR;
-  to.path_mtu = static_cast<ibv_mtu>(std::min(adapter.address().mtu, peer.address.mtu));
+  to.path_mtu = static_cast<ibv_mtu>(std::min(adapter_.address().mtu, peer.address.mtu));
   to.dest_qp_num = peer.theirs.queue_pair;
-  to.max_dest_rd_atomic = static_cast<std::uint8_t>(adapter.address().reads);
+  to.max_dest_rd_atomic = static_cast<std::uint8_t>(adapter_.address().reads);
   to.min_rnr_timer = 12;  // 0.64 ms
-  to.ah_attr = adapter.way_to(peer.address);
-  int failed = adapter.call().modify_qp(peer.pair, &to,
-                                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  to.ah_attr = adapter_.way_to(peer.address);
+  int failed = adapter_.call().modify_qp(peer.pair, &to,
+                                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (is_passing(failed)) return HEDDLE_AGAIN;
   if (failed == 0) {
     to.qp_state = IBV_QPS_RTS;
     to.timeout = 18;  // 1 s until a packet is sent again, seven times
@@ -290,23 +365,29 @@ base::Status Port::connect_pair(PeerState& peer) {
     to.rnr_retry = 7;  // for ever: a receiver that computes is not lost
     // not more than the peer's adapter answers at a time, which may be another model
     to.max_rd_atomic =
-        static_cast<std::uint8_t>(std::min<int>(adapter.limits().max_qp_init_rd_atom, peer.address.reads));
-    failed = adapter.call().modify_qp(
+        static_cast<std::uint8_t>(std::min<int>(adapter_.limits().max_qp_init_rd_atom, peer.address.reads));
+    failed = adapter_.call().modify_qp(
         peer.pair, &to,
         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
   }
   if (failed == 0) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_SYSTEM, "%s does not connect a queue pair: %s", adapter.name().c_str(),
+  return base::fail(HEDDLE_ERR_SYSTEM, "%s does not connect a queue pair: %s", adapter_.name().c_str(),
                     std::strerror(failed));
+}
+
+// Nothing leaves or arrives any more: requests end with errors.
+void Port::stop_pair(PeerState& peer) {
+  if (peer.pair == nullptr) return;
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_ERR;
+  static_cast<void>(adapter_.call().modify_qp(peer.pair, &to, IBV_QP_STATE));
 }
 
 void Port::destroy_pair(PeerState& peer) {
   if (peer.pair == nullptr) return;
-  ibv_qp_attr to{};  // nothing arrives any more
-  to.qp_state = IBV_QPS_ERR;
-  static_cast<void>(device_.adapter().call().modify_qp(peer.pair, &to, IBV_QP_STATE));
+  stop_pair(peer);
   receiving_.leave(peer);
-  device_.adapter().call().destroy_qp(std::exchange(peer.pair, nullptr));
+  adapter_.call().destroy_qp(std::exchange(peer.pair, nullptr));
 }
 
 // ---- disconnecting ------------------------------------------------------------------------------
@@ -325,12 +406,22 @@ void Port::go_on_disconnecting() {
     lost_.pop_back();
     disconnect(peer, HEDDLE_ERR_PEER_FAILED);
   }
+  tell_ends();
 }
 
 void Port::disconnect(PeerState& peer, base::Status status) {
   if (peer.stage == network::Peer::Stage::broken) return;
   if (!closed()) device_.lose(peer.rank);
+  const bool met = peer.said_open || peer.theirs.kind != 0;
   peers().end(peer, network::Peer::Stage::broken, status);
+  if (!met || peer.told_end || device_.failed(peer.rank)) return;
+  peer.owes_end = closed() ? Hello::closed : Hello::ended;
+  untold_.push_back(&peer);  // it has room for all
+}
+
+// The notes, once the device's mutex is free.
+void Port::tell_ends() {
+  std::erase_if(untold_, [this](PeerState* peer) { return device_.failed(peer->rank) || say(*peer, peer->owes_end); });
 }
 
 // The adapter touches no memory for a pair that does not exist any more. A worker that was closed

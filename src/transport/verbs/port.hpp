@@ -1,7 +1,8 @@
 // This transport's part of a worker: its queues, and its peer states.
 //
 // Two workers connect by four notes: each tells its queue pair and its mailbox, connects its pair
-// when it has heard those of the other, and says so.
+// when it has heard those of the other, and says so. Who disconnects says that too: its
+// adapter tells nobody that a pair is gone.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,7 @@ class Port final : public network::Port {
   ~Port() override;
 
   [[nodiscard]] Device& device() const { return device_; }
+  [[nodiscard]] const Adapter& adapter() const { return adapter_; }
   [[nodiscard]] Sending& sending() { return sending_; }
 
   // ---- the owner; see TransportWorker
@@ -56,12 +58,20 @@ class Port final : public network::Port {
   base::Status open();
   void do_more(std::uint32_t poll);
   void take_mail();
-  void take(const Mail& mail);
+  // False: there is no memory, and it is kept.
+  bool take(const Mail& mail);
+  void take_hello(PeerState& peer, const Hello& hello);
   bool make_pair(PeerState& peer);
   ibv_qp* create_pair();
+  // AGAIN: not now.
   base::Status connect_pair(PeerState& peer);
+  void stop_pair(PeerState& peer);
   void destroy_pair(PeerState& peer);
   bool say(PeerState& peer, Hello::Kind kind);
+  void begin_greeting(PeerState& peer);
+  bool greets_for_too_long(PeerState& peer) const;
+  void take_end(PeerState& peer, std::uint32_t kind);
+  void tell_ends();
   void disconnect(PeerState& peer, base::Status status);
   void go_on_disconnecting();
 
@@ -71,6 +81,8 @@ class Port final : public network::Port {
   [[nodiscard]] bool open(network::Peer& peer, const network::Bytes& address) override;
   [[nodiscard]] bool greet(network::Peer& peer) override;
   void on_end(network::Peer& peer) override;
+  Asked ask(network::Peer& peer) override;
+  [[nodiscard]] bool asks_each_round() const override { return true; }
   // Messages have no heads here: these are not used.
   [[nodiscard]] bool send_credit(network::Peer&) override { return true; }
   void disconnect_gap(network::Peer&) override {}
@@ -82,17 +94,19 @@ class Port final : public network::Port {
   [[nodiscard]] bool arm_library() override;
   [[nodiscard]] bool in_flight() const override;
   [[nodiscard]] bool transfers_under_way() const override;
-  [[nodiscard]] bool disconnecting() const override { return !lost_.empty(); }
+  [[nodiscard]] bool disconnecting() const override { return !lost_.empty() || !untold_.empty(); }
   void disconnect_transfers() override;
   void disconnect_rank(std::uint32_t rank) override;
 
   Device& device_;
+  const Adapter& adapter_;
   Channel channel_;
   Mailboxes mailboxes_;
   Receiving receiving_;
   Sending sending_;
   bool told_short_ = false;  // that there is no memory for a connection
   std::vector<PeerState*> lost_;
+  std::vector<PeerState*> untold_;  // they owe_end
   // Handshakes that have come: written and read with the device's mutex.
   std::vector<Mail> mail_;
   std::vector<Mail> taken_;

@@ -12,7 +12,7 @@ namespace heddle::transport::verbs {
 Receiving::Receiving(Port& port) : port_(port), window_(port.device().window()), by_pair_(16) {}
 
 base::Status Receiving::open(const Channel& channel) {
-  const Adapter& adapter = port_.device().adapter();
+  const Adapter& adapter = port_.adapter();
   const auto most = static_cast<std::uint32_t>(adapter.limits().max_srq_wr);
   const std::uint32_t entries = std::min(kEntries, most) / kRefill * kRefill;
   if (entries == 0)
@@ -36,7 +36,7 @@ base::Status Receiving::open(const Channel& channel) {
 }
 
 void Receiving::close() {
-  if (shared_ != nullptr) port_.device().adapter().call().destroy_srq(std::exchange(shared_, nullptr));
+  if (shared_ != nullptr) port_.adapter().call().destroy_srq(std::exchange(shared_, nullptr));
   queue_.close();
 }
 
@@ -121,7 +121,7 @@ inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** place, std
   if (peer == nullptr) return nullptr;  // of a pair that was destroyed
   if (entry.status != IBV_WC_SUCCESS || entry.opcode != IBV_WC_RECV_RDMA_WITH_IMM || entry.byte_len > kMostMessage)
       [[unlikely]] {
-    port_.note_lost(*peer, entry.status != IBV_WC_SUCCESS ? port_.device().adapter().call().wc_status_str(entry.status)
+    port_.note_lost(*peer, entry.status != IBV_WC_SUCCESS ? port_.adapter().call().wc_status_str(entry.status)
                                                           : "it has sent what is no message");
     return nullptr;
   }
@@ -188,7 +188,7 @@ void Receiving::release_all_lent() {
 
 void Receiving::send_owed() {
   std::erase_if(owing_, [this](PeerState* peer) {
-    if (peer->stage != network::Peer::Stage::broken) {
+    if (peer->pair != nullptr && !peer->told_end) {  // else it needs no credit
       const std::uint32_t consumed = peer->consumed;
       if (!port_.sending().send_credit(*peer)) return false;
       peer->told_consumed = consumed;

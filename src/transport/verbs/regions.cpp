@@ -28,19 +28,20 @@ void Regions::free(const LocalMemory& memory) {
 
 base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t bytes) {
   if (const base::Status status = network::check_memory(address, bytes); status != HEDDLE_DONE) return status;
-  const Adapter& adapter = device_.adapter();
   const std::lock_guard lock(mutex_);
-  ibv_mr*& slot = regions_[next_];  // its memory first
-  ibv_mr* mr = (adapter.call().reg_mr)(adapter.domain(), address, bytes, kAccess);
-  if (mr == nullptr) {
+  Registered& registered = regions_[next_];  // its memory first
+  for (std::size_t i = 0; i < device_.adapters().size(); ++i) {
+    const Adapter& adapter = *device_.adapters()[i];
+    registered[i] = (adapter.call().reg_mr)(adapter.domain(), address, bytes, kAccess);
+    if (registered[i] != nullptr) continue;
     const int why = errno;
+    leave(registered);
     regions_.erase(next_);
     errno = why;
     return base::fail_errno(why == ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_ARGUMENT,
                             "%llu bytes at %p cannot be registered with %s (ulimit -l says how much may be)",
                             static_cast<unsigned long long>(bytes), address, adapter.name().c_str());
   }
-  slot = mr;
   LocalMemory local;
   local.address = address;
   local.bytes = bytes;
@@ -49,23 +50,29 @@ base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t 
   key.rank = device_.rank();
   key.address = reinterpret_cast<std::uintptr_t>(address);
   key.bytes = bytes;
-  key.rkey = mr->rkey;
+  for (std::size_t i = 0; i < device_.adapters().size(); ++i) key.rkeys[i] = registered[i]->rkey;
   network::seal(&key, device_.secret());
   std::memcpy(local.key.bytes.data(), &key, sizeof key);
   return local;
+}
+
+void Regions::leave(const Registered& registered) const {
+  for (ibv_mr* mr : registered) {
+    if (mr != nullptr) device_.adapter().call().dereg_mr(mr);
+  }
 }
 
 void Regions::deregister(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(id);
   if (found == regions_.end()) return;
-  device_.adapter().call().dereg_mr(found->second);
+  leave(found->second);
   regions_.erase(found);
 }
 
 void Regions::deregister_all() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, mr] : regions_) device_.adapter().call().dereg_mr(mr);
+  for (const auto& [id, registered] : regions_) leave(registered);
   regions_.clear();
 }
 
@@ -80,7 +87,7 @@ base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& 
   memory.rank = rank;
   memory.bytes = key.bytes;
   memory.opcodes = bit(Opcode::put) | bit(Opcode::get);
-  memory.handle = {key.rkey, key.address, 0, 0};
+  memory.handle = {std::uint64_t{key.rkeys[1]} << 32 | key.rkeys[0], key.address, 0, 0};
   return memory;
 }
 

@@ -1,6 +1,7 @@
 // The regions of a rank.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
@@ -23,13 +24,18 @@ class Regions {
   void deregister_all();
 
   // The key comes from the network. PROTOCOL: it is no key of that rank.
-  // handle: [0] rkey, [1] address in the owner.
+  // handle: [0] rkeys, that of the owner's first adapter in the lower half; [1] address in the
+  // owner.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) const;
 
  private:
+  using Registered = std::array<ibv_mr*, kMostRails>;  // with each adapter; null: there is none
+
+  void leave(const Registered& registered) const;
+
   Device& device_;
   std::mutex mutex_;  // guards what follows; taken with no other
-  std::unordered_map<std::uint64_t, ibv_mr*> regions_;
+  std::unordered_map<std::uint64_t, Registered> regions_;
   std::uint64_t next_ = 1;
 };
 

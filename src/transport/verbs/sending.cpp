@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "transport/common/checks.hpp"
 #include "transport/verbs/port.hpp"
 
 namespace heddle::transport::verbs {
@@ -38,21 +39,14 @@ Sending::Sending(Port& port)
 }
 
 base::Status Sending::open(const Channel& channel) {
-  const Adapter& adapter = port_.device().adapter();
+  const Adapter& adapter = port_.adapter();
   most_bytes_ = adapter.most_bytes();
   if (const base::Status status = queue_.open(adapter, channel, kCompletions); status != HEDDLE_DONE) return status;
   constexpr std::size_t kBytes = std::size_t{kPackets} * kMostMessage;
-  packet_memory_.reset(new (std::nothrow) std::byte[kBytes]);
-  if (packet_memory_ != nullptr) {
-    packet_registration_ =
-        (adapter.call().reg_mr)(adapter.domain(), packet_memory_.get(), kBytes, IBV_ACCESS_LOCAL_WRITE);
-  }
-  if (packet_registration_ == nullptr) {
-    return base::fail_errno(HEDDLE_ERR_NO_MEMORY, "%s registers no memory (ulimit -l says how much it may)",
-                            adapter.name().c_str());
-  }
+  if (const base::Status status = packet_memory_.open(adapter, kBytes, IBV_ACCESS_LOCAL_WRITE); status != HEDDLE_DONE)
+    return status;
   for (std::uint32_t i = 0; i < kPackets; ++i)
-    packets_.all()[i].data = packet_memory_.get() + std::size_t{i} * kMostMessage;
+    packets_.all()[i].data = packet_memory_.begin() + std::size_t{i} * kMostMessage;
   const base::Environment& environment = port_.device().environment();
   const auto options = memory::RegistrationCache::Options::from(environment.config);
   registrations_.emplace(static_cast<memory::Registrar&>(*this),
@@ -62,8 +56,7 @@ base::Status Sending::open(const Channel& channel) {
 
 void Sending::close() {
   registrations_.reset();
-  if (packet_registration_ != nullptr)
-    port_.device().adapter().call().dereg_mr(std::exchange(packet_registration_, nullptr));
+  packet_memory_.close();
   queue_.close();
 }
 
@@ -76,7 +69,7 @@ void Sending::make_room_for(std::size_t peers) {
 
 base::Status Sending::register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
                                       std::uint64_t* handle) {
-  const Adapter& adapter = port_.device().adapter();
+  const Adapter& adapter = port_.adapter();
   const int rights = access == memory::Access::write ? IBV_ACCESS_LOCAL_WRITE : 0;
   ibv_mr* registered = (adapter.call().reg_mr)(adapter.domain(), begin, bytes, rights);
   if (registered == nullptr) {
@@ -89,7 +82,7 @@ base::Status Sending::register_memory(std::byte* begin, std::uint64_t bytes, mem
 }
 
 void Sending::deregister(std::uint64_t handle) {
-  port_.device().adapter().call().dereg_mr(registration(handle));
+  port_.adapter().call().dereg_mr(registration(handle));
 }
 
 inline base::Status Sending::lease(const Command& command, memory::Access access,
@@ -159,7 +152,7 @@ inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one
   transfers_.take();
   peer.request(peer.posted) = {command.token, lease, {0, Request::Kind::transfer, false}};
   one.work.wr.rdma.remote_addr = remote.handle[1] + command.offset;
-  one.work.wr.rdma.rkey = static_cast<std::uint32_t>(remote.handle[0]);
+  one.work.wr.rdma.rkey = static_cast<std::uint32_t>(remote.handle[0] >> peer.rkey_at);
   one.part.addr = reinterpret_cast<std::uintptr_t>(command.local);
   one.part.length = static_cast<std::uint32_t>(command.bytes);
   command.source_free = true;
@@ -311,7 +304,7 @@ inline Sending::Added Sending::add_transfer(PeerState& peer, Command& command) {
   work.opcode = opcode;
   work.send_flags = flags;
   work.wr.rdma.remote_addr = remote->handle[1] + command.offset;
-  work.wr.rdma.rkey = static_cast<std::uint32_t>(remote->handle[0]);
+  work.wr.rdma.rkey = static_cast<std::uint32_t>(remote->handle[0] >> peer.rkey_at);
   *work.sg_list = part;
   transfers_.take();
   return Added::yes;
@@ -331,7 +324,7 @@ inline Sending::Added Sending::add_transfer(PeerState& peer, Command& command) {
     return true;
   }
   if (message && peer.ready() && port_.device().directory().known_closed(peer.rank, peer.worker)) {
-    peer.stage = network::Peer::Stage::closed;
+    port_.peers().note_closed(peer);
     peer.note_way();
   }
   if (peer.stage == network::Peer::Stage::closed) {
@@ -350,22 +343,14 @@ inline Sending::Added Sending::add_transfer(PeerState& peer, Command& command) {
 
 base::Status Sending::check(const Command& command) const {
   if (command.opcode == Opcode::message) {
-    const bool fits = command.inlined || (command.header_bytes <= kMaxHeaderBytes && command.bytes <= kMostMessage &&
-                                          command.packet_bytes() <= kMostMessage);
-    return fits ? HEDDLE_DONE
-                : base::fail(HEDDLE_ERR_SIZE, "a message of %u + %llu bytes; the verbs transport takes %u",
-                             command.header_bytes, static_cast<unsigned long long>(command.bytes), kMostMessage);
+    return check_message(command, kMostMessage, "verbs");
   }
   if (command.opcode != Opcode::put && command.opcode != Opcode::get)
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "the verbs transport has puts and gets, no other transfers");
-  if (command.remote == nullptr) return base::fail(HEDDLE_ERR_ARGUMENT, "a command without remote memory");
   if (command.bytes > most_bytes_)
     return base::fail(HEDDLE_ERR_SIZE, "a transfer of %llu bytes; the adapter takes %u",
                       static_cast<unsigned long long>(command.bytes), most_bytes_);
-  if (command.offset <= command.remote->bytes && command.bytes <= command.remote->bytes - command.offset)
-    return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_RANGE, "a transfer of %llu bytes at offset %llu leaves the region",
-                    static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(command.offset));
+  return check_remote(command);
 }
 
 // ---- messages that wait for a connection --------------------------------------------------------
@@ -410,7 +395,7 @@ bool Sending::push(PeerState& peer) {
   const auto number = static_cast<std::uint16_t>(&packet - packets_.all().data() + 1);
   ibv_send_wr& work = next(peer, {packet.token, 0, {number, Request::Kind::message, false}});
   work.send_flags = 0;
-  *work.sg_list = {reinterpret_cast<std::uintptr_t>(packet.data), packet.bytes, packet_registration_->lkey};
+  *work.sg_list = {reinterpret_cast<std::uintptr_t>(packet.data), packet.bytes, packet_memory_.lkey()};
   add_write(peer, work, packet.bytes, packet.immediate);
 }
 

@@ -17,6 +17,7 @@
 
 #include "memory/registration_cache.hpp"
 #include "transport/network/completions.hpp"
+#include "transport/verbs/own_memory.hpp"
 #include "transport/verbs/peer_state.hpp"
 #include "transport/verbs/queue.hpp"
 
@@ -48,6 +49,13 @@ class Sending final : private memory::Registrar {
   void begin(PeerState& peer);
   // Tells the peer up to where it has been consumed. False: not now.
   bool send_credit(PeerState& peer);
+
+  // The peer has written a credit that cannot be: nothing would ever be sent.
+  [[nodiscard]] bool has_impossible_credit(const PeerState& peer) const {
+    return peer.sent - peer.mine.mailbox->credit.load(std::memory_order_acquire) > window_;
+  }
+  // Writes nothing to the peer, which tells whether it is reached. False: not now.
+  bool probe(PeerState& peer);
 
   // By polls: takes completions, and goes on with what waits. True: there were some.
   bool progress();
@@ -99,6 +107,7 @@ class Sending final : private memory::Registrar {
   bool push(PeerState& peer);
   void take(const ibv_wc& entry);
   void complete(PeerState& peer, std::uint32_t up_to, base::Status status);
+  void end_closed(PeerState& peer, std::uint32_t up_to);
   void end_otherwise(const Request& request, base::Status status);
   base::Status lease(const Command& command, memory::Access access, memory::RegistrationCache::Lease* lease);
 
@@ -115,8 +124,7 @@ class Sending final : private memory::Registrar {
   network::Room& transfers_;
   CompletionQueue queue_;
   std::optional<memory::RegistrationCache> registrations_;
-  std::unique_ptr<std::byte[]> packet_memory_;
-  ibv_mr* packet_registration_ = nullptr;
+  OwnMemory packet_memory_;
   network::Pool<Packet> packets_;
   std::uint32_t waiting_ = 0;      // packets that wait for a connection
   std::uint32_t under_way_ = 0;    // requests of all peers

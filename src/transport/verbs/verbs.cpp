@@ -1,5 +1,7 @@
 #include "transport/verbs/verbs.hpp"
 
+#include <algorithm>
+
 #include "transport/network/transport.hpp"
 #include "transport/verbs/port.hpp"
 
@@ -11,7 +13,8 @@ class VerbsTransport final : public network::TransportOf<Device, Port> {
   // Owns the device.
   explicit VerbsTransport(Device* device) : TransportOf(device, bit(Opcode::put) | bit(Opcode::get), KeyBytes::kUsed) {
     capabilities_.max_message = kMostMessage;
-    capabilities_.max_transfer = device->adapter().most_bytes();
+    for (const auto& adapter : device->adapters())
+      capabilities_.max_transfer = std::min<std::uint64_t>(capabilities_.max_transfer, adapter->most_bytes());
     capabilities_.memory_per_peer = std::uint64_t{sizeof(Mailbox)} + device->window() + kMostMessage;
   }
 };

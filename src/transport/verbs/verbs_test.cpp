@@ -1,108 +1,9 @@
-// The verbs transport over the idle libibverbs: what networks do to it, and what it asks of them.
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "transport/conformance.hpp"
-#include "transport/verbs/idle_verbs.hpp"
+// The verbs transport over the idle libibverbs: connections, what it asks of the adapter, which
+// adapters it uses.
+#include "transport/verbs/test_idle.hpp"
 
 namespace heddle::transport::verbs {
 namespace {
-
-using conformance::message_to;
-using conformance::pattern;
-using conformance::Setting;
-using conformance::World;
-
-Setting setting(base::Config::Overrides more = {}) {
-  more.emplace("HEDDLE_VERBS_LIBRARY", HEDDLE_IDLE_VERBS);
-  return {"idle", "verbs", std::move(more)};
-}
-
-class Verbs : public testing::Test {
- protected:
-  Verbs() {
-    void* const library = dlopen(HEDDLE_IDLE_VERBS, RTLD_NOW | RTLD_NODELETE);
-    if (library == nullptr) throw std::runtime_error(dlerror());
-    idle_ = static_cast<IdleVerbs*>(dlsym(library, "idle_verbs"));
-    go_on_ = reinterpret_cast<decltype(&idle_verbs_go_on)>(dlsym(library, "idle_verbs_go_on"));
-    forge_ = reinterpret_cast<decltype(&idle_verbs_forge)>(dlsym(library, "idle_verbs_forge"));
-  }
-  ~Verbs() override {
-    release();
-    idle_->lose_every = idle_->twice_every = 0;
-    idle_->most_registered = UINT64_MAX;
-    idle_->most_receives = 1024;
-    idle_->most_inline = 128;
-  }
-
-  void release() {
-    idle_->holds = false;
-    go_on_();
-  }
-
-  IdleVerbs* idle_;
-  decltype(&idle_verbs_go_on) go_on_;
-  decltype(&idle_verbs_forge) forge_;
-};
-
-// Sends although a helper inside the port may be at it, and makes no other port progress meanwhile.
-bool send_alone(conformance::Port& port, const Command& command) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!port.send(command)) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    port.poll();
-  }
-  return true;
-}
-
-// Memory of rank 1 that rank 0 reaches.
-class Memory {
- public:
-  explicit Memory(World& world) : world_(world) {
-    auto target = world.transport(1).allocate(kBytes);
-    if (!target) throw std::runtime_error(base::last_message());
-    target_ = *target;
-    auto memory = world.transport(0).import(1, target_.key);
-    if (!memory) throw std::runtime_error(base::last_message());
-    memory_ = *memory;
-  }
-  ~Memory() {
-    world_.transport(0).release(memory_);
-    world_.transport(1).free(target_);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  Command put(std::uint64_t bytes = 8) {
-    Command command;
-    command.opcode = Opcode::put;
-    command.rank = 1;
-    command.remote = &memory_;
-    command.local = data_.data();
-    command.bytes = bytes;
-    return command;
-  }
-
- private:
-  static constexpr std::uint64_t kBytes = 4096;
-  World& world_;
-  LocalMemory target_;
-  RemoteMemory memory_;
-  std::vector<std::byte> data_ = pattern(5, kBytes);
-};
-
-// Pumps for a while.
-void pump_for(World& world, std::chrono::milliseconds time) {
-  const auto until = std::chrono::steady_clock::now() + time;
-  while (std::chrono::steady_clock::now() < until) world.pump();
-}
 
 // A question for a worker that is opened later is acknowledged, though there is no answer yet.
 TEST_F(Verbs, AWorkerThatIsOpenedLateIsNotLost) {
@@ -130,6 +31,22 @@ TEST_F(Verbs, AnArmedWorkerIsConnectedTo) {
   EXPECT_TRUE(port.done(token));
 }
 
+// The same of two workers of one rank, whose notes go through no adapter.
+TEST_F(Verbs, AnArmedWorkerOfTheSameRankIsConnectedTo) {
+  World world(setting(), 1, 2);
+  ASSERT_TRUE(world.port(0, 1).poll() == 0 && world.port(0, 1).worker().arm());
+  conformance::Port& port = world.port(0, 0);
+  Token token = 0;
+  const test::Deadline deadline;
+  while ((token == 0 || !port.done(token)) && !deadline.over()) {
+    if (token == 0) token = port.post_one(message_to(0, 1, pattern(1, 8)));
+    port.poll();
+  }
+  ASSERT_NE(token, 0U);
+  ASSERT_TRUE(port.done(token));
+  EXPECT_EQ(port.status(token), HEDDLE_DONE);
+}
+
 // Messages for workers that may never be opened leave some buffers for the others.
 TEST_F(Verbs, WaitingMessagesLeaveRoom) {
   World world(setting(), 2);
@@ -153,43 +70,6 @@ TEST_F(Verbs, AMessageOutlivesItsWorkerThatThePeerCalls) {
     EXPECT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; })) << round;
     EXPECT_TRUE(world.quiet());
   }
-}
-
-TEST_F(Verbs, LostAndDoubledDatagramsDoNoHarm) {
-  idle_->lose_every = 3;
-  idle_->twice_every = 4;
-  World world(setting(), 4, 2);
-  for (std::uint32_t to = 0; to < 4; ++to) {
-    for (std::uint32_t from = 0; from < 4; ++from) {
-      ASSERT_TRUE(world.must_send(world.port(from, from % 2), message_to(to, to % 2, pattern(from, 100))));
-    }
-  }
-  for (std::uint32_t to = 0; to < 4; ++to) {
-    EXPECT_TRUE(world.until([&] { return world.port(to, to % 2).arrivals.size() == 4; })) << to;
-  }
-}
-
-TEST_F(Verbs, ForgedDatagramsAreIgnored) {
-  World world(setting(), 2);
-  const std::vector<std::byte> garbage = pattern(7, 400);
-  int placed = 0;
-  for (std::uint32_t pair = 0; pair < 16; ++pair) {
-    for (const std::uint32_t bytes : {0U, 1U, 23U, 24U, 56U, 400U})
-      placed += forge_(pair, garbage.data(), bytes) ? 1 : 0;
-  }
-  EXPECT_EQ(placed, 2 * 6);
-  ASSERT_TRUE(world.must_send(world.port(0), message_to(1, 0, pattern(1, 100))));
-  EXPECT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
-}
-
-TEST_F(Verbs, MemoryThatCannotBeRegisteredIsWaitedFor) {
-  World world(setting(), 2);
-  idle_->most_registered = idle_->registered + 100;
-  ASSERT_TRUE(send_alone(world.port(0), message_to(1, 0, pattern(1, 100))));
-  pump_for(world, std::chrono::milliseconds(100));
-  EXPECT_TRUE(world.port(1).arrivals.empty());
-  idle_->most_registered = UINT64_MAX;
-  EXPECT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
 }
 
 // The senders may send more than there are entries.
@@ -219,28 +99,6 @@ TEST_F(Verbs, ManySendersShareFewEntries) {
   EXPECT_TRUE(world.quiet());
 }
 
-TEST_F(Verbs, AnAdapterWithTooFewEntriesIsRefused) {
-  idle_->most_receives = 32;
-  EXPECT_THROW(World(setting(), 1), std::runtime_error);
-}
-
-TEST_F(Verbs, WhatIsUnderWayFailsWithItsPeer) {
-  World world(setting(), 2);
-  Memory memory(world);
-  ASSERT_EQ(world.run(world.port(0), memory.put()), HEDDLE_DONE);
-  idle_->holds = true;
-  std::vector<Token> tokens;
-  for (const std::uint64_t bytes : {8, 4096, 8, 4096})
-    tokens.push_back(world.must_post(world.port(0), memory.put(bytes)));
-  ASSERT_TRUE(send_alone(world.port(0), message_to(1, 0, pattern(1, 2000))));
-  pump_for(world, std::chrono::milliseconds(20));
-  for (const Token token : tokens) EXPECT_FALSE(world.port(0).done(token));
-  world.fail(1);
-  ASSERT_TRUE(world.quiet());
-  for (const Token token : tokens) EXPECT_EQ(world.port(0).status(token), HEDDLE_ERR_PEER_FAILED);
-  release();
-}
-
 // Pairs with room for different lengths in their requests.
 TEST_F(Verbs, PairsThatCarryLessDoNotDisturbOthers) {
   World world(setting(), 3);
@@ -261,29 +119,82 @@ TEST_F(Verbs, ABatchIsOneCall) {
   std::vector<Command> batch(64, memory.put());
   const std::uint64_t doorbells = idle_->doorbells;
   const std::uint64_t signalled = idle_->signalled;
-  ASSERT_EQ(world.port(0).post(batch), batch.size());
+  ASSERT_TRUE(post_all(world.port(0), batch));
   EXPECT_EQ(idle_->doorbells - doorbells, 1U);
   EXPECT_TRUE(world.quiet());
   EXPECT_EQ(idle_->signalled - signalled, 1U);
 }
 
-// Few requests are all signalled, of many one in eight; a flush tells of what is left.
+// Few requests are all signalled, of many one in eight; a flush tells of what is left. No request
+// ends meanwhile, whoever makes progress.
 TEST_F(Verbs, AStreamSignalsFewRequests) {
   World world(setting(), 2);
   Memory memory(world);
   ASSERT_EQ(world.run(world.port(0), memory.put()), HEDDLE_DONE);
   std::uint64_t requests = idle_->requests;
   std::uint64_t signalled = idle_->signalled;
-  for (int i = 0; i < 8; ++i) ASSERT_NE(world.port(0).post_one(memory.put()), 0U);
+  const auto post = [&](int count) {
+    idle_->holds = true;
+    for (int i = 0; i < count; ++i) {
+      Command put = memory.put();
+      ASSERT_TRUE(post_all(world.port(0), {&put, 1}));
+    }
+    release();
+  };
+  post(8);
   EXPECT_TRUE(world.quiet());
   EXPECT_EQ(idle_->requests - requests, 8U);
   EXPECT_EQ(idle_->signalled - signalled, 8U);
   requests = idle_->requests;
   signalled = idle_->signalled;
-  for (int i = 0; i < 60; ++i) ASSERT_NE(world.port(0).post_one(memory.put()), 0U);
+  post(60);
   EXPECT_TRUE(world.quiet());
   EXPECT_EQ(idle_->requests - requests, 61U);
   EXPECT_EQ(idle_->signalled - signalled, 8U + 6 + 1);
+}
+
+// Each worker uses its adapter's keys, and each region is registered with both.
+TEST_F(Verbs, WorkersTakeTurnsOnAdapters) {
+  World world(setting({{"HEDDLE_VERBS_DEVICES", "auto"}}), 2, 3);
+  EXPECT_NE(world.transport(0).describe().find("idle0:1 and idle3:1"), std::string::npos)
+      << world.transport(0).describe();
+  Memory memory(world);
+  for (std::uint32_t from = 0; from < 3; ++from) {
+    for (std::uint32_t to = 0; to < 3; ++to) {
+      for (const Opcode opcode : {Opcode::put, Opcode::get}) {
+        Command command = memory.put(opcode == Opcode::put ? 8 : 4096);
+        command.opcode = opcode;
+        command.worker = to;
+        ASSERT_EQ(world.run(world.port(0, from), command), HEDDLE_DONE) << from << ' ' << to;
+      }
+      ASSERT_EQ(world.run(world.port(0, from), message_to(1, to, pattern(from, 100))), HEDDLE_DONE);
+    }
+  }
+  for (std::uint32_t to = 0; to < 3; ++to)
+    EXPECT_TRUE(world.until([&] { return world.port(1, to).arrivals.size() == 3; })) << to;
+}
+
+TEST_F(Verbs, AdaptersAreChosenBySettings) {
+  const auto said = [&](base::Config::Overrides more) -> std::string {
+    try {
+      World world(setting(std::move(more)), 1);
+      return world.transport(0).describe();
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(has(said({}), "(idle0:1, "));
+  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "idle1"}}), "(idle1:1, "));
+  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "idle1:1,idle0"}}), "(idle1:1 and idle0:1, "));
+  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "idle1,mlx5_0"}}), "\"mlx5_0\" names no RDMA port that is up"));
+  for (const char* wrong : {"idle0,idle0", "idle0,idle1,idle3", "idle0,"}) {
+    const std::string why = said({{"HEDDLE_VERBS_DEVICES", wrong}});
+    EXPECT_TRUE(has(why, "up to 2 different adapters")) << wrong << ": " << why;
+  }
+  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "auto"}, {"HEDDLE_VERBS_DEVICE", "idle0"}}), "not both"));
+  idle_->adapters = 0b0011;
+  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "auto"}}), "(idle0:1, "));
 }
 
 // What a worker registers for one more peer that it meets.
@@ -302,21 +213,6 @@ TEST_F(Verbs, APeerTakesOneRing) {
   }
   ASSERT_TRUE(world.quiet());
   EXPECT_LE((idle_->registered - registered) / (kRanks * (kRanks - 1)), 13U << 10);
-}
-
-// A port that closes gives its transfers up if they do not end, and no more than these.
-TEST_F(Verbs, ClosingEndsOnlyThePairsOfTransfers) {
-  World world(setting(), 3);
-  Memory memory(world);
-  ASSERT_EQ(world.run(world.port(0), memory.put()), HEDDLE_DONE);
-  ASSERT_EQ(world.run(world.port(0), message_to(2, 0, pattern(1, 8))), HEDDLE_DONE);
-  ASSERT_TRUE(world.until([&] { return world.port(2).arrivals.size() == 1; }));
-  idle_->holds = true;
-  ASSERT_NE(world.must_post(world.port(0), memory.put()), 0U);
-  ASSERT_TRUE(send_alone(world.port(0), message_to(2, 0, pattern(1, 8))));
-  world.close_port(0, 0);
-  release();
-  EXPECT_TRUE(world.until([&] { return world.port(2).arrivals.size() == 2; }));
 }
 
 }  // namespace

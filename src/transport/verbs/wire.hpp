@@ -25,14 +25,16 @@ struct Address {
 };
 static_assert(sizeof(Address) == 32);
 
+// Adapters of a rank, whose workers take turns on them. More do not fit into a key.
+inline constexpr std::size_t kMostRails = 2;
+
 // What a packed region says.
 struct KeyBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t rank = 0;
   std::uint64_t address = 0;  // in its owner
   std::uint64_t bytes = 0;
-  std::uint32_t rkey = 0;
-  std::uint32_t spare = 0;
+  std::uint32_t rkeys[kMostRails] = {};  // of its owner's adapters
   std::uint64_t seal = 0;
   std::uint64_t zero = 0;
   static constexpr std::uint32_t kMagic = 0x31425648;  // "HVB1"
@@ -44,13 +46,15 @@ static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBy
 struct Hello {
   enum Kind : std::uint32_t {
     opens = 1,  // my queue pair, and where you write
-    is_up       // I have yours: write
+    is_up,      // I have yours: write
+    ended,      // I have given you up, and my queue pair is gone
+    closed      // the same, since my worker was closed
   };
   std::uint32_t kind = 0;
   std::uint32_t worker = 0;  // the sender
   // opens:
   std::uint32_t queue_pair = 0;
-  std::uint32_t spare = 0;
+  std::uint32_t rail = 0;     // the worker's adapter, in the order of its rank
   std::uint64_t mailbox = 0;  // see Mailbox
   std::uint32_t rkey = 0;
   std::uint32_t unused = 0;

@@ -1,0 +1,21 @@
+// What may be wrong with a command, in the same words for all transports. A transport asks when a
+// command is not the usual one.
+#pragma once
+
+#include "base/error.hpp"
+#include "transport/command.hpp"
+
+namespace heddle::transport {
+
+// A put, get or atomic has remote memory, and stays within it. ARGUMENT, RANGE.
+[[nodiscard]] base::Status check_remote(const Command& command);
+
+// An atomic operation is one, on as many bytes as it says, and its word, in a region that begins at
+// `begin`, is aligned. After check_remote(). ARGUMENT, SIZE, ALIGNMENT.
+[[nodiscard]] base::Status check_atomic(const Command& command, std::uint64_t begin);
+
+// A message has a header that the contract allows, and fits into `most` bytes. SIZE; `transport`:
+// who says so.
+[[nodiscard]] base::Status check_message(const Command& command, std::uint32_t most, const char* transport);
+
+}  // namespace heddle::transport
