@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "transport/conformance.hpp"
+#include "transport/network/test_alone.hpp"
 
 // What libfabric does not let go stays. By the program's name, since there may be no symbols.
 extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
@@ -27,6 +28,7 @@ using conformance::message_to;
 using conformance::pattern;
 using conformance::Port;
 using conformance::Setting;
+using conformance::transfer;
 using conformance::World;
 
 template <class Function>
@@ -55,15 +57,6 @@ class OfiFaults : public testing::TestWithParam<const char*> {
   }
   static Setting setting(const char* timeout) {
     return {"strict", "ofi", {{"HEDDLE_OFI_LIBRARY", HEDDLE_STRICT_FABRIC}, {"HEDDLE_OFI_TIMEOUT", timeout}}};
-  }
-  static Command transfer(Opcode opcode, const RemoteMemory& memory, std::vector<std::byte>* local) {
-    Command command;
-    command.opcode = opcode;
-    command.rank = memory.rank;
-    command.remote = &memory;
-    command.local = local->data();
-    command.bytes = local->size();
-    return command;
   }
   const std::vector<std::byte> text_ = pattern(1, 40);
 };
