@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <system_error>
 #include <vector>
 
 namespace heddle::transport::verbs {
@@ -157,10 +158,11 @@ base::Result<std::vector<std::unique_ptr<Adapter>>> Adapter::open(const Library&
   const auto chosen = choose(found, count, config);
   if (!chosen) return chosen.status();
   const std::string& index = config.text(base::Var::verbs_gid_index);
-  int gid = -1;
-  if (!index.empty() &&
-      std::from_chars(index.data(), index.data() + index.size(), gid).ptr != index.data() + index.size())
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_GID_INDEX=\"%s\" is no number", index.c_str());
+  std::uint8_t gid = 0;
+  const char* const end = index.data() + index.size();
+  const auto read = std::from_chars(index.data(), end, gid);
+  if (!index.empty() && (read.ec != std::errc() || read.ptr != end))
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_GID_INDEX=\"%s\" is no number from 0 to 255", index.c_str());
   std::vector<std::unique_ptr<Adapter>> adapters;
   for (const Candidate* one : *chosen) {
     std::unique_ptr<Adapter> adapter(new Adapter(library));

@@ -147,6 +147,13 @@ TEST_F(Verbs, AMissingAdapterIsExplained) {
   EXPECT_EQ(why("idle0:1", 0b1111), "");
 }
 
+TEST_F(Verbs, AGidIndexIsANumberThatThereCanBe) {
+  for (const char* index : {"-1", "256", "99999999999", "3x", "x"}) {
+    EXPECT_THROW(World(setting({{"HEDDLE_VERBS_GID_INDEX", index}}), 1), std::runtime_error) << index;
+  }
+  EXPECT_NO_THROW(World(setting({{"HEDDLE_VERBS_GID_INDEX", "0"}}), 1));
+}
+
 TEST_F(Verbs, AnAdapterWithTooFewEntriesIsRefused) {
   idle_->most_receives = 32;
   EXPECT_THROW(World(setting(), 1), std::runtime_error);
