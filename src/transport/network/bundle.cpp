@@ -4,7 +4,7 @@
 
 namespace heddle::transport::network {
 
-std::size_t bundle_of(std::span<const Command> batch, const Peer& peer, std::uint32_t window,
+std::size_t bundle_of(std::span<const Command> batch, const StreamPeer& peer, std::uint32_t window,
                       const Undelivered& undelivered) {
   std::uint32_t bytes = sizeof(Head);
   std::uint32_t cost = 0;
@@ -23,7 +23,7 @@ std::size_t bundle_of(std::span<const Command> batch, const Peer& peer, std::uin
   return count;
 }
 
-std::uint32_t write_bundle(std::span<Command> batch, Peer& peer, Undelivered& undelivered, std::byte* to) {
+std::uint32_t write_bundle(std::span<Command> batch, StreamPeer& peer, Undelivered& undelivered, std::byte* to) {
   std::byte* const begin = to;
   for (Command& command : batch) {
     const Part part{static_cast<std::uint32_t>(command.packet_bytes()), command.immediate};

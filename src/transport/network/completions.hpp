@@ -44,6 +44,7 @@ class Completions {
   [[nodiscard]] Room& transfers() { return transfers_; }
   [[nodiscard]] Room& messages() { return messages_; }
   [[nodiscard]] const Room& transfers() const { return transfers_; }
+  [[nodiscard]] const Room& messages() const { return messages_; }
 
   // A poll begins: what was kept comes first.
   void begin(std::span<Completion> out) {

@@ -29,28 +29,6 @@ class Connections {
   // The peer was closed, or is broken: what waits for it is dropped, its messages end.
   virtual void on_end(Peer& peer) = 0;
 
-  // Tells the peer where the stream from it is, with a message of its own. Only if it is ready.
-  // False: not now; nothing happened, and it is called again in a later poll.
-  [[nodiscard]] virtual bool send_credit(Peer& peer) = 0;
-  // The peer has told nothing for long, of messages that were sent, or its connection may be gone:
-  // asks it for a credit, at whose arrival the transport clears Peer::unanswered. For a library
-  // that may lose messages, or credits, and not tell: others need no question. later: the question
-  // has not left, and this is called again.
-  enum class Asked : std::uint8_t { needless, asked, later };
-  virtual Asked ask(Peer& peer) {
-    static_cast<void>(peer);
-    return Asked::needless;
-  }
-  // Whether ask() is called for a peer that is ready in each round, although it owes no news: where
-  // only what is sent shows that the network is cut.
-  [[nodiscard]] virtual bool asks_each_round() const { return false; }
-  // The stream has a gap, and no message behind it can be accepted. A lost connection, of which the
-  // other end is told where the library watches it, is better than a silent one. Called within the
-  // library's progress: so it only notes it.
-  virtual void disconnect_gap(Peer& peer) = 0;
-  // Gives a buffer of the library back, in which a message has arrived (Incoming::Arrival::keep).
-  virtual void give_back(void* kept) = 0;
-
  protected:
   Connections() = default;
   ~Connections() = default;

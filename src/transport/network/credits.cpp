@@ -3,25 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/network/stream_port.hpp"
+
 namespace heddle::transport::network {
 
-void Credits::promise(Peer& peer) {
+void Credits::promise(StreamPeer& peer) {
   if (std::exchange(peer.owing, true)) return;
   owing_.push_back(&peer);
 }
 
-void Credits::note_first_arrival(Peer& peer) {
+void Credits::note_first_arrival(StreamPeer& peer) {
   peer.telling = true;
   if (telling_.empty()) waited_ = idle_ = 0;
   telling_.push_back(&peer);
 }
 
 bool Credits::owes_the_living() const {
-  return std::ranges::any_of(owing_, [this](const Peer* peer) { return !losses_.failed(peer->rank); });
+  return std::ranges::any_of(owing_, [this](const StreamPeer* peer) { return !losses_.failed(peer->rank); });
 }
 
 void Credits::tell_all() {
-  for (Peer* peer : telling_) {
+  for (StreamPeer* peer : telling_) {
     peer->telling = false;
     if (peer->told_arrived != peer->next.arrived) promise(*peer);
   }
@@ -31,15 +33,15 @@ void Credits::tell_all() {
 
 void Credits::send_owed() {
   for (std::size_t i = 0; i < owing_.size(); ++i) send_if_ready(*owing_[i]);
-  std::erase_if(owing_, [](const Peer* peer) { return !peer->owing; });
+  std::erase_if(owing_, [](const StreamPeer* peer) { return !peer->owing; });
 }
 
-void Credits::send_if_ready(Peer& peer) {
-  if (peer.stage == Peer::Stage::unopened) connections_.connect(peer);
+void Credits::send_if_ready(StreamPeer& peer) {
+  if (peer.stage == StreamPeer::Stage::unopened) port_.connect(peer);
   if (peer.over() || peer.all_told()) {
     peer.owing = false;
   } else if (peer.ready()) {
-    peer.owing = !connections_.send_credit(peer);
+    peer.owing = !port_.send_credit(peer);
   }
 }
 

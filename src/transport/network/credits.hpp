@@ -7,35 +7,36 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/network/connections.hpp"
 #include "transport/network/losses.hpp"
 #include "transport/network/peer.hpp"
 
 namespace heddle::transport::network {
 
+class StreamPort;
+
 class Credits {
  public:
-  Credits(Connections& connections, const Losses& losses, std::uint32_t window)
-      : connections_(connections), losses_(losses), half_window_(window / 2) {}
+  Credits(StreamPort& port, const Losses& losses, std::uint32_t window)
+      : port_(port), losses_(losses), half_window_(window / 2) {}
   void make_room_for(std::size_t peers) {
     make_room(&owing_, peers);
     make_room(&telling_, peers);
   }
 
   // To be called whenever something was consumed.
-  void owe(Peer& peer) {
+  void owe(StreamPeer& peer) {
     if (peer.next.consumed - peer.told >= half_window_ && !peer.owing) [[unlikely]]
       promise(peer);
   }
   // The peer is told with the next credits, even if it is owed less than half a window.
-  void promise(Peer& peer);
+  void promise(StreamPeer& peer);
   // The same, though it was told all: that may have been lost.
-  void tell_again(Peer& peer) {
+  void tell_again(StreamPeer& peer) {
     peer.told_arrived = peer.next.arrived - 1;
     promise(peer);
   }
   // A message has arrived from it.
-  void note_arrival(Peer& peer) {
+  void note_arrival(StreamPeer& peer) {
     if (!peer.telling) [[unlikely]]
       note_first_arrival(peer);
   }
@@ -61,16 +62,16 @@ class Credits {
   static constexpr std::uint32_t kTellPolls = 64;
   static constexpr std::uint32_t kIdlePolls = 2;
 
-  void note_first_arrival(Peer& peer);
-  void send_if_ready(Peer& peer);
+  void note_first_arrival(StreamPeer& peer);
+  void send_if_ready(StreamPeer& peer);
 
-  Connections& connections_;
+  StreamPort& port_;
   const Losses& losses_;
   const std::uint32_t half_window_;
-  std::vector<Peer*> owing_;
-  std::vector<Peer*> telling_;  // that may not know of arrivals
-  std::uint32_t waited_ = 0;    // polls since the first of these
-  std::uint32_t idle_ = 0;      // that brought nothing, since the last that brought something
+  std::vector<StreamPeer*> owing_;
+  std::vector<StreamPeer*> telling_;  // that may not know of arrivals
+  std::uint32_t waited_ = 0;          // polls since the first of these
+  std::uint32_t idle_ = 0;            // that brought nothing, since the last that brought something
 };
 
 }  // namespace heddle::transport::network

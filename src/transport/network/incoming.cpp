@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "transport/network/device.hpp"
-#include "transport/network/port.hpp"
+#include "transport/network/stream_port.hpp"
 
 namespace heddle::transport::network {
 namespace {
@@ -18,12 +18,13 @@ static_assert(sizeof(LentKept) <= kRecordHead);
 
 }  // namespace
 
-Incoming::Incoming(Port& port, Device& device, Completions& completions)
+Incoming::Incoming(StreamPort& port, Device& device, Completions& completions)
     : port_(port),
       completions_(completions),
       peers_(port.peers()),
       credits_(port.credits()),
       undelivered_(port.undelivered()),
+      secret_(device.secret()),
       log_(device.log()),
       window_(device.window()),
       limit_(window_) {}
@@ -34,14 +35,28 @@ Incoming::Incoming(Port& port, Device& device, Completions& completions)
   if (malformed_++ == 0) log_.line(base::Level::error, "worker %u ignores %s %s", port_.index(), what, why);
 }
 
-[[gnu::cold]] void Incoming::wrong(Peer& peer, const char* what) {
+[[gnu::cold]] void Incoming::wrong(StreamPeer& peer, const char* what) {
   malformed(what, "out of turn");
   port_.disconnect_gap(peer);
 }
 
+// Nothing has arrived from it yet, or its pass is wrong.
+[[gnu::cold]] StreamPeer* Incoming::new_sender(const Head& head) {
+  if (!peers_.can_be(head.rank, head.worker) || head.pass != pass_of(head.rank, head.worker, secret_)) return nullptr;
+  auto* peer = static_cast<StreamPeer*>(peers_.find_or_make(head.rank, head.worker));
+  if (peer == nullptr) {
+    log_.line(base::Level::error, "no memory to hear worker %u of rank %u", head.worker, head.rank);
+    return nullptr;
+  }
+  if (!std::exchange(peer->heard, true) && peer->stage == Peer::Stage::unopened) {
+    credits_.promise(*peer);  // it may wait for our greeting
+  }
+  return peer;
+}
+
 // ---- what arrives -------------------------------------------------------------------------------
 
-bool Incoming::take_bundle(Peer& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes) {
+bool Incoming::take_bundle(StreamPeer& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes) {
   Part part;
   for (std::uint32_t at = 0; at < bytes; at += part_bytes(part.bytes)) {
     if (!read_part(data + at, bytes - at, &part)) return false;
@@ -52,7 +67,7 @@ bool Incoming::take_bundle(Peer& peer, std::uint32_t position, const std::byte* 
 }
 
 // Nobody polls any more: the message is consumed unread. False: it is wrong.
-[[gnu::cold]] bool Incoming::take_unread(Peer& peer, std::uint32_t position, std::uint32_t cost) {
+[[gnu::cold]] bool Incoming::take_unread(StreamPeer& peer, std::uint32_t position, std::uint32_t cost) {
   if (limit_ != 0 || position != peer.next.arrived || position - peer.next.consumed + cost > window_) return false;
   peer.next.arrived += cost;
   peer.next.consumed += cost;
@@ -61,12 +76,12 @@ bool Incoming::take_bundle(Peer& peer, std::uint32_t position, const std::byte* 
   return true;
 }
 
-[[gnu::noinline]] void Incoming::queue(Peer& peer, const std::byte* place) {
+[[gnu::noinline]] void Incoming::queue(StreamPeer& peer, const std::byte* place) {
   if (peer.records++ == 0) peer.read_at = static_cast<std::uint32_t>(place - peer.ring.get());
   if (!std::exchange(peer.queued, true)) queued_.push_back(&peer);
 }
 
-[[gnu::cold]] bool Incoming::open_ring(Peer& peer) {
+[[gnu::cold]] bool Incoming::open_ring(StreamPeer& peer) {
   peer.ring.reset(new (std::nothrow) std::byte[std::size_t{window_} + cost_of(kMostMessage)]);
   if (peer.ring != nullptr) return true;
   log_.line(base::Level::error, "no memory for messages of worker %u of rank %u", peer.worker, peer.rank);
@@ -81,23 +96,23 @@ bool Incoming::take_bundle(Peer& peer, std::uint32_t position, const std::byte* 
   return static_cast<const std::byte*>(kept) + sizeof(Head);
 }
 
-[[gnu::noinline]] void Incoming::note_lent(Peer& peer) {
+[[gnu::noinline]] void Incoming::note_lent(StreamPeer& peer) {
   lending_.push_back(&peer);
 }
 
 void Incoming::hand_out_queued() {
   std::size_t served = 0;
   while (served < queued_.size() && completions_.has_room()) {
-    Peer& peer = *queued_[served++];
+    StreamPeer& peer = *queued_[served++];
     hand_out_of(peer);
     peer.queued = peer.records != 0;
   }
   // Those that were not served come first next time, then those with something left.
   std::rotate(queued_.begin(), queued_.begin() + static_cast<std::ptrdiff_t>(served), queued_.end());
-  std::erase_if(queued_, [](const Peer* peer) { return !peer->queued; });
+  std::erase_if(queued_, [](const StreamPeer* peer) { return !peer->queued; });
 }
 
-void Incoming::hand_out_of(Peer& peer) {
+void Incoming::hand_out_of(StreamPeer& peer) {
   while (peer.records != 0 && completions_.has_room()) {
     std::byte* place = peer.ring.get() + peer.read_at;
     lend(peer, unqueue(peer), place + sizeof(Record));
@@ -105,7 +120,7 @@ void Incoming::hand_out_of(Peer& peer) {
 }
 
 // The first of its queued messages, which leaves the queue.
-Incoming::Record Incoming::unqueue(Peer& peer) {
+Incoming::Record Incoming::unqueue(StreamPeer& peer) {
   Record record;
   std::memcpy(&record, peer.ring.get() + peer.read_at, sizeof record);
   const std::uint32_t behind = peer.read_at + cost_of(record.bytes);
@@ -121,7 +136,7 @@ void Incoming::release_all_lent() {
     lent_kept_ = lent.next;
     port_.give_back(lent.kept);
   }
-  for (Peer* peer : lending_) {
+  for (StreamPeer* peer : lending_) {
     peer->next.consumed += std::exchange(peer->lent, 0U);
     credits_.owe(*peer);
   }
@@ -131,7 +146,7 @@ void Incoming::release_all_lent() {
 
 void Incoming::drop_all() {
   release_lent();
-  for (Peer* peer : queued_) {
+  for (StreamPeer* peer : queued_) {
     while (peer->records != 0) {
       if (void* kept = unqueue(*peer).kept; kept != nullptr) port_.give_back(kept);
     }

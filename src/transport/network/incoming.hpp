@@ -23,7 +23,7 @@
 namespace heddle::transport::network {
 
 class Device;
-class Port;
+class StreamPort;
 
 class Incoming {
  public:
@@ -32,13 +32,13 @@ class Incoming {
     const std::byte* data;  // its packet
     std::uint32_t bytes;
     std::uint32_t immediate;
-    // Not null: the library keeps its buffer until Connections::give_back() of this, where the head
+    // Not null: the library keeps its buffer until StreamPort::give_back() of this, where the head
     // is; the packet follows it.
     void* keep = nullptr;
   };
 
   // The other parts of the port exist already.
-  Incoming(Port& port, Device& device, Completions& completions);
+  Incoming(StreamPort& port, Device& device, Completions& completions);
   void make_room_for(std::size_t peers) {
     make_room(&queued_, peers);
     make_room(&lending_, peers);
@@ -67,23 +67,23 @@ class Incoming {
   // ---- within the library's progress
   // The sender of a message with this head, after taking what the head says of the other direction.
   // Null: it is malformed, which was noted. `what`: for the log, such as "a message".
-  [[nodiscard]] Peer* hear(const Head& head, const char* what);
+  [[nodiscard]] StreamPeer* hear(const Head& head, const char* what);
   // A message from there. False: it is not the next message of its stream, exceeds the window, or
   // there is no memory for it: the caller calls wrong().
-  [[nodiscard]] bool take(Peer& peer, std::uint32_t position, const Arrival& arrival);
+  [[nodiscard]] bool take(StreamPeer& peer, std::uint32_t position, const Arrival& arrival);
   // The parts of a bundle, likewise.
-  [[nodiscard]] bool take_bundle(Peer& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes);
+  [[nodiscard]] bool take_bundle(StreamPeer& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes);
   // What has arrived is no message of this job.
   void malformed(const char* what, const char* why);
   // The stream has a gap from now on.
-  void wrong(Peer& peer, const char* what);
+  void wrong(StreamPeer& peer, const char* what);
 
   // The usual short message, for a transport that wants to save what take() does besides: from a
   // peer state that has lent a message to this poll, so that it was heard and has a ring, and whose
   // head says nothing new of the other direction. Writes the record for the poll, and returns where
   // the caller copies the packet to. Null: take() does it. `completions`: the port's; a caller that
   // has the port knows where they are.
-  [[nodiscard]] std::byte* take_next(Completions& completions, Peer& peer, const void* head,
+  [[nodiscard]] std::byte* take_next(Completions& completions, StreamPeer& peer, const void* head,
                                      std::uint32_t packet_bytes) {
     const std::uint32_t cost = cost_of(packet_bytes);
     if (peer.lent == 0 || !peer.telling || peer.pass != read_word(head, offsetof(Head, pass)) ||
@@ -95,11 +95,19 @@ class Incoming {
     peer.lent += cost;
     return place;
   }
-  [[nodiscard]] std::byte* take_next(Peer& peer, const void* head, std::uint32_t packet_bytes) {
+  [[nodiscard]] std::byte* take_next(StreamPeer& peer, const void* head, std::uint32_t packet_bytes) {
     return take_next(completions_, peer, head, packet_bytes);
   }
 
  private:
+  // As its head names it. Null: there is no such worker, its pass is wrong, or there is no memory.
+  [[nodiscard]] StreamPeer* sender(const Head& head) {
+    auto* peer = static_cast<StreamPeer*>(peers_.known(head.rank, head.worker));
+    if (peer != nullptr && peer->heard && peer->pass == head.pass) [[likely]]
+      return peer;
+    return new_sender(head);
+  }
+  StreamPeer* new_sender(const Head& head);
   // A message in a ring: this, then its bytes, unless the library has them.
   struct Record {
     std::uint32_t bytes = 0;
@@ -107,19 +115,19 @@ class Incoming {
     void* kept = nullptr;  // Arrival::keep; null: the bytes follow
   };
   static_assert(sizeof(Record) == kRecordHead);
-  [[nodiscard]] bool take_unread(Peer& peer, std::uint32_t position, std::uint32_t cost);
-  [[nodiscard]] bool is_next(const Peer& peer, std::uint32_t position, std::uint32_t cost) const {
+  [[nodiscard]] bool take_unread(StreamPeer& peer, std::uint32_t position, std::uint32_t cost);
+  [[nodiscard]] bool is_next(const StreamPeer& peer, std::uint32_t position, std::uint32_t cost) const {
     return position == peer.next.arrived && position - peer.next.consumed + cost <= limit_;
   }
   // In the ring, of a message that has arrived.
-  std::byte* make_place(Peer& peer, std::uint32_t cost) {
+  std::byte* make_place(StreamPeer& peer, std::uint32_t cost) {
     peer.next.arrived += cost;
     std::byte* place = peer.ring.get() + peer.write_at;
     const std::uint32_t behind = peer.write_at + cost;
     peer.write_at = behind < window_ ? behind : 0;
     return place;
   }
-  static void hand_out(Completions& completions, const Peer& peer, const std::byte* place, std::uint32_t bytes,
+  static void hand_out(Completions& completions, const StreamPeer& peer, const std::byte* place, std::uint32_t bytes,
                        std::uint32_t immediate) {
     static_assert(offsetof(Completion, worker) == offsetof(Completion, rank) + sizeof(std::uint32_t));
     Completion* to = completions.place();
@@ -131,33 +139,34 @@ class Incoming {
     to->immediate = immediate;
     std::memcpy(&to->rank, &peer.rank, 2 * sizeof to->rank);  // and the worker, which follows
   }
-  void queue(Peer& peer, const std::byte* place);
-  void lend(Peer& peer, Record record, std::byte* place);
+  void queue(StreamPeer& peer, const std::byte* place);
+  void lend(StreamPeer& peer, Record record, std::byte* place);
   const std::byte* lend_kept(std::byte* place, void* kept);
-  void note_lent(Peer& peer);
-  bool open_ring(Peer& peer);
+  void note_lent(StreamPeer& peer);
+  bool open_ring(StreamPeer& peer);
   void hand_out_queued();
-  void hand_out_of(Peer& peer);
-  Record unqueue(Peer& peer);
+  void hand_out_of(StreamPeer& peer);
+  Record unqueue(StreamPeer& peer);
   void release_all_lent();
 
-  Port& port_;
+  StreamPort& port_;
   Completions& completions_;
   Peers& peers_;
   Credits& credits_;
   Undelivered& undelivered_;
+  const bootstrap::JobSecret& secret_;
   const base::Log& log_;
   const std::uint32_t window_;
-  std::uint32_t limit_;         // of what may wait: a window; 0: nobody polls any more
-  std::vector<Peer*> queued_;   // with messages to hand out
-  std::vector<Peer*> lending_;  // with messages that the last poll has handed out
+  std::uint32_t limit_;               // of what may wait: a window; 0: nobody polls any more
+  std::vector<StreamPeer*> queued_;   // with messages to hand out
+  std::vector<StreamPeer*> lending_;  // with messages that the last poll has handed out
   // list of the places of lent messages whose bytes the library has
   std::byte* lent_kept_ = nullptr;
   std::uint64_t malformed_ = 0;
 };
 
-inline Peer* Incoming::hear(const Head& head, const char* what) {
-  Peer* peer = peers_.sender(head);
+inline StreamPeer* Incoming::hear(const Head& head, const char* what) {
+  StreamPeer* peer = sender(head);
   if (peer == nullptr) [[unlikely]] {
     malformed(what, "of nobody in this job");
     return nullptr;
@@ -168,7 +177,7 @@ inline Peer* Incoming::hear(const Head& head, const char* what) {
   return nullptr;
 }
 
-inline bool Incoming::take(Peer& peer, std::uint32_t position, const Arrival& arrival) {
+inline bool Incoming::take(StreamPeer& peer, std::uint32_t position, const Arrival& arrival) {
   const std::uint32_t cost = cost_of(arrival.bytes);
   if (!is_next(peer, position, cost)) [[unlikely]]
     return take_unread(peer, position, cost);
@@ -193,7 +202,7 @@ inline bool Incoming::take(Peer& peer, std::uint32_t position, const Arrival& ar
 }
 
 // `record`: by value, since its place may be overwritten. `place`: of its bytes.
-inline void Incoming::lend(Peer& peer, Record record, std::byte* place) {
+inline void Incoming::lend(StreamPeer& peer, Record record, std::byte* place) {
   const std::byte* data = record.kept == nullptr ? place : lend_kept(place - sizeof record, record.kept);
   hand_out(completions_, peer, data, record.bytes, record.immediate);
   if (peer.lent == 0) note_lent(peer);

@@ -1,5 +1,5 @@
-// What a port knows of one worker of a peer: both directions of its stream of messages. Transports
-// add what they know of their connection, and of transfers.
+// What a port knows of one worker of a peer: how far its connection is, and both directions of its
+// stream of messages. Transports add what they know of their connection, and of transfers.
 //
 // Invariants of a stream, in bytes by cost_of(), modulo 2^32:
 //   sender:   sent - acked <= window;  receiver: told <= consumed <= arrived <= consumed + window
@@ -39,6 +39,7 @@ struct ShortMessage : Head {
 };
 static_assert(sizeof(ShortMessage) <= 104);  // what networks take by value
 
+// What a port knows of one worker of a peer, besides messages.
 struct Peer {
   Peer() = default;
   Peer(const Peer&) = delete;
@@ -57,15 +58,22 @@ struct Peer {
   std::uint32_t worker = 0;
   Stage stage = Stage::unopened;
   base::Status status = HEDDLE_DONE;  // broken: with which everything sent fails
-  // its stream has a gap: disconnected by us, not by the library
+  bool heard = false;                 // the peer has sent something: its connection is made
+  std::uint32_t waiting = 0;          // messages that were accepted before there was a connection
+
+  [[nodiscard]] bool ready() const { return stage == Stage::ready; }
+  [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
+};
+
+// The same with both directions of a stream of messages.
+struct StreamPeer : Peer {
+  // The stream has a gap: disconnected by us, not by the library.
   bool has_gap = false;
-  bool heard = false;  // the peer has sent something: its connection is made
 
   // Towards the peer.
   ShortMessage next;  // its head is the next message's: where the streams are
   std::uint32_t acked = 0;
   std::uint32_t delivered = 0;
-  std::uint32_t waiting = 0;  // messages that were accepted before there was a connection
   List<Sending> undelivered;
 
   // From the peer.
@@ -91,8 +99,6 @@ struct Peer {
   std::uint32_t seen_acked = 0;
   std::uint32_t seen_delivered = 0;
 
-  [[nodiscard]] bool ready() const { return stage == Stage::ready; }
-  [[nodiscard]] bool over() const { return stage == Stage::broken || stage == Stage::closed; }
   // A message of that cost exceeds what the peer may have to keep.
   [[nodiscard]] bool is_full(std::uint32_t cost, std::uint32_t window) const {
     return next.position - acked + cost > window;

@@ -51,15 +51,9 @@ Peer* Peers::new_peer(std::uint32_t rank, std::uint32_t worker) try {
   make_room(&all_, count);
   make_room(&connecting_, count);
   port_.make_room_for(count);
-  port_.credits().make_room_for(count);
-  port_.incoming().make_room_for(count);
   made->rank = rank;
   made->worker = worker;
-  made->pass = pass_of(rank, worker, device_.secret());
-  made->next.rank = device_.rank();
-  made->next.worker = port_.index();
-  made->next.pass = pass_of(device_.rank(), port_.index(), device_.secret());
-  made->next.kind = static_cast<std::uint32_t>(Kind::message);
+  port_.begin_stream(*made);
   if (failed(rank)) {
     made->stage = Peer::Stage::broken;
     made->status = HEDDLE_ERR_PEER_FAILED;
@@ -68,21 +62,6 @@ Peer* Peers::new_peer(std::uint32_t rank, std::uint32_t worker) try {
   return slot(rank, worker) = all_.back().get();
 } catch (const std::bad_alloc&) {
   return nullptr;
-}
-
-// Nothing has arrived from it yet, or its pass is wrong.
-[[gnu::cold]] Peer* Peers::new_sender(std::uint32_t rank, std::uint32_t worker, std::uint32_t pass) {
-  if (rank >= size_ || worker >= max_workers_ || pass != pass_of(rank, worker, device_.secret())) return nullptr;
-  Peer* peer = slot(rank, worker);
-  if (peer == nullptr) peer = new_peer(rank, worker);
-  if (peer == nullptr) {
-    device_.log().line(base::Level::error, "no memory to hear worker %u of rank %u", worker, rank);
-    return nullptr;
-  }
-  if (!std::exchange(peer->heard, true) && peer->stage == Peer::Stage::unopened) {
-    port_.credits().promise(*peer);  // it may wait for our greeting
-  }
-  return peer;
 }
 
 bool Peers::note_failed(std::uint32_t rank) {
@@ -129,7 +108,7 @@ void Peers::end(Peer& peer, Peer::Stage stage, base::Status status) {
   peer.stage = stage;
   peer.status = status;
   port_.on_end(peer);
-  port_.undelivered().end_all(peer, status);
+  port_.end_messages(peer, status);
 }
 
 bool Peers::has_waiting() const {

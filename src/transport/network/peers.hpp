@@ -30,15 +30,7 @@ class Peers {
   // Begins to connect. Null: `why` says why not; AGAIN: there is no memory. The peer state may not
   // be ready yet.
   [[nodiscard]] Peer* use(std::uint32_t rank, std::uint32_t worker, base::Status* why);
-  // The sender of a message, as its head names it. Null: there is no such worker, its pass is
-  // wrong, or there is no memory.
-  [[nodiscard]] Peer* sender(const Head& head) {
-    Peer* peer = known(head.rank, head.worker);
-    if (peer != nullptr && peer->heard && peer->pass == head.pass) [[likely]]
-      return peer;
-    return new_sender(head.rank, head.worker, head.pass);
-  }
-  // The same, of a rank and worker that there are, without connecting. Null: there is no memory.
+  // Of a rank and worker that there are, without connecting. Null: there is no memory.
   [[nodiscard]] Peer* find_or_make(std::uint32_t rank, std::uint32_t worker) {
     Peer* peer = slot(rank, worker);
     return peer != nullptr ? peer : new_peer(rank, worker);
@@ -48,6 +40,10 @@ class Peers {
   [[nodiscard]] bool closed(TransportWorker::Target target) const;
   // peer_failed() was called for it.
   [[nodiscard]] bool failed(std::uint32_t rank) const { return failed_[rank] != 0; }
+  // There can be such a worker.
+  [[nodiscard]] bool can_be(std::uint32_t rank, std::uint32_t worker) const {
+    return rank < size_ && worker < max_workers_;
+  }
   // False: it was known, or there is no such rank.
   [[nodiscard]] bool note_failed(std::uint32_t rank);
 
@@ -69,7 +65,6 @@ class Peers {
     return by_worker_[std::size_t{rank} * max_workers_ + worker];
   }
   Peer* new_peer(std::uint32_t rank, std::uint32_t worker);
-  Peer* new_sender(std::uint32_t rank, std::uint32_t worker, std::uint32_t pass);
   bool advance(Peer& peer);
 
   Port& port_;

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/membarrier.hpp"
@@ -22,13 +21,7 @@ constexpr int kRounds = 64;
 }  // namespace
 
 Port::Port(Device& device, std::uint32_t index, std::uint32_t slots)
-    : device_(device),
-      index_(index),
-      completions_(slots),
-      peers_(*this, device),
-      credits_(*this, device.losses(), device.window()),
-      undelivered_(completions_, slots),
-      incoming_(*this, device, completions_) {}
+    : device_(device), index_(index), completions_(slots), peers_(*this, device) {}
 
 std::uint64_t Port::now_ns() const {
   return device_.environment().clock->now_ns();
@@ -58,13 +51,13 @@ void Port::unwatch() {
 }
 
 bool Port::at_rest() const {
-  return transfers_at_rest() && undelivered_.count() == 0 && completions_.empty() && !in_flight() &&
-         incoming_.empty() && !credits_.owes() && !peers_.connecting() && !disconnecting();
+  return transfers_at_rest() && completions_.empty() && !in_flight() && messages_at_rest() && !owes() &&
+         !peers_.connecting() && !disconnecting();
 }
 
 bool Port::arm() {
   ask_if_due();
-  if (credits_.has_to_tell()) credits_.tell_all();
+  tell_all();
   if (!at_rest()) return false;
   if (armed()) return true;
   // What arrives on an interface without a connection, UCX handles only in its progress. So
@@ -80,32 +73,6 @@ void Port::peer_failed(std::uint32_t rank) {
   if (peers_.note_failed(rank)) disconnect_rank(rank);
 }
 
-// A peer that has consumed all that was sent to it has nothing to tell. One that has not may have
-// told so, or may not have got all: the library may lose both without a word when a connection
-// breaks and is made anew. It may lose a question likewise, so that is asked until something comes.
-[[gnu::cold]] void Port::ask_silent() {
-  const bool each = asks_each_round();
-  const bool all = asks_all_.exchange(false, std::memory_order_relaxed) || each;
-  bool some_left = false;
-  for (const auto& peer : peers_.all()) {
-    const bool owed = std::exchange(peer->owes_news, peer->ready() && peer->acked != peer->next.position);
-    const bool old = peer->seen_acked == peer->acked && peer->seen_delivered == peer->delivered;
-    peer->seen_acked = peer->acked;
-    peer->seen_delivered = peer->delivered;
-    peer->unanswered = peer->ready() && peer->unanswered && peer->seen_arrived == peer->next.arrived;
-    peer->to_be_asked =
-        peer->ready() && (peer->to_be_asked || peer->unanswered || all || (owed && old && peer->owes_news));
-    if (peer->to_be_asked) {
-      const Asked asked = ask(*peer);
-      peer->to_be_asked = asked == Asked::later;
-      peer->unanswered = asked == Asked::asked;
-      peer->seen_arrived = peer->next.arrived;
-    }
-    some_left |= peer->to_be_asked || peer->unanswered || (each && peer->ready());
-  }
-  has_questions_.store(some_left, std::memory_order_relaxed);
-}
-
 // ---- the helper ---------------------------------------------------------------------------------
 
 Port::Served Port::serve(std::uint32_t thread) {
@@ -117,14 +84,14 @@ Port::Served Port::serve(std::uint32_t thread) {
   }
   bool some = true;
   for (int round = 0; round < kRounds && some; ++round) some = move_on();
-  if (credits_.has_to_tell()) credits_.tell_all();
+  tell_all();
   bool is_armed = !some && arm_library();
   if (!some && !is_armed) {  // shared memory has read a signal, and is armed by the next call
     some = move_on();
     is_armed = !some && arm_library();
   }
   const bool waiting =
-      in_flight() || transfers_under_way() || credits_.owes() || peers_.connecting() || disconnecting() || has_mail();
+      in_flight() || transfers_under_way() || owes() || peers_.connecting() || disconnecting() || has_mail();
   quiet_.store(is_armed && !waiting, std::memory_order_release);
   handover_.release();
   if (is_armed) return waiting ? Served::waiting : Served::quiet;
@@ -144,7 +111,7 @@ void Port::retire() {
 // do not delay us for long.
 void Port::close() {
   closed_ = true;
-  incoming_.close();
+  stop_taking();
   const auto drive = [this](std::uint64_t until) {
     while (transfers_under_way() && now_ns() < until) {
       const bool some = move_on();
@@ -159,21 +126,12 @@ void Port::close() {
   drive(now_ns() + kForceNs);
 }
 
-bool Port::all_arrived() const {
-  return undelivered_.count() == 0 || std::ranges::none_of(peers_.all(), [this](const auto& peer) {
-           return !peer->undelivered.empty() && !device_.failed(peer->rank) &&
-                  !device_.directory().known_closed(peer->rank, peer->worker);
-         });
-}
-
 bool Port::linger() {
   if (owners_only()) return false;
   const bool some = move_on();
   completions_.forget();
-  incoming_.drop_all();
-  if (credits_.has_to_tell()) credits_.tell_all();
-  // Peers must be told what has arrived, else their messages seem lost.
-  return some || peers_.has_waiting() || credits_.owes_the_living() || in_flight();
+  const bool owes_some = drop_arrivals();
+  return some || peers_.has_waiting() || owes_some || in_flight();
 }
 
 }  // namespace heddle::transport::network

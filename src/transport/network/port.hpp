@@ -1,4 +1,4 @@
-// A transport's part of a worker, as far as transports share it: who uses it when, its messages,
+// A transport's part of a worker, as far as transports share it: who uses it when, its peer states,
 // its completions. It outlives the TransportWorker: accepted messages leave although nobody polls
 // for this worker any more, and peers that do not know of its end may still write to it. One thread
 // at a time uses it: its owner, within a Turn; the helper, by serve(), while the owner is
@@ -12,10 +12,7 @@
 #include "queue/handover.hpp"
 #include "transport/network/completions.hpp"
 #include "transport/network/connections.hpp"
-#include "transport/network/credits.hpp"
-#include "transport/network/incoming.hpp"
 #include "transport/network/peers.hpp"
-#include "transport/network/undelivered.hpp"
 
 namespace heddle::transport::network {
 
@@ -30,15 +27,20 @@ class Port : public Connections {
   // For the parts: what they share.
   [[nodiscard]] Completions& completions() { return completions_; }
   [[nodiscard]] Peers& peers() { return peers_; }
-  [[nodiscard]] Credits& credits() { return credits_; }
-  [[nodiscard]] Undelivered& undelivered() { return undelivered_; }
-  [[nodiscard]] Incoming& incoming() { return incoming_; }
+  [[nodiscard]] const Peers& peers() const { return peers_; }
   [[nodiscard]] Device& device() const { return device_; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint64_t now_ns() const;
   // Its owner has closed it, or closes it now: after that the caller's memory is not used any more.
   [[nodiscard]] bool closed() const { return closed_; }
   void connect(Peer& peer) final { peers_.connect(peer); }
+  // By Peers, see StreamPort. A peer state that was made; its rank and worker are set.
+  virtual void begin_stream(Peer& peer) { static_cast<void>(peer); }
+  // All that was sent there and may not have arrived ends with that status.
+  virtual void end_messages(Peer& peer, base::Status status) {
+    static_cast<void>(peer);
+    static_cast<void>(status);
+  }
   // The library keeps something whose progress its descriptor does not report; or the device has a
   // question to send.
   void leaves_something();
@@ -78,8 +80,6 @@ class Port : public Connections {
   [[nodiscard]] std::uint32_t polls() const { return polls_.load(std::memory_order_relaxed); }
   // The library was armed, and the owner has left nothing to it since.
   [[nodiscard]] bool quiet() const { return quiet_.load(std::memory_order_acquire); }
-  // Messages have come that its owner has not taken.
-  [[nodiscard]] bool has_untaken() const { return incoming_.has_queued(); }
   [[nodiscard]] bool waits_for_device() const {
     return waits_for_device_.load(std::memory_order_relaxed) || has_mail();
   }
@@ -119,7 +119,7 @@ class Port : public Connections {
   bool linger();
   // All messages have arrived that a worker waits for: the device tells that the port is closed by
   // another connection.
-  [[nodiscard]] bool all_arrived() const;
+  [[nodiscard]] virtual bool all_arrived() const { return true; }
   [[nodiscard]] std::uint64_t retired_at_ns() const { return retired_at_ns_; }
   bool told_closed = false;  // by the device: those who asked for it know that it is closed
   // By the device, afterwards: arms the library. False: something is there.
@@ -160,15 +160,29 @@ class Port : public Connections {
   // The rank has failed: ends all that is under way to its workers.
   virtual void disconnect_rank(std::uint32_t rank) = 0;
 
-  // Asks peers that have told nothing since the last round, though they have to. Now and then.
+  // ---- what a transport with messages does besides; the defaults are of one without
+  // What peers were not told, they are told now.
+  virtual void tell_all() {}
+  // Peers must be told something, or a message was not reported as complete.
+  [[nodiscard]] virtual bool owes() const { return false; }
+  [[nodiscard]] virtual bool messages_at_rest() const { return true; }
+  // Nobody polls any more: all that arrives from now on is consumed at once.
+  virtual void stop_taking() {}
+  // By linger(): drops what has arrived. True: peers that live must still be told of it.
+  virtual bool drop_arrivals() { return false; }
+  // Asks peers that have told nothing since the last round, though they have to.
+  virtual void ask_silent() {}
+
   void ask_if_due() {
     if (const std::uint32_t round = round_.load(std::memory_order_relaxed); round != asked_in_) [[unlikely]] {
       asked_in_ = round;
       ask_silent();
     }
   }
-  // A peer is ready that is asked in each round: a sleeping owner is woken for that.
-  void note_questions() { has_questions_.store(true, std::memory_order_relaxed); }
+  // In each round a sleeping owner is woken for them.
+  void set_has_questions(bool has) { has_questions_.store(has, std::memory_order_relaxed); }
+  // See ask_all(); once.
+  [[nodiscard]] bool asks_all() { return asks_all_.exchange(false, std::memory_order_relaxed); }
   // By every poll of the owner. Returns the new count.
   std::uint32_t count_poll() {
     const std::uint32_t poll = polls() + 1;
@@ -181,12 +195,11 @@ class Port : public Connections {
   }
   [[nodiscard]] bool at_rest() const;
   // Messages and transfers that were not reported as complete.
-  [[nodiscard]] std::uint32_t messages_taken() const { return undelivered_.count(); }
+  [[nodiscard]] std::uint32_t messages_taken() const { return completions_.messages().taken(); }
   [[nodiscard]] std::uint32_t transfers_taken() const { return completions_.transfers().taken(); }
 
  private:
   void close();
-  void ask_silent();
 
   Device& device_;
   const std::uint32_t index_;
@@ -195,9 +208,6 @@ class Port : public Connections {
   std::atomic<std::uint32_t> polls_{0};  // written by the owner. Relaxed
   Completions completions_;
   Peers peers_;
-  Credits credits_;
-  Undelivered undelivered_;
-  Incoming incoming_;
 
   // between the owner and the helper; entered for good when retired
   queue::Handover<> handover_;

@@ -46,7 +46,7 @@ class Worker final : public TransportWorker {
   }
   [[nodiscard]] WorkerCounters counters() const override {
     const Port::Turn turn(*port_);
-    return {port_->incoming().malformed()};
+    return {port_->malformed()};
   }
 
  private:

@@ -2,7 +2,7 @@
 
 namespace heddle::transport::network {
 
-[[gnu::noinline]] void Undelivered::remember_anew(Peer& peer, Token token, std::uint32_t cost) {
+[[gnu::noinline]] void Undelivered::remember_anew(StreamPeer& peer, Token token, std::uint32_t cost) {
   Sending* sending = sendings_.take();
   sending->token = token;
   sending->end = peer.next.position;
@@ -11,7 +11,7 @@ namespace heddle::transport::network {
   peer.undelivered.append(sending);
 }
 
-bool Undelivered::learn(Peer& peer, std::uint32_t consumed, std::uint32_t arrived) {
+bool Undelivered::learn(StreamPeer& peer, std::uint32_t consumed, std::uint32_t arrived) {
   const News news = news_of(consumed, peer.acked, peer.next.position);
   if (news != News::fresh) [[unlikely]]
     return news == News::stale;
@@ -24,7 +24,7 @@ bool Undelivered::learn(Peer& peer, std::uint32_t consumed, std::uint32_t arrive
 }
 
 // The messages up to there in the stream are done.
-void Undelivered::end(Peer& peer, std::uint32_t delivered, base::Status status) {
+void Undelivered::end(StreamPeer& peer, std::uint32_t delivered, base::Status status) {
   while (!peer.undelivered.empty()) {
     Sending& first = *peer.undelivered.first;
     const std::uint32_t left = unarrived_of(first.count, first.cost, first.end, delivered);

@@ -20,9 +20,9 @@ class Undelivered {
   [[nodiscard]] std::uint32_t count() const { return room_.taken(); }
 
   // A message was sent, the last of its stream: peer.next.position is where it ends.
-  void remember(Peer& peer, Token token, std::uint32_t cost) { remember(room_, peer, token, cost); }
+  void remember(StreamPeer& peer, Token token, std::uint32_t cost) { remember(room_, peer, token, cost); }
   // The same. `room`: Completions::messages(); a caller that has the port knows where that is.
-  void remember(Room& room, Peer& peer, Token token, std::uint32_t cost) {
+  void remember(Room& room, StreamPeer& peer, Token token, std::uint32_t cost) {
     room.take();
     Sending* last = peer.undelivered.last;
     if (last == nullptr || last->token != token || last->cost != cost) [[unlikely]]
@@ -32,18 +32,18 @@ class Undelivered {
 
   // A message of the peer tells up to where it has consumed the stream towards it, and up to where
   // that has arrived. False: that is impossible.
-  [[nodiscard]] bool hear(Peer& peer, const Head& head) {
+  [[nodiscard]] bool hear(StreamPeer& peer, const Head& head) {
     if (peer.knows(head.consumed, head.arrived)) return true;
     return learn(peer, head.consumed, head.arrived);
   }
 
   // It will not tell any more what has arrived: completes all that was sent to it.
-  void end_all(Peer& peer, base::Status status) { end(peer, peer.next.position, status); }
+  void end_all(StreamPeer& peer, base::Status status) { end(peer, peer.next.position, status); }
 
  private:
-  void remember_anew(Peer& peer, Token token, std::uint32_t cost);
-  bool learn(Peer& peer, std::uint32_t consumed, std::uint32_t arrived);
-  void end(Peer& peer, std::uint32_t delivered, base::Status status);
+  void remember_anew(StreamPeer& peer, Token token, std::uint32_t cost);
+  bool learn(StreamPeer& peer, std::uint32_t consumed, std::uint32_t arrived);
+  void end(StreamPeer& peer, std::uint32_t delivered, base::Status status);
 
   Completions& completions_;
   Room& room_;

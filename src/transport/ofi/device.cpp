@@ -1,6 +1,6 @@
 #include "transport/ofi/device.hpp"
 
-#include "transport/network/port.hpp"
+#include "transport/network/stream_port.hpp"
 #include "transport/ofi/atomics.hpp"
 
 namespace heddle::transport::ofi {

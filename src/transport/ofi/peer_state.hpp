@@ -48,7 +48,7 @@ struct Transfer : Operation {
   }
 };
 
-struct PeerState final : network::Peer {
+struct PeerState final : network::StreamPeer {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
   // To where its rank's regions are reached. With FI_MR_ENDPOINT that is the device's endpoint.
   fi_addr_t memory = FI_ADDR_NOTAVAIL;

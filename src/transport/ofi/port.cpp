@@ -24,7 +24,7 @@ constexpr std::size_t kShort = 1024;
 }  // namespace
 
 Port::Port(Device& device, std::uint32_t index)
-    : network::Port(device, index, device.slots()),
+    : network::StreamPort(device, index, device.slots()),
       device_(device),
       outgoing_(*this),
       transfers_(*this, device.slots()) {}
@@ -78,6 +78,7 @@ void Port::say_registrations() {
 }
 
 void Port::make_room_for(std::size_t peers) {
+  StreamPort::make_room_for(peers);
   outgoing_.make_room_for(peers);
   network::make_room(&lost_, peers);
   network::make_room(&dying_, peers);
@@ -91,7 +92,7 @@ inline void Port::on_receive(const std::byte* data, std::size_t bytes) {
     return incoming().malformed("a message", "that is none");
   const auto word = [data](std::size_t offset) { return network::read_word(data, offset); };
   const std::size_t packet = bytes - sizeof(Head);
-  network::Peer* peer = peers().known(word(offsetof(Head, rank)), word(offsetof(Head, worker)));
+  auto* peer = static_cast<PeerState*>(peers().known(word(offsetof(Head, rank)), word(offsetof(Head, worker))));
   if (peer == nullptr || word(offsetof(Head, kind)) != static_cast<std::uint32_t>(Kind::message) || packet >= kShort)
     return on_other(data, bytes);
   std::byte* place = incoming().take_next(*peer, data, static_cast<std::uint32_t>(packet));
@@ -178,7 +179,7 @@ bool Port::move_on() {
   const bool bundle = kind == Kind::bundle;
   const char* what = bundle ? "a bundle" : kind == Kind::message ? "a message" : "a credit";
   if (kind < Kind::message || kind > Kind::ended) return incoming().malformed("a message", "of no known kind");
-  network::Peer* peer = incoming().hear(head, what);
+  network::StreamPeer* peer = incoming().hear(head, what);
   if (peer == nullptr) return;
   const std::byte* packet = data + sizeof head;
   const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof head);
@@ -194,7 +195,7 @@ bool Port::move_on() {
 }
 
 // A credit, a question, or the end. False: something is lost.
-bool Port::on_word(network::Peer& peer, Kind kind, std::uint32_t position) {
+bool Port::on_word(network::StreamPeer& peer, Kind kind, std::uint32_t position) {
   if (kind == Kind::ended) {
     if (peer.ready()) on_broken(state(peer), FI_ECONNABORTED);
     return true;
@@ -288,7 +289,7 @@ void Port::on_broken(PeerState& peer, int error) {
   note_lost(peer);
 }
 
-[[gnu::cold]] void Port::disconnect_gap(network::Peer& peer) {
+[[gnu::cold]] void Port::disconnect_gap(network::StreamPeer& peer) {
   if (peer.stage == network::Peer::Stage::broken || peer.has_gap) return;
   peer.has_gap = true;
   device_.log().line(base::Level::error, "worker %u disconnects worker %u of rank %u: its messages have a gap", index(),

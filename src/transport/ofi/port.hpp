@@ -5,14 +5,14 @@
 #include <memory>
 #include <vector>
 
-#include "transport/network/port.hpp"
+#include "transport/network/stream_port.hpp"
 #include "transport/ofi/device.hpp"
 #include "transport/ofi/outgoing.hpp"
 #include "transport/ofi/transfers.hpp"
 
 namespace heddle::transport::ofi {
 
-class Port final : public network::Port {
+class Port final : public network::StreamPort {
  public:
   static base::Result<std::unique_ptr<Port>> create(Device& device, std::uint32_t index);
   ~Port() override;
@@ -88,13 +88,13 @@ class Port final : public network::Port {
   long insert(PeerState& peer, const network::Bytes& address);
   bool not_inserted(PeerState& peer, long answer);
   void on_end(network::Peer& peer) override;
-  [[nodiscard]] bool send_credit(network::Peer& peer) override {
+  [[nodiscard]] bool send_credit(network::StreamPeer& peer) override {
     return outgoing_.send_word(state(peer), network::Kind::credit);
   }
-  Asked ask(network::Peer& peer) override {
+  Asked ask(network::StreamPeer& peer) override {
     return outgoing_.send_word(state(peer), network::Kind::question) ? Asked::asked : Asked::later;
   }
-  void disconnect_gap(network::Peer& peer) override;
+  void disconnect_gap(network::StreamPeer& peer) override;
   void give_back(void* kept) override { static_cast<void>(kept); }  // all is copied
 
   // ---- network::Port
@@ -113,7 +113,7 @@ class Port final : public network::Port {
   void disconnect_rank(std::uint32_t rank) override;
 
   void on_other(const std::byte* data, std::size_t bytes);
-  bool on_word(network::Peer& peer, network::Kind kind, std::uint32_t position);
+  bool on_word(network::StreamPeer& peer, network::Kind kind, std::uint32_t position);
 
   Device& device_;
   Endpoint endpoint_;

@@ -62,7 +62,7 @@ struct Packet {
   alignas(8) std::byte data[sizeof(Head) + kMostMessage];
 };
 
-struct PeerState final : network::Peer {
+struct PeerState final : network::StreamPeer {
   explicit PeerState(Port& port_of_it) : port(&port_of_it) {}
 
   Port* port;

@@ -14,7 +14,7 @@ constexpr std::uint64_t kForceNs = 5'000'000'000;
 }  // namespace
 
 Port::Port(Device& device, std::uint32_t index)
-    : network::Port(device, index, device.slots()),
+    : network::StreamPort(device, index, device.slots()),
       device_(device),
       call_(device.library().call()),
       endpoints_(*this, device),
@@ -56,7 +56,7 @@ void Port::on_end(network::Peer& peer) {
   outgoing_.drop_waiting(state_of(peer));
 }
 
-bool Port::send_credit(network::Peer& peer) {
+bool Port::send_credit(network::StreamPeer& peer) {
   PeerState& state = state_of(peer);
   // What UCX still has tells it, or is told of later.
   if (state.in_flight != 0) return false;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "transport/network/port.hpp"
+#include "transport/network/stream_port.hpp"
 #include "transport/ucx/device.hpp"
 #include "transport/ucx/endpoints.hpp"
 #include "transport/ucx/outgoing.hpp"
@@ -13,7 +13,7 @@
 
 namespace heddle::transport::ucx {
 
-class Port final : public network::Port {
+class Port final : public network::StreamPort {
  public:
   static base::Result<std::unique_ptr<Port>> create(Device& device, std::uint32_t index);
   ~Port() override;
@@ -69,6 +69,7 @@ class Port final : public network::Port {
   // ---- see network::Connections
   [[nodiscard]] std::unique_ptr<network::Peer> make_peer() override { return std::make_unique<PeerState>(*this); }
   void make_room_for(std::size_t peers) override {
+    StreamPort::make_room_for(peers);
     endpoints_.make_room_for(peers);
     transfers_.make_room_for(peers);
   }
@@ -77,8 +78,8 @@ class Port final : public network::Port {
   }
   [[nodiscard]] bool greet(network::Peer& peer) override { return endpoints_.greet(state_of(peer)); }
   void on_end(network::Peer& peer) override;
-  [[nodiscard]] bool send_credit(network::Peer& peer) override;
-  void disconnect_gap(network::Peer& peer) override { endpoints_.disconnect_gap(state_of(peer)); }
+  [[nodiscard]] bool send_credit(network::StreamPeer& peer) override;
+  void disconnect_gap(network::StreamPeer& peer) override { endpoints_.disconnect_gap(state_of(peer)); }
   void give_back(void* kept) override { call_.am_data_release(worker_, kept); }
 
   // ---- see network::Port

@@ -28,8 +28,8 @@ bool is_ours(const Came& came, std::size_t most) {
 
 // Reads the head. The sender, after taking what the head says of the other direction; null: it is
 // malformed.
-inline network::Peer* hear(network::Incoming& incoming, const Came& came, std::size_t most, const char* what,
-                           Head* head) {
+inline network::StreamPeer* hear(network::Incoming& incoming, const Came& came, std::size_t most, const char* what,
+                                 Head* head) {
   if (!is_ours(came, most)) [[unlikely]] {
     incoming.malformed(what, "that is none");
     return nullptr;
@@ -39,7 +39,7 @@ inline network::Peer* hear(network::Incoming& incoming, const Came& came, std::s
 }
 
 // Keeps UCX's buffer if it can.
-[[gnu::noinline]] ucs_status_t take_long(network::Incoming& incoming, network::Peer& peer, std::uint32_t position,
+[[gnu::noinline]] ucs_status_t take_long(network::Incoming& incoming, network::StreamPeer& peer, std::uint32_t position,
                                          network::Incoming::Arrival arrival, const ucp_am_recv_param_t* param) {
   const bool keeps = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 && !incoming.closed() &&
                      reinterpret_cast<std::uintptr_t>(arrival.data) % 8 == 0;
@@ -63,8 +63,8 @@ ucs_status_t Receive::on_message(void* arg, const void*, std::size_t header_byte
   Port& port = *static_cast<Port*>(arg);
   if (!is_ours({header_bytes, data, bytes, param}, kLeastKept - 1)) [[unlikely]]
     return on_other_message(arg, nullptr, header_bytes, data, bytes, param);
-  network::Peer* peer = port.peers().known(network::read_word(data, offsetof(Head, rank)),
-                                           network::read_word(data, offsetof(Head, worker)));
+  PeerState* peer = state_of(port.peers().known(network::read_word(data, offsetof(Head, rank)),
+                                                network::read_word(data, offsetof(Head, worker))));
   const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof(Head));
   std::byte* place =
       peer != nullptr ? port.incoming().take_next(port.completions(), *peer, data, packet_bytes) : nullptr;
@@ -80,7 +80,7 @@ ucs_status_t Receive::on_message(void* arg, const void*, std::size_t header_byte
                                                          std::size_t bytes, const ucp_am_recv_param_t* param) {
   network::Incoming& incoming = static_cast<Port*>(arg)->incoming();
   Head head;
-  network::Peer* peer = hear(incoming, {header_bytes, data, bytes, param}, kMostMessage, "a message", &head);
+  network::StreamPeer* peer = hear(incoming, {header_bytes, data, bytes, param}, kMostMessage, "a message", &head);
   if (peer == nullptr) [[unlikely]]
     return UCS_OK;
   const auto* packet = static_cast<const std::byte*>(data) + sizeof head;
@@ -96,7 +96,7 @@ ucs_status_t Receive::on_bundle(void* arg, const void*, std::size_t header_bytes
                                 const ucp_am_recv_param_t* param) {
   network::Incoming& incoming = static_cast<Port*>(arg)->incoming();
   Head head;
-  network::Peer* peer =
+  network::StreamPeer* peer =
       hear(incoming, {header_bytes, data, bytes, param}, network::kMostBundle - sizeof head, "a bundle", &head);
   if (peer != nullptr && !incoming.take_bundle(*peer, head.position, static_cast<const std::byte*>(data) + sizeof head,
                                                static_cast<std::uint32_t>(bytes - sizeof head))) [[unlikely]] {

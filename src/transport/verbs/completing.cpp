@@ -37,12 +37,6 @@ void Sending::flush(PeerState& peer) {
   ring(peer);
 }
 
-bool Sending::probe(PeerState& peer) {
-  if (room(peer, 0) == 0) return false;
-  flush(peer);
-  return true;
-}
-
 // Nothing would tell of the requests behind the last one that was signalled.
 void Sending::flush_untold() {
   std::erase_if(untold_, [this](PeerState* peer) {

@@ -79,7 +79,7 @@ struct PeerState final : network::Peer {
   // The peer has not been told of the end: by a note of this kind. 0: there is nothing to tell.
   Hello::Kind owes_end{};
   bool told_end = false;  // by the peer
-  // At the last round (Port::ask()).
+  // At the last round (Port::ask_silent()).
   std::uint32_t seen_completed = 0;
   std::uint32_t seen_consumed = 0;
 
@@ -100,6 +100,7 @@ struct PeerState final : network::Peer {
   std::uint32_t read_at = 0;
   std::uint32_t consumed = 0;
   std::uint32_t told_consumed = 0;
+  bool owing = false;           // it must be told of credit
   std::uint32_t lent_cost = 0;  // of what the last poll has handed out
 
   void note_way() { by_value = ready() && waiting == 0; }

@@ -314,23 +314,32 @@ bool Port::greet(network::Peer& greeted) {
   if (!peer.said_up && !(peer.said_up = say(peer, Hello::is_up))) return false;
   if (!peer.is_up) return false;
   peer.stage = network::Peer::Stage::ready;
-  note_questions();
+  set_has_questions(true);
   sending_.begin(peer);
   return true;
 }
 
-// The adapter itself finds a network that is cut, by what it sends. A peer of which nothing was
-// heard for a round, and to which nothing is under way, gets a write of nothing.
-Port::Asked Port::ask(network::Peer& asked) {
-  PeerState& peer = state(asked);
+// The adapter itself finds a network that is cut, by what it sends: so all peers are looked at in
+// each round, and a sleeping owner is woken for that.
+void Port::ask_silent() {
+  bool some = false;
+  for (const auto& peer : peers().all()) {
+    if (!peer->ready()) continue;
+    some = true;
+    probe_if_silent(state(*peer));
+  }
+  set_has_questions(some);
+}
+
+// A peer of which nothing was heard for a round, and to which nothing is under way, gets a write of
+// nothing.
+void Port::probe_if_silent(PeerState& peer) {
   if (sending_.has_impossible_credit(peer)) {
-    note_lost(peer, "it says that it has consumed what was not sent");
-    return Asked::needless;
+    return note_malformed(peer, "it says that it has consumed what was not sent");
   }
   const std::uint32_t completed = std::exchange(peer.seen_completed, peer.completed);
   const std::uint32_t consumed = std::exchange(peer.seen_consumed, peer.consumed);
-  if (peer.under_way() != 0 || completed != peer.completed || consumed != peer.consumed) return Asked::needless;
-  return sending_.probe(peer) ? Asked::needless : Asked::later;
+  if (peer.under_way() == 0 && completed == peer.completed && consumed == peer.consumed) sending_.probe(peer);
 }
 
 bool Port::say(PeerState& peer, Hello::Kind kind) {

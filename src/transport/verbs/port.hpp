@@ -35,6 +35,7 @@ class Port final : public network::Port {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions);
   [[nodiscard]] bool arm() { return receiving_.empty() && !has_mail() && network::Port::arm(); }
   [[nodiscard]] bool has_untaken() const { return receiving_.has_some(); }
+  [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
 
   // ---- with the device's mutex
   struct Mail {
@@ -47,6 +48,11 @@ class Port final : public network::Port {
   // ---- for the parts
   // What is under way to the peer is lost. Within progress: the pair is destroyed afterwards.
   void note_lost(PeerState& peer, const char* why);
+  // The same, since it has written what no rank of ours would.
+  void note_malformed(PeerState& peer, const char* why) {
+    ++malformed_;
+    note_lost(peer, why);
+  }
 
  private:
   // Polls between two looks at the device. Only for speed: the helper answers notes if nobody
@@ -81,12 +87,6 @@ class Port final : public network::Port {
   [[nodiscard]] bool open(network::Peer& peer, const network::Bytes& address) override;
   [[nodiscard]] bool greet(network::Peer& peer) override;
   void on_end(network::Peer& peer) override;
-  Asked ask(network::Peer& peer) override;
-  [[nodiscard]] bool asks_each_round() const override { return true; }
-  // Messages have no heads here: these are not used.
-  [[nodiscard]] bool send_credit(network::Peer&) override { return true; }
-  void disconnect_gap(network::Peer&) override {}
-  void give_back(void*) override {}
 
   // ---- network::Port
   bool move_on() override;
@@ -97,6 +97,8 @@ class Port final : public network::Port {
   [[nodiscard]] bool disconnecting() const override { return !lost_.empty() || !untold_.empty(); }
   void disconnect_transfers() override;
   void disconnect_rank(std::uint32_t rank) override;
+  void ask_silent() override;
+  void probe_if_silent(PeerState& peer);
 
   Device& device_;
   const Adapter& adapter_;
@@ -104,6 +106,7 @@ class Port final : public network::Port {
   Mailboxes mailboxes_;
   Receiving receiving_;
   Sending sending_;
+  std::uint64_t malformed_ = 0;
   bool told_short_ = false;  // that there is no memory for a connection
   std::vector<PeerState*> lost_;
   std::vector<PeerState*> untold_;  // they owe_end

@@ -121,8 +121,8 @@ inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** place, std
   if (peer == nullptr) return nullptr;  // of a pair that was destroyed
   if (entry.status != IBV_WC_SUCCESS || entry.opcode != IBV_WC_RECV_RDMA_WITH_IMM || entry.byte_len > kMostMessage)
       [[unlikely]] {
-    port_.note_lost(*peer, entry.status != IBV_WC_SUCCESS ? port_.adapter().call().wc_status_str(entry.status)
-                                                          : "it has sent what is no message");
+    entry.status != IBV_WC_SUCCESS ? port_.note_lost(*peer, port_.adapter().call().wc_status_str(entry.status))
+                                   : port_.note_malformed(*peer, "it has sent what is no message");
     return nullptr;
   }
   peer->is_up = true;

@@ -54,8 +54,8 @@ class Sending final : private memory::Registrar {
   [[nodiscard]] bool has_impossible_credit(const PeerState& peer) const {
     return peer.sent - peer.mine.mailbox->credit.load(std::memory_order_acquire) > window_;
   }
-  // Writes nothing to the peer, which tells whether it is reached. False: not now.
-  bool probe(PeerState& peer);
+  // Writes nothing to the peer, to which nothing is under way: that tells whether it is reached.
+  void probe(PeerState& peer) { flush(peer); }
 
   // By polls: takes completions, and goes on with what waits. True: there were some.
   bool progress();

@@ -1,0 +1,73 @@
+#include "transport/network/stream_port.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/network/device.hpp"
+
+namespace heddle::transport::network {
+
+StreamPort::StreamPort(Device& device, std::uint32_t index, std::uint32_t slots)
+    : Port(device, index, slots),
+      credits_(*this, device.losses(), device.window()),
+      undelivered_(completions(), slots),
+      incoming_(*this, device, completions()) {}
+
+void StreamPort::make_room_for(std::size_t peers) {
+  credits_.make_room_for(peers);
+  incoming_.make_room_for(peers);
+}
+
+void StreamPort::begin_stream(Peer& peer) {
+  auto& made = static_cast<StreamPeer&>(peer);
+  made.pass = pass_of(peer.rank, peer.worker, device().secret());
+  made.next.rank = device().rank();
+  made.next.worker = index();
+  made.next.pass = pass_of(device().rank(), index(), device().secret());
+  made.next.kind = static_cast<std::uint32_t>(Kind::message);
+}
+
+// A peer that has consumed all that was sent to it has nothing to tell. One that has not may have
+// told so, or may not have got all: the library may lose both without a word when a connection
+// breaks and is made anew. It may lose a question likewise, so that is asked until something comes.
+[[gnu::cold]] void StreamPort::ask_silent() {
+  const bool all = asks_all();
+  bool some_left = false;
+  for (const auto& each : peers().all()) {
+    auto* peer = static_cast<StreamPeer*>(each.get());
+    const bool owed = std::exchange(peer->owes_news, peer->ready() && peer->acked != peer->next.position);
+    const bool old = peer->seen_acked == peer->acked && peer->seen_delivered == peer->delivered;
+    peer->seen_acked = peer->acked;
+    peer->seen_delivered = peer->delivered;
+    peer->unanswered = peer->ready() && peer->unanswered && peer->seen_arrived == peer->next.arrived;
+    peer->to_be_asked =
+        peer->ready() && (peer->to_be_asked || peer->unanswered || all || (owed && old && peer->owes_news));
+    if (peer->to_be_asked) {
+      const Asked asked = ask(*peer);
+      peer->to_be_asked = asked == Asked::later;
+      peer->unanswered = asked == Asked::asked;
+      peer->seen_arrived = peer->next.arrived;
+    }
+    some_left |= peer->to_be_asked || peer->unanswered;
+  }
+  set_has_questions(some_left);
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+bool StreamPort::all_arrived() const {
+  return undelivered_.count() == 0 || std::ranges::none_of(peers().all(), [this](const auto& each) {
+           const auto& peer = static_cast<const StreamPeer&>(*each);
+           return !peer.undelivered.empty() && !device().failed(peer.rank) &&
+                  !device().directory().known_closed(peer.rank, peer.worker);
+         });
+}
+
+// Peers must be told what has arrived, else their messages seem lost.
+bool StreamPort::drop_arrivals() {
+  incoming_.drop_all();
+  tell_all();
+  return credits_.owes_the_living();
+}
+
+}  // namespace heddle::transport::network
