@@ -33,4 +33,11 @@ base::Status check_message(const Command& command, std::uint32_t most, const cha
                     kMaxHeaderBytes);
 }
 
+base::Status fail_key(const char* transport, std::uint32_t rank) {
+  return base::fail(HEDDLE_ERR_PROTOCOL,
+                    "the bytes are not the key of a region of rank %u for the %s transport; if that rank uses another "
+                    "one, give all ranks the same HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS",
+                    rank, transport);
+}
+
 }  // namespace heddle::transport

@@ -18,4 +18,8 @@ namespace heddle::transport {
 // who says so.
 [[nodiscard]] base::Status check_message(const Command& command, std::uint32_t most, const char* transport);
 
+// What was to be imported is no key of a region of that rank: PROTOCOL. Often the ranks' settings
+// differ.
+[[nodiscard]] base::Status fail_key(const char* transport, std::uint32_t rank);
+
 }  // namespace heddle::transport

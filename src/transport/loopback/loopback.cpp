@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "transport/common/checks.hpp"
 #include "transport/loopback/key.hpp"
 #include "transport/loopback/node.hpp"
 #include "transport/loopback/ranks.hpp"
@@ -89,7 +90,7 @@ class Loopback final : public Transport {
     }
     const auto name = decode_key(key, secret_);
     if (!name || name->rank != rank) {
-      return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a loopback region of rank %u", rank);
+      return fail_key("loopback", rank);
     }
     if (ranks_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
     const auto node = ranks_.get(rank);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 
+#include "transport/common/checks.hpp"
 #include "transport/network/memory.hpp"
 #include "transport/ucx/device.hpp"
 
@@ -106,7 +107,7 @@ base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& 
   KeyBytes key;
   std::memcpy(&key, bytes.bytes.data(), sizeof key);
   if (key.magic != KeyBytes::kMagic || !network::sealed(key, device_.secret()) || key.rank != rank || key.zero != 0) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a ucx region of rank %u", rank);
+    return fail_key("ucx", rank);
   }
   if (device_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
   const std::lock_guard lock(device_.mutex());

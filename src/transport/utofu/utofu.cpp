@@ -1,5 +1,6 @@
 #include "transport/utofu/utofu.hpp"
 
+#include "transport/common/checks.hpp"
 #include "transport/utofu/gates.hpp"
 #include "transport/utofu/session.hpp"
 #include "transport/utofu/worker.hpp"
@@ -71,7 +72,7 @@ class UtofuTransport final : public Transport {
     KeyBytes name;
     std::memcpy(&name, key.bytes.data(), sizeof name);
     if (name.magic != KeyBytes::kMagic || !sealed(name, device_->secret()) || name.rank != rank) {
-      return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a utofu region of rank %u", rank);
+      return fail_key("utofu", rank);
     }
     if (device_->failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
     const auto peer = device_->peer(rank);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/common/checks.hpp"
 #include "transport/network/memory.hpp"
 #include "transport/verbs/device.hpp"
 
@@ -80,7 +81,7 @@ base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& 
   KeyBytes key;
   std::memcpy(&key, bytes.bytes.data(), sizeof key);
   if (key.magic != KeyBytes::kMagic || !network::sealed(key, device_.secret()) || key.rank != rank || key.zero != 0) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "the bytes are not the key of a verbs region of rank %u", rank);
+    return fail_key("verbs", rank);
   }
   if (device_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
   RemoteMemory memory;
