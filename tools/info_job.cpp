@@ -1,15 +1,18 @@
 // heddle info --job: the ranks of the job in which this process was started, their hosts, and the
 // transport between each two ranks.
 //
-// Every rank joins, opens the transport that a program would open, and sends a row: its host, and
-// for each rank the transport that reaches it. Rank 0 prints the rows, and combines equal ones.
+// Every rank joins, opens the transport that a program would open, and tells the others whether it
+// could. Then it looks at the card of each, as the first operation of a program would, and sends a
+// row: its host, and for each rank the transport that reaches it. Rank 0 prints the rows, and
+// combines equal ones.
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <memory>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/wait.hpp"
@@ -22,51 +25,86 @@
 namespace heddle::tools {
 namespace {
 
-// A row as bytes: host, problem and the names of the transports, each followed by a newline.
-std::string encode(const JobRow& row) {
-  std::string text = row.host + "\n" + row.problem + "\n";
-  for (const std::string& way : row.ways) text += way + "\n";
-  return text;
-}
-
-JobRow decode(const std::vector<std::byte>& bytes) {
-  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  std::vector<std::string> parts;
-  for (std::size_t end = 0; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
-    parts.emplace_back(rest.substr(0, end));
-  }
-  parts.resize(std::max<std::size_t>(parts.size(), 2));
-  return {0, parts[0], parts[1], {parts.begin() + 2, parts.end()}};
-}
-
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
-// Returns the problem, on one line; empty: there is none.
-std::string fill_ways(bootstrap::Bootstrap& member, const base::Environment& environment, JobRow* row,
-                      std::string* set_up) {
-  const auto problem = [] {
-    std::string text = base::last_message();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    return text;
-  };
-  const auto choice = transport::choose(nullptr, member, environment);
-  if (!choice) return problem();
-  const auto opened = transport::open(choice->name, member, environment);
-  if (!opened) return problem();
-  *set_up = (*opened)->describe() + "\n        chosen because " + choice->why;
-  for (std::uint32_t rank = 0; rank < member.size(); ++rank) row->ways.emplace_back((*opened)->way_to(rank));
-  return "";
+base::Status tell_all(bootstrap::Bootstrap& member, const JobRow& mine, std::vector<JobRow>* rows) {
+  const std::string text = encode(mine);
+  base::Status status = member.exchange_start(std::as_bytes(std::span(text)));
+  if (status != HEDDLE_DONE) return status;
+  std::vector<std::vector<std::byte>> all;
+  base::Nap nap;
+  while ((status = member.exchange_test(&all)) == HEDDLE_AGAIN) nap.take();
+  rows->clear();
+  for (const auto& bytes : all) {
+    auto row = decode(bytes);
+    if (!row) {
+      return base::fail(HEDDLE_ERR_CONFIG,
+                        "rank %zu runs another program than `heddle info --job`, or has another HEDDLE_NODE_RANKS or "
+                        "version of Heddle; give all ranks the same",
+                        rows->size());
+    }
+    rows->push_back(std::move(*row));
+  }
+  return status;
 }
 
-base::Status tell_all(bootstrap::Bootstrap& member, const std::string& mine, std::vector<std::vector<std::byte>>* all) {
-  base::Status status = member.exchange_start(std::as_bytes(std::span(mine)));
-  if (status != HEDDLE_DONE) return status;
-  base::Nap nap;
-  while ((status = member.exchange_test(all)) == HEDDLE_AGAIN) nap.take();
-  return status;
+// Null: there is none, and the row says why.
+std::unique_ptr<transport::Transport> open_transport(bootstrap::Bootstrap& member, const base::Environment& environment,
+                                                     JobRow* row, std::string* set_up) {
+  const auto choice = transport::choose(nullptr, member, environment);
+  if (!choice) {
+    row->problem = base::last_message();
+    return nullptr;
+  }
+  auto opened = transport::open(choice->name, member, environment);
+  if (!opened) {
+    row->problem = base::last_message();
+    return nullptr;
+  }
+  row->uses = choice->name;
+  *set_up = (*opened)->describe() + "\n        chosen because " + choice->why;
+  return std::move(*opened);
+}
+
+// Why this rank and that one do not talk to each other; empty: they do.
+std::string why_not(bootstrap::Bootstrap& member, transport::Transport& transport, std::uint32_t rank,
+                    const JobRow& mine, const JobRow& theirs) {
+  const std::string name = "rank " + std::to_string(rank);
+  if (!theirs.problem.empty()) return name + " has no transport";
+  if (theirs.uses != mine.uses) {
+    return name + " uses " + theirs.uses + ", this rank " + mine.uses +
+           "; give all ranks the same HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS";
+  }
+  bootstrap::CardWait wait(member.card_bell());
+  for (;;) {
+    const base::Status status = transport.check_peer(rank);
+    if (status == HEDDLE_DONE) return "";
+    if (status == HEDDLE_ERR_PEER_FAILED) return name + " has died or left the job";
+    if (status != HEDDLE_AGAIN) return base::last_message();
+    wait.take();
+  }
+}
+
+// `first`: what the ranks have told so far, by rank.
+void fill_ways(bootstrap::Bootstrap& member, transport::Transport& transport, const std::vector<JobRow>& first,
+               JobRow* row) {
+  for (std::uint32_t rank = 0; rank < first.size(); ++rank) {
+    const std::string why = why_not(member, transport, rank, *row, first[rank]);
+    row->ways.emplace_back(why.empty() ? transport.way_to(rank) : "");
+    if (row->refusal.empty()) row->refusal = why;
+  }
+}
+
+void print_job(const bootstrap::Bootstrap& member, const std::vector<JobRow>& rows, const std::string& set_up) {
+  std::uint32_t count = 0;
+  for (const JobRow& row : rows) count = std::max(count, row.node + 1);
+  std::printf("job of %u rank%s on %u node%s, joined by %s\n%s", member.size(), member.size() == 1 ? "" : "s", count,
+              count == 1 ? "" : "s", member.name(), job_text(rows).c_str());
+  if (!set_up.empty()) std::printf("rank 0: %s\n", set_up.c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -91,25 +129,23 @@ int info_job_command() {
   JobRow mine;
   mine.host = host_name();
   std::string set_up;
-  mine.problem = fill_ways(member, environment, &mine, &set_up);
-  std::vector<std::vector<std::byte>> all;
-  const base::Status status = tell_all(member, encode(mine), &all);
-  if (status != HEDDLE_DONE) std::fprintf(stderr, "heddle info: %s\n", base::last_message());
-  const auto nodes = bootstrap::nodes_of(member, environment.config.number(base::Var::node_ranks));
-  bool good = status == HEDDLE_DONE;
   std::vector<JobRow> rows;
-  for (const auto& bytes : all) {
-    rows.push_back(decode(bytes));
-    rows.back().node = nodes[rows.size() - 1];
-    good = good && rows.back().problem.empty();
+  auto transport = open_transport(member, environment, &mine, &set_up);
+  base::Status status = tell_all(member, mine, &rows);
+  if (status == HEDDLE_DONE) {
+    if (transport != nullptr) fill_ways(member, *transport, rows, &mine);
+    status = tell_all(member, mine, &rows);
   }
-  if (member.rank() == 0 && status == HEDDLE_DONE) {
-    const std::uint32_t count = *std::max_element(nodes.begin(), nodes.end()) + 1;
-    std::printf("job of %u rank%s on %u node%s, joined by %s\n%s", member.size(), member.size() == 1 ? "" : "s", count,
-                count == 1 ? "" : "s", member.name(), job_text(rows).c_str());
-    if (!set_up.empty()) std::printf("rank 0: %s\n", set_up.c_str());
-    std::fflush(stdout);
+  bool good = status == HEDDLE_DONE;
+  if (!good)
+    std::fprintf(stderr, "heddle info: %s\n", mine.problem.empty() ? base::last_message() : mine.problem.c_str());
+  transport.reset();
+  const auto nodes = bootstrap::nodes_of(member, environment.config.number(base::Var::node_ranks));
+  for (std::uint32_t rank = 0; rank < rows.size(); ++rank) {
+    rows[rank].node = nodes[rank];
+    good = good && rows[rank].problem.empty() && rows[rank].refusal.empty();
   }
+  if (member.rank() == 0 && status == HEDDLE_DONE) print_job(member, rows, set_up);
   member.leave();
   return good ? 0 : 1;
 }

@@ -1,7 +1,9 @@
 // What heddle info --job prints.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +14,16 @@ struct JobRow {
   std::uint32_t node = 0;
   std::string host;
   std::string problem;            // why it has no transport; empty: it has one
-  std::vector<std::string> ways;  // for each rank, the transport that reaches it
+  std::string uses;               // its transport's name, as transport::Choice has it
+  std::string refusal;            // why it does not talk to the first of the ranks without a way
+  std::vector<std::string> ways;  // for each rank, the transport that reaches it; empty: none does
   bool operator==(const JobRow&) const = default;
 };
+
+// A row as bytes for the other ranks, and back. The node is not in it. Nothing: another program has
+// sent the bytes.
+std::string encode(const JobRow& row);
+std::optional<JobRow> decode(const std::vector<std::byte>& bytes);
 
 // "0-3,7", of ascending ranks.
 std::string ranks_text(const std::vector<std::uint32_t>& ranks);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
+#include <string>
 
 namespace heddle::tools {
 namespace {
@@ -47,6 +49,29 @@ TEST(InfoJob, WhatIsWrongIsSaid) {
             "ranks  node  host   reach ranks by transport\n"
             "0      0     host0  0-1 by shm\n"
             "1      0     host0  not at all: there is no libucp.so.0\n");
+}
+
+TEST(InfoJob, WhoDoesNotTalkToWhomIsSaidOnce) {
+  std::vector<JobRow> rows = job(4, 1);
+  rows[3].ways = {"", "", "", "shm"};
+  rows[3].refusal = "rank 0 uses shm, this rank ofi";
+  EXPECT_EQ(job_text(rows),
+            "ranks  node  host   reach ranks by transport\n"
+            "0-2    0     host0  0-3 by shm\n"
+            "3      0     host0  3 by shm; 0-2 not at all: rank 0 uses shm, this rank ofi\n");
+}
+
+TEST(InfoJob, ARowArrivesAsItWasSent) {
+  const auto sent = [](const std::string& text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    return decode({bytes.begin(), bytes.end()});
+  };
+  const JobRow row{0, "host", "two\nlines", "shm,ofi", "rank 1 differs", {"shm", "", "ofi"}};
+  JobRow arrived = row;
+  arrived.problem = "two lines";
+  EXPECT_EQ(sent(encode(row)), arrived);
+  EXPECT_FALSE(sent(""));
+  EXPECT_FALSE(sent("host\n\n\n\n\n")) << "of another program";
 }
 
 }  // namespace

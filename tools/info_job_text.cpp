@@ -2,9 +2,40 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 namespace heddle::tools {
+namespace {
+
+// The first line of a row.
+constexpr std::string_view kTag = "heddle info --job";
+constexpr std::size_t kTexts = 5;  // before the ways: the tag, and the texts of a row
+
+std::string on_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string encode(const JobRow& row) {
+  std::string text;
+  for (const std::string& part : {std::string(kTag), row.host, row.problem, row.uses, row.refusal})
+    text += on_one_line(part) + "\n";
+  for (const std::string& way : row.ways) text += way + "\n";
+  return text;
+}
+
+std::optional<JobRow> decode(const std::vector<std::byte>& bytes) {
+  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::string> parts;
+  for (std::size_t end = 0; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
+    parts.emplace_back(rest.substr(0, end));
+  }
+  if (parts.size() < kTexts || parts[0] != kTag) return std::nullopt;
+  return JobRow{0, parts[1], parts[2], parts[3], parts[4], {parts.begin() + kTexts, parts.end()}};
+}
 
 std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   std::string text;
@@ -29,13 +60,19 @@ std::string job_text(const std::vector<JobRow>& rows) {
   for (const auto& group : groups) {
     const JobRow& row = rows[group.front()];
     std::vector<std::pair<std::string, std::vector<std::uint32_t>>> ways;
+    std::vector<std::uint32_t> refused;
     for (std::uint32_t to = 0; to < row.ways.size(); ++to) {
+      if (row.ways[to].empty()) {
+        refused.push_back(to);
+        continue;
+      }
       const auto known =
           std::find_if(ways.begin(), ways.end(), [&](const auto& way) { return way.first == row.ways[to]; });
       known != ways.end() ? known->second.push_back(to) : ways.push_back({row.ways[to], {to}});
     }
     std::string by = row.problem.empty() ? "" : "not at all: " + row.problem;
     for (const auto& [name, to] : ways) by += (by.empty() ? "" : "; ") + ranks_text(to) + " by " + name;
+    if (!refused.empty()) by += (by.empty() ? "" : "; ") + ranks_text(refused) + " not at all: " + row.refusal;
     lines.push_back({ranks_text(group), std::to_string(row.node), row.host, by});
   }
   std::array<std::size_t, 3> widths{};

@@ -101,6 +101,54 @@ class Info(Case):
         self.assertIn("HEDDLE_MAX_WORKERS", json.loads(result.stdout)["problem"])
 
 
+class Job(Case):
+    """`heddle info --job` tells what the first operation of a program would find."""
+
+    def two(self, first, second):
+        """The job's end, where rank 0 has these settings and rank 1 those."""
+        script = f'[ "$HEDDLE_LOCAL_RANK" = 0 ] && set -- {first} || set -- {second}; exec env "$@" "$TOOL" info --job'
+        job = heddle("run", "-n", "2", "sh", "-c", script, TOOL=str(TOOL))
+        return job.returncode, job.stdout + job.stderr
+
+    def differs(self, first, second, *texts):
+        code, text = self.two(first, second)
+        self.assertEqual(code, 1, text)
+        for part in texts:
+            self.assertIn(part, text)
+
+    def test_ranks_with_other_transports(self):
+        self.differs("HEDDLE_TRANSPORTS=shm", "HEDDLE_TRANSPORTS=loopback",
+                     "0 by shm; 1 not at all: rank 1 uses loopback, this rank shm; give all ranks the same HEDDLE_TRANSPORT",
+                     "1 by loopback; 0 not at all: rank 0 uses shm, this rank loopback;")
+
+    def test_ranks_with_other_settings(self):
+        self.differs("HEDDLE_SHM_RING_BYTES=64K", "HEDDLE_SHM_RING_BYTES=128K",
+                     "0 by shm; 1 not at all: HEDDLE_SHM_RING_BYTES of rank 1 is 131072, of this rank 65536;",
+                     "1 by shm; 0 not at all: HEDDLE_SHM_RING_BYTES of rank 0 is 65536, of this rank 131072;")
+
+    def test_ranks_on_other_nodes(self):
+        self.differs("HEDDLE_NODE_RANKS=1", "HEDDLE_NODE_RANKS=0", "rank 1 does not say which networks it may use",
+                     "rank 0 runs another program than `heddle info --job`, or has another HEDDLE_NODE_RANKS")
+
+    def test_ranks_with_other_providers(self):
+        ofi = "HEDDLE_NODE_RANKS=1 HEDDLE_TRANSPORTS=shm,ofi HEDDLE_OFI_PROVIDER="
+        code, text = self.two(ofi + "net", ofi + "net")  # libfabric before 1.18
+        if code != 0:
+            code, text = self.two(ofi + "tcp", ofi + "tcp")
+        if code != 0:
+            self.skipTest("no libfabric with TCP: " + text)
+        other = ofi + "'tcp;ofi_rxm'"
+        mine, theirs = ("net", "tcp;ofi_rxm") if "provider net" in text else ("tcp", "tcp;ofi_rxm")
+        self.differs(ofi + mine, other,
+                     f"0 by ofi; 1 not at all: rank 1 uses libfabric's provider {theirs}, this rank {mine};",
+                     f"1 by ofi; 0 not at all: rank 0 uses libfabric's provider {mine}, this rank {theirs};")
+
+    def test_ranks_that_agree(self):
+        code, text = self.two("HEDDLE_MAX_WORKERS=3", "HEDDLE_MAX_WORKERS=3")
+        self.assertEqual(code, 0, text)
+        self.assertIn("0-1 by shm\n", text)
+
+
 class Missing(Case):
     """Libraries that are opened at run time: what is missing costs a line."""
 
@@ -118,6 +166,30 @@ class Missing(Case):
         self.assertIn("ucx         not available: libucp.so.none cannot be", self.told("info", HEDDLE_UCX_LIBRARY="libucp.so.none"))
         job = heddle("run", "-n", "1", TOOL, "info", "--job", HEDDLE_UCX_LIBRARY="libucp.so.none", HEDDLE_TRANSPORT="ucx")
         self.assertIn("libucp.so.none cannot be loaded: ", job.stdout + job.stderr)
+
+    def test_ucx_without_a_device_that_does(self):
+        self.transport()
+        found = self.transport(HEDDLE_UCX_TLS="self", HEDDLE_UCX_NET_DEVICES="lo")
+        self.assertFalse(found["available"])
+        for setting in ('HEDDLE_UCX_TLS="self"', 'HEDDLE_UCX_NET_DEVICES="lo"'):
+            self.assertIn(setting, found["problem"])
+
+    def ofi(self, **variables):
+        (found,) = self.object("transports", "ofi", **variables)["transports"]
+        return found
+
+    def test_providers_of_libfabric(self):
+        if not self.ofi()["available"]:
+            self.skipTest("no libfabric")
+        problem = self.ofi(HEDDLE_OFI_PROVIDER="nonsense")["problem"]
+        self.assertRegex(problem, r'for HEDDLE_OFI_PROVIDER="nonsense".*; it has [^;]*tcp')
+        offered, _, unfit = problem.partition("; these do not serve Heddle, ")
+        self.assertNotIn("sockets", offered)
+        self.assertNotIn("shm", offered)
+        for provider in ("shm", "sockets"):
+            if provider in unfit:
+                told = self.ofi(HEDDLE_OFI_PROVIDER=provider)["problem"]
+                self.assertIn(f"provider {provider} has no descriptor on which a thread could sleep", told)
 
     def test_hwloc(self):
         before = self.object("machine")["machine"]

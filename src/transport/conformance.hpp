@@ -29,8 +29,8 @@ struct Setting {
   std::string label;
   std::string transport;
   base::Config::Overrides variables;
-  bool by_kernel = false;  // it needs the kernel's copy: skipped where there is none
   std::string why_not{};   // not empty: why it cannot be tried here
+  bool by_kernel = false;  // it needs the kernel's copy: skipped where there is none
 };
 
 // For gtest, which would print bytes.

@@ -197,6 +197,45 @@ TEST_P(Conformance, AtomicsDoWhatTheySay) {
   }
 }
 
+// Posts the command, and polls until it is done. Any thread that has the port.
+void run_alone(Port& port, const Deadline& deadline, const Command& command) {
+  Token token = 0;
+  while ((token = port.post_one(command)) == 0 && !deadline.over()) port.poll();
+  while (token != 0 && !port.done(token) && !deadline.over()) {
+    if (port.poll() == 0) sched_yield();
+  }
+  ASSERT_TRUE(token != 0 && port.done(token)) << "not done in time";
+  ASSERT_EQ(port.status(token), HEDDLE_DONE);
+}
+
+// What one of many threads does, with its own part of the target.
+struct Transferring {
+  Port& port;
+  const RemoteMemory& memory;
+  const RemoteMemory& word;  // of all threads
+  std::uint64_t begin;       // of its part of the target
+  const Deadline& deadline;
+
+  // Puts the bytes of that seed into its part, and gets them back.
+  void put_and_get(std::uint64_t seed, std::uint64_t length) const {
+    if (!accepts(memory, Opcode::put) || !accepts(memory, Opcode::get)) return;
+    auto source = pattern(seed, length);
+    std::vector<std::byte> back(length);
+    run_alone(port, deadline, transfer(Opcode::put, memory, begin + 64, source.data(), length));
+    run_alone(port, deadline, transfer(Opcode::get, memory, begin + 64, back.data(), length));
+    ASSERT_EQ(back, source);
+  }
+  // Adds to the word of all. Returns what was added.
+  [[nodiscard]] std::uint64_t add(std::uint64_t number) const {
+    if (!accepts(word, Opcode::atomic)) return 0;
+    Command command = transfer(Opcode::atomic, word, 0, nullptr, 8);
+    command.atomic_op = HEDDLE_ADD64;
+    command.operand = number;
+    run_alone(port, deadline, command);
+    return number;
+  }
+};
+
 // Threads of several ranks and workers transfer at once; each has its own part of the target, and
 // all add to one word.
 TEST_P(Conformance, TransfersOfManyThreadsDoNotDisturbEachOther) {
@@ -215,39 +254,12 @@ TEST_P(Conformance, TransfersOfManyThreadsDoNotDisturbEachOther) {
     auto word = world.transport(rank).import(0, shared.local().key);
     ASSERT_TRUE(memory.ok() && word.ok()) << base::last_message();
     const Deadline deadline;
-    const auto run = [&](const Command& command) {
-      Token token = 0;
-      while (!deadline.over() && ((token = port.post_one(command)) == 0 || !port.done(token))) {
-        if (token == 0) {
-          port.poll();
-          continue;
-        }
-        while (!port.done(token) && !deadline.over()) {
-          if (port.poll() == 0) sched_yield();
-        }
-        break;
-      }
-      ASSERT_TRUE(token != 0 && port.done(token)) << "not done in time";
-      ASSERT_EQ(port.status(token), HEDDLE_DONE);
-    };
-    const std::uint64_t base = (rank * kWorkers + worker) * kPart;
-    base::Random random(rank * kWorkers + worker);
+    const std::uint32_t number = rank * kWorkers + worker;
+    const Transferring thread{port, *memory, *word, number * kPart, deadline};
+    base::Random random(number);
     for (std::uint64_t round = 0; round < rounds && !testing::Test::HasFatalFailure(); ++round) {
-      const std::uint64_t bytes = random.below(kPart - 64);
-      auto source = pattern(round * 100 + rank, bytes);
-      std::vector<std::byte> back(bytes);
-      if (accepts(*memory, Opcode::put) && accepts(*memory, Opcode::get)) {
-        run(transfer(Opcode::put, *memory, base + 64, source.data(), bytes));
-        run(transfer(Opcode::get, *memory, base + 64, back.data(), bytes));
-        ASSERT_EQ(back, source);
-      }
-      if (accepts(*word, Opcode::atomic)) {
-        Command command = transfer(Opcode::atomic, *word, 0, nullptr, 8);
-        command.atomic_op = HEDDLE_ADD64;
-        command.operand = round + 1;
-        run(command);
-        added.fetch_add(round + 1);
-      }
+      thread.put_and_get(round * 100 + rank, random.below(kPart - 64));
+      added.fetch_add(thread.add(round + 1));
     }
     finished.fetch_add(1);
     while (finished.load() < kRanks * kWorkers && !deadline.over()) {

@@ -231,6 +231,14 @@ class Transport {
     return false;
   }
 
+  // Whether that rank's card fits this rank's settings, which the first use of the rank finds as
+  // well: for reports before any use. It connects to nobody. CONFIG, VERSION, PROTOCOL: it does
+  // not, as the message says. AGAIN: its card has not arrived yet; call again. PEER_FAILED.
+  [[nodiscard]] virtual base::Status check_peer(std::uint32_t rank) {
+    static_cast<void>(rank);
+    return HEDDLE_DONE;
+  }
+
   // `index` < capabilities().max_workers, each at most once.
   [[nodiscard]] virtual base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) = 0;
 

@@ -53,7 +53,7 @@ constexpr int kFaultMs = static_cast<int>(std::chrono::milliseconds(kFaultTime).
 struct Loop {
   heddle_worker worker;
   int descriptor;
-  std::uint64_t waits = 0;
+  std::atomic<std::uint64_t> waits{0};
 
   template <class Finished>
   void until(const Finished& finished) {
@@ -85,7 +85,7 @@ class Descriptors : public testing::TestWithParam<Case> {
       heddle_worker_options options{};
       options.size = sizeof options;
       options.sharing = given.sharing;
-      Loop loop{};
+      Loop& loop = loops_[context.rank()];
       ASSERT_EQ(heddle_worker_open(context.handle(), &options, &loop.worker), HEDDLE_DONE) << heddle_last_error();
       ASSERT_EQ(heddle_worker_descriptor(loop.worker, &loop.descriptor), HEDDLE_DONE) << heddle_last_error();
       ASSERT_EQ(heddle_am_register(
@@ -108,7 +108,14 @@ class Descriptors : public testing::TestWithParam<Case> {
   // Messages that have come to a rank.
   std::uint64_t arrived(const Context& context) { return arrived_[context.rank()].load(); }
 
+  // The other rank's loop has slept, or sleeps.
+  void wait_until_other_sleeps(const Context& context, const Loop& loop) {
+    const Loop& other = loops_[1 - context.rank()];
+    ASSERT_TRUE(within_time([&] { return other.waits.load() != 0; }, [&] { heddle_worker_progress(loop.worker); }));
+  }
+
   std::array<std::atomic<std::uint64_t>, 2> arrived_{};
+  std::array<Loop, 2> loops_{};
 };
 INSTANTIATE_TEST_SUITE_P(Modes, Descriptors, testing::ValuesIn(cases()), case_name);
 
@@ -116,12 +123,16 @@ TEST_P(Descriptors, MessagesThatComeAndGoWakeTheLoop) {
   constexpr std::uint64_t kRounds = base::kThreadSanitizer ? 200 : 2000;
   each([&](Context& context, Loop& loop) {
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
-      if (context.rank() == 0) send(context, loop);
-      loop.until([&] { return arrived(context) == round; });
-      if (HasFatalFailure()) return;
-      if (context.rank() == 1) send(context, loop);
+      for (const std::uint32_t sender : {0U, 1U}) {
+        if (context.rank() != sender) {
+          loop.until([&] { return arrived(context) == round; });
+        } else {
+          if (round == 1) wait_until_other_sleeps(context, loop);
+          send(context, loop);
+        }
+        if (HasFatalFailure()) return;
+      }
     }
-    EXPECT_GT(loop.waits, 0U) << "it has never slept";
   });
 }
 

@@ -21,7 +21,11 @@
 #include <mutex>
 #include <vector>
 
+#include "transport/ofi/test_objects.hpp"
+
 namespace {
+
+using namespace heddle::transport::ofi::test;
 
 // ---- infos --------------------------------------------------------------------------------------
 
@@ -47,20 +51,6 @@ Whole* link(Whole* whole) {
 }
 
 // ---- objects ------------------------------------------------------------------------------------
-
-// Ends whatever has no other end.
-template <class Object>
-int close_as(fid* object) {
-  delete reinterpret_cast<Object*>(object);
-  return 0;
-}
-template <class Object>
-fi_ops ops_of() {
-  fi_ops ops{};
-  ops.size = sizeof ops;
-  ops.close = close_as<Object>;
-  return ops;
-}
 
 struct Fabric {
   fid_fabric fid{};
@@ -105,22 +95,17 @@ struct Endpoint {
   std::deque<Receive> receives;
 };
 
-template <class Object>
-Object* as(void* fid) {
-  return reinterpret_cast<Object*>(fid);
-}
-
 // ---- what Heddle calls for each operation -------------------------------------------------------
 
 void end(fid_ep* ep, void* context, std::uint64_t flags, size_t bytes) {
-  Queue* queue = as<Endpoint>(ep)->queue;
+  Queue* queue = object_of<Endpoint>(ep)->queue;
   const std::lock_guard lock(queue->mutex);
   queue->add(context, flags, bytes);
 }
 
 ssize_t post_receive(fid_ep* ep, void* data, size_t bytes, void*, fi_addr_t, void* context) {
-  const std::lock_guard lock(as<Endpoint>(ep)->queue->mutex);
-  as<Endpoint>(ep)->receives.push_back({data, bytes, context});
+  const std::lock_guard lock(object_of<Endpoint>(ep)->queue->mutex);
+  object_of<Endpoint>(ep)->receives.push_back({data, bytes, context});
   return 0;
 }
 
@@ -137,13 +122,13 @@ ssize_t deliver(Endpoint* from, const void* data, size_t bytes, fi_addr_t to) {
 }
 
 ssize_t send(fid_ep* ep, const void* data, size_t bytes, void*, fi_addr_t to, void* context) {
-  const ssize_t answer = deliver(as<Endpoint>(ep), data, bytes, to);
+  const ssize_t answer = deliver(object_of<Endpoint>(ep), data, bytes, to);
   if (answer == 0) end(ep, context, FI_SEND | FI_MSG, bytes);
   return answer;
 }
 
 ssize_t inject(fid_ep* ep, const void* data, size_t bytes, fi_addr_t to) {
-  return deliver(as<Endpoint>(ep), data, bytes, to);
+  return deliver(object_of<Endpoint>(ep), data, bytes, to);
 }
 
 ssize_t write_message(fid_ep* ep, const fi_msg_rma* message, std::uint64_t /*flags*/) {
@@ -161,7 +146,7 @@ ssize_t read(fid_ep* ep, void* data, size_t bytes, void*, fi_addr_t, std::uint64
 }
 
 ssize_t read_queue(fid_cq* cq, void* out, size_t count) {
-  auto* queue = as<Queue>(cq);
+  auto* queue = object_of<Queue>(cq);
   const std::lock_guard lock(queue->mutex);
   auto* to = static_cast<fi_cq_msg_entry*>(out);
   size_t done = 0;
@@ -177,7 +162,7 @@ ssize_t read_error(fid_cq*, fi_cq_err_entry*, std::uint64_t) {
 }
 
 int try_wait(fid_fabric*, fid** queues, int) {
-  auto* queue = as<Queue>(queues[0]);
+  auto* queue = object_of<Queue>(queues[0]);
   const std::lock_guard lock(queue->mutex);
   if (!queue->entries.empty()) return -FI_EAGAIN;
   eventfd_t ignored = 0;
@@ -189,15 +174,15 @@ int try_wait(fid_fabric*, fid** queues, int) {
 // ---- opening ------------------------------------------------------------------------------------
 
 int bind_endpoint(fid* ep, fid* other, std::uint64_t) {
-  if (other->fclass == FI_CLASS_CQ) as<Endpoint>(ep)->queue = as<Queue>(other);
-  if (other->fclass == FI_CLASS_AV) as<Endpoint>(ep)->addresses = as<Addresses>(other);
+  if (other->fclass == FI_CLASS_CQ) object_of<Endpoint>(ep)->queue = object_of<Queue>(other);
+  if (other->fclass == FI_CLASS_AV) object_of<Endpoint>(ep)->addresses = object_of<Addresses>(other);
   return 0;
 }
 int control_endpoint(fid*, int, void*) {
   return 0;
 }
 int control_queue(fid* queue, int, void* out) {
-  *static_cast<int*>(out) = as<Queue>(queue)->descriptor;
+  *static_cast<int*>(out) = object_of<Queue>(queue)->descriptor;
   return 0;
 }
 
@@ -210,115 +195,73 @@ int name_endpoint(fid* ep, void* out, size_t* bytes) {
   return 0;
 }
 int insert_addresses(fid_av* av, const void* address, size_t, fi_addr_t* number, std::uint64_t, void*) {
-  auto& known = as<Addresses>(av)->known;
+  auto& known = object_of<Addresses>(av)->known;
   *number = known.size();
   std::memcpy(&known.emplace_back(), address, sizeof(Endpoint*));
   return 1;
 }
 
 int open_addresses(fid_domain*, fi_av_attr*, fid_av** av, void*) {
-  static fi_ops ops = ops_of<Addresses>();
-  static fi_ops_av calls = [] {
-    fi_ops_av all{};
-    all.size = sizeof all;
-    all.insert = insert_addresses;
-    return all;
-  }();
-  auto* opened = new Addresses;
-  opened->fid.fid = {FI_CLASS_AV, nullptr, &ops};
-  opened->fid.ops = &calls;
-  *av = &opened->fid;
+  static auto ops = table<fi_ops>([](fi_ops& all) { all.close = delete_object<Addresses>; });
+  static auto calls = table<fi_ops_av>([](fi_ops_av& all) { all.insert = insert_addresses; });
+  make_object<Addresses>(FI_CLASS_AV, ops, av)->fid.ops = &calls;
   return 0;
 }
 
 int open_queue(fid_domain*, fi_cq_attr*, fid_cq** cq, void*) {
-  static fi_ops ops = [] {
-    fi_ops all = ops_of<Queue>();
+  static auto ops = table<fi_ops>([](fi_ops& all) {
+    all.close = delete_object<Queue>;
     all.control = control_queue;
-    return all;
-  }();
-  static fi_ops_cq calls = [] {
-    fi_ops_cq all{};
-    all.size = sizeof all;
+  });
+  static auto calls = table<fi_ops_cq>([](fi_ops_cq& all) {
     all.read = read_queue;
     all.readerr = read_error;
-    return all;
-  }();
-  auto* opened = new Queue;
-  opened->fid.fid = {FI_CLASS_CQ, nullptr, &ops};
-  opened->fid.ops = &calls;
-  *cq = &opened->fid;
+  });
+  make_object<Queue>(FI_CLASS_CQ, ops, cq)->fid.ops = &calls;
   return 0;
 }
 
 int open_endpoint(fid_domain*, fi_info*, fid_ep** ep, void*) {
-  static fi_ops ops = [] {
-    fi_ops all = ops_of<Endpoint>();
+  static auto ops = table<fi_ops>([](fi_ops& all) {
+    all.close = delete_object<Endpoint>;
     all.bind = bind_endpoint;
     all.control = control_endpoint;
-    return all;
-  }();
-  static fi_ops_cm names = [] {
-    fi_ops_cm all{};
-    all.size = sizeof all;
-    all.getname = name_endpoint;
-    return all;
-  }();
-  static fi_ops_msg messages = [] {
-    fi_ops_msg all{};
-    all.size = sizeof all;
+  });
+  static auto names = table<fi_ops_cm>([](fi_ops_cm& all) { all.getname = name_endpoint; });
+  static auto messages = table<fi_ops_msg>([](fi_ops_msg& all) {
     all.recv = post_receive;
     all.send = send;
     all.inject = inject;
-    return all;
-  }();
-  static fi_ops_rma transfers = [] {
-    fi_ops_rma all{};
-    all.size = sizeof all;
+  });
+  static auto transfers = table<fi_ops_rma>([](fi_ops_rma& all) {
     all.read = read;
     all.writemsg = write_message;
-    return all;
-  }();
-  auto* opened = new Endpoint;
-  opened->fid.fid = {FI_CLASS_EP, nullptr, &ops};
+  });
+  auto* opened = make_object<Endpoint>(FI_CLASS_EP, ops, ep);
   opened->fid.cm = &names;
   opened->fid.msg = &messages;
   opened->fid.rma = &transfers;
-  *ep = &opened->fid;
   return 0;
 }
 
 int register_memory(fid*, const void*, size_t, std::uint64_t, std::uint64_t, std::uint64_t key, std::uint64_t,
                     fid_mr** mr, void*) {
-  static fi_ops ops = ops_of<Region>();
-  auto* opened = new Region;
-  opened->fid.fid = {FI_CLASS_MR, nullptr, &ops};
-  opened->fid.key = key;
-  *mr = &opened->fid;
+  static auto ops = table<fi_ops>([](fi_ops& all) { all.close = delete_object<Region>; });
+  make_object<Region>(FI_CLASS_MR, ops, mr)->fid.key = key;
   return 0;
 }
 
 int open_domain(fid_fabric*, fi_info*, fid_domain** domain, void*) {
-  static fi_ops ops = ops_of<Domain>();
-  static fi_ops_domain calls = [] {
-    fi_ops_domain all{};
-    all.size = sizeof all;
+  static auto ops = table<fi_ops>([](fi_ops& all) { all.close = delete_object<Domain>; });
+  static auto calls = table<fi_ops_domain>([](fi_ops_domain& all) {
     all.av_open = open_addresses;
     all.cq_open = open_queue;
     all.endpoint = open_endpoint;
-    return all;
-  }();
-  static fi_ops_mr memory = [] {
-    fi_ops_mr all{};
-    all.size = sizeof all;
-    all.reg = register_memory;
-    return all;
-  }();
-  auto* opened = new Domain;
-  opened->fid.fid = {FI_CLASS_DOMAIN, nullptr, &ops};
+  });
+  static auto memory = table<fi_ops_mr>([](fi_ops_mr& all) { all.reg = register_memory; });
+  auto* opened = make_object<Domain>(FI_CLASS_DOMAIN, ops, domain);
   opened->fid.ops = &calls;
   opened->fid.mr = &memory;
-  *domain = &opened->fid;
   return 0;
 }
 
@@ -362,19 +305,14 @@ int fi_getinfo(std::uint32_t, const char*, const char*, std::uint64_t, const fi_
 }
 
 int fi_fabric(fi_fabric_attr*, fid_fabric** fabric, void*) {
-  static fi_ops ops = ops_of<Fabric>();
-  static fi_ops_fabric calls = [] {
-    fi_ops_fabric all{};
-    all.size = sizeof all;
+  static auto ops = table<fi_ops>([](fi_ops& all) { all.close = delete_object<Fabric>; });
+  static auto calls = table<fi_ops_fabric>([](fi_ops_fabric& all) {
     all.domain = open_domain;
     all.trywait = try_wait;
-    return all;
-  }();
-  auto* opened = new Fabric;
-  opened->fid.fid = {FI_CLASS_FABRIC, nullptr, &ops};
+  });
+  auto* opened = make_object<Fabric>(FI_CLASS_FABRIC, ops, fabric);
   opened->fid.ops = &calls;
   opened->fid.api_version = FI_VERSION(1, 17);
-  *fabric = &opened->fid;
   return 0;
 }
 

@@ -101,6 +101,8 @@ class Verbs(Jobs):
             subprocess.run(["ip", "link", "set", machine.LINK, "up"], check=True)
         if one.count(r"ud_verbs\.c:\d+ +Fatal: receive completion"):  # over rc_v too, which connects by datagrams; most often it comes too late
             self.skipTest("skipped: UCX 1.13 ends the process when the device of ud goes down (ud_verbs.c: receive completion with error)")
+        if self.setting == "ofi_verbs" and "neither an error nor an end comes" in one.said:
+            self.skipTest("skipped: libfabric 1.17 (verbs;ofi_rxm) has not ended what one rank had under way (src/transport/ofi/README.md)")
         self.assertEqual(status, 0, one.said)
         print(f"all have left {time.monotonic() - begin:.1f} s after the cut", flush=True)
         self.assertEqual((one.count(r"told \d$"), one.count(r"left \d$")), (4, 4), one.said)

@@ -34,6 +34,7 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override { return inner_->direct_to(rank); }
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return inner_->lost(rank); }
   [[nodiscard]] bool disconnected(std::uint32_t rank) const override { return inner_->disconnected(rank); }
+  [[nodiscard]] base::Status check_peer(std::uint32_t rank) override { return inner_->check_peer(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     return inner_->open_worker(index);
   }

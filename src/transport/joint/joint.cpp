@@ -31,6 +31,7 @@ class Joint final : public Transport {
   [[nodiscard]] bool direct_to(std::uint32_t rank) const override { return of(rank).direct_to(rank); }
   [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return of(rank).lost(rank); }
   [[nodiscard]] bool disconnected(std::uint32_t rank) const override { return of(rank).disconnected(rank); }
+  [[nodiscard]] base::Status check_peer(std::uint32_t rank) override { return of(rank).check_peer(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const LocalMemory& memory) override;

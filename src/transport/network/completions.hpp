@@ -89,7 +89,7 @@ class Completions {
     write(out_++, {Event::source_free, HEDDLE_DONE, token});
   }
   // The record for a message; only if has_room().
-  [[nodiscard]] Completion* place() { return out_++; }
+  [[nodiscard]] Completion* slot() { return out_++; }
   [[nodiscard]] bool has_room() const { return out_ != end_; }
 
   [[nodiscard]] bool empty() const { return kept_.empty(); }

@@ -18,11 +18,12 @@ class Connections {
 
   // Begins to connect to a peer that is unopened.
   virtual void connect(Peer& peer) = 0;
-  // Connects to the worker with this address. The peer is then greeting, ready or broken: set by
-  // open() itself, or by Peers::end(). False: not now, for want of memory; it is called again.
+  // Connects to the worker with this address. The peer is then in its handshake, ready or broken:
+  // set by open() itself, or by Peers::end(). False: not now, for want of memory; it is called
+  // again.
   [[nodiscard]] virtual bool open(Peer& peer, const Bytes& address) = 0;
-  // Of a peer that is greeting. True: it is not any more.
-  [[nodiscard]] virtual bool greet(Peer& peer) {
+  // Of a peer that is in its handshake. True: it is not any more.
+  [[nodiscard]] virtual bool go_on_with_handshake(Peer& peer) {
     static_cast<void>(peer);
     return true;
   }

@@ -51,48 +51,61 @@ base::Status Directory::introduce(const Rank& rank) {
   const auto card = device_.bootstrap().fetch(rank.rank);
   if (!card) return card.status();
   const base::Fd fd(card->fd);  // of a rank with another transport
+  if (const base::Status status = check(*card, rank.rank); status != HEDDLE_DONE) return status;
+  return courier_.connect(rank.rank, std::span(card->bytes).subspan(sizeof(CardHead)));
+}
+
+base::Status Directory::check(std::uint32_t rank) {
+  if (rank == device_.rank()) return HEDDLE_DONE;
+  const auto card = device_.bootstrap().fetch_bytes(rank);
+  if (!card) return card.status();
+  const std::lock_guard lock(mutex_);
+  return check(*card, rank);
+}
+
+base::Status Directory::check(const bootstrap::Card& card, std::uint32_t rank) const {
   const Device::Names& names = device_.names();
   CardHead theirs;
   const CardHead mine;
-  const bool whole = card->bytes.size() > sizeof theirs;
-  if (whole) std::memcpy(&theirs, card->bytes.data(), sizeof theirs);
+  const bool whole = card.bytes.size() > sizeof theirs;
+  if (whole) std::memcpy(&theirs, card.bytes.data(), sizeof theirs);
   if (!whole || std::memcmp(theirs.tag, mine.tag, sizeof mine.tag) != 0 ||
       std::strncmp(theirs.transport, names.transport, sizeof theirs.transport) != 0) {
     return base::fail(HEDDLE_ERR_CONFIG,
-                      "rank %u does not use the %s transport; give all ranks the same HEDDLE_TRANSPORT", rank.rank,
-                      names.transport);
+                      "rank %u does not use the %s transport; give all ranks the same HEDDLE_TRANSPORT and "
+                      "HEDDLE_TRANSPORTS",
+                      rank, names.transport);
   }
   if (theirs.wire != kWireVersion) {
     return base::fail(HEDDLE_ERR_VERSION,
-                      "rank %u has version %u of the %s transport, this rank %u; use one Heddle in all ranks",
-                      rank.rank, theirs.wire, names.transport, kWireVersion);
+                      "rank %u has version %u of the %s transport, this rank %u; use one Heddle in all ranks", rank,
+                      theirs.wire, names.transport, kWireVersion);
   }
   theirs.version[sizeof theirs.version - 1] = theirs.provider[sizeof theirs.provider - 1] = '\0';
-  if (const auto status = courier_.check_card(theirs, rank.rank); status != HEDDLE_DONE) return status;
-  if (theirs.address_bytes != card->bytes.size() - sizeof theirs) {
-    return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u has %zu bytes for an address of %llu", rank.rank,
-                      card->bytes.size() - sizeof theirs, static_cast<unsigned long long>(theirs.address_bytes));
+  if (const auto status = courier_.check_card(theirs, rank); status != HEDDLE_DONE) return status;
+  if (theirs.address_bytes != card.bytes.size() - sizeof theirs) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "the card of rank %u has %zu bytes for an address of %llu", rank,
+                      card.bytes.size() - sizeof theirs, static_cast<unsigned long long>(theirs.address_bytes));
   }
-  if (const auto status = check_agreed(theirs.agreed, device_.agreed(), rank.rank); status != HEDDLE_DONE)
-    return status;
+  if (const auto status = check_agreed(theirs.agreed, device_.agreed(), rank); status != HEDDLE_DONE) return status;
   if (theirs.max_workers != device_.max_workers()) {
-    return disagree("HEDDLE_MAX_WORKERS", rank.rank, theirs.max_workers, device_.max_workers());
+    return disagree("HEDDLE_MAX_WORKERS", rank, theirs.max_workers, device_.max_workers());
   }
   if (theirs.window != device_.window()) {
-    return disagree(names.window_setting, rank.rank, theirs.window, device_.window());
+    return disagree(names.window_setting, rank, theirs.window, device_.window());
   }
-  return courier_.connect(rank.rank, std::span(card->bytes).subspan(sizeof theirs));
+  return HEDDLE_DONE;
 }
 
 void Directory::say(std::uint32_t rank, Note note, const Bytes* bytes) {
   note.rank = device_.rank();
   note.bytes = bytes != nullptr ? static_cast<std::uint32_t>(bytes->size()) : 0;
   seal(&note, device_.secret());
-  Bytes letter(sizeof note + note.bytes);
-  std::memcpy(letter.data(), &note, sizeof note);
-  if (note.bytes != 0) std::memcpy(letter.data() + sizeof note, bytes->data(), note.bytes);
+  Bytes whole(sizeof note + note.bytes);
+  std::memcpy(whole.data(), &note, sizeof note);
+  if (note.bytes != 0) std::memcpy(whole.data() + sizeof note, bytes->data(), note.bytes);
   Rank& to = known(rank);
-  to.outbox.push_back(std::move(letter));
+  to.outbox.push_back(std::move(whole));
   if (to.outbox.size() == 1) talking_.push_back(&to);
   device_.helper().wake();  // perhaps nobody polls for long, and no descriptor reports it
 }

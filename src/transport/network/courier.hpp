@@ -23,6 +23,8 @@ class Courier {
   // Progress: notes that arrive are passed to Directory::note(), and connections that break are
   // passed to Directory::broken(). True: something has happened.
   virtual bool progress() = 0;
+  // By the helper, in each of its turns: what is too rare to be looked for in each progress.
+  virtual void look() {}
   // The library will report the next arrival by the descriptor. False: something is there.
   [[nodiscard]] virtual bool arm() = 0;
   // Notes that the library has not finished.

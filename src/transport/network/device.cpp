@@ -101,6 +101,7 @@ void Device::begin_round() {
 
 Device::Served Device::serve() {
   const std::lock_guard lock(mutex_);
+  courier_.look();
   Served served;
   bool some = true;
   for (int round = 0; round < kRounds && some; ++round) {

@@ -37,6 +37,8 @@ class Directory {
   // Sends a note of the transport's own to a worker of a rank whose address() is known: see
   // Courier::handshake(). AGAIN: another thread has the mutex, or there is no memory.
   [[nodiscard]] base::Status tell(std::uint32_t rank, std::uint32_t worker, std::span<const std::byte> bytes);
+  // See Transport::check_peer().
+  [[nodiscard]] base::Status check(std::uint32_t rank);
   // That worker of a peer was closed, as far as is known. False also while another thread has the
   // mutex.
   [[nodiscard]] bool known_closed(std::uint32_t rank, std::uint32_t worker);
@@ -53,8 +55,10 @@ class Directory {
   // Notes are under way, which no descriptor reports.
   [[nodiscard]] bool talks() const { return courier_.sending() || !talking_.empty(); }
   [[nodiscard]] bool has_unsent() const;
-  // Since the last take_learned(), an address or a key has arrived that workers may wait for.
+  // Since the last take_learned(), an address or a key has arrived that workers may wait for, or a
+  // note for one.
   [[nodiscard]] bool learned() const { return learned_; }
+  void note_learned() { learned_ = true; }
   [[nodiscard]] bool take_learned() { return std::exchange(learned_, false); }
   // At the end: closes the connections. The caller then lets the courier make progress until it
   // closes none any more.
@@ -98,6 +102,7 @@ class Directory {
   Rank& known(std::uint32_t rank);
   base::Status meet(Rank& rank);
   base::Status introduce(const Rank& rank);
+  [[nodiscard]] base::Status check(const bootstrap::Card& card, std::uint32_t rank) const;
   void say(std::uint32_t rank, Note note, const Bytes* bytes = nullptr);
   bool empty_outbox(Rank& rank);
   void drop(Rank& rank);

@@ -59,7 +59,7 @@ base::Status Helper::start(int device_descriptor) {
   Watch device;
   device.descriptor = device_descriptor;
   if (const base::Status status = enter(device, kDevice); status != HEDDLE_DONE) return status;
-  stir(device, 0);  // it arms the device worker
+  stir_now(device);  // it arms the device worker
   watches_.push_back(device);
   pid_ = ::getpid();
   try {
@@ -129,11 +129,15 @@ void Helper::stir(Watch& watch, std::uint64_t nap) {
   watch.look_at = clock_.now_ns() + nap;
 }
 
+void Helper::stir_now(Watch& watch) {
+  stir(watch, 0);
+}
+
 void Helper::stir_later(Watch& watch) {
   stir(watch, std::clamp(2 * watch.nap, kMs, kLongestNapNs));
 }
 
-void Helper::settle(Watch& watch, std::uint32_t number) {
+void Helper::make_quiet(Watch& watch, std::uint32_t number) {
   watch.stirs = false;
   watch.nap = 0;
   watch_again(number, watch.descriptor);
@@ -204,29 +208,29 @@ void Helper::end_silent() {
 // the device.
 void Helper::begin_round() {
   device_.begin_round();
-  stir(watches_[kDevice], 0);
+  stir_now(watches_[kDevice]);
   for (std::uint32_t number = 1; number < watches_.size(); ++number) {
     Watch& watch = watches_[number];
     if (watch.gone || watch.port->retired()) continue;
     watch.port->begin_round();
     if (watch.port->has_questions() && watch.port->disarm()) bell_.ring();
-    if (!watch.stirs && !watch.port->armed()) stir(watch, 0);
+    if (!watch.stirs && !watch.port->armed()) stir_now(watch);
   }
 }
 
 void Helper::note(std::uint32_t number) {
   if (number == kWaker) {
-    stir(watches_[kDevice], 0);
+    stir_now(watches_[kDevice]);
     for (Watch& watch : watches_) {
-      if (watch.port != nullptr && !watch.stirs && !watch.port->quiet() && !watch.port->retired()) stir(watch, 0);
+      if (watch.port != nullptr && !watch.stirs && !watch.port->quiet() && !watch.port->retired()) stir_now(watch);
     }
     return;
   }
   Watch& watch = watches_[number];
   if (watch.gone) return;
-  if (watch.port == nullptr || watch.port->retired()) return stir(watches_[kDevice], 0);
+  if (watch.port == nullptr || watch.port->retired()) return stir_now(watches_[kDevice]);
   if (watch.port->disarm()) bell_.ring();
-  stir(watch, 0);
+  stir_now(watch);
 }
 
 void Helper::look(Watch& watch, std::uint32_t number) {
@@ -243,10 +247,10 @@ void Helper::look(Watch& watch, std::uint32_t number) {
   }
   const Port::Served served = port.serve(number_);
   // it has asked for an address: the question has to leave
-  if (port.waits_for_device()) stir(watches_[kDevice], 0);
+  if (port.waits_for_device()) stir_now(watches_[kDevice]);
   switch (served) {
     case Port::Served::quiet:
-      return settle(watch, number);
+      return make_quiet(watch, number);
     case Port::Served::not_ours:
       watch.stirs = false;
       return;
@@ -256,7 +260,7 @@ void Helper::look(Watch& watch, std::uint32_t number) {
     case Port::Served::stuck:
       return stir_later(watch);
     case Port::Served::more:
-      return stir(watch, 0);
+      return stir_now(watch);
   }
 }
 
@@ -265,12 +269,12 @@ void Helper::look_at_device(Watch& watch) {
   if (served.learned) {  // looks at ports that wait for an address: perhaps nobody polls them
     for (std::uint32_t number = 1; number < watches_.size(); ++number) {
       Watch& other = watches_[number];
-      if (!other.gone && !other.stirs && !other.port->retired() && other.port->waits_for_device()) stir(other, 0);
+      if (!other.gone && !other.stirs && !other.port->retired() && other.port->waits_for_device()) stir_now(other);
     }
     bell_.ring();
   }
   if (served.moving) return stir_later(watch);
-  settle(watch, kDevice);
+  make_quiet(watch, kDevice);
   for (std::uint32_t number = 1; number < watches_.size(); ++number) {
     const Watch& other = watches_[number];
     if (!other.gone && other.port->retired()) watch_again(number, watches_[number].descriptor);

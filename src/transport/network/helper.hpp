@@ -90,9 +90,11 @@ class Helper {
   void note(std::uint32_t number);
   void look(Watch& watch, std::uint32_t number);
   void look_at_device(Watch& watch);
+  // To be looked at after so many ns.
   void stir(Watch& watch, std::uint64_t nap);
+  void stir_now(Watch& watch);
   void stir_later(Watch& watch);
-  void settle(Watch& watch, std::uint32_t number);
+  void make_quiet(Watch& watch, std::uint32_t number);
   base::Status enter(const Watch& watch, std::uint32_t number) const;
 
   Device& device_;

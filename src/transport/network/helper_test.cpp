@@ -149,6 +149,49 @@ TEST_P(Served, LongAndShortMessagesWaitInTheirOrder) {
   }
 }
 
+// Short messages behind many that have not arrived may be gathered, and leave although their owner
+// makes no more calls; a long one among them keeps its place.
+TEST_P(Served, ABurstLeavesWithoutItsOwner) {
+  World world(GetParam(), 2, 1);
+  ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).send(message_to(1, 0, pattern(0, 8))); }));
+  ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).outstanding() == 0; })) << "it is connected";
+  constexpr std::size_t kMessages = 120;  // less than a window, and than what may be under way
+  for (std::size_t i = 1; i <= kMessages; ++i) {
+    const auto payload = pattern(i, i % 50 == 0 ? 1000 : 8);
+    while (!world.port(0).send(message_to(1, 0, payload))) {  // the helper is inside
+      ASSERT_LT(world.port(0).outstanding(), kMessages);
+    }
+  }
+  ASSERT_TRUE(alone(world.port(1), [&] { return world.port(1).arrivals.size() == kMessages + 1; }));
+  for (std::size_t i = 0; i <= kMessages; ++i) {
+    EXPECT_TRUE(world.port(1).arrivals[i].data == pattern(i, i != 0 && i % 50 == 0 ? 1000 : 8)) << "message " << i;
+  }
+  EXPECT_TRUE(alone(world.port(0), [&] { return world.port(0).outstanding() == 0; }));
+}
+
+// What is gathered for a worker that has closed meanwhile leaves too, and is lost or arrives; it
+// ends, and nothing waits for it.
+TEST_P(Served, ABurstToAClosedWorkerEnds) {
+  World world(GetParam(), 2, 2);
+  const auto payload = pattern(1, 100);
+  const auto all_end = [&] { return alone(world.port(0), [&] { return world.port(0).outstanding() == 0; }); };
+  ASSERT_TRUE(alone(world.port(0), [&] { return world.port(0).send(message_to(1, 1, payload)); }));
+  ASSERT_TRUE(all_end());
+  world.close_port(1, 1);
+  // Until ten messages in a row have ended within the call.
+  const auto known_after_a_burst = [&] {
+    std::size_t ended = 0;
+    while (ended < 10) {
+      const std::size_t before = world.port(0).outstanding();
+      if (!world.port(0).send(message_to(1, 1, payload))) break;
+      ended = world.port(0).outstanding() == before ? ended + 1 : 0;
+    }
+    EXPECT_TRUE(all_end());
+    return ended == 10;
+  };
+  EXPECT_TRUE(alone(world.port(0), known_after_a_burst)) << "it never learns that the worker is closed";
+}
+
 // The system call that a thread sleeps in, as the kernel shows it: its number, then its arguments.
 // Empty: not available.
 std::vector<std::string> sleeps_in(pid_t thread) {
@@ -208,11 +251,11 @@ std::vector<Setting> networks() {
   const std::string no_ucx = ucx::why_no_ucx();
   const std::string no_ofi = ofi::why_no_ofi();
   return {
-      {"ucx tcp", "ucx", {{"HEDDLE_UCX_TLS", "tcp"}}, false, no_ucx},
-      {"ucx posix", "ucx", {{"HEDDLE_UCX_TLS", "posix,self"}}, false, no_ucx},
-      {"ucx sysv", "ucx", {{"HEDDLE_UCX_TLS", "sysv,self"}}, false, no_ucx},
-      {"ofi tcp", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}}, false, no_ofi},
-      {"ofi rxm", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}}, false, no_ofi},
+      {"ucx tcp", "ucx", {{"HEDDLE_UCX_TLS", "tcp"}}, no_ucx},
+      {"ucx posix", "ucx", {{"HEDDLE_UCX_TLS", "posix,self"}}, no_ucx},
+      {"ucx sysv", "ucx", {{"HEDDLE_UCX_TLS", "sysv,self"}}, no_ucx},
+      {"ofi tcp", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}}, no_ofi},
+      {"ofi rxm", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}}, no_ofi},
 #ifdef HEDDLE_IDLE_VERBS
       {"verbs idle", "verbs", {{"HEDDLE_VERBS_LIBRARY", HEDDLE_IDLE_VERBS}}},
 #endif

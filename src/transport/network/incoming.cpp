@@ -9,7 +9,7 @@
 namespace heddle::transport::network {
 namespace {
 
-// Takes the place of a record whose bytes the library has, while they are lent.
+// Stands in the ring instead of a record whose bytes the library has, while they are lent.
 struct LentKept {
   std::byte* next;
   void* kept;
@@ -49,7 +49,7 @@ Incoming::Incoming(StreamPort& port, Device& device, Completions& completions)
     return nullptr;
   }
   if (!std::exchange(peer->heard, true) && peer->stage == Peer::Stage::unopened) {
-    credits_.promise(*peer);  // it may wait for our greeting
+    credits_.promise(*peer);  // it may wait for our handshake
   }
   return peer;
 }
@@ -76,8 +76,8 @@ bool Incoming::take_bundle(StreamPeer& peer, std::uint32_t position, const std::
   return true;
 }
 
-[[gnu::noinline]] void Incoming::queue(StreamPeer& peer, const std::byte* place) {
-  if (peer.records++ == 0) peer.read_at = static_cast<std::uint32_t>(place - peer.ring.get());
+[[gnu::noinline]] void Incoming::queue(StreamPeer& peer, const std::byte* at) {
+  if (peer.records++ == 0) peer.read_at = static_cast<std::uint32_t>(at - peer.ring.get());
   if (!std::exchange(peer.queued, true)) queued_.push_back(&peer);
 }
 
@@ -90,9 +90,9 @@ bool Incoming::take_bundle(StreamPeer& peer, std::uint32_t position, const std::
 
 // ---- handing out --------------------------------------------------------------------------------
 
-[[gnu::noinline]] const std::byte* Incoming::lend_kept(std::byte* place, void* kept) {
-  const LentKept lent{std::exchange(lent_kept_, place), kept};
-  std::memcpy(place, &lent, sizeof lent);
+[[gnu::noinline]] const std::byte* Incoming::lend_kept(std::byte* at, void* kept) {
+  const LentKept lent{std::exchange(lent_kept_, at), kept};
+  std::memcpy(at, &lent, sizeof lent);
   return static_cast<const std::byte*>(kept) + sizeof(Head);
 }
 
@@ -114,8 +114,8 @@ void Incoming::hand_out_queued() {
 
 void Incoming::hand_out_of(StreamPeer& peer) {
   while (peer.records != 0 && completions_.has_room()) {
-    std::byte* place = peer.ring.get() + peer.read_at;
-    lend(peer, unqueue(peer), place + sizeof(Record));
+    std::byte* at = peer.ring.get() + peer.read_at;
+    lend(peer, unqueue(peer), at + sizeof(Record));
   }
 }
 

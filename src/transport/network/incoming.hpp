@@ -4,7 +4,7 @@
 // no message of its sender waits; else it is queued. If it is long and the library allows it, its
 // bytes stay in the library's buffer, which the poll after the one that hands it out gives back;
 // else they are copied into the ring of their sender, of a window's size. Each message has its
-// place in the ring in either case, so the window also bounds what the library has to keep.
+// record in the ring in either case, so the window also bounds what the library has to keep.
 #pragma once
 
 #include <cstddef>
@@ -90,10 +90,10 @@ class Incoming {
         !peer.knows(read_word(head, offsetof(Head, consumed)), read_word(head, offsetof(Head, arrived))) ||
         !is_next(peer, read_word(head, offsetof(Head, position)), cost) || !completions.has_room()) [[unlikely]]
       return nullptr;
-    std::byte* place = make_place(peer, cost) + kRecordHead;
-    hand_out(completions, peer, place, packet_bytes, read_word(head, offsetof(Head, immediate)));
+    std::byte* at = make_record(peer, cost) + kRecordHead;
+    hand_out(completions, peer, at, packet_bytes, read_word(head, offsetof(Head, immediate)));
     peer.lent += cost;
-    return place;
+    return at;
   }
   [[nodiscard]] std::byte* take_next(StreamPeer& peer, const void* head, std::uint32_t packet_bytes) {
     return take_next(completions_, peer, head, packet_bytes);
@@ -120,28 +120,28 @@ class Incoming {
     return position == peer.next.arrived && position - peer.next.consumed + cost <= limit_;
   }
   // In the ring, of a message that has arrived.
-  std::byte* make_place(StreamPeer& peer, std::uint32_t cost) {
+  std::byte* make_record(StreamPeer& peer, std::uint32_t cost) {
     peer.next.arrived += cost;
-    std::byte* place = peer.ring.get() + peer.write_at;
+    std::byte* at = peer.ring.get() + peer.write_at;
     const std::uint32_t behind = peer.write_at + cost;
     peer.write_at = behind < window_ ? behind : 0;
-    return place;
+    return at;
   }
-  static void hand_out(Completions& completions, const StreamPeer& peer, const std::byte* place, std::uint32_t bytes,
+  static void hand_out(Completions& completions, const StreamPeer& peer, const std::byte* at, std::uint32_t bytes,
                        std::uint32_t immediate) {
     static_assert(offsetof(Completion, worker) == offsetof(Completion, rank) + sizeof(std::uint32_t));
-    Completion* to = completions.place();
+    Completion* to = completions.slot();
     to->event = Event::message;
     to->status = HEDDLE_DONE;
     to->token = 0;
-    to->data = place;
+    to->data = at;
     to->bytes = bytes;
     to->immediate = immediate;
     std::memcpy(&to->rank, &peer.rank, 2 * sizeof to->rank);  // and the worker, which follows
   }
-  void queue(StreamPeer& peer, const std::byte* place);
-  void lend(StreamPeer& peer, Record record, std::byte* place);
-  const std::byte* lend_kept(std::byte* place, void* kept);
+  void queue(StreamPeer& peer, const std::byte* at);
+  void lend(StreamPeer& peer, Record record, std::byte* at);
+  const std::byte* lend_kept(std::byte* at, void* kept);
   void note_lent(StreamPeer& peer);
   bool open_ring(StreamPeer& peer);
   void hand_out_queued();
@@ -160,7 +160,7 @@ class Incoming {
   std::uint32_t limit_;               // of what may wait: a window; 0: nobody polls any more
   std::vector<StreamPeer*> queued_;   // with messages to hand out
   std::vector<StreamPeer*> lending_;  // with messages that the last poll has handed out
-  // list of the places of lent messages whose bytes the library has
+  // list of the records of lent messages whose bytes the library has
   std::byte* lent_kept_ = nullptr;
   std::uint64_t malformed_ = 0;
 };
@@ -184,26 +184,26 @@ inline bool Incoming::take(StreamPeer& peer, std::uint32_t position, const Arriv
   if (peer.ring == nullptr && !open_ring(peer)) [[unlikely]]
     return false;
   credits_.note_arrival(peer);
-  std::byte* place = make_place(peer, cost);
-  const auto* record = new (place) Record{arrival.bytes, arrival.immediate, arrival.keep};
-  place += sizeof *record;
+  std::byte* at = make_record(peer, cost);
+  const auto* record = new (at) Record{arrival.bytes, arrival.immediate, arrival.keep};
+  at += sizeof *record;
   if (arrival.bytes == 8) {  // a call of memcpy costs more than that
-    std::memcpy(place, arrival.data, 8);
+    std::memcpy(at, arrival.data, 8);
   } else if (arrival.keep == nullptr) {
-    base::copy_data(place, arrival.data, arrival.bytes);
+    base::copy_data(at, arrival.data, arrival.bytes);
   }
   // If a poll has room left, it has handed out all that was queued.
   if (!completions_.has_room()) [[unlikely]] {
-    queue(peer, place - sizeof *record);
+    queue(peer, at - sizeof *record);
   } else {
-    lend(peer, *record, place);
+    lend(peer, *record, at);
   }
   return true;
 }
 
-// `record`: by value, since its place may be overwritten. `place`: of its bytes.
-inline void Incoming::lend(StreamPeer& peer, Record record, std::byte* place) {
-  const std::byte* data = record.kept == nullptr ? place : lend_kept(place - sizeof record, record.kept);
+// `record`: by value, since the ring may be overwritten there. `at`: its bytes.
+inline void Incoming::lend(StreamPeer& peer, Record record, std::byte* at) {
+  const std::byte* data = record.kept == nullptr ? at : lend_kept(at - sizeof record, record.kept);
   hand_out(completions_, peer, data, record.bytes, record.immediate);
   if (peer.lent == 0) note_lent(peer);
   peer.lent += cost_of(record.bytes);

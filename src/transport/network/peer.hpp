@@ -49,7 +49,7 @@ struct Peer {
   enum class Stage : std::uint8_t {
     unopened,
     connecting,  // its address is asked for
-    greeting,    // both ends make sure of their connection, where a transport wants that
+    handshake,   // both ends make sure of their connection, where a transport wants that
     ready,
     closed,  // the peer has closed that worker
     broken
@@ -67,6 +67,12 @@ struct Peer {
 
 // The same with both directions of a stream of messages.
 struct StreamPeer : Peer {
+  // More of the stream than this makes a peer busy: 20 messages of 8 bytes. No stream is so long
+  // that it makes one busy whose messages could not leave without their owner.
+  static constexpr std::uint32_t kBusyBytes = 512;
+  static constexpr std::uint32_t kNeverBusy = UINT32_MAX;
+  std::uint32_t busy_above = kBusyBytes;
+
   // The stream has a gap: disconnected by us, not by the library.
   bool has_gap = false;
 
@@ -112,6 +118,8 @@ struct StreamPeer : Peer {
   [[nodiscard]] bool knows(std::uint32_t consumed, std::uint32_t arrived) const {
     return (std::uint64_t{arrived} << 32 | consumed) == (std::uint64_t{delivered} << 32 | acked);
   }
+  // So much is under way to it that one short message more need not leave at once.
+  [[nodiscard]] bool busy() const { return next.position - delivered > busy_above; }
   [[nodiscard]] bool all_told() const { return told == next.consumed && told_arrived == next.arrived; }
 };
 

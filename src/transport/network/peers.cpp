@@ -94,10 +94,10 @@ void Peers::advance() {
 
 // True: it is not connecting any more, for one reason or another.
 bool Peers::advance(Peer& peer) {
-  if (peer.stage == Peer::Stage::greeting) return port_.greet(peer);
+  if (peer.stage == Peer::Stage::handshake) return port_.go_on_with_handshake(peer);
   if (peer.stage != Peer::Stage::connecting) return true;
   const auto address = device_.directory().address(peer.rank, peer.worker);
-  if (address) return port_.open(peer, **address) && peer.stage != Peer::Stage::greeting;
+  if (address) return port_.open(peer, **address) && peer.stage != Peer::Stage::handshake;
   if (address.status() == HEDDLE_AGAIN || address.status() == HEDDLE_ERR_NO_MEMORY) return false;
   const bool closed = address.status() == HEDDLE_ERR_STATE;
   end(peer, closed ? Peer::Stage::closed : Peer::Stage::broken, closed ? HEDDLE_DONE : address.status());

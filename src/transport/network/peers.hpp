@@ -1,5 +1,5 @@
 // The peer states of a port: made on first use, or when a message has come from a worker; and their
-// way from the first use to a connection.
+// steps from the first use to a connection.
 //
 // Nothing waits: a connection is made in steps, by polls (advance()). How connections end is each
 // transport's own.
@@ -48,7 +48,7 @@ class Peers {
   [[nodiscard]] bool note_failed(std::uint32_t rank);
 
   void connect(Peer& peer);
-  // The same for a peer that the transport has made greeting itself, since it knows the way.
+  // The same for a peer whose handshake the transport has begun itself, since it knows the address.
   void go_on_connecting(Peer& peer);
   [[nodiscard]] bool connecting() const { return !connecting_.empty(); }
   // By polls.

@@ -70,7 +70,18 @@ bool Port::arm() {
 }
 
 void Port::peer_failed(std::uint32_t rank) {
-  if (peers_.note_failed(rank)) disconnect_rank(rank);
+  if (!peers_.note_failed(rank)) return;
+  for (const auto& peer : peers_.all()) {
+    if (peer->rank != rank) continue;
+    if (peer->stage == Peer::Stage::broken) peer->status = HEDDLE_ERR_PEER_FAILED;
+    disconnect_failed(*peer);
+  }
+}
+
+void Port::log_lost(const Peer& peer, const char* why) const {
+  const bool known = peers_.failed(peer.rank) || device_.failed(peer.rank);
+  device_.log().line(known ? base::Level::debug : base::Level::info, "worker %u has lost worker %u of rank %u: %s",
+                     index_, peer.worker, peer.rank, why);
 }
 
 // ---- the helper ---------------------------------------------------------------------------------
@@ -112,6 +123,7 @@ void Port::retire() {
 void Port::close() {
   closed_ = true;
   stop_taking();
+  static_cast<void>(move_on());  // what is gathered leaves
   const auto drive = [this](std::uint64_t until) {
     while (transfers_under_way() && now_ns() < until) {
       const bool some = move_on();

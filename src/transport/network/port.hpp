@@ -41,6 +41,8 @@ class Port : public Connections {
     static_cast<void>(peer);
     static_cast<void>(status);
   }
+  // The connection to that worker is lost: logs it, quietly if its rank is known to have failed.
+  void log_lost(const Peer& peer, const char* why) const;
   // The library keeps something whose progress its descriptor does not report; or the device has a
   // question to send.
   void leaves_something();
@@ -157,8 +159,9 @@ class Port : public Connections {
   [[nodiscard]] virtual bool owners_only() const { return false; }
   // Ends connections of what is under way, by force: the worker is being closed.
   virtual void disconnect_transfers() = 0;
-  // The rank has failed: ends all that is under way to its workers.
-  virtual void disconnect_rank(std::uint32_t rank) = 0;
+  // The worker's rank has failed: what is under way to it fails with PEER_FAILED, and nothing is
+  // sent there any more. A peer that is broken already may still have something to end.
+  virtual void disconnect_failed(Peer& peer) = 0;
 
   // ---- what a transport with messages does besides; the defaults are of one without
   // What peers were not told, they are told now.

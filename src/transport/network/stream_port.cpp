@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/membarrier.hpp"
 #include "transport/network/device.hpp"
 
 namespace heddle::transport::network {
@@ -24,7 +25,17 @@ void StreamPort::begin_stream(Peer& peer) {
   made.next.rank = device().rank();
   made.next.worker = index();
   made.next.pass = pass_of(device().rank(), index(), device().secret());
+  // the helper cannot serve
+  if (!base::membarrier_private_ready()) made.busy_above = StreamPeer::kNeverBusy;
   made.next.kind = static_cast<std::uint32_t>(Kind::message);
+}
+
+[[gnu::cold]] void StreamPort::disconnect_gap(StreamPeer& peer) {
+  if (peer.stage == Peer::Stage::broken || peer.has_gap) return;
+  peer.has_gap = true;
+  device().log().line(base::Level::error, "worker %u disconnects worker %u of rank %u: its messages have a gap",
+                      index(), peer.worker, peer.rank);
+  note_lost(peer);
 }
 
 // A peer that has consumed all that was sent to it has nothing to tell. One that has not may have
@@ -32,6 +43,7 @@ void StreamPort::begin_stream(Peer& peer) {
 // breaks and is made anew. It may lose a question likewise, so that is asked until something comes.
 [[gnu::cold]] void StreamPort::ask_silent() {
   const bool all = asks_all();
+  const bool idle_too = asks_idle();
   bool some_left = false;
   for (const auto& each : peers().all()) {
     auto* peer = static_cast<StreamPeer*>(each.get());
@@ -39,16 +51,17 @@ void StreamPort::begin_stream(Peer& peer) {
     const bool old = peer->seen_acked == peer->acked && peer->seen_delivered == peer->delivered;
     peer->seen_acked = peer->acked;
     peer->seen_delivered = peer->delivered;
+    const bool idle = idle_too && old && peer->seen_arrived == peer->next.arrived;
     peer->unanswered = peer->ready() && peer->unanswered && peer->seen_arrived == peer->next.arrived;
     peer->to_be_asked =
-        peer->ready() && (peer->to_be_asked || peer->unanswered || all || (owed && old && peer->owes_news));
+        peer->ready() && (peer->to_be_asked || peer->unanswered || all || idle || (owed && old && peer->owes_news));
+    peer->seen_arrived = peer->next.arrived;
     if (peer->to_be_asked) {
       const Asked asked = ask(*peer);
       peer->to_be_asked = asked == Asked::later;
       peer->unanswered = asked == Asked::asked;
-      peer->seen_arrived = peer->next.arrived;
     }
-    some_left |= peer->to_be_asked || peer->unanswered;
+    some_left |= peer->to_be_asked || peer->unanswered || (idle_too && peer->ready());
   }
   set_has_questions(some_left);
 }

@@ -22,8 +22,8 @@ class StreamPort : public Port {
   [[nodiscard]] virtual bool send_credit(StreamPeer& peer) = 0;
   // The stream has a gap, and no message behind it can be accepted. A lost connection, of which the
   // other end is told where the library watches it, is better than a silent one. Called within the
-  // library's progress: so it only notes it.
-  virtual void disconnect_gap(StreamPeer& peer) = 0;
+  // library's progress.
+  void disconnect_gap(StreamPeer& peer);
   // Gives a buffer of the library back, in which a message has arrived (Incoming::Arrival::keep).
   virtual void give_back(void* kept) = 0;
 
@@ -42,6 +42,9 @@ class StreamPort : public Port {
  protected:
   StreamPort(Device& device, std::uint32_t index, std::uint32_t slots);
 
+  // The connection is lost. Called within the library's progress: so it is only noted, and ended by
+  // a later step.
+  virtual void note_lost(StreamPeer& peer) = 0;
   // A transport's own calls this too.
   void make_room_for(std::size_t peers) override;
   // The peer has told nothing for long, of messages that were sent, or its connection may be gone:
@@ -53,6 +56,9 @@ class StreamPort : public Port {
     static_cast<void>(peer);
     return Asked::needless;
   }
+  // Nobody else notices that a connection with nothing under way is cut: a peer that has told
+  // nothing since the last round is asked, whether it had to or not.
+  [[nodiscard]] virtual bool asks_idle() const { return false; }
 
  private:
   void tell_all() final {

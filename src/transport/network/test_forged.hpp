@@ -6,7 +6,7 @@
 //   using Connection; connect(address); send_note(to, bytes); send(to, kind, bytes); progress();
 //   address(), version(), provider(): for its card
 //   static why_not(), transport(), settings(), window()
-//   kGreets: nothing is sent to a worker before that has sent something
+//   kHasHandshake: nothing is sent to a worker before that has sent something
 //   kinds(): of messages that are forged; note_kinds(): of notes that are none;
 //   note_tails(): how much more a note may have than it says
 // and instantiates the suite Forged with it.
@@ -222,7 +222,7 @@ class Forged : public testing::Test {
   // The answer to the question for its worker 0, the only one that it has.
   void answer_worker() {
     answer(Note::worker, 0, Note::is_open, raw_->address());
-    if (Raw::kGreets) send(Kind::credit, bytes_of(head_of(0, Kind::credit)));
+    if (Raw::kHasHandshake) send(Kind::credit, bytes_of(head_of(0, Kind::credit)));
   }
   // To worker 0.
   void send(Kind kind, const std::vector<std::byte>& bytes) { raw_->send(port_, kind, bytes); }

@@ -65,6 +65,7 @@ class NetworkTransport : public Transport {
   [[nodiscard]] bool disconnected(std::uint32_t rank) const override {
     return rank < device_->size() && device_->losses().disconnected(rank);
   }
+  [[nodiscard]] base::Status check_peer(std::uint32_t rank) override { return device_->directory().check(rank); }
   [[nodiscard]] std::uint32_t bell() override { return device_->helper().bell().rings(); }
   void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
     device_->helper().bell().wait(seen, timeout_ns, places);
@@ -82,8 +83,9 @@ class NetworkTransport : public Transport {
   std::unique_ptr<Device> device_;
 };
 
-// Memory and workers of a device whose imports keep nothing. PortOf has create(); DeviceOf has
-// regions() and describe().
+// Memory and workers of a device. PortOf has create(); DeviceOf has describe(), and regions() with
+// allocate(), free(), register_memory(), deregister() and import(). Imports keep nothing, unless
+// the transport has a release() of its own.
 template <class DeviceOf, class PortOf>
 class TransportOf : public NetworkTransport {
  public:

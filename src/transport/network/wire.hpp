@@ -68,7 +68,7 @@ enum class Kind : std::uint32_t {
   credit = 3,    // nothing
   bundle = 4,    // several short messages of one stream: the first one's head, then parts
   question = 5,  // nothing: a credit that its receiver answers, with a credit or with `ended`
-  // nothing: the sender has given its receiver up, and takes nothing from it any more
+  // nothing: the sender has disconnected its receiver, and takes nothing from it any more
   ended = 6
 };
 

@@ -17,10 +17,10 @@
 
 namespace heddle::transport::ofi {
 
-// All operations of Heddle, on words of both lengths.
+// Whether the network has all atomics of Heddle, on words of both lengths.
 [[nodiscard]] bool serves_atomics(fid_ep* endpoint);
-// Always with a result: its arrival says that the word was changed. `descriptor`: of the transfer.
-// libfabric's answer.
+// Begins one. It always asks for the result, whose arrival says that the word was changed.
+// `descriptor`: of the transfer's slot. Returns libfabric's answer.
 [[nodiscard]] long begin_atomic(fid_ep* endpoint, const Command& command, fi_addr_t to, Transfer* transfer,
                                 void* descriptor);
 

@@ -2,8 +2,8 @@
 
 namespace heddle::transport::ofi {
 
-CallersMemory::CallersMemory(Fabric& fabric, const Place& place, const base::Config& config, const base::Log& log)
-    : registrar_(fabric, place),
+CallersMemory::CallersMemory(Fabric& fabric, const Scope& scope, const base::Config& config, const base::Log& log)
+    : registrar_(fabric, scope),
       cache_(registrar_, memory::RegistrationCache::watch_for(memory::RegistrationCache::Options::from(config), log),
              memory::RegistrationCache::Options::from(config)) {}
 
@@ -12,7 +12,7 @@ base::Status CallersMemory::Registrar::register_memory(std::byte* begin, std::ui
   // Read: by puts. Written: by gets.
   const std::uint64_t uses = access == memory::Access::read ? FI_WRITE : FI_WRITE | FI_READ;
   fid_mr* mr = nullptr;
-  const int answer = fabric.add(place, {begin, bytes, uses, fabric.new_key()}, &mr);
+  const int answer = fabric.add(scope, {begin, bytes, uses, fabric.new_key()}, &mr);
   if (answer == 0) {
     *handle = reinterpret_cast<std::uint64_t>(mr);
     return HEDDLE_DONE;

@@ -11,10 +11,10 @@ namespace heddle::transport::ofi {
 
 class CallersMemory {
  public:
-  CallersMemory(Fabric& fabric, const Place& place, const base::Config& config, const base::Log& log);
+  CallersMemory(Fabric& fabric, const Scope& scope, const base::Config& config, const base::Log& log);
 
-  // What libfabric wants to know of a range, until release(). DONE, AGAIN, NO_MEMORY, or what
-  // libfabric says.
+  // Registers a range, or finds it registered. Until release(*lease), *descriptor is what libfabric
+  // wants with each transfer of it. AGAIN, NO_MEMORY, or what libfabric's answer means.
   [[nodiscard]] base::Status acquire(const void* address, std::uint64_t bytes, memory::Access access, void** descriptor,
                                      std::uint32_t* lease) {
     memory::RegistrationCache::Lease got{};
@@ -32,12 +32,12 @@ class CallersMemory {
 
  private:
   struct Registrar final : memory::Registrar {
-    Registrar(Fabric& in, const Place& at) : fabric(in), place(at) {}
+    Registrar(Fabric& in, const Scope& at) : fabric(in), scope(at) {}
     [[nodiscard]] base::Status register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
                                                std::uint64_t* handle) override;
     void deregister(std::uint64_t handle) override;
     Fabric& fabric;
-    const Place place;
+    const Scope scope;
     bool keeps = false;
   };
 

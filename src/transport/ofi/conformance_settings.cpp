@@ -1,4 +1,4 @@
-// The ways of libfabric for the conformance suite. CMakeLists.txt runs them one by one.
+// The settings of libfabric for the conformance suite. CMakeLists.txt runs them one by one.
 #include "transport/conformance_settings.hpp"
 #include "transport/test_ofi.hpp"
 
@@ -23,15 +23,15 @@ const Given kGiven([]() -> std::vector<Setting> {
   const std::string no_verbs = ofi::why_no_verbs();
   const std::string not_strict = ofi::why_not_strict();
   return {
-      {"ofi tcp", "ofi", kTcp, false, no_ofi},
-      {"ofi rxm", "ofi", kRxm, false, no_ofi},
-      {"ofi shared", "ofi", both(kTcp, kShared), false, no_ofi},
-      {"ofi verbs", "ofi", kVerbs, false, no_verbs},
-      {"ofi strict", "ofi", {}, false, not_strict},
-      {"ofi strict uncached", "ofi", {{"HEDDLE_REG_CACHE", "0"}}, false, not_strict},
-      {"ofi small window", "ofi", both(kTcp, kSmallWindow), false, no_ofi},
-      {"joint shm ofi", "shm,ofi", both(kPairs, kTcp), false, no_ofi},
-      {"fault ofi everything", "fault+ofi", both(kTcp, kEverything), false, no_ofi},
+      {"ofi tcp", "ofi", kTcp, no_ofi},
+      {"ofi rxm", "ofi", kRxm, no_ofi},
+      {"ofi shared", "ofi", both(kTcp, kShared), no_ofi},
+      {"ofi verbs", "ofi", kVerbs, no_verbs},
+      {"ofi strict", "ofi", {}, not_strict},
+      {"ofi strict uncached", "ofi", {{"HEDDLE_REG_CACHE", "0"}}, not_strict},
+      {"ofi small window", "ofi", both(kTcp, kSmallWindow), no_ofi},
+      {"joint shm ofi", "shm,ofi", both(kPairs, kTcp), no_ofi},
+      {"fault ofi everything", "fault+ofi", both(kTcp, kEverything), no_ofi},
   };
 });
 

@@ -33,7 +33,8 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
   const auto library = Library::open(environment.config.text(base::Var::ofi_library));
   if (!library) return library.status();
   // An adapter's atomics are atomic among themselves only.
-  auto info = choose_provider(**library, environment.config, !bootstrap.atomics_beside_processors());
+  const auto atomics = bootstrap.atomics_beside_processors() ? Atomics::by_messages : Atomics::by_network;
+  auto info = choose_provider(**library, environment.config, atomics);
   if (!info) return info.status();
   const auto plan = plan_domains((*info)->domain_attr->mr_mode, environment.config.text(base::Var::ofi_domains));
   if (!plan) return plan.status();
@@ -47,7 +48,7 @@ base::Status Device::set_up() {
   if (const base::Status status = endpoint_.open(); status != HEDDLE_DONE) return status;
   has_atomics_ = (info()->caps & FI_ATOMIC) != 0 && serves_atomics(endpoint_.ep());
   if (plan().shared || plan().by_endpoint) {
-    if (const base::Status status = regions_.add(endpoint_.place()); status != HEDDLE_DONE) return status;
+    if (const base::Status status = regions_.add(endpoint_.scope()); status != HEDDLE_DONE) return status;
   }
   if (const base::Status status = publish(library().version(), provider(), endpoint_.address()); status != HEDDLE_DONE)
     return status;

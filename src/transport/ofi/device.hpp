@@ -2,6 +2,7 @@
 // for notes, the regions; the rest is network::Device's.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -23,9 +24,11 @@ class Device final : public network::Device {
   [[nodiscard]] fi_info* info() const { return fabric_.info(); }
   [[nodiscard]] const DomainPlan& plan() const { return fabric_.plan(); }
   [[nodiscard]] std::string provider() const { return info()->fabric_attr->prov_name; }
+  // By its provider "tcp", alone or below another one.
+  [[nodiscard]] bool over_tcp() const { return std::strstr(info()->fabric_attr->prov_name, "tcp") != nullptr; }
   // Bytes that libfabric copies when it is called.
   [[nodiscard]] std::size_t inject_bytes() const { return info()->tx_attr->inject_size; }
-  // The network changes words of regions by itself, in all the ways that Heddle has.
+  // The network changes words of regions by itself, by all operations that Heddle has.
   [[nodiscard]] bool has_atomics() const { return has_atomics_; }
   [[nodiscard]] std::uint32_t memory_opcodes() const {
     return bit(Opcode::put) | bit(Opcode::get) | (has_atomics_ ? bit(Opcode::atomic) : 0);

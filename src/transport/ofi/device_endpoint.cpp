@@ -98,12 +98,12 @@ void DeviceEndpoint::on_receive(const std::byte* data, std::size_t bytes) {
   device_.directory().note(data, data != nullptr ? bytes : 0);
 }
 
-void DeviceEndpoint::on_failed(Operation& operation, int error) {
+void DeviceEndpoint::on_finished(Operation& operation, int error) {
   auto* note = static_cast<Note*>(&operation);
   const std::uint32_t rank = note->rank;
   notes_.give_back(note);
   --sending_;
-  if (error != 0 && ranks_[rank].open) {
+  if (error != FI_SUCCESS && ranks_[rank].open) {
     device_.directory().broken(rank, device_.library().why(-error));
   }
 }

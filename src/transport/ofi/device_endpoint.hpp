@@ -20,11 +20,11 @@ class DeviceEndpoint final : public network::Courier {
   base::Status open();
   void close();
   [[nodiscard]] const network::Bytes& address() const { return endpoint_.address(); }
-  // Of the endpoint of a rank that a worker has connected to, or of this rank.
+  // The address of another rank's device endpoint, to which a worker has connected, or of this one.
   [[nodiscard]] const network::Bytes& address_of(std::uint32_t rank) const;
   [[nodiscard]] int descriptor() const { return endpoint_.descriptor(); }
   [[nodiscard]] fid_ep* ep() const { return endpoint_.ep(); }
-  [[nodiscard]] Place place() const { return endpoint_.place(); }
+  [[nodiscard]] Scope scope() const { return endpoint_.scope(); }
 
   // ---- Courier
   [[nodiscard]] base::Status check_card(const network::CardHead& card, std::uint32_t rank) const override;
@@ -40,10 +40,10 @@ class DeviceEndpoint final : public network::Courier {
   // ---- see Endpoint::progress()
   void on_receive(const std::byte* data, std::size_t bytes);
   const fi_cq_msg_entry* on_done(const fi_cq_msg_entry* entry, const fi_cq_msg_entry* /*end*/) {
-    on_failed(*Operation::of(entry->op_context), 0);
+    on_finished(*Operation::of(entry->op_context), FI_SUCCESS);
     return entry + 1;
   }
-  void on_failed(Operation& operation, int error);
+  void on_finished(Operation& operation, int error);
 
  private:
   // Notes are a head and at most an address.
@@ -59,7 +59,7 @@ class DeviceEndpoint final : public network::Courier {
     network::Bytes bytes;  // of its address
     fi_addr_t address = FI_ADDR_NOTAVAIL;
     bool open = false;
-    network::Patience patience;  // with libfabric, which takes nothing, or not its address
+    network::Patience patience;  // while libfabric takes nothing for it, or not its address
   };
 
   base::Status not_inserted(std::uint32_t rank, long answer);

@@ -40,12 +40,14 @@ base::Status Endpoint::open_queue() {
   cq.format = FI_CQ_FORMAT_MSG;
   cq.wait_obj = FI_WAIT_FD;
   cq.size = info->tx_attr->size + info->rx_attr->size;
-  if (const int answer = fi_cq_open(domain_, &cq, &cq_, nullptr); answer != 0) return fail("completion queue", answer);
-  if (const int answer = fi_control(&cq_->fid, FI_GETWAIT, &descriptor_); answer != 0) {
+  int wanted = fi_cq_open(domain_, &cq, &cq_, nullptr);
+  if (wanted != 0 && wanted != -FI_ENOSYS) return fail("completion queue", wanted);
+  if (wanted == 0) wanted = fi_control(&cq_->fid, FI_GETWAIT, &descriptor_);
+  if (wanted != 0) {
     return base::fail(HEDDLE_ERR_CONFIG,
                       "libfabric's provider %s has no descriptor on which a thread could sleep (%s); name another with "
                       "HEDDLE_OFI_PROVIDER",
-                      info->fabric_attr->prov_name, fabric_->library().why(answer));
+                      info->fabric_attr->prov_name, fabric_->library().why(wanted));
   }
   int answer = open_endpoint();
   for (int more = kMostAttempts - 1; answer == -FI_EADDRINUSE && more > 0; --more) answer = open_endpoint();
@@ -92,7 +94,7 @@ base::Status Endpoint::add_buffers(const void* memory, std::size_t bytes, void**
   buffers_.reserve(buffers_.size() + 1);
   fid_mr* mr = nullptr;
   constexpr std::uint64_t kUses = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
-  if (const int answer = fabric_->add(place(), {memory, bytes, kUses, fabric_->new_key()}, &mr); answer != 0)
+  if (const int answer = fabric_->add(scope(), {memory, bytes, kUses, fabric_->new_key()}, &mr); answer != 0)
     return fail("registered memory", answer);
   buffers_.push_back(mr);
   *descriptor = fi_mr_desc(mr);
@@ -100,7 +102,7 @@ base::Status Endpoint::add_buffers(const void* memory, std::size_t bytes, void**
 }
 
 void Endpoint::open_callers_memory(const base::Environment& environment) {
-  if (fabric_->plan().local) callers_.emplace(*fabric_, place(), environment.config, environment.log);
+  if (fabric_->plan().local) callers_.emplace(*fabric_, scope(), environment.config, environment.log);
 }
 
 // Some providers take no flag, so only an address that is refused goes with the question why.

@@ -66,7 +66,7 @@ class Endpoint {
   [[nodiscard]] fid_ep* ep() const { return ep_; }
   [[nodiscard]] fid_domain* domain() const { return domain_; }
   // Of regions that are registered for this endpoint.
-  [[nodiscard]] Place place() const { return {domain_, fabric_->plan().by_endpoint ? ep_ : nullptr}; }
+  [[nodiscard]] Scope scope() const { return {domain_, fabric_->plan().by_endpoint ? ep_ : nullptr}; }
   // Null: the provider wants none of it registered.
   [[nodiscard]] CallersMemory* callers_memory() { return callers_.has_value() ? &*callers_ : nullptr; }
   [[nodiscard]] const network::Bytes& address() const { return address_; }
@@ -83,7 +83,7 @@ class Endpoint {
   //                             is longer than any of this job
   //   on_done(entry, end)       messages, puts and gets are done, the first one at least; returns
   //                             the first entry that is left
-  //   on_failed(operation, error)   it has failed with libfabric's positive number
+  //   on_finished(operation, error)   it has failed with libfabric's positive number
   // Returns how much there was; less than kEntries: that was all.
   template <class Sink>
   std::size_t progress(Sink& sink);
@@ -155,7 +155,7 @@ std::size_t Endpoint::hand_out_error(Sink& sink) {
   if (error.op_context == nullptr) return kEntries;  // of a message that libfabric has copied
   Operation* operation = Operation::of(error.op_context);
   if (operation->kind != Operation::Kind::receive) {
-    sink.on_failed(*operation, error.err != 0 ? error.err : FI_EOTHER);
+    sink.on_finished(*operation, error.err != 0 ? error.err : FI_EOTHER);
     return kEntries;
   }
   if (error.err == FI_ETRUNC) sink.on_receive(nullptr, error.len + error.olen);

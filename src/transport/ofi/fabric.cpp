@@ -19,11 +19,11 @@ void Fabric::close() {
   fabric_ = nullptr;
 }
 
-int Fabric::add(const Place& place, const Memory& memory, fid_mr** mr) const {
-  int answer = fi_mr_reg(place.domain, memory.address, memory.bytes, memory.access, 0, memory.key, 0, mr, nullptr);
-  if (answer != 0 || place.endpoint == nullptr) return answer;
+int Fabric::add(const Scope& scope, const Memory& memory, fid_mr** mr) const {
+  int answer = fi_mr_reg(scope.domain, memory.address, memory.bytes, memory.access, 0, memory.key, 0, mr, nullptr);
+  if (answer != 0 || scope.endpoint == nullptr) return answer;
   // It is of no use before it has its endpoint.
-  answer = fi_mr_bind(*mr, &place.endpoint->fid, 0);
+  answer = fi_mr_bind(*mr, &scope.endpoint->fid, 0);
   if (answer == 0) answer = fi_mr_enable(*mr);
   if (answer != 0) static_cast<void>(fi_close(&(*mr)->fid));
   return answer;

@@ -11,8 +11,9 @@
 
 namespace heddle::transport::ofi {
 
-// Where memory is registered. With FI_MR_ENDPOINT for that endpoint, else it is null.
-struct Place {
+// For what memory is registered: a domain, and with FI_MR_ENDPOINT one endpoint, which is null
+// otherwise.
+struct Scope {
   fid_domain* domain = nullptr;
   fid_ep* endpoint = nullptr;
 };
@@ -48,7 +49,7 @@ class Fabric {
     std::uint64_t key;     // unless the provider chooses it
   };
   // Registers it, until fi_close(). Negative: libfabric's answer. Any thread.
-  int add(const Place& place, const Memory& memory, fid_mr** mr) const;
+  int add(const Scope& scope, const Memory& memory, fid_mr** mr) const;
 
  private:
   const Library& library_;

@@ -38,13 +38,13 @@ struct Functions : network::Symbols {
   decltype(&::fi_strerror) strerror = find("fi_strerror");
 };
 
-// An answer that says "not now": libfabric has no room, or connects, or finds no descriptor for a
-// connection.
+// An answer that says "not now": libfabric has no room, or connects, or the process has no
+// descriptor for a connection.
 inline bool is_temporary(long answer) {
   return answer == -FI_EAGAIN || answer == -FI_EMFILE || answer == -ENFILE;
 }
 
-// The same of an address that is not accepted: there is no memory for it now.
+// The same for an address that libfabric does not accept: it may have no memory for it now.
 inline bool is_temporary_for_addresses(long answer) {
   return is_temporary(answer) || answer == -FI_ENOMEM;
 }

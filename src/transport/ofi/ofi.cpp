@@ -25,14 +25,14 @@ base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, c
 base::Status probe(const base::Environment& environment) {
   const auto library = Library::open(environment.config.text(base::Var::ofi_library));
   if (!library) return library.status();
-  return choose_provider(**library, environment.config, false).status();
+  return choose_provider(**library, environment.config, Atomics::by_messages).status();
 }
 
 base::Status probe_own(const base::Environment& environment) {
   if (!has_own_adapter("/sys/class")) return base::fail(HEDDLE_ERR_CONFIG, "no adapter that only libfabric drives");
   const auto library = Library::open(environment.config.text(base::Var::ofi_library));
   if (!library) return library.status();
-  const auto info = choose_provider(**library, environment.config, false);
+  const auto info = choose_provider(**library, environment.config, Atomics::by_messages);
   if (!info) return info.status();
   const char* provider = (*info)->fabric_attr->prov_name;
   if (drives_own_adapter(provider)) return HEDDLE_DONE;

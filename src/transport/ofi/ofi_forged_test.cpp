@@ -34,7 +34,7 @@ using network::Note;
 class RawRank final : public network::RawEnd {
  public:
   using Connection = fi_addr_t;
-  static constexpr bool kGreets = false;
+  static constexpr bool kHasHandshake = false;
   static std::string why_not() { return why_no_ofi(); }
   static const char* transport() { return "ofi"; }
   static base::Config::Overrides settings() { return {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_TIMEOUT", "30s"}}; }
@@ -46,7 +46,7 @@ class RawRank final : public network::RawEnd {
 
   RawRank(const base::Config& config, const bootstrap::JobSecret& secret)
       : secret_(secret), library_(**Library::open(config.text(base::Var::ofi_library))) {
-    auto info = choose_provider(library_, config, false);
+    auto info = choose_provider(library_, config, Atomics::by_messages);
     EXPECT_TRUE(info.ok()) << base::last_message();
     const auto plan = plan_domains((*info)->domain_attr->mr_mode, config.text(base::Var::ofi_domains));
     EXPECT_TRUE(plan.ok()) << base::last_message();
@@ -84,7 +84,7 @@ class RawRank final : public network::RawEnd {
     ++sent_;
     return entry + 1;
   }
-  void on_failed(Operation& /*operation*/, int error) {
+  void on_finished(Operation& /*operation*/, int error) {
     EXPECT_EQ(error, 0);
     ++sent_;
   }
@@ -218,6 +218,30 @@ TEST_F(OfiLost, WhoTellsNothingIsAsked) {
   EXPECT_TRUE(until([&] { return ended_.contains(first_); }));
   EXPECT_EQ(ended_[first_], HEDDLE_DONE);
 }
+
+// Over a network whose connections the kernel does not watch, a peer is asked although it has
+// nothing to tell.
+#ifdef HEDDLE_STRICT_FABRIC
+class OfiIdle : public OfiForged {
+ protected:
+  void SetUp() override {
+    set_up({{"HEDDLE_OFI_LIBRARY", HEDDLE_STRICT_FABRIC}, {"HEDDLE_OFI_DOMAIN", "loop"}, {"HEDDLE_OFI_TIMEOUT", "1s"}});
+  }
+};
+
+TEST_F(OfiIdle, WhoIsSilentIsAsked) {
+  meet_both();
+  Head told = head_of(0, Kind::credit);
+  told.consumed = told.arrived = network::cost_of(0);
+  send(Kind::credit, bytes_of(told));
+  ASSERT_TRUE(until([&] { return ended_.contains(first_); }));
+  for (int times = 0; times < 3; ++times) {
+    const std::uint32_t before = raw_->heard[Kind::question];
+    ASSERT_TRUE(until([&] { return raw_->heard[Kind::question] > before; }));
+    send(Kind::credit, bytes_of(told));
+  }
+}
+#endif
 
 TEST_F(OfiLost, AQuestionForAWorkerIsRepeated) {
   meet();

@@ -101,7 +101,7 @@ TEST_P(Ofi, WhatIsUnderWayEndsWhenConnectionsBreak) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways, Ofi,
+    Settings, Ofi,
     testing::Values(Setting{"tcp", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}}},
                     Setting{"rxm", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}}}),
     [](const auto& setting) { return conformance::name_of(setting.param); });

@@ -14,7 +14,11 @@ using network::Kind;
 using network::kMostMessage;
 
 Outgoing::Outgoing(Port& port)
-    : port_(port), window_(port.device().window()), inject_bytes_(port.device().inject_bytes()), packets_(kPackets) {}
+    : port_(port),
+      window_(port.device().window()),
+      inject_bytes_(port.device().inject_bytes()),
+      packets_(kPackets),
+      gathering_(*this, port.undelivered()) {}
 
 std::size_t Outgoing::post(Port& port, Command& command) {
   const Port::Turn turn(port, std::try_to_lock);
@@ -24,7 +28,7 @@ std::size_t Outgoing::post(Port& port, Command& command) {
     return post_otherwise(port, command) ? 1 : 0;
   PeerState& peer = state(*known);
   const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(command.bytes));
-  if (peer.is_full(cost, port.outgoing().window_) || !port.undelivered().has_room()) [[unlikely]]
+  if (peer.is_full(cost, port.outgoing().window_) || peer.busy() || !port.undelivered().has_room()) [[unlikely]]
     return post_otherwise(port, command) ? 1 : 0;
   peer.next.immediate = command.immediate;
   write_packet(command, peer.next.packet);
@@ -65,8 +69,9 @@ inline bool Outgoing::send_by_value(Port& port, PeerState& peer, std::size_t byt
   const bool full = peer.is_full(cost_of(bytes), self.window_);
   if (!peer.ready() || full) [[unlikely]] {
     if (peer.ready() && port.device().directory().known_closed(peer.rank, peer.worker)) {
+      self.gathering_.leave(peer);
       port.peers().note_closed(peer);
-      peer.note_way();
+      peer.update_by_value();
     }
     // a message to a closed worker is lost, which is no error
     if (peer.stage == network::Peer::Stage::closed) {
@@ -74,8 +79,10 @@ inline bool Outgoing::send_by_value(Port& port, PeerState& peer, std::size_t byt
       return true;
     }
   }
-  if (full || peer.waiting == kWaitingPackets) return false;
-  if (!port.undelivered().has_room() || self.packets_.front() == nullptr) return false;
+  if (full || peer.waiting == kWaitingPackets || !port.undelivered().has_room()) return false;
+  if (self.gathering_.is_for(peer, bytes)) return self.gathering_.add(peer, command);
+  self.gathering_.leave(peer);
+  if (self.packets_.front() == nullptr) return false;
   Packet* packet = self.begin_packet(peer, Kind::message, command.immediate);
   write_packet(command, packet->data + packet->bytes);
   packet->bytes += bytes;
@@ -94,7 +101,7 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   PeerState& peer = state(*known);
   const std::size_t count = network::bundle_of(batch, peer, window_, port_.undelivered());
   if (count < 2) return 0;
-  Packet* packet = begin_packet(peer, Kind::bundle, 0);
+  Packet* packet = begin_packet(peer, Kind::bundle);
   packet->bytes += network::write_bundle(batch.first(count), peer, port_.undelivered(), packet->data + packet->bytes);
   send(peer, packet);
   return count;
@@ -104,7 +111,7 @@ bool Outgoing::send_word(PeerState& peer, Kind kind) {
   if (!peer.by_value) return false;
   if (sizeof(Head) > inject_bytes_) {
     if (packets_.front() == nullptr) return false;
-    send(peer, begin_packet(peer, kind, 0));
+    send(peer, begin_packet(peer, kind));
     return true;
   }
   peer.next.kind = static_cast<std::uint32_t>(kind);
@@ -118,7 +125,7 @@ void Outgoing::send_end(PeerState& peer) {
   if (peer.address == FI_ADDR_NOTAVAIL) return;
   if (sizeof(Head) > inject_bytes_) {
     if (packets_.front() == nullptr) return;
-    Packet* packet = begin_packet(peer, Kind::ended, 0);
+    Packet* packet = begin_packet(peer, Kind::ended);
     if (hand_over(peer, packet) != 0) packets_.give_back(packet);
     return;
   }
@@ -128,6 +135,12 @@ void Outgoing::send_end(PeerState& peer) {
 }
 
 // ---- packets ------------------------------------------------------------------------------------
+
+Packet* Outgoing::begin_bundle(PeerState& peer) {
+  if (packets_.front() == nullptr) return nullptr;
+  port_.leaves_something();
+  return begin_packet(peer, Kind::bundle);
+}
 
 // One with the next head, which the caller fills.
 Packet* Outgoing::begin_packet(PeerState& peer, Kind kind, std::uint32_t immediate) {
@@ -149,7 +162,7 @@ void Outgoing::send(PeerState& peer, Packet* packet) {
 void Outgoing::wait(PeerState& peer, Packet* packet) {
   peer.packets.append(packet);
   if (peer.waiting++ == 0 && peer.ready()) stuck_.push_back(&peer);
-  peer.note_way();
+  peer.update_by_value();
   port_.leaves_something();
 }
 
@@ -167,19 +180,20 @@ long Outgoing::hand_over(PeerState& peer, Packet* packet) {
   return 0;
 }
 
-void Outgoing::on_done(Packet& packet, int error) {
+void Outgoing::on_finished(Packet& packet, int error) {
   PeerState& peer = *packet.peer;
   --flying_;
   packets_.give_back(&packet);
-  if (error != 0) port_.on_broken(peer, error);
+  if (error != FI_SUCCESS) port_.on_broken(peer, error);
 }
 
 void Outgoing::begin(PeerState& peer) {
-  peer.note_way();
+  peer.update_by_value();
   if (peer.waiting != 0 && !push(peer)) stuck_.push_back(&peer);
 }
 
 void Outgoing::push_all() {
+  gathering_.leave_all();
   std::erase_if(stuck_, [this](PeerState* peer) { return push(*peer); });
 }
 
@@ -190,14 +204,15 @@ bool Outgoing::push(PeerState& peer) {
     static_cast<void>(peer.packets.take());
     --peer.waiting;
   }
-  peer.note_way();
+  peer.update_by_value();
   return true;
 }
 
 void Outgoing::drop_waiting(PeerState& peer) {
+  if (Packet* gathered = gathering_.drop(peer); gathered != nullptr) packets_.give_back(gathered);
   while (!peer.packets.empty()) packets_.give_back(peer.packets.take());
   peer.waiting = 0;
-  peer.note_way();
+  peer.update_by_value();
   std::erase(stuck_, &peer);
 }
 

@@ -50,18 +50,20 @@ struct Transfer : Operation {
 
 struct PeerState final : network::StreamPeer {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
-  // To where its rank's regions are reached. With FI_MR_ENDPOINT that is the device's endpoint.
+  // The endpoint by which its rank's regions are reached: with FI_MR_ENDPOINT the device's, else
+  // the worker's.
   fi_addr_t memory = FI_ADDR_NOTAVAIL;
-  // ready, and no message waits: a short message may leave at once
+  // ready, and no message waits or is gathered: a short message may leave at once
   bool by_value = false;
   // What libfabric has taken for this peer: whether there is a connection.
   enum class Taken : std::uint8_t { nothing_yet, some, nothing_lately };
   Taken taken = Taken::nothing_yet;
-  network::Patience patience;     // with what is not taken
+  network::Patience patience;     // while libfabric takes nothing
   std::uint64_t dies_at = 0;      // ns; while it is in Port::dying_
   network::List<Packet> packets;  // that wait; `waiting` is their number
+  Packet* gathered = nullptr;     // see network::Gathering
 
-  void note_way() { by_value = ready() && waiting == 0; }
+  void update_by_value() { by_value = ready() && waiting == 0 && gathered == nullptr; }
 };
 
 inline PeerState& state(network::Peer& peer) {

@@ -40,7 +40,7 @@ base::Status Port::open() {
   base::Status status = endpoint_.open(device_.fabric());
   if (status == HEDDLE_DONE) status = outgoing_.open(endpoint_);
   if (status == HEDDLE_DONE) status = transfers_.open(endpoint_);
-  if (status == HEDDLE_DONE && has_regions()) status = device_.regions().add(endpoint_.place());
+  if (status == HEDDLE_DONE && has_regions()) status = device_.regions().add(endpoint_.scope());
   if (status != HEDDLE_DONE) return status;
   const Turn turn(*this);  // the helper does not enter before all is set up
   if (status = watch(endpoint_.descriptor()); status != HEDDLE_DONE) return status;
@@ -95,10 +95,10 @@ inline void Port::on_receive(const std::byte* data, std::size_t bytes) {
   auto* peer = static_cast<PeerState*>(peers().known(word(offsetof(Head, rank)), word(offsetof(Head, worker))));
   if (peer == nullptr || word(offsetof(Head, kind)) != static_cast<std::uint32_t>(Kind::message) || packet >= kShort)
     return on_other(data, bytes);
-  std::byte* place = incoming().take_next(*peer, data, static_cast<std::uint32_t>(packet));
-  if (place == nullptr) return on_other(data, bytes);
-  if (packet != 8) return base::copy_data(place, data + sizeof(Head), packet);
-  std::memcpy(place, data + sizeof(Head), 8);
+  std::byte* at = incoming().take_next(*peer, data, static_cast<std::uint32_t>(packet));
+  if (at == nullptr) return on_other(data, bytes);
+  if (packet != 8) return base::copy_data(at, data + sizeof(Head), packet);
+  std::memcpy(at, data + sizeof(Head), 8);
 }
 
 inline std::size_t Port::progress() {
@@ -215,9 +215,9 @@ bool Port::on_word(network::StreamPeer& peer, Kind kind, std::uint32_t position)
   return whole;
 }
 
-void Port::on_failed(Operation& operation, int error) {
-  if (operation.kind == Operation::Kind::packet) return outgoing_.on_done(static_cast<Packet&>(operation), error);
-  transfers_.on_failed(static_cast<Transfer&>(operation), error);
+void Port::on_finished(Operation& operation, int error) {
+  if (operation.kind == Operation::Kind::packet) return outgoing_.on_finished(static_cast<Packet&>(operation), error);
+  transfers_.on_finished(static_cast<Transfer&>(operation), error);
 }
 
 // ---- connections --------------------------------------------------------------------------------
@@ -242,7 +242,8 @@ bool Port::open(network::Peer& peer, const network::Bytes& address) {
   return true;
 }
 
-// 0, or libfabric's answer; what it has accepted already is not inserted again.
+// Returns 0, or libfabric's answer. It may be called again: what libfabric has accepted is not
+// inserted twice.
 long Port::insert(PeerState& peer, const network::Bytes& address) {
   long answer = 0;
   if (peer.address == FI_ADDR_NOTAVAIL) answer = endpoint_.insert(address, &peer.address);
@@ -252,7 +253,7 @@ long Port::insert(PeerState& peer, const network::Bytes& address) {
   return 0;
 }
 
-// See open().
+// libfabric does not accept the address: returns what open() returns.
 bool Port::not_inserted(PeerState& peer, long answer) {
   const bool over = device_.timeout_ns() != 0 && peer.patience.over(now_ns(), device_.timeout_ns());
   if (is_temporary_for_addresses(answer) && !over) return false;
@@ -283,29 +284,19 @@ void Port::not_taken(PeerState& peer, long answer) {
 
 void Port::on_broken(PeerState& peer, int error) {
   if (peer.stage == network::Peer::Stage::broken) return;
-  const bool known = peers().failed(peer.rank) || device_.failed(peer.rank);
-  device_.log().line(known ? base::Level::debug : base::Level::info, "worker %u has lost worker %u of rank %u: %s",
-                     index(), peer.worker, peer.rank, device_.library().why(-error));
+  log_lost(peer, device_.library().why(-error));
   note_lost(peer);
 }
 
-[[gnu::cold]] void Port::disconnect_gap(network::StreamPeer& peer) {
-  if (peer.stage == network::Peer::Stage::broken || peer.has_gap) return;
-  peer.has_gap = true;
-  device_.log().line(base::Level::error, "worker %u disconnects worker %u of rank %u: its messages have a gap", index(),
-                     peer.worker, peer.rank);
-  note_lost(state(peer));
-}
-
-void Port::note_lost(PeerState& peer) {
-  if (std::ranges::find(lost_, &peer) == lost_.end()) lost_.push_back(&peer);
+void Port::note_lost(network::StreamPeer& peer) {
+  if (std::ranges::find(lost_, &peer) == lost_.end()) lost_.push_back(&state(peer));
 }
 
 bool Port::go_on_disconnecting() {
   while (!lost_.empty()) {
     PeerState& peer = *lost_.back();
     lost_.pop_back();
-    disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+    disconnect(peer);
   }
   const std::uint64_t gets_ns = device_.timeout_ns() != 0 ? 2 * device_.timeout_ns() : kGetsNs;
   bool over = false;
@@ -335,11 +326,11 @@ bool Port::go_on_disconnecting() {
   device_.announce_closed(*this);
 }
 
-void Port::disconnect(PeerState& peer, base::Status status) {
+void Port::disconnect(PeerState& peer) {
   if (peer.stage == network::Peer::Stage::broken) return;
   if (!closed()) device_.lose(peer.rank);
   const bool tells = peer.ready() && !device_.failed(peer.rank) && endpoint_.ep() != nullptr;
-  peers().end(peer, network::Peer::Stage::broken, status);
+  peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
   if (tells) outgoing_.send_end(peer);  // libfabric does not tell it, if it lives
 }
 
@@ -353,19 +344,11 @@ void Port::on_end(network::Peer& peer) {
   dying_.push_back(&ended);
 }
 
-void Port::disconnect_rank(std::uint32_t rank) {
-  for (const auto& peer : peers().all()) {
-    if (peer->rank != rank) continue;
-    if (peer->stage == network::Peer::Stage::broken) peer->status = HEDDLE_ERR_PEER_FAILED;
-    disconnect(state(*peer), HEDDLE_ERR_PEER_FAILED);
-  }
-}
-
 // What is under way uses the caller's memory, and libfabric ends it only with its endpoint. So
 // messages that have not left are lost with it.
 void Port::disconnect_transfers() {
   close_endpoint();
-  for (const auto& peer : peers().all()) disconnect(state(*peer), HEDDLE_ERR_PEER_FAILED);
+  for (const auto& peer : peers().all()) disconnect(state(*peer));
   dying_.clear();
 }
 

@@ -36,18 +36,18 @@ class Port final : public network::StreamPort {
   void not_taken(PeerState& peer, long answer);
   // libfabric reports that what was under way to the peer is lost. Within its progress.
   void on_broken(PeerState& peer, int error);
-  // Nothing is sent there any more: what is under way fails with that status.
-  void disconnect(PeerState& peer, base::Status status);
+  // Nothing is sent there any more: what is under way fails with PEER_FAILED.
+  void disconnect(PeerState& peer);
 
   // ---- see Endpoint::progress()
   void on_receive(const std::byte* data, std::size_t bytes);
   const fi_cq_msg_entry* on_done(const fi_cq_msg_entry* entry, const fi_cq_msg_entry* end) {
     Operation* operation = Operation::of(entry->op_context);
     if (operation->usual_transfer) return transfers_.on_done(entry, end);
-    on_failed(*operation, 0);
+    on_finished(*operation, FI_SUCCESS);
     return entry + 1;
   }
-  void on_failed(Operation& operation, int error);
+  void on_finished(Operation& operation, int error);
 
  private:
   // Polls between two looks at the device. Only for speed: the helper answers notes if nobody
@@ -72,9 +72,8 @@ class Port final : public network::StreamPort {
   }
   std::size_t post_batch(std::span<Command> batch);
   void do_more(std::uint32_t poll);
-  // Its domain is its own, and accesses to this rank's regions come through it.
+  // Peers reach this rank's regions through this port: it has a domain of its own.
   [[nodiscard]] bool has_regions() const { return !device_.plan().shared && !device_.plan().by_endpoint; }
-  void note_lost(PeerState& peer);
   // True: a get to a peer that was lost long ago does not end.
   bool go_on_disconnecting();
   void end_gets();
@@ -94,7 +93,9 @@ class Port final : public network::StreamPort {
   Asked ask(network::StreamPeer& peer) override {
     return outgoing_.send_word(state(peer), network::Kind::question) ? Asked::asked : Asked::later;
   }
-  void disconnect_gap(network::StreamPeer& peer) override;
+  void note_lost(network::StreamPeer& peer) override;
+  // The kernel watches TCP's connections (network/silence.hpp).
+  [[nodiscard]] bool asks_idle() const override { return !device_.over_tcp(); }
   void give_back(void* kept) override { static_cast<void>(kept); }  // all is copied
 
   // ---- network::Port
@@ -110,7 +111,7 @@ class Port final : public network::StreamPort {
   [[nodiscard]] bool disconnecting() const override { return !lost_.empty() || !dying_.empty(); }
   [[nodiscard]] bool owners_only() const override { return transfers_.has_orphans(); }
   void disconnect_transfers() override;
-  void disconnect_rank(std::uint32_t rank) override;
+  void disconnect_failed(network::Peer& peer) override { disconnect(state(peer)); }
 
   void on_other(const std::byte* data, std::size_t bytes);
   bool on_word(network::StreamPeer& peer, network::Kind kind, std::uint32_t position);
@@ -120,7 +121,7 @@ class Port final : public network::StreamPort {
   std::uint32_t skipped_ = 0;  // polls that have not asked libfabric
   Outgoing outgoing_;
   Transfers transfers_;
-  std::vector<PeerState*> lost_;   // see on_broken() and disconnect_gap()
+  std::vector<PeerState*> lost_;   // see note_lost()
   std::vector<PeerState*> dying_;  // broken, with transfers that libfabric has; see on_end()
 };
 

@@ -17,7 +17,7 @@ constexpr std::size_t kQueue = 256;
 // What this transport wants to send without keeping its bytes: a head, and a short message.
 constexpr std::size_t kInject = 128;
 
-// Providers, the best first. The others are taken only if they are named: they are slower ways to
+// Providers, the best first. The others are taken only if they are named: they are slower paths to
 // what one of these reaches (net, sockets, udp;ofi_rxd), do not leave the machine (shm), or stand
 // on what Heddle reaches itself (ucx).
 constexpr std::array<std::string_view, 8> kBest = {"cxi",  "efa",           "psm3", "opx",
@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 5> kOwn = {"cxi", "efa", "psm3", "opx", "
 // Those of them whose adapters change words by themselves; see atomics.hpp.
 constexpr std::array<std::string_view, 1> kAtomics = {"cxi"};
 
-std::size_t place_of(const fi_info& info) {
+std::size_t order_of(const fi_info& info) {
   const std::string_view name(info.fabric_attr->prov_name);
   return static_cast<std::size_t>(std::ranges::find(kBest, name) - kBest.begin());
 }
@@ -77,8 +77,8 @@ bool is_named(const fi_info& info, const std::string& domain) {
 const fi_info* best_of(const fi_info* list, const std::string& domain, bool named) {
   const fi_info* best = nullptr;
   for (const fi_info* info = list; info != nullptr; info = info->next) {
-    if (!is_named(*info, domain) || (!named && place_of(*info) == kBest.size())) continue;
-    if (best == nullptr || place_of(*info) < place_of(*best)) best = info;
+    if (!is_named(*info, domain) || (!named && order_of(*info) == kBest.size())) continue;
+    if (best == nullptr || order_of(*info) < order_of(*best)) best = info;
   }
   return best;
 }
@@ -100,6 +100,29 @@ base::Status check_layer(const std::string& provider) {
   return HEDDLE_DONE;
 }
 
+// Whether threads can sleep until something arrives. Only a queue tells; where none can be opened
+// for other reasons, nothing speaks against the provider.
+bool has_descriptor(const Library& library, const fi_info* offered) {
+  const Info info(library.call().dupinfo(offered), {&library});
+  fid_fabric* fabric = nullptr;
+  fid_domain* domain = nullptr;
+  fid_cq* queue = nullptr;
+  if (info == nullptr || library.call().fabric(info->fabric_attr, &fabric, nullptr) != 0) return true;
+  fi_cq_attr wanted{};
+  wanted.format = FI_CQ_FORMAT_MSG;
+  wanted.wait_obj = FI_WAIT_FD;
+  int descriptor = -1;
+  int answer = 0;
+  if (fi_domain(fabric, info.get(), &domain, nullptr) == 0) {
+    answer = fi_cq_open(domain, &wanted, &queue, nullptr);
+    if (answer == 0) answer = fi_control(&queue->fid, FI_GETWAIT, &descriptor);
+    if (queue != nullptr) fi_close(&queue->fid);
+    fi_close(&domain->fid);
+  }
+  fi_close(&fabric->fid);
+  return answer != -FI_ENOSYS;
+}
+
 // libfabric's own variable hides all others.
 std::string filter_of_providers() {
   const char* filter = std::getenv("FI_PROVIDER");
@@ -109,7 +132,7 @@ std::string filter_of_providers() {
 
 }  // namespace
 
-base::Result<Info> choose_provider(const Library& library, const base::Config& config, bool atomics) {
+base::Result<Info> choose_provider(const Library& library, const base::Config& config, Atomics atomics) {
   const std::string& provider = config.text(base::Var::ofi_provider);
   const std::string& domain = config.text(base::Var::ofi_domain);
   int answer = 0;
@@ -128,8 +151,8 @@ base::Result<Info> choose_provider(const Library& library, const base::Config& c
   // less than we want, or have not all that we want.
   const std::string chosen = best->fabric_attr->prov_name;
   if (const base::Status status = check_layer(chosen); status != HEDDLE_DONE) return status;
-  const bool own_atomics = atomics && std::ranges::find(kAtomics, chosen) != kAtomics.end();
-  for (const Wish& wish : {Wish{kInject, own_atomics}, Wish{kInject, false}, Wish{}}) {
+  const bool own_atomics = atomics == Atomics::by_network && std::ranges::find(kAtomics, chosen) != kAtomics.end();
+  for (const Wish& wish : {Wish{.inject = kInject, .atomics = own_atomics}, Wish{.inject = kInject}, Wish{}}) {
     const Info detailed = offers(library, chosen.c_str(), wish, &answer);
     for (const fi_info* info = detailed.get(); info != nullptr; info = info->next) {
       if (name_of(*info) != name_of(*best) || info->addr_format != best->addr_format) continue;
@@ -140,7 +163,7 @@ base::Result<Info> choose_provider(const Library& library, const base::Config& c
   return base::fail(HEDDLE_ERR_SYSTEM, "libfabric's provider %s is gone (%s)", chosen.c_str(), library.why(answer));
 }
 
-// Adapters are renamed after their places (rdmap0s6), so it is their drivers that tell.
+// Adapters are renamed after their PCI slots (rdmap0s6), so it is their drivers that tell.
 bool has_own_adapter(const std::filesystem::path& classes) {
   std::error_code none;
   if (std::filesystem::exists(classes / "cxi", none)) return true;
@@ -163,14 +186,19 @@ std::string list_providers(const Library& library) {
   std::vector<const fi_info*> all;
   for (const fi_info* info = list.get(); info != nullptr; info = info->next) all.push_back(info);
   for (std::size_t i = 1; i < all.size(); ++i) {  // the order of equal ones stays
-    for (std::size_t k = i; k > 0 && place_of(*all[k]) < place_of(*all[k - 1]); --k) std::swap(all[k], all[k - 1]);
+    for (std::size_t k = i; k > 0 && order_of(*all[k]) < order_of(*all[k - 1]); --k) std::swap(all[k], all[k - 1]);
   }
   std::string text;
+  std::string unfit;
   for (const fi_info* info : all) {
     const std::string name = name_of(*info);
-    if (text.find(name) == std::string::npos) text += (text.empty() ? "" : ", ") + name;
+    if (text.find(name) != std::string::npos || unfit.find(name) != std::string::npos) continue;
+    std::string& list_of = has_descriptor(library, info) ? text : unfit;
+    list_of += (list_of.empty() ? "" : ", ") + name;
   }
-  return text.empty() ? "none" : text;
+  if (text.empty()) text = "none";
+  if (unfit.empty()) return text;
+  return text + "; these do not serve Heddle, for want of a descriptor on which a thread could sleep: " + unfit;
 }
 
 }  // namespace heddle::transport::ofi

@@ -1,6 +1,7 @@
 // Which provider of libfabric a job uses, and what it can do.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,12 +19,15 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-// The provider that HEDDLE_OFI_PROVIDER and HEDDLE_OFI_DOMAIN name, else the best that there is by
-// the order of our table (provider.cpp). `atomics`: with those of the network, if it has its own;
-// see atomics.hpp. CONFIG: there is none; the message says what there is.
-base::Result<Info> choose_provider(const Library& library, const base::Config& config, bool atomics);
+// Whether atomics are asked of the network, if it has its own: see atomics.hpp.
+enum class Atomics : std::uint8_t { by_messages, by_network };
 
-// Every provider that would serve, the best first, for `heddle info`: "tcp;ofi_rxm (eth0)".
+// The provider that HEDDLE_OFI_PROVIDER and HEDDLE_OFI_DOMAIN name, else the best that there is by
+// the order of our table (provider.cpp). CONFIG: there is none; the message says what there is.
+base::Result<Info> choose_provider(const Library& library, const base::Config& config, Atomics atomics);
+
+// Every provider that would serve, the best first: "tcp;ofi_rxm (eth0), …"; then those that would
+// not, with the reason.
 std::string list_providers(const Library& library);
 
 // Whether the machine has an adapter that only libfabric drives: Slingshot, EFA, Omni-Path.

@@ -16,6 +16,7 @@ namespace heddle::transport::ofi {
 
 class Device;
 
+// Any thread.
 class Regions {
  public:
   explicit Regions(Device& device);
@@ -31,8 +32,8 @@ class Regions {
   // handle: [0] libfabric's key, [1] its first byte as accesses name it, [2] its address there.
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) const;
 
-  // Where regions are registered, from now on until the second. NO_MEMORY, ARGUMENT.
-  base::Status add(const Place& place);
+  // From add() to remove() all regions are registered in that scope too. NO_MEMORY, ARGUMENT.
+  base::Status add(const Scope& scope);
   void remove(fid_domain* domain);
   // Before the device's endpoint is closed: nothing is registered any more.
   void close();
@@ -43,15 +44,16 @@ class Regions {
     std::uint64_t bytes;
     std::map<fid_domain*, fid_mr*> in;
   };
-  base::Status enter(std::uint64_t number, Region* region, const Place& place);
-  static bool leave(Region* region);
+  base::Status register_in_scope(std::uint64_t number, Region* region, const Scope& scope);
+  // False: libfabric does not deregister it everywhere.
+  static bool deregister_all(Region* region);
   LocalMemory describe(std::uint64_t number, const Region& region) const;
 
   Device& device_;
   std::mutex mutex_;  // guards what follows; taken with no other
   // by number, which is the key where the provider does not choose it
   std::unordered_map<std::uint64_t, Region> regions_;
-  std::vector<Place> places_;
+  std::vector<Scope> scopes_;
 };
 
 }  // namespace heddle::transport::ofi

@@ -25,10 +25,12 @@
 #include <utility>
 
 #include "transport/ofi/strict_world.hpp"
+#include "transport/ofi/test_objects.hpp"
 
 namespace {
 
 using namespace heddle::transport::ofi::strict;
+using namespace heddle::transport::ofi::test;
 
 [[gnu::destructor]] void report() {
   World& all = world();
@@ -39,24 +41,11 @@ using namespace heddle::transport::ofi::strict;
   if (all.wrong != 0) ::_exit(70);
 }
 
-// A table of functions. It is written once: threads of other ranks call by it, without a lock.
-template <class Table>
-Table made(void (*fill)(Table&)) {
-  Table all{};
-  fill(all);
-  return all;
-}
-
-template <class Object, class Fid>
-Object* of(Fid* fid) {
-  return reinterpret_cast<Object*>(fid);  // its first member
-}
-
 // ---- regions ------------------------------------------------------------------------------------
 
 int close_region(struct fid* fid) {
   const Lock lock(world().mutex);
-  auto* region = of<Region>(fid);
+  auto* region = object_of<Region>(fid);
   if (fault_of(fault::kRegions) != 0) {
     world().busy = true;
     return -FI_EBUSY;
@@ -70,15 +59,15 @@ int close_region(struct fid* fid) {
 }
 int bind_region(struct fid* fid, struct fid* to, std::uint64_t) {
   const Lock lock(world().mutex);
-  auto* region = of<Region>(fid);
+  auto* region = object_of<Region>(fid);
   if (!wants("endpoint")) return refuse(FI_EINVAL, "a region is bound where that is not wanted");
-  region->endpoint = of<Endpoint>(to);
+  region->endpoint = object_of<Endpoint>(to);
   if ((region->access & FI_REMOTE_WRITE) != 0) ++region->endpoint->regions;
   return 0;
 }
 int control_region(struct fid* fid, int command, void*) {
   const Lock lock(world().mutex);
-  auto* region = of<Region>(fid);
+  auto* region = object_of<Region>(fid);
   if (command != FI_ENABLE || region->endpoint == nullptr) return refuse(FI_EINVAL, "a region without endpoint");
   region->enabled = true;
   return 0;
@@ -86,15 +75,18 @@ int control_region(struct fid* fid, int command, void*) {
 
 int register_region(struct fid* fid, const void* address, std::size_t bytes, std::uint64_t access, std::uint64_t offset,
                     std::uint64_t key, std::uint64_t flags, fid_mr** out, void*) {
-  static fi_ops ops{sizeof ops, close_region, bind_region, control_region, nullptr, nullptr, nullptr};
+  static auto ops = table<fi_ops>([](fi_ops& all) {
+    all.close = close_region;
+    all.bind = bind_region;
+    all.control = control_region;
+  });
   const Lock lock(world().mutex);
-  auto* domain = of<Domain>(fid);
+  auto* domain = object_of<Domain>(fid);
   if (address == nullptr || bytes == 0 || offset != 0 || flags != 0) return refuse(FI_EINVAL, "a strange region");
   const std::uint64_t number = world().next++;
   if (wants("prov_key")) key = number * 0x9e3779b97f4a7c15;
   if (world().keys.count({domain, key}) != 0) return refuse(FI_ENOKEY, "a key is used twice in one domain");
-  auto* region = new Region;
-  region->fid.fid = {FI_CLASS_MR, nullptr, &ops};
+  auto* region = make_object<Region>(FI_CLASS_MR, ops, out);
   region->fid.mem_desc = reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr): a number is all it is
   region->fid.key = key;
   region->domain = domain;
@@ -104,7 +96,6 @@ int register_region(struct fid* fid, const void* address, std::size_t bytes, std
   region->enabled = !wants("endpoint");
   ++domain->uses;
   world().regions[number] = world().keys[{domain, key}] = region;
-  *out = &region->fid;
   return 0;
 }
 
@@ -163,7 +154,7 @@ void execute(Endpoint& endpoint, Transfer& transfer) {
 
 ssize_t read_queue(fid_cq* fid, void* out, std::size_t count) {
   const Lock lock(world().mutex);
-  auto* queue = of<Queue>(fid);
+  auto* queue = object_of<Queue>(fid);
   for (Endpoint* endpoint : queue->endpoints) {
     if (fault_of(fault::kHold) != 0) break;
     for (std::size_t left = endpoint->transfers.size(); left > 0; --left) {
@@ -180,7 +171,7 @@ ssize_t read_queue(fid_cq* fid, void* out, std::size_t count) {
 }
 ssize_t read_error(fid_cq* fid, fi_cq_err_entry* entry, std::uint64_t) {
   const Lock lock(world().mutex);
-  auto* queue = of<Queue>(fid);
+  auto* queue = object_of<Queue>(fid);
   if (queue->failed.empty()) return -FI_EAGAIN;
   *entry = queue->failed.front();
   queue->failed.pop_front();
@@ -188,7 +179,7 @@ ssize_t read_error(fid_cq* fid, fi_cq_err_entry* entry, std::uint64_t) {
 }
 int try_wait(fid_fabric*, struct fid** fids, int) {
   const Lock lock(world().mutex);
-  auto* queue = of<Queue>(fids[0]);
+  auto* queue = object_of<Queue>(fids[0]);
   std::uint64_t value = 0;
   // It does not block: NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
   static_cast<void>(!::read(queue->event, &value, sizeof value));
@@ -198,7 +189,7 @@ int try_wait(fid_fabric*, struct fid** fids, int) {
 }
 int close_queue(struct fid* fid) {
   const Lock lock(world().mutex);
-  auto* queue = of<Queue>(fid);
+  auto* queue = object_of<Queue>(fid);
   if (world().busy && !queue->endpoints.empty()) return -FI_EBUSY;
   if (!queue->endpoints.empty()) return refuse(FI_EBUSY, "a queue is closed before its endpoint");
   ::close(queue->event);
@@ -208,7 +199,7 @@ int close_queue(struct fid* fid) {
 int control_queue(struct fid* fid, int command, void* out) {
   const Lock lock(world().mutex);
   if (command != FI_GETWAIT || fault_of(fault::kDescriptor) != 0) return -FI_ENOSYS;
-  *static_cast<int*>(out) = of<Queue>(fid)->event;
+  *static_cast<int*>(out) = object_of<Queue>(fid)->event;
   return 0;
 }
 
@@ -216,7 +207,7 @@ int control_queue(struct fid* fid, int command, void* out) {
 
 ssize_t receive(fid_ep* fid, void* at, std::size_t bytes, void* descriptor, fi_addr_t, void* context) {
   const Lock lock(world().mutex);
-  auto* endpoint = of<Endpoint>(fid);
+  auto* endpoint = object_of<Endpoint>(fid);
   const Buffer buffer{at, bytes, descriptor, context};
   if (const int answer = check_local(*endpoint, buffer, FI_RECV); answer != 0) return answer;
   endpoint->receives.push_back(buffer);
@@ -228,20 +219,20 @@ ssize_t deliver(const Endpoint& from, const Buffer& buffer, fi_addr_t address) {
   if (to == world().endpoints.end()) return -FI_ENOTCONN;
   Endpoint& target = *to->second;
   if (target.receives.empty()) return -FI_EAGAIN;
-  const Buffer place = target.receives.front();
+  const Buffer into = target.receives.front();
   target.receives.pop_front();
-  if (buffer.bytes > place.bytes) {
-    complete(*target.queue, place.context, 0, FI_ETRUNC);
+  if (buffer.bytes > into.bytes) {
+    complete(*target.queue, into.context, 0, FI_ETRUNC);
   } else {
-    const bool usable = check_local(target, place, FI_RECV) == 0;
-    if (usable) std::memcpy(place.at, buffer.at, buffer.bytes);
-    complete(*target.queue, place.context, buffer.bytes, usable ? 0 : FI_EINVAL);
+    const bool usable = check_local(target, into, FI_RECV) == 0;
+    if (usable) std::memcpy(into.at, buffer.at, buffer.bytes);
+    complete(*target.queue, into.context, buffer.bytes, usable ? 0 : FI_EINVAL);
   }
   return 0;
 }
 ssize_t send_message(fid_ep* fid, const void* at, std::size_t bytes, void* descriptor, fi_addr_t to, void* context) {
   const Lock lock(world().mutex);
-  auto* endpoint = of<Endpoint>(fid);
+  auto* endpoint = object_of<Endpoint>(fid);
   const Buffer buffer{const_cast<void*>(at), bytes, descriptor, context};
   if (const int answer = check_local(*endpoint, buffer, FI_SEND); answer != 0) return answer;
   const ssize_t answer = deliver(*endpoint, buffer, to);
@@ -254,7 +245,7 @@ ssize_t send_message(fid_ep* fid, const void* at, std::size_t bytes, void* descr
 }
 ssize_t inject_message(fid_ep* fid, const void* at, std::size_t bytes, fi_addr_t to) {
   const Lock lock(world().mutex);
-  return deliver(*of<Endpoint>(fid), {const_cast<void*>(at), bytes, nullptr, nullptr}, to);
+  return deliver(*object_of<Endpoint>(fid), {const_cast<void*>(at), bytes, nullptr, nullptr}, to);
 }
 
 // `uses`: of the local memory; 0: none.
@@ -271,7 +262,7 @@ ssize_t begin(Endpoint& endpoint, Transfer transfer, fi_addr_t to, std::uint64_t
 ssize_t read_memory(fid_ep* fid, void* at, std::size_t bytes, void* descriptor, fi_addr_t from, std::uint64_t address,
                     std::uint64_t key, void* context) {
   const Lock lock(world().mutex);
-  return begin(*of<Endpoint>(fid), {Transfer::get, {at, bytes, descriptor, context}, {}, 0, address, key}, from,
+  return begin(*object_of<Endpoint>(fid), {Transfer::get, {at, bytes, descriptor, context}, {}, 0, address, key}, from,
                FI_READ);
 }
 ssize_t write_memory(fid_ep* fid, const fi_msg_rma* message, std::uint64_t flags) {
@@ -287,13 +278,13 @@ ssize_t write_memory(fid_ep* fid, const fi_msg_rma* message, std::uint64_t flags
   const bool injects = (flags & FI_INJECT) != 0;
   const auto* bytes = static_cast<const char*>(local.iov_base);
   if (injects) transfer.inject.assign(bytes, bytes + local.iov_len);
-  return begin(*of<Endpoint>(fid), std::move(transfer), message->addr, injects ? 0 : FI_WRITE);
+  return begin(*object_of<Endpoint>(fid), std::move(transfer), message->addr, injects ? 0 : FI_WRITE);
 }
 ssize_t compare_memory(fid_ep* fid, const void* at, std::size_t, void* descriptor, const void* compare,
                        void* compare_descriptor, void* result, void* result_descriptor, fi_addr_t to,
                        std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op, void* context) {
   const Lock lock(world().mutex);
-  auto& endpoint = *of<Endpoint>(fid);
+  auto& endpoint = *object_of<Endpoint>(fid);
   const std::uint64_t bytes = type == FI_UINT64 ? 8 : 4;
   Transfer transfer{Transfer::atomic, {result, bytes, result_descriptor, context}, {}, 0, address, key, op};
   int answer = check_local(endpoint, {const_cast<void*>(at), bytes, descriptor, nullptr}, FI_WRITE);
@@ -335,12 +326,12 @@ int get_name(struct fid* fid, void* name, std::size_t* bytes) {
   const std::size_t room = *bytes;
   *bytes = sizeof(std::uint64_t);
   if (room < *bytes) return -FI_ETOOSMALL;
-  std::memcpy(name, &of<Endpoint>(fid)->number, *bytes);
+  std::memcpy(name, &object_of<Endpoint>(fid)->number, *bytes);
   return 0;
 }
 int close_endpoint(struct fid* fid) {
   const Lock lock(world().mutex);
-  auto* endpoint = of<Endpoint>(fid);
+  auto* endpoint = object_of<Endpoint>(fid);
   if (fault_of(fault::kBusy) != 0) {
     world().busy = endpoint->kept = true;
     return -FI_EBUSY;
@@ -355,11 +346,11 @@ int close_endpoint(struct fid* fid) {
 }
 int bind_endpoint(struct fid* fid, struct fid* to, std::uint64_t) {
   const Lock lock(world().mutex);
-  auto* endpoint = of<Endpoint>(fid);
+  auto* endpoint = object_of<Endpoint>(fid);
   if (to->fclass == FI_CLASS_AV) {
-    endpoint->vector = of<Vector>(to);
+    endpoint->vector = object_of<Vector>(to);
   } else {
-    endpoint->queue = of<Queue>(to);
+    endpoint->queue = object_of<Queue>(to);
     endpoint->queue->endpoints.insert(endpoint);
   }
   return 0;
@@ -369,44 +360,42 @@ int enable_endpoint(struct fid*, int, void*) {
 }
 
 int open_endpoint(fid_domain* fid, fi_info*, fid_ep** out, void*) {
-  static fi_ops ops{sizeof ops, close_endpoint, bind_endpoint, enable_endpoint, nullptr, nullptr, nullptr};
-  static auto cm = made<fi_ops_cm>([](fi_ops_cm& all) { all.getname = get_name; });
-  static auto msg = made<fi_ops_msg>([](fi_ops_msg& all) {
+  static auto ops = table<fi_ops>([](fi_ops& all) {
+    all.close = close_endpoint;
+    all.bind = bind_endpoint;
+    all.control = enable_endpoint;
+  });
+  static auto cm = table<fi_ops_cm>([](fi_ops_cm& all) { all.getname = get_name; });
+  static auto msg = table<fi_ops_msg>([](fi_ops_msg& all) {
     all.recv = receive;
     all.send = send_message;
     all.inject = inject_message;
   });
-  static auto rma = made<fi_ops_rma>([](fi_ops_rma& all) {
+  static auto rma = table<fi_ops_rma>([](fi_ops_rma& all) {
     all.read = read_memory;
     all.writemsg = write_memory;
   });
-  static auto atomic = made<fi_ops_atomic>([](fi_ops_atomic& all) {
+  static auto atomic = table<fi_ops_atomic>([](fi_ops_atomic& all) {
     all.readwrite = change_memory;
     all.compwrite = compare_memory;
     all.readwritevalid = all.compwritevalid = has_atomic;
   });
   const Lock lock(world().mutex);
-  auto* endpoint = new Endpoint;
-  endpoint->fid.fid = {FI_CLASS_EP, nullptr, &ops};
+  auto* endpoint = make_object<Endpoint>(FI_CLASS_EP, ops, out);
   endpoint->fid.cm = &cm;
   endpoint->fid.msg = &msg;
   endpoint->fid.rma = &rma;
   endpoint->fid.atomic = &atomic;
-  endpoint->domain = of<Domain>(fid);
+  endpoint->domain = object_of<Domain>(fid);
   endpoint->number = world().next++;
   ++endpoint->domain->uses;
   world().endpoints[endpoint->number] = endpoint;
-  *out = &endpoint->fid;
   return 0;
 }
 
-int close_vector(struct fid* fid) {
-  delete of<Vector>(fid);
-  return 0;
-}
 int insert_address(fid_av* fid, const void* address, std::size_t, fi_addr_t* out, std::uint64_t flags, void* why) {
   const Lock lock(world().mutex);
-  auto* vector = of<Vector>(fid);
+  auto* vector = object_of<Vector>(fid);
   if (int& left = fault_of(fault::kAddresses); left != 0) {
     --left;
     if ((flags & FI_SYNC_ERR) != 0) *static_cast<int*>(why) = fault_of(fault::kWhy);
@@ -419,25 +408,28 @@ int insert_address(fid_av* fid, const void* address, std::size_t, fi_addr_t* out
   return 1;
 }
 int open_vector(fid_domain*, fi_av_attr*, fid_av** out, void*) {
-  static fi_ops ops{sizeof ops, close_vector, nullptr, nullptr, nullptr, nullptr, nullptr};
-  static fi_ops_av av{sizeof av, insert_address, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
-  auto* vector = new Vector;
-  vector->fid = {{FI_CLASS_AV, nullptr, &ops}, &av};
-  *out = &vector->fid;
+  static auto ops = table<fi_ops>([](fi_ops& all) { all.close = delete_object<Vector>; });
+  static auto av = table<fi_ops_av>([](fi_ops_av& all) { all.insert = insert_address; });
+  make_object<Vector>(FI_CLASS_AV, ops, out)->fid.ops = &av;
   return 0;
 }
 int open_queue(fid_domain*, fi_cq_attr*, fid_cq** out, void*) {
-  static fi_ops ops{sizeof ops, close_queue, nullptr, control_queue, nullptr, nullptr, nullptr};
-  static fi_ops_cq cq{sizeof cq, read_queue, nullptr, read_error, nullptr, nullptr, nullptr, nullptr};
-  auto* queue = new Queue;
-  queue->fid = {{FI_CLASS_CQ, nullptr, &ops}, &cq};
+  static auto ops = table<fi_ops>([](fi_ops& all) {
+    all.close = close_queue;
+    all.control = control_queue;
+  });
+  static auto cq = table<fi_ops_cq>([](fi_ops_cq& all) {
+    all.read = read_queue;
+    all.readerr = read_error;
+  });
+  auto* queue = make_object<Queue>(FI_CLASS_CQ, ops, out);
+  queue->fid.ops = &cq;
   queue->event = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  *out = &queue->fid;
   return 0;
 }
 int close_domain(struct fid* fid) {
   const Lock lock(world().mutex);
-  auto* domain = of<Domain>(fid);
+  auto* domain = object_of<Domain>(fid);
   if (world().busy && domain->uses != 0) return -FI_EBUSY;
   if (domain->uses != 0) return refuse(FI_EBUSY, "%d objects are open in a closed domain", domain->uses);
   --world().domains;
@@ -445,22 +437,18 @@ int close_domain(struct fid* fid) {
   return 0;
 }
 int open_domain(fid_fabric*, fi_info*, fid_domain** out, void*) {
-  static fi_ops ops{sizeof ops, close_domain, nullptr, nullptr, nullptr, nullptr, nullptr};
-  static auto domains = made<fi_ops_domain>([](fi_ops_domain& all) {
+  static auto ops = table<fi_ops>([](fi_ops& all) { all.close = close_domain; });
+  static auto domains = table<fi_ops_domain>([](fi_ops_domain& all) {
     all.av_open = open_vector;
     all.cq_open = open_queue;
     all.endpoint = open_endpoint;
   });
-  static fi_ops_mr mr{sizeof mr, register_region, nullptr, nullptr};
+  static auto mr = table<fi_ops_mr>([](fi_ops_mr& all) { all.reg = register_region; });
   const Lock lock(world().mutex);
-  auto* domain = new Domain;
-  domain->fid = {{FI_CLASS_DOMAIN, nullptr, &ops}, &domains, &mr};
+  auto* domain = make_object<Domain>(FI_CLASS_DOMAIN, ops, out);
+  domain->fid.ops = &domains;
+  domain->fid.mr = &mr;
   ++world().domains;
-  *out = &domain->fid;
-  return 0;
-}
-int close_fabric(struct fid* fid) {
-  delete of<fid_fabric>(fid);
   return 0;
 }
 
@@ -479,15 +467,12 @@ void strict_fabric_write() {
 }
 
 int fi_fabric(fi_fabric_attr*, fid_fabric** out, void*) {
-  static fi_ops ops{sizeof ops, close_fabric, nullptr, nullptr, nullptr, nullptr, nullptr};
-  static auto fabrics = made<fi_ops_fabric>([](fi_ops_fabric& all) {
+  static auto ops = table<fi_ops>([](fi_ops& all) { all.close = delete_object<Fabric>; });
+  static auto fabrics = table<fi_ops_fabric>([](fi_ops_fabric& all) {
     all.domain = open_domain;
     all.trywait = try_wait;
   });
-  auto* fabric = new fid_fabric{};
-  fabric->fid = {FI_CLASS_FABRIC, nullptr, &ops};
-  fabric->ops = &fabrics;
-  *out = fabric;
+  make_object<Fabric>(FI_CLASS_FABRIC, ops, out)->fid.ops = &fabrics;
   return 0;
 }
 

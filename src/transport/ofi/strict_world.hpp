@@ -24,6 +24,9 @@
 
 namespace heddle::transport::ofi::strict {
 
+struct Fabric {
+  fid_fabric fid{};
+};
 struct Domain {
   fid_domain fid{};
   int uses = 0;  // regions and endpoints that are open

@@ -194,17 +194,17 @@ bool Transfers::update(PeerState& peer, Command& command) {
                  static_cast<unsigned long long>(command.bytes), command.rank, port_.device().library().why(answer)));
 }
 
-// `error`: 0: it is done, with something to do besides.
-[[gnu::noinline]] void Transfers::on_failed(Transfer& transfer, int error) {
+// One that has succeeded has something to do besides; on_done() takes the others.
+[[gnu::noinline]] void Transfers::on_finished(Transfer& transfer, int error) {
   PeerState& peer = *transfer.peer;
   if (transfer.duties != 0) do_duties(transfer, error);
   if (transfer.orphan) [[unlikely]] {
     --orphans_;
   } else {
-    port_.completions().done(transfer.token, error == 0 ? HEDDLE_DONE : meaning_of(error), 1);
+    port_.completions().done(transfer.token, error == FI_SUCCESS ? HEDDLE_DONE : meaning_of(error), 1);
   }
   give_back(&transfer);
-  if (error != 0) [[unlikely]]
+  if (error != FI_SUCCESS) [[unlikely]]
     port_.on_broken(peer, error);
 }
 
@@ -214,7 +214,7 @@ void Transfers::do_duties(Transfer& transfer, int error) {
   if ((duties & Transfer::has_lease) != 0) callers_->release(transfer.lease);
   if (transfer.orphan) return;
   if ((duties & Transfer::owes_source) != 0) port_.completions().source_free(transfer.token);
-  if ((duties & Transfer::has_result) != 0 && error == 0)
+  if ((duties & Transfer::has_result) != 0 && error == FI_SUCCESS)
     std::memcpy(transfer.result_to, &transfer.result, transfer.result_bytes);
 }
 

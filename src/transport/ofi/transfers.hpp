@@ -25,7 +25,7 @@ class Transfers {
   // With the port's endpoint. NO_MEMORY, SYSTEM.
   base::Status open(Endpoint& endpoint);
 
-  // By the owner, outside. How many were accepted: 0 or 1.
+  // By the owner, outside a Turn. How many were accepted: 0 or 1.
   template <Opcode kOpcode>
   [[nodiscard]] static std::size_t post(Port& port, Command& command);
   // An opcode that the transport does not have.
@@ -36,7 +36,8 @@ class Transfers {
   // libfabric still has transfers that were reported as failed: it cannot be made to forget one.
   [[nodiscard]] bool has_orphans() const { return orphans_ != 0; }
 
-  // The first of these entries is a usual transfer's. Takes those with it that are alike.
+  // Completes the first of these entries, a usual transfer's, and the usual ones behind it with the
+  // same token. Returns the first entry that is left.
   const fi_cq_msg_entry* on_done(const fi_cq_msg_entry* entry, const fi_cq_msg_entry* end) {
     const Token token = static_cast<const Transfer*>(Operation::of(entry->op_context))->token;
     std::uint32_t count = 0;
@@ -54,8 +55,8 @@ class Transfers {
     completions_.done(token, HEDDLE_DONE, count);
     return entry;
   }
-  // 0: it has not.
-  void on_failed(Transfer& transfer, int error);
+  // libfabric has finished it, with FI_SUCCESS or a positive number.
+  void on_finished(Transfer& transfer, int error);
   // Fails the puts and atomics of a peer state whose connection was lost long ago. libfabric keeps
   // what it has; nobody waits for it any more. True: gets are left.
   bool orphan(PeerState& peer);

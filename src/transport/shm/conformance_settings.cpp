@@ -20,7 +20,7 @@ const Given kGiven([]() -> std::vector<Setting> {
       {"shm", "shm", {}},
       {"shm not direct", "shm", kNotDirect},
       {"shm bounce only", "shm", kBounceOnly},
-      {"shm CMA only", "shm", kCmaOnly, true},
+      {.label = "shm CMA only", .transport = "shm", .variables = kCmaOnly, .by_kernel = true},
       {"shm bounce then CMA", "shm", kBounceThenCma},
       {"shm tiny pool", "shm", both(kBounceOnly, kTinyPool)},
       {"shm tiny ring", "shm", kTinyRing},

@@ -95,6 +95,12 @@ base::Result<Peer*> Device::peer(std::uint32_t rank) {
   return owned_peers_.back().get();
 }
 
+base::Status Device::check_peer(std::uint32_t rank) {
+  if (rank == rank_) return HEDDLE_DONE;
+  const auto card = bootstrap_.fetch_bytes(rank);
+  return card ? decode_card(card->bytes, agreement_, rank).status() : card.status();
+}
+
 // Fills in `peer` from the card of another process.
 base::Status Device::introduce(Peer& peer) {
   const auto card = bootstrap_.fetch(peer.rank);

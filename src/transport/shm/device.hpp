@@ -85,6 +85,8 @@ class Device {
   // yet, or another thread sets a peer up; call again. PEER_FAILED, VERSION, PROTOCOL, SYSTEM,
   // NO_MEMORY (descriptors).
   [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
+  // See Transport::check_peer().
+  [[nodiscard]] base::Status check_peer(std::uint32_t rank);
   // Asks for the card that peer() of this rank will need.
   void prepare_peer(std::uint32_t rank) {
     if (rank != rank_ && peers_[rank].load(std::memory_order_acquire) == nullptr) bootstrap_.ask_ahead(rank);

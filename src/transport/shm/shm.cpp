@@ -22,6 +22,7 @@ class ShmTransport final : public Transport {
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] base::Status check_peer(std::uint32_t rank) override { return device_->check_peer(rank); }
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override;
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override;
   void free(const LocalMemory& memory) override;

@@ -1,4 +1,4 @@
-// The ways of UCX for the conformance suite. CMakeLists.txt runs them one by one.
+// The settings of UCX for the conformance suite. CMakeLists.txt runs them one by one.
 #include "transport/conformance_settings.hpp"
 #include "transport/test_ucx.hpp"
 
@@ -16,15 +16,15 @@ const Given kGiven([]() -> std::vector<Setting> {
   const std::string no_ucx = ucx::why_no_ucx();
   const std::string no_verbs = ucx::why_no_verbs();
   return {
-      {"ucx tcp", "ucx", kTcp, false, no_ucx},
-      {"ucx small window", "ucx", both(kTcp, kSmallWindow), false, no_ucx},
-      {"ucx posix", "ucx", kPosix, false, no_ucx},
-      {"ucx sysv", "ucx", kSysv, false, no_ucx},
-      {"ucx rc verbs", "ucx", kRcVerbs, false, no_verbs},
-      {"ucx ud verbs", "ucx", kUdVerbs, false, no_verbs},
-      {"joint shm ucx", "shm,ucx", both(kPairs, kTcp), false, no_ucx},
-      {"joint shm ucx alone", "shm,ucx", both(kAlone, kTcp), false, no_ucx},
-      {"fault ucx everything", "fault+ucx", both(kTcp, kEverything), false, no_ucx},
+      {"ucx tcp", "ucx", kTcp, no_ucx},
+      {"ucx small window", "ucx", both(kTcp, kSmallWindow), no_ucx},
+      {"ucx posix", "ucx", kPosix, no_ucx},
+      {"ucx sysv", "ucx", kSysv, no_ucx},
+      {"ucx rc verbs", "ucx", kRcVerbs, no_verbs},
+      {"ucx ud verbs", "ucx", kUdVerbs, no_verbs},
+      {"joint shm ucx", "shm,ucx", both(kPairs, kTcp), no_ucx},
+      {"joint shm ucx alone", "shm,ucx", both(kAlone, kTcp), no_ucx},
+      {"fault ucx everything", "fault+ucx", both(kTcp, kEverything), no_ucx},
   };
 });
 

@@ -51,6 +51,13 @@ base::Status Device::set_up() {
   return helper().start(descriptor);
 }
 
+std::string Device::describe() const {
+  const auto named = [](const std::string& text) { return text.empty() ? std::string("as UCX chooses") : text; };
+  const base::Config& config = environment().config;
+  return "ucx (UCX " + library_.version() + ", transports " + named(config.text(base::Var::ucx_tls)) + ", devices " +
+         named(config.text(base::Var::ucx_net_devices)) + ", windows of " + std::to_string(window()) + " bytes)";
+}
+
 base::Status Device::open_context() {
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = call_.config_read(nullptr, nullptr, &config); status != UCS_OK) {
@@ -131,8 +138,8 @@ ucs_status_t Device::connect(ucp_worker_h worker, const void* address, ucp_err_h
   return status;
 }
 
-// Finds whether UCX can reach other processes by a way that it watches: with a connection to this
-// process itself, which is closed at once.
+// Finds whether UCX can reach other processes by connections that it watches: with a connection to
+// this process itself, which is closed at once.
 base::Status Device::probe(const void* address) {
   for (const bool recovers : {true, false}) {
     recovers_ = recovers;
@@ -146,16 +153,18 @@ base::Status Device::probe(const void* address) {
     end_probe(worker);
     if (status == UCS_OK) return HEDDLE_DONE;
   }
-  return base::fail(
-      HEDDLE_ERR_CONFIG,
-      "UCX %s has no transport that does for messages; look at HEDDLE_UCX_TLS=\"%s\" and the UCX_* variables",
-      library_.version().c_str(), environment().config.text(base::Var::ucx_tls).c_str());
+  return base::fail(HEDDLE_ERR_CONFIG,
+                    "UCX %s has no transport that does for messages; look at HEDDLE_UCX_TLS=\"%s\", "
+                    "HEDDLE_UCX_NET_DEVICES=\"%s\" and "
+                    "the UCX_* variables",
+                    library_.version().c_str(), environment().config.text(base::Var::ucx_tls).c_str(),
+                    environment().config.text(base::Var::ucx_net_devices).c_str());
 }
 
 // Destroys a worker that has only connected to the device worker. UCX 1.13 aborts the program if
-// that happens over verbs while the worker's greeting is on the way. Over TCP and shared memory the
-// worker can be destroyed at once: to make its connection first would cost memory for each rank,
-// and time when many join.
+// that happens over verbs while the worker's handshake is on the way. Over TCP and shared memory
+// the worker can be destroyed at once: to make its connection first would cost memory for each
+// rank, and time when many join.
 void Device::end_probe(ucp_worker_h worker) {
   std::error_code none;
   const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
@@ -166,13 +175,6 @@ void Device::end_probe(ucp_worker_h worker) {
     call_.worker_progress(worker_.worker());
   }
   flush.ended ? call_.worker_destroy(worker) : bury(worker);
-}
-
-// ---- ports --------------------------------------------------------------------------------------
-
-base::Result<std::unique_ptr<Port>> Device::open_port(std::uint32_t index) {
-  if (const base::Status status = directory().take_number(index); status != HEDDLE_DONE) return status;
-  return Port::create(*this, index);
 }
 
 }  // namespace heddle::transport::ucx

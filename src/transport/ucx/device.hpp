@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "transport/network/device.hpp"
@@ -11,8 +12,6 @@
 #include "transport/ucx/regions.hpp"
 
 namespace heddle::transport::ucx {
-
-class Port;
 
 // Made before the rest of the device, which refers to them from the start.
 struct DeviceParts {
@@ -39,12 +38,15 @@ class Device final : private DeviceParts, public network::Device {
   // reports: it cancels them ("cannot find remote protocol"; found with 1.22). Then messages to the
   // owner do.
   [[nodiscard]] bool has_atomics() const { return !recovers_ || !library_.at_least(1, 16); }
+  [[nodiscard]] std::uint32_t memory_opcodes() const {
+    return bit(Opcode::put) | bit(Opcode::get) | (has_atomics() ? bit(Opcode::atomic) : 0);
+  }
   [[nodiscard]] ucs_status_t connect(ucp_worker_h worker, const void* address, ucp_err_handler_cb_t broken, void* arg,
                                      ucp_ep_h* endpoint) const;
   // The error for a worker that UCX does not give.
   [[nodiscard]] base::Status no_worker(ucs_status_t status) const;
 
-  [[nodiscard]] base::Result<std::unique_ptr<Port>> open_port(std::uint32_t index);
+  [[nodiscard]] std::string describe() const;
 
  private:
   Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Library& library);

@@ -69,7 +69,7 @@ base::Status DeviceWorker::connect(std::uint32_t rank, std::span<const std::byte
   if (status == UCS_ERR_NO_MEMORY)
     return base::fail(HEDDLE_ERR_NO_MEMORY, "no memory for a connection to rank %u", rank);
   if (!last) return HEDDLE_AGAIN;
-  return base::fail(HEDDLE_ERR_CONFIG, "UCX finds no way to rank %u: %s; look at HEDDLE_UCX_TLS and UCX_TLS", rank,
+  return base::fail(HEDDLE_ERR_CONFIG, "UCX finds no route to rank %u: %s; look at HEDDLE_UCX_TLS and UCX_TLS", rank,
                     call_.status_string(status));
 }
 
@@ -92,24 +92,24 @@ void DeviceWorker::disconnect(std::uint32_t rank) {
 base::Status DeviceWorker::send(std::uint32_t rank, Bytes* note) {
   Line* line = lines_[rank].get();
   if (line == nullptr || line->endpoint == nullptr) return HEDDLE_ERR_PEER_FAILED;
-  auto letter = std::make_unique<Letter>(Letter{{}, this});
-  letter->bytes = std::move(*note);
-  void* request =
-      send_message(call_, line->endpoint, kNoteId, letter->bytes.data(), letter->bytes.size(), on_sent, letter.get());
+  auto sent_note = std::make_unique<Sent>(Sent{{}, this});
+  sent_note->bytes = std::move(*note);
+  void* request = send_message(call_, line->endpoint, kNoteId, sent_note->bytes.data(), sent_note->bytes.size(),
+                               on_sent, sent_note.get());
   if (request == nullptr) return HEDDLE_DONE;
   if (UCS_PTR_IS_ERR(request)) {
     on_broken(line, line->endpoint, UCS_PTR_STATUS(request));
     return HEDDLE_ERR_PEER_FAILED;
   }
   ++sending_;
-  static_cast<void>(letter.release());  // on_sent() frees it
+  static_cast<void>(sent_note.release());  // on_sent() frees it
   return HEDDLE_DONE;
 }
 
 void DeviceWorker::on_sent(void* request, ucs_status_t, void* user) {
-  const std::unique_ptr<Letter> letter(static_cast<Letter*>(user));
-  --letter->from->sending_;
-  letter->from->call_.request_free(request);
+  const std::unique_ptr<Sent> sent_note(static_cast<Sent*>(user));
+  --sent_note->from->sending_;
+  sent_note->from->call_.request_free(request);
 }
 
 ucs_status_t DeviceWorker::on_note(void* arg, const void*, std::size_t header_bytes, void* data, std::size_t bytes,

@@ -46,7 +46,7 @@ class DeviceWorker final : public network::Courier {
     ucp_ep_h endpoint = nullptr;
   };
   // A note on its way, as on_sent() gets it back from UCX.
-  struct Letter {
+  struct Sent {
     Bytes bytes;
     DeviceWorker* from;
   };

@@ -28,53 +28,36 @@ void Endpoints::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
   if (peer.stage == PeerState::Stage::broken && peer.endpoint == nullptr) return;
   Endpoints& self = peer.port->endpoints();
   peer.has_gap = false;
-  const bool known = self.port_.peers().failed(peer.rank) || self.device_.failed(peer.rank);
-  self.device_.log().line(known ? base::Level::debug : base::Level::info, "worker %u has lost worker %u of rank %u: %s",
-                          self.port_.index(), peer.worker, peer.rank, self.port_.call().status_string(status));
+  self.port_.log_lost(peer, self.port_.call().status_string(status));
   self.note_lost(peer);
 }
 
-[[gnu::cold]] void Endpoints::disconnect_gap(PeerState& peer) {
-  if (peer.stage == PeerState::Stage::broken || peer.has_gap) return;
-  peer.has_gap = true;
-  device_.log().line(base::Level::error, "worker %u disconnects worker %u of rank %u: its messages have a gap",
-                     port_.index(), peer.worker, peer.rank);
-  note_lost(peer);
-}
-
-void Endpoints::disconnect_rank(std::uint32_t rank) {
-  for (const auto& peer : port_.peers().all()) {
-    if (peer->rank != rank) continue;
-    if (peer->stage == PeerState::Stage::broken) peer->status = HEDDLE_ERR_PEER_FAILED;
-    disconnect(state_of(*peer), HEDDLE_ERR_PEER_FAILED, false);
-  }
-}
-
 void Endpoints::disconnect_all() {
-  for (const auto& peer : port_.peers().all()) disconnect(state_of(*peer), HEDDLE_ERR_PEER_FAILED, true);
+  for (const auto& peer : port_.peers().all()) disconnect(state_of(*peer), Close::now);
 }
 
-// If it is not sure, UCX may still be answering the peer's greeting, and 1.13 aborts when the
-// answer is cut off: so the endpoint stays, with what it has.
-void Endpoints::disconnect(PeerState& peer, base::Status status, bool sure) {
-  if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !sure)) return;
+// UCX may still be answering the peer's handshake, and 1.13 aborts when the answer is cut off: so
+// an endpoint that is not safe to close stays, with what it has.
+void Endpoints::disconnect(PeerState& peer, Close close_it) {
+  const bool now = close_it == Close::now;
+  if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !now)) return;
   if (!port_.closed()) device_.lose(peer.rank);
-  port_.peers().end(peer, PeerState::Stage::broken, status);
+  port_.peers().end(peer, PeerState::Stage::broken, HEDDLE_ERR_PEER_FAILED);
   if (peer.endpoint != nullptr) {
     const bool can = device_.recovers();
-    if (can && !sure && peer.used && !port_.closed()) {
+    if (can && !now && peer.used && !port_.closed()) {
       // First read what the dead peer has sent: UCX 1.13 aborts on an acknowledgement that comes
       // after its connection was cut (tcp_ep.c:939).
       peer.dies_at = port_.now_ns() + kDyingNs;
       dying_.push_back(&peer);
       busy_ = true;
-    } else if (can && (sure || peer.used)) {
+    } else if (can && (now || peer.used)) {
       close(peer);
     } else {
       port_.transfers().orphan(peer);
     }
   }
-  if (!peer.flush_flies) port_.transfers().end_flush(peer, status);
+  if (!peer.flush_flies) port_.transfers().end_flush(peer, HEDDLE_ERR_PEER_FAILED);
 }
 
 // A closed endpoint still has all: a later round of progress takes the connection down and ends
@@ -91,11 +74,11 @@ void Endpoints::go_on_disconnecting() {
   while (!lost_.empty()) {
     PeerState& peer = *lost_.back();
     lost_.pop_back();
-    disconnect(peer, HEDDLE_ERR_PEER_FAILED, !peer.has_gap);
+    disconnect(peer, peer.has_gap ? Close::when_safe : Close::now);
   }
   std::erase_if(dying_, [this](PeerState* peer) {
     if (peer->endpoint != nullptr && port_.now_ns() < peer->dies_at) return false;
-    if (peer->endpoint != nullptr) disconnect(*peer, peer->status, true);
+    if (peer->endpoint != nullptr) disconnect(*peer, Close::now);
     return true;
   });
   if (!closing_.empty()) end_closing();

@@ -5,9 +5,9 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// How long a greeting is tried by value; after that it is sent as an ordinary message, for networks
-// that cannot do that.
-constexpr std::uint64_t kGreetNs = 200'000'000;
+// How long a handshake is tried by value; after that it is sent as an ordinary message, for
+// networks that cannot do that.
+constexpr std::uint64_t kHandshakeNs = 200'000'000;
 
 }  // namespace
 
@@ -16,15 +16,15 @@ bool Endpoints::open(PeerState& peer, const Bytes& address) {
   if (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE) return false;
   if (status != UCS_OK) {
     device_.lose(peer.rank);
-    device_.log().line(base::Level::error, "UCX finds no way to worker %u of rank %u: %s", peer.worker, peer.rank,
+    device_.log().line(base::Level::error, "UCX finds no route to worker %u of rank %u: %s", peer.worker, peer.rank,
                        port_.call().status_string(status));
     port_.peers().end(peer, PeerState::Stage::broken, HEDDLE_ERR_PEER_FAILED);
     return true;
   }
   if (device_.recovers() && peer.rank != device_.rank()) {
-    peer.stage = PeerState::Stage::greeting;
-    peer.greets_since = port_.now_ns();
-    return greet(peer);
+    peer.stage = PeerState::Stage::handshake;
+    peer.handshake_since = port_.now_ns();
+    return go_on_with_handshake(peer);
   }
   become_ready(peer);
   return true;
@@ -34,13 +34,13 @@ bool Endpoints::open(PeerState& peer, const Bytes& address) {
 // connection to be made. So no request that needs an answer is sent before both ends have made
 // their connections: each end sends a credit, which leaves at once or not at all, and waits for the
 // other's.
-bool Endpoints::greet(PeerState& peer) {
-  if (!peer.greeted) {
-    const bool by_value = port_.now_ns() - peer.greets_since < kGreetNs;
-    const ucs_status_t sent = port_.outgoing().send_credit(peer, by_value);
+bool Endpoints::go_on_with_handshake(PeerState& peer) {
+  if (!peer.handshake_sent) {
+    const bool tries = port_.now_ns() - peer.handshake_since < kHandshakeNs;
+    const ucs_status_t sent = port_.outgoing().send_credit(peer, tries ? Outgoing::As::value : Outgoing::As::packet);
     if (sent == UCS_ERR_NO_RESOURCE) return false;
     if (sent != UCS_OK) return true;
-    peer.greeted = true;
+    peer.handshake_sent = true;
   }
   // To answer, the peer asks for the address of this worker, which it does not get once this worker
   // is closed.
@@ -51,7 +51,7 @@ bool Endpoints::greet(PeerState& peer) {
 
 void Endpoints::become_ready(PeerState& peer) {
   peer.stage = PeerState::Stage::ready;
-  peer.note_way();
+  peer.update_by_value();
   port_.outgoing().send_waiting(peer);
 }
 

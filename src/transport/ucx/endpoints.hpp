@@ -1,4 +1,5 @@
-// The connections of a port: opened and greeted, once the peer's address is known; lost, closed.
+// The connections of a port: opened, with a handshake, once the peer's address is known; lost,
+// closed.
 //
 // Nothing waits: a connection is made in steps, by polls.
 #pragma once
@@ -20,9 +21,9 @@ class Endpoints {
     make_room(&closing_, peers);
   }
 
-  // See network::Connections: of a peer state that is connecting, and then greeting.
+  // See network::Connections: of a peer state that is connecting, and then in its handshake.
   [[nodiscard]] bool open(PeerState& peer, const Bytes& address);
-  [[nodiscard]] bool greet(PeerState& peer);
+  [[nodiscard]] bool go_on_with_handshake(PeerState& peer);
 
   // By polls: goes on with what is disconnecting.
   [[nodiscard]] bool busy() const { return busy_; }
@@ -32,13 +33,13 @@ class Endpoints {
   // UCX reports that a connection broke. May be called within UCX's progress: the endpoint is
   // closed afterwards.
   static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
-  // The stream has a gap, and no message behind it can be accepted. A lost connection, of which the
-  // other end is told where UCX watches it, is better than a silent one. As on_broken().
-  void disconnect_gap(PeerState& peer);
-  void disconnect_rank(std::uint32_t rank);
-  // Nothing is sent there any more: what is under way fails with PEER_FAILED. `sure`: UCX itself
-  // reported the connection as broken, or it was used.
-  void disconnect(PeerState& peer, base::Status status, bool sure);
+  // The connection is ended by the next go_on_disconnecting().
+  void note_lost(PeerState& peer);
+  // Nothing is sent there any more: what is under way fails with PEER_FAILED. now: UCX's endpoint
+  // is closed by force, since UCX itself has reported the connection as broken, or at the end.
+  // when_safe: the peer may live, and UCX may be answering it.
+  enum class Close : std::uint8_t { when_safe, now };
+  void disconnect(PeerState& peer, Close close_it);
   // At the end: disconnects all. They are closed when all_closed() says so.
   void disconnect_all();
   [[nodiscard]] bool all_closed() const { return closing_.empty(); }
@@ -53,13 +54,12 @@ class Endpoints {
   };
 
   void become_ready(PeerState& peer);
-  void note_lost(PeerState& peer);
   void close(PeerState& peer);
   void end_closing();
 
   Port& port_;
   Device& device_;
-  std::vector<PeerState*> lost_;   // see on_broken() and disconnect_gap()
+  std::vector<PeerState*> lost_;   // see note_lost()
   std::vector<PeerState*> dying_;  // broken, and left to UCX for a while; see disconnect()
   std::vector<Closing> closing_;   // each once
   bool busy_ = false;              // disconnecting, or was

@@ -9,7 +9,11 @@
 namespace heddle::transport::ucx {
 
 Outgoing::Outgoing(Port& port, Device& device)
-    : port_(port), device_(device), window_(device.window()), packets_(kPackets) {
+    : port_(port),
+      device_(device),
+      window_(device.window()),
+      packets_(kPackets),
+      gathering_(*this, port.undelivered()) {
   by_value_.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
   by_value_.flags = UCP_AM_SEND_FLAG_EAGER;
 }
@@ -23,7 +27,8 @@ std::size_t Outgoing::post(Port& port, Command& command) {
     return post_otherwise(port, command) ? 1 : 0;
   const std::uint64_t bytes = command.bytes;
   const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(bytes));
-  if (peer->is_full(cost, port.outgoing().window_) || !port.completions().messages().has(1)) [[unlikely]]
+  if (peer->is_full(cost, port.outgoing().window_) || peer->busy() || !port.completions().messages().has(1))
+      [[unlikely]]
     return post_otherwise(port, command) ? 1 : 0;
   peer->next.immediate = command.immediate;
   write_packet(command, peer->next.packet);
@@ -60,8 +65,9 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
   const bool full = peer->is_full(cost_of(bytes), self.window_);
   if (!peer->ready() || full) [[unlikely]] {
     if (peer->ready() && self.device_.directory().known_closed(peer->rank, peer->worker)) {
+      self.gathering_.leave(*peer);
       port.peers().note_closed(*peer);
-      peer->note_way();
+      peer->update_by_value();
     }
     // a message to a closed worker is lost, which is no error
     if (peer->stage == PeerState::Stage::closed) {
@@ -70,7 +76,10 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
     }
     if (full || peer->waiting == kWaitingPackets) return false;
   }
-  if (!port.undelivered().has_room() || self.packets_.front() == nullptr) return false;
+  if (!port.undelivered().has_room()) return false;
+  if (self.gathering_.is_for(*peer, bytes)) return self.gathering_.add(*peer, command);
+  self.gathering_.leave(*peer);
+  if (self.packets_.front() == nullptr) return false;
   self.send_as_packet(*peer, command, bytes);
   port.undelivered().remember(*peer, command.token, cost_of(bytes));
   command.source_free = true;
@@ -83,7 +92,7 @@ void Outgoing::send_as_packet(PeerState& peer, const Command& command, std::uint
   packet->bytes += bytes;
   peer.next.position += cost_of(bytes);
   if (peer.ready()) {
-    send_packet(peer, packet);
+    send(peer, packet);
   } else {
     peer.packets.append(packet);
     ++peer.waiting;
@@ -96,23 +105,26 @@ std::size_t Outgoing::post_bundle(std::span<Command> batch) {
   const Port::Turn turn(port_, std::try_to_lock);
   if (!turn.inside()) return 0;
   PeerState* peer = state_of(port_.peers().known(batch.front().rank, batch.front().worker));
-  if (peer == nullptr || !peer->ready() || packets_.front() == nullptr) return 0;
+  if (peer == nullptr || !peer->ready()) return 0;
+  gathering_.leave(*peer);
+  if (packets_.front() == nullptr) return 0;
   const std::size_t count = network::bundle_of(batch, *peer, window_, port_.undelivered());
   if (count < 2) return 0;
-  Packet* packet = begin_packet(*peer, kBundleId, 0);
+  Packet* packet = begin_packet(*peer, kBundleId);
   packet->bytes += network::write_bundle(batch.first(count), *peer, port_.undelivered(), packet->data + packet->bytes);
-  send_packet(*peer, packet);
+  send(*peer, packet);
   return count;
 }
 
-ucs_status_t Outgoing::send_credit(PeerState& peer, bool by_value) {
+ucs_status_t Outgoing::send_credit(PeerState& peer, As as) {
+  gathering_.leave(peer);
   const ucs_status_t status = send_by_value(port_, peer, kCreditId, sizeof(Head));
   if (status == UCS_OK) return status;
   if (status != UCS_ERR_NO_RESOURCE) {
     Endpoints::on_broken(&peer, peer.endpoint, status);
     return status;
   }
-  if (by_value) return status;
+  if (as == As::value) return status;
   peer.credit = peer.next;
   peer.has_told(peer.credit.consumed, peer.credit.arrived);
   const ucs_status_t sent =
@@ -121,6 +133,12 @@ ucs_status_t Outgoing::send_credit(PeerState& peer, bool by_value) {
 }
 
 // ---- packets ------------------------------------------------------------------------------------
+
+Packet* Outgoing::begin_bundle(PeerState& peer) {
+  if (packets_.front() == nullptr) return nullptr;
+  port_.leaves_something();
+  return begin_packet(peer, kBundleId);
+}
 
 // One with the next head, which the caller fills.
 Packet* Outgoing::begin_packet(PeerState& peer, unsigned id, std::uint32_t immediate) {
@@ -141,7 +159,7 @@ ucs_status_t Outgoing::hand_over(PeerState& peer, unsigned id, std::span<const s
   if (UCS_PTR_IS_ERR(request)) Endpoints::on_broken(&peer, peer.endpoint, UCS_PTR_STATUS(request));
   if (!UCS_PTR_IS_PTR(request)) return UCS_PTR_STATUS(request);
   ++peer.in_flight;
-  peer.note_way();
+  peer.update_by_value();
   ++flying_;
   port_.leaves_something();
   return UCS_INPROGRESS;
@@ -151,7 +169,7 @@ void Outgoing::on_credit_sent(void* request, ucs_status_t status, void* user) {
   auto& peer = *static_cast<PeerState*>(user);
   if (status == UCS_OK) peer.used = true;
   --peer.in_flight;
-  peer.note_way();
+  peer.update_by_value();
   --peer.port->outgoing().flying_;
   peer.port->call().request_free(request);
 }
@@ -162,8 +180,7 @@ void Outgoing::on_sent(void* request, ucs_status_t status, void* user) {
   packet->peer->port->outgoing().packets_.give_back(packet);
 }
 
-// Afterwards UCX has the packet, or it is free again. False: the connection is broken.
-bool Outgoing::send_packet(PeerState& peer, Packet* packet) {
+bool Outgoing::send(PeerState& peer, Packet* packet) {
   const ucs_status_t sent = hand_over(peer, packet->id, {packet->data, packet->bytes}, on_sent, packet);
   if (sent == UCS_OK) peer.used = true;
   if (sent != UCS_INPROGRESS) packets_.give_back(packet);
@@ -174,11 +191,12 @@ void Outgoing::send_waiting(PeerState& peer) {
   while (!peer.packets.empty()) {
     Packet* packet = peer.packets.take();
     --peer.waiting;
-    if (!send_packet(peer, packet)) return;
+    if (!send(peer, packet)) return;
   }
 }
 
 void Outgoing::drop_waiting(PeerState& peer) {
+  if (Packet* gathered = gathering_.drop(peer); gathered != nullptr) packets_.give_back(gathered);
   while (!peer.packets.empty()) packets_.give_back(peer.packets.take());
   peer.waiting = 0;
 }

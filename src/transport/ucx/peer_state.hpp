@@ -67,15 +67,17 @@ struct PeerState final : network::StreamPeer {
 
   Port* port;
   ucp_ep_h endpoint = nullptr;
-  // something was sent through it: its greeting is not on the way any more
+  // something was sent through it: its handshake is not on the way any more
   bool used = false;
-  bool greeted = false;            // our greeting has left: our connection is made
-  bool by_value = false;           // ready, and UCX has none: a short message may leave at once
-  std::uint32_t in_flight = 0;     // packets and credits that UCX has
-  std::uint64_t dies_at = 0;       // ns; while it is in Endpoints::dying_
-  std::uint64_t greets_since = 0;  // ns
-  List<Packet> packets;            // `waiting` of them: accepted before there was a connection
-  Head credit;                     // while UCX reads it: see Outgoing::send_credit()
+  bool handshake_sent = false;  // our handshake has left: our connection is made
+  // ready, UCX has no packet, and none is gathered: a short message may leave at once
+  bool by_value = false;
+  std::uint32_t in_flight = 0;        // packets and credits that UCX has
+  std::uint64_t dies_at = 0;          // ns; while it is in Endpoints::dying_
+  std::uint64_t handshake_since = 0;  // ns
+  List<Packet> packets;               // `waiting` of them: accepted before there was a connection
+  Packet* gathered = nullptr;         // see network::Gathering
+  Head credit;                        // while UCX reads it: see Outgoing::send_credit()
 
   // Transfers.
   Transfer* unflushed = nullptr;  // puts, linked by `next`
@@ -87,8 +89,8 @@ struct PeerState final : network::StreamPeer {
 
   // What was posted before may still be flushed: its worker may be closed, the connection stays.
   [[nodiscard]] bool flushable() const { return ready() || (stage == Stage::closed && endpoint != nullptr); }
-  // To be called when its stage or in_flight has changed.
-  void note_way() { by_value = ready() && in_flight == 0; }
+  // To be called when its stage, in_flight or gathered has changed.
+  void update_by_value() { by_value = ready() && in_flight == 0 && gathered == nullptr; }
 };
 
 // All peer states of a port of this transport are of this kind.

@@ -22,6 +22,7 @@ Port::Port(Device& device, std::uint32_t index)
       transfers_(*this, device, device.slots()) {}
 
 base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t index) {
+  if (const base::Status status = device.directory().take_number(index); status != HEDDLE_DONE) return status;
   std::unique_ptr<Port> port(new Port(device, index));
   if (const base::Status status = port->open_worker(); status != HEDDLE_DONE) return status;
   return port;
@@ -52,7 +53,7 @@ Port::~Port() {
 // ---- connections --------------------------------------------------------------------------------
 
 void Port::on_end(network::Peer& peer) {
-  state_of(peer).note_way();
+  state_of(peer).update_by_value();
   outgoing_.drop_waiting(state_of(peer));
 }
 
@@ -60,7 +61,7 @@ bool Port::send_credit(network::StreamPeer& peer) {
   PeerState& state = state_of(peer);
   // What UCX still has tells it, or is told of later.
   if (state.in_flight != 0) return false;
-  const ucs_status_t sent = outgoing_.send_credit(state, false);
+  const ucs_status_t sent = outgoing_.send_credit(state, Outgoing::As::packet);
   if (sent == UCS_OK && state.in_flight == 0) state.used = true;
   return sent != UCS_ERR_NO_RESOURCE;
 }
@@ -80,6 +81,7 @@ std::size_t Port::poll(std::span<Completion> out) {
   incoming().release_lent();
   completions().begin(out);
   incoming().hand_out();
+  outgoing_.push_on();
   transfers_.flush_dirty();
   // If the poll has completions already, its caller may wait for nothing more: then UCX is asked
   // only every fourth time.
@@ -126,6 +128,7 @@ void Port::do_more(std::uint32_t poll) {
 // ---- in place of the owner ----------------------------------------------------------------------
 
 bool Port::move_on() {
+  outgoing_.push_on();
   transfers_.flush_dirty();
   const bool some = call_.worker_progress(worker_) != 0;
   transfers_.change_again();

@@ -71,15 +71,18 @@ class Port final : public network::StreamPort {
   void make_room_for(std::size_t peers) override {
     StreamPort::make_room_for(peers);
     endpoints_.make_room_for(peers);
+    outgoing_.make_room_for(peers);
     transfers_.make_room_for(peers);
   }
   [[nodiscard]] bool open(network::Peer& peer, const Bytes& address) override {
     return endpoints_.open(state_of(peer), address);
   }
-  [[nodiscard]] bool greet(network::Peer& peer) override { return endpoints_.greet(state_of(peer)); }
+  [[nodiscard]] bool go_on_with_handshake(network::Peer& peer) override {
+    return endpoints_.go_on_with_handshake(state_of(peer));
+  }
   void on_end(network::Peer& peer) override;
   [[nodiscard]] bool send_credit(network::StreamPeer& peer) override;
-  void disconnect_gap(network::StreamPeer& peer) override { endpoints_.disconnect_gap(state_of(peer)); }
+  void note_lost(network::StreamPeer& peer) override { endpoints_.note_lost(state_of(peer)); }
   void give_back(void* kept) override { call_.am_data_release(worker_, kept); }
 
   // ---- see network::Port
@@ -87,7 +90,7 @@ class Port final : public network::StreamPort {
   bool progress_library() override { return call_.worker_progress(worker_) != 0; }
   [[nodiscard]] bool arm_library() override { return call_.worker_arm(worker_) == UCS_OK; }
   // UCX's shared memory does not report that a full peer has room again.
-  [[nodiscard]] bool in_flight() const override { return outgoing_.flying() != 0; }
+  [[nodiscard]] bool in_flight() const override { return outgoing_.in_flight(); }
   [[nodiscard]] bool transfers_under_way() const override { return transfers_.under_way() != 0; }
   [[nodiscard]] bool transfers_at_rest() const override { return transfers_.at_rest(); }
   [[nodiscard]] bool disconnecting() const override { return endpoints_.disconnecting(); }
@@ -95,7 +98,9 @@ class Port final : public network::StreamPort {
   // caller uses again.
   [[nodiscard]] bool owners_only() const override { return transfers_.has_orphans(); }
   void disconnect_transfers() override { transfers_.disconnect_all(); }
-  void disconnect_rank(std::uint32_t rank) override { endpoints_.disconnect_rank(rank); }
+  void disconnect_failed(network::Peer& peer) override {
+    endpoints_.disconnect(state_of(peer), Endpoints::Close::when_safe);
+  }
 
   Device& device_;
   const Functions call_;

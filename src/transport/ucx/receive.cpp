@@ -49,8 +49,8 @@ inline network::StreamPeer* hear(network::Incoming& incoming, const Came& came, 
   return UCS_OK;
 }
 
-[[gnu::noinline]] ucs_status_t copy(std::byte* place, const std::byte* packet, std::size_t bytes) {
-  base::copy_data(place, packet, bytes);
+[[gnu::noinline]] ucs_status_t copy(std::byte* at, const std::byte* packet, std::size_t bytes) {
+  base::copy_data(at, packet, bytes);
   return UCS_OK;
 }
 
@@ -66,13 +66,12 @@ ucs_status_t Receive::on_message(void* arg, const void*, std::size_t header_byte
   PeerState* peer = state_of(port.peers().known(network::read_word(data, offsetof(Head, rank)),
                                                 network::read_word(data, offsetof(Head, worker))));
   const auto packet_bytes = static_cast<std::uint32_t>(bytes - sizeof(Head));
-  std::byte* place =
-      peer != nullptr ? port.incoming().take_next(port.completions(), *peer, data, packet_bytes) : nullptr;
-  if (place == nullptr) [[unlikely]]
+  std::byte* at = peer != nullptr ? port.incoming().take_next(port.completions(), *peer, data, packet_bytes) : nullptr;
+  if (at == nullptr) [[unlikely]]
     return on_other_message(arg, nullptr, header_bytes, data, bytes, param);
   const auto* packet = static_cast<const std::byte*>(data) + sizeof(Head);
-  if (packet_bytes != 8) return copy(place, packet, packet_bytes);
-  std::memcpy(place, packet, 8);
+  if (packet_bytes != 8) return copy(at, packet, packet_bytes);
+  std::memcpy(at, packet, 8);
   return UCS_OK;
 }
 

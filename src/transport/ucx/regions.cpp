@@ -2,12 +2,11 @@
 
 #include <unistd.h>
 
-#include <cstring>
 #include <mutex>
 #include <new>
 
-#include "transport/common/checks.hpp"
 #include "transport/network/memory.hpp"
+#include "transport/network/packed_keys.hpp"
 #include "transport/ucx/device.hpp"
 
 namespace heddle::transport::ucx {
@@ -59,13 +58,11 @@ base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::u
     return base::fail(HEDDLE_ERR_SYSTEM, "UCX gives no key for a region: %s", call_.status_string(status));
   }
   const std::lock_guard lock(device_.mutex());
-  LocalMemory local;
-  local.address = address;
-  local.bytes = bytes;
-  local.id = next_region_;
+  KeyBytes key;
+  key.id = next_region_;
   try {
     const auto* begin = static_cast<const std::byte*>(packed);
-    regions_.emplace(local.id, Region{memory, Bytes(begin, begin + packed_bytes)});
+    regions_.emplace(key.id, Region{memory, Bytes(begin, begin + packed_bytes)});
   } catch (const std::bad_alloc&) {
     call_.rkey_buffer_release(packed);
     call_.mem_unmap(device_.context(), memory);
@@ -73,14 +70,7 @@ base::Result<LocalMemory> Regions::enter(ucp_mem_h memory, void* address, std::u
   }
   call_.rkey_buffer_release(packed);
   ++next_region_;
-  KeyBytes key;
-  key.rank = device_.rank();
-  key.address = reinterpret_cast<std::uintptr_t>(address);
-  key.bytes = bytes;
-  key.id = local.id;
-  network::seal(&key, device_.secret());
-  std::memcpy(local.key.bytes.data(), &key, sizeof key);
-  return local;
+  return network::describe_region(device_, address, bytes, key.id, key);
 }
 
 void Regions::deregister(std::uint64_t id) {
@@ -103,16 +93,12 @@ const Bytes* Regions::packed(std::uint64_t id) const {
 
 // ---- of peers -----------------------------------------------------------------------------------
 
-base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& bytes) {
-  KeyBytes key;
-  std::memcpy(&key, bytes.bytes.data(), sizeof key);
-  if (key.magic != KeyBytes::kMagic || !network::sealed(key, device_.secret()) || key.rank != rank || key.zero != 0) {
-    return fail_key("ucx", rank);
-  }
-  if (device_.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
+base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& packed_key) {
+  const auto key = network::read_key<KeyBytes>(device_, rank, packed_key);
+  if (!key) return key.status();
   const std::lock_guard lock(device_.mutex());
   std::uint64_t number = imports_.size();
-  if (const auto known = import_of_.find({rank, key.id}); known != import_of_.end()) {
+  if (const auto known = import_of_.find({rank, key->id}); known != import_of_.end()) {
     number = known->second;
   } else {
     if (free_imports_.empty()) {
@@ -121,18 +107,19 @@ base::Result<RemoteMemory> Regions::import(std::uint32_t rank, const MemoryKey& 
     }
     number = free_imports_.back();
     // if there is no memory, the number is still free
-    import_of_.emplace(std::pair{rank, key.id}, number);
+    import_of_.emplace(std::pair{rank, key->id}, number);
     free_imports_.pop_back();
     imports_[number].generation = next_generation_++;
     imports_[number].rank = rank;
-    imports_[number].id = key.id;
+    imports_[number].id = key->id;
   }
   Import& import = imports_[number];
   ++import.uses;
   RemoteMemory memory;
   memory.rank = rank;
-  memory.bytes = key.bytes;
-  memory.handle = {number, import.generation, key.address, 0};
+  memory.bytes = key->bytes;
+  memory.opcodes = device_.memory_opcodes();
+  memory.handle = {number, import.generation, key->address, 0};
   return memory;
 }
 

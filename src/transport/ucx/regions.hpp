@@ -25,6 +25,7 @@ class Regions final : public network::KeyShelf {
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
+  void free(const LocalMemory& memory) { deregister(memory.id); }  // UCX has allocated it
   void deregister(std::uint64_t id);
   // At the end.
   void deregister_all(ucp_context_h context);

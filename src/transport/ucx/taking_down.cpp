@@ -47,7 +47,7 @@ bool Device::has_ended(Flush* flush) const {
 }
 
 // Flushes of the device worker, then of the closed ports; a null worker: the port has orphans, and
-// nobody waits for it. An endpoint that still answers its peer's greeting must not be cut off: UCX
+// nobody waits for it. An endpoint that still answers its peer's handshake must not be cut off: UCX
 // 1.13 aborts. Such a worker does not end its flush, and is left as it is.
 std::vector<Device::Flush> Device::flush_all() {
   std::vector<Flush> flushes;

@@ -179,7 +179,11 @@ void* Transfers::begin_update(const Command& command, Transfer* transfer, const 
   transfer->local_bytes = static_cast<std::uint32_t>(command.bytes);
   const bool bitwise = op == UCP_ATOMIC_OP_AND || op == UCP_ATOMIC_OP_OR || op == UCP_ATOMIC_OP_XOR;
   if (bitwise && !device_.recovers()) {
-    transfer->change = {true, static_cast<std::uint8_t>(command.atomic_op & 7U), command.operand, address, key.key};
+    transfer->change = {.active = true,
+                        .op = static_cast<std::uint8_t>(command.atomic_op & 7U),
+                        .operand = command.operand,
+                        .address = address,
+                        .key = key.key};
     transfer->result = 0;
     return change(transfer);
   }
@@ -323,7 +327,7 @@ inline void Transfers::finish(Transfer* transfer) {
 
 void Transfers::disconnect_all() {
   for (const Transfer& transfer : pool_.all()) {
-    if (transfer.has(Transfer::active)) port_.endpoints().disconnect(*transfer.peer, HEDDLE_ERR_PEER_FAILED, false);
+    if (transfer.has(Transfer::active)) port_.endpoints().disconnect(*transfer.peer, Endpoints::Close::when_safe);
   }
 }
 

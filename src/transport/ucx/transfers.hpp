@@ -21,8 +21,8 @@ class Transfers {
   Transfers(Port& port, Device& device, std::uint32_t slots);
   void make_room_for(std::size_t peers) { make_room(&dirty_, peers); }
 
-  // By the owner, outside. How many were accepted: 0 or 1. Static: all that the first two use is
-  // at a fixed distance from the port.
+  // By the owner, outside a Turn. How many were accepted: 0 or 1. Static: all that the first two
+  // use is at a fixed distance from the port.
   [[nodiscard]] static std::size_t put(Port& port, Command& command);
   [[nodiscard]] static std::size_t get(Port& port, Command& command);
   [[nodiscard]] static std::size_t post(Port& port, Command& command);

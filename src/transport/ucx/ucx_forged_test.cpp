@@ -26,7 +26,7 @@ using network::Note;
 class RawRank : public network::RawEnd {
  public:
   using Connection = ucp_ep_h;
-  static constexpr bool kGreets = true;
+  static constexpr bool kHasHandshake = true;
   static std::string why_not() { return why_no_ucx(); }
   static const char* transport() { return "ucx"; }
   static base::Config::Overrides settings() { return {{"HEDDLE_UCX_TLS", "tcp"}}; }
@@ -55,7 +55,7 @@ class RawRank : public network::RawEnd {
     EXPECT_EQ(call_->worker_set_am_recv_handler(worker_, &handler), UCS_OK);
   }
   ~RawRank() {
-    // A peer must not find its connection cut off in the middle of a greeting.
+    // A peer must not find its connection cut off in the middle of a handshake.
     const ucp_request_param_t params{};
     void* request = call_->worker_flush_nbx(worker_, &params);
     if (request != nullptr && !UCS_PTR_IS_ERR(request)) {

@@ -55,7 +55,7 @@ TEST_P(Ucx, ImportsOfOneRegionShareItsKey) {
   world.transport(1).free(other);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Ucx,
+INSTANTIATE_TEST_SUITE_P(Settings, Ucx,
                          testing::Values(Setting{"tcp", "ucx", {{"HEDDLE_UCX_TLS", "tcp"}}},
                                          Setting{"posix", "ucx", {{"HEDDLE_UCX_TLS", "posix,self"}}},
                                          Setting{"sysv", "ucx", {{"HEDDLE_UCX_TLS", "sysv,self"}}}),

@@ -164,6 +164,35 @@ base::Result<const Peer*> Device::peer(std::uint32_t rank) {
       mine, theirs, static_cast<unsigned long long>(vcq));
 }
 
+base::Status Device::check_peer(std::uint32_t rank) {
+  return rank == this->rank() ? HEDDLE_DONE : read_card(rank).status();
+}
+
+// Of another rank, once it is here; it fits this rank's settings.
+[[gnu::cold]] base::Result<CardBytes> Device::read_card(std::uint32_t rank) {
+  const auto card = bootstrap_.fetch(rank);
+  if (!card) return card.status();
+  CardBytes bytes;
+  if (card->bytes.size() != sizeof bytes) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no card of the utofu transport", rank);
+  }
+  std::memcpy(&bytes, card->bytes.data(), sizeof bytes);
+  if (bytes.magic != CardBytes::kMagic) {
+    return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no card of this utofu transport; same version?", rank);
+  }
+  base::Status status = check_agreed(bytes.agreed, agreed_, rank);
+  if (bytes.max_workers != max_workers_) status = disagree("HEDDLE_MAX_WORKERS", rank, bytes.max_workers, max_workers_);
+  if (bytes.mrq_depth != mrq_depth_) status = disagree("HEDDLE_UTOFU_MRQ_DEPTH", rank, bytes.mrq_depth, mrq_depth_);
+  if (bytes.ports.count == 0 || bytes.ports.count > kMostPorts) {
+    status = base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows %llu ports of the utofu transport", rank,
+                        static_cast<unsigned long long>(bytes.ports.count));
+  }
+  // Both VCQs exist, so on one machine they have different ids.
+  if (bytes.ports.vcq[0] == vcq_.id) status = fail_apart(this->rank(), rank, vcq_.id);
+  if (status != HEDDLE_DONE) return status;
+  return bytes;
+}
+
 // Also called with a CQ's lock held: so it does not wait for the mutex, and nobody waits for a CQ's
 // lock while holding the mutex.
 [[gnu::cold]] base::Result<const Peer*> Device::meet(std::uint32_t rank) {
@@ -175,34 +204,17 @@ base::Result<const Peer*> Device::peer(std::uint32_t rank) {
   peer->ports = own_ports();
   peer->directory_stadd = directory_stadd_;
   if (rank != this->rank()) {
-    const auto card = bootstrap_.fetch(rank);
-    if (!card) return card.status();
-    CardBytes bytes;
-    if (card->bytes.size() != sizeof bytes) {
-      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no card of the utofu transport", rank);
-    }
-    std::memcpy(&bytes, card->bytes.data(), sizeof bytes);
-    if (bytes.magic != CardBytes::kMagic) {
-      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows no card of this utofu transport; same version?", rank);
-    }
-    base::Status status = check_agreed(bytes.agreed, agreed_, rank);
-    if (bytes.max_workers != max_workers_)
-      status = disagree("HEDDLE_MAX_WORKERS", rank, bytes.max_workers, max_workers_);
-    if (bytes.mrq_depth != mrq_depth_) status = disagree("HEDDLE_UTOFU_MRQ_DEPTH", rank, bytes.mrq_depth, mrq_depth_);
-    if (bytes.ports.count == 0 || bytes.ports.count > kMostPorts) {
-      status = base::fail(HEDDLE_ERR_PROTOCOL, "rank %u shows %llu ports of the utofu transport", rank,
-                          static_cast<unsigned long long>(bytes.ports.count));
-    }
-    // Both VCQs exist, so on one machine they have different ids.
-    if (bytes.ports.vcq[0] == vcq_.id) status = fail_apart(this->rank(), rank, vcq_.id);
-    if (status != HEDDLE_DONE) {
-      if (!std::exchange(version_told_, true)) {
+    const auto card = read_card(rank);
+    if (!card) {
+      const bool differs = card.status() == HEDDLE_ERR_VERSION || card.status() == HEDDLE_ERR_CONFIG ||
+                           card.status() == HEDDLE_ERR_PROTOCOL;
+      if (differs && !std::exchange(version_told_, true)) {
         environment_.log.line(base::Level::error, "rank %u cannot be met: %s", rank, base::last_message());
       }
-      return status;
+      return card.status();
     }
-    peer->ports = bytes.ports;
-    peer->directory_stadd = bytes.directory_stadd;
+    peer->ports = card->ports;
+    peer->directory_stadd = card->directory_stadd;
   }
   met_.push_back(std::move(peer));
   peers_[rank].store(met_.back().get(), std::memory_order_release);

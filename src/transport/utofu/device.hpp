@@ -71,6 +71,9 @@ class Device {
   // thread is busy here; call again.
   [[nodiscard]] base::Result<const Peer*> peer(std::uint32_t rank);
 
+  // See Transport::check_peer().
+  [[nodiscard]] base::Status check_peer(std::uint32_t rank);
+
   // A VCQ and a registered block for a worker. STATE: that worker's number was used before.
   [[nodiscard]] base::Result<std::unique_ptr<Station>> open_station(std::uint32_t worker, Sizes* sizes);
   // Writes a worker's entry, open or closed, into the directory; waits for the NIC.
@@ -106,6 +109,7 @@ class Device {
   base::Result<std::unique_ptr<Station>> make_station(Sizes* sizes);
   [[nodiscard]] bool may_share() const { return mrq_depth_ / kSharers >= kLeastMrqDepth; }
   base::Result<const Peer*> meet(std::uint32_t rank);
+  base::Result<CardBytes> read_card(std::uint32_t rank);
   void release(Station& station);
 
   bootstrap::Bootstrap& bootstrap_;

@@ -37,6 +37,8 @@ class UtofuTransport final : public Transport {
            " operations under way per worker)";
   }
 
+  [[nodiscard]] base::Status check_peer(std::uint32_t rank) override { return device_->check_peer(rank); }
+
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     Sizes sizes;
     auto station = device_->open_station(index, &sizes);

@@ -11,7 +11,6 @@
 #include <vector>
 
 namespace heddle::transport::verbs {
-namespace {
 
 // A port that works.
 struct Candidate {
@@ -20,6 +19,8 @@ struct Candidate {
   std::string name;  // with the port
   bool near;         // on the NUMA node of the calling thread
 };
+
+namespace {
 
 std::string first_line(const std::string& path) {
   std::ifstream file(path);
@@ -45,13 +46,35 @@ bool is_near(const ibv_device* device) {
 struct Found {
   std::vector<Candidate> up;  // the near ones first, else as they are
   std::string down;           // the others, for errors
+  std::string left_out;       // devices, and what they lack
+
+  void leave_out(const std::string& name, const std::string& why) {
+    std::erase_if(up, [&name](const Candidate& one) { return one.name == name; });
+    left_out.append(left_out.empty() ? "" : ", ").append(name).append(" (").append(why).append(")");
+  }
 };
+
+// Why this transport cannot use such a device, as far as its kind says it. Null: it may.
+const char* lacks(const ibv_device* device) {
+  switch (device->transport_type) {
+    case IBV_TRANSPORT_IB:  // RoCE too
+      return nullptr;
+    case IBV_TRANSPORT_IWARP:
+      return "iWARP has neither datagrams nor writes with immediate data";
+    default:  // EFA, usNIC
+      return "neither InfiniBand nor RoCE; HEDDLE_TRANSPORTS=shm,ofi may use it";
+  }
+}
 
 Found ports_of(const Functions& call, ibv_device** devices, int count) {
   Found found;
   std::vector<Candidate> far;
   for (int i = 0; i < count; ++i) {
     const std::string name = call.get_device_name(devices[i]);
+    if (const char* why = lacks(devices[i]); why != nullptr) {
+      found.leave_out(name, why);
+      continue;
+    }
     const bool near = is_near(devices[i]);
     for (std::uint8_t port = 1; port <= 4; ++port) {
       const std::string state = first_line(folder_of(devices[i]) + "ports/" + std::to_string(port) + "/state");
@@ -73,13 +96,19 @@ base::Status no_adapter(const Found& found, int devices, const char* setting, co
   if (!found.up.empty()) {
     std::string names;
     for (const Candidate& one : found.up) names += (names.empty() ? "" : ", ") + one.name;
-    return base::fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" names no RDMA port that is up; up: %s%s%s", setting, wanted.c_str(),
-                      names.c_str(), found.down.empty() ? "" : "; not: ", found.down.c_str());
+    return base::fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" names no RDMA port that is up; up: %s%s%s%s%s", setting,
+                      wanted.c_str(), names.c_str(), found.down.empty() ? "" : "; not: ", found.down.c_str(),
+                      found.left_out.empty() ? "" : "; left out: ", found.left_out.c_str());
+  }
+  if (found.down.empty() && !found.left_out.empty()) {
+    return base::fail(HEDDLE_ERR_CONFIG, "the transport verbs can use none of the RDMA adapters: %s; %s",
+                      found.left_out.c_str(), kElse);
   }
   if (devices != 0) {
     return base::fail(HEDDLE_ERR_CONFIG,
-                      "no port of an RDMA adapter is up: %s; look at the cable and the network (`rdma link`), %s",
-                      found.down.empty() ? "none of them has a port" : found.down.c_str(), kElse);
+                      "no port of an RDMA adapter is up: %s%s%s; look at the cable and the network (`rdma link`), %s",
+                      found.down.empty() ? "none of them has a port" : found.down.c_str(),
+                      found.left_out.empty() ? "" : "; left out: ", found.left_out.c_str(), kElse);
   }
   return base::fail(
       HEDDLE_ERR_CONFIG,
@@ -148,15 +177,30 @@ base::Result<std::vector<const Candidate*>> choose(const Found& found, int devic
 
 }  // namespace
 
-base::Result<std::vector<std::unique_ptr<Adapter>>> Adapter::open(const Library& library, const base::Config& config) {
+// Only an open device says whether it has shared receive queues: if it has none, the choice is made
+// anew without it.
+base::Result<Adapter::Opened> Adapter::open(const Library& library, const base::Config& config) {
   const Functions& call = library.call();
   int count = 0;
   ibv_device** devices = (call.get_device_list)(&count);
   const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> owned(devices, call.free_device_list);
   if (devices == nullptr) count = 0;
-  const Found found = ports_of(call, devices, count);
-  const auto chosen = choose(found, count, config);
-  if (!chosen) return chosen.status();
+  Found found = ports_of(call, devices, count);
+  for (;;) {
+    const auto chosen = choose(found, count, config);
+    if (!chosen) return chosen.status();
+    std::string unfit;
+    auto adapters = open_all(library, config, *chosen, &unfit);
+    if (adapters) return Opened{std::move(*adapters), std::move(found.left_out)};
+    if (adapters.status() != HEDDLE_ERR_UNSUPPORTED) return adapters.status();
+    found.leave_out(unfit, base::last_message());
+  }
+}
+
+base::Result<std::vector<std::unique_ptr<Adapter>>> Adapter::open_all(const Library& library,
+                                                                      const base::Config& config,
+                                                                      const std::vector<const Candidate*>& chosen,
+                                                                      std::string* unfit) {
   const std::string& index = config.text(base::Var::verbs_gid_index);
   std::uint8_t gid = 0;
   const char* const end = index.data() + index.size();
@@ -164,11 +208,14 @@ base::Result<std::vector<std::unique_ptr<Adapter>>> Adapter::open(const Library&
   if (!index.empty() && (read.ec != std::errc() || read.ptr != end))
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_GID_INDEX=\"%s\" is no number from 0 to 255", index.c_str());
   std::vector<std::unique_ptr<Adapter>> adapters;
-  for (const Candidate* one : *chosen) {
+  for (const Candidate* one : chosen) {
     std::unique_ptr<Adapter> adapter(new Adapter(library));
     adapter->name_ = one->name;
     const int its = index.empty() ? best_gid(one->device, one->port) : gid;
-    if (const base::Status status = adapter->set_up(one->device, one->port, its); status != HEDDLE_DONE) return status;
+    if (const base::Status status = adapter->set_up(one->device, one->port, its); status != HEDDLE_DONE) {
+      *unfit = one->name;
+      return status;
+    }
     if (!adapters.empty() && !adapter->shares_network_with(*adapters.front())) {
       if (config.text(base::Var::verbs_devices) == kAuto) continue;
       return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES: %s and %s are in different networks",
@@ -195,6 +242,8 @@ base::Status Adapter::set_up(ibv_device* device, std::uint8_t port, int gid_inde
   if (call_.query_device(context_, &limits_) != 0 ||
       (call_.query_port)(context_, port, reinterpret_cast<_compat_ibv_port_attr*>(&about)) != 0)
     return base::fail_errno(HEDDLE_ERR_SYSTEM, "%s says nothing of its port", name_.c_str());
+  if (limits_.max_srq <= 0 || limits_.max_srq_wr <= 0)
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "it has no shared receive queues");
   ibv_gid gid{};
   if (call_.query_gid(context_, port, gid_index, &gid) != 0)
     return base::fail_errno(HEDDLE_ERR_CONFIG, "%s has no GID %d (HEDDLE_VERBS_GID_INDEX)", name_.c_str(), gid_index);

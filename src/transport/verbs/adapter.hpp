@@ -2,6 +2,7 @@
 // to this process that works.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,12 +13,18 @@
 
 namespace heddle::transport::verbs {
 
+struct Candidate;
+
 class Adapter {
  public:
   // The rank's adapters, at least one and at most kMostRails, of one kind of network:
   // HEDDLE_VERBS_DEVICE ("mlx5_0", "mlx5_0:1") or HEDDLE_VERBS_DEVICES, HEDDLE_VERBS_GID_INDEX.
   // CONFIG: there is none; the message says what there is.
-  static base::Result<std::vector<std::unique_ptr<Adapter>>> open(const Library& library, const base::Config& config);
+  struct Opened {
+    std::vector<std::unique_ptr<Adapter>> adapters;
+    std::string left_out;  // devices that lack what this transport needs, and why; may be empty
+  };
+  static base::Result<Opened> open(const Library& library, const base::Config& config);
   ~Adapter();
   Adapter(const Adapter&) = delete;
   Adapter& operator=(const Adapter&) = delete;
@@ -31,6 +38,10 @@ class Adapter {
   [[nodiscard]] std::uint32_t most_bytes() const { return most_bytes_; }  // of a transfer
   [[nodiscard]] const std::string& name() const { return name_; }         // "mlx5_0:1"
 
+  // It has told that it does nothing any more. Any thread.
+  void note_failed() { failed_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_relaxed); }
+
   // RoCE: peers are reached by their GID.
   [[nodiscard]] bool by_gid() const { return by_gid_; }
   // The way to a peer's port.
@@ -38,8 +49,14 @@ class Adapter {
 
  private:
   explicit Adapter(const Library& library) : call_(library.call()) {}
+  // `unfit`: the name of the one that is UNSUPPORTED.
+  static base::Result<std::vector<std::unique_ptr<Adapter>>> open_all(const Library& library,
+                                                                      const base::Config& config,
+                                                                      const std::vector<const Candidate*>& chosen,
+                                                                      std::string* unfit);
   // Whether a port of the one reaches ports of the other, as far as it can be seen here.
   [[nodiscard]] bool shares_network_with(const Adapter& other) const;
+  // UNSUPPORTED: it lacks what this transport needs.
   base::Status set_up(ibv_device* device, std::uint8_t port, int gid_index);
 
   const Functions& call_;
@@ -50,6 +67,7 @@ class Adapter {
   std::uint8_t port_ = 0;
   std::uint8_t gid_index_ = 0;
   bool by_gid_ = false;
+  std::atomic<bool> failed_{false};  // relaxed: ports are told under the device's mutex
   std::uint32_t most_bytes_ = 0;
   std::string name_;
 };

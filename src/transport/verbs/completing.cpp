@@ -7,13 +7,19 @@
 #include "transport/verbs/port.hpp"
 
 namespace heddle::transport::verbs {
+namespace {
+
+constexpr std::uint32_t kNoSpare = 0;  // a flush takes the last room
+
+}  // namespace
 
 // ---- credit, and what nobody would be told of ---------------------------------------------------
 
 // The adapter reads the count when it sends it, perhaps a newer one: that is true too. A worker
 // that was closed may still send messages, for which it needs credit.
 bool Sending::send_credit(PeerState& peer) {
-  if (peer.pair == nullptr || !peer.connected || !peer.is_up || room(peer, 1) == 0) return false;
+  if (peer.pair == nullptr || !peer.connected || !peer.is_up || room(peer, PeerState::kSpareForFlush) == 0)
+    return false;
   ibv_send_wr& work = next(peer, {});
   peer.mine.mailbox->consumed = peer.consumed;
   work.opcode = IBV_WR_RDMA_WRITE;
@@ -41,7 +47,7 @@ void Sending::flush(PeerState& peer) {
 void Sending::flush_untold() {
   std::erase_if(untold_, [this](PeerState* peer) {
     const bool due = peer->pair != nullptr && peer->signalled == peer->completed && peer->posted != peer->completed;
-    if (due && room(*peer, 0) == 0) return false;
+    if (due && room(*peer, kNoSpare) == 0) return false;
     if (due) flush(*peer);
     peer->untold = false;
     return true;
@@ -83,7 +89,7 @@ void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status
   for (std::uint32_t at = std::exchange(peer.completed, up_to); at != up_to; ++at) {
     const Request& request = peer.request(at);
     if (request.is_plain(Request::Kind::transfer)) {
-      if (request.lease != 0) registrations_->release(request.lease - 1);
+      if (request.lease != Request::kNoLease) registrations_->release(request.lease - 1);
       ++transfers;
     } else if (request.is_plain(Request::Kind::message)) {
       ++messages;
@@ -112,7 +118,7 @@ void Sending::end_closed(PeerState& peer, std::uint32_t up_to) {
 [[gnu::noinline]] void Sending::end_otherwise(const Request& request, base::Status status) {
   const Request::Shape& shape = request.shape;
   if (shape.packet != 0) packets_.give_back(&packets_.all()[shape.packet - 1U]);
-  if (request.lease != 0) registrations_->release(request.lease - 1);
+  if (request.lease != Request::kNoLease) registrations_->release(request.lease - 1);
   if (shape.kind == Request::Kind::silent) return;
   (shape.kind == Request::Kind::message ? messages_ : transfers_).give(1);
   if (shape.owes_source) port_.completions().source_free(request.token);

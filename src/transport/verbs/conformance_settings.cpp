@@ -19,9 +19,9 @@ const Given kGiven([]() -> std::vector<Setting> {
       {"joint shm verbs idle", "shm,verbs", both(kPairs, kIdle)},
       {"fault verbs idle everything", "fault+verbs", both(kEverything, kIdle)},
 #endif
-      {"verbs", "verbs", {}, false, no_verbs},
-      {"joint shm verbs", "shm,verbs", kPairs, false, no_verbs},
-      {"fault verbs everything", "fault+verbs", kEverything, false, no_verbs},
+      {"verbs", "verbs", {}, no_verbs},
+      {"joint shm verbs", "shm,verbs", kPairs, no_verbs},
+      {"fault verbs everything", "fault+verbs", kEverything, no_verbs},
   };
 });
 

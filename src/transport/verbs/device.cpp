@@ -18,11 +18,12 @@ network::Device::Names names_of(const base::Config& config) {
 
 }  // namespace
 
-Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment,
-               std::vector<std::unique_ptr<Adapter>> adapters)
+Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Adapter::Opened opened)
     : network::Device(bootstrap, environment, names_of(environment.config), queue_, nullptr),
-      adapters_(std::move(adapters)),
+      adapters_(std::move(opened.adapters)),
+      left_out_(std::move(opened.left_out)),
       queue_(*this),
+      events_(*this),
       regions_(*this),
       ports_(max_workers()) {}
 
@@ -30,9 +31,9 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
                                                      const base::Environment& environment) {
   const auto library = Library::open(environment.config.text(base::Var::verbs_library));
   if (!library) return library.status();
-  auto adapters = Adapter::open(**library, environment.config);
-  if (!adapters) return adapters.status();
-  std::unique_ptr<Device> device(new Device(bootstrap, environment, std::move(*adapters)));
+  auto opened = Adapter::open(**library, environment.config);
+  if (!opened) return opened.status();
+  std::unique_ptr<Device> device(new Device(bootstrap, environment, std::move(*opened)));
   if (const base::Status status = device->set_up(); status != HEDDLE_DONE) return status;
   return device;
 }
@@ -42,15 +43,17 @@ base::Status Device::set_up() {
       status != HEDDLE_DONE)
     return status;
   if (const base::Status status = queue_.open(); status != HEDDLE_DONE) return status;
+  if (const base::Status status = events_.open(queue_.descriptor()); status != HEDDLE_DONE) return status;
   const auto* address = reinterpret_cast<const std::byte*>(&queue_.address());
   if (const base::Status status = publish("", link(), {address, sizeof(Address)}); status != HEDDLE_DONE) return status;
-  return helper().start(queue_.descriptor());
+  return helper().start(events_.descriptor());
 }
 
 std::string Device::describe() const {
   std::string names;
   for (const auto& adapter : adapters_) names += (names.empty() ? "" : " and ") + adapter->name();
-  return "verbs (" + names + ", " + link() + ", windows of " + std::to_string(window()) + " bytes)";
+  return "verbs (" + names + ", " + link() + ", windows of " + std::to_string(window()) + " bytes" +
+         (left_out_.empty() ? "" : "; left out: " + left_out_) + ")";
 }
 
 void Device::enter(Port& port) {
@@ -68,6 +71,24 @@ bool Device::deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hell
     return false;
   ports_[worker]->deliver({rank, hello});
   return true;
+}
+
+void Device::note_failed(Adapter& failed) {
+  failed.note_failed();
+  if (&failed == &adapter()) queue_.lose();
+  for (Port* port : ports_) {
+    if (port != nullptr && &port->adapter() == &failed) port->cut_off();
+  }
+  directory().note_learned();
+}
+
+// It may have left already, and then has nothing under way.
+void Device::note_failed_queue(const void* owner) {
+  if (owner == nullptr) return queue_.lose();
+  for (Port* port : ports_) {
+    if (port == owner) port->cut_off();
+  }
+  directory().note_learned();
 }
 
 // Accepted messages leave, as long as the peers make progress; then everything is closed, whatever

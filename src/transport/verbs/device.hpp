@@ -8,6 +8,7 @@
 
 #include "transport/network/device.hpp"
 #include "transport/verbs/device_queue.hpp"
+#include "transport/verbs/events.hpp"
 #include "transport/verbs/regions.hpp"
 
 namespace heddle::transport::verbs {
@@ -28,22 +29,28 @@ class Device final : public network::Device {
   }
   [[nodiscard]] const char* link() const { return adapter().by_gid() ? "RoCE" : "InfiniBand"; }
   [[nodiscard]] Regions& regions() { return regions_; }
+  [[nodiscard]] Events& events() { return events_; }
   [[nodiscard]] std::uint64_t now_ns() const { return environment().clock->now_ns(); }
   [[nodiscard]] std::string describe() const;
 
-  // From its opening to its end.
+  // Between these calls the port gets the handshakes for its worker.
   void enter(Port& port);
   void leave(const Port& port);
   // With the mutex: a handshake for a worker. False: there is no such worker.
   bool deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hello);
+  // With the mutex: the adapter has failed, or a queue of the worker; null: the queue for notes.
+  // All that is under way there fails.
+  void note_failed(Adapter& adapter);
+  void note_failed_queue(const void* port);
 
  private:
-  Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment,
-         std::vector<std::unique_ptr<Adapter>> adapters);
+  Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Adapter::Opened opened);
   base::Status set_up();
 
   std::vector<std::unique_ptr<Adapter>> adapters_;
+  const std::string left_out_;
   DeviceQueue queue_;
+  Events events_;
   Regions regions_;
   std::vector<Port*> ports_;  // by number of the worker; guarded by the mutex
 };

@@ -31,7 +31,7 @@ base::Status DeviceQueue::open() {
   ranks_.resize(device_.size());
   unheard_.reserve(device_.size());
   base::Status status = channel_.open(adapter);
-  if (status == HEDDLE_DONE) status = queue_.open(adapter, channel_, kReceives + kSends);
+  if (status == HEDDLE_DONE) status = queue_.open(adapter, channel_, kReceives + kSends, nullptr);
   if (status != HEDDLE_DONE) return status;
   constexpr std::size_t kBytes = std::size_t{kPlace} * (kReceives + kSends);
   if (status = memory_.open(adapter, kBytes, IBV_ACCESS_LOCAL_WRITE); status != HEDDLE_DONE) return status;
@@ -108,6 +108,7 @@ base::Status DeviceQueue::check_card(const network::CardHead& card, std::uint32_
 
 base::Status DeviceQueue::connect(std::uint32_t rank, std::span<const std::byte> address) {
   Rank& to = ranks_[rank];
+  if (state_ == State::lost) return base::fail(HEDDLE_ERR_PEER_FAILED, "this rank's queue pair for notes is lost");
   if (address.size() != sizeof to.address)
     return base::fail(HEDDLE_ERR_PROTOCOL, "the address of rank %u has %zu bytes", rank, address.size());
   // The neighbour's address may not be known yet, or a route not be there for a while.
@@ -184,6 +185,10 @@ bool DeviceQueue::progress() {
   return count != 0;
 }
 
+void DeviceQueue::look() {
+  device_.events().read();
+}
+
 bool DeviceQueue::arm() {
   channel_.drain();
   queue_.arm();
@@ -219,10 +224,14 @@ void DeviceQueue::repair() {
 }
 
 void DeviceQueue::give_up(const char* why) {
-  state_ = State::lost;
   device_.log().line(base::Level::error,
                      "the queue pair for notes of %s has an error, and %s: this rank connects to no other any more",
                      device_.adapter().name().c_str(), why);
+  lose();
+}
+
+void DeviceQueue::lose() {
+  state_ = State::lost;
   for (const std::uint32_t rank : unheard_) {
     ranks_[rank].note.clear();
     device_.directory().broken(rank, "this rank's queue pair for notes is lost");

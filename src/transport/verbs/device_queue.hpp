@@ -39,11 +39,15 @@ class DeviceQueue final : public network::Courier {
   [[nodiscard]] const Address& address() const { return address_; }
   [[nodiscard]] int descriptor() const { return channel_.descriptor(); }
 
+  // It does not work any more, and ranks with a note that is under way are lost.
+  void lose();
+
   // ---- Courier
   [[nodiscard]] base::Status check_card(const network::CardHead& card, std::uint32_t rank) const override;
   [[nodiscard]] base::Status connect(std::uint32_t rank, std::span<const std::byte> address) override;
   [[nodiscard]] base::Status send(std::uint32_t rank, network::Bytes* note) override;
   bool progress() override;
+  void look() override;
   [[nodiscard]] bool arm() override;
   [[nodiscard]] bool sending() const override { return !unheard_.empty() || state_ == State::broken; }
   void disconnect(std::uint32_t rank) override;

@@ -2,7 +2,7 @@
 // asked to do is done at once, in the call. HEDDLE_VERBS_LIBRARY names it.
 //
 // It is strict where adapters are: keys and their ranges and rights are checked, a queue that
-// overflows ends the process, a place in a send queue is free when the completion of a later
+// overflows ends the process, a slot in a send queue is free when the completion of a later
 // signalled request was read, and only signalled requests complete, in their order. Requests for
 // which the receiver has no entry wait for one (RNR), a pair with an error flushes the rest, and
 // numbers of pairs are used again as soon as possible.
@@ -31,7 +31,10 @@ using namespace heddle::transport::verbs::idle;
 
 constexpr std::uint32_t kMostBytes = 1U << 30;
 
-std::array<ibv_device, 4> adapters{};
+std::array<ibv_device, 7> adapters{};
+constexpr std::size_t kIwarp = 4;
+constexpr std::size_t kOther = 5;
+constexpr std::size_t kWithoutShared = 6;
 
 // ---- what the header calls ----------------------------------------------------------------------
 
@@ -110,11 +113,29 @@ bool fails(std::atomic<std::uint32_t>* count) {
   return true;
 }
 
+// One object more. False: there are to be no more.
+bool begins() {
+  std::uint64_t left = idle_verbs.objects_left.load(std::memory_order_relaxed);
+  do {
+    if (left == 0) {
+      errno = ENOMEM;
+      return false;
+    }
+  } while (left != UINT64_MAX &&
+           !idle_verbs.objects_left.compare_exchange_weak(left, left - 1, std::memory_order_relaxed));
+  idle_verbs.objects.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void ends() {
+  idle_verbs.objects.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void forget_completions(const Pair& pair) {
   for (ibv_cq* cq : {pair.send_cq, pair.recv_cq}) {
     auto& queue = *static_cast<Queue*>(cq);
     for (ibv_wc& entry : queue.entries) {
-      // for poll_cq: it frees no place
+      // for poll_cq: it frees no slot
       if (entry.qp_num == pair.qp_num) entry.src_qp = entry.byte_len = 0;
     }
     if (idle_verbs.keeps_completions.load(std::memory_order_relaxed)) continue;
@@ -149,6 +170,35 @@ bool idle_verbs_forge(std::uint32_t number, const void* data, std::uint32_t byte
   return pair != nullptr && deliver(number, pair->qkey, data, bytes);
 }
 
+bool idle_verbs_forge_message(std::uint32_t number, std::uint32_t bytes) {
+  const std::lock_guard lock(world().mutex);
+  Pair* const pair = pair_of(number);
+  if (pair == nullptr || pair->qp_type != IBV_QPT_RC || pair->state != IBV_QPS_RTS ||
+      static_cast<Shared*>(pair->srq)->receives.empty())
+    return false;
+  tell(*pair, bytes, 0);
+  return true;
+}
+
+bool idle_verbs_tell_event(std::uint32_t opened, int type) {
+  const std::lock_guard lock(world().mutex);
+  if (opened >= world().contexts.size()) return false;
+  Context& context = *world().contexts[opened];
+  ibv_async_event event{};
+  event.event_type = static_cast<ibv_event_type>(type);
+  if (type == IBV_EVENT_SRQ_ERR) {
+    const auto& all = world().shared;
+    const auto its = std::ranges::find_if(all, [&](const Shared* one) { return one->context == &context; });
+    if (its == all.end()) return false;
+    event.element.srq = *its;
+  } else {
+    event.element.port_num = 1;
+  }
+  context.events.push_back(event);
+  const std::uint64_t one = 1;
+  return ::write(context.async_fd, &one, sizeof one) == static_cast<ssize_t>(sizeof one);
+}
+
 int ibv_fork_init() {
   const std::lock_guard lock(world().mutex);
   idle_verbs.fork_safe = world().next_key == World{}.next_key;
@@ -162,8 +212,11 @@ ibv_device** ibv_get_device_list(int* count) {
     if ((idle_verbs.adapters.load(std::memory_order_relaxed) >> i & 1U) == 0) continue;
     std::snprintf(adapters[i].name, sizeof adapters[i].name, "idle%zu", i);
     std::snprintf(adapters[i].ibdev_path, sizeof adapters[i].ibdev_path, "%s/idle%zu", IDLE_VERBS_FOLDER, i);
+    adapters[i].transport_type = IBV_TRANSPORT_IB;
     list[(*count)++] = &adapters[i];
   }
+  adapters[kIwarp].transport_type = IBV_TRANSPORT_IWARP;
+  adapters[kOther].transport_type = IBV_TRANSPORT_UNSPECIFIED;
   list[*count] = nullptr;
   return list;
 }
@@ -175,23 +228,50 @@ const char* ibv_get_device_name(ibv_device* of) {
 }
 
 ibv_context* ibv_open_device(ibv_device* of) {
-  auto* context = new ibv_context{};
+  const int descriptor = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+  if (descriptor < 0) return nullptr;
+  auto* context = new Context{};
   context->device = of;
+  context->async_fd = descriptor;
   context->ops.post_send = post_send;
   context->ops.post_recv = post_recv;
   context->ops.post_srq_recv = post_srq_recv;
   context->ops.poll_cq = poll_cq;
   context->ops.req_notify_cq = req_notify_cq;
+  const std::lock_guard lock(world().mutex);
+  world().contexts.push_back(context);
   return context;
 }
-int ibv_close_device(ibv_context* context) {
+int ibv_close_device(ibv_context* of) {
+  const std::lock_guard lock(world().mutex);
+  auto* context = static_cast<Context*>(of);
+  std::erase(world().contexts, context);
+  ::close(context->async_fd);
   delete context;
   return 0;
 }
 
-int ibv_query_device(ibv_context*, ibv_device_attr* about) {
+int ibv_get_async_event(ibv_context* of, ibv_async_event* event) {
+  auto& context = *static_cast<Context*>(of);
+  std::uint64_t one = 0;
+  if (::read(context.async_fd, &one, sizeof one) != static_cast<ssize_t>(sizeof one)) return -1;
+  const std::lock_guard lock(world().mutex);
+  *event = context.events.front();
+  context.events.pop_front();
+  return 0;
+}
+void ibv_ack_async_event(ibv_async_event*) {
+  idle_verbs.events.fetch_add(1, std::memory_order_relaxed);
+}
+const char* ibv_event_type_str(ibv_event_type type) {
+  return type == IBV_EVENT_DEVICE_FATAL ? "local catastrophic error" : "an event of the idle adapter";
+}
+
+int ibv_query_device(ibv_context* context, ibv_device_attr* about) {
   *about = {};
   about->max_qp_rd_atom = about->max_qp_init_rd_atom = 16;
+  if (context->device == &adapters[kWithoutShared]) return 0;
+  about->max_srq = 1 << 10;
   about->max_srq_wr = static_cast<int>(idle_verbs.most_receives.load(std::memory_order_relaxed));
   return 0;
 }
@@ -208,6 +288,7 @@ int ibv_query_gid(ibv_context*, std::uint8_t, int, ibv_gid* gid) {
 }
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  if (!begins()) return nullptr;
   return new ibv_pd{context, 0};
 }
 int ibv_dealloc_pd(ibv_pd* domain) {
@@ -215,6 +296,7 @@ int ibv_dealloc_pd(ibv_pd* domain) {
   for (const auto& [key, memory] : world().memories) {
     if (memory->pd == domain) misused("a domain ends before its memory");
   }
+  ends();
   delete domain;
   return 0;
 }
@@ -226,6 +308,7 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* begin, std::size_t bytes, int rights) {
     errno = ENOMEM;
     return nullptr;
   }
+  if (!begins()) return nullptr;
   idle_verbs.registered.fetch_add(bytes, std::memory_order_relaxed);
   if (reinterpret_cast<std::uintptr_t>(begin) % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)) != 0)
     idle_verbs.unaligned.fetch_add(1, std::memory_order_relaxed);
@@ -237,6 +320,7 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* begin, std::size_t bytes, int rights) {
   return memory;
 }
 int ibv_dereg_mr(ibv_mr* memory) {
+  ends();
   const std::lock_guard lock(world().mutex);
   idle_verbs.registered.fetch_sub(memory->length, std::memory_order_relaxed);
   world().memories.erase(memory->lkey);
@@ -245,12 +329,19 @@ int ibv_dereg_mr(ibv_mr* memory) {
 }
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  const int descriptor = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+  if (descriptor < 0) return nullptr;
+  if (!begins()) {
+    ::close(descriptor);
+    return nullptr;
+  }
   auto* channel = new Channel;
-  static_cast<ibv_comp_channel&>(*channel) = {context, ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC), 0};
+  static_cast<ibv_comp_channel&>(*channel) = {context, descriptor, 0};
   return channel;
 }
 int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
   if (channel->refcnt != 0) misused("a channel ends before its queues");
+  ends();
   ::close(channel->fd);
   delete static_cast<Channel*>(channel);
   return 0;
@@ -275,6 +366,7 @@ void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
 }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* user, ibv_comp_channel* channel, int) {
+  if (!begins()) return nullptr;
   auto* queue = new Queue;
   queue->context = context;
   queue->channel = channel;
@@ -291,6 +383,7 @@ int ibv_destroy_cq(ibv_cq* cq) {
     if (pair != nullptr && (pair->send_cq == cq || pair->recv_cq == cq)) misused("a queue ends before its pairs");
   }
   if (queue->unacknowledged != 0) misused("an event was not acknowledged");
+  ends();
   if (queue->channel != nullptr) {
     std::erase(static_cast<Channel*>(queue->channel)->events, queue);
     --queue->channel->refcnt;
@@ -301,8 +394,10 @@ int ibv_destroy_cq(ibv_cq* cq) {
 
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* make) {
   if (make->attr.max_wr > idle_verbs.most_receives.load(std::memory_order_relaxed)) return nullptr;
+  if (!begins()) return nullptr;
   auto* shared = new Shared;
   shared->context = domain->context;
+  shared->srq_context = make->srq_context;
   shared->pd = domain;
   shared->most = make->attr.max_wr;
   const std::lock_guard lock(world().mutex);
@@ -310,6 +405,7 @@ ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* make) {
   return shared;
 }
 int ibv_destroy_srq(ibv_srq* shared) {
+  ends();
   const std::lock_guard lock(world().mutex);
   for (const Pair* pair : world().pairs) {
     if (pair != nullptr && pair->srq == shared) misused("a shared queue ends before its pairs");
@@ -324,6 +420,7 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* make) {
     errno = EINVAL;
     return nullptr;
   }
+  if (!begins()) return nullptr;
   auto* pair = new Pair;
   pair->context = domain->context;
   pair->pd = domain;
@@ -336,9 +433,9 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* make) {
   pair->tells_all = make->sq_sig_all != 0;
   const std::lock_guard lock(world().mutex);
   auto& pairs = world().pairs;
-  const auto place = std::find(pairs.begin() + 2, pairs.end(), nullptr);
-  pair->qp_num = static_cast<std::uint32_t>(place - pairs.begin());
-  place == pairs.end() ? pairs.push_back(pair) : void(*place = pair);
+  const auto slot = std::find(pairs.begin() + 2, pairs.end(), nullptr);
+  pair->qp_num = static_cast<std::uint32_t>(slot - pairs.begin());
+  slot == pairs.end() ? pairs.push_back(pair) : void(*slot = pair);
   idle_verbs.pairs.fetch_add(1, std::memory_order_relaxed);
   return pair;
 }
@@ -367,6 +464,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* to, int mask) {
 }
 // Its completions go with it, as they do with most adapters.
 int ibv_destroy_qp(ibv_qp* qp) {
+  ends();
   const std::lock_guard lock(world().mutex);
   auto* pair = static_cast<Pair*>(qp);
   forget_completions(*pair);
@@ -385,12 +483,14 @@ ibv_ah* ibv_create_ah(ibv_pd* domain, ibv_ah_attr*) {
     errno = EHOSTUNREACH;
     return nullptr;
   }
+  if (!begins()) return nullptr;
   auto* way = new Way;
   way->context = domain->context;
   way->pd = domain;
   return way;
 }
 int ibv_destroy_ah(ibv_ah* way) {
+  ends();
   delete static_cast<Way*>(way);
   return 0;
 }

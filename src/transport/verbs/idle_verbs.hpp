@@ -1,5 +1,7 @@
 // What tests tell the idle libibverbs (idle_verbs.cpp), and what it counts. Every rank of the
 // process has the same adapters: idle0 and idle3; idle1, which is far; idle2, whose port is down.
+// If a test asks for them also idle4, which is iWARP; idle5, which is another network as EFA is;
+// idle6, which has no shared receive queues.
 #pragma once
 
 #include <atomic>
@@ -15,7 +17,9 @@ struct IdleVerbs {
   std::atomic<std::uint64_t> signalled{0};   // of these
   std::atomic<std::uint64_t> registered{0};  // bytes
   std::atomic<std::uint64_t> pairs{0};       // that there are
+  std::atomic<std::uint64_t> objects{0};     // likewise: all that objects_left counts
   std::atomic<std::uint64_t> unaligned{0};   // registrations that do not begin with a page
+  std::atomic<std::uint64_t> events{0};      // of adapters, that were acknowledged
   // ibv_fork_init was called before anything was registered
   std::atomic<bool> fork_safe{false};
 
@@ -30,6 +34,8 @@ struct IdleVerbs {
   // So many calls fail, since there is no route: ibv_create_ah, and connecting a pair.
   std::atomic<std::uint32_t> fail_ways{0};
   std::atomic<std::uint32_t> fail_connects{0};
+  // So many calls that make an object still succeed: registrations, queues, pairs, channels, ways.
+  std::atomic<std::uint64_t> objects_left{UINT64_MAX};
   std::atomic<bool> refuses_resets{false};                 // of pairs
   std::atomic<bool> keeps_completions{false};              // of pairs that are reset or destroyed
   std::atomic<std::uint64_t> most_registered{UINT64_MAX};  // bytes
@@ -45,6 +51,12 @@ extern heddle::transport::verbs::IdleVerbs idle_verbs;
 void idle_verbs_go_on();
 // All pairs for datagrams have an error.
 void idle_verbs_break_datagrams();
-// A datagram that no rank has sent comes to the pair with that number. False: it finds no place.
+// A datagram that no rank has sent comes to the pair with that number. False: it finds no receive.
 bool idle_verbs_forge(std::uint32_t pair, const void* data, std::uint32_t bytes);
+// A message of that length comes to the connected pair with that number, that its peer has not
+// sent; nothing is written for it. False: there is no such pair, or it finds no entry.
+bool idle_verbs_forge_message(std::uint32_t pair, std::uint32_t bytes);
+// An adapter, as one rank has opened it (in that order), tells such an event (ibv_event_type) of
+// itself, of its port, or of the first shared queue there. False: it has none.
+bool idle_verbs_tell_event(std::uint32_t opened, int type);
 }

@@ -95,6 +95,19 @@ void break_pair(Pair& pair) {
   }
 }
 
+void tell(Pair& receiver, std::uint32_t bytes, std::uint32_t immediate) {
+  std::deque<Receive>& receives = static_cast<Shared*>(receiver.srq)->receives;
+  ibv_wc entry{};
+  entry.wr_id = receives.front().number;
+  entry.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+  entry.byte_len = bytes;
+  entry.imm_data = immediate;
+  entry.wc_flags = IBV_WC_WITH_IMM;
+  entry.qp_num = receiver.qp_num;
+  receives.pop_front();
+  complete(receiver.recv_cq, entry);
+}
+
 namespace {
 
 // To a connected pair. SUCCESS, an error, or RNR: it waits.
@@ -125,15 +138,7 @@ ibv_wc_status execute(Pair& pair, const Work& work) {
   auto* theirs = memory_at(request.wr.rdma.remote_addr);
   reads ? copy(const_cast<void*>(mine), theirs, bytes) : copy(theirs, mine, bytes);
   if (!tells) return IBV_WC_SUCCESS;
-  ibv_wc entry{};
-  entry.wr_id = shared->receives.front().number;
-  entry.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
-  entry.byte_len = bytes;
-  entry.imm_data = request.imm_data;
-  entry.wc_flags = IBV_WC_WITH_IMM;
-  entry.qp_num = peer->qp_num;
-  shared->receives.pop_front();
-  complete(peer->recv_cq, entry);
+  tell(*peer, bytes, request.imm_data);
   return IBV_WC_SUCCESS;
 }
 
@@ -154,17 +159,17 @@ bool deliver(std::uint32_t number, std::uint32_t qkey, const void* data, std::ui
   if (pair == nullptr || pair->qp_type != IBV_QPT_UD || pair->qkey != qkey || pair->state < IBV_QPS_RTR ||
       pair->receives.empty())
     return false;
-  const Receive place = pair->receives.front();
+  const Receive receive = pair->receives.front();
   pair->receives.pop_front();
   ibv_wc entry{};
-  entry.wr_id = place.number;
+  entry.wr_id = receive.number;
   entry.opcode = IBV_WC_RECV;
   entry.byte_len = kRouting + bytes;
   entry.qp_num = number;
-  if (entry.byte_len > place.place.length) misused("a datagram that is longer than its place");
-  if (!reaches(place.place.lkey, place.place.addr, entry.byte_len, IBV_ACCESS_LOCAL_WRITE, pair->pd))
+  if (entry.byte_len > receive.buffer.length) misused("a datagram that is longer than its buffer");
+  if (!reaches(receive.buffer.lkey, receive.buffer.addr, entry.byte_len, IBV_ACCESS_LOCAL_WRITE, pair->pd))
     misused("a receive whose memory is not registered");
-  std::memcpy(static_cast<std::byte*>(memory_at(place.place.addr)) + kRouting, data, bytes);
+  std::memcpy(static_cast<std::byte*>(memory_at(receive.buffer.addr)) + kRouting, data, bytes);
   complete(pair->recv_cq, entry);
   return true;
 }
@@ -175,7 +180,7 @@ namespace {
 void send_datagram(Pair& pair, const Work& work) {
   const ibv_send_wr& request = work.request;
   const auto happens = [](std::uint32_t every) { return every != 0 && world().datagrams % every == every - 1; };
-  if (request.wr.ud.ah == nullptr) misused("a datagram without a way");
+  if (request.wr.ud.ah == nullptr) misused("a datagram without a route");
   if (!reaches(work.part.lkey, work.part.addr, work.part.length, 0, pair.pd)) misused("a datagram of strange memory");
   const void* data = memory_at(work.part.addr);
   int times = 1;

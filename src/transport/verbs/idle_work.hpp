@@ -39,7 +39,7 @@ struct Queue : ibv_cq {
 
 struct Receive {
   std::uint64_t number;
-  ibv_sge place;  // length 0: none
+  ibv_sge buffer;  // length 0: none
 };
 
 struct Pair;
@@ -61,12 +61,16 @@ struct Pair : ibv_qp {
   std::uint32_t peer = 0;
   std::uint32_t qkey = 0;
   std::uint32_t posted = 0;
-  std::uint32_t freed = 0;  // up to here its places may be used again
+  std::uint32_t freed = 0;  // up to here its slots may be used again
   std::deque<Work> sends;
   std::deque<Receive> receives;
 };
 
 struct Way : ibv_ah {};
+
+struct Context : ibv_context {
+  std::deque<ibv_async_event> events;  // as many as its descriptor says
+};
 
 struct World {
   std::mutex mutex;                                     // guards all objects
@@ -74,6 +78,7 @@ struct World {
   std::uint32_t next_key = 0x1000;
   std::vector<Pair*> pairs = {nullptr, nullptr};  // by number; 0 and 1 are not used
   std::vector<Shared*> shared;
+  std::vector<Context*> contexts;  // as they were opened
   std::uint32_t datagrams = 0;
 };
 World& world();
@@ -84,11 +89,13 @@ World& world();
 void go_on(Pair& pair);
 // The pair has an error: its requests end.
 void break_pair(Pair& pair);
+// A write with immediate data has come to a connected pair, whose shared queue has an entry.
+void tell(Pair& receiver, std::uint32_t bytes, std::uint32_t immediate);
 // 0: it was accepted; or what is wrong with it.
 int accept(Pair& pair, const ibv_send_wr& request);
 // The pair with that number, or null.
 Pair* pair_of(std::uint32_t number);
-// A datagram comes. False: it finds no place.
+// A datagram comes. False: it finds no receive.
 bool deliver(std::uint32_t number, std::uint32_t qkey, const void* data, std::uint32_t bytes);
 
 }  // namespace heddle::transport::verbs::idle

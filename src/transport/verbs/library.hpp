@@ -26,6 +26,9 @@ struct Functions : network::Symbols {
   decltype(&::ibv_dealloc_pd) dealloc_pd = find("ibv_dealloc_pd");
   decltype(&::ibv_reg_mr) reg_mr = find("ibv_reg_mr");
   decltype(&::ibv_dereg_mr) dereg_mr = find("ibv_dereg_mr");
+  decltype(&::ibv_get_async_event) get_async_event = find("ibv_get_async_event");
+  decltype(&::ibv_ack_async_event) ack_async_event = find("ibv_ack_async_event");
+  decltype(&::ibv_event_type_str) event_type_str = find("ibv_event_type_str");
   decltype(&::ibv_create_comp_channel) create_comp_channel = find("ibv_create_comp_channel");
   decltype(&::ibv_destroy_comp_channel) destroy_comp_channel = find("ibv_destroy_comp_channel");
   decltype(&::ibv_get_cq_event) get_cq_event = find("ibv_get_cq_event");

@@ -24,7 +24,7 @@ bool Mailboxes::add_chunk() try {
   return false;
 }
 
-Mailboxes::Place Mailboxes::take() {
+Mailboxes::Slot Mailboxes::take() {
   if (used_ == kChunk && !add_chunk()) return {};
   const Chunk& chunk = chunks_.back();
   auto* mailbox = new (chunk.memory + stride_ * used_++) Mailbox;

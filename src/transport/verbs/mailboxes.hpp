@@ -35,15 +35,16 @@ class Mailboxes {
   Mailboxes& operator=(const Mailboxes&) = delete;
 
   void open(const Adapter& adapter) { adapter_ = &adapter; }
-  // No adapter writes any more.
+  // The caller knows that no adapter writes into them any more.
   void close();
 
-  struct Place {
+  struct Slot {
     Mailbox* mailbox = nullptr;  // null: there is no memory
     std::uint32_t lkey = 0;
     std::uint32_t rkey = 0;
   };
-  [[nodiscard]] Place take();
+  // One for one more peer; it is not given back.
+  [[nodiscard]] Slot take();
 
  private:
   static constexpr std::size_t kChunk = 8;

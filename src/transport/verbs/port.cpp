@@ -10,6 +10,7 @@ namespace {
 
 // Until a pair is connected again where that failed for a passing reason.
 constexpr std::uint64_t kConnectPauseNs = 20'000'000;
+constexpr const char* kCutOff = "its adapter has failed";
 
 // RoCE asks for the neighbour's address then, which may not be known yet.
 bool is_passing(int error) {
@@ -34,6 +35,7 @@ base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t i
 }
 
 base::Status Port::open() {
+  if (adapter_.failed()) return base::fail(HEDDLE_ERR_SYSTEM, "the adapter %s has failed", adapter_.name().c_str());
   mailboxes_.open(adapter_);
   base::Status status = channel_.open(adapter_);
   if (status == HEDDLE_DONE) status = receiving_.open(channel_);
@@ -149,6 +151,11 @@ void Port::deliver(const Mail& mail) {
   set_has_mail(true);
 }
 
+void Port::cut_off() {
+  cut_off_.store(true, std::memory_order_relaxed);
+  set_has_mail(true);
+}
+
 [[gnu::cold]] void Port::take_mail() {
   {
     const std::unique_lock lock(device_.mutex(), std::try_to_lock);
@@ -156,6 +163,7 @@ void Port::deliver(const Mail& mail) {
     if (taken_.empty()) taken_.swap(mail_);
     set_has_mail(!mail_.empty());
   }
+  if (is_cut_off()) note_all_lost();
   std::erase_if(taken_, [this](const Mail& mail) { return take(mail); });
   if (!taken_.empty()) set_has_mail(true);
   if (peers().connecting()) peers().advance();
@@ -186,12 +194,13 @@ void Port::take_hello(PeerState& peer, const Hello& hello) {
   const bool ended = peer.stage == network::Peer::Stage::closed && !peer.connected;
   if ((peer.stage != network::Peer::Stage::unopened && !connecting && !ended) || peer.theirs.kind == 0 || closed())
     return;
+  if (is_cut_off()) return note_lost(peer, kCutOff);
   peer.address = peer.theirs.address;
   if (peer.pair == nullptr && !make_pair(peer)) {  // no memory: tried again
     if (!connecting) peers().connect(peer);
     return;
   }
-  begin_greeting(peer);
+  begin_handshake(peer);
   if (!connecting) peers().go_on_connecting(peer);
 }
 
@@ -207,21 +216,25 @@ void Port::take_end(PeerState& peer, std::uint32_t kind) {
 
 bool Port::open(network::Peer& opened, const network::Bytes& address) {
   PeerState& peer = state(opened);
+  if (is_cut_off()) {
+    disconnect(peer);
+    return true;
+  }
   if (address.size() != sizeof peer.address) {
     device_.log().line(base::Level::error, "worker %u of rank %u has an address of %zu bytes", peer.worker, peer.rank,
                        address.size());
-    disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+    disconnect(peer);
     return true;
   }
   std::memcpy(&peer.address, address.data(), sizeof peer.address);
   if (!make_pair(peer)) return false;
-  begin_greeting(peer);
-  static_cast<void>(greet(peer));
+  begin_handshake(peer);
+  static_cast<void>(go_on_with_handshake(peer));
   return true;
 }
 
-void Port::begin_greeting(PeerState& peer) {
-  peer.stage = network::Peer::Stage::greeting;
+void Port::begin_handshake(PeerState& peer) {
+  peer.stage = network::Peer::Stage::handshake;
   peer.patience.renew();
 }
 
@@ -270,27 +283,27 @@ bool Port::make_pair(PeerState& peer) {
 
 // The other worker is there, and its rank acknowledges notes, but it says nothing: it may have no
 // memory, or its end is not heard of. What has come and was not taken may be the answer.
-bool Port::greets_for_too_long(PeerState& peer) const {
+bool Port::handshake_takes_too_long(PeerState& peer) const {
   const std::uint64_t most = device_.names().timeout_ns;
   return most != 0 && !has_mail() && peer.patience.over(now_ns(), most);
 }
 
 // Both ends say hello, whoever began; what is missing of the four notes comes in a later call.
-bool Port::greet(network::Peer& greeted) {
-  PeerState& peer = state(greeted);
-  if (peer.stage != network::Peer::Stage::greeting) return true;
+bool Port::go_on_with_handshake(network::Peer& begun) {
+  PeerState& peer = state(begun);
+  if (peer.stage != network::Peer::Stage::handshake) return true;
   if (device_.failed(peer.rank)) {  // it does not answer any more
-    disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+    disconnect(peer);
     return true;
   }
   if (peer.theirs.kind == 0 && device_.directory().known_closed(peer.rank, peer.worker)) {
     peers().end(peer, network::Peer::Stage::closed, HEDDLE_DONE);
     return true;
   }
-  if (greets_for_too_long(peer)) {
+  if (handshake_takes_too_long(peer)) {
     device_.log().line(base::Level::warn, "worker %u of rank %u does not connect to worker %u (HEDDLE_VERBS_TIMEOUT)",
                        peer.worker, peer.rank, index());
-    disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+    disconnect(peer);
     return true;
   }
   if (!peer.said_open && !(peer.said_open = say(peer, Hello::opens))) return false;
@@ -305,7 +318,7 @@ bool Port::greet(network::Peer& greeted) {
     if (status != HEDDLE_DONE) {
       device_.log().line(base::Level::error, "worker %u cannot connect to worker %u of rank %u: %s", index(),
                          peer.worker, peer.rank, base::last_message());
-      disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+      disconnect(peer);
       return true;
     }
     peer.rkey_at = static_cast<std::uint8_t>(32 * peer.theirs.rail);
@@ -403,26 +416,38 @@ void Port::destroy_pair(PeerState& peer) {
 
 void Port::note_lost(PeerState& peer, const char* why) {
   if (peer.stage == network::Peer::Stage::broken || std::ranges::find(lost_, &peer) != lost_.end()) return;
-  const bool known = peers().failed(peer.rank) || device_.failed(peer.rank);
-  device_.log().line(known ? base::Level::debug : base::Level::info, "worker %u has lost worker %u of rank %u: %s",
-                     index(), peer.worker, peer.rank, why);
+  log_lost(peer, why);
   lost_.push_back(&peer);
+}
+
+void Port::note_all_lost() {
+  for (const auto& peer : peers().all()) {
+    if (!peer->over() && peer->stage != network::Peer::Stage::unopened) note_lost(state(*peer), kCutOff);
+  }
+}
+
+void Port::note_malformed(PeerState& peer, const char* why) {
+  if (malformed_++ == 0) {
+    device_.log().line(base::Level::error, "worker %u disconnects worker %u of rank %u, which is out of order: %s",
+                       index(), peer.worker, peer.rank, why);
+  }
+  note_lost(peer, why);
 }
 
 void Port::go_on_disconnecting() {
   while (!lost_.empty()) {
     PeerState& peer = *lost_.back();
     lost_.pop_back();
-    disconnect(peer, HEDDLE_ERR_PEER_FAILED);
+    disconnect(peer);
   }
   tell_ends();
 }
 
-void Port::disconnect(PeerState& peer, base::Status status) {
+void Port::disconnect(PeerState& peer) {
   if (peer.stage == network::Peer::Stage::broken) return;
   if (!closed()) device_.lose(peer.rank);
   const bool met = peer.said_open || peer.theirs.kind != 0;
-  peers().end(peer, network::Peer::Stage::broken, status);
+  peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
   if (!met || peer.told_end || device_.failed(peer.rank)) return;
   peer.owes_end = closed() ? Hello::closed : Hello::ended;
   untold_.push_back(&peer);  // it has room for all
@@ -443,17 +468,9 @@ void Port::on_end(network::Peer& ended) {
   sending_.fail(peer, peer.status);
 }
 
-void Port::disconnect_rank(std::uint32_t rank) {
-  for (const auto& peer : peers().all()) {
-    if (peer->rank != rank) continue;
-    if (peer->stage == network::Peer::Stage::broken) peer->status = HEDDLE_ERR_PEER_FAILED;
-    disconnect(state(*peer), HEDDLE_ERR_PEER_FAILED);
-  }
-}
-
 void Port::disconnect_transfers() {
   for (const auto& peer : peers().all()) {
-    if (state(*peer).has_transfers()) disconnect(state(*peer), HEDDLE_ERR_PEER_FAILED);
+    if (state(*peer).has_transfers()) disconnect(state(*peer));
   }
 }
 

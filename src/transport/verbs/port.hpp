@@ -44,15 +44,14 @@ class Port final : public network::Port {
   };
   // It throws std::bad_alloc.
   void deliver(const Mail& mail);
+  // Its adapter, or a queue of it, has failed: all peers are lost, and there are no others.
+  void cut_off();
 
   // ---- for the parts
   // What is under way to the peer is lost. Within progress: the pair is destroyed afterwards.
   void note_lost(PeerState& peer, const char* why);
   // The same, since it has written what no rank of ours would.
-  void note_malformed(PeerState& peer, const char* why) {
-    ++malformed_;
-    note_lost(peer, why);
-  }
+  void note_malformed(PeerState& peer, const char* why);
 
  private:
   // Polls between two looks at the device. Only for speed: the helper answers notes if nobody
@@ -74,18 +73,21 @@ class Port final : public network::Port {
   void stop_pair(PeerState& peer);
   void destroy_pair(PeerState& peer);
   bool say(PeerState& peer, Hello::Kind kind);
-  void begin_greeting(PeerState& peer);
-  bool greets_for_too_long(PeerState& peer) const;
+  void begin_handshake(PeerState& peer);
+  bool handshake_takes_too_long(PeerState& peer) const;
   void take_end(PeerState& peer, std::uint32_t kind);
   void tell_ends();
-  void disconnect(PeerState& peer, base::Status status);
+  // Nothing is sent there any more: what is under way fails with PEER_FAILED.
+  void disconnect(PeerState& peer);
+  void note_all_lost();
+  [[nodiscard]] bool is_cut_off() const { return cut_off_.load(std::memory_order_relaxed); }
   void go_on_disconnecting();
 
   // ---- Connections
   [[nodiscard]] std::unique_ptr<network::Peer> make_peer() override;
   void make_room_for(std::size_t peers) override;
   [[nodiscard]] bool open(network::Peer& peer, const network::Bytes& address) override;
-  [[nodiscard]] bool greet(network::Peer& peer) override;
+  [[nodiscard]] bool go_on_with_handshake(network::Peer& peer) override;
   void on_end(network::Peer& peer) override;
 
   // ---- network::Port
@@ -96,7 +98,7 @@ class Port final : public network::Port {
   [[nodiscard]] bool transfers_under_way() const override;
   [[nodiscard]] bool disconnecting() const override { return !lost_.empty() || !untold_.empty(); }
   void disconnect_transfers() override;
-  void disconnect_rank(std::uint32_t rank) override;
+  void disconnect_failed(network::Peer& peer) override { disconnect(state(peer)); }
   void ask_silent() override;
   void probe_if_silent(PeerState& peer);
 
@@ -109,7 +111,8 @@ class Port final : public network::Port {
   std::uint64_t malformed_ = 0;
   bool told_short_ = false;  // that there is no memory for a connection
   std::vector<PeerState*> lost_;
-  std::vector<PeerState*> untold_;  // they owe_end
+  std::vector<PeerState*> untold_;    // that must be told of the end: PeerState::owes_end
+  std::atomic<bool> cut_off_{false};  // relaxed: set with the device's mutex
   // Handshakes that have come: written and read with the device's mutex.
   std::vector<Mail> mail_;
   std::vector<Mail> taken_;

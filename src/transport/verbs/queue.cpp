@@ -23,9 +23,9 @@ void Channel::drain() {
   while (adapter_->call().get_cq_event(channel_, &queue, &nothing) == 0) adapter_->call().ack_cq_events(queue, 1);
 }
 
-base::Status CompletionQueue::open(const Adapter& adapter, const Channel& channel, std::uint32_t entries) {
+base::Status CompletionQueue::open(const Adapter& adapter, const Channel& channel, std::uint32_t entries, void* owner) {
   adapter_ = &adapter;
-  queue_ = adapter.call().create_cq(adapter.context(), static_cast<int>(entries), nullptr, channel.get(), 0);
+  queue_ = adapter.call().create_cq(adapter.context(), static_cast<int>(entries), owner, channel.get(), 0);
   if (queue_ != nullptr) return HEDDLE_DONE;
   return base::fail_errno(HEDDLE_ERR_SYSTEM, "%s gives no completion queue of %u entries", adapter.name().c_str(),
                           entries);

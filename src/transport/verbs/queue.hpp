@@ -37,7 +37,8 @@ class CompletionQueue {
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  base::Status open(const Adapter& adapter, const Channel& channel, std::uint32_t entries);
+  // `owner`: that events name; null: the device.
+  base::Status open(const Adapter& adapter, const Channel& channel, std::uint32_t entries, void* owner);
   void close();
   [[nodiscard]] ibv_cq* get() const { return queue_; }
   // How many were written.

@@ -18,8 +18,9 @@ base::Status Receiving::open(const Channel& channel) {
   if (entries == 0)
     return base::fail(HEDDLE_ERR_SYSTEM, "%s has shared receive queues of %u entries; at least %u are needed",
                       adapter.name().c_str(), most, kRefill);
-  if (const base::Status status = queue_.open(adapter, channel, entries); status != HEDDLE_DONE) return status;
+  if (const base::Status status = queue_.open(adapter, channel, entries, &port_); status != HEDDLE_DONE) return status;
   ibv_srq_init_attr make{};
+  make.srq_context = &port_;
   make.attr.max_wr = entries;
   make.attr.max_sge = 1;
   shared_ = adapter.call().create_srq(adapter.domain(), &make);
@@ -115,20 +116,31 @@ void Receiving::read_all() {
   }
 }
 
-// A message has arrived: counts it. Null: it was none.
-inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** place, std::uint32_t* cost) {
+// Nothing is heard of it any more: what is behind this would seem to be the next messages.
+[[gnu::cold]] void Receiving::wrong(PeerState& peer, const ibv_wc& entry) {
+  if (entry.status != IBV_WC_SUCCESS) {
+    port_.note_lost(peer, port_.adapter().call().wc_status_str(entry.status));
+  } else {
+    const bool message = entry.opcode == IBV_WC_RECV_RDMA_WITH_IMM && entry.byte_len <= kMostMessage;
+    port_.note_malformed(peer, message ? "it has sent more than it has credit for" : "it has sent what is no message");
+  }
+  leave(peer);
+}
+
+// A message has arrived, which the caller counts: up to `end`. Null: it was none.
+inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** place, std::uint32_t* end) {
   PeerState* peer = find(entry.qp_num);
   if (peer == nullptr) return nullptr;  // of a pair that was destroyed
-  if (entry.status != IBV_WC_SUCCESS || entry.opcode != IBV_WC_RECV_RDMA_WITH_IMM || entry.byte_len > kMostMessage)
-      [[unlikely]] {
-    entry.status != IBV_WC_SUCCESS ? port_.note_lost(*peer, port_.adapter().call().wc_status_str(entry.status))
-                                   : port_.note_malformed(*peer, "it has sent what is no message");
+  const std::uint32_t cost = cost_of(entry.byte_len);
+  *end = peer->arrived + cost;
+  if (entry.status != IBV_WC_SUCCESS || entry.opcode != IBV_WC_RECV_RDMA_WITH_IMM || entry.byte_len > kMostMessage ||
+      *end - peer->told_consumed > window_) [[unlikely]] {
+    wrong(*peer, entry);
     return nullptr;
   }
   peer->is_up = true;
   *place = peer->mine.mailbox->ring() + peer->read_at;
-  *cost = cost_of(entry.byte_len);
-  const std::uint32_t behind = peer->read_at + *cost;
+  const std::uint32_t behind = peer->read_at + cost;
   peer->read_at = behind < window_ ? behind : 0;
   return peer;
 }
@@ -139,13 +151,13 @@ void Receiving::hand_out() {
     if (!has_some() && !look()) return;
     const ibv_wc& entry = *begin_++;
     std::byte* place = nullptr;
-    std::uint32_t cost = 0;
-    PeerState* peer = arrived(entry, &place, &cost);
+    std::uint32_t end = 0;
+    PeerState* peer = arrived(entry, &place, &end);
     if (peer == nullptr) [[unlikely]]
       continue;
-    if (peer->lent_cost == 0) lending_.push_back(peer);
-    peer->lent_cost += cost;
-    Completion* to = completions.place();
+    if (peer->arrived == peer->consumed) lending_.push_back(peer);
+    peer->arrived = end;
+    Completion* to = completions.slot();
     to->event = Event::message;
     to->status = HEDDLE_DONE;
     to->token = 0;
@@ -161,10 +173,10 @@ void Receiving::drop_all() {
   release_lent();
   while (has_some() || look()) {
     std::byte* place = nullptr;
-    std::uint32_t cost = 0;
-    PeerState* peer = arrived(*begin_++, &place, &cost);
+    std::uint32_t end = 0;
+    PeerState* peer = arrived(*begin_++, &place, &end);
     if (peer == nullptr) continue;
-    peer->consumed += cost;
+    peer->consumed = peer->arrived = end;
     owe(*peer);
   }
   send_owed();
@@ -179,7 +191,7 @@ void Receiving::owe(PeerState& peer) {
 
 void Receiving::release_all_lent() {
   for (PeerState* peer : lending_) {
-    peer->consumed += std::exchange(peer->lent_cost, 0U);
+    peer->consumed = peer->arrived;
     owe(*peer);
   }
   lending_.clear();

@@ -60,7 +60,8 @@ class Receiving {
   [[nodiscard]] PeerState* find(std::uint32_t pair) const;
   void refill();
   void read_all();
-  PeerState* arrived(const ibv_wc& entry, std::byte** place, std::uint32_t* cost);
+  PeerState* arrived(const ibv_wc& entry, std::byte** place, std::uint32_t* end);
+  void wrong(PeerState& peer, const ibv_wc& entry);
   void release_all_lent();
   void owe(PeerState& peer);
 

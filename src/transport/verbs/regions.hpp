@@ -1,4 +1,4 @@
-// The regions of a rank.
+// The regions of a rank. Each is registered with every adapter of the rank.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@ namespace heddle::transport::verbs {
 
 class Device;
 
+// Any thread.
 class Regions {
  public:
   explicit Regions(Device& device) : device_(device) {}
@@ -20,7 +21,7 @@ class Regions {
   void free(const LocalMemory& memory);
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
   void deregister(std::uint64_t id);
-  // At the end.
+  // At the end, before the adapters are closed.
   void deregister_all();
 
   // The key comes from the network. PROTOCOL: it is no key of that rank.
@@ -31,7 +32,7 @@ class Regions {
  private:
   using Registered = std::array<ibv_mr*, kMostRails>;  // with each adapter; null: there is none
 
-  void leave(const Registered& registered) const;
+  void deregister(const Registered& registered) const;
 
   Device& device_;
   std::mutex mutex_;  // guards what follows; taken with no other

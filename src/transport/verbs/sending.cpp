@@ -12,6 +12,9 @@
 namespace heddle::transport::verbs {
 namespace {
 
+// Flags of a request whose memory the adapter reads or writes itself.
+constexpr std::uint32_t kNotInline = 0;
+
 // What register_memory() has given the cache.
 ibv_mr* registration(std::uint64_t handle) {
   return reinterpret_cast<ibv_mr*>(handle);  // NOLINT(performance-no-int-to-ptr): it was one
@@ -41,7 +44,8 @@ Sending::Sending(Port& port)
 base::Status Sending::open(const Channel& channel) {
   const Adapter& adapter = port_.adapter();
   most_bytes_ = adapter.most_bytes();
-  if (const base::Status status = queue_.open(adapter, channel, kCompletions); status != HEDDLE_DONE) return status;
+  if (const base::Status status = queue_.open(adapter, channel, kCompletions, &port_); status != HEDDLE_DONE)
+    return status;
   constexpr std::size_t kBytes = std::size_t{kPackets} * kMostMessage;
   if (const base::Status status = packet_memory_.open(adapter, kBytes, IBV_ACCESS_LOCAL_WRITE); status != HEDDLE_DONE)
     return status;
@@ -92,7 +96,7 @@ inline base::Status Sending::lease(const Command& command, memory::Access access
 
 // ---- posting ------------------------------------------------------------------------------------
 
-// A command alone, of the usual kinds, has a way of its own, without what it does not need.
+// A command alone, of the usual kinds, has a path of its own, without what it does not need.
 std::size_t Sending::post(std::span<Command> batch) {
   if (batch.size() != 1) return post_otherwise(batch);
   Command& command = batch.front();
@@ -124,7 +128,7 @@ inline PeerState* Sending::ready_peer(const Command& command) {
       peer.sent - credit + cost > window_ || !messages_.has(1)) [[unlikely]]
     return post_otherwise({&command, 1});
   messages_.take();
-  peer.request(peer.posted) = {command.token, 0, {0, Request::Kind::message, false}};
+  peer.request(peer.posted) = {.token = command.token, .shape = {.kind = Request::Kind::message}};
   const std::uint32_t write_at = peer.write_at;
   peer.sent += cost;
   peer.write_at = write_at + cost < window_ ? write_at + cost : 0;
@@ -139,7 +143,7 @@ inline PeerState* Sending::ready_peer(const Command& command) {
   return 1;
 }
 
-// The remote memory and the length are as they should be: not alone, inside the region, not 0.
+// A transfer of the usual kind that can begin now: not alone, inside the region, not of 0 bytes.
 inline bool Sending::is_usual(const Command& command, std::uint64_t most) const {
   const RemoteMemory* const remote = command.remote;
   return !command.alone && remote != nullptr && command.offset <= remote->bytes && command.bytes <= most &&
@@ -150,7 +154,7 @@ inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one
                                    std::uint32_t lease) {
   const RemoteMemory& remote = *command.remote;
   transfers_.take();
-  peer.request(peer.posted) = {command.token, lease, {0, Request::Kind::transfer, false}};
+  peer.request(peer.posted) = {.token = command.token, .lease = lease, .shape = {.kind = Request::Kind::transfer}};
   one.work.wr.rdma.remote_addr = remote.handle[1] + command.offset;
   one.work.wr.rdma.rkey = static_cast<std::uint32_t>(remote.handle[0] >> peer.rkey_at);
   one.part.addr = reinterpret_cast<std::uintptr_t>(command.local);
@@ -162,7 +166,7 @@ inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one
 [[gnu::noinline]] std::size_t Sending::post_put(PeerState& peer, Command& command) {
   if (!is_usual(command, inline_bytes_)) [[unlikely]]
     return post_otherwise({&command, 1});
-  post_transfer(peer, command, put_, IBV_SEND_INLINE, 0);
+  post_transfer(peer, command, put_, IBV_SEND_INLINE, Request::kNoLease);
   return 1;
 }
 
@@ -172,7 +176,7 @@ inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one
       [[unlikely]]
     return post_otherwise({&command, 1});
   get_.part.lkey = registration(cache.take_latest())->lkey;
-  post_transfer(peer, command, get_, 0, cache.latest_entry() + 1);
+  post_transfer(peer, command, get_, kNotInline, cache.latest_entry() + 1);
   return 1;
 }
 
@@ -216,7 +220,7 @@ std::size_t Sending::post_chain(std::span<Command> batch) {
   PeerState& peer = *known;
   Command* command = batch.data();
   Command* const end = command + std::min<std::size_t>(batch.size(), room(peer, PeerState::kSpare));
-  while (command != end && add(peer, *command) == Added::yes) {
+  while (command != end && add(peer, *command)) {
     ++command;
     if (command != end && (command->rank != peer.rank || command->worker != peer.worker)) break;
   }
@@ -225,10 +229,9 @@ std::size_t Sending::post_chain(std::span<Command> batch) {
   return count;
 }
 
-inline Sending::Added Sending::add(PeerState& peer, Command& command) {
+inline bool Sending::add(PeerState& peer, Command& command) {
   if (command.opcode == Opcode::message) return add_message(peer, command);
-  return command.opcode == Opcode::put || command.opcode == Opcode::get ? add_transfer(peer, command)
-                                                                        : Added::otherwise;
+  return (command.opcode == Opcode::put || command.opcode == Opcode::get) && add_transfer(peer, command);
 }
 
 // The request writes so many bytes into the peer's ring.
@@ -245,22 +248,22 @@ inline void Sending::add_write(PeerState& peer, ibv_send_wr& work, std::uint32_t
   peer.write_at = behind < window_ ? behind : 0;
 }
 
-inline Sending::Added Sending::add_message(PeerState& peer, Command& command) {
+inline bool Sending::add_message(PeerState& peer, Command& command) {
   if (!command.inlined && (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage ||
                            command.packet_bytes() > kMostMessage)) [[unlikely]]
-    return Added::otherwise;
+    return false;
   const auto bytes = static_cast<std::uint32_t>(command.inlined ? command.bytes : command.packet_bytes());
   const std::uint32_t credit = peer.mine.mailbox->credit.load(std::memory_order_acquire);
   if (peer.sent - credit + cost_of(bytes) > window_ || !messages_.has(1)) [[unlikely]]
-    return Added::otherwise;
-  const Request request{command.token, 0, {0, Request::Kind::message, false}};
+    return false;
+  const Request request{.token = command.token, .shape = {.kind = Request::Kind::message}};
   if (command.inlined && bytes <= inline_bytes_) [[likely]] {
     ibv_send_wr& work = next(peer, request);
     work.send_flags = IBV_SEND_INLINE;
     *work.sg_list = {reinterpret_cast<std::uintptr_t>(command.packet), bytes, 0};
     add_write(peer, work, bytes, command.immediate);
   } else {
-    if (packets_.front() == nullptr) return Added::no_room;
+    if (packets_.front() == nullptr) return false;
     Packet& packet = *packets_.take();
     packet.bytes = bytes;
     packet.immediate = command.immediate;
@@ -270,21 +273,14 @@ inline Sending::Added Sending::add_message(PeerState& peer, Command& command) {
   }
   messages_.take();
   command.source_free = true;
-  return Added::yes;
+  return true;
 }
 
-inline Sending::Added Sending::add_transfer(PeerState& peer, Command& command) {
-  const RemoteMemory* const remote = command.remote;
-  const bool usual = !command.alone && remote != nullptr && command.offset <= remote->bytes &&
-                     command.bytes - 1 < remote->bytes - command.offset &&  // 0 bytes wrap
-                     command.bytes <= most_bytes_;
-  if (!usual) [[unlikely]]
-    return Added::otherwise;
-  if (!transfers_.has(1)) [[unlikely]]
-    return Added::no_room;
-  Request request{command.token, 0, {0, Request::Kind::transfer, false}};
+inline bool Sending::add_transfer(PeerState& peer, Command& command) {
+  if (!is_usual(command, most_bytes_)) [[unlikely]]
+    return false;
+  Request request{.token = command.token, .shape = {.kind = Request::Kind::transfer}};
   ibv_sge part{reinterpret_cast<std::uintptr_t>(command.local), static_cast<std::uint32_t>(command.bytes), 0};
-  ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
   std::uint32_t flags = IBV_SEND_INLINE;
   const bool puts = command.opcode == Opcode::put;
   if (puts && command.bytes <= inline_bytes_) {
@@ -292,22 +288,21 @@ inline Sending::Added Sending::add_transfer(PeerState& peer, Command& command) {
   } else {
     memory::RegistrationCache::Lease taken;
     if (lease(command, puts ? memory::Access::read : memory::Access::write, &taken) != HEDDLE_DONE) [[unlikely]]
-      return Added::otherwise;
+      return false;
     request.lease = taken.entry + 1;
     request.shape.owes_source = puts && command.wants_source_free;
     part.lkey = registration(taken.handle)->lkey;
-    opcode = puts ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-    flags = 0;
+    flags = kNotInline;
     command.source_free = !puts;
   }
   ibv_send_wr& work = next(peer, request);
-  work.opcode = opcode;
+  work.opcode = puts ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
   work.send_flags = flags;
-  work.wr.rdma.remote_addr = remote->handle[1] + command.offset;
-  work.wr.rdma.rkey = static_cast<std::uint32_t>(remote->handle[0] >> peer.rkey_at);
+  work.wr.rdma.remote_addr = command.remote->handle[1] + command.offset;
+  work.wr.rdma.rkey = static_cast<std::uint32_t>(command.remote->handle[0] >> peer.rkey_at);
   *work.sg_list = part;
   transfers_.take();
-  return Added::yes;
+  return true;
 }
 
 // Not usual, or not now.
@@ -325,7 +320,7 @@ inline Sending::Added Sending::add_transfer(PeerState& peer, Command& command) {
   }
   if (message && peer.ready() && port_.device().directory().known_closed(peer.rank, peer.worker)) {
     port_.peers().note_closed(peer);
-    peer.note_way();
+    peer.update_by_value();
   }
   if (peer.stage == network::Peer::Stage::closed) {
     if (!message) return port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
@@ -372,7 +367,7 @@ bool Sending::wait(PeerState& peer, Command& command) {
 }
 
 void Sending::begin(PeerState& peer) {
-  peer.note_way();
+  peer.update_by_value();
   if (peer.waiting != 0 && !push(peer)) stuck_.push_back(&peer);
 }
 
@@ -387,14 +382,14 @@ bool Sending::push(PeerState& peer) {
     add_packet(peer, *peer.packets.take());
     ring(peer);
   }
-  peer.note_way();
+  peer.update_by_value();
   return true;
 }
 
 [[gnu::noinline]] void Sending::add_packet(PeerState& peer, Packet& packet) {
   const auto number = static_cast<std::uint16_t>(&packet - packets_.all().data() + 1);
-  ibv_send_wr& work = next(peer, {packet.token, 0, {number, Request::Kind::message, false}});
-  work.send_flags = 0;
+  ibv_send_wr& work = next(peer, {.token = packet.token, .shape = {.packet = number, .kind = Request::Kind::message}});
+  work.send_flags = kNotInline;
   *work.sg_list = {reinterpret_cast<std::uintptr_t>(packet.data), packet.bytes, packet_memory_.lkey()};
   add_write(peer, work, packet.bytes, packet.immediate);
 }
@@ -412,7 +407,7 @@ void Sending::drop_waiting(PeerState& peer) {
     packets_.give_back(packet);
   }
   waiting_ -= std::exchange(peer.waiting, 0U);
-  peer.note_way();
+  peer.update_by_value();
   std::erase(stuck_, &peer);
 }
 

@@ -45,7 +45,7 @@ class Sending final : private memory::Registrar {
 
   // By the owner, inside a Turn. How many commands from the front were accepted.
   [[nodiscard]] std::size_t post(std::span<Command> batch);
-  // Its connection is ready.
+  // Its connection is ready: what waits leaves.
   void begin(PeerState& peer);
   // Tells the peer up to where it has been consumed. False: not now.
   bool send_credit(PeerState& peer);
@@ -70,8 +70,6 @@ class Sending final : private memory::Registrar {
   static constexpr std::uint32_t kPackets = 48;
   static constexpr std::uint32_t kCompletions = 2048;  // requests under way in a port
 
-  enum class Added : std::uint8_t { yes, no_room, otherwise };
-
   // A request alone of the usual kinds: only what differs from the last one is written.
   struct Alone {
     ibv_send_wr work{};
@@ -91,9 +89,10 @@ class Sending final : private memory::Registrar {
   bool post_alone(Command& command);
   bool wait(PeerState& peer, Command& command);
   base::Status check(const Command& command) const;
-  Added add(PeerState& peer, Command& command);
-  Added add_message(PeerState& peer, Command& command);
-  Added add_transfer(PeerState& peer, Command& command);
+  // Adds a request of the usual kinds to the chain. False: it is not usual, or there is no room.
+  bool add(PeerState& peer, Command& command);
+  bool add_message(PeerState& peer, Command& command);
+  bool add_transfer(PeerState& peer, Command& command);
   void add_packet(PeerState& peer, Packet& packet);
   void add_write(PeerState& peer, ibv_send_wr& work, std::uint32_t bytes, std::uint32_t immediate);
   // How many requests more may be under way, if so many are left to others.

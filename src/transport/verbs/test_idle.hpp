@@ -34,6 +34,8 @@ class Verbs : public testing::Test {
     go_on_ = reinterpret_cast<decltype(&idle_verbs_go_on)>(dlsym(library, "idle_verbs_go_on"));
     break_datagrams_ =
         reinterpret_cast<decltype(&idle_verbs_break_datagrams)>(dlsym(library, "idle_verbs_break_datagrams"));
+    tell_event_ = reinterpret_cast<decltype(&idle_verbs_tell_event)>(dlsym(library, "idle_verbs_tell_event"));
+    forge_message_ = reinterpret_cast<decltype(&idle_verbs_forge_message)>(dlsym(library, "idle_verbs_forge_message"));
     forge_ = reinterpret_cast<decltype(&idle_verbs_forge)>(dlsym(library, "idle_verbs_forge"));
   }
   ~Verbs() override {
@@ -42,7 +44,7 @@ class Verbs : public testing::Test {
     idle_->fail_ways = idle_->fail_connects = 0;
     idle_->adapters = 0b1111;
     idle_->lose_every = idle_->twice_every = 0;
-    idle_->most_registered = UINT64_MAX;
+    idle_->most_registered = idle_->objects_left = UINT64_MAX;
     idle_->most_receives = 1024;
     idle_->most_inline = 128;
   }
@@ -55,6 +57,8 @@ class Verbs : public testing::Test {
   IdleVerbs* idle_;
   decltype(&idle_verbs_go_on) go_on_;
   decltype(&idle_verbs_forge) forge_;
+  decltype(&idle_verbs_forge_message) forge_message_;
+  decltype(&idle_verbs_tell_event) tell_event_;
   decltype(&idle_verbs_break_datagrams) break_datagrams_;
 };
 

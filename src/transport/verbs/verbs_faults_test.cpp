@@ -48,7 +48,7 @@ TEST_F(Verbs, APairForDatagramsThatCannotBeRepairedEndsWhatWaits) {
   EXPECT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
 }
 
-// The way to a rank is not known at once.
+// The route to a rank is not known at once.
 TEST_F(Verbs, AWayThatIsNotKnownYetIsLookedForAgain) {
   idle_->fail_ways = 5;
   idle_->fail_connects = 3;
@@ -79,15 +79,15 @@ TEST_F(Verbs, CompletionsOfDestroyedPairsTakeNoRoom) {
   constexpr std::uint32_t kLost = 32;  // ranks
   constexpr std::uint32_t kRanks = kLost + 9;
   World world(setting({{"HEDDLE_WORKER_OPERATIONS", "4096"}}), kRanks);
-  const std::vector<std::byte> letter = pattern(1, 8);
+  const std::vector<std::byte> payload = pattern(1, 8);
   const auto send_many = [&](std::uint32_t rank) {
     for (int i = 0; i < 62; ++i) {
-      if (!test::within_time([&] { return world.port(0).send(message_to(rank, 0, letter)); })) return false;
+      if (!test::within_time([&] { return world.port(0).send(message_to(rank, 0, payload)); })) return false;
     }
     return true;
   };
   for (std::uint32_t rank = 1; rank < kRanks; ++rank)
-    ASSERT_EQ(world.run(world.port(0), message_to(rank, 0, letter)), HEDDLE_DONE);
+    ASSERT_EQ(world.run(world.port(0), message_to(rank, 0, payload)), HEDDLE_DONE);
   idle_->keeps_completions = idle_->holds = true;
   for (std::uint32_t rank = 1; rank <= kLost; ++rank) ASSERT_TRUE(send_many(rank));
   for (std::uint32_t rank = 1; rank <= kLost; ++rank) world.fail(rank);
@@ -110,6 +110,36 @@ TEST_F(Verbs, ForgedDatagramsAreIgnored) {
   EXPECT_EQ(placed, 2 * 6);
   ASSERT_TRUE(world.must_send(world.port(0), message_to(1, 0, pattern(1, 100))));
   EXPECT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
+}
+
+// A whole window is taken, and nothing behind what exceeds it: neither is what comes with that.
+TEST_F(Verbs, ASenderThatExceedsItsCreditIsDisconnected) {
+  constexpr std::uint32_t kWindow = 8192;
+  World world(setting({{"HEDDLE_VERBS_WINDOW_BYTES", "8K"}}), 2);
+  conformance::Port& receiver = world.port(1);
+  ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
+  ASSERT_TRUE(world.until([&] { return receiver.arrivals.size() == 1; }));
+  std::uint32_t pair = 0;  // the receiver's
+  for (std::uint32_t number = 2; number < 16 && pair == 0; ++number) {
+    if (!forge_message_(number, 8)) continue;
+    world.pump();
+    if (receiver.arrivals.size() == 2) pair = number;
+  }
+  ASSERT_NE(pair, 0U);
+  for (const std::uint32_t bytes : {4096U, kWindow - 4096 - 16}) ASSERT_TRUE(forge_message_(pair, bytes));
+  receiver.poll(64);
+  EXPECT_EQ(receiver.arrivals.size(), 4U);
+  EXPECT_EQ(receiver.worker().counters().malformed, 0U);
+  EXPECT_EQ(world.transport(1).lost(0), 0U);
+  receiver.poll(64);  // consumes, and tells
+  for (const std::uint32_t bytes : {4096U, 4088U, 16U, 8U, 8U}) ASSERT_TRUE(forge_message_(pair, bytes));
+  receiver.poll(64);
+  EXPECT_EQ(receiver.arrivals.size(), 6U);
+  EXPECT_EQ(receiver.worker().counters().malformed, 1U);
+  EXPECT_NE(world.transport(1).lost(0), 0U);
+  EXPECT_FALSE(forge_message_(pair, 8));
+  EXPECT_TRUE(world.until([&] { return world.transport(0).lost(1) != 0; }));
+  EXPECT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_ERR_PEER_FAILED);
 }
 
 TEST_F(Verbs, MemoryThatCannotBeRegisteredIsWaitedFor) {
@@ -272,7 +302,7 @@ TEST_F(Verbs, SilentPeersAreAskedByEmptyWrites) {
 }
 
 // The other worker finds no memory to connect.
-TEST_F(Verbs, AGreetingThatTakesTooLongEnds) {
+TEST_F(Verbs, AHandshakeThatTakesTooLongEnds) {
   World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 3);
   ASSERT_EQ(world.run(world.port(0), message_to(2, 0, pattern(1, 8))), HEDDLE_DONE);
   idle_->most_registered = idle_->registered.load();

@@ -50,11 +50,11 @@ TEST_F(Verbs, AnArmedWorkerOfTheSameRankIsConnectedTo) {
 // Messages for workers that may never be opened leave some buffers for the others.
 TEST_F(Verbs, WaitingMessagesLeaveRoom) {
   World world(setting(), 2);
-  const std::vector<std::byte> letter = pattern(1, 100);
+  const std::vector<std::byte> payload = pattern(1, 100);
   for (std::uint32_t worker = 1; worker < World::kMaxWorkers; ++worker) {
-    for (int i = 0; i < 100; ++i) world.port(0).send(message_to(1, worker, letter));
+    for (int i = 0; i < 100; ++i) world.port(0).send(message_to(1, worker, payload));
   }
-  EXPECT_TRUE(world.must_send(world.port(0), message_to(1, 0, letter)));
+  EXPECT_TRUE(world.must_send(world.port(0), message_to(1, 0, payload)));
   EXPECT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
 }
 
@@ -195,6 +195,41 @@ TEST_F(Verbs, AdaptersAreChosenBySettings) {
   EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "auto"}, {"HEDDLE_VERBS_DEVICE", "idle0"}}), "not both"));
   idle_->adapters = 0b0011;
   EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "auto"}}), "(idle0:1, "));
+}
+
+// Verbs needs connections, datagrams, shared receive queues and writes with immediate data.
+TEST_F(Verbs, AdaptersThatLackSomethingAreLeftOut) {
+  const auto said = [&](std::uint32_t adapters, base::Config::Overrides more = {}) -> std::string {
+    idle_->adapters = adapters;
+    try {
+      World world(setting(std::move(more)), 2);
+      EXPECT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
+      return world.transport(0).describe();
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  const auto names_all = [&](const std::string& text) {
+    return has(text, "idle4 (iWARP") && has(text, "idle5 (neither InfiniBand nor RoCE") &&
+           has(text, "idle6:1 (it has no shared receive queues)");
+  };
+  // These are nearer than idle1.
+  const std::string other = said(0b1110010);
+  EXPECT_TRUE(has(other, "(idle1:1, ") && names_all(other)) << other;
+  EXPECT_FALSE(has(said(0b1111), "left out")) << said(0b1111);
+  const std::string both = said(0b1111001, {{"HEDDLE_VERBS_DEVICES", "auto"}});
+  EXPECT_TRUE(has(both, "(idle0:1 and idle3:1, ") && !has(both, "idle6")) << both;
+  const std::string one = said(0b1110001, {{"HEDDLE_VERBS_DEVICES", "auto"}});
+  EXPECT_TRUE(has(one, "(idle0:1, ") && names_all(one)) << one;
+  const std::string none = said(0b1110000);
+  EXPECT_TRUE(names_all(none) && has(none, "HEDDLE_TRANSPORTS=shm,ucx")) << none;
+  const std::string down = said(0b1110100);
+  EXPECT_TRUE(names_all(down) && has(down, "idle2:1 (1: DOWN)")) << down;
+  for (const char* name : {"idle4", "idle5:1", "idle6"}) {
+    const std::string why = said(0b1110001, {{"HEDDLE_VERBS_DEVICE", name}});
+    EXPECT_TRUE(has(why, "names no RDMA port") && has(why, "idle4 (iWARP") && has(why, "up: idle0:1")) << why;
+  }
 }
 
 // What a worker registers for one more peer that it meets.

@@ -47,7 +47,7 @@ struct Hello {
   enum Kind : std::uint32_t {
     opens = 1,  // my queue pair, and where you write
     is_up,      // I have yours: write
-    ended,      // I have given you up, and my queue pair is gone
+    ended,      // I have disconnected, and my queue pair is gone
     closed      // the same, since my worker was closed
   };
   std::uint32_t kind = 0;
