@@ -1,9 +1,9 @@
 // Short messages to a peer that is busy: they are gathered in a packet, a bundle, and leave
 // together, with one call of the library and of the kernel. A peer is busy while much of what was
-// sent to it has not arrived, as far as is known; so the first messages of a burst leave at once.
-// A bundle leaves when it is full, before any other message to the peer, and with the next poll,
-// also one by the helper in its owner's place. So it waits for milliseconds at most, and only if
-// its owner does not poll.
+// sent to it has not arrived, as far as is known; so the first messages of a burst leave at once. A
+// bundle leaves when it is full, before any other message to the peer, and with the next poll, also
+// one by the helper in its owner's place. So it waits for 10 ms at most, and only if its owner does
+// not poll. While the helper may not serve the port (Port::owners_only()), it waits for its owner.
 //
 // Invariant: `peer.gathered` is not null exactly for the peers in the list; those are ready, and no
 // message goes to them by value.

@@ -67,8 +67,8 @@ struct Peer {
 
 // The same with both directions of a stream of messages.
 struct StreamPeer : Peer {
-  // More of the stream than this makes a peer busy: 20 messages of 8 bytes. No stream is so long
-  // that it makes one busy whose messages could not leave without their owner.
+  // More of the stream than this makes a peer busy: 20 messages of 8 bytes. A peer is never busy on
+  // a kernel without membarrier, where the helper cannot send what is gathered.
   static constexpr std::uint32_t kBusyBytes = 512;
   static constexpr std::uint32_t kNeverBusy = UINT32_MAX;
   std::uint32_t busy_above = kBusyBytes;
@@ -101,7 +101,7 @@ struct StreamPeer : Peer {
   // It was asked, and has said nothing since. The question may be lost: libfabric takes it for a
   // connection that has ended already.
   bool unanswered = false;
-  std::uint32_t seen_arrived = 0;  // next.arrived when it was asked
+  std::uint32_t seen_arrived = 0;  // next.arrived then
   std::uint32_t seen_acked = 0;
   std::uint32_t seen_delivered = 0;
 
