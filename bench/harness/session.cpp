@@ -90,10 +90,11 @@ std::uint64_t Session::find_iterations(const Body& body) {
   while (true) {
     std::uint64_t took = time(n);
     // One interruption must not pass for a slow operation, or the repeats are too short to say
-    // anything.
-    if (8 * took >= options_.target_ns) took = std::min(took, time(n));
+    // anything. Nor must what each run costs once, such as a last answer: so n is extrapolated only
+    // from a run of half that time.
+    if (2 * took >= options_.target_ns) took = std::min(took, time(n));
     const double more = static_cast<double>(options_.target_ns) / static_cast<double>(took);
-    if (more <= 8) return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(n) * more));
+    if (more <= 2) return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(n) * more));
     n = static_cast<std::uint64_t>(static_cast<double>(n) * std::min(more, 16.0)) + 1;
   }
 }
