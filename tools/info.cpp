@@ -131,8 +131,9 @@ int info_command(int argc, char** argv) {
   } else {
     print_sections(facts, words.sections);
   }
-  if (!facts.settings_problem.empty()) std::fprintf(stderr, "heddle info: %s\n", facts.settings_problem.c_str());
-  return facts.settings_problem.empty() ? 0 : 1;
+  const std::string& problem = problem_of(facts);
+  if (!problem.empty()) std::fprintf(stderr, "heddle info: %s\n", problem.c_str());
+  return problem.empty() ? 0 : 1;
 }
 
 }  // namespace heddle::tools

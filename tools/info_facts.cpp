@@ -105,7 +105,10 @@ Facts find_facts(const std::vector<Section>& sections, const std::string& patter
   if (wanted(Section::transports) || wanted(Section::settings)) {
     const auto config = base::Config::read();
     if (!config) facts.settings_problem = base::last_message();
-    if (config && wanted(Section::transports)) find_transports(pattern, *config, &facts);
+    if (config && wanted(Section::transports)) {
+      if (transport::check_choice(nullptr, *config) != HEDDLE_DONE) facts.choice_problem = base::last_message();
+      find_transports(pattern, *config, &facts);
+    }
     if (config && wanted(Section::settings)) {
       for (const std::string& name : config->unknown()) {
         facts.unknown.push_back({name, std::string(base::nearest_variable(name))});

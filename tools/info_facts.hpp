@@ -47,10 +47,17 @@ struct Facts {
   bool hand_over = false;  // HEDDLE_PROGRESS can help exclusive workers
   std::vector<TransportFacts> transports;
   std::string settings_problem;  // an invalid value: transports were not opened
+  // no job can join with these HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS
+  std::string choice_problem;
   std::vector<bootstrap::Launcher> launchers;
   std::vector<SettingFacts> settings;
   std::vector<UnknownFacts> unknown;  // HEDDLE_… variables in the environment that are no settings
 };
+
+// What is wrong with the settings; empty: nothing is.
+inline const std::string& problem_of(const Facts& facts) {
+  return facts.settings_problem.empty() ? facts.choice_problem : facts.settings_problem;
+}
 
 // Collects the facts for the sections. Of transports and settings, only those whose names match
 // `pattern`: with * and ? it must match the whole name, without them a part; case does not count.

@@ -187,7 +187,7 @@ std::string json_of(const Facts& facts, const std::vector<Section>& sections) {
     object.raw(kSections.at(static_cast<std::size_t>(section)), section_json(facts, section));
     if (section == Section::settings) object.raw("unknown_settings", array_of(facts.unknown, unknown));
   }
-  if (!facts.settings_problem.empty()) object.text("problem", facts.settings_problem);
+  if (const std::string& problem = problem_of(facts); !problem.empty()) object.text("problem", problem);
   return object.json() + "\n";
 }
 

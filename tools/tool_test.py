@@ -100,6 +100,15 @@ class Info(Case):
         self.assertIn("HEDDLE_MAX_WORKERS", result.stderr)
         self.assertIn("HEDDLE_MAX_WORKERS", json.loads(result.stdout)["problem"])
 
+    def test_transports_that_no_job_can_choose_from(self):
+        result = heddle("info", "transports", HEDDLE_TRANSPORTS="ofi,foo")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('there is not, "foo"', result.stderr)
+        self.assertIn("processes of one machine", result.stdout)
+        result = heddle("info", "transports", "--json", HEDDLE_TRANSPORT="shm", HEDDLE_TRANSPORTS="ucx")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("contradict", json.loads(result.stdout)["problem"])
+
 
 class Job(Case):
     """`heddle info --job` tells what the first operation of a program would find."""

@@ -16,8 +16,9 @@ static_assert(kEagerBytes >= sizeof(network::Head) + network::kMostMessage);
 base::Status Endpoint::fail(const char* what, long answer) const {
   const bool memory = answer == -FI_ENOMEM;
   return base::fail(memory ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_SYSTEM,
-                    "libfabric gives no %s: %s; it needs memory, descriptors (ulimit -n) and over TCP a free port",
-                    what, fabric_->library().why(answer));
+                    "libfabric's provider %s gives no %s: %s; it needs memory, descriptors (ulimit -n) and over TCP a "
+                    "free port",
+                    fabric_->info()->fabric_attr->prov_name, what, fabric_->library().why(answer));
 }
 
 base::Status Endpoint::open(Fabric& fabric) {
