@@ -233,6 +233,12 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::verbs_devices, "HEDDLE_VERBS_DEVICES", Type::text, "",
      "two adapters, whose workers take turns: auto (the nearest, if there are two of them), or names such as "
      "mlx5_0,mlx5_1:2; empty: one, by HEDDLE_VERBS_DEVICE"},
+    {Var::verbs_stripe_bytes,
+     "HEDDLE_VERBS_STRIPE_BYTES",
+     Type::bytes,
+     "256K",
+     "with two adapters: puts and gets longer than this (8K at least) are split, a half for each; 0: never",
+     {0, UINT32_MAX}},
     {Var::verbs_gid_index, "HEDDLE_VERBS_GID_INDEX", Type::text, "",
      "entry of the port's table of GIDs; empty: RoCE version 2 over IPv4 where it is there, else the first"},
     {Var::verbs_window_bytes,

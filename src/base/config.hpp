@@ -79,6 +79,7 @@ enum class Var : std::size_t {
   verbs_library,
   verbs_device,
   verbs_devices,
+  verbs_stripe_bytes,
   verbs_gid_index,
   verbs_window_bytes,
   verbs_timeout,

@@ -5,7 +5,7 @@
     machine.py --fetch                  downloads the kernel once, 100 MB, to ~/.cache/heddle-roce (or where ROCE_KERNEL says)
 
 COMMAND runs as root, in the same folder, with those of the variables that begin with HEDDLE_, UCX_, FI_ and GTEST_. It sees this machine's files and
-writes into memory of its own: nothing of it is left. Device rxe0 is on 10.77.0.1. The machine ends with this process, whatever ends that.
+writes into memory of its own: nothing of it is left. Device rxe0 is on 10.77.0.1, rxe1 on 10.78.0.1. The machine ends with this process, whatever ends that.
 The processors are emulated: everything takes tens of times longer.
 """
 
@@ -29,6 +29,7 @@ PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static"
 MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay", "veth", "crc32_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm")
 DEVICE = "rxe0"
 LINK = "roce"  # the network interface that it is on
+SECOND = "rxe1"  # on a network of its own
 ENDED = "the machine's command has ended with "
 
 # Of the machine's first process. The root is this machine's, under a layer in memory; what is said goes through the first serial port of virtio.
@@ -55,11 +56,15 @@ COMMAND = f"""export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/roo
 ulimit -l unlimited
 hostname machine
 ip link set lo up
-ip link add {LINK} type veth peer name roce-end
-ip link set roce-end mtu 4200 up
-ip addr add 10.77.0.1/24 dev {LINK}
-ip link set {LINK} mtu 4200 up
-rdma link add {DEVICE} type rxe netdev {LINK}
+attach() {{
+  ip link add $2 type veth peer name $2-end
+  ip link set $2-end mtu 4200 up
+  ip addr add $3/24 dev $2
+  ip link set $2 mtu 4200 up
+  rdma link add $1 type rxe netdev $2
+}}
+attach {DEVICE} {LINK} 10.77.0.1
+attach {SECOND} roce1 10.78.0.1
 """
 
 

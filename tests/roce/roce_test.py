@@ -132,6 +132,26 @@ class Own(Verbs, unittest.TestCase):
     setting = "verbs"
 
 
+class Two(Jobs, unittest.TestCase):
+    """Large transfers over two adapters. Each is on a network of its own here: only workers of the same adapter reach each other."""
+    variables = {"HEDDLE_TRANSPORTS": "verbs", "HEDDLE_VERBS_DEVICES": f"{machine.DEVICE},{machine.SECOND}", "HEDDLE_VERBS_STRIPE_BYTES": "8K"}
+    library, setting = {}, Own.setting
+
+    def sent_by_the_second(self, whole):
+        """Packets, by MPI's messages between two ranks; `whole`: no transfer is split."""
+        counter = pathlib.Path(f"/sys/class/infiniband/{machine.SECOND}/ports/1/hw_counters/sent_pkts")
+        before = int(counter.read_text())
+        self.run_well(2, [str(BUILD / "interfaces/mpi/tests/mpi_messages_rank")], {"HEDDLE_VERBS_STRIPE_BYTES": "0"} if whole else {})
+        return int(counter.read_text()) - before
+
+    def test_both_carry_large_transfers(self):
+        if not (BUILD / "interfaces/mpi/tests/mpi_messages_rank").is_file():
+            self.skipTest("skipped: built without MPI")
+        whole, split = self.sent_by_the_second(whole=True), self.sent_by_the_second(whole=False)
+        print(f"packets by {machine.SECOND}: {whole}, with halves {split}", flush=True)
+        self.assertGreater(split, whole + 100)
+
+
 class Interfaces(Jobs, unittest.TestCase):
     """OpenSHMEM's and MPI's own tests; where there is time, since each takes a minute or more."""
     variables, library, setting = Own.variables, Own.library, Own.setting

@@ -17,7 +17,7 @@ namespace heddle::transport::network {
 
 // The version of everything in this file, and of the transports that use it. Ranks with different
 // versions do not connect.
-inline constexpr std::uint32_t kWireVersion = 5;
+inline constexpr std::uint32_t kWireVersion = 6;
 
 struct CardHead {
   char tag[12] = {'h', 'e', 'd', 'd', 'l', 'e', ' ', 'n', 'e', 't'};

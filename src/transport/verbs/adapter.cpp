@@ -161,15 +161,15 @@ base::Result<std::vector<const Candidate*>> choose(const Found& found, int devic
   for (const std::string& name : names_in(several.empty() ? one : all_near ? "" : several)) {
     const auto it = std::ranges::find_if(found.up, [&](const Candidate& up) { return fits(up, name); });
     if (it == found.up.end()) return no_adapter(found, devices, setting, name);
-    if (std::ranges::find(chosen, &*it) != chosen.end() || chosen.size() == kMostRails ||
+    if (std::ranges::find(chosen, &*it) != chosen.end() || chosen.size() == kMostAdapters ||
         (name.empty() && !several.empty() && !all_near)) {
       return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES=\"%s\": give auto, or up to %zu different adapters",
-                        several.c_str(), kMostRails);
+                        several.c_str(), kMostAdapters);
     }
     chosen.push_back(&*it);
   }
   for (const Candidate& up : found.up) {
-    if (all_near && chosen.size() < kMostRails && &up != chosen.front() && up.near == chosen.front()->near)
+    if (all_near && chosen.size() < kMostAdapters && &up != chosen.front() && up.near == chosen.front()->near)
       chosen.push_back(&up);
   }
   return chosen;
@@ -263,16 +263,16 @@ Adapter::~Adapter() {
   if (context_ != nullptr) call_.close_device(context_);
 }
 
-ibv_ah_attr Adapter::way_to(const Address& peer) const {
-  ibv_ah_attr way{};
-  way.port_num = port_;
-  way.dlid = peer.lid;
-  if (!by_gid_) return way;
-  way.is_global = 1;
-  way.grh.sgid_index = gid_index_;
-  way.grh.hop_limit = 64;
-  std::memcpy(way.grh.dgid.raw, peer.gid, sizeof peer.gid);
-  return way;
+ibv_ah_attr Adapter::route_to(const Address& peer) const {
+  ibv_ah_attr route{};
+  route.port_num = port_;
+  route.dlid = peer.lid;
+  if (!by_gid_) return route;
+  route.is_global = 1;
+  route.grh.sgid_index = gid_index_;
+  route.grh.hop_limit = 64;
+  std::memcpy(route.grh.dgid.raw, peer.gid, sizeof peer.gid);
+  return route;
 }
 
 }  // namespace heddle::transport::verbs

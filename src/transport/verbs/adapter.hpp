@@ -17,7 +17,7 @@ struct Candidate;
 
 class Adapter {
  public:
-  // The rank's adapters, at least one and at most kMostRails, of one kind of network:
+  // The rank's adapters, at least one and at most kMostAdapters, of one kind of network:
   // HEDDLE_VERBS_DEVICE ("mlx5_0", "mlx5_0:1") or HEDDLE_VERBS_DEVICES, HEDDLE_VERBS_GID_INDEX.
   // CONFIG: there is none; the message says what there is.
   struct Opened {
@@ -44,8 +44,8 @@ class Adapter {
 
   // RoCE: peers are reached by their GID.
   [[nodiscard]] bool by_gid() const { return by_gid_; }
-  // The way to a peer's port.
-  [[nodiscard]] ibv_ah_attr way_to(const Address& peer) const;
+  // The address handle attributes for a peer's port.
+  [[nodiscard]] ibv_ah_attr route_to(const Address& peer) const;
 
  private:
   explicit Adapter(const Library& library) : call_(library.call()) {}

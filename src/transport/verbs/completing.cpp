@@ -1,4 +1,4 @@
-// The ends of what leaves a port: completions, and requests that nobody has asked for.
+// How requests complete, and those that no command has asked for: credit, and flushes.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -13,7 +13,7 @@ constexpr std::uint32_t kNoSpare = 0;  // a flush takes the last room
 
 }  // namespace
 
-// ---- credit, and what nobody would be told of ---------------------------------------------------
+// ---- credit and flushes -------------------------------------------------------------------------
 
 // The adapter reads the count when it sends it, perhaps a newer one: that is true too. A worker
 // that was closed may still send messages, for which it needs credit.
@@ -43,13 +43,13 @@ void Sending::flush(PeerState& peer) {
   ring(peer);
 }
 
-// Nothing would tell of the requests behind the last one that was signalled.
-void Sending::flush_untold() {
-  std::erase_if(untold_, [this](PeerState* peer) {
+// No completion would tell of the requests behind the last signalled one.
+void Sending::send_due_flushes() {
+  std::erase_if(flushes_due_, [this](PeerState* peer) {
     const bool due = peer->pair != nullptr && peer->signalled == peer->completed && peer->posted != peer->completed;
     if (due && room(*peer, kNoSpare) == 0) return false;
     if (due) flush(*peer);
-    peer->untold = false;
+    peer->flush_due = false;
     return true;
   });
 }
@@ -63,7 +63,7 @@ bool Sending::progress() {
   std::array<ibv_wc, 16> entries;
   const std::size_t count = queue_.poll(entries);
   for (std::size_t i = 0; i < count; ++i) take(entries[i]);
-  if (!untold_.empty()) flush_untold();
+  if (!flushes_due_.empty()) send_due_flushes();
   return count != 0;
 }
 
@@ -89,7 +89,7 @@ void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status
   for (std::uint32_t at = std::exchange(peer.completed, up_to); at != up_to; ++at) {
     const Request& request = peer.request(at);
     if (request.is_plain(Request::Kind::transfer)) {
-      if (request.lease != Request::kNoLease) registrations_->release(request.lease - 1);
+      if (request.lease != Request::kNoLease) memory_.cache().release(request.lease - 1);
       ++transfers;
     } else if (request.is_plain(Request::Kind::message)) {
       ++messages;
@@ -103,11 +103,11 @@ void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status
   transfers_.give(transfers);
   const bool all_told = peer.signalled == up_to;
   if (all_told || peer.under_way() < PeerState::kPeriod) peer.signal_at = peer.posted + 1;
-  if (!all_told || peer.posted == up_to || std::exchange(peer.untold, true)) return;
-  untold_.push_back(&peer);  // it has room for all
+  if (!all_told || peer.posted == up_to || std::exchange(peer.flush_due, true)) return;
+  flushes_due_.push_back(&peer);  // it has room for all
 }
 
-// What was on its way to a worker that has closed: a message is lost, which is no error.
+// What was under way to a worker that was closed: a message is lost, which is no error.
 void Sending::end_closed(PeerState& peer, std::uint32_t up_to) {
   while (peer.completed != up_to) {
     const bool message = peer.request(peer.completed).shape.kind == Request::Kind::message;
@@ -117,16 +117,20 @@ void Sending::end_closed(PeerState& peer, std::uint32_t up_to) {
 
 [[gnu::noinline]] void Sending::end_otherwise(const Request& request, base::Status status) {
   const Request::Shape& shape = request.shape;
+  if (shape.kind == Request::Kind::half) {
+    memory_.cache().release(request.lease - 1);
+    return port_.stripes().end_half(shape.packet, status);
+  }
   if (shape.packet != 0) packets_.give_back(&packets_.all()[shape.packet - 1U]);
-  if (request.lease != Request::kNoLease) registrations_->release(request.lease - 1);
+  if (request.lease != Request::kNoLease) memory_.cache().release(request.lease - 1);
   if (shape.kind == Request::Kind::silent) return;
   (shape.kind == Request::Kind::message ? messages_ : transfers_).give(1);
   if (shape.owes_source) port_.completions().source_free(request.token);
   port_.completions().done(request.token, status, 1);
 }
 
-// What the pair's requests have left in the completion queue, where drivers do not take it out with
-// the pair, takes the room of others: it is read. Nothing comes of that pair any more.
+// Not all drivers take a pair's completions out of the queue when it is destroyed. They would take
+// the room of others, so they are read. No more of them come.
 void Sending::fail(PeerState& peer, base::Status status) {
   std::array<ibv_wc, 16> entries;
   for (std::size_t count = entries.size(); count == entries.size();) {
@@ -135,8 +139,8 @@ void Sending::fail(PeerState& peer, base::Status status) {
   }
   peer.signalled = peer.posted;
   complete(peer, peer.posted, status);
-  peer.untold = false;
-  std::erase(untold_, &peer);
+  peer.flush_due = false;
+  std::erase(flushes_due_, &peer);
 }
 
 }  // namespace heddle::transport::verbs

@@ -16,6 +16,8 @@ const Given kGiven([]() -> std::vector<Setting> {
 #ifdef HEDDLE_IDLE_VERBS
       {"verbs idle", "verbs", kIdle},
       {"verbs idle two adapters", "verbs", both(kIdle, {{"HEDDLE_VERBS_DEVICES", "idle0,idle1"}})},
+      {"verbs idle stripes", "verbs",
+       both(kIdle, {{"HEDDLE_VERBS_DEVICES", "idle0,idle1"}, {"HEDDLE_VERBS_STRIPE_BYTES", "8K"}})},
       {"joint shm verbs idle", "shm,verbs", both(kPairs, kIdle)},
       {"fault verbs idle everything", "fault+verbs", both(kEverything, kIdle)},
 #endif

@@ -1,5 +1,6 @@
 #include "transport/verbs/device.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "transport/verbs/port.hpp"
@@ -67,17 +68,27 @@ void Device::leave(const Port& port) {
 }
 
 bool Device::deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hello) {
-  if (worker >= ports_.size() || ports_[worker] == nullptr || hello.worker >= max_workers() || hello.rail >= kMostRails)
+  if (worker >= ports_.size() || ports_[worker] == nullptr || hello.worker >= max_workers() ||
+      hello.adapter >= kMostAdapters)
     return false;
   ports_[worker]->deliver({rank, hello});
   return true;
+}
+
+bool Device::goes_on_without(const Adapter& adapter) const {
+  return adapter.failed() && std::ranges::any_of(adapters_, [](const auto& one) { return !one->failed(); });
 }
 
 void Device::note_failed(Adapter& failed) {
   failed.note_failed();
   if (&failed == &adapter()) queue_.lose();
   for (Port* port : ports_) {
-    if (port != nullptr && &port->adapter() == &failed) port->cut_off();
+    if (port == nullptr) continue;
+    if (&port->adapter() == &failed) {
+      port->note_failed();
+    } else {
+      port->note_other_failed();
+    }
   }
   directory().note_learned();
 }
@@ -86,7 +97,7 @@ void Device::note_failed(Adapter& failed) {
 void Device::note_failed_queue(const void* owner) {
   if (owner == nullptr) return queue_.lose();
   for (Port* port : ports_) {
-    if (port == owner) port->cut_off();
+    if (port == owner) port->note_failed();
   }
   directory().note_learned();
 }

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::uint32_t kReceives = 128;
 constexpr std::uint32_t kSends = 64;
-constexpr std::uint32_t kRouting = 40;  // bytes before a datagram (GRH)
-constexpr std::uint32_t kPlace = 576;   // of a frame
-static_assert(kPlace >= kRouting + kMostFrame);
-// The number of a work request: its generation, whether it is a send, its frame.
+constexpr std::uint32_t kGrhBytes = 40;      // the global routing header before a datagram
+constexpr std::uint32_t kBufferBytes = 576;  // of a frame
+static_assert(kBufferBytes >= kGrhBytes + kMostFrame);
+// The number of a work request: its generation, whether it is a send, its buffer.
 constexpr std::uint64_t kSent = std::uint64_t{1} << 31;
 constexpr int kGeneration = 32;
 // Until a note is sent again, at first and at most.
@@ -29,11 +29,11 @@ constexpr std::uint32_t kMostRepairs = 9;
 base::Status DeviceQueue::open() {
   const Adapter& adapter = device_.adapter();
   ranks_.resize(device_.size());
-  unheard_.reserve(device_.size());
+  unacknowledged_.reserve(device_.size());
   base::Status status = channel_.open(adapter);
   if (status == HEDDLE_DONE) status = queue_.open(adapter, channel_, kReceives + kSends, nullptr);
   if (status != HEDDLE_DONE) return status;
-  constexpr std::size_t kBytes = std::size_t{kPlace} * (kReceives + kSends);
+  constexpr std::size_t kBytes = std::size_t{kBufferBytes} * (kReceives + kSends);
   if (status = memory_.open(adapter, kBytes, IBV_ACCESS_LOCAL_WRITE); status != HEDDLE_DONE) return status;
   if (status = make_pair(); status != HEDDLE_DONE) return status;
   free_.reserve(kSends);
@@ -77,7 +77,7 @@ int DeviceQueue::connect_pair() {
   return failed;
 }
 
-// All frames: none is under way.
+// All buffers: none is under way.
 void DeviceQueue::post_all() {
   for (std::uint32_t i = 0; i < kReceives; ++i) post_receive(i);
   free_.clear();
@@ -89,7 +89,7 @@ void DeviceQueue::close() {
   const Functions& call = device_.adapter().call();
   if (pair_ != nullptr) call.destroy_qp(std::exchange(pair_, nullptr));
   for (Rank& rank : ranks_) {
-    if (rank.way != nullptr) call.destroy_ah(std::exchange(rank.way, nullptr));
+    if (rank.route != nullptr) call.destroy_ah(std::exchange(rank.route, nullptr));
   }
   memory_.close();
   queue_.close();
@@ -116,14 +116,14 @@ base::Status DeviceQueue::connect(std::uint32_t rank, std::span<const std::byte>
   if (now < to.again_at) return HEDDLE_AGAIN;
   std::memcpy(&to.address, address.data(), sizeof to.address);
   const Adapter& adapter = device_.adapter();
-  ibv_ah_attr way = adapter.way_to(to.address);
-  to.way = adapter.call().create_ah(adapter.domain(), &way);
-  if (to.way == nullptr) {
+  ibv_ah_attr route = adapter.route_to(to.address);
+  to.route = adapter.call().create_ah(adapter.domain(), &route);
+  if (to.route == nullptr) {
     const std::uint64_t most = device_.names().timeout_ns;
     to.pause = std::clamp(2 * to.pause, kPauseNs, kMostPauseNs);
     to.again_at = now + to.pause;
     if (most == 0 || !to.patience.over(now, most)) return HEDDLE_AGAIN;
-    return base::fail_errno(HEDDLE_ERR_CONFIG, "%s finds no way to rank %u within HEDDLE_VERBS_TIMEOUT",
+    return base::fail_errno(HEDDLE_ERR_CONFIG, "%s finds no route to rank %u within HEDDLE_VERBS_TIMEOUT",
                             adapter.name().c_str(), rank);
   }
   to.open = true;
@@ -142,7 +142,7 @@ base::Status DeviceQueue::send(std::uint32_t rank, network::Bytes* note) {
   to.patience.renew();
   to.pause = kPauseNs;
   to.again_at = device_.now_ns() + to.pause;
-  unheard_.push_back(rank);           // it has room for all
+  unacknowledged_.push_back(rank);    // it has room for all
   static_cast<void>(transmit(rank));  // else it is sent again
   return HEDDLE_DONE;
 }
@@ -150,7 +150,7 @@ base::Status DeviceQueue::send(std::uint32_t rank, network::Bytes* note) {
 void DeviceQueue::disconnect(std::uint32_t rank) {
   ranks_[rank].open = false;
   ranks_[rank].note.clear();
-  std::erase(unheard_, rank);
+  std::erase(unacknowledged_, rank);
 }
 
 bool DeviceQueue::handshake(std::uint32_t rank, std::uint32_t worker, const std::byte* data, std::uint32_t bytes) {
@@ -172,16 +172,16 @@ bool DeviceQueue::progress() {
       continue;
     }
     repairs_ = 0;
-    const auto place = static_cast<std::uint32_t>(entry.wr_id & (kSent - 1));
+    const auto buffer = static_cast<std::uint32_t>(entry.wr_id & (kSent - 1));
     if ((entry.wr_id & kSent) != 0) {
-      free_.push_back(place);  // it has room
+      free_.push_back(buffer);  // it has room
       continue;
     }
-    if (entry.byte_len >= kRouting)
-      take(memory_.begin() + std::size_t{place} * kPlace + kRouting, entry.byte_len - kRouting);
-    post_receive(place);
+    if (entry.byte_len >= kGrhBytes)
+      take(memory_.begin() + std::size_t{buffer} * kBufferBytes + kGrhBytes, entry.byte_len - kGrhBytes);
+    post_receive(buffer);
   }
-  if (!unheard_.empty()) send_again();
+  if (!unacknowledged_.empty()) send_again();
   return count != 0;
 }
 
@@ -209,7 +209,13 @@ void DeviceQueue::note_broken(const char* why) {
 void DeviceQueue::repair() {
   const std::uint64_t now = device_.now_ns();
   if (now < repair_at_) return;
-  if (repairs_ == kMostRepairs) return give_up("it cannot be repaired");
+  if (repairs_ == kMostRepairs) {
+    device_.log().line(base::Level::error,
+                       "the queue pair for notes of %s has an error, and it cannot be repaired: this rank connects to "
+                       "no other any more",
+                       device_.adapter().name().c_str());
+    return lose();
+  }
   repair_at_ = now + std::min(kPauseNs << repairs_++, kMostPauseNs);
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_RESET;
@@ -220,33 +226,26 @@ void DeviceQueue::repair() {
   if (connect_pair() != 0) return;
   state_ = State::works;
   post_all();
-  for (const std::uint32_t rank : unheard_) ranks_[rank].again_at = now;
-}
-
-void DeviceQueue::give_up(const char* why) {
-  device_.log().line(base::Level::error,
-                     "the queue pair for notes of %s has an error, and %s: this rank connects to no other any more",
-                     device_.adapter().name().c_str(), why);
-  lose();
+  for (const std::uint32_t rank : unacknowledged_) ranks_[rank].again_at = now;
 }
 
 void DeviceQueue::lose() {
   state_ = State::lost;
-  for (const std::uint32_t rank : unheard_) {
+  for (const std::uint32_t rank : unacknowledged_) {
     ranks_[rank].note.clear();
     device_.directory().broken(rank, "this rank's queue pair for notes is lost");
   }
-  unheard_.clear();
+  unacknowledged_.clear();
 }
 
 // ---- frames -------------------------------------------------------------------------------------
 
 void DeviceQueue::post_receive(std::uint64_t number) {
-  ibv_sge place{reinterpret_cast<std::uintptr_t>(memory_.begin() + number * kPlace), kRouting + kMostFrame,
-                memory_.lkey()};
+  ibv_sge part{reinterpret_cast<std::uintptr_t>(memory_.begin() + number * kBufferBytes), kGrhBytes + kMostFrame,
+               memory_.lkey()};
   ibv_recv_wr request{};
   request.wr_id = std::uint64_t{generation_} << kGeneration | number;
-  request.sg_list = &place;
+  request.sg_list = &part;
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(pair_, &request, &bad);
@@ -257,12 +256,12 @@ void DeviceQueue::post_receive(std::uint64_t number) {
 bool DeviceQueue::transmit(std::uint32_t rank) {
   if (free_.empty() || state_ != State::works) return false;
   Rank& to = ranks_[rank];
-  const std::uint32_t place = free_.back();
-  std::byte* at = memory_.begin() + std::size_t{place} * kPlace;
+  const std::uint32_t buffer = free_.back();
+  std::byte* at = memory_.begin() + std::size_t{buffer} * kBufferBytes;
   Frame frame;
   frame.rank = device_.rank();
   frame.number = to.note.empty() ? 0 : to.number;
-  frame.heard = to.heard;
+  frame.acknowledged = to.taken;
   frame.bytes = static_cast<std::uint32_t>(to.note.size());
   network::seal(&frame, device_.secret());
   std::memcpy(at, &frame, sizeof frame);
@@ -270,11 +269,11 @@ bool DeviceQueue::transmit(std::uint32_t rank) {
   ibv_sge part{reinterpret_cast<std::uintptr_t>(at), static_cast<std::uint32_t>(sizeof frame) + frame.bytes,
                memory_.lkey()};
   ibv_send_wr request{};
-  request.wr_id = std::uint64_t{generation_} << kGeneration | kSent | place;
+  request.wr_id = std::uint64_t{generation_} << kGeneration | kSent | buffer;
   request.sg_list = &part;
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
-  request.wr.ud.ah = to.way;
+  request.wr.ud.ah = to.route;
   request.wr.ud.remote_qpn = to.address.datagrams;
   request.wr.ud.remote_qkey = to.address.qkey;
   ibv_send_wr* bad = nullptr;
@@ -300,17 +299,17 @@ void DeviceQueue::take(const std::byte* data, std::size_t bytes) {
 
 void DeviceQueue::take_frame(const Frame& frame, const std::byte* data) {
   Rank& from = ranks_[frame.rank];
-  if (!from.note.empty() && frame.heard == from.number) {
+  if (!from.note.empty() && frame.acknowledged == from.number) {
     from.note.clear();
-    std::erase(unheard_, frame.rank);
+    std::erase(unacknowledged_, frame.rank);
   }
-  if (frame.number == 0 || frame.number > from.heard + 1) return;
-  if (frame.number == from.heard + 1) {
+  if (frame.number == 0 || frame.number > from.taken + 1) return;
+  if (frame.number == from.taken + 1) {
     if (!device_.directory().note(data, frame.bytes)) return;  // it comes again
-    from.heard = frame.number;
+    from.taken = frame.number;
   }
-  // What answers it may have acknowledged it already; once more does no harm. A rank with nothing
-  // to say must still be heard, or it seems dead.
+  // An earlier frame may have acknowledged it already; once more does no harm. A rank without notes
+  // must acknowledge too, or it seems dead.
   if (!from.open) {
     from.owes = true;
     static_cast<void>(device_.directory().meet(frame.rank));  // else with its next frame
@@ -321,8 +320,8 @@ void DeviceQueue::take_frame(const Frame& frame, const std::byte* data) {
 
 void DeviceQueue::send_again() {
   const std::uint64_t now = device_.now_ns();
-  for (std::size_t i = 0; i < unheard_.size(); ++i) {
-    const std::uint32_t rank = unheard_[i];
+  for (std::size_t i = 0; i < unacknowledged_.size(); ++i) {
+    const std::uint32_t rank = unacknowledged_[i];
     Rank& to = ranks_[rank];
     if (now < to.again_at) continue;
     if (device_.failed(rank)) {  // nobody is there to hear it
@@ -337,7 +336,7 @@ void DeviceQueue::send_again() {
     to.again_at = now + to.pause;
     static_cast<void>(transmit(rank));
   }
-  std::erase_if(unheard_, [this](std::uint32_t rank) { return ranks_[rank].note.empty(); });
+  std::erase_if(unacknowledged_, [this](std::uint32_t rank) { return ranks_[rank].note.empty(); });
 }
 
 }  // namespace heddle::transport::verbs

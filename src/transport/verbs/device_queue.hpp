@@ -5,8 +5,8 @@
 // acknowledged; a note that comes twice is taken once.
 //
 // Invariants, of one direction between two ranks
-//   heard (there) <= number (here) <= heard (there) + 1: at most one note is on its way
-//   A frame carries the last number that its sender has heard: each acknowledges.
+//   taken (there) <= number (here) <= taken (there) + 1: at most one note is on its way
+//   A frame carries the number of the last note that its sender has taken: each acknowledges.
 //
 // A queue pair that has an error takes no more: it is reset, and set up again. What was lost with
 // it is sent again, as all that is lost.
@@ -49,7 +49,7 @@ class DeviceQueue final : public network::Courier {
   bool progress() override;
   void look() override;
   [[nodiscard]] bool arm() override;
-  [[nodiscard]] bool sending() const override { return !unheard_.empty() || state_ == State::broken; }
+  [[nodiscard]] bool sending() const override { return !unacknowledged_.empty() || state_ == State::broken; }
   void disconnect(std::uint32_t rank) override;
   [[nodiscard]] bool closes() const override { return false; }
   [[nodiscard]] bool handshake(std::uint32_t rank, std::uint32_t worker, const std::byte* data,
@@ -57,14 +57,14 @@ class DeviceQueue final : public network::Courier {
 
  private:
   struct Rank {
-    ibv_ah* way = nullptr;
+    ibv_ah* route = nullptr;
     Address address;
     bool open = false;
-    bool owes = false;           // an acknowledgement, until there is a way
+    bool owes = false;           // an acknowledgement, until there is a route
     std::uint32_t number = 0;    // of the last note sent
-    std::uint32_t heard = 0;     // of the last note taken
+    std::uint32_t taken = 0;     // of the last note that has come
     network::Bytes note;         // that is not acknowledged; empty: none
-    network::Patience patience;  // with its answer, or with the way to it
+    network::Patience patience;  // with its answer, or with the route to it
     std::uint64_t again_at = 0;
     std::uint64_t pause = 0;
   };
@@ -80,7 +80,6 @@ class DeviceQueue final : public network::Courier {
   void post_all();
   void note_broken(const char* why);
   void repair();
-  void give_up(const char* why);
   bool transmit(std::uint32_t rank);
   void post_receive(std::uint64_t number);
   void take(const std::byte* data, std::size_t bytes);
@@ -96,10 +95,10 @@ class DeviceQueue final : public network::Courier {
   std::uint32_t generation_ = 0;     // of the work requests: how often the pair was reset
   std::uint32_t repairs_ = 0;        // since something went well
   std::uint64_t repair_at_ = 0;      // ns
-  OwnMemory memory_;                 // of the frames: those that come, then those that leave
-  std::vector<std::uint32_t> free_;  // frames that may leave
+  OwnMemory memory_;                 // buffers of frames that come, then of frames that leave
+  std::vector<std::uint32_t> free_;  // buffers of the latter kind that are not in use
   std::vector<Rank> ranks_;
-  std::vector<std::uint32_t> unheard_;  // ranks with a note that is not acknowledged
+  std::vector<std::uint32_t> unacknowledged_;  // ranks with a note that is not acknowledged
 };
 
 }  // namespace heddle::transport::verbs

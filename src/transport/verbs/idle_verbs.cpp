@@ -29,8 +29,6 @@ namespace {
 
 using namespace heddle::transport::verbs::idle;
 
-constexpr std::uint32_t kMostBytes = 1U << 30;
-
 std::array<ibv_device, 7> adapters{};
 constexpr std::size_t kIwarp = 4;
 constexpr std::size_t kOther = 5;
@@ -113,8 +111,12 @@ bool fails(std::atomic<std::uint32_t>* count) {
   return true;
 }
 
-// One object more. False: there are to be no more.
-bool begins() {
+// One object more. False: there are to be no more, or the adapter has failed.
+bool begins(const ibv_context* of) {
+  if (has_failed(of)) {
+    errno = EIO;
+    return false;
+  }
   std::uint64_t left = idle_verbs.objects_left.load(std::memory_order_relaxed);
   do {
     if (left == 0) {
@@ -129,19 +131,6 @@ bool begins() {
 
 void ends() {
   idle_verbs.objects.fetch_sub(1, std::memory_order_relaxed);
-}
-
-void forget_completions(const Pair& pair) {
-  for (ibv_cq* cq : {pair.send_cq, pair.recv_cq}) {
-    auto& queue = *static_cast<Queue*>(cq);
-    for (ibv_wc& entry : queue.entries) {
-      // for poll_cq: it frees no slot
-      if (entry.qp_num == pair.qp_num) entry.src_qp = entry.byte_len = 0;
-    }
-    if (idle_verbs.keeps_completions.load(std::memory_order_relaxed)) continue;
-    std::erase_if(queue.entries, [&pair](const ibv_wc& entry) { return entry.qp_num == pair.qp_num; });
-    queue.count.store(queue.entries.size(), std::memory_order_release);
-  }
 }
 
 }  // namespace
@@ -194,6 +183,7 @@ bool idle_verbs_tell_event(std::uint32_t opened, int type) {
   } else {
     event.element.port_num = 1;
   }
+  if (type == IBV_EVENT_DEVICE_FATAL) context.failed = true;
   context.events.push_back(event);
   const std::uint64_t one = 1;
   return ::write(context.async_fd, &one, sizeof one) == static_cast<ssize_t>(sizeof one);
@@ -275,10 +265,10 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* about) {
   about->max_srq_wr = static_cast<int>(idle_verbs.most_receives.load(std::memory_order_relaxed));
   return 0;
 }
-int ibv_query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
+int ibv_query_port(ibv_context* context, std::uint8_t, _compat_ibv_port_attr* out) {
   auto* about = reinterpret_cast<ibv_port_attr*>(out);
   about->link_layer = IBV_LINK_LAYER_ETHERNET;
-  about->max_msg_sz = kMostBytes;
+  about->max_msg_sz = most_bytes_of(context);
   about->active_mtu = IBV_MTU_4096;
   return 0;
 }
@@ -288,7 +278,7 @@ int ibv_query_gid(ibv_context*, std::uint8_t, int, ibv_gid* gid) {
 }
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  if (!begins()) return nullptr;
+  if (!begins(context)) return nullptr;
   return new ibv_pd{context, 0};
 }
 int ibv_dealloc_pd(ibv_pd* domain) {
@@ -308,7 +298,7 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* begin, std::size_t bytes, int rights) {
     errno = ENOMEM;
     return nullptr;
   }
-  if (!begins()) return nullptr;
+  if (!begins(domain->context)) return nullptr;
   idle_verbs.registered.fetch_add(bytes, std::memory_order_relaxed);
   if (reinterpret_cast<std::uintptr_t>(begin) % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)) != 0)
     idle_verbs.unaligned.fetch_add(1, std::memory_order_relaxed);
@@ -331,7 +321,7 @@ int ibv_dereg_mr(ibv_mr* memory) {
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   const int descriptor = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
   if (descriptor < 0) return nullptr;
-  if (!begins()) {
+  if (!begins(context)) {
     ::close(descriptor);
     return nullptr;
   }
@@ -366,7 +356,7 @@ void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
 }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* user, ibv_comp_channel* channel, int) {
-  if (!begins()) return nullptr;
+  if (!begins(context)) return nullptr;
   auto* queue = new Queue;
   queue->context = context;
   queue->channel = channel;
@@ -394,7 +384,7 @@ int ibv_destroy_cq(ibv_cq* cq) {
 
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* make) {
   if (make->attr.max_wr > idle_verbs.most_receives.load(std::memory_order_relaxed)) return nullptr;
-  if (!begins()) return nullptr;
+  if (!begins(domain->context)) return nullptr;
   auto* shared = new Shared;
   shared->context = domain->context;
   shared->srq_context = make->srq_context;
@@ -420,7 +410,7 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* make) {
     errno = EINVAL;
     return nullptr;
   }
-  if (!begins()) return nullptr;
+  if (!begins(domain->context)) return nullptr;
   auto* pair = new Pair;
   pair->context = domain->context;
   pair->pd = domain;
@@ -444,6 +434,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* to, int mask) {
   const std::lock_guard lock(world().mutex);
   auto& pair = *static_cast<Pair*>(qp);
   const bool connects = pair.qp_type == IBV_QPT_RC;
+  if (has_failed(pair.context)) return EIO;
   const bool next = to->qp_state == IBV_QPS_ERR || to->qp_state == IBV_QPS_RESET || to->qp_state == pair.state + 1;
   if ((mask & IBV_QP_STATE) == 0 || !next) return EINVAL;
   if (to->qp_state == IBV_QPS_RESET && idle_verbs.refuses_resets.load(std::memory_order_relaxed)) return EIO;
@@ -479,19 +470,19 @@ int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 ibv_ah* ibv_create_ah(ibv_pd* domain, ibv_ah_attr*) {
-  if (fails(&idle_verbs.fail_ways)) {
+  if (fails(&idle_verbs.fail_routes)) {
     errno = EHOSTUNREACH;
     return nullptr;
   }
-  if (!begins()) return nullptr;
-  auto* way = new Way;
-  way->context = domain->context;
-  way->pd = domain;
-  return way;
+  if (!begins(domain->context)) return nullptr;
+  auto* handle = new AddressHandle;
+  handle->context = domain->context;
+  handle->pd = domain;
+  return handle;
 }
-int ibv_destroy_ah(ibv_ah* way) {
+int ibv_destroy_ah(ibv_ah* handle) {
   ends();
-  delete static_cast<Way*>(way);
+  delete static_cast<AddressHandle*>(handle);
   return 0;
 }
 const char* ibv_wc_status_str(ibv_wc_status status) {

@@ -29,18 +29,22 @@ struct IdleVerbs {
   std::atomic<bool> holds{false};
   // The network is cut: requests of connected pairs fail, and datagrams are lost.
   std::atomic<bool> cut{false};
+  // Adapters, a bit for each, whose connected pairs these two concern; datagrams are of all.
+  std::atomic<std::uint32_t> concerned{~0U};
   std::atomic<std::uint32_t> lose_every{0};   // of datagrams; 0: none is lost
   std::atomic<std::uint32_t> twice_every{0};  // of datagrams: they come twice
   // So many calls fail, since there is no route: ibv_create_ah, and connecting a pair.
-  std::atomic<std::uint32_t> fail_ways{0};
+  std::atomic<std::uint32_t> fail_routes{0};
   std::atomic<std::uint32_t> fail_connects{0};
-  // So many calls that make an object still succeed: registrations, queues, pairs, channels, ways.
+  // So many calls that make an object still succeed: registrations, queues, pairs, channels,
+  // address handles.
   std::atomic<std::uint64_t> objects_left{UINT64_MAX};
-  std::atomic<bool> refuses_resets{false};                 // of pairs
-  std::atomic<bool> keeps_completions{false};              // of pairs that are reset or destroyed
-  std::atomic<std::uint64_t> most_registered{UINT64_MAX};  // bytes
-  std::atomic<std::uint32_t> most_receives{1024};          // of a shared queue, opened afterwards
-  std::atomic<std::uint32_t> most_inline{128};             // bytes of a request, likewise
+  std::atomic<bool> refuses_resets{false};                   // of pairs
+  std::atomic<bool> keeps_completions{false};                // of pairs that are reset or destroyed
+  std::atomic<std::uint64_t> most_registered{UINT64_MAX};    // bytes
+  std::atomic<std::uint32_t> most_receives{1024};            // of a shared queue, opened afterwards
+  std::atomic<std::uint32_t> most_inline{128};               // bytes of a request, likewise
+  std::atomic<std::uint32_t> most_bytes_of_idle1{1U << 30};  // of a transfer, likewise
 };
 
 }  // namespace heddle::transport::verbs

@@ -29,6 +29,21 @@ World& world() {
   return *one;
 }
 
+namespace {
+
+// Of the adapter: "idle3".
+unsigned number_of(const ibv_context* of) {
+  const char* const name = of->device->name;
+  return static_cast<unsigned>(name[std::strlen(name) - 1] - '0');
+}
+
+}  // namespace
+
+std::uint32_t most_bytes_of(const ibv_context* of) {
+  constexpr std::uint32_t kMostBytes = 1U << 30;
+  return number_of(of) == 1 ? idle_verbs.most_bytes_of_idle1.load(std::memory_order_relaxed) : kMostBytes;
+}
+
 Pair* pair_of(std::uint32_t number) {
   return number < world().pairs.size() ? world().pairs[number] : nullptr;
 }
@@ -110,12 +125,18 @@ void tell(Pair& receiver, std::uint32_t bytes, std::uint32_t immediate) {
 
 namespace {
 
+// What tests do to requests concerns those of this pair.
+bool is_concerned(const Pair& pair) {
+  return (idle_verbs.concerned.load(std::memory_order_relaxed) >> number_of(pair.context) & 1U) != 0;
+}
+
 // To a connected pair. SUCCESS, an error, or RNR: it waits.
 ibv_wc_status execute(Pair& pair, const Work& work) {
   const ibv_send_wr& request = work.request;
   Pair* const peer = pair_of(pair.peer);
-  if (idle_verbs.cut.load(std::memory_order_relaxed) || peer == nullptr || peer->qp_type != IBV_QPT_RC ||
-      peer->peer != pair.qp_num || (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS))
+  const bool cut = idle_verbs.cut.load(std::memory_order_relaxed) && is_concerned(pair);
+  if (cut || peer == nullptr || has_failed(peer->context) || peer->qp_type != IBV_QPT_RC || peer->peer != pair.qp_num ||
+      (peer->state != IBV_QPS_RTR && peer->state != IBV_QPS_RTS))
     return IBV_WC_RETRY_EXC_ERR;
   const std::uint32_t bytes = request.num_sge != 0 ? work.part.length : 0;
   const bool reads = request.opcode == IBV_WR_RDMA_READ;
@@ -145,7 +166,8 @@ ibv_wc_status execute(Pair& pair, const Work& work) {
 }  // namespace
 
 void go_on(Pair& pair) {
-  while (!pair.sends.empty() && !idle_verbs.holds.load(std::memory_order_relaxed)) {
+  const bool held = idle_verbs.holds.load(std::memory_order_relaxed) && is_concerned(pair);
+  while (!pair.sends.empty() && !held && !has_failed(pair.context)) {
     const ibv_wc_status status = execute(pair, pair.sends.front());
     if (status == IBV_WC_RNR_RETRY_EXC_ERR) return;
     end(pair, pair.sends.front(), status);
@@ -154,22 +176,35 @@ void go_on(Pair& pair) {
   }
 }
 
+void forget_completions(const Pair& pair) {
+  for (ibv_cq* cq : {pair.send_cq, pair.recv_cq}) {
+    auto& queue = *static_cast<Queue*>(cq);
+    for (ibv_wc& entry : queue.entries) {
+      // for poll_cq: it frees no slot
+      if (entry.qp_num == pair.qp_num) entry.src_qp = entry.byte_len = 0;
+    }
+    if (idle_verbs.keeps_completions.load(std::memory_order_relaxed)) continue;
+    std::erase_if(queue.entries, [&pair](const ibv_wc& entry) { return entry.qp_num == pair.qp_num; });
+    queue.count.store(queue.entries.size(), std::memory_order_release);
+  }
+}
+
 bool deliver(std::uint32_t number, std::uint32_t qkey, const void* data, std::uint32_t bytes) {
   Pair* const pair = pair_of(number);
-  if (pair == nullptr || pair->qp_type != IBV_QPT_UD || pair->qkey != qkey || pair->state < IBV_QPS_RTR ||
-      pair->receives.empty())
+  if (pair == nullptr || has_failed(pair->context) || pair->qp_type != IBV_QPT_UD || pair->qkey != qkey ||
+      pair->state < IBV_QPS_RTR || pair->receives.empty())
     return false;
   const Receive receive = pair->receives.front();
   pair->receives.pop_front();
   ibv_wc entry{};
   entry.wr_id = receive.number;
   entry.opcode = IBV_WC_RECV;
-  entry.byte_len = kRouting + bytes;
+  entry.byte_len = kGrhBytes + bytes;
   entry.qp_num = number;
   if (entry.byte_len > receive.buffer.length) misused("a datagram that is longer than its buffer");
   if (!reaches(receive.buffer.lkey, receive.buffer.addr, entry.byte_len, IBV_ACCESS_LOCAL_WRITE, pair->pd))
     misused("a receive whose memory is not registered");
-  std::memcpy(static_cast<std::byte*>(memory_at(receive.buffer.addr)) + kRouting, data, bytes);
+  std::memcpy(static_cast<std::byte*>(memory_at(receive.buffer.addr)) + kGrhBytes, data, bytes);
   complete(pair->recv_cq, entry);
   return true;
 }
@@ -197,6 +232,7 @@ void send_datagram(Pair& pair, const Work& work) {
 int accept(Pair& pair, const ibv_send_wr& request) {
   if (pair.posted - pair.freed >= pair.most.max_send_wr) misused("a send queue overflows");
   if (request.num_sge > 1) return EINVAL;
+  if (request.num_sge != 0 && request.sg_list->length > most_bytes_of(pair.context)) return EINVAL;
   Work work{request, request.num_sge != 0 ? *request.sg_list : ibv_sge{}, nullptr};
   if ((request.send_flags & IBV_SEND_INLINE) != 0) {
     if (work.part.length > pair.most.max_inline_data) return EINVAL;

@@ -16,7 +16,7 @@
 
 namespace heddle::transport::verbs::idle {
 
-inline constexpr std::uint32_t kRouting = 40;  // bytes before a datagram
+inline constexpr std::uint32_t kGrhBytes = 40;  // the global routing header before a datagram
 
 // The caller does what no adapter allows.
 [[noreturn]] void misused(const char* what);
@@ -66,11 +66,16 @@ struct Pair : ibv_qp {
   std::deque<Receive> receives;
 };
 
-struct Way : ibv_ah {};
+struct AddressHandle : ibv_ah {};
 
 struct Context : ibv_context {
   std::deque<ibv_async_event> events;  // as many as its descriptor says
+  // The adapter does nothing any more for who has opened it.
+  std::atomic<bool> failed{false};
 };
+inline bool has_failed(const ibv_context* of) {
+  return static_cast<const Context*>(of)->failed.load(std::memory_order_relaxed);
+}
 
 struct World {
   std::mutex mutex;                                     // guards all objects
@@ -85,10 +90,14 @@ World& world();
 
 // ---- with the mutex
 
+// Of a transfer.
+std::uint32_t most_bytes_of(const ibv_context* of);
 // Does what waits, as far as that is possible.
 void go_on(Pair& pair);
 // The pair has an error: its requests end.
 void break_pair(Pair& pair);
+// It is reset, or ends: its completions go with it, as they do with most adapters.
+void forget_completions(const Pair& pair);
 // A write with immediate data has come to a connected pair, whose shared queue has an entry.
 void tell(Pair& receiver, std::uint32_t bytes, std::uint32_t immediate);
 // 0: it was accepted; or what is wrong with it.

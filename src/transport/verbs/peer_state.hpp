@@ -2,15 +2,17 @@
 // messages.
 //
 // Invariants of a stream, in bytes by cost_of(), modulo 2^32:
-//   sender:   sent - credit <= window;  receiver: told <= consumed <= arrived <= told + window
-//   Who sends more is disconnected, when a message that exceeds it is taken.
+//   sender:   sent - credit <= window
+//   receiver: told_consumed <= consumed <= arrived <= told_consumed + window
+//   A peer that sends more is disconnected, when the message that exceeds the window is taken.
 //   A message begins at the end of the one before it, or at 0 if that end is at a window or beyond;
-//   the ring is longer than a window by one message. Both ends count alike: nothing is said of it.
+//   the ring is longer than a window by one message. Both ends count in the same way, so no
+//   position is sent.
 // Invariants of the queue pair:
 //   completed <= signalled <= posted <= completed + kDepth; requests complete in the order of
 //   posting, so the completion of one that is signalled tells of all before it
-//   signalled < signal_at; if all that was signalled is complete, the next request is signalled, or
-//   a flush is due
+//   signalled < signal_at; if all that were signalled are complete, the next request is signalled,
+//   or a flush is due
 #pragma once
 
 #include <array>
@@ -34,11 +36,17 @@ struct Packet {
   Token token = 0;
 };
 
-// A work request that may not be complete.
+// A work request that was posted, and is not known to be complete.
 struct Request {
-  enum class Kind : std::uint8_t { silent, message, transfer };
+  enum class Kind : std::uint8_t {
+    silent,  // nobody is told of its end: credit, a flush
+    message,
+    transfer,
+    half  // the first one of a transfer that is split: see Stripes
+  };
   struct Shape {
-    std::uint16_t packet = 0;  // that it reads: its number, plus one; 0: none
+    // The number, from 1, of the packet that it reads; 0: it reads none. half: of the transfer.
+    std::uint16_t packet = 0;
     Kind kind = Kind::silent;
     bool owes_source = false;  // source_free was asked for and not reported yet
   };
@@ -47,7 +55,7 @@ struct Request {
   std::uint32_t lease = kNoLease;  // of the registration cache, plus one
   Shape shape;
 
-  // Nothing has to be done at its end but to report that.
+  // At its end there is nothing to do but to report it, and to release its lease.
   [[nodiscard]] bool is_plain(Kind kind) const {
     return std::bit_cast<std::uint32_t>(shape) == std::bit_cast<std::uint32_t>(Shape{.kind = kind});
   }
@@ -61,27 +69,30 @@ struct PeerState final : network::Peer {
   static constexpr std::uint32_t kSpareForFlush = 1;  // of these
   static constexpr std::uint32_t kDepth = 64 + kSpare;
   static constexpr std::uint32_t kRequests = 128;  // a power of two
-  // While so many requests are under way, or more, one of so many is signalled. With fewer each is:
-  // else the end of the last ones would be told by a flush, a round trip later.
+  // While kPeriod requests or more are under way, one in kPeriod is signalled. With fewer, each one
+  // is: otherwise only a flush would tell of the last ones, a round trip later.
   static constexpr std::uint32_t kPeriod = 8;
 
   // The connection.
   ibv_qp* pair = nullptr;
   std::uint32_t pair_number = 0;
-  std::uint64_t number_above = 0;  // its number in the port, in the upper half of a wr_id
+  std::uint64_t number_above = 0;  // the peer's number in the port, in the upper half of a wr_id
   Address address;
   Mailboxes::Slot mine;
-  Hello theirs;  // .kind 0: it has not come
+  Hello theirs;              // its `opens`; kind 0: that has not come yet
+  ibv_qp* stripe = nullptr;  // the second queue pair: see Stripes. Null: there is none
+  bool stripe_connected = false;
   bool said_open = false;
   bool said_up = false;
   bool connected = false;        // the pair can send and receive
   bool is_up = false;            // so can the peer's
   network::Patience patience;    // with its handshake
   std::uint64_t connect_at = 0;  // ns; not before
-  // The peer has not been told of the end: by a note of this kind. 0: there is nothing to tell.
-  Hello::Kind owes_end{};
-  bool told_end = false;  // by the peer
-  // At the last round (Port::ask_silent()).
+  // The peer must still be told that the connection has ended, or that there is no second pair any
+  // more, by a note of this kind. 0: nothing is to be told.
+  Hello::Kind owes{};
+  bool told_end = false;  // the peer has told that the connection has ended
+  // Their values in the last round: see Port::ask_silent().
   std::uint32_t seen_completed = 0;
   std::uint32_t seen_consumed = 0;
 
@@ -94,27 +105,33 @@ struct PeerState final : network::Peer {
   std::uint32_t completed = 0;
   std::array<Request, kRequests> requests;
   network::List<Packet> packets;  // that wait; `waiting` is their number
-  std::uint8_t rkey_at = 0;       // of the keys of a region, that of its worker's adapter: a shift
-  bool by_value = false;          // ready, and no message waits
-  bool untold = false;            // in Sending::untold_: a flush is due
+  // The shift that takes, from the rkeys of a region, that for the adapter of the peer's worker.
+  std::uint8_t rkey_at = 0;
+  std::uint32_t stripes_under_way = 0;
+  std::uint32_t most_whole = 0;  // bytes; longer transfers are split: see Stripes
+  bool by_value = false;         // ready, and no message waits: a command is posted at once
+  bool flush_due = false;        // in Sending::flushes_due_
 
   // From the peer.
   std::uint32_t read_at = 0;
-  // as far as it was taken; what is not consumed of it, the last poll has handed out
+  // Up to here messages were taken. Those behind `consumed` were handed out by the last poll.
   std::uint32_t arrived = 0;
   std::uint32_t consumed = 0;
   std::uint32_t told_consumed = 0;
   bool owing = false;  // it must be told of credit
 
   void update_by_value() { by_value = ready() && waiting == 0; }
+  // The same shift for the second pair: the rkey is that for the other adapter.
+  [[nodiscard]] unsigned stripe_rkey_at() const { return 32U - rkey_at; }
   [[nodiscard]] std::uint32_t under_way() const { return posted - completed; }
-  // The one that is posted, or completes, as the number `at`.
+  // Number `at`, as `posted` and `completed` count.
   [[nodiscard]] Request& request(std::uint32_t at) { return requests[at % kRequests]; }
   [[nodiscard]] bool has_transfers() const {
     for (std::uint32_t at = completed; at != posted; ++at) {
-      if (requests[at % kRequests].shape.kind == Request::Kind::transfer) return true;
+      const Request::Kind kind = requests[at % kRequests].shape.kind;
+      if (kind == Request::Kind::transfer || kind == Request::Kind::half) return true;
     }
-    return false;
+    return stripes_under_way != 0;
   }
 };
 

@@ -5,27 +5,25 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/verbs/pair.hpp"
+
 namespace heddle::transport::verbs {
 namespace {
 
-// Until a pair is connected again where that failed for a passing reason.
+// Before a pair is connected once more, after a failure for a passing reason.
 constexpr std::uint64_t kConnectPauseNs = 20'000'000;
-constexpr const char* kCutOff = "its adapter has failed";
-
-// RoCE asks for the neighbour's address then, which may not be known yet.
-bool is_passing(int error) {
-  return error == EAGAIN || error == ENOMEM || error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-}
+constexpr const char* kAdapterFailed = "its adapter has failed";
 
 }  // namespace
 
 Port::Port(Device& device, std::uint32_t index)
     : network::Port(device, index, device.slots()),
       device_(device),
-      adapter_(*device.adapters()[device.rail_of(index)]),
+      adapter_(*device.adapters()[device.adapter_index(index)]),
       mailboxes_(device.window() + kMostMessage),
       receiving_(*this),
-      sending_(*this) {}
+      sending_(*this),
+      stripes_(*this) {}
 
 base::Result<std::unique_ptr<Port>> Port::create(Device& device, std::uint32_t index) {
   if (const base::Status status = device.directory().take_number(index); status != HEDDLE_DONE) return status;
@@ -40,8 +38,9 @@ base::Status Port::open() {
   base::Status status = channel_.open(adapter_);
   if (status == HEDDLE_DONE) status = receiving_.open(channel_);
   if (status == HEDDLE_DONE) status = sending_.open(channel_);
+  if (status == HEDDLE_DONE) status = open_stripes();
   if (status != HEDDLE_DONE) return status;
-  // How much a request may carry is found out by asking.
+  // Only a pair that was made says how many bytes a request may carry inline.
   ibv_qp* first = create_pair();
   if (first == nullptr) return base::fail_errno(HEDDLE_ERR_SYSTEM, "%s gives no queue pair", adapter_.name().c_str());
   adapter_.call().destroy_qp(first);
@@ -57,6 +56,7 @@ Port::~Port() {
   unwatch();
   device_.leave(*this);
   for (const auto& peer : peers().all()) destroy_pair(state(*peer));
+  stripes_.close();
   sending_.close();
   receiving_.close();
   mailboxes_.close();
@@ -66,6 +66,7 @@ Port::~Port() {
 std::unique_ptr<network::Peer> Port::make_peer() {
   auto peer = std::make_unique<PeerState>();
   peer->number_above = std::uint64_t{peers().all().size()} << 32;
+  peer->most_whole = sending_.most_whole(false);
   return peer;
 }
 
@@ -84,7 +85,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
   const Turn turn(*this);
   receiving_.release_lent();
   this->completions().begin(completions);
-  if (sending_.progress()) note_progress();
+  if (progress_sending()) note_progress();
   receiving_.hand_out();
   if (this->completions().written() != 0) note_progress();
   count_poll();
@@ -110,9 +111,16 @@ inline void Port::do_more(std::uint32_t poll) {
 
 // ---- progress -----------------------------------------------------------------------------------
 
+inline bool Port::progress_sending() {
+  const bool some = sending_.progress();
+  if (!stripes_.under_way()) [[likely]]
+    return some;
+  return stripes_.progress() || some;
+}
+
 // Messages wait where they are for the owner; once it is gone, they are consumed.
 bool Port::progress_library() {
-  const bool some = sending_.progress();
+  const bool some = progress_sending();
   const bool arrived = receiving_.look();
   if (some || arrived) note_progress();
   return some || arrived;
@@ -151,8 +159,13 @@ void Port::deliver(const Mail& mail) {
   set_has_mail(true);
 }
 
-void Port::cut_off() {
-  cut_off_.store(true, std::memory_order_relaxed);
+void Port::note_failed() {
+  failed_.store(true, std::memory_order_relaxed);
+  set_has_mail(true);
+}
+
+void Port::note_other_failed() {
+  other_failed_.store(true, std::memory_order_relaxed);
   set_has_mail(true);
 }
 
@@ -163,7 +176,8 @@ void Port::cut_off() {
     if (taken_.empty()) taken_.swap(mail_);
     set_has_mail(!mail_.empty());
   }
-  if (is_cut_off()) note_all_lost();
+  if (is_failed()) note_all_lost();
+  if (other_failed_.exchange(false, std::memory_order_relaxed)) end_stripes();
   std::erase_if(taken_, [this](const Mail& mail) { return take(mail); });
   if (!taken_.empty()) set_has_mail(true);
   if (peers().connecting()) peers().advance();
@@ -186,7 +200,10 @@ bool Port::take(const Mail& mail) {
 }
 
 void Port::take_hello(PeerState& peer, const Hello& hello) {
-  if (hello.kind == Hello::is_up) peer.is_up = true;
+  if (hello.kind == Hello::is_up) {
+    peer.is_up = true;
+    if (hello.stripe_pair == 0) end_stripe(peer);
+  }
   if (hello.kind == Hello::opens && peer.theirs.kind == 0) peer.theirs = hello;
   // Its address is in its note, so there is no need to wait for the directory's, which may say that
   // it was closed: it still has messages for us.
@@ -194,7 +211,7 @@ void Port::take_hello(PeerState& peer, const Hello& hello) {
   const bool ended = peer.stage == network::Peer::Stage::closed && !peer.connected;
   if ((peer.stage != network::Peer::Stage::unopened && !connecting && !ended) || peer.theirs.kind == 0 || closed())
     return;
-  if (is_cut_off()) return note_lost(peer, kCutOff);
+  if (is_failed()) return note_lost(peer, kAdapterFailed);
   peer.address = peer.theirs.address;
   if (peer.pair == nullptr && !make_pair(peer)) {  // no memory: tried again
     if (!connecting) peers().connect(peer);
@@ -216,7 +233,7 @@ void Port::take_end(PeerState& peer, std::uint32_t kind) {
 
 bool Port::open(network::Peer& opened, const network::Bytes& address) {
   PeerState& peer = state(opened);
-  if (is_cut_off()) {
+  if (is_failed()) {
     disconnect(peer);
     return true;
   }
@@ -270,13 +287,10 @@ bool Port::make_pair(PeerState& peer) {
   }
   peer.pair_number = peer.pair->qp_num;
   receiving_.enter(peer);
-  ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_INIT;
-  to.port_num = adapter_.port();
-  to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int failed =
-      adapter_.call().modify_qp(peer.pair, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (failed == 0) return true;
+  if (prepare_pair(adapter_, peer.pair)) {
+    stripes_.make_pair(peer);
+    return true;
+  }
   destroy_pair(peer);
   return false;
 }
@@ -310,7 +324,7 @@ bool Port::go_on_with_handshake(network::Peer& begun) {
   if (peer.theirs.kind == 0) return false;
   if (!peer.connected) {
     if (now_ns() < peer.connect_at) return false;
-    const base::Status status = connect_pair(peer);
+    const base::Status status = connect_pairs(peer);
     if (status == HEDDLE_AGAIN) {
       peer.connect_at = now_ns() + kConnectPauseNs;
       return false;
@@ -321,7 +335,8 @@ bool Port::go_on_with_handshake(network::Peer& begun) {
       disconnect(peer);
       return true;
     }
-    peer.rkey_at = static_cast<std::uint8_t>(32 * peer.theirs.rail);
+    peer.rkey_at = static_cast<std::uint8_t>(32 * peer.theirs.adapter);
+    peer.most_whole = sending_.most_whole(peer.stripe != nullptr);
     peer.connected = peer.heard = true;
   }
   if (!peer.said_up && !(peer.said_up = say(peer, Hello::is_up))) return false;
@@ -355,59 +370,39 @@ void Port::probe_if_silent(PeerState& peer) {
   if (peer.under_way() == 0 && completed == peer.completed && consumed == peer.consumed) sending_.probe(peer);
 }
 
+// The second pair stays connected if the first one cannot be yet: the next attempt skips it.
+base::Status Port::connect_pairs(PeerState& peer) {
+  const base::Status status = stripes_.connect(peer);
+  return status == HEDDLE_DONE ? connect_pair(adapter_, peer.pair, peer.theirs.queue_pair, peer.address) : status;
+}
+
 bool Port::say(PeerState& peer, Hello::Kind kind) {
   Hello hello;
   hello.kind = kind;
   hello.worker = index();
   hello.queue_pair = peer.pair_number;
-  hello.rail = device_.rail_of(index());
+  hello.adapter = device_.adapter_index(index());
   hello.mailbox = reinterpret_cast<std::uintptr_t>(peer.mine.mailbox);
   hello.rkey = peer.mine.rkey;
   hello.address = adapter_.address();
+  if (peer.stripe != nullptr) {
+    hello.stripe_pair = peer.stripe->qp_num;
+    hello.stripe_address = stripes_.adapter()->address();
+  }
   const auto* begin = reinterpret_cast<const std::byte*>(&hello);
   return device_.directory().tell(peer.rank, peer.worker, {begin, sizeof hello}) == HEDDLE_DONE;
 }
 
-base::Status Port::connect_pair(PeerState& peer) {
-  ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_RTR;
-  to.path_mtu = static_cast<ibv_mtu>(std::min(adapter_.address().mtu, peer.address.mtu));
-  to.dest_qp_num = peer.theirs.queue_pair;
-  to.max_dest_rd_atomic = static_cast<std::uint8_t>(adapter_.address().reads);
-  to.min_rnr_timer = 12;  // 0.64 ms
-  to.ah_attr = adapter_.way_to(peer.address);
-  int failed = adapter_.call().modify_qp(peer.pair, &to,
-                                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (is_passing(failed)) return HEDDLE_AGAIN;
-  if (failed == 0) {
-    to.qp_state = IBV_QPS_RTS;
-    to.timeout = 18;  // 1 s until a packet is sent again, seven times
-    to.retry_cnt = 7;
-    to.rnr_retry = 7;  // for ever: a receiver that computes is not lost
-    // not more than the peer's adapter answers at a time, which may be another model
-    to.max_rd_atomic =
-        static_cast<std::uint8_t>(std::min<int>(adapter_.limits().max_qp_init_rd_atom, peer.address.reads));
-    failed = adapter_.call().modify_qp(
-        peer.pair, &to,
-        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-  }
-  if (failed == 0) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_SYSTEM, "%s does not connect a queue pair: %s", adapter_.name().c_str(),
-                    std::strerror(failed));
-}
-
 // Nothing leaves or arrives any more: requests end with errors.
 void Port::stop_pair(PeerState& peer) {
-  if (peer.pair == nullptr) return;
-  ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_ERR;
-  static_cast<void>(adapter_.call().modify_qp(peer.pair, &to, IBV_QP_STATE));
+  if (peer.pair != nullptr) verbs::stop_pair(adapter_, peer.pair);
+  stripes_.stop_pair(peer);
 }
 
 void Port::destroy_pair(PeerState& peer) {
   if (peer.pair == nullptr) return;
   stop_pair(peer);
+  stripes_.destroy_pair(peer);
   receiving_.leave(peer);
   adapter_.call().destroy_qp(std::exchange(peer.pair, nullptr));
 }
@@ -422,7 +417,7 @@ void Port::note_lost(PeerState& peer, const char* why) {
 
 void Port::note_all_lost() {
   for (const auto& peer : peers().all()) {
-    if (!peer->over() && peer->stage != network::Peer::Stage::unopened) note_lost(state(*peer), kCutOff);
+    if (!peer->over() && peer->stage != network::Peer::Stage::unopened) note_lost(state(*peer), kAdapterFailed);
   }
 }
 
@@ -440,7 +435,7 @@ void Port::go_on_disconnecting() {
     lost_.pop_back();
     disconnect(peer);
   }
-  tell_ends();
+  tell_owed();
 }
 
 void Port::disconnect(PeerState& peer) {
@@ -449,13 +444,21 @@ void Port::disconnect(PeerState& peer) {
   const bool met = peer.said_open || peer.theirs.kind != 0;
   peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
   if (!met || peer.told_end || device_.failed(peer.rank)) return;
-  peer.owes_end = closed() ? Hello::closed : Hello::ended;
-  untold_.push_back(&peer);  // it has room for all
+  owe(peer, closed() ? Hello::closed : Hello::ended);
+}
+
+void Port::owe(PeerState& peer, Hello::Kind note) {
+  // it has room for all
+  if (std::exchange(peer.owes, note) == Hello::Kind{}) untold_.push_back(&peer);
 }
 
 // The notes, once the device's mutex is free.
-void Port::tell_ends() {
-  std::erase_if(untold_, [this](PeerState* peer) { return device_.failed(peer->rank) || say(*peer, peer->owes_end); });
+void Port::tell_owed() {
+  std::erase_if(untold_, [this](PeerState* peer) {
+    if (!device_.failed(peer->rank) && !say(*peer, peer->owes)) return false;
+    peer->owes = {};
+    return true;
+  });
 }
 
 // The adapter touches no memory for a pair that does not exist any more. A worker that was closed
@@ -466,6 +469,7 @@ void Port::on_end(network::Peer& ended) {
   if (peer.stage != network::Peer::Stage::broken) return;
   destroy_pair(peer);
   sending_.fail(peer, peer.status);
+  stripes_.fail(peer, peer.status);
 }
 
 void Port::disconnect_transfers() {

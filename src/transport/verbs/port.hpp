@@ -1,8 +1,8 @@
 // This transport's part of a worker: its queues, and its peer states.
 //
 // Two workers connect by four notes: each tells its queue pair and its mailbox, connects its pair
-// when it has heard those of the other, and says so. Who disconnects says that too: its
-// adapter tells nobody that a pair is gone.
+// when it has those of the other, and says so. A port that disconnects says that too, since no
+// adapter tells the other end that a queue pair is gone.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include "transport/verbs/mailboxes.hpp"
 #include "transport/verbs/receiving.hpp"
 #include "transport/verbs/sending.hpp"
+#include "transport/verbs/stripes.hpp"
 
 namespace heddle::transport::verbs {
 
@@ -26,6 +27,7 @@ class Port final : public network::Port {
   [[nodiscard]] Device& device() const { return device_; }
   [[nodiscard]] const Adapter& adapter() const { return adapter_; }
   [[nodiscard]] Sending& sending() { return sending_; }
+  [[nodiscard]] Stripes& stripes() { return stripes_; }
 
   // ---- the owner; see TransportWorker
   [[nodiscard]] std::size_t post(std::span<Command> batch) {
@@ -44,8 +46,10 @@ class Port final : public network::Port {
   };
   // It throws std::bad_alloc.
   void deliver(const Mail& mail);
-  // Its adapter, or a queue of it, has failed: all peers are lost, and there are no others.
-  void cut_off();
+  // Its adapter, or a queue of it, has failed: all peers are lost, and no more are connected.
+  void note_failed();
+  // The other adapter has failed: no more transfers are split.
+  void note_other_failed();
 
   // ---- for the parts
   // What is under way to the peer is lost. Within progress: the pair is destroyed afterwards.
@@ -61,6 +65,12 @@ class Port final : public network::Port {
 
   Port(Device& device, std::uint32_t index);
   base::Status open();
+  base::Status open_stripes();
+  // AGAIN: not now. SYSTEM.
+  base::Status connect_pairs(PeerState& peer);
+  bool progress_sending();
+  void end_stripes();
+  void end_stripe(PeerState& peer);
   void do_more(std::uint32_t poll);
   void take_mail();
   // False: there is no memory, and it is kept.
@@ -68,19 +78,18 @@ class Port final : public network::Port {
   void take_hello(PeerState& peer, const Hello& hello);
   bool make_pair(PeerState& peer);
   ibv_qp* create_pair();
-  // AGAIN: not now.
-  base::Status connect_pair(PeerState& peer);
   void stop_pair(PeerState& peer);
   void destroy_pair(PeerState& peer);
   bool say(PeerState& peer, Hello::Kind kind);
   void begin_handshake(PeerState& peer);
   bool handshake_takes_too_long(PeerState& peer) const;
   void take_end(PeerState& peer, std::uint32_t kind);
-  void tell_ends();
+  void owe(PeerState& peer, Hello::Kind note);
+  void tell_owed();
   // Nothing is sent there any more: what is under way fails with PEER_FAILED.
   void disconnect(PeerState& peer);
   void note_all_lost();
-  [[nodiscard]] bool is_cut_off() const { return cut_off_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool is_failed() const { return failed_.load(std::memory_order_relaxed); }
   void go_on_disconnecting();
 
   // ---- Connections
@@ -108,11 +117,13 @@ class Port final : public network::Port {
   Mailboxes mailboxes_;
   Receiving receiving_;
   Sending sending_;
+  Stripes stripes_;
   std::uint64_t malformed_ = 0;
   bool told_short_ = false;  // that there is no memory for a connection
   std::vector<PeerState*> lost_;
-  std::vector<PeerState*> untold_;    // that must be told of the end: PeerState::owes_end
-  std::atomic<bool> cut_off_{false};  // relaxed: set with the device's mutex
+  std::vector<PeerState*> untold_;         // that must be told something: PeerState::owes
+  std::atomic<bool> failed_{false};        // relaxed: set with the device's mutex
+  std::atomic<bool> other_failed_{false};  // likewise; read once
   // Handshakes that have come: written and read with the device's mutex.
   std::vector<Mail> mail_;
   std::vector<Mail> taken_;

@@ -59,8 +59,8 @@ void Receiving::make_room_for(std::size_t peers) {
 }
 
 void Receiving::enter(PeerState& peer) {
-  std::size_t at = place(peer.pair_number);
-  while (by_pair_[at] != nullptr && by_pair_[at] != &peer) at = place(at + 1);
+  std::size_t at = slot_of(peer.pair_number);
+  while (by_pair_[at] != nullptr && by_pair_[at] != &peer) at = slot_of(at + 1);
   by_pair_[at] = &peer;
 }
 
@@ -74,17 +74,18 @@ void Receiving::leave(const PeerState& peer) {
   missing_ += static_cast<std::uint32_t>(
       std::erase_if(more_, [&peer](const ibv_wc& entry) { return entry.qp_num == peer.pair_number; }));
   while (missing_ >= kRefill) refill();
-  std::size_t at = place(peer.pair_number);
+  std::size_t at = slot_of(peer.pair_number);
   while (by_pair_[at] != &peer) {
     if (by_pair_[at] == nullptr) return;
-    at = place(at + 1);
+    at = slot_of(at + 1);
   }
   by_pair_[at] = nullptr;
-  for (at = place(at + 1); by_pair_[at] != nullptr; at = place(at + 1)) enter(*std::exchange(by_pair_[at], nullptr));
+  for (at = slot_of(at + 1); by_pair_[at] != nullptr; at = slot_of(at + 1))
+    enter(*std::exchange(by_pair_[at], nullptr));
 }
 
 inline PeerState* Receiving::find(std::uint32_t pair) const {
-  for (std::size_t at = place(pair); by_pair_[at] != nullptr; at = place(at + 1)) {
+  for (std::size_t at = slot_of(pair); by_pair_[at] != nullptr; at = slot_of(at + 1)) {
     if (by_pair_[at]->pair_number == pair) return by_pair_[at];
   }
   return nullptr;
@@ -128,7 +129,7 @@ void Receiving::read_all() {
 }
 
 // A message has arrived, which the caller counts: up to `end`. Null: it was none.
-inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** place, std::uint32_t* end) {
+inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** data, std::uint32_t* end) {
   PeerState* peer = find(entry.qp_num);
   if (peer == nullptr) return nullptr;  // of a pair that was destroyed
   const std::uint32_t cost = cost_of(entry.byte_len);
@@ -139,7 +140,7 @@ inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** place, std
     return nullptr;
   }
   peer->is_up = true;
-  *place = peer->mine.mailbox->ring() + peer->read_at;
+  *data = peer->mine.mailbox->ring() + peer->read_at;
   const std::uint32_t behind = peer->read_at + cost;
   peer->read_at = behind < window_ ? behind : 0;
   return peer;
@@ -150,9 +151,9 @@ void Receiving::hand_out() {
   while (completions.has_room()) {
     if (!has_some() && !look()) return;
     const ibv_wc& entry = *begin_++;
-    std::byte* place = nullptr;
+    std::byte* data = nullptr;
     std::uint32_t end = 0;
-    PeerState* peer = arrived(entry, &place, &end);
+    PeerState* peer = arrived(entry, &data, &end);
     if (peer == nullptr) [[unlikely]]
       continue;
     if (peer->arrived == peer->consumed) lending_.push_back(peer);
@@ -161,7 +162,7 @@ void Receiving::hand_out() {
     to->event = Event::message;
     to->status = HEDDLE_DONE;
     to->token = 0;
-    to->data = place;
+    to->data = data;
     to->bytes = entry.byte_len;
     to->immediate = entry.imm_data;
     static_assert(offsetof(Completion, worker) == offsetof(Completion, rank) + sizeof(std::uint32_t));
@@ -172,9 +173,9 @@ void Receiving::hand_out() {
 void Receiving::drop_all() {
   release_lent();
   while (has_some() || look()) {
-    std::byte* place = nullptr;
+    std::byte* data = nullptr;
     std::uint32_t end = 0;
-    PeerState* peer = arrived(*begin_++, &place, &end);
+    PeerState* peer = arrived(*begin_++, &data, &end);
     if (peer == nullptr) continue;
     peer->consumed = peer->arrived = end;
     owe(*peer);

@@ -56,11 +56,11 @@ class Receiving {
   static constexpr std::uint32_t kEntries = 1024;  // messages that may wait
   static constexpr std::uint32_t kRefill = 64;
 
-  [[nodiscard]] std::size_t place(std::size_t number) const { return number & (by_pair_.size() - 1); }
+  [[nodiscard]] std::size_t slot_of(std::size_t number) const { return number & (by_pair_.size() - 1); }
   [[nodiscard]] PeerState* find(std::uint32_t pair) const;
   void refill();
   void read_all();
-  PeerState* arrived(const ibv_wc& entry, std::byte** place, std::uint32_t* end);
+  PeerState* arrived(const ibv_wc& entry, std::byte** data, std::uint32_t* end);
   void wrong(PeerState& peer, const ibv_wc& entry);
   void release_all_lent();
   void owe(PeerState& peer);

@@ -28,6 +28,7 @@ base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t 
   Registered& registered = regions_[next_];  // its memory first
   for (std::size_t i = 0; i < device_.adapters().size(); ++i) {
     const Adapter& adapter = *device_.adapters()[i];
+    if (device_.goes_on_without(adapter)) continue;
     registered[i] = (adapter.call().reg_mr)(adapter.domain(), address, bytes, kAccess);
     if (registered[i] != nullptr) continue;
     const int why = errno;
@@ -39,7 +40,8 @@ base::Result<LocalMemory> Regions::register_memory(void* address, std::uint64_t 
                             static_cast<unsigned long long>(bytes), address, adapter.name().c_str());
   }
   KeyBytes key;
-  for (std::size_t i = 0; i < device_.adapters().size(); ++i) key.rkeys[i] = registered[i]->rkey;
+  for (std::size_t i = 0; i < device_.adapters().size(); ++i)
+    key.rkeys[i] = registered[i] != nullptr ? registered[i]->rkey : 0;
   return network::describe_region(device_, address, bytes, next_++, key);
 }
 

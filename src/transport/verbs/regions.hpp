@@ -1,4 +1,4 @@
-// The regions of a rank. Each is registered with every adapter of the rank.
+// The regions of a rank. Each is registered with every adapter of the rank that works.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class Regions {
   [[nodiscard]] base::Result<RemoteMemory> import(std::uint32_t rank, const MemoryKey& key) const;
 
  private:
-  using Registered = std::array<ibv_mr*, kMostRails>;  // with each adapter; null: there is none
+  using Registered = std::array<ibv_mr*, kMostAdapters>;  // with each adapter; null: there is none
 
   void deregister(const Registered& registered) const;
 

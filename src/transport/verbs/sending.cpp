@@ -12,19 +12,23 @@
 namespace heddle::transport::verbs {
 namespace {
 
+constexpr std::uint64_t kPage = 4096;
+
+// Each half has a page at least.
+std::uint32_t split_above(const base::Config& config) {
+  const std::uint64_t bytes = config.number(base::Var::verbs_stripe_bytes);
+  return bytes == 0 ? UINT32_MAX : static_cast<std::uint32_t>(std::max(bytes, 2 * kPage));
+}
+
 // Flags of a request whose memory the adapter reads or writes itself.
 constexpr std::uint32_t kNotInline = 0;
-
-// What register_memory() has given the cache.
-ibv_mr* registration(std::uint64_t handle) {
-  return reinterpret_cast<ibv_mr*>(handle);  // NOLINT(performance-no-int-to-ptr): it was one
-}
 
 }  // namespace
 
 Sending::Sending(Port& port)
     : port_(port),
       window_(port.device().window()),
+      split_above_(split_above(port.device().environment().config)),
       messages_(port.completions().messages()),
       transfers_(port.completions().transfers()),
       packets_(kPackets) {
@@ -51,47 +55,24 @@ base::Status Sending::open(const Channel& channel) {
     return status;
   for (std::uint32_t i = 0; i < kPackets; ++i)
     packets_.all()[i].data = packet_memory_.begin() + std::size_t{i} * kMostMessage;
-  const base::Environment& environment = port_.device().environment();
-  const auto options = memory::RegistrationCache::Options::from(environment.config);
-  registrations_.emplace(static_cast<memory::Registrar&>(*this),
-                         memory::RegistrationCache::watch_for(options, environment.log), options);
+  memory_.open(adapter, port_.device().environment());
   return HEDDLE_DONE;
 }
 
 void Sending::close() {
-  registrations_.reset();
+  memory_.close();
   packet_memory_.close();
   queue_.close();
 }
 
 void Sending::make_room_for(std::size_t peers) {
   network::make_room(&stuck_, peers);
-  network::make_room(&untold_, peers);
-}
-
-// ---- the caller's memory ------------------------------------------------------------------------
-
-base::Status Sending::register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
-                                      std::uint64_t* handle) {
-  const Adapter& adapter = port_.adapter();
-  const int rights = access == memory::Access::write ? IBV_ACCESS_LOCAL_WRITE : 0;
-  ibv_mr* registered = (adapter.call().reg_mr)(adapter.domain(), begin, bytes, rights);
-  if (registered == nullptr) {
-    return base::fail_errno(errno == ENOMEM ? HEDDLE_ERR_NO_MEMORY : HEDDLE_ERR_ARGUMENT,
-                            "%llu bytes at %p cannot be registered with %s", static_cast<unsigned long long>(bytes),
-                            static_cast<void*>(begin), adapter.name().c_str());
-  }
-  *handle = reinterpret_cast<std::uintptr_t>(registered);
-  return HEDDLE_DONE;
-}
-
-void Sending::deregister(std::uint64_t handle) {
-  port_.adapter().call().dereg_mr(registration(handle));
+  network::make_room(&flushes_due_, peers);
 }
 
 inline base::Status Sending::lease(const Command& command, memory::Access access,
                                    memory::RegistrationCache::Lease* lease) {
-  return registrations_->acquire(command.local, command.bytes, access, lease);
+  return memory_.cache().acquire(command.local, command.bytes, access, lease);
 }
 
 // ---- posting ------------------------------------------------------------------------------------
@@ -171,11 +152,11 @@ inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one
 }
 
 [[gnu::noinline]] std::size_t Sending::post_get(PeerState& peer, Command& command) {
-  memory::RegistrationCache& cache = *registrations_;
-  if (!is_usual(command, most_bytes_) || cache.latest(command.local, command.bytes, memory::Access::write) == nullptr)
-      [[unlikely]]
+  memory::RegistrationCache& cache = memory_.cache();
+  if (!is_usual(command, peer.most_whole) ||
+      cache.latest(command.local, command.bytes, memory::Access::write) == nullptr) [[unlikely]]
     return post_otherwise({&command, 1});
-  get_.part.lkey = registration(cache.take_latest())->lkey;
+  get_.part.lkey = CallersMemory::registration(cache.take_latest())->lkey;
   post_transfer(peer, command, get_, kNotInline, cache.latest_entry() + 1);
   return 1;
 }
@@ -277,7 +258,7 @@ inline bool Sending::add_message(PeerState& peer, Command& command) {
 }
 
 inline bool Sending::add_transfer(PeerState& peer, Command& command) {
-  if (!is_usual(command, most_bytes_)) [[unlikely]]
+  if (!is_usual(command, peer.most_whole)) [[unlikely]]
     return false;
   Request request{.token = command.token, .shape = {.kind = Request::Kind::transfer}};
   ibv_sge part{reinterpret_cast<std::uintptr_t>(command.local), static_cast<std::uint32_t>(command.bytes), 0};
@@ -291,7 +272,7 @@ inline bool Sending::add_transfer(PeerState& peer, Command& command) {
       return false;
     request.lease = taken.entry + 1;
     request.shape.owes_source = puts && command.wants_source_free;
-    part.lkey = registration(taken.handle)->lkey;
+    part.lkey = CallersMemory::registration(taken.handle)->lkey;
     flags = kNotInline;
     command.source_free = !puts;
   }
@@ -329,11 +310,46 @@ inline bool Sending::add_transfer(PeerState& peer, Command& command) {
   }
   if (!peer.ready()) return message && wait(peer, command);
   if (message || peer.waiting != 0 || room(peer, PeerState::kSpare) == 0 || !transfers_.has(1)) return false;
+  if (command.bytes > peer.most_whole) return post_split(peer, command);
   memory::RegistrationCache::Lease none;
   const bool writes = command.opcode == Opcode::get;
   why = lease(command, writes ? memory::Access::write : memory::Access::read, &none);
-  if (why == HEDDLE_DONE) registrations_->release(none.entry);
+  if (why == HEDDLE_DONE) memory_.cache().release(none.entry);
   return port_.completions().refuse(command, why == HEDDLE_DONE ? HEDDLE_AGAIN : why);
+}
+
+// The first half, a whole number of pages, goes by this adapter; the second by Stripes.
+bool Sending::post_split(PeerState& peer, Command& command) {
+  Stripes& stripes = port_.stripes();
+  if (!stripes.has_room(peer)) return false;
+  const bool puts = command.opcode == Opcode::put;
+  Command first = command;
+  const std::uint64_t most = stripes.adapter()->most_bytes();  // perhaps less than this one takes
+  first.bytes = std::max(command.bytes / 2 / kPage * kPage, command.bytes - std::min(command.bytes, most));
+  memory::RegistrationCache::Lease taken;
+  base::Status why = lease(first, puts ? memory::Access::read : memory::Access::write, &taken);
+  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
+  std::uint16_t number = 0;
+  why = stripes.begin(peer, command, first.bytes, &number);
+  if (why != HEDDLE_DONE) {
+    memory_.cache().release(taken.entry);
+    if (why == HEDDLE_ERR_NO_MEMORY) return port_.completions().refuse(command, why);
+    // The other adapter has failed, which its event has not told yet; or it is the memory, which
+    // the next attempt finds out.
+    peer.most_whole = most_whole(false);
+    return false;
+  }
+  ibv_send_wr& work = next(peer, {.lease = taken.entry + 1, .shape = {.packet = number, .kind = Request::Kind::half}});
+  work.opcode = puts ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  work.send_flags = kNotInline;
+  work.wr.rdma.remote_addr = command.remote->handle[1] + command.offset;
+  work.wr.rdma.rkey = static_cast<std::uint32_t>(command.remote->handle[0] >> peer.rkey_at);
+  *work.sg_list = {reinterpret_cast<std::uintptr_t>(command.local), static_cast<std::uint32_t>(first.bytes),
+                   CallersMemory::registration(taken.handle)->lkey};
+  ring(peer);
+  transfers_.take();
+  command.source_free = !puts;
+  return true;
 }
 
 base::Status Sending::check(const Command& command) const {

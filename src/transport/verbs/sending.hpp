@@ -10,13 +10,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "memory/registration_cache.hpp"
 #include "transport/network/completions.hpp"
+#include "transport/verbs/callers_memory.hpp"
 #include "transport/verbs/own_memory.hpp"
 #include "transport/verbs/peer_state.hpp"
 #include "transport/verbs/queue.hpp"
@@ -25,10 +24,10 @@ namespace heddle::transport::verbs {
 
 class Port;
 
-class Sending final : private memory::Registrar {
+class Sending {
  public:
   explicit Sending(Port& port);
-  ~Sending() override { close(); }
+  ~Sending() { close(); }
   Sending(const Sending&) = delete;
   Sending& operator=(const Sending&) = delete;
 
@@ -38,10 +37,15 @@ class Sending final : private memory::Registrar {
   void make_room_for(std::size_t peers);
   [[nodiscard]] ibv_cq* queue() const { return queue_.get(); }
   void arm() const { queue_.arm(); }
-  // Bytes that a request of any pair may carry: an adapter that is short of room may give a later
-  // pair less.
+  // Bytes that a request of any pair may carry inline: an adapter that is short of room may give a
+  // later pair less.
   [[nodiscard]] std::uint32_t inline_bytes() const { return inline_bytes_; }
   void limit_inline(std::uint32_t bytes) { inline_bytes_ = std::min(inline_bytes_, bytes); }
+  // The longest transfer that one pair carries, in bytes. `split`: the peer has a second pair, by
+  // which half of a longer one goes.
+  [[nodiscard]] std::uint32_t most_whole(bool split) const {
+    return split ? std::min(split_above_, most_bytes_) : most_bytes_;
+  }
 
   // By the owner, inside a Turn. How many commands from the front were accepted.
   [[nodiscard]] std::size_t post(std::span<Command> batch);
@@ -87,6 +91,7 @@ class Sending final : private memory::Registrar {
   std::size_t post_otherwise(std::span<Command> batch);
   std::size_t post_chain(std::span<Command> batch);
   bool post_alone(Command& command);
+  bool post_split(PeerState& peer, Command& command);
   bool wait(PeerState& peer, Command& command);
   base::Status check(const Command& command) const;
   // Adds a request of the usual kinds to the chain. False: it is not usual, or there is no room.
@@ -101,7 +106,7 @@ class Sending final : private memory::Registrar {
   void ring(PeerState& peer);
   [[nodiscard]] std::uint32_t signal(PeerState& peer);
   void flush(PeerState& peer);
-  void flush_untold();
+  void send_due_flushes();
   void push_all();
   bool push(PeerState& peer);
   void take(const ibv_wc& entry);
@@ -110,26 +115,22 @@ class Sending final : private memory::Registrar {
   void end_otherwise(const Request& request, base::Status status);
   base::Status lease(const Command& command, memory::Access access, memory::RegistrationCache::Lease* lease);
 
-  // ---- Registrar
-  [[nodiscard]] base::Status register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
-                                             std::uint64_t* handle) override;
-  void deregister(std::uint64_t handle) override;
-
   Port& port_;
   const std::uint32_t window_;
-  std::uint32_t most_bytes_ = 0;  // of a transfer
+  std::uint32_t most_bytes_ = 0;     // of a transfer
+  const std::uint32_t split_above_;  // bytes; see Stripes
   std::uint32_t inline_bytes_ = UINT32_MAX;
   network::Room& messages_;
   network::Room& transfers_;
   CompletionQueue queue_;
-  std::optional<memory::RegistrationCache> registrations_;
+  CallersMemory memory_;
   OwnMemory packet_memory_;
   network::Pool<Packet> packets_;
   std::uint32_t waiting_ = 0;      // packets that wait for a connection
   std::uint32_t under_way_ = 0;    // requests of all peers
   std::vector<PeerState*> stuck_;  // ready, with messages that wait
   // All that was signalled is complete, and requests are behind it.
-  std::vector<PeerState*> untold_;
+  std::vector<PeerState*> flushes_due_;
   PeerState* latest_ = nullptr;  // to which the last commands went
   Alone put_;
   Alone get_;
@@ -166,7 +167,7 @@ inline std::uint32_t Sending::signal(PeerState& peer) {
   return IBV_SEND_SIGNALED;
 }
 
-// Hands the chain to the adapter.
+// Hands the chain to the adapter, with one doorbell.
 inline void Sending::ring(PeerState& peer) {
   ibv_send_wr& last = work_[chained_ - 1];
   last.send_flags |= signal(peer);

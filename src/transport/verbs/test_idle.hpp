@@ -41,12 +41,14 @@ class Verbs : public testing::Test {
   ~Verbs() override {
     release();
     idle_->cut = idle_->refuses_resets = idle_->keeps_completions = false;
-    idle_->fail_ways = idle_->fail_connects = 0;
+    idle_->fail_routes = idle_->fail_connects = 0;
     idle_->adapters = 0b1111;
     idle_->lose_every = idle_->twice_every = 0;
     idle_->most_registered = idle_->objects_left = UINT64_MAX;
     idle_->most_receives = 1024;
     idle_->most_inline = 128;
+    idle_->most_bytes_of_idle1 = 1U << 30;
+    idle_->concerned = ~0U;
   }
 
   void release() {

@@ -49,17 +49,17 @@ TEST_F(Verbs, APairForDatagramsThatCannotBeRepairedEndsWhatWaits) {
 }
 
 // The route to a rank is not known at once.
-TEST_F(Verbs, AWayThatIsNotKnownYetIsLookedForAgain) {
-  idle_->fail_ways = 5;
+TEST_F(Verbs, ARouteThatIsNotKnownYetIsLookedForAgain) {
+  idle_->fail_routes = 5;
   idle_->fail_connects = 3;
   World world(setting(), 2);
   EXPECT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
   EXPECT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
-  EXPECT_EQ(idle_->fail_ways + idle_->fail_connects, 0U);
+  EXPECT_EQ(idle_->fail_routes + idle_->fail_connects, 0U);
 }
 
-TEST_F(Verbs, AWayThatIsNotFoundIsAnError) {
-  idle_->fail_ways = UINT32_MAX;
+TEST_F(Verbs, ARouteThatIsNotFoundIsAnError) {
+  idle_->fail_routes = UINT32_MAX;
   World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
   EXPECT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_ERR_CONFIG);
 }

@@ -19,14 +19,14 @@ struct Address {
   std::uint8_t gid[16] = {};
   std::uint32_t mtu = 0;        // ibv_mtu
   std::uint16_t lid = 0;        // 0: it is reached by its GID
-  std::uint16_t reads = 0;      // that it answers at a time, of one pair
+  std::uint16_t reads = 0;      // RDMA reads that it answers at a time, of one queue pair
   std::uint32_t datagrams = 0;  // number of the device's queue pair for notes
   std::uint32_t qkey = 0;       // of that
 };
 static_assert(sizeof(Address) == 32);
 
 // Adapters of a rank, whose workers take turns on them. More do not fit into a key.
-inline constexpr std::size_t kMostRails = 2;
+inline constexpr std::size_t kMostAdapters = 2;
 
 // What a packed region says.
 struct KeyBytes {
@@ -34,7 +34,7 @@ struct KeyBytes {
   std::uint32_t rank = 0;
   std::uint64_t address = 0;  // in its owner
   std::uint64_t bytes = 0;
-  std::uint32_t rkeys[kMostRails] = {};  // of its owner's adapters
+  std::uint32_t rkeys[kMostAdapters] = {};  // of its owner's adapters
   std::uint64_t seal = 0;
   std::uint64_t zero = 0;
   static constexpr std::uint32_t kMagic = 0x31425648;  // "HVB1"
@@ -46,7 +46,7 @@ static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBy
 struct Hello {
   enum Kind : std::uint32_t {
     opens = 1,  // my queue pair, and where you write
-    is_up,      // I have yours: write
+    is_up,      // I have yours: write. With stripe_pair, as far as that is connected
     ended,      // I have disconnected, and my queue pair is gone
     closed      // the same, since my worker was closed
   };
@@ -54,13 +54,14 @@ struct Hello {
   std::uint32_t worker = 0;  // the sender
   // opens:
   std::uint32_t queue_pair = 0;
-  std::uint32_t rail = 0;     // the worker's adapter, in the order of its rank
+  std::uint32_t adapter = 0;  // the worker's adapter, in the order of its rank
   std::uint64_t mailbox = 0;  // see Mailbox
   std::uint32_t rkey = 0;
-  std::uint32_t unused = 0;
+  std::uint32_t stripe_pair = 0;  // the second queue pair: see Stripes; 0: there is none
   Address address;
+  Address stripe_address;  // of the adapter of the second queue pair
 };
-static_assert(sizeof(Hello) == 64);
+static_assert(sizeof(Hello) == 96);
 
 inline constexpr std::uint32_t kMostMessage = 4096;  // header + payload
 
@@ -72,10 +73,10 @@ constexpr std::uint32_t cost_of(std::uint32_t bytes) {
 // A note between device queues: this, then the note. Datagrams may be lost: each is sent again
 // until it is acknowledged, and a rank sends one at a time to another.
 struct Frame {
-  std::uint32_t rank = 0;    // the sender
-  std::uint32_t number = 0;  // of the note, from 1; 0: there is none
-  std::uint32_t heard = 0;   // the last number that the sender has from the other
-  std::uint32_t bytes = 0;   // that follow
+  std::uint32_t rank = 0;          // the sender
+  std::uint32_t number = 0;        // of the note, from 1; 0: there is none
+  std::uint32_t acknowledged = 0;  // the last number that the sender has from the other
+  std::uint32_t bytes = 0;         // that follow
   std::uint64_t seal = 0;
 };
 static_assert(sizeof(Frame) == 24);
