@@ -2,6 +2,11 @@
 
 #include <sched.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
 #include "harness/gups.hpp"
 
 namespace heddle::bench::measure {
@@ -112,6 +117,20 @@ void Bench::measure(std::span<const Figure> figures, std::uint32_t threads, cons
   parts.run = [&](std::uint64_t n) { return run(threads, n, work); };
   parts.right = [&] { return !work.right || work.right(runs_); };
   session_.measure(figures, parts);
+}
+
+// The target sleeps meanwhile, or waits on a worker that does not carry them out.
+bool Bench::can_measure_atomics() {
+  const char* const progress = std::getenv("HEDDLE_PROGRESS");
+  const bool helped = progress != nullptr && *progress != '\0' && std::strcmp(progress, "none") != 0;
+  if (!identity_.owner_signals || helped) return true;
+  if (rank() == 0 && !std::exchange(told_atomics_, true)) {
+    std::fprintf(stderr,
+                 "heddle bench: without atomics and gups: over %s a thread of the target carries atomics out; "
+                 "HEDDLE_PROGRESS=adaptive gives it one\n",
+                 identity_.transport.c_str());
+  }
+  return false;
 }
 
 bool Bench::everywhere(bool here) {

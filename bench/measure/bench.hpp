@@ -114,6 +114,10 @@ class Bench {
   [[nodiscard]] const Identity& identity() const { return identity_; }
   [[nodiscard]] Owner owner() const { return identity_.owner_helps ? Owner::helps : Owner::sleeps; }
 
+  // Atomics can be measured: no message carries them out at the target, or its helpers do. If not,
+  // says so once.
+  [[nodiscard]] bool can_measure_atomics();
+
   [[nodiscard]] bool wants(const char* bench, const char* op = nullptr) const { return session_.wants(bench, op); }
   // Is the program asked for, and one of so many processes?
   [[nodiscard]] bool wants_program(const char* program) const;
@@ -159,6 +163,7 @@ class Bench {
   std::function<void()> meet_;
   std::function<bool(std::uint32_t)> progress_;
   bool only_first_pair_ = false;
+  bool told_atomics_ = false;
   std::uint64_t runs_ = 0;
   std::uint64_t turn_ = 0;  // of flag 3: the run of at_origin that is over
 };

@@ -124,7 +124,7 @@ void one_sided_latency(Bench& bench, L& library) {
     }
   }
   if constexpr (HasAtomic<L, Atomic::fetch_add>) {
-    if (!bench.wants("pingpong", "fadd")) return;
+    if (!bench.wants("pingpong", "fadd") || !bench.can_measure_atomics()) return;
     std::uint64_t old = 0;
     one_by_one(bench, library, {"pingpong", "fadd", "latency"}, [&](std::uint32_t lane) {
       return library.template atomic<Atomic::fetch_add>(lane, 1, kDataAt, 1, &old);
@@ -151,6 +151,7 @@ void one_sided_rate(Bench& bench, L& library, std::uint32_t threads) {
     rate("get", size, [&](std::uint32_t lane) { library.get(lane, 1, place(lane, size), locals[lane].data, size); });
   }
   if constexpr (HasAtomic<L, Atomic::fetch_add>) {
+    if (!bench.wants("rate", "fadd") || !bench.can_measure_atomics()) return;
     rate("fadd", 8, [&](std::uint32_t lane) {
       library.template atomic<Atomic::fetch_add>(lane, 1, word_at(lane), 1,
                                                  reinterpret_cast<std::uint64_t*>(locals[lane].data));
@@ -176,7 +177,7 @@ void bandwidth(Bench& bench, L& library) {
 template <Atomic kOp, Library L>
 void one_atomic(Bench& bench, L& library, const char* op) {
   if constexpr (HasAtomic<L, kOp>) {
-    if (!bench.wants("atomics", op)) return;
+    if (!bench.wants("atomics", op) || !bench.can_measure_atomics()) return;
     std::uint64_t old = 0;
     const auto post = [&](std::uint32_t lane) { library.template atomic<kOp>(lane, 1, word_at(0), 1, &old); };
     stream(bench, library, {"atomics", op, "latency"}, 1, post);
@@ -305,6 +306,7 @@ class Gups {
 
 template <Library L>
 void gups(Bench& bench, L& library) {
+  if (!bench.can_measure_atomics()) return;  // nor can its table be checked
   Gups<L> table(bench, library);
   for (const std::uint32_t threads : harness::threads_of(bench.options())) {
     table.measure(threads, false);
