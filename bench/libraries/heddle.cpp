@@ -108,7 +108,14 @@ std::string transport_name() {
 
 Identity Heddle::identity() const {
   const std::string name = transport_name();
-  const bool signals = name.find("ofi") != std::string::npos || name.find("verbs") != std::string::npos;
+  bool signals = name.find("ofi") != std::string::npos || name.find("verbs") != std::string::npos;
+  if (signals && memory_.size() == 2) {  // both on one node, and shm is beside it: then not
+    std::uint32_t rank = 0;
+    int mapped = 0;
+    must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
+    must(heddle_remote_mapped(memory_.at(1 - rank, 0), sizeof(std::uint64_t), &mapped), "heddle_remote_mapped");
+    signals = mapped == 0;
+  }
   return {name, mode_.name, kind_, mode_.own, mode_.sharing != HEDDLE_SHARING_EXCLUSIVE, registered_, signals};
 }
 
