@@ -1,11 +1,14 @@
 // The heddle command.
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
 #include "base/nearest.hpp"
 #include "bench/bench.hpp"
+#include "bootstrap/common.hpp"
 #include "heddle/heddle.h"
 #include "tools/commands.hpp"
 
@@ -78,7 +81,17 @@ int version_command(int, char**) {
   return 0;
 }
 
+// A command that could not write what it had to say has not done what it was asked to.
+int after_output(std::string_view name, int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fprintf(stderr, "heddle %.*s: cannot write all of standard output%s%s\n", static_cast<int>(name.size()),
+               name.data(), errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : "");
+  return code != 0 ? code : 1;
+}
+
 int main(int argc, char** argv) {
+  bootstrap::open_standard_streams();
   if (argc < 2) {
     print_usage(stderr);
     return kUsageCode;
@@ -87,7 +100,7 @@ int main(int argc, char** argv) {
   if (name == "--version") name = "version";
   if (name == "--help" || name == "-h") name = "help";
   for (const Command& command : kCommands) {
-    if (command.name == name) return command.run(argc - 1, argv + 1);
+    if (command.name == name) return after_output(name, command.run(argc - 1, argv + 1));
   }
   return refuse(argv[1]);
 }

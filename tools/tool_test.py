@@ -223,6 +223,15 @@ class Missing(Case):
         self.assertIn("started by a launcher with PMIx, and libpmix.so.2 cannot be loaded: ", job.stdout + job.stderr)
 
 
+class Output(Case):
+    def test_that_cannot_be_written_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([TOOL, "version"], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True,
+                                    check=False, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("heddle version: cannot write all of standard output: No space left on device", result.stderr)
+
+
 class WrongWords(Case):
     def test_are_answered_in_a_few_lines(self):
         for words, *said in (

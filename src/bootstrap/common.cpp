@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -60,6 +61,13 @@ Bootstrap::Place Bootstrap::place(std::uint32_t rank) const {
     if (other < rank) ++place.rank;
   }
   return place;
+}
+
+// The lowest free number is the one that open(2) gives, so a closed one gets its own.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
+  }
 }
 
 base::Result<JobSecret> make_secret() {

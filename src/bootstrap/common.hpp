@@ -6,6 +6,11 @@
 
 namespace heddle::bootstrap {
 
+// Opens /dev/null as each of the standard streams that is closed in this process. Call it before
+// any descriptor is opened: a socket with the number 1 would get what the program prints, and a
+// program that closes its standard output would close the socket.
+void open_standard_streams();
+
 // From the system's random source.
 base::Result<JobSecret> make_secret();
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/common.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "bootstrap/launchers.hpp"
 #include "bootstrap/local/local.hpp"
@@ -82,6 +83,7 @@ constexpr std::array kTable = {
 }  // namespace
 
 Opened open(const Options& options, const base::Environment& environment) {
+  open_standard_streams();
   std::string_view name = options.name != nullptr ? options.name : "auto";
   // Empty if the configuration was not read.
   const std::string& set = environment.config.text(base::Var::bootstrap);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -267,6 +268,22 @@ int misuse(const char* self) {
   return 0;
 }
 
+// What it opens is none of the standard streams, which all are open.
+int streams() {
+  const auto bootstrap = join();
+  const heddle::base::Fd file(::memfd_create("own", MFD_CLOEXEC));
+  check(file.get() > STDERR_FILENO, "a descriptor is a standard stream");
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    struct stat about{};
+    check(::fstat(fd, &about) == 0, "a standard stream is closed");
+    check(S_ISCHR(about.st_mode) || S_ISFIFO(about.st_mode), "a standard stream is something else");
+  }
+  say("streams", 1);
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  bootstrap->leave();
+  return 0;
+}
+
 int stubborn() {
   ::signal(SIGTERM, SIG_IGN);
   ::signal(SIGINT, SIG_IGN);
@@ -420,6 +437,7 @@ int main(int argc, char** argv) {
   if (mode == "one-ends-all") return one_ends_all();
   if (mode == "misuse") return misuse(argv[0]);
   if (mode == "stay") return stay();
+  if (mode == "streams") return streams();
   if (mode == "stubborn") return stubborn();
   if (mode == "first-contact") return first_contact();
   if (mode == "few-descriptors") return few_descriptors();

@@ -365,6 +365,33 @@ TEST(launch, output_that_is_lost_at_the_end_is_a_failure) {
   }
 }
 
+// A closed stream is one that takes and gives nothing. Neither the launcher's descriptors nor the
+// library's get its number.
+TEST(launch, closed_streams_are_no_descriptors_of_ours) {
+  for (const char* closed : {">&-", "2>&-", "<&-", "<&- >&- 2>&-"}) {
+    for (const char* tag : {"", " --tag"}) {
+      const std::string run = std::string(kHeddle) + " run -n 2" + tag + " ";
+      Launched job({"/bin/sh", "-c", "exec " + run + kRank + " streams " + closed});
+      EXPECT_EQ(job.wait(), 0) << closed << tag << ": " << job.err();
+      Launched rank({"/bin/sh", "-c", "exec " + run + "/bin/sh -c 'exec " + kRank + " streams " + closed + "'"});
+      EXPECT_EQ(rank.wait(), 0) << closed << tag << ": " << rank.err();
+    }
+  }
+}
+
+// The ranks are not ended for it.
+TEST(launch, output_that_cannot_be_written_is_a_failure) {
+  const std::string script = "i=0; while [ $i -lt 2000 ]; do echo $i || exit 9; i=$((i + 1)); done";
+  Launched job({"/bin/sh", "-c",
+                std::string("exec ") + kHeddle + " run -n 2 --tag /bin/sh -c '" + script + "' >/dev/full"});
+  EXPECT_EQ(job.wait(), 125) << job.err();
+  EXPECT_EQ(count(job.err(), "heddle run:"), 1U) << job.err();
+  EXPECT_TRUE(has(job.err(), "cannot write the ranks' output: No space left on device"));
+  Launched failed({"/bin/sh", "-c",
+                   std::string("exec ") + kHeddle + " run --tag /bin/sh -c 'echo one; exit 3' >/dev/full"});
+  EXPECT_EQ(failed.wait(), 3) << failed.err();
+}
+
 // ---- signals, orphans ---------------------------------------------------------------------------
 
 TEST(launch, signals_are_forwarded) {

@@ -254,6 +254,7 @@ void Launcher::await() {
     out_.flush();
     err_.flush();
   }
+  tell_failed_output();
   if (few[5].revents != 0) watchdog_->serve_door();
   if (few[6].revents != 0) metrics_->serve();
   if (few[0].revents == 0) return;
@@ -544,6 +545,7 @@ void Launcher::finish_output() {
     it.error.drain(&patience_);
   }
   out_.finish(&patience_);
+  tell_failed_output();
   if (out_.dropped() > 0) {
     say("%zu bytes of the %ss' output or more are lost: nobody has read it for %d s", out_.dropped(), names_.rank,
         static_cast<int>(Sink::kPatienceNs / 1'000'000'000));
@@ -553,6 +555,17 @@ void Launcher::finish_output() {
     code_ = kTimeoutCode;
   }
   if (!code_ && out_.dropped() + err_.dropped() > 0) code_ = kSystemCode;
+  if (!code_ && (out_.failed() || err_.failed())) code_ = kSystemCode;
+  // as it ends other programs whose reader goes before they have written all
+  if (!code_ && (out_.error() == EPIPE || err_.error() == EPIPE)) code_ = 128 + SIGPIPE;
+}
+
+// Once. The ranks go on: their work may be worth more than what they print.
+void Launcher::tell_failed_output() {
+  if (failed_output_told_ || !out_.failed()) return;
+  failed_output_told_ = true;
+  say("cannot write the %ss' output: %s; what is not written is lost, and the exit code is not 0", names_.rank,
+      std::strerror(out_.error()));
 }
 
 }  // namespace heddle::tools::run

@@ -74,6 +74,7 @@ class Launcher {
   void signal_ranks(int signal, bool all);
   void finish();
   void finish_output();
+  void tell_failed_output();
 
   Options options_;
   const Names& names_;
@@ -97,6 +98,7 @@ class Launcher {
   std::vector<std::uint32_t> handled_;  // ranks of which what is to be waited for may have changed
   bool output_paused_ = false;          // out_ was full when interests_ was told last
   bool error_paused_ = false;
+  bool failed_output_told_ = false;
 
   Stage stage_ = Stage::running;
   std::uint64_t stage_ends_ns_ = 0;  // 0: no end by time

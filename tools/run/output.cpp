@@ -34,6 +34,7 @@ Sink::Wrote Sink::write_some() {
   const ssize_t count = socket_ ? ::send(fd_, from, most, MSG_DONTWAIT | MSG_NOSIGNAL) : ::write(fd(), from, most);
   if (count < 0) {
     if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return Wrote::nothing;
+    error_ = errno;
     close();
     return Wrote::closed;
   }
@@ -121,8 +122,9 @@ void TaggedStream::serve() {
     pass_lines();
   }
   sink_->flush();
-  // The rank's next write then fails, as it would without the launcher: nobody reads.
-  if (sink_->closed()) close();
+  // The rank's next write then fails, as it would without the launcher: nobody reads. A full disk
+  // is no reason to end a rank: what it writes is read and lost, which the launcher tells.
+  if (sink_->closed() && !sink_->failed()) close();
 }
 
 void TaggedStream::drain(Patience* patience) {

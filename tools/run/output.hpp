@@ -1,6 +1,7 @@
 // Output of the ranks, line by line, each line with its rank.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 
@@ -43,8 +44,12 @@ class Sink {
   [[nodiscard]] std::size_t dropped() const { return dropped_; }
   [[nodiscard]] bool waiting() const { return !pending_.empty(); }
   [[nodiscard]] bool full() const { return pending_.size() - written_ > kMaxPending; }
-  // No reader is left.
+  // No reader is left, or it has failed.
   [[nodiscard]] bool closed() const { return closed_; }
+  // The errno of the write that failed; 0: none did. EPIPE: the reader has gone.
+  [[nodiscard]] int error() const { return error_; }
+  // It cannot be written (a full disk, say), although nobody has gone: what is added is lost.
+  [[nodiscard]] bool failed() const { return error_ != 0 && error_ != EPIPE; }
 
  private:
   static constexpr std::size_t kMaxPending = std::size_t{1} << 20;
@@ -61,6 +66,7 @@ class Sink {
   base::Fd own_;
   std::size_t dropped_ = 0;
   bool closed_ = false;
+  int error_ = 0;
   std::string pending_;
   std::size_t written_ = 0;  // of pending_
 };

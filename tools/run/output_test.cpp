@@ -160,6 +160,8 @@ TEST(output, a_reader_that_goes_away_is_not_waited_for) {
   sink.finish(&patience);
   reader.join();
   EXPECT_TRUE(sink.closed());
+  EXPECT_EQ(sink.error(), EPIPE);
+  EXPECT_FALSE(sink.failed()) << "it has read what it wanted";
   EXPECT_EQ(patience.over, Patience::Over::no);
 }
 
