@@ -332,7 +332,9 @@ base::Status Team::report_dead() const {
   }
   if (lost(first) != 0) return report_failed(first);
   return base::fail(HEDDLE_ERR_PEER_FAILED,
-                    "a member of the team has died or left: this team is over; heddle_context_peer_status tells which");
+                    "a member of the team has died or left: this team is over; teams of the living, made before or "
+                    "built of what they "
+                    "offer, go on; heddle_context_peer_status tells which");
 }
 
 std::uint64_t Team::failure_epoch() const {
@@ -341,8 +343,8 @@ std::uint64_t Team::failure_epoch() const {
 
 base::Status Team::report_failed(std::uint32_t member) const {
   return base::fail(HEDDLE_ERR_PEER_FAILED,
-                    "rank %u of the team (%u of the job) has failed or left: this team is over; teams without it that "
-                    "were made before go on",
+                    "rank %u of the team (%u of the job) has failed or left: this team is over; teams without it, made "
+                    "before or built of what the living offer, go on",
                     member, ranks_[member]);
 }
 

@@ -284,7 +284,35 @@ TEST(launch, who_does_not_notice_a_failure_is_ended_after_the_grace) {
   Launched job(shell({"-n", "2", "--grace", "0.2"},
                      "[ $HEDDLE_LOCAL_RANK != 0 ] || exit 5; exec " + std::string(kRank) + " stubborn"));
   EXPECT_EQ(job.wait(), 5);
-  EXPECT_TRUE(has(job.err(), "1 processes still run 0.2 s after the failure; ending them"));
+  EXPECT_TRUE(has(job.err(), "1 processes still run 0.2 s after the failure; ending them (--grace S|unlimited"));
+}
+
+// The others find out, and finish.
+TEST(launch, deaths_do_not_count_where_survivors_decide) {
+  Launched job(words({"-n", "4", "--exit-code", "survivors"}, {kRank, "one-dies"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(count(job.err(), "heddle run:"), 1U) << job.err();
+  EXPECT_TRUE(has(job.err(), ") was killed by signal 9 (Killed)"));
+  EXPECT_EQ(job.numbers("told").size(), 3U) << job.out();
+  Launched gone(words({"-n", "3", "--exit-code", "survivors"}, {kRank, "one-goes-without-leaving"}));
+  EXPECT_EQ(gone.wait(), 0) << gone.err();
+  EXPECT_TRUE(has(gone.err(), "exited without leaving the job\n"));
+}
+TEST(launch, survivors_that_fail_decide_and_the_dead_if_there_are_none) {
+  Launched failed(words({"-n", "3", "--grace", "60", "--exit-code", "survivors"}, {kRank, "one-leaves-first", "3"}));
+  EXPECT_EQ(failed.wait(), 3) << failed.err();
+  Launched dead(shell({"-n", "2", "--exit-code", "survivors"}, "kill -KILL $$"));
+  EXPECT_EQ(dead.wait(), 137) << dead.err();
+  EXPECT_EQ(count(dead.err(), ") was killed by signal 9 (Killed)"), 2U) << "each death is told: " << dead.err();
+  Launched ended(shell({"-n", "2", "--grace", "0", "--exit-code", "survivors"},
+                       "[ $HEDDLE_LOCAL_RANK != 0 ] || kill -KILL $$; exec " + std::string(kRank) + " stubborn"));
+  EXPECT_EQ(ended.wait(), 137) << "who has been ended by the launcher has not ended well: " << ended.err();
+}
+TEST(launch, without_a_limit_nobody_is_ended_after_a_failure) {
+  Launched job(shell({"-n", "2", "--grace", "unlimited", "--timeout", "1"},
+                     "[ $HEDDLE_LOCAL_RANK != 0 ] || exit 5; exec " + std::string(kRank) + " stubborn"));
+  EXPECT_EQ(job.wait(), 124) << job.err();
+  EXPECT_FALSE(has(job.err(), "after the failure"));
 }
 
 TEST(launch, a_time_limit_ends_the_job) {
@@ -312,7 +340,8 @@ TEST(launch, words_that_make_no_sense_are_named) {
       {{"--env", "=x", "true"}, "--env =x is not of the form NAME=VALUE"},
       {{"--bind", "socket", "true"}, "--bind socket is neither core nor none"},
       {{"--timeout", "0", "true"}, "--timeout 0 is not a time in seconds (more than 0)"},
-      {{"--grace", "nan", "true"}, "--grace nan is not a time in seconds (0 or more)"},
+      {{"--grace", "nan", "true"}, "--grace nan is not a time in seconds (0 or more), or unlimited"},
+      {{"--exit-code", "0", "true"}, "--exit-code 0 is neither first nor survivors"},
       {{"--bogus", "true"}, "unknown option --bogus; `heddle run --help` lists the options"},
       {{"-n", "2"}, "no program given; usage: heddle run -n N ./program arguments"},
   };
@@ -382,13 +411,13 @@ TEST(launch, closed_streams_are_no_descriptors_of_ours) {
 // The ranks are not ended for it.
 TEST(launch, output_that_cannot_be_written_is_a_failure) {
   const std::string script = "i=0; while [ $i -lt 2000 ]; do echo $i || exit 9; i=$((i + 1)); done";
-  Launched job({"/bin/sh", "-c",
-                std::string("exec ") + kHeddle + " run -n 2 --tag /bin/sh -c '" + script + "' >/dev/full"});
+  Launched job(
+      {"/bin/sh", "-c", std::string("exec ") + kHeddle + " run -n 2 --tag /bin/sh -c '" + script + "' >/dev/full"});
   EXPECT_EQ(job.wait(), 125) << job.err();
   EXPECT_EQ(count(job.err(), "heddle run:"), 1U) << job.err();
   EXPECT_TRUE(has(job.err(), "cannot write the ranks' output: No space left on device"));
-  Launched failed({"/bin/sh", "-c",
-                   std::string("exec ") + kHeddle + " run --tag /bin/sh -c 'echo one; exit 3' >/dev/full"});
+  Launched failed(
+      {"/bin/sh", "-c", std::string("exec ") + kHeddle + " run --tag /bin/sh -c 'echo one; exit 3' >/dev/full"});
   EXPECT_EQ(failed.wait(), 3) << failed.err();
 }
 

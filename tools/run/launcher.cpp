@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
@@ -50,6 +51,7 @@ int Launcher::run() {
   failures_writing_.reset();
   if (options_.timeout_ns != 0) timeout_at_ns_ = now_ns() + options_.timeout_ns;
   loop();
+  if (!code_ && death_ && !ended_well_) code_ = death_;
   finish();
   return code_.value_or(0);
 }
@@ -294,7 +296,7 @@ void Launcher::serve_socket(std::uint32_t rank) {
   if (broker_->membership(rank) != Membership::lost || it.lost_told) return;
   it.lost_told = true;
   if (!broker_->problem(rank).empty()) {
-    failure(1, "%s %u (pid %d) was cut off: %s", names_.rank, rank, it.child.pid, broker_->problem(rank).c_str());
+    death(rank, 1, name_of(rank, it.child.pid) + " was cut off: " + broker_->problem(rank));
   } else if (stage_ == Stage::running) {
     // Usually the rank's death follows at once and says more. Otherwise the grace time begins here.
     lost_ = rank;
@@ -311,8 +313,9 @@ void Launcher::joined_process_ended(std::uint32_t rank) {
   broker_->ended(rank);
   take_abort();
   if (broker_->membership(rank) == Membership::left) return;
-  failure(1, "%s %u (pid %d, started by pid %d) ended without %s", names_.rank, rank, joined, it.child.pid,
-          names_.leaving);
+  death(rank, 1,
+        std::string(names_.rank) + ' ' + std::to_string(rank) + " (pid " + std::to_string(joined) +
+            ", started by pid " + std::to_string(it.child.pid) + ") ended without " + names_.leaving);
 }
 
 // On an emulated machine, a process that breaks a rule aborts, and the others exit when they learn
@@ -376,17 +379,24 @@ void Launcher::judge(std::uint32_t rank) {
     return;
   }
   const bool was_in = broker_->has_joined(rank);
+  const bool in_it = was_in && broker_->membership(rank) != Membership::left;
   if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
-    failure(128 + info.si_status, "%s %u (pid %d) was killed by signal %d (%s%s)", names_.rank, rank, pid,
-            info.si_status, ::strsignal(info.si_status), info.si_code == CLD_DUMPED ? ", core dumped" : "");
+    death(rank, 128 + info.si_status,
+          name_of(rank, pid) + " was killed by signal " + std::to_string(info.si_status) + " (" +
+              ::strsignal(info.si_status) + (info.si_code == CLD_DUMPED ? ", core dumped)" : ")"));
+  } else if (info.si_status != 0 && in_it && options_.forgives_deaths) {
+    death(rank, info.si_status,
+          name_of(rank, pid) + " exited with code " + std::to_string(info.si_status) + " without " + names_.leaving);
   } else if (info.si_status != 0) {
     if (!held_) held_ = Held{rank, info.si_status};
     // it left before the held rank
     if (held_->rank != rank && !after_another(rank)) held_ = Held{rank, info.si_status};
     enter(Stage::grace);
-  } else if (was_in && broker_->membership(rank) != Membership::left) {
-    failure(1, "%s %u (pid %d) exited without %s", names_.rank, rank, pid, names_.leaving);
-  } else if (!was_in && broker_->anybody_joined() && stage_ == Stage::running) {
+  } else if (in_it) {
+    death(rank, 1, name_of(rank, pid) + " exited without " + names_.leaving);
+  } else {
+    ended_well_ = true;
+    if (was_in || !broker_->anybody_joined() || stage_ != Stage::running) return;
     say("warning: %s %u (pid %d) exited without joining the job that other %ss have joined", names_.rank, rank, pid,
         names_.rank);
   }
@@ -451,11 +461,12 @@ void Launcher::check_deadlines() {
   if (stage_ends_ns_ == 0 || now < stage_ends_ns_ || running_ == 0) return;
   if (stage_ == Stage::grace) {
     if (held_) judge_held();
+    if (death_ && !code_) code_ = death_;  // who is ended now has not ended well
     // No failure yet: a rank has closed its connection but its process still runs.
     failure(1, "%s %u (pid %d) has closed its connection to the launcher without %s", names_.rank, lost_,
             ranks_[lost_].child.pid, names_.leaving);
-    say("%u processes still run %.6g s after the failure; ending them", running_,
-        static_cast<double>(options_.grace_ns) / 1e9);
+    say("%u processes still run %.6g s after the failure; ending them (--grace S|unlimited leaves them more time)",
+        running_, static_cast<double>(options_.grace_ns) / 1e9);
     enter(Stage::terminating);
   } else {
     enter(Stage::killing);
@@ -469,7 +480,7 @@ void Launcher::enter(Stage stage) {
     case Stage::running:
       return;
     case Stage::grace:
-      stage_ends_ns_ = now_ns() + options_.grace_ns;
+      stage_ends_ns_ = options_.grace_ns == kUnlimited ? 0 : now_ns() + options_.grace_ns;
       return;
     case Stage::terminating:
       stage_ends_ns_ = now_ns() + kTerminateNs;
@@ -509,6 +520,18 @@ void Launcher::failure(int code, const char* format, ...) {
   va_end(arguments);
   say("%s", text.data());
   enter(Stage::grace);
+}
+
+void Launcher::death(std::uint32_t rank, int code, const std::string& text) {
+  if (!options_.forgives_deaths) return failure(code, "%s", text.c_str());
+  if (std::exchange(ranks_[rank].dead, true)) return;
+  if (stage_ <= Stage::grace) say("%s", text.c_str());
+  if (!death_) death_ = code;
+  enter(Stage::grace);
+}
+
+std::string Launcher::name_of(std::uint32_t rank, pid_t pid) const {
+  return std::string(names_.rank) + ' ' + std::to_string(rank) + " (pid " + std::to_string(pid) + ')';
 }
 
 void Launcher::say(const char* format, ...) {

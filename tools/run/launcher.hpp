@@ -34,6 +34,7 @@ class Launcher {
     // valid if a process other than the one started has joined (a script's child, for example)
     base::Fd joined_pidfd;
     bool lost_told = false;
+    bool dead = false;  // with --exit-code survivors: its death has been told
     TaggedStream output;
     TaggedStream error;
   };
@@ -70,6 +71,9 @@ class Launcher {
   // The first failure decides the exit code and is printed. Later ones follow from it, or from the
   // launcher's ending of the job.
   [[gnu::format(printf, 3, 4)]] void failure(int code, const char* format, ...);
+  // A rank has died: a failure, unless the survivors decide.
+  void death(std::uint32_t rank, int code, const std::string& text);
+  [[nodiscard]] std::string name_of(std::uint32_t rank, pid_t pid) const;
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
   void signal_ranks(int signal, bool all);
   void finish();
@@ -108,6 +112,9 @@ class Launcher {
   int interrupts_ = 0;
   Patience patience_;        // for readers of the output, after all ranks have ended
   std::optional<int> code_;  // of the first failure
+  // --exit-code survivors: of the first death; a rank has ended well.
+  std::optional<int> death_;
+  bool ended_well_ = false;
   // A rank that failed while another rank, which left the job earlier, still runs: its failure may
   // only be a consequence of that rank's.
   struct Held {

@@ -31,7 +31,12 @@ Options:
   -t T               threads per process: a hint, given as HEDDLE_THREADS
   --bind core|none   core: each process on cores of its own, T of them; none (default)
   --timeout S        end the job after S seconds; the exit code is then 124
-  --grace S          after a failure: time for the other ranks to end by themselves (default 5)
+  --grace S|unlimited
+                     after a failure: time for the other ranks to end by themselves (default 5); then they are ended.
+                     A job that goes on after a death needs more, or unlimited
+  --exit-code first|survivors
+                     first: that of the first rank that failed (default); survivors: deaths are told but do not count
+                     if a rank ends well
   --env NAME=VALUE   set a variable for the processes; may be repeated
   --utofu SHAPE[:P]  emulate a Tofu machine: nodes along X Y Z A B C, as 2x3x1, P processes on each (default: as many
                      as are needed); the processes find libtofucom.so, and UTOFU_EMU_* variables say the rest
@@ -59,6 +64,9 @@ nothing.
 Signals are passed on to the processes. After Ctrl-C heddle run waits for them; a second Ctrl-C kills them. Output
 with --tag is waited for until it is read, after a signal or the time limit only as long as somebody reads.
 
+A rank dies if a signal kills it, or if it ends without leaving the job; it ends well if it ends with 0 otherwise. With
+--exit-code survivors the exit code is 0 if one rank at least ends well and the others die.
+
 Exit code:
 
   0        all processes ended with 0
@@ -85,6 +93,7 @@ struct Words {
   std::string bind = "none";
   std::string timeout;
   std::string grace = "5";
+  std::string exit_code = "first";
   std::string utofu;
   std::string trace;
   std::string metrics;
@@ -106,9 +115,19 @@ base::Status read_seconds(const char* option, const std::string& text, bool zero
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(seconds) || seconds < 0 ||
       (seconds == 0 && !zero) || seconds > kMaxSeconds) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s %s is not a time in seconds%s", option, text.c_str(),
-                      zero ? " (0 or more)" : " (more than 0)");
+                      zero ? " (0 or more), or unlimited" : " (more than 0)");
   }
   *value_ns = static_cast<std::uint64_t>(seconds * 1e9);
+  return HEDDLE_DONE;
+}
+
+base::Status read_failures(const Words& words, Options* options) {
+  options->forgives_deaths = words.exit_code == "survivors";
+  if (words.exit_code != "first" && words.exit_code != "survivors") {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "--exit-code %s is neither first nor survivors", words.exit_code.c_str());
+  }
+  if (words.grace != "unlimited") return read_seconds("--grace", words.grace, true, &options->grace_ns);
+  options->grace_ns = kUnlimited;
   return HEDDLE_DONE;
 }
 
@@ -226,7 +245,7 @@ base::Status interpret(const Words& words, Options* options) {
   if (status == HEDDLE_DONE && !words.timeout.empty()) {
     status = read_seconds("--timeout", words.timeout, false, &options->timeout_ns);
   }
-  if (status == HEDDLE_DONE) status = read_seconds("--grace", words.grace, true, &options->grace_ns);
+  if (status == HEDDLE_DONE) status = read_failures(words, options);
   if (status == HEDDLE_DONE && !words.utofu.empty()) {
     auto machine = read_utofu(words.utofu, options->ranks);
     status = machine.status();
@@ -313,7 +332,8 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
       app.add_option("-t", words.threads)->type_name("a number of threads"),
       app.add_option("--bind", words.bind)->type_name("core or none"),
       app.add_option("--timeout", words.timeout)->type_name("a time in seconds"),
-      app.add_option("--grace", words.grace)->type_name("a time in seconds"),
+      app.add_option("--grace", words.grace)->type_name("a time in seconds, or unlimited"),
+      app.add_option("--exit-code", words.exit_code)->type_name("first or survivors"),
       app.add_option("--utofu", words.utofu)->type_name("a SHAPE, as 2x3x1"),
       app.add_option("--trace", words.trace)->type_name("a FILE"),
       app.add_option("--metrics", words.metrics)->type_name("a PORT"),

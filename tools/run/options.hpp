@@ -24,18 +24,21 @@ struct Names {
 inline constexpr Names kRunNames{"heddle run", "rank", "leaving the job", "heddle_context_abort", "heddle run"};
 inline constexpr Names kOshrunNames{"oshrun", "PE", "shmem_finalize", "shmem_global_exit", "oshrun of Heddle"};
 
+inline constexpr std::uint64_t kUnlimited = UINT64_MAX;
+
 struct Options {
   const Names* names = &kRunNames;
   std::uint32_t ranks = 1;
   std::uint32_t threads = 0;  // per process, a hint; 0: none given
   bool bind_cores = false;
-  bool tag = false;              // lines of output carry their rank
-  std::uint64_t timeout_ns = 0;  // 0: none
-  std::uint64_t grace_ns = 5'000'000'000;
-  std::string trace;                     // an absolute path; empty: the job is not traced
-  bool trace_calls = true;               // of MPI and OpenSHMEM, by name
-  std::optional<std::uint16_t> metrics;  // at which port; 0: at any
-  UtofuMachine utofu;                    // an empty shape: none
+  bool tag = false;                        // lines of output carry their rank
+  std::uint64_t timeout_ns = 0;            // 0: none
+  std::uint64_t grace_ns = 5'000'000'000;  // kUnlimited: the other ranks end by themselves
+  bool forgives_deaths = false;            // a death does not count if a rank ends well
+  std::string trace;                       // an absolute path; empty: the job is not traced
+  bool trace_calls = true;                 // of MPI and OpenSHMEM, by name
+  std::optional<std::uint16_t> metrics;    // at which port; 0: at any
+  UtofuMachine utofu;                      // an empty shape: none
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> command;  // program and arguments
 };
