@@ -445,6 +445,10 @@ int main(int argc, char** argv) {
   if (mode == "join-when-told") return join_when_told();
   if (mode == "elsewhere") return elsewhere();
   if (mode == "other-session") return other_session();
+  if (mode == "join-and-die") {
+    const auto bootstrap = join();
+    std::_Exit(0);
+  }
   if (mode == "join") {
     join()->leave();
     return 0;

@@ -597,6 +597,17 @@ TEST(launch, what_a_rank_leaves_running_ends_with_the_job) {
   }
 }
 
+TEST(launch, a_program_that_comes_after_another_in_one_rank_is_told_why_it_cannot_join) {
+  for (const char* first : {"join", "join-and-die"}) {
+    Launched job(shell({"-n", "2", "--grace", "60"}, std::string(kRank) + " " + first + "; exec " + kRank + " join"));
+    EXPECT_EQ(job.wait(), std::string_view(first) == "join" ? 99 : 1) << job.err();
+    EXPECT_EQ(count(job.err(), "another process has joined the launcher's job with the same HEDDLE_LOCAL_FD before"),
+              2U)
+        << job.err();
+    EXPECT_TRUE(has(job.err(), "do two programs run one after the other in a rank?"));
+  }
+}
+
 // ---- joining ------------------------------------------------------------------------------------
 
 TEST(launch, a_process_joins_once_and_its_children_not_at_all) {

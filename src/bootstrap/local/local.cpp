@@ -1,8 +1,11 @@
 #include "bootstrap/local/local.hpp"
 
+#include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +60,18 @@ base::Result<Given> read_variables() {
   return Given{static_cast<int>(*fd), *rank, *size};
 }
 
+// The connection has an end although the launcher lives: that of an earlier process in this rank,
+// which has left or died. The broker forgets nobody, so this process cannot be the rank as well.
+bool joined_before(int fd) {
+  pollfd end{fd, 0, 0};
+  if (::poll(&end, 1, 0) != 1 || (end.revents & POLLHUP) == 0) return false;
+  ucred launcher{};
+  socklen_t length = sizeof launcher;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &launcher, &length) != 0) return false;
+  // 0: in another pid namespace
+  return launcher.pid == 0 || ::kill(launcher.pid, 0) == 0 || errno != ESRCH;
+}
+
 class Local final : public Member {
  public:
   using Member::Member;
@@ -101,6 +116,13 @@ base::Result<std::unique_ptr<Bootstrap>> open() {
   Reader reader(Direction::to_rank, given->size);
   const Seat seat{given->fd, given->rank, given->size};
   const auto welcome = greet(seat, reader);
+  if (!welcome && joined_before(given->fd)) {
+    return base::fail(HEDDLE_ERR_STATE,
+                      "another process has joined the launcher's job with the same %s before, and has left or ended; a "
+                      "rank is one process (do two programs run one after the other in a rank? then start each by a "
+                      "`heddle run` of its own, or unset HEDDLE_LOCAL_* for one)",
+                      kFdVariable);
+  }
   if (!welcome) {
     ::shutdown(given->fd, SHUT_RDWR);  // the launcher must not take this process for a rank
     return welcome.status();
