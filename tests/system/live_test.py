@@ -149,9 +149,7 @@ class Port(Case):
 
     def test_a_free_port_is_told_and_served(self):
         job = self.start("--metrics", "0")
-        found = re.search(r"metrics are at http://127\.0\.0\.1:(\d+)/metrics", "".join(job.lines))
-        self.assertTrue(found, job.lines)
-        port = int(found[1])
+        port = self.port_of(job)
         for _ in range(2):
             answer, body = self.ask(port)
             self.assertEqual((answer.status, answer.getheader("Content-Type")), (200, TYPE))
@@ -171,6 +169,48 @@ class Port(Case):
                 self.assertEqual(long_winded.recv(100), b"", "it is disconnected")
             except ConnectionResetError:
                 pass
+
+    def port_of(self, job):
+        return int(re.search(r"metrics are at http://127\.0\.0\.1:(\d+)/metrics", "".join(job.lines))[1])
+
+    def test_other_users_get_nothing_unless_asked(self):
+        if os.geteuid() != 0:
+            self.skipTest("to ask as another user takes root")
+
+        def ask_as_nobody(port):
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+                    connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                    while part := connection.recv(65536):
+                        os.write(writing, part)
+                os._exit(0)
+            os.close(writing)
+            with os.fdopen(reading) as answer:
+                told = answer.read()
+            os.waitpid(child, 0)
+            return told
+
+        told = ask_as_nobody(self.port_of(self.start("--metrics", "0")))
+        self.assertTrue(told.startswith("HTTP/1.1 403 "), told)
+        self.assertIn("--metrics-for all", told)
+        self.assertNotIn("heddle_rank", told)
+        told = ask_as_nobody(self.port_of(self.start("--metrics", "0", "--metrics-for", "all")))
+        self.assertTrue(told.startswith("HTTP/1.1 200 "), told)
+
+    def test_a_socket_of_the_other_family_is_known_too(self):
+        port = self.port_of(self.start("--metrics", "0"))
+        try:
+            connection = socket.create_connection(("::ffff:127.0.0.1", port), timeout=30)
+        except OSError as error:
+            self.skipTest(f"no IPv6: {error}")
+        with connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            self.assertTrue(connection.recv(100).startswith(b"HTTP/1.1 200 OK\r\n"))
 
     def test_a_port_that_is_taken_is_refused(self):
         with socket.socket() as taken:

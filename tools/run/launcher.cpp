@@ -123,8 +123,9 @@ base::Status Launcher::watch_for_hangs() {
 
 base::Status Launcher::open_metrics() {
   if (!options_.metrics || !watchdog_) return HEDDLE_DONE;
-  auto opened = MetricsPort::open(
-      *options_.metrics, [this](MetricsPort::Answer answer) { watchdog_->ask_counters(std::move(answer), now_ns()); });
+  auto opened = MetricsPort::open(*options_.metrics, options_.metrics_for, [this](MetricsPort::Answer answer) {
+    watchdog_->ask_counters(std::move(answer), now_ns());
+  });
   if (!opened) return opened.status();
   metrics_ = std::move(*opened);
   if (*options_.metrics == 0) say("metrics are at http://127.0.0.1:%u/metrics", metrics_->port());

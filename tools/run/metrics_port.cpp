@@ -4,11 +4,16 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
 #include <utility>
 
 #include "tools/live/openmetrics.hpp"
@@ -49,10 +54,51 @@ bool names_this_machine(std::string_view request) {
   return host == "127.0.0.1" || host == "localhost";
 }
 
+// As the kernel's tables of TCP sockets write an address and its port; in_six: as one of IPv6, which
+// a socket of IPv6 has that reaches 127.0.0.1.
+std::string in_table(const sockaddr_in& address, bool in_six) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%s%08X:%04X", in_six ? "0000000000000000FFFF0000" : "",
+                address.sin_addr.s_addr, ntohs(address.sin_port));
+  return text.data();
+}
+
+// The user of the process at the other end of this connection, which is on this machine. Nobody: it
+// has gone, or the kernel does not tell.
+std::optional<uid_t> user_at_other_end(int connection) {
+  sockaddr_in there{};
+  sockaddr_in here{};
+  socklen_t length = sizeof there;
+  if (::getpeername(connection, reinterpret_cast<sockaddr*>(&there), &length) != 0) return std::nullopt;
+  length = sizeof here;
+  if (::getsockname(connection, reinterpret_cast<sockaddr*>(&here), &length) != 0) return std::nullopt;
+  for (const bool in_six : {false, true}) {
+    std::ifstream table(in_six ? "/proc/net/tcp6" : "/proc/net/tcp");
+    for (std::string line; std::getline(table, line);) {
+      std::istringstream words(line);
+      std::array<std::string, 7> first;  // number, local and remote address, state, queues, timer, retransmits
+      uid_t user = 0;
+      std::uint64_t timeout = 0;
+      std::uint64_t inode = 0;
+      for (std::string& word : first) words >> word;
+      words >> user >> timeout >> inode;
+      // inode 0: no process has it any more, and the user is not told
+      if (!words || inode == 0) continue;
+      if (first[1] == in_table(there, in_six) && first[2] == in_table(here, in_six)) return user;
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_of_this_user(int connection) {
+  const auto user = user_at_other_end(connection);
+  return user && (*user == ::geteuid() || *user == 0);
+}
+
 }  // namespace
 
-base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port, Ask ask) {
-  std::unique_ptr<MetricsPort> made(new MetricsPort(std::move(ask)));
+base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port, For whom, Ask ask) {
+  std::unique_ptr<MetricsPort> made(new MetricsPort(whom, std::move(ask)));
   made->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   made->listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
@@ -110,6 +156,11 @@ bool MetricsPort::hear(const std::shared_ptr<Guest>& guest) {
 void MetricsPort::reply(const std::shared_ptr<Guest>& guest) {
   const RequestLine asked = request_line(guest->request);
   guest->head_only = asked.method == "HEAD";
+  if (for_ == For::user && !is_of_this_user(guest->socket.get())) {
+    return tell(
+        *guest, "403 Forbidden", kPlain,
+        "the counters are for the user of the job; `heddle run --metrics-for all` serves all of this machine\n");
+  }
   if (asked.method != "GET" && asked.method != "HEAD") {
     return tell(*guest, "405 Method Not Allowed", kPlain, "only GET and HEAD\n");
   }

@@ -22,8 +22,11 @@ class MetricsPort {
   using Answer = std::function<void(std::string text)>;
   using Ask = std::function<void(Answer answer)>;
 
+  // Of this machine. `user`: who runs the job, and root.
+  enum class For { user, all };
+
   // Port 0: the kernel picks one. SYSTEM: it cannot be had, with a message for the user.
-  static base::Result<std::unique_ptr<MetricsPort>> open(std::uint16_t port, Ask ask);
+  static base::Result<std::unique_ptr<MetricsPort>> open(std::uint16_t port, For whom, Ask ask);
   MetricsPort(const MetricsPort&) = delete;
   MetricsPort& operator=(const MetricsPort&) = delete;
 
@@ -45,7 +48,7 @@ class MetricsPort {
   static constexpr std::size_t kMostGuests = 32;
   static constexpr std::size_t kMostRequest = 8192;
 
-  explicit MetricsPort(Ask ask) : ask_(std::move(ask)) {}
+  MetricsPort(For whom, Ask ask) : for_(whom), ask_(std::move(ask)) {}
   void accept_guests();
   // False: it is to be disconnected.
   [[nodiscard]] bool hear(const std::shared_ptr<Guest>& guest);
@@ -53,6 +56,7 @@ class MetricsPort {
   void tell(Guest& guest, std::string_view status, std::string_view type, const std::string& body) const;
   [[nodiscard]] static bool send(Guest& guest);
 
+  const For for_;
   const Ask ask_;
   base::Fd epoll_;
   base::Fd listener_;

@@ -46,6 +46,8 @@ Options:
                      wrappers are not loaded into the processes
   --metrics PORT     serve the ranks' counters as OpenMetrics text at http://127.0.0.1:PORT/metrics; 0: at a free port,
                      which is told
+  --metrics-for user|all
+                     who may read them: the job's user, and root (default); all: every user of this machine
   --tag              put [rank] before each line of output
   --version          show the version
   -h, --help         show this text
@@ -97,6 +99,7 @@ struct Words {
   std::string utofu;
   std::string trace;
   std::string metrics;
+  std::string metrics_for = "user";
   std::string trace_calls = "yes";
   std::vector<std::string> environment;
 };
@@ -131,13 +134,19 @@ base::Status read_failures(const Words& words, Options* options) {
   return HEDDLE_DONE;
 }
 
-base::Status read_port(const std::string& text, std::optional<std::uint16_t>* port) {
+base::Status read_metrics(const Words& words, Options* options) {
+  if (words.metrics_for != "user" && words.metrics_for != "all") {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "--metrics-for %s is neither user nor all", words.metrics_for.c_str());
+  }
+  options->metrics_for = words.metrics_for == "all" ? MetricsPort::For::all : MetricsPort::For::user;
+  const std::string& text = words.metrics;
+  if (text.empty()) return HEDDLE_DONE;
   std::uint16_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "--metrics %s is not a port; 0 to 65535 are possible", text.c_str());
   }
-  *port = value;
+  options->metrics = value;
   return HEDDLE_DONE;
 }
 
@@ -251,7 +260,7 @@ base::Status interpret(const Words& words, Options* options) {
     status = machine.status();
     if (machine) options->utofu = std::move(*machine);
   }
-  if (status == HEDDLE_DONE && !words.metrics.empty()) status = read_port(words.metrics, &options->metrics);
+  if (status == HEDDLE_DONE) status = read_metrics(words, options);
   if (status == HEDDLE_DONE) status = read_environment(words, options);
   if (status == HEDDLE_DONE && !words.trace.empty()) status = check_trace_file(words.trace);
   if (status == HEDDLE_DONE && !words.trace.empty()) {
@@ -337,6 +346,7 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
       app.add_option("--utofu", words.utofu)->type_name("a SHAPE, as 2x3x1"),
       app.add_option("--trace", words.trace)->type_name("a FILE"),
       app.add_option("--metrics", words.metrics)->type_name("a PORT"),
+      app.add_option("--metrics-for", words.metrics_for)->type_name("user or all"),
       app.add_option("--trace-calls", words.trace_calls)->type_name("yes or no"),
       app.add_option("--env", words.environment)
           ->type_name("NAME=VALUE")

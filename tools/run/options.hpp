@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tools/run/metrics_port.hpp"
 #include "tools/run/utofu.hpp"
 
 namespace heddle::tools::run {
@@ -38,7 +39,8 @@ struct Options {
   std::string trace;                       // an absolute path; empty: the job is not traced
   bool trace_calls = true;                 // of MPI and OpenSHMEM, by name
   std::optional<std::uint16_t> metrics;    // at which port; 0: at any
-  UtofuMachine utofu;                      // an empty shape: none
+  MetricsPort::For metrics_for = MetricsPort::For::user;
+  UtofuMachine utofu;  // an empty shape: none
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> command;  // program and arguments
 };
