@@ -1,6 +1,8 @@
 // A rank for launch_test.cpp: does what its first argument says, on the bootstrap alone. Exits with
 // 0 if all was as it should be, with 99 and a line on standard error if not.
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,6 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -284,6 +289,23 @@ int streams() {
   return 0;
 }
 
+// Runs a program that may not make the call of this number: it fails with EPERM.
+int without_call(int number, char** program) {
+  std::array<sock_filter, 4> filter{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog all{filter.size(), filter.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) != 0) {
+    std::fprintf(stderr, "no filter of calls here\n");
+    return 97;
+  }
+  ::execv(program[0], program);
+  return 98;
+}
+
 int stubborn() {
   ::signal(SIGTERM, SIG_IGN);
   ::signal(SIGINT, SIG_IGN);
@@ -438,6 +460,7 @@ int main(int argc, char** argv) {
   if (mode == "misuse") return misuse(argv[0]);
   if (mode == "stay") return stay();
   if (mode == "streams") return streams();
+  if (mode == "without-call" && argc > 3) return without_call(std::atoi(argv[2]), argv + 3);
   if (mode == "stubborn") return stubborn();
   if (mode == "first-contact") return first_contact();
   if (mode == "few-descriptors") return few_descriptors();

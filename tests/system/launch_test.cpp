@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -120,6 +121,29 @@ TEST(launch, bound_ranks_get_cores_and_hear_when_there_are_too_few) {
   Launched one(shell({"--bind", "core"}, "grep Cpus_allowed_list /proc/self/status"));
   EXPECT_EQ(one.wait(), 0);
   EXPECT_EQ(one.err(), "");
+}
+
+TEST(launch, affinity_that_is_forbidden_is_not_blamed_on_the_program) {
+  Launched job({kRank, "without-call", std::to_string(SYS_sched_setaffinity), kHeddle, "run", "-n", "2", "--bind",
+                "core", "/bin/true"});
+  const int code = job.wait();
+  if (code == 97) GTEST_SKIP() << job.err();
+  EXPECT_EQ(code, 125) << job.err();
+  EXPECT_TRUE(has(job.err(), "heddle run: --bind core: rank "));
+  EXPECT_TRUE(has(job.err(), "cannot be bound to its cores (sched_setaffinity): Operation not permitted"));
+  EXPECT_FALSE(has(job.err(), "/bin/true"));
+}
+
+// The launcher asks for what it uses, not for what a job of another kind would.
+TEST(launch, few_descriptors_are_enough_for_few_ranks) {
+  for (const char* tag : {"", "--tag "}) {
+    Launched job(
+        {"/bin/sh", "-c", std::string("ulimit -n 64; exec ") + kHeddle + " run -n 4 " + tag + kRank + " all-together"});
+    EXPECT_EQ(job.wait(), 0) << job.err();
+  }
+  Launched none({"/bin/sh", "-c", std::string("ulimit -n 20; exec ") + kHeddle + " run -n 4 /bin/true"});
+  EXPECT_EQ(none.wait(), 125);
+  EXPECT_TRUE(has(none.err(), "descriptors in the launcher, 20 are allowed; raise the hard limit (ulimit -Hn)"));
 }
 
 TEST(launch, first_contact_returns_at_once_to_any_number_of_threads) {
@@ -304,9 +328,9 @@ TEST(launch, survivors_that_fail_decide_and_the_dead_if_there_are_none) {
   Launched dead(shell({"-n", "2", "--exit-code", "survivors"}, "kill -KILL $$"));
   EXPECT_EQ(dead.wait(), 137) << dead.err();
   EXPECT_EQ(count(dead.err(), ") was killed by signal 9 (Killed)"), 2U) << "each death is told: " << dead.err();
-  Launched ended(shell({"-n", "2", "--grace", "0", "--exit-code", "survivors"},
-                       "[ $HEDDLE_LOCAL_RANK != 0 ] || kill -KILL $$; exec " + std::string(kRank) + " stubborn"));
-  EXPECT_EQ(ended.wait(), 137) << "who has been ended by the launcher has not ended well: " << ended.err();
+  Launched stopped(shell({"-n", "2", "--grace", "0", "--exit-code", "survivors"},
+                         "[ $HEDDLE_LOCAL_RANK != 0 ] || kill -KILL $$; exec " + std::string(kRank) + " stubborn"));
+  EXPECT_EQ(stopped.wait(), 137) << "who has been ended by the launcher has not ended well: " << stopped.err();
 }
 TEST(launch, without_a_limit_nobody_is_ended_after_a_failure) {
   Launched job(shell({"-n", "2", "--grace", "unlimited", "--timeout", "1"},

@@ -32,9 +32,16 @@ constexpr int kNotFoundCode = 127;
 constexpr int kSystemCode = 125;  // the launcher itself failed
 constexpr int kCongestedMs = 2;
 constexpr int kUnwatchedMs = 100;
-// Per rank: socket, pidfd, pidfd of the joined process, two pipes, card.
-constexpr std::size_t kDescriptorsPerRank = 6;
-constexpr std::size_t kDescriptorsBesides = 128;
+// Per rank: socket, pidfd, pidfd of the joined process, card; with --tag two pipes.
+constexpr std::size_t kDescriptorsPerRank = 4;
+constexpr std::size_t kPipesPerRank = 2;
+// The guardian's pipe, /dev/null, signalfd, pipe of failures, two of epoll and a socket to wait for
+// ranks and at the door, two sinks, an emulated machine's memory; what starting a rank takes
+// meanwhile (its ends of a socket and two pipes); reading a file in /proc.
+constexpr std::size_t kDescriptorsBesides = 16;
+// For who asks (`heddle top`, --metrics): so many more are wanted, and can be done without.
+constexpr std::size_t kDescriptorsWanted = 128;
+constexpr std::size_t kMetricsDescriptors = 3;  // listener, epoll, one who asks
 
 std::uint64_t now_ns() {
   return base::SystemClock().now_ns();
@@ -63,8 +70,10 @@ int Launcher::start_failed(base::Status) {
 }
 
 base::Status Launcher::prepare() {
-  const std::size_t descriptors = options_.ranks * kDescriptorsPerRank + kDescriptorsBesides;
-  if (const auto status = allow_descriptors(descriptors, &plan_.files); status != HEDDLE_DONE) return status;
+  const std::size_t needed = open_descriptors() + kDescriptorsBesides + (options_.metrics ? kMetricsDescriptors : 0) +
+                             options_.ranks * (kDescriptorsPerRank + (options_.tag ? kPipesPerRank : 0));
+  if (const auto status = allow_descriptors(needed + kDescriptorsWanted, needed, &plan_.files); status != HEDDLE_DONE)
+    return status;
   ::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would discard the ranks' exit codes
   auto guardian = Guardian::start();
   if (!guardian) return guardian.status();
@@ -182,8 +191,27 @@ void Launcher::take_failures() {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got != static_cast<ssize_t>(sizeof failed)) return failures_.reset();
   const bool missing = failed.error == ENOENT || failed.error == ENOTDIR;
-  const char* program = options_.command.front().c_str();
-  failure(missing ? kNotFoundCode : kCannotRunCode, "cannot start %s: %s", program, std::strerror(failed.error));
+  const char* const why = std::strerror(failed.error);
+  switch (failed.step) {
+    case SpawnStep::start:
+      failure(missing ? kNotFoundCode : kCannotRunCode, "cannot start %s: %s", options_.command.front().c_str(), why);
+      break;
+    case SpawnStep::bind:
+      failure(kSystemCode,
+              "--bind core: %s %u cannot be bound to its cores (sched_setaffinity): %s; this system forbids it, or has "
+              "taken cores away; without --bind the processes run where the system lets them",
+              names_.rank, failed.rank, why);
+      break;
+    case SpawnStep::redirect:
+    case SpawnStep::inherit:
+    case SpawnStep::limit:
+      failure(kSystemCode, "cannot prepare %s %u (%s): %s", names_.rank, failed.rank,
+              failed.step == SpawnStep::limit      ? "its limit of descriptors"
+              : failed.step == SpawnStep::redirect ? "its standard streams"
+                                                   : "its environment and connection",
+              why);
+      break;
+  }
   enter(Stage::killing);
 }
 

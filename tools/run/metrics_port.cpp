@@ -54,8 +54,8 @@ bool names_this_machine(std::string_view request) {
   return host == "127.0.0.1" || host == "localhost";
 }
 
-// As the kernel's tables of TCP sockets write an address and its port; in_six: as one of IPv6, which
-// a socket of IPv6 has that reaches 127.0.0.1.
+// As the kernel's tables of TCP sockets write an address and its port; in_six: as one of IPv6,
+// which a socket of IPv6 has that reaches 127.0.0.1.
 std::string in_table(const sockaddr_in& address, bool in_six) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%s%08X:%04X", in_six ? "0000000000000000FFFF0000" : "",
@@ -76,7 +76,8 @@ std::optional<uid_t> user_at_other_end(int connection) {
     std::ifstream table(in_six ? "/proc/net/tcp6" : "/proc/net/tcp");
     for (std::string line; std::getline(table, line);) {
       std::istringstream words(line);
-      std::array<std::string, 7> first;  // number, local and remote address, state, queues, timer, retransmits
+      // number, local and remote address, state, queues, timer, retransmits
+      std::array<std::string, 7> first;
       uid_t user = 0;
       std::uint64_t timeout = 0;
       std::uint64_t inode = 0;

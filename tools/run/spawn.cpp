@@ -10,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "base/topology.hpp"
 #include "bootstrap/local/local.hpp"
@@ -76,11 +78,20 @@ bool set_environment(const SpawnPlan& plan, std::uint32_t rank, int socket) {
   if (::getppid() != launcher) ::_exit(1);  // the launcher ended before the line above
   ::setpgid(0, 0);
   if (!plan.guardian->announce(::getpid())) ::_exit(1);
-  const bool ready =
-      redirect(plan, rank, inherited) && set_environment(plan, rank, inherited.socket.get()) &&
-      ::fcntl(inherited.socket.get(), F_SETFD, 0) == 0 && (plan.utofu < 0 || ::fcntl(plan.utofu, F_SETFD, 0) == 0) &&
-      (!cpus || ::sched_setaffinity(0, sizeof *cpus, &*cpus) == 0) && ::setrlimit(RLIMIT_NOFILE, &plan.files) == 0;
+  SpawnStep step = SpawnStep::redirect;
+  const auto next = [&step](SpawnStep one, bool done) {
+    step = one;
+    return done;
+  };
+  // The argument of next() is done before next() is called: `step` is the one that failed.
+  const bool ready = next(SpawnStep::redirect, redirect(plan, rank, inherited)) &&
+                     next(SpawnStep::inherit, set_environment(plan, rank, inherited.socket.get()) &&
+                                                  ::fcntl(inherited.socket.get(), F_SETFD, 0) == 0 &&
+                                                  (plan.utofu < 0 || ::fcntl(plan.utofu, F_SETFD, 0) == 0)) &&
+                     next(SpawnStep::bind, !cpus || ::sched_setaffinity(0, sizeof *cpus, &*cpus) == 0) &&
+                     next(SpawnStep::limit, ::setrlimit(RLIMIT_NOFILE, &plan.files) == 0);
   if (ready) {
+    step = SpawnStep::start;
     std::vector<char*> arguments;
     for (const std::string& word : plan.options->command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
@@ -88,7 +99,7 @@ bool set_environment(const SpawnPlan& plan, std::uint32_t rank, int socket) {
     ::sigprocmask(SIG_SETMASK, &plan.signals, nullptr);
     ::execvp(arguments[0], arguments.data());
   }
-  const SpawnFailure failure{rank, errno};
+  const SpawnFailure failure{rank, step, errno};
   [[maybe_unused]] const auto written = ::write(plan.failures, &failure, sizeof failure);
   ::_exit(127);
 }
@@ -142,19 +153,28 @@ base::Result<std::vector<cpu_set_t>> place(std::uint32_t ranks, std::uint32_t th
   return sets;
 }
 
-base::Status allow_descriptors(std::size_t count, rlimit* before) {
+base::Status allow_descriptors(std::size_t wanted, std::size_t needed, rlimit* before) {
   if (::getrlimit(RLIMIT_NOFILE, before) != 0) return base::fail_errno(HEDDLE_ERR_SYSTEM, "getrlimit");
-  if (before->rlim_cur >= count) return HEDDLE_DONE;
-  rlimit wanted = *before;
-  wanted.rlim_cur = std::min<rlim_t>(count, before->rlim_max);
-  if (wanted.rlim_cur < count || ::setrlimit(RLIMIT_NOFILE, &wanted) != 0) {
+  if (before->rlim_cur >= wanted) return HEDDLE_DONE;
+  rlimit raised = *before;
+  raised.rlim_cur = std::min<rlim_t>(wanted, before->rlim_max);
+  if (raised.rlim_cur < needed || ::setrlimit(RLIMIT_NOFILE, &raised) != 0) {
     return base::fail(
         HEDDLE_ERR_SYSTEM,
         "the job needs %zu descriptors in the launcher, %llu are allowed; raise the hard limit (ulimit -Hn) "
         "or start fewer processes",
-        count, static_cast<unsigned long long>(before->rlim_max));
+        needed, static_cast<unsigned long long>(before->rlim_max));
   }
   return HEDDLE_DONE;
+}
+
+std::size_t open_descriptors() {
+  std::error_code error;
+  std::size_t count = 0;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
+    ++count;
+  }
+  return count;
 }
 
 rlimit rank_descriptors(const rlimit& given, std::uint32_t ranks) {

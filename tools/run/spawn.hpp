@@ -25,8 +25,11 @@ struct SpawnPlan {
   int failures = -1;   // pipe: a child that cannot exec the program writes a SpawnFailure
 };
 
+// What a child could not do before it was the program.
+enum class SpawnStep : std::uint32_t { redirect, inherit, bind, limit, start };
 struct SpawnFailure {
   std::uint32_t rank = 0;
+  SpawnStep step = SpawnStep::start;
   int error = 0;  // errno
 };
 
@@ -49,8 +52,12 @@ base::Result<Child> spawn(const SpawnPlan& plan, std::uint32_t rank, const std::
 // first (*wrapped).
 base::Result<std::vector<cpu_set_t>> place(std::uint32_t ranks, std::uint32_t threads, bool* wrapped);
 
-// Makes sure that `count` descriptors can be open; *before: the previous limits.
-base::Status allow_descriptors(std::size_t count, rlimit* before);
+// Raises the soft limit so that `wanted` descriptors can be open, as far as the hard limit goes;
+// *before: the previous limits. SYSTEM: not even `needed` can.
+base::Status allow_descriptors(std::size_t wanted, std::size_t needed, rlimit* before);
+
+// How many descriptors are open in this process.
+std::size_t open_descriptors();
 
 // The descriptor limit of a rank: it uses one descriptor for each peer. Unchanged if that leaves
 // kUsualDescriptors, otherwise raised, at most to the hard limit; a rank that needs more gets
