@@ -311,6 +311,14 @@ class WrongWords(Case):
 
 
 class Bench(Case):
+    def test_sizes_that_are_not_measured_are_told(self):
+        result = heddle("bench", "rate", "bandwidth", "--quick", "--repeat=1", "--size=8,16M", "--op=put", "--json", "-")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("heddle bench: without rate of 16777216 bytes: it takes at most "), 1, result.stderr)
+        records = [json.loads(line) for line in result.stdout.splitlines()[1:]]
+        for bench, sizes in (("rate", {8}), ("bandwidth", {8, 16 << 20})):
+            self.assertEqual({one["size_bytes"] for one in records if one["bench"] == bench}, sizes)
+
     def test_records_to_standard_output(self):
         with tempfile.TemporaryDirectory() as folder:
             result = subprocess.run([TOOL, "bench", "limit", "--quick", "--repeat=1", "--size=8", "--json", "-"], cwd=folder,

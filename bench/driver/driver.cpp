@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "driver/busy.hpp"
 #include "driver/participants.hpp"
@@ -15,6 +16,7 @@
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
 #include "harness/results.hpp"
+#include "harness/session.hpp"
 #include "measure/programs.hpp"
 #include "report/report.hpp"
 
@@ -51,11 +53,17 @@ class Progress {
   bool shown_;
 };
 
+// What all participants have told in all turns.
+struct Told {
+  std::vector<Sample> samples;
+  std::set<std::string> left_out;
+};
+
 // One turn of one participant. False: it failed.
-bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, Progress* progress,
-               std::vector<Sample>* samples) {
+bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, Progress* progress, Told* told) {
   bool understood = true;
   const int status = run(program, kSilenceNs, [&](const std::string& line) {
+    if (line.starts_with(harness::kLeftOut)) told->left_out.insert(line.substr(harness::kLeftOut.size()));
     if (line.empty() || line[0] != '{') return;  // a launcher's own talk
     std::string error;
     const auto sample = harness::sample_from(line, &error);
@@ -66,7 +74,7 @@ bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, 
       return;
     }
     progress->show(program.name, turn, turns, *sample);
-    samples->push_back(*sample);
+    told->samples.push_back(*sample);
   });
   if (status != 0) {
     progress->clear();
@@ -148,7 +156,7 @@ int run_session(const Options& given) {
   say_machine(cores, origin, options);
   for (const std::string& line : all.missing) std::fprintf(stderr, "heddle bench: without %s\n", line.c_str());
 
-  std::vector<Sample> samples;
+  Told told;
   bool good = true;
   {
     Progress progress;
@@ -156,11 +164,12 @@ int run_session(const Options& given) {
     for (std::uint32_t turn = 0; turn < turns && time.another(); ++turn) {
       for (const Program& program : all.programs) {
         channel->reset();
-        good = take_turn(program, turn, turns, &progress, &samples) && good;
+        good = take_turn(program, turn, turns, &progress, &told) && good;
       }
     }
   }
-  const int status = finish(options, origin, samples);
+  for (const std::string& line : told.left_out) std::fprintf(stderr, "heddle bench: without %s\n", line.c_str());
+  const int status = finish(options, origin, told.samples);
   return good ? status : 1;
 }
 

@@ -246,6 +246,12 @@ void print_sample(const Sample& sample) {
   std::fflush(stdout);
 }
 
+void print_left_out(const char* bench, std::uint64_t bytes, std::uint64_t most) {
+  std::printf("%s%s of %llu bytes: it takes at most %llu\n", std::string(kLeftOut).c_str(), bench,
+              static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(most));
+  std::fflush(stdout);
+}
+
 Interval run_threads(std::uint32_t threads, const std::function<void(std::uint32_t)>& pin,
                      const std::function<void(std::uint32_t)>& work) {
   std::vector<std::uint64_t> begin(threads);

@@ -35,7 +35,7 @@ void network(Bench& bench, L& library, bool latencies, bool one_sided) {
     if (bench.wants(name, "put")) stream(bench, library, task("put"), window, put, Owner::helps);
     if (bench.wants(name, "get")) stream(bench, library, task("get"), window, get, Owner::helps);
   };
-  for (const std::uint64_t bytes : bench.sizes({8}, kMostNetworkBytes)) {
+  for (const std::uint64_t bytes : bench.sizes(name, {8}, kMostNetworkBytes)) {
     if (latencies) {
       each("latency", bytes, 1, 1);
       if (bench.wants(name, "am")) active_ping_pong(bench, library, {name, "am", "latency", bytes});

@@ -47,14 +47,25 @@ bool Bench::wants_program(const char* program) const {
   });
 }
 
-std::vector<std::uint64_t> Bench::sizes(std::vector<std::uint64_t> standard, std::uint64_t most) const {
+void Bench::leave_out(const char* bench, std::uint64_t bytes, std::uint64_t most) const {
+  if (rank() != 0 || options_.sizes.empty()) return;
+  harness::print_left_out(bench, bytes, most);
+}
+
+std::vector<std::uint64_t> Bench::sizes(const char* bench, std::vector<std::uint64_t> standard,
+                                        std::uint64_t most) const {
   auto out = harness::sizes_or(options_, std::move(standard));
+  if (wants(bench)) {
+    for (const std::uint64_t bytes : out) {
+      if (bytes > most) leave_out(bench, bytes, most);
+    }
+  }
   std::erase_if(out, [most](std::uint64_t bytes) { return bytes > most; });
   return out;
 }
 
 std::vector<std::uint64_t> Bench::program_sizes(std::vector<std::uint64_t> standard) const {
-  auto out = sizes(std::move(standard));
+  auto out = sizes("programs", std::move(standard));
   if (options_.quick && out.size() > 2) out.erase(out.begin() + 1, out.end() - 1);
   if (identity_.is_variant) std::erase_if(out, [](std::uint64_t bytes) { return bytes > 8; });
   return out;

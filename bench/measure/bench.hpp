@@ -121,9 +121,12 @@ class Bench {
   [[nodiscard]] bool wants(const char* bench, const char* op = nullptr) const { return session_.wants(bench, op); }
   // Is the program asked for, and one of so many processes?
   [[nodiscard]] bool wants_program(const char* program) const;
-  // Those that are asked for, or the standard ones, up to `most`.
-  [[nodiscard]] std::vector<std::uint64_t> sizes(std::vector<std::uint64_t> standard,
+  // Those that are asked for, or the standard ones, up to `most`. What is asked for and above it is
+  // told as left out of `bench`.
+  [[nodiscard]] std::vector<std::uint64_t> sizes(const char* bench, std::vector<std::uint64_t> standard,
                                                  std::uint64_t most = kMostBytes) const;
+  // Tells the driver that a size is not measured, if it was asked for.
+  void leave_out(const char* bench, std::uint64_t bytes, std::uint64_t most) const;
   // Of programs: one is enough for a quick run.
   [[nodiscard]] std::vector<std::uint64_t> program_sizes(std::vector<std::uint64_t> standard) const;
   [[nodiscard]] std::vector<std::uint32_t> program_threads(std::vector<std::uint32_t> standard) const;

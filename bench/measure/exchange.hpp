@@ -98,7 +98,10 @@ void halo(Bench& bench, L& library) {
     halos.push_back(std::make_unique<Halo<L>>(bench, library, lane));
   }
   for (const std::uint64_t bytes : bench.program_sizes({1024, 65536})) {
-    if (bytes > kFaceRoom) continue;
+    if (bytes > kFaceRoom) {
+      bench.leave_out("halo", bytes, kFaceRoom);
+      continue;
+    }
     for (const std::uint32_t threads : bench.program_threads({1, 2, 4, 8})) {
       bench.measure(bench.program("halo", "latency", bytes, 1, threads),
                     {[&](std::uint64_t run) {
@@ -224,7 +227,10 @@ void exchanges(Bench& bench, L& library) {
   for (const auto& [told, op] : kWays) {
     Exchanging<L> mine(bench, library, told);
     for (const std::uint64_t bytes : bench.program_sizes({1024, 4096, 32768})) {
-      if (bytes < 8 || bytes > 32768 || bytes % 8 != 0) continue;
+      if (bytes < 8 || bytes > 32768 || bytes % 8 != 0) {
+        bench.leave_out("exchange", bytes, 32768);
+        continue;
+      }
       bench.measure(bench.program(op, "latency", bytes, 1),
                     {[&](std::uint64_t run) { mine.prepare(bytes, pattern(bench.rank(), 0, run), run); },
                      [&](std::uint32_t, std::uint64_t n) {

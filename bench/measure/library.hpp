@@ -25,6 +25,8 @@ inline constexpr std::uint32_t kAny = ~std::uint32_t{0};  // as the source of a 
 inline constexpr std::uint32_t kLanes = 64;               // at most
 // of a message that is answered
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
+// Of puts and gets as long as the memory: the bench bandwidth.
+inline constexpr std::uint64_t kMostBandwidthBytes = std::uint64_t{1} << 28;
 
 enum class Atomic { fetch_add, swap, compare_swap, add, bit_xor, bit_and, bit_or };
 

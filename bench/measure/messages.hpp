@@ -290,7 +290,7 @@ void active_rate(Bench& bench, L& library, Task task, std::uint64_t burst) {
 
 template <class L>
 void message_latency(Bench& bench, L& library) {
-  for (const std::uint64_t size : bench.sizes(kLatencySizes)) {
+  for (const std::uint64_t size : bench.sizes("pingpong", kLatencySizes)) {
     if constexpr (Active<L>) {
       if (bench.wants("pingpong", "am")) active_ping_pong(bench, library, {"pingpong", "am", "latency", size});
     }
@@ -305,6 +305,7 @@ void message_latency(Bench& bench, L& library) {
 template <class L>
 void message_rate(Bench& bench, L& library, const Task& like) {
   for (const std::uint64_t size : bench.sizes(
+           like.bench.c_str(),
            like.bytes == 0 ? std::vector<std::uint64_t>{8, 64, 512} : std::vector<std::uint64_t>{like.bytes}, 4096)) {
     Task task = like;
     task.bytes = size;

@@ -2,6 +2,7 @@
 // and in both directions.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -100,7 +101,7 @@ template <Library L>
 void one_sided_latency(Bench& bench, L& library) {
   const Buffer local(kMostBytes, bench.options());
   const bool direct = bench.identity().memory == "allocated" && !bench.identity().owner_signals;
-  for (const std::uint64_t size : bench.sizes(kLatencySizes)) {
+  for (const std::uint64_t size : bench.sizes("pingpong", kLatencySizes)) {
     const auto task = [&](const char* op) { return Task{"pingpong", op, "latency", size}; };
     // A word in memory that its owner must help with arrives in the owner's progress: none to poll.
     if (bench.wants("pingpong", "put")) {
@@ -146,7 +147,7 @@ void one_sided_rate(Bench& bench, L& library, std::uint32_t threads) {
   const auto place = [](std::uint32_t lane, std::uint64_t size) {
     return size <= kWordBytes ? word_at(lane) : kDataAt + lane * sizeof(Local);
   };
-  for (const std::uint64_t size : bench.sizes({8}, sizeof(Local))) {
+  for (const std::uint64_t size : bench.sizes("rate", {8}, sizeof(Local))) {
     rate("put", size, [&](std::uint32_t lane) { library.put(lane, 1, place(lane, size), locals[lane].data, size); });
     rate("get", size, [&](std::uint32_t lane) { library.get(lane, 1, place(lane, size), locals[lane].data, size); });
   }
@@ -161,8 +162,10 @@ void one_sided_rate(Bench& bench, L& library, std::uint32_t threads) {
 
 template <Library L>
 void bandwidth(Bench& bench, L& library) {
-  const Buffer local(kMostBytes, bench.options());
-  for (const std::uint64_t size : bench.sizes({4096, 65536, 1U << 20})) {
+  const auto sizes = bench.sizes("bandwidth", {4096, 65536, 1U << 20}, kMostBandwidthBytes);
+  if (sizes.empty()) return;
+  const Buffer local(*std::ranges::max_element(sizes), bench.options());
+  for (const std::uint64_t size : sizes) {
     const auto task = [&](const char* op) {
       return Task{"bandwidth", op, "bandwidth", size, static_cast<double>(size)};
     };

@@ -58,7 +58,8 @@ void overlap(Bench& bench, L& library, const std::string& suffix) {
     if (!bench.wants("overlap")) return;
     bench.session().cores().pin_sharing(bench.rank(), 0);
     harness::Computation computation;
-    for (const std::uint64_t size : bench.sizes({64, 4096, 16384, 32768, 262144, 1U << 20}, std::uint64_t{1} << 28)) {
+    for (const std::uint64_t size :
+         bench.sizes("overlap", {64, 4096, 16384, 32768, 262144, 1U << 20}, std::uint64_t{1} << 28)) {
       for (const OverlapCase& one : kOverlapCases) {
         overlap_case(bench, library, {"overlap", one.op + suffix, "latency", size}, one, computation);
       }

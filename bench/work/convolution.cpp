@@ -226,7 +226,7 @@ std::string policy() {
 void run_convolution(Bench& bench, Heddle& library) {
   if (!bench.wants("convolution")) return;
   const bool quick = bench.options().quick;
-  for (const std::uint64_t size : bench.sizes({quick ? 256U : 4096U}, kMostBytes)) {
+  for (const std::uint64_t size : bench.sizes("convolution", {quick ? 256U : 4096U}, kMostBytes)) {
     if (size < 16) continue;
     for (const std::uint32_t threads : harness::threads_or(bench.options(), harness::kConvolutionThreads)) {
       Convolution convolution(bench, library, threads, size / sizeof(std::uint32_t));

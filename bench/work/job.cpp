@@ -36,10 +36,12 @@ void measure_memcpy(Bench& bench, Heddle& library) {
   void* remote = nullptr;
   // not mapped: no such limit
   if (heddle_remote_pointer(library.at(bench.peer(), measure::kDataAt), &remote) != HEDDLE_DONE) return;
-  const measure::Buffer local(measure::kMostBytes, bench.options());
+  const auto sizes = bench.sizes("bandwidth", {4096, 65536, 1U << 20}, measure::kMostBandwidthBytes);
+  if (sizes.empty()) return;
+  const measure::Buffer local(*std::ranges::max_element(sizes), bench.options());
   for (const bool out : {true, false}) {
     if (!bench.wants("bandwidth", out ? "put" : "get")) continue;
-    for (const std::uint64_t size : bench.sizes({4096, 65536, 1U << 20})) {
+    for (const std::uint64_t size : sizes) {
       const char* op = out ? "memcpy" : "memcpy_get";
       harness::Figure one = bench.figure({"bandwidth", op, "bandwidth", size, static_cast<double>(size)});
       one.key.transport = "limit";
