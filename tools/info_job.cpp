@@ -5,12 +5,19 @@
 // could. Then it looks at the card of each, as the first operation of a program would, and sends a
 // row: its host, and for each rank the transport that reaches it. Rank 0 prints the rows, and
 // combines equal ones.
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,12 +105,54 @@ void fill_ways(bootstrap::Bootstrap& member, transport::Transport& transport, co
   }
 }
 
+// A word that the rank before this one of the node reads and writes.
+volatile std::uint64_t g_probed = 0;
+
+std::string own_probe() {
+  return std::to_string(::getpid()) + ' ' + std::to_string(reinterpret_cast<std::uintptr_t>(&g_probed));
+}
+
+// The next rank of this node that this rank reaches by shm.
+std::optional<std::uint32_t> next_of_node(const std::vector<std::uint32_t>& nodes, std::uint32_t rank,
+                                          const JobRow& mine) {
+  const auto size = static_cast<std::uint32_t>(nodes.size());
+  for (std::uint32_t next = (rank + 1) % size; next != rank; next = (next + 1) % size) {
+    if (nodes[next] == nodes[rank] && mine.ways.size() == size && mine.ways[next] == "shm") return next;
+  }
+  return std::nullopt;
+}
+
+// Whether the kernel copies from and to that process: it reads the word, and writes the same.
+std::string try_copies(const JobRow& theirs, const base::Config& config) {
+  if (!config.flag(base::Var::shm_cma)) return "switched off by HEDDLE_SHM_CMA";
+  std::istringstream probe(theirs.probe);
+  pid_t pid = 0;
+  std::uintptr_t address = 0;
+  if (!(probe >> pid >> address)) return "";
+  std::uint64_t word = 0;
+  const iovec here{&word, sizeof word};
+  const iovec there{reinterpret_cast<void*>(address), sizeof word};  // NOLINT(performance-no-int-to-ptr)
+  const char* call = "process_vm_readv";
+  bool works = ::process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof word;
+  if (works) {
+    call = "process_vm_writev";
+    works = ::process_vm_writev(pid, &here, 1, &there, 1, 0) == sizeof word;
+  }
+  if (works) return kWork;
+  std::string why = std::string(call) + ": " + std::strerror(errno);
+  std::string scope;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return why + " (a container's filter of system calls, or yama: /proc/sys/kernel/yama/ptrace_scope is " +
+         (scope.empty() ? "not there" : scope) + ")";
+}
+
 void print_job(const bootstrap::Bootstrap& member, const std::vector<JobRow>& rows, const std::string& set_up) {
   std::uint32_t count = 0;
   for (const JobRow& row : rows) count = std::max(count, row.node + 1);
   std::printf("job of %u rank%s on %u node%s, joined by %s\n%s", member.size(), member.size() == 1 ? "" : "s", count,
               count == 1 ? "" : "s", member.name(), job_text(rows).c_str());
   if (!set_up.empty()) std::printf("rank 0: %s\n", set_up.c_str());
+  std::fputs(copies_text(rows).c_str(), stdout);
   std::fflush(stdout);
 }
 
@@ -128,12 +177,16 @@ int info_job_command() {
   environment.log = base::Log(base::Level::warn, member.rank());
   JobRow mine;
   mine.host = host_name();
+  mine.probe = own_probe();
   std::string set_up;
   std::vector<JobRow> rows;
   auto transport = open_transport(member, environment, &mine, &set_up);
   base::Status status = tell_all(member, mine, &rows);
   if (status == HEDDLE_DONE) {
     if (transport != nullptr) fill_ways(member, *transport, rows, &mine);
+    const auto next = next_of_node(bootstrap::nodes_of(member, environment.config.number(base::Var::node_ranks)),
+                                   member.rank(), mine);
+    if (next) mine.copies = try_copies(rows[*next], environment.config);
     status = tell_all(member, mine, &rows);
   }
   bool good = status == HEDDLE_DONE;

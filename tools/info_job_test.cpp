@@ -61,17 +61,30 @@ TEST(InfoJob, WhoDoesNotTalkToWhomIsSaidOnce) {
             "3      0     host0  3 by shm; 0-2 not at all: rank 0 uses shm, this rank ofi\n");
 }
 
+TEST(InfoJob, WhetherTheKernelCopiesIsSaidByRanks) {
+  std::vector<JobRow> rows = job(3, 1);
+  EXPECT_EQ(copies_text(rows), "");
+  for (JobRow& row : rows) row.copies = kWork;
+  rows[1].probe = "another";
+  EXPECT_EQ(copies_text(rows), "kernel's copies between ranks of a node (process_vm_readv, process_vm_writev): work\n");
+  rows[1].copies = "process_vm_readv: Operation not permitted";
+  const std::string text = copies_text(rows);
+  EXPECT_NE(text.find(": work from rank 0,2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(": not from rank 1: process_vm_readv: Operation not permitted\n"), std::string::npos) << text;
+  EXPECT_EQ(job_text(rows), job_text(job(3, 1))) << "one line, whatever was tried";
+}
+
 TEST(InfoJob, ARowArrivesAsItWasSent) {
   const auto sent = [](const std::string& text) {
     const auto bytes = std::as_bytes(std::span(text));
     return decode({bytes.begin(), bytes.end()});
   };
-  const JobRow row{0, "host", "two\nlines", "shm,ofi", "rank 1 differs", {"shm", "", "ofi"}};
+  const JobRow row{0, "host", "two\nlines", "shm,ofi", "rank 1 differs", "12 4096", kWork, {"shm", "", "ofi"}};
   JobRow arrived = row;
   arrived.problem = "two lines";
   EXPECT_EQ(sent(encode(row)), arrived);
   EXPECT_FALSE(sent(""));
-  EXPECT_FALSE(sent("host\n\n\n\n\n")) << "of another program";
+  EXPECT_FALSE(sent("host\n\n\n\n\n\n\n")) << "of another program";
 }
 
 }  // namespace

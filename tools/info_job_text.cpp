@@ -10,7 +10,7 @@ namespace {
 
 // The first line of a row.
 constexpr std::string_view kTag = "heddle info --job";
-constexpr std::size_t kTexts = 5;  // before the ways: the tag, and the texts of a row
+constexpr std::size_t kTexts = 7;  // before the ways: the tag, and the texts of a row
 
 std::string on_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -21,7 +21,8 @@ std::string on_one_line(std::string text) {
 
 std::string encode(const JobRow& row) {
   std::string text;
-  for (const std::string& part : {std::string(kTag), row.host, row.problem, row.uses, row.refusal})
+  for (const std::string& part :
+       {std::string(kTag), row.host, row.problem, row.uses, row.refusal, row.probe, row.copies})
     text += on_one_line(part) + "\n";
   for (const std::string& way : row.ways) text += way + "\n";
   return text;
@@ -34,7 +35,7 @@ std::optional<JobRow> decode(const std::vector<std::byte>& bytes) {
     parts.emplace_back(rest.substr(0, end));
   }
   if (parts.size() < kTexts || parts[0] != kTag) return std::nullopt;
-  return JobRow{0, parts[1], parts[2], parts[3], parts[4], {parts.begin() + kTexts, parts.end()}};
+  return JobRow{0, parts[1], parts[2], parts[3], parts[4], parts[5], parts[6], {parts.begin() + kTexts, parts.end()}};
 }
 
 std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
@@ -49,11 +50,36 @@ std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   return text;
 }
 
+std::string copies_text(const std::vector<JobRow>& rows) {
+  constexpr const char* kCopies = "kernel's copies between ranks of a node (process_vm_readv, process_vm_writev): ";
+  std::vector<std::pair<std::string, std::vector<std::uint32_t>>> found;
+  for (std::uint32_t rank = 0; rank < rows.size(); ++rank) {
+    if (rows[rank].copies.empty()) continue;
+    const auto known = std::ranges::find_if(found, [&](const auto& one) { return one.first == rows[rank].copies; });
+    known != found.end() ? known->second.push_back(rank) : found.push_back({rows[rank].copies, {rank}});
+  }
+  std::string text;
+  for (const auto& [result, ranks] : found) {
+    if (result == kWork) {
+      text += kCopies + (found.size() > 1 ? "work from rank " + ranks_text(ranks) : result) + '\n';
+      continue;
+    }
+    text += std::string(kCopies) + "not from rank " + ranks_text(ranks) + ": " + result +
+            "\n        so puts, gets and long messages of memory that peers do not map are copied twice, and a peer "
+            "has to make progress for them; memory of heddle_region_alloc and adopted memory is not concerned\n";
+  }
+  return text;
+}
+
 std::string job_text(const std::vector<JobRow>& rows) {
+  const auto equal = [](JobRow one, JobRow other) {
+    for (JobRow* row : {&one, &other}) row->probe = row->copies = "";
+    return one == other;
+  };
   std::vector<std::vector<std::uint32_t>> groups;
   for (std::uint32_t rank = 0; rank < rows.size(); ++rank) {
     const auto alike = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& group) { return rows[group.front()] == rows[rank]; });
+                                    [&](const auto& group) { return equal(rows[group.front()], rows[rank]); });
     alike != groups.end() ? alike->push_back(rank) : groups.push_back({rank});
   }
   std::vector<std::array<std::string, 4>> lines = {{"ranks", "node", "host", "reach ranks by transport"}};

@@ -134,6 +134,22 @@ TEST(launch, affinity_that_is_forbidden_is_not_blamed_on_the_program) {
   EXPECT_FALSE(has(job.err(), "/bin/true"));
 }
 
+// Ranks that the kernel does not let copy from each other say so before a program is slow for it.
+TEST(launch, copies_that_are_forbidden_are_told_by_info) {
+  const std::vector<std::string> info = {kHeddle, "run", "-n", "2", kHeddle, "info", "--job"};
+  for (const long number : {SYS_process_vm_readv, SYS_process_vm_writev}) {
+    std::vector<std::string> all = {kRank, "without-call", std::to_string(number)};
+    all.insert(all.end(), info.begin(), info.end());
+    Launched job(all);
+    const int code = job.wait();
+    if (code == 97) GTEST_SKIP() << job.err();
+    EXPECT_EQ(code, 0) << job.err();
+    EXPECT_TRUE(has(job.out(), "process_vm_writev): not from rank 0-1: process_vm_"));
+    EXPECT_TRUE(has(job.out(), ": Operation not permitted ("));
+    EXPECT_TRUE(has(job.out(), "copied twice"));
+  }
+}
+
 // The launcher asks for what it uses, not for what a job of another kind would.
 TEST(launch, few_descriptors_are_enough_for_few_ranks) {
   for (const char* tag : {"", "--tag "}) {
