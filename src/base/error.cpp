@@ -10,7 +10,8 @@
 namespace heddle::base {
 namespace {
 
-constexpr std::size_t kMessageBytes = 512;
+// The longest says of each network why it cannot be used.
+constexpr std::size_t kMessageBytes = 2048;
 
 // On the heap: initial-exec variables elsewhere make the library's whole thread-local segment
 // static, and dlopen() finds little room for that.

@@ -236,6 +236,20 @@ base::Result<Choice> choose_among(const Named& named, std::size_t count, bootstr
   return Choice{wanted.one(std::string(wanted.near) + "," + far), why};
 }
 
+// CONFIG: one of them reaches no rank of another node. `far` may hold an empty name: there is none.
+base::Status check_far(const std::vector<std::string_view>& far, const char* variable, const std::string& value) {
+  for (const std::string_view name : far) {
+    if (name.empty() || !find(name)->one_node) continue;
+    return base::fail(
+        HEDDLE_ERR_CONFIG,
+        "%s=%s: %.*s reaches the ranks of its own node, so it cannot be one for other nodes; name a network "
+        "there, such as %.*s,ucx",
+        variable, value.c_str(), static_cast<int>(name.size()), name.data(),
+        static_cast<int>(Wanted(value).near.size()), Wanted(value).near.data());
+  }
+  return HEDDLE_DONE;
+}
+
 }  // namespace
 
 base::Status check_choice(const char* asked, const base::Config& config) {
@@ -248,19 +262,50 @@ base::Status check_choice(const char* asked, const base::Config& config) {
                       "the job uses, the second what it may choose from; unset one",
                       one.c_str(), list.c_str());
   }
-  if (one != kAuto) return is_known(one) ? HEDDLE_DONE : fail_unknown(one);
+  if (one != kAuto) return is_known(one) ? check_far({Wanted(one).far}, "HEDDLE_TRANSPORT", one) : fail_unknown(one);
   if (list.empty()) return HEDDLE_DONE;
   const Wanted wanted(list);
   std::vector<std::string_view> names = names_in(wanted.far);
   if (wanted.far.empty() && list.back() != ',') names.clear();
   names.push_back(wanted.near);
   const auto unknown = std::ranges::find_if(names, [](std::string_view name) { return find(name) == nullptr; });
-  if (unknown == names.end()) return HEDDLE_DONE;
+  if (unknown == names.end()) return check_far(names_in(wanted.far), "HEDDLE_TRANSPORTS", list);
+  if (unknown->empty()) {
+    return base::fail(HEDDLE_ERR_CONFIG,
+                      "HEDDLE_TRANSPORTS=\"%s\" has an empty entry: give one transport, or NEAR,FAR, or NEAR,FAR,FAR…, "
+                      "with one comma between two of them",
+                      list.c_str());
+  }
   return base::fail(
       HEDDLE_ERR_CONFIG,
       "HEDDLE_TRANSPORTS=\"%s\" names a transport that there is not, \"%.*s\": it is one, or NEAR,FAR, or "
       "NEAR,FAR,FAR…, the first that all ranks can use, without spaces; `heddle info` lists them",
       list.c_str(), static_cast<int>(unknown->size()), unknown->data());
+}
+
+base::Result<Choice> network_here(const base::Environment& environment) {
+  if (const base::Status status = check_choice(nullptr, environment.config); status != HEDDLE_DONE) return status;
+  const Named named = named_by(nullptr, environment.config);
+  if (named.only) {
+    const Entry* const entry = find(Wanted(named.name).near);
+    if (named.from_list && entry->one_node) {
+      return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_TRANSPORTS=%s reaches the ranks of one node only",
+                        named.name.c_str());
+    }
+    const base::Status status = entry->probe != nullptr ? entry->probe(environment) : base::Status{HEDDLE_DONE};
+    if (status != HEDDLE_DONE) return status;
+    return Choice{named.name, named.why};
+  }
+  std::vector<Candidate> all = candidates_of(named);
+  for (Candidate& one : all) one.probe = one.probe == nullptr ? find(one.name)->probe : one.probe;
+  Candidates candidates(std::move(all), environment);
+  const std::uint32_t at = candidates.first_from(0);
+  if (at < candidates.size()) {
+    const std::string why = "the first of " + candidates.names() + " that can be used here";
+    return Choice{candidates.name(at), candidates.size() == 1 ? "HEDDLE_TRANSPORTS names it" : why};
+  }
+  return base::fail(HEDDLE_ERR_CONFIG, "none of %s can be used here: %s", candidates.names().c_str(),
+                    candidates.why().c_str());
 }
 
 base::Result<Choice> choose(const char* asked, bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
