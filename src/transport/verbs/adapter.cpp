@@ -149,23 +149,23 @@ std::vector<std::string> names_in(const std::string& text) {
   return names;
 }
 
+base::Status fail_devices(const std::string& several) {
+  return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES=\"%s\": give auto, or up to %zu different adapters",
+                    several.c_str(), kMostAdapters);
+}
+
 // The ports that the settings say. CONFIG.
 base::Result<std::vector<const Candidate*>> choose(const Found& found, int devices, const base::Config& config) {
   const std::string& one = config.text(base::Var::verbs_device);
   const std::string& several = config.text(base::Var::verbs_devices);
-  if (!one.empty() && !several.empty())
-    return base::fail(HEDDLE_ERR_CONFIG, "set HEDDLE_VERBS_DEVICE or HEDDLE_VERBS_DEVICES, not both");
   std::vector<const Candidate*> chosen;
   const bool all_near = several == kAuto;
   const char* const setting = several.empty() ? "HEDDLE_VERBS_DEVICE" : "HEDDLE_VERBS_DEVICES";
   for (const std::string& name : names_in(several.empty() ? one : all_near ? "" : several)) {
     const auto it = std::ranges::find_if(found.up, [&](const Candidate& up) { return fits(up, name); });
     if (it == found.up.end()) return no_adapter(found, devices, setting, name);
-    if (std::ranges::find(chosen, &*it) != chosen.end() || chosen.size() == kMostAdapters ||
-        (name.empty() && !several.empty() && !all_near)) {
-      return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES=\"%s\": give auto, or up to %zu different adapters",
-                        several.c_str(), kMostAdapters);
-    }
+    // as "mlx5_0" and "mlx5_0:1"
+    if (std::ranges::find(chosen, &*it) != chosen.end()) return fail_devices(several);
     chosen.push_back(&*it);
   }
   for (const Candidate& up : found.up) {
@@ -177,9 +177,24 @@ base::Result<std::vector<const Candidate*>> choose(const Found& found, int devic
 
 }  // namespace
 
+base::Status Adapter::check_settings(const base::Config& config) {
+  const std::string& several = config.text(base::Var::verbs_devices);
+  if (several.empty()) return HEDDLE_DONE;
+  if (!config.text(base::Var::verbs_device).empty())
+    return base::fail(HEDDLE_ERR_CONFIG, "set HEDDLE_VERBS_DEVICE or HEDDLE_VERBS_DEVICES, not both");
+  std::vector<std::string> names = names_in(several);
+  const std::size_t count = names.size();
+  std::ranges::sort(names);
+  const bool twice = std::ranges::adjacent_find(names) != names.end();
+  const bool several_and_auto = count > 1 && std::ranges::find(names, kAuto) != names.end();
+  if (count > kMostAdapters || twice || names.front().empty() || several_and_auto) return fail_devices(several);
+  return HEDDLE_DONE;
+}
+
 // Only an open device says whether it has shared receive queues: if it has none, the choice is made
 // anew without it.
 base::Result<Adapter::Opened> Adapter::open(const Library& library, const base::Config& config) {
+  if (const base::Status status = check_settings(config); status != HEDDLE_DONE) return status;
   const Functions& call = library.call();
   int count = 0;
   ibv_device** devices = (call.get_device_list)(&count);

@@ -25,6 +25,8 @@ class Adapter {
     std::string left_out;  // devices that lack what this transport needs, and why; may be empty
   };
   static base::Result<Opened> open(const Library& library, const base::Config& config);
+  // CONFIG: these settings make no sense on any machine, whatever it has.
+  static base::Status check_settings(const base::Config& config);
   ~Adapter();
   Adapter(const Adapter&) = delete;
   Adapter& operator=(const Adapter&) = delete;

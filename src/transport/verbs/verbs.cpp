@@ -22,12 +22,14 @@ class VerbsTransport final : public network::TransportOf<Device, Port> {
 }  // namespace
 
 base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
+  if (const auto status = Adapter::check_settings(environment.config); status != HEDDLE_DONE) return status;
   auto device = Device::create(bootstrap, environment);
   if (!device) return device.status();
   return std::unique_ptr<Transport>(std::make_unique<VerbsTransport>(device->release()));
 }
 
 base::Status probe(const base::Environment& environment) {
+  if (const auto status = Adapter::check_settings(environment.config); status != HEDDLE_DONE) return status;
   const auto library = Library::open(environment.config.text(base::Var::verbs_library));
   if (!library) return library.status();
   return Adapter::open(**library, environment.config).status();
