@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "harness/cores.hpp"
 #include "measure/programs.hpp"
@@ -236,9 +238,20 @@ class Party {
       }
     }
   }
+  // A bench of one transport measures that, whatever the caller has chosen for jobs.
+  static void tell_unused(const char* name, const char* transport) {
+    for (const char* variable : {"HEDDLE_TRANSPORTS", "HEDDLE_TRANSPORT"}) {
+      const char* const set = std::getenv(variable);
+      if (set == nullptr || *set == '\0' || std::string_view(set) == transport) continue;
+      std::fprintf(stderr, "heddle bench: %s measures %s; %s=%s does not count for it\n", name, transport, variable,
+                   set);
+    }
+  }
+
   // Heddle, and UCX or libfabric itself, over the same of its transports.
   void add_network(const char* name, const char* library, const Words& ways) {
     if (!named(name)) return;
+    tell_unused(name, library);
     add_heddle(std::string("heddle, ") + name, alone(name), over(library, ways));
     for (Peer peer : peers_) {
       if (peer.name != library) continue;

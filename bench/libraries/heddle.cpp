@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "harness/record.hpp"
 
@@ -103,6 +105,10 @@ std::string transport_name() {
     const char* set = std::getenv(name);
     if (set != nullptr && *set != '\0') key.transport = set;
   }
+  const char* const nodes = std::getenv("HEDDLE_NODE_RANKS");
+  // the library has chosen a network where each rank is a node, by what is there: no name is known
+  const bool several = nodes != nullptr && std::string_view(nodes) == "1";
+  if (several && key.transport == "shm" && std::getenv("HEDDLE_TRANSPORT") == nullptr) key.transport = "network";
   return harness::is_heddle(key) ? key.transport : "heddle " + key.transport;
 }
 
