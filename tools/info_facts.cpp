@@ -11,6 +11,7 @@
 #include "base/nearest.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "heddle/heddle.h"
+#include "transport/names.hpp"
 #include "worker/modes.hpp"
 
 namespace heddle::tools {
@@ -75,6 +76,37 @@ void find_transports(const std::string& pattern, const base::Config& config, Fac
   }
 }
 
+// With the transports that HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS name: the first of a list serves
+// the node, one of the others the rest.
+void find_choice(const base::Config& config, Facts* facts) {
+  if (transport::check_choice(nullptr, config) != HEDDLE_DONE) {
+    facts->choice_problem = base::last_message();
+    return;
+  }
+  base::Environment environment;
+  base::SystemClock clock;
+  environment.clock = &clock;
+  environment.config = config;
+  const auto network = transport::network_here(environment);
+  if (network) {
+    facts->network = network->name + " (" + network->why + ")";
+  } else {
+    facts->network_problem = base::last_message();
+  }
+  const std::string& list = config.text(base::Var::transports);
+  const bool by_one = config.text(base::Var::transport) != "auto";
+  const std::string& named = by_one ? config.text(base::Var::transport) : list;
+  if (named.empty()) return;
+  const transport::Wanted wanted(named);
+  const std::string problem = try_transport(*transport::find(wanted.near), environment).problem;
+  const char* const variable = by_one ? "HEDDLE_TRANSPORT" : "HEDDLE_TRANSPORTS";
+  if (!problem.empty()) {
+    facts->choice_problem = std::string(variable) + "=" + named + " cannot be used here: " + problem;
+  } else if (!network && !wanted.far.empty()) {
+    facts->choice_problem = std::string(variable) + "=" + named + ": " + facts->network_problem;
+  }
+}
+
 void find_settings(const std::string& pattern, Facts* facts) {
   const auto add = [facts](const base::Variable& variable) {
     const char* set = std::getenv(variable.name);
@@ -106,7 +138,7 @@ Facts find_facts(const std::vector<Section>& sections, const std::string& patter
     const auto config = base::Config::read();
     if (!config) facts.settings_problem = base::last_message();
     if (config && wanted(Section::transports)) {
-      if (transport::check_choice(nullptr, *config) != HEDDLE_DONE) facts.choice_problem = base::last_message();
+      find_choice(*config, &facts);
       find_transports(pattern, *config, &facts);
     }
     if (config && wanted(Section::settings)) {

@@ -47,8 +47,11 @@ struct Facts {
   bool hand_over = false;  // HEDDLE_PROGRESS can help exclusive workers
   std::vector<TransportFacts> transports;
   std::string settings_problem;  // an invalid value: transports were not opened
-  // no job can join with these HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS
+  // no job can join here with these HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS
   std::string choice_problem;
+  // between nodes, of a job whose machines are all as this one; if none: why
+  std::string network;
+  std::string network_problem;
   std::vector<bootstrap::Launcher> launchers;
   std::vector<SettingFacts> settings;
   std::vector<UnknownFacts> unknown;  // HEDDLE_… variables in the environment that are no settings

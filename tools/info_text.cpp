@@ -141,6 +141,12 @@ void print_line(const char* name, const std::string& problem, const std::string&
 
 }  // namespace
 
+void print_network(const Facts& facts) {
+  if (!facts.network.empty()) std::printf("  between nodes a job would use %s\n", facts.network.c_str());
+  if (!facts.network_problem.empty())
+    std::printf("  between nodes a job could use nothing: %s\n", facts.network_problem.c_str());
+}
+
 void print_brief(const Facts& facts) {
   std::printf("heddle %s (%s, %s)\n\nmachine\n", facts.heddle.c_str(), facts.compiler.c_str(), facts.build.c_str());
   if (facts.machine) {
@@ -160,6 +166,7 @@ void print_brief(const Facts& facts) {
     print_line(transport.name.c_str(), transport.problem,
                transport.help + (transport.set_up == transport.can.name ? "" : "\n              " + transport.set_up));
   }
+  print_network(facts);
   std::printf("\nlaunchers\n");
   for (const bootstrap::Launcher& launcher : facts.launchers) {
     print_line(launcher.name, launcher.problem.empty() ? "" : launcher.problem + " (" + launcher.help + ")",

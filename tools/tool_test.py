@@ -105,9 +105,41 @@ class Info(Case):
         self.assertEqual(result.returncode, 1)
         self.assertIn('there is not, "foo"', result.stderr)
         self.assertIn("processes of one machine", result.stdout)
+        for empty in (",ucx", "shm,,ucx", "shm,"):
+            result = heddle("info", "transports", HEDDLE_TRANSPORTS=empty)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f'HEDDLE_TRANSPORTS="{empty}" has an empty entry', result.stderr)
+        result = heddle("info", "transports", HEDDLE_TRANSPORTS="shm,shm")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("shm reaches the ranks of its own node, so it cannot be one for other nodes", result.stderr)
         result = heddle("info", "transports", "--json", HEDDLE_TRANSPORT="shm", HEDDLE_TRANSPORTS="ucx")
         self.assertEqual(result.returncode, 1)
         self.assertIn("contradict", json.loads(result.stdout)["problem"])
+
+
+    def test_transports_that_are_chosen_and_cannot_be_used_here(self):
+        missing = {"HEDDLE_UCX_LIBRARY": "libucp.so.none", "HEDDLE_OFI_LIBRARY": "libfabric.so.none"}
+        for choice in ({"HEDDLE_TRANSPORT": "ucx"}, {"HEDDLE_TRANSPORTS": "shm,ucx"}, {"HEDDLE_TRANSPORTS": "shm,ucx,ofi"}):
+            result = heddle("info", **missing, **choice)
+            self.assertEqual(result.returncode, 1, choice)
+            self.assertIn("=".join(*choice.items()), result.stderr)
+            self.assertRegex(result.stderr, "libucp.so.none|built without")
+        self.assertEqual(heddle("info", **missing, HEDDLE_TRANSPORTS="shm").returncode, 0)
+
+    def test_the_network_of_a_job_on_several_nodes(self):
+        self.assertIn("between nodes a job would use loopback (HEDDLE_TRANSPORTS names it)",
+                      self.told("info", HEDDLE_TRANSPORTS="shm,loopback"))
+        self.assertIn("between nodes a job could use nothing: HEDDLE_TRANSPORTS=shm reaches the ranks of one node only",
+                      self.told("info", HEDDLE_TRANSPORTS="shm"))
+        self.assertRegex(self.told("info"), "  between nodes a job (would use|could use nothing)")
+
+    def test_a_job_without_a_network_is_told_every_reason(self):
+        reasons = {"HEDDLE_UCX_LIBRARY": "/" + "u" * 200 + "/libucp.so.none", "HEDDLE_VERBS_LIBRARY": "/" + "v" * 200 + "/libibverbs.so.none",
+                   "HEDDLE_OFI_LIBRARY": "/" + "o" * 200 + "/libfabric.so.none"}
+        job = heddle("run", "-n", "2", TOOL, "info", "--job", HEDDLE_NODE_RANKS="1", **reasons)
+        self.assertNotEqual(job.returncode, 0)
+        for library in ("libucp.so.none", "libibverbs.so.none", "libfabric.so.none"):
+            self.assertIn(library + " cannot be loaded", job.stdout + job.stderr)
 
 
 class Job(Case):
@@ -175,6 +207,15 @@ class Missing(Case):
         self.assertIn("ucx         not available: libucp.so.none cannot be", self.told("info", HEDDLE_UCX_LIBRARY="libucp.so.none"))
         job = heddle("run", "-n", "1", TOOL, "info", "--job", HEDDLE_UCX_LIBRARY="libucp.so.none", HEDDLE_TRANSPORT="ucx")
         self.assertIn("libucp.so.none cannot be loaded: ", job.stdout + job.stderr)
+
+    def test_verbs_settings_are_checked_without_an_adapter(self):
+        for devices, more in (("a,a", {}), ("a,b,c", {}), ("a,", {}), ("auto", {"HEDDLE_VERBS_DEVICE": "a"})):
+            (found,) = self.object("transports", "verbs", HEDDLE_VERBS_LIBRARY="libibverbs.so.none", HEDDLE_VERBS_DEVICES=devices,
+                                   **more)["transports"]
+            if "built without" in found["problem"]:
+                self.skipTest("built without verbs")
+            self.assertIn("not both" if more else f'HEDDLE_VERBS_DEVICES="{devices}": give auto, or up to 2 different adapters',
+                          found["problem"])
 
     def test_ucx_without_a_device_that_does(self):
         self.transport()
@@ -318,6 +359,18 @@ class Bench(Case):
         records = [json.loads(line) for line in result.stdout.splitlines()[1:]]
         for bench, sizes in (("rate", {8}), ("bandwidth", {8, 16 << 20})):
             self.assertEqual({one["size_bytes"] for one in records if one["bench"] == bench}, sizes)
+
+    def test_records_of_a_job_on_several_nodes_are_not_named_shm(self):
+        if heddle("run", "-n", "2", TOOL, "info", "--job", HEDDLE_NODE_RANKS="1").returncode != 0:
+            self.skipTest("no network")
+        result = heddle("bench", "rate", "--quick", "--repeat=1", "--op=put", "--threads=1", "--json", "-", HEDDLE_NODE_RANKS="1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        records = [json.loads(line) for line in result.stdout.splitlines()[1:]]
+        self.assertEqual({one["transport"] for one in records}, {"heddle network"})
+
+    def test_a_bench_of_one_network_says_that_it_does_not_choose(self):
+        result = heddle("bench", "network_ofi", "--quick", "--repeat=1", "--size=8", "--op=am", HEDDLE_TRANSPORTS="shm,ucx")
+        self.assertIn("network_ofi measures ofi; HEDDLE_TRANSPORTS=shm,ucx does not count for it", result.stderr)
 
     def test_records_to_standard_output(self):
         with tempfile.TemporaryDirectory() as folder:
