@@ -145,9 +145,11 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
     const std::lock_guard lock(mutex_);
     const std::uint32_t most = transport().capabilities().max_workers - (internal_open_ ? 1 : 0);
     if (next_worker_ >= most || (options.internal && internal_open_)) {
-      return base::fail(HEDDLE_ERR_NO_MEMORY,
-                        "this context has opened all its %u workers%s; HEDDLE_MAX_WORKERS raises that", next_worker_,
-                        internal_open_ || options.internal ? ", one more is for collectives" : "");
+      return base::fail(
+          HEDDLE_ERR_NO_MEMORY,
+          "this context has opened all its %u workers%s (closed ones count: peers may still know their numbers, "
+          "so none is used again); keep workers open, or raise HEDDLE_MAX_WORKERS",
+          next_worker_, internal_open_ || options.internal ? ", one more is for collectives" : "");
     }
     index = options.internal ? internal_worker() : next_worker_++;
     internal_open_ = internal_open_ || options.internal;

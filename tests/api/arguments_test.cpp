@@ -339,6 +339,21 @@ TEST_F(Arguments, AChildOfForkHoldsOnlyClosedHandles) {
   EXPECT_EQ(worker_.try_put(bytes_of(value_), remote_.at(0)), HEDDLE_DONE) << "the parent's membership goes on";
 }
 
+// Their numbers are not used again, which a program that opens a worker for each task must learn.
+TEST(Workers, ClosedOnesCountAsTheErrorSays) {
+  const Variables variables{std::vector<std::pair<const char*, const char*>>{{"HEDDLE_MAX_WORKERS", "2"}}};
+  heddle_context context{};
+  ASSERT_EQ(heddle_context_join(nullptr, &context), HEDDLE_DONE) << heddle_last_error();
+  heddle_worker worker{};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(heddle_worker_open(context, nullptr, &worker), HEDDLE_DONE) << heddle_last_error();
+    ASSERT_EQ(heddle_worker_close(worker), HEDDLE_DONE) << heddle_last_error();
+  }
+  expect_error(heddle_worker_open(context, nullptr, &worker), HEDDLE_ERR_NO_MEMORY,
+               "all its 2 workers (closed ones count: peers may still know their numbers");
+  EXPECT_EQ(heddle_context_leave(context), HEDDLE_DONE);
+}
+
 TEST(Join, RefusesWhatItCannotUnderstand) {
   heddle_context context{};
   {
