@@ -1,7 +1,8 @@
 // A rank for collective_death_test.cpp: repeats the collective operation named by the first
 // argument, in the form of the second, with blocks of so many doubles as the third says, until rank
 // 1, which takes part, is killed by a second thread of its own somewhere in the midst. Prints
-// "pid", "told RANK" for who was told by the operation, and "survived RANK".
+// "pid", "told RANK" for who was told by the operation, and "survived RANK". With a fourth argument
+// the living make a team before ("recovered RANK").
 #include <signal.h>
 #include <unistd.h>
 
@@ -52,6 +53,7 @@ class Rank {
   }
 
   [[nodiscard]] std::uint32_t rank() const { return call_.rank; }
+  [[nodiscard]] std::uint32_t size() const { return call_.size; }
   [[nodiscard]] heddle_context context() const { return context_; }
 
   heddle_status run() {
@@ -87,7 +89,46 @@ class Rank {
   for (;; rounds.fetch_add(1, std::memory_order_relaxed)) done(rank.run(), "the victim's operation");
 }
 
-void survive(Rank& rank) {
+// A team of the living, which get each other's offers as messages.
+void recover(heddle_context context, std::uint32_t own, std::uint32_t size) {
+  constexpr std::uint64_t kTag = 7;
+  using Record = std::array<std::byte, HEDDLE_TEAM_RECORD_BYTES>;
+  std::vector<std::uint32_t> living;
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    if (rank != kVictim) living.push_back(rank);
+  }
+  const auto count = static_cast<std::uint32_t>(living.size());
+  Record mine{};
+  done(heddle_team_offer(context, count, mine.data()), "offer");
+  heddle_worker worker{};
+  done(heddle_worker_open(context, nullptr, &worker), "worker_open");
+  for (const std::uint32_t rank : living) {
+    accepted(heddle_send(worker, {rank, 0}, kTag, mine.data(), mine.size(), nullptr), "send to the living");
+  }
+  std::vector<Record> records(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const heddle_wanted wanted = {{living[i], 0}, kTag, UINT64_MAX};
+    heddle_receive receive{};
+    heddle_status status = heddle_recv(worker, &wanted, records[i].data(), records[i].size(), &receive, nullptr);
+    if (status == HEDDLE_POSTED) status = heddle_recv_wait(worker, &receive, Deadline::kNs);
+    done(status, "an offer of the living");
+  }
+  done(heddle_quiet(worker), "quiet");
+  heddle_team team{};
+  done(heddle_team_build(context, living.data(), count, records.data(), &team), "build");
+  const double one = 1;
+  double sum = 0;
+  heddle_reduction how{};
+  how.type = HEDDLE_DOUBLE;
+  how.op = HEDDLE_SUM;
+  done(heddle_allreduce(team, &one, &sum, 1, &how), "allreduce of the living");
+  check(sum == count, "the sum is of all living");
+  done(heddle_team_free(team), "team_free");
+  done(heddle_worker_close(worker), "worker_close");
+  say("recovered", own);
+}
+
+void survive(Rank& rank, bool recovers) {
   std::uint64_t afterwards = 0;
   heddle_status status = HEDDLE_DONE;
   while (status == HEDDLE_DONE && afterwards < kRoundsAfterwards) {
@@ -104,6 +145,7 @@ void survive(Rank& rank) {
     check(heddle_context_progress(rank.context()) >= 0, "progress");
     known.idle();
   }
+  if (recovers) recover(rank.context(), rank.rank(), rank.size());
   rank.leave();
   say("survived", rank.rank());
 }
@@ -113,9 +155,9 @@ void survive(Rank& rank) {
 
 int main(int argc, char** argv) {
   using namespace heddle::tests;
-  check(argc == 4, "usage: collective_death_rank OPERATION FORM DOUBLES");
+  check(argc == 4 || argc == 5, "usage: collective_death_rank OPERATION FORM DOUBLES [recover]");
   Rank rank(argv[1], form_of(argv[2]), std::strtoull(argv[3], nullptr, 10));
   if (rank.rank() == kVictim) die(rank);
-  survive(rank);
+  survive(rank, argc == 5);
   return 0;
 }

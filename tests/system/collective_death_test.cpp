@@ -101,6 +101,20 @@ TEST_P(CollectiveDeath, AMemberIsKilledInTheMidst) {
   EXPECT_EQ(survived, (std::vector<long long>{0, 2, 3})) << job.out() << job.err();
 }
 
+// As docs/guide.md tells it: the job goes on without the dead rank, and its code is the survivors'.
+TEST(Recovery, TheLivingBuildATeamOfWhatTheyOfferAndTheJobEndsWell) {
+  for (const bool forgiven : {true, false}) {
+    Launched job({HEDDLE_TOOL, "run", "-n", "4", "--grace", "unlimited", "--exit-code",
+                  forgiven ? "survivors" : "first", HEDDLE_COLLECTIVE_DEATH_RANK, "allreduce", "blocking", "10",
+                  "recover"});
+    EXPECT_EQ(job.wait(), forgiven ? 0 : 128 + SIGKILL) << job.out() << job.err();
+    EXPECT_NE(job.err().find(") was killed by signal 9 (Killed)"), std::string::npos) << job.err();
+    auto recovered = job.numbers("recovered");
+    std::sort(recovered.begin(), recovered.end());
+    EXPECT_EQ(recovered, (std::vector<long long>{0, 2, 3})) << job.out() << job.err();
+  }
+}
+
 std::string case_name(const testing::TestParamInfo<Case>& one) {
   return std::string(one.param.operation) + "_" + one.param.form + "_" + one.param.name;
 }
