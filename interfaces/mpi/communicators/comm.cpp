@@ -1,14 +1,17 @@
 #include "mpi/communicators/comm.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <numeric>
 
 #include "mpi/check/leaks.hpp"
-#include "mpi/collective/blocking.hpp"
 #include "mpi/communicators/making.hpp"
 #include "mpi/communicators/registry.hpp"
 #include "mpi/core/pool.hpp"
+#include "mpi/messages/internal.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {
@@ -29,7 +32,54 @@ constexpr std::uint32_t kSelfNumber = 4;
 std::mutex g_mutex;                 // guards what follows
 std::vector<std::uint32_t> g_free;  // given back
 std::uint32_t g_next = 6;           // never used yet
-std::vector<Comm*> g_waiting;       // freed by the program, with operations under way
+
+// The end of a communicator that this process has freed. The others may be anywhere, and their
+// engines still refer to memory of the team that is here; so its number and its team stay until all
+// members have freed it and have no operation of it under way. They tell each other by messages, in
+// the rounds of a dissemination barrier. Whoever makes or frees a communicator goes on with them:
+// nobody waits.
+class Closing {
+ public:
+  explicit Closing(Comm& over) : over_(over) {}
+  // Goes on without waiting. True: all have freed it, or a member has died.
+  bool step() {
+    for (;;) {
+      if (distance_ >= over_.size()) return true;
+      if (!begun_ && !begin()) return true;
+      int got = MPI_SUCCESS;
+      int sent = MPI_SUCCESS;
+      const bool ended = in_.test(&got) && out_.test(&sent);
+      if (got != MPI_SUCCESS || sent != MPI_SUCCESS) return true;
+      if (!ended) return false;
+      distance_ *= 2;
+      begun_ = false;
+    }
+  }
+
+ private:
+  bool begin() {
+    const int size = over_.size();
+    const int from = (over_.rank + size - distance_) % size;
+    const int to = (over_.rank + distance_) % size;
+    begun_ = in_.receive(over_, from, InternalTag::kFree, &got_, sizeof got_) == MPI_SUCCESS &&
+             out_.send(over_, to, InternalTag::kFree, &kWord, sizeof kWord) == MPI_SUCCESS;
+    return begun_;
+  }
+
+  static constexpr std::byte kWord{1};
+  Comm& over_;
+  int distance_ = 1;  // of this round
+  bool begun_ = false;
+  std::byte got_{};
+  InternalMessage in_;
+  InternalMessage out_;
+};
+
+struct Freed {
+  Comm* comm = nullptr;
+  std::unique_ptr<Closing> closing;  // null: operations are under way here
+};
+std::vector<Freed> g_freed;  // by the program, and not ended yet
 
 bool take_number(std::uint32_t* number) {
   const std::scoped_lock lock(g_mutex);
@@ -50,18 +100,39 @@ void end_comm(Comm* comm) {
   discard_comm(comm);
 }
 
-// Of communicators that were freed with operations under way: those that have none any more go.
-void end_waiting() {
-  std::vector<Comm*> ready;
+// True: it is gone.
+bool go_on(Freed& freed) {
+  if (freed.closing == nullptr) {
+    if (has_requests(*freed.comm)) return false;
+    freed.closing = std::make_unique<Closing>(freed.comm->inter() ? *freed.comm->local : *freed.comm);
+  }
+  if (!freed.closing->step()) return false;
+  freed.closing.reset();
+  end_comm(freed.comm);
+  return true;
+}
+
+// Goes on with all that the program has freed. They are off the list meanwhile: a step makes
+// progress, which may call functions of the program.
+void end_freed() {
+  std::vector<Freed> all;
   {
     const std::scoped_lock lock(g_mutex);
-    std::erase_if(g_waiting, [&](Comm* comm) {
-      if (has_requests(*comm)) return false;
-      ready.push_back(comm);
-      return true;
-    });
+    all.swap(g_freed);
   }
-  for (Comm* comm : ready) end_comm(comm);
+  std::erase_if(all, go_on);
+  const std::scoped_lock lock(g_mutex);
+  std::ranges::move(all, std::back_inserter(g_freed));
+}
+
+// The job is left: nobody uses a team or a number any more.
+void drop_freed() {
+  std::erase_if(g_freed, [](Freed& freed) {
+    freed.closing.reset();
+    if (has_requests(*freed.comm)) return false;
+    end_comm(freed.comm);
+    return true;
+  });
 }
 
 Comm* fixed_comm(std::uint32_t number, std::vector<std::uint32_t> ranks, const char* name) {
@@ -131,7 +202,7 @@ void complete_comm(Comm& comm, int rank) {
 }
 
 Comm* new_comm(GroupPointer group, std::uint32_t* number) {
-  end_waiting();
+  end_freed();
   if (!take_number(number)) return nullptr;
   Comm* const comm = g_comms.take();
   if (comm == nullptr) {
@@ -180,15 +251,12 @@ int make_from(Comm* parent, GroupPointer group, Comm** made, bool by_tag) {
 }
 
 void free_comm(Comm* comm) {
-  // its memory is that of others, too, until all have come here
-  if (comm->team.id != 0) static_cast<void>(run_barrier(*comm));
   comm->freed = true;
-  if (!has_requests(*comm)) {
-    end_comm(comm);
-    return;
+  {
+    const std::scoped_lock lock(g_mutex);
+    g_freed.push_back({comm, nullptr});
   }
-  const std::scoped_lock lock(g_mutex);
-  g_waiting.push_back(comm);
+  end_freed();
 }
 
 // ---- the fixed ones -----------------------------------------------------------------------------
@@ -228,7 +296,7 @@ void close_world() {
 }
 
 void close_base() {
-  end_waiting();
+  drop_freed();
   if (g_base != nullptr) discard_comm(g_base);
   g_base = nullptr;
 }

@@ -148,8 +148,8 @@ int make_from(Comm* parent, std::shared_ptr<const Group> group, Comm** made, boo
 // The internal tag of the next communicator that all of `parent` make together. Called in the same
 // order by all.
 int next_make_tag(Comm& parent);
-// Waits for the other members, then frees it, once no operation of it is under way. Its attributes
-// are deleted by the caller before.
+// Frees it, and waits for nobody: it goes when no operation of it is under way here, and all
+// members have freed it. Its attributes are deleted by the caller before.
 void free_comm(Comm* comm);
 // Joining and leaving the job: base, and with MPI_Init world and self.
 int open_base();

@@ -410,7 +410,7 @@ int end(Call call, MPI_Comm* handle, bool waits) {
     return report(call, comm, error(MPI_ERR_COMM, "%s cannot be freed", comm->name.c_str()));
   if (const int code = delete_attributes(*handle, &comm->attributes); code != MPI_SUCCESS)
     return report(call, comm, code);
-  if (waits) wait_until(*comm->lane, [&] { return !has_requests(*comm); });
+  if (waits) wait_until(*comm->lane, [&] { return !has_pending(*comm); }, "MPI_Comm_disconnect");
   free_comm(comm);
   *handle = MPI_COMM_NULL;
   return MPI_SUCCESS;

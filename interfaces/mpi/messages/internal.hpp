@@ -15,6 +15,7 @@ struct InternalTag {
   static constexpr int kIntercomm = 3;
   static constexpr int kTopology = 4;
   static constexpr int kWindow = 5;
+  static constexpr int kFree = 6;
   // + a sequence number below 2^18: collectives that are made of messages
   static constexpr int kCollective = 1 << 18;
   // + a sequence number below 2^18: communicators made by all of a parent

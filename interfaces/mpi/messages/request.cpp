@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <vector>
 
 #include "mpi/check/buffers.hpp"
 #include "mpi/check/kinds.hpp"
@@ -170,6 +171,25 @@ bool has_requests(const Comm& comm) {
   g_requests.each([&](const Request& request) {
     found = found || (request.kind != Request::Kind::unused && request.comm == &comm);
   });
+  return found;
+}
+
+bool has_pending(const Comm& comm) {
+  bool found = false;
+  std::vector<Request*> operations;  // looked at without the pool's lock: a step may need requests
+  g_requests.each([&](Request& request) {
+    if (request.comm != &comm || !request.active || request.complete) return;
+    if (request.kind == Request::Kind::send)
+      found = found || request.ended.load(std::memory_order_acquire) == kPending;
+    else if (request.kind == Request::Kind::receive)
+      found = found || !has_ended(request.receive);
+    else if (request.kind == Request::Kind::operation)
+      operations.push_back(&request);
+  });
+  // Where there are several threads, another one may be testing it, and none may do so beside it.
+  // The communicator stays as long as it has requests, in any case.
+  if (g_job.thread_level == MPI_THREAD_MULTIPLE) return found;
+  for (Request* request : operations) found = !poll_request(*request) || found;
   return found;
 }
 

@@ -98,8 +98,11 @@ void give_back(Request* request);
   return kept != nullptr && kept->count != 0 ? kept->some[--kept->count] : nullptr;
 }
 void keep(Request* request);
-// Operations of the communicator are under way.
+// There are requests of the communicator, inactive ones of persistent operations included.
 bool has_requests(const Comm& comm);
+// Operations of the communicator are under way: sends and receives, and, unless other threads may
+// be testing them, the others. Whether the program has asked for the end of one does not matter.
+bool has_pending(const Comm& comm);
 
 // Makes progress. True: it has ended, is inactive or complete; `request.outcome` says how.
 bool poll_request(Request& request);

@@ -1,0 +1,133 @@
+// How long objects live: communicators that are freed in different orders, with operations under
+// way, and many of them; disconnecting.
+#include <string_view>
+#include <vector>
+
+#include "check.hpp"
+
+namespace {
+
+int g_rank = 0;
+int g_size = 0;
+int right() {
+  return (g_rank + 1) % g_size;
+}
+int left() {
+  return (g_rank + g_size - 1) % g_size;
+}
+
+MPI_Comm duplicate(MPI_Comm comm) {
+  MPI_Comm made = MPI_COMM_NULL;
+  MUST(MPI_Comm_dup(comm, &made));
+  return made;
+}
+
+// As garbage collectors do it: each process in an order of its own.
+void any_order() {
+  std::vector<MPI_Comm> comms;
+  for (int i = 0; i < g_size + 1; ++i) comms.push_back(duplicate(MPI_COMM_WORLD));
+  for (MPI_Comm comm : comms) MUST(MPI_Barrier(comm));
+  MPI_Comm inter = MPI_COMM_NULL;
+  if (g_size > 1) {
+    MPI_Comm half = MPI_COMM_NULL;
+    MUST(MPI_Comm_split(MPI_COMM_WORLD, g_rank % 2, 0, &half));
+    MUST(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - g_rank % 2, 1, &inter));
+    MUST(MPI_Barrier(inter));
+    comms.push_back(half);
+    comms.push_back(inter);
+  }
+  const auto count = comms.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    MPI_Comm& comm = comms[(i + static_cast<std::size_t>(g_rank)) % count];
+    MUST(MPI_Comm_free(&comm));
+    CHECK(comm == MPI_COMM_NULL);
+  }
+}
+
+// Rank 0 frees it while it waits for a message that the others send when they know of that.
+void with_receive_pending() {
+  MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+  std::vector<int> got(static_cast<std::size_t>(g_size), -1);
+  std::vector<MPI_Request> requests(got.size(), MPI_REQUEST_NULL);
+  if (g_rank == 0) {
+    for (int from = 1; from < g_size; ++from)
+      MUST(MPI_Irecv(&got[static_cast<std::size_t>(from)], 1, MPI_INT, from, 1, comm,
+                     &requests[static_cast<std::size_t>(from)]));
+    MUST(MPI_Comm_free(&comm));
+    for (int to = 1; to < g_size; ++to) MUST(MPI_Send(nullptr, 0, MPI_INT, to, 2, MPI_COMM_WORLD));
+    MUST(MPI_Waitall(g_size, requests.data(), MPI_STATUSES_IGNORE));
+    for (int from = 1; from < g_size; ++from) CHECK(got[static_cast<std::size_t>(from)] == from);
+    return;
+  }
+  MUST(MPI_Recv(nullptr, 0, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  MUST(MPI_Send(&g_rank, 1, MPI_INT, 0, 1, comm));
+  MUST(MPI_Comm_free(&comm));
+}
+
+// One frees it and the others go on with it: they hear of it when they have freed theirs.
+void before_the_others() {
+  MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MUST(MPI_Ibarrier(comm, &request));
+  if (g_rank == 0) MUST(MPI_Comm_free(&comm));
+  MUST(MPI_Barrier(MPI_COMM_WORLD));
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  if (g_rank != 0) MUST(MPI_Comm_free(&comm));
+}
+
+// What they take is given back: HEDDLE_COLLECTIVE_BYTES of the test has room for few at a time.
+void many_times() {
+  constexpr int kRounds = 400;
+  for (int round = 0; round < kRounds; ++round) {
+    MPI_Comm one = duplicate(MPI_COMM_WORLD);
+    MPI_Comm other = duplicate(MPI_COMM_WORLD);
+    const int mine = round;
+    int sum = -1;
+    MUST(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, one));
+    CHECK(sum == round * g_size);
+    MUST(MPI_Barrier(other));
+    MUST(MPI_Comm_free(g_rank % 2 == 0 ? &one : &other));
+    MUST(MPI_Comm_free(g_rank % 2 == 0 ? &other : &one));
+  }
+}
+
+// An inactive request is no operation under way; an active one is waited for.
+void disconnected() {
+  MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+  int sent = g_rank;
+  int got = -1;
+  int later = -1;
+  MPI_Request inactive[2];
+  MPI_Request active[2];
+  MUST(MPI_Recv_init(&got, 1, MPI_INT, left(), 1, comm, &inactive[0]));
+  MUST(MPI_Send_init(&sent, 1, MPI_INT, right(), 1, comm, &inactive[1]));
+  MUST(MPI_Startall(2, inactive));
+  MUST(MPI_Waitall(2, inactive, MPI_STATUSES_IGNORE));
+  CHECK(got == left());
+  MUST(MPI_Irecv(&later, 1, MPI_INT, left(), 2, comm, &active[0]));
+  MUST(MPI_Ibarrier(comm, &active[1]));
+  MUST(MPI_Send(&sent, 1, MPI_INT, right(), 2, comm));
+  MUST(MPI_Comm_disconnect(&comm));
+  CHECK(comm == MPI_COMM_NULL && later == left());
+  MUST(MPI_Waitall(2, active, MPI_STATUSES_IGNORE));
+  for (MPI_Request& request : inactive) MUST(MPI_Request_free(&request));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MUST(MPI_Init(&argc, &argv));
+  g_rank = my_rank();
+  g_size = ranks();
+  struct Part {
+    std::string_view name;
+    void (*run)();
+  };
+  constexpr Part kParts[] = {{"order", &any_order},       {"pending", &with_receive_pending},
+                             {"before", &before_the_others}, {"many", &many_times},
+                             {"disconnect", &disconnected}};
+  for (const Part& part : kParts)
+    if (argc < 2 || part.name == argv[1]) part.run();
+  MUST(MPI_Finalize());
+  return 0;
+}
