@@ -1,6 +1,7 @@
 // MPI_Dims_create: dimensions that are as equal as possible.
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include <units/topologies.hpp>
@@ -22,27 +23,79 @@ std::vector<int> divisors_of(int number) {
   return low;
 }
 
-// value^exponent < limit.
-bool power_below(int value, std::size_t exponent, int limit) {
+// value^exponent, or the limit if it is not below that.
+std::int64_t power_up_to(std::int64_t value, std::size_t exponent, std::int64_t limit) {
   std::int64_t power = 1;
   for (std::size_t i = 0; i < exponent && power < limit; ++i) power *= value;
-  return power < limit;
+  return std::min(power, limit);
 }
 
-// Writes `count` factors of `number`, none larger than `most`, descending: the largest is as small
-// as possible, then the second largest, and so on. False: there are none.
-bool share_out(int number, std::size_t count, int most, const std::vector<int>& divisors, int* factors) {
-  if (count == 0) return number == 1;
-  if (power_below(most, count, number)) return false;
-  for (const int divisor : divisors) {
-    if (divisor > most) return false;
-    if (number % divisor != 0 || power_below(divisor, count, number)) continue;
-    if (!share_out(number / divisor, count - 1, divisor, divisors, factors + 1)) continue;
-    *factors = divisor;
-    return true;
+// Finds the factors of a number that are as close to each other as possible: the difference of the
+// largest and the smallest is least; of several such the sum is least, since that is the surface of
+// few long sides; of several such the largest is least. All factorisations that can be the best are
+// looked at, smallest factor first; few can.
+class Balance {
+ public:
+  Balance(int number, std::size_t count) : number_(number), count_(count), divisors_(divisors_of(number)) {}
+
+  // Descending.
+  std::vector<int> find() {
+    best_.assign(count_, 1);
+    best_.back() = number_;  // ascending while it is sought
+    spread_ = number_ - (count_ > 1 ? 1 : number_);
+    if (count_ > 1) {
+      // From the root of the number down: there the factors are closest.
+      for (auto smallest = divisors_.rbegin(); smallest != divisors_.rend(); ++smallest) {
+        if (power_up_to(*smallest, count_, std::int64_t{number_} + 1) > number_) continue;
+        if (power_up_to(std::int64_t{*smallest} + spread_, count_, number_) < number_) break;
+        factors_.assign(1, *smallest);
+        extend(number_ / *smallest);
+      }
+    }
+    std::ranges::reverse(best_);
+    return best_;
   }
-  return false;
-}
+
+ private:
+  // `rest`: the product of the factors that are missing.
+  void extend(int rest) {
+    const std::size_t missing = count_ - factors_.size();
+    const int most = static_cast<int>(std::min<std::int64_t>(std::int64_t{factors_.front()} + spread_, rest));
+    if (missing == 1) {
+      if (rest <= most && rest >= factors_.back()) take(rest);
+      return;
+    }
+    for (auto next = std::ranges::lower_bound(divisors_, factors_.back()); next != divisors_.end(); ++next) {
+      if (*next > most || power_up_to(*next, missing, std::int64_t{rest} + 1) > rest) return;
+      if (rest % *next != 0 || power_up_to(most, missing - 1, rest / *next) < rest / *next) continue;
+      factors_.push_back(*next);
+      extend(rest / *next);
+      factors_.pop_back();
+    }
+  }
+
+  void take(int last) {
+    std::vector<int> found = factors_;
+    found.push_back(last);
+    const int spread = last - found.front();
+    if (spread == spread_) {
+      const auto sum = [](const std::vector<int>& of) { return std::reduce(of.begin(), of.end(), std::int64_t{0}); };
+      const std::int64_t here = sum(found);
+      const std::int64_t known = sum(best_);
+      const bool lower = std::lexicographical_compare(found.rbegin(), found.rend(), best_.rbegin(), best_.rend());
+      if (here > known || (here == known && !lower)) return;
+    }
+    best_ = std::move(found);
+    spread_ = spread;
+  }
+
+  const int number_;
+  const std::size_t count_;
+  const std::vector<int> divisors_;
+  std::vector<int> factors_;  // ascending: those chosen so far
+  std::vector<int> best_;
+  int spread_ = 0;  // of the best: the largest less the smallest
+};
 
 int create(int nnodes, int ndims, int dims[]) {
   if (nnodes < 1) return error(MPI_ERR_ARG, "nnodes %d: there is at least 1", nnodes);
@@ -60,8 +113,7 @@ int create(int nnodes, int ndims, int dims[]) {
     return error(MPI_ERR_DIMS, "dims: the product of those that are not 0 does not divide nnodes %d", nnodes);
   }
   const int rest = static_cast<int>(nnodes / fixed);
-  std::vector<int> factors(open, 1);
-  if (open > 0) static_cast<void>(share_out(rest, open, rest, divisors_of(rest), factors.data()));
+  const std::vector<int> factors = open > 0 ? Balance(rest, open).find() : std::vector<int>{};
   std::size_t next = 0;
   for (int i = 0; i < ndims; ++i)
     if (dims[i] == 0) dims[i] = factors[next++];
