@@ -75,14 +75,19 @@ bool predefined(int number) {
   return number >= MPI_TAG_UB && number <= MPI_WIN_MODEL;
 }
 
+// What a call does with a key. One that the program has freed lives on in the attributes that have
+// it: these may be got and deleted by the number that the program has kept.
+enum class Purpose { change, look };
+
 // With g_mutex held.
-int find_keyval(int number, KeyvalKind kind, Keyval** out) {
+int find_keyval(int number, KeyvalKind kind, Purpose purpose, Keyval** out) {
   if (number == MPI_KEYVAL_INVALID) return error(MPI_ERR_KEYVAL, "keyval is MPI_KEYVAL_INVALID");
   if (predefined(number))
     return error(MPI_ERR_KEYVAL, "keyval %d: it is a key of the library, which does not change", number);
   Keyval* const keyval =
       number < kFirstNumber ? nullptr : g_keyvals.at(static_cast<std::uint32_t>(number - kFirstNumber));
-  if (keyval == nullptr || keyval->freed) return error(MPI_ERR_KEYVAL, "keyval %d: it is no key, or was freed", number);
+  if (keyval == nullptr || (keyval->freed && purpose == Purpose::change))
+    return error(MPI_ERR_KEYVAL, "keyval %d: it is no key, or was freed", number);
   if (keyval->kind != kind) {
     return error(MPI_ERR_KEYVAL, "keyval %d: it is a key of %s, not of %s", number, name_of(keyval->kind),
                  name_of(kind));
@@ -178,10 +183,11 @@ int delete_entry(void* of, Attributes* attributes, Attributes::Entry entry) {
 }
 
 // The attribute of a key of the program. *found: there is one.
-int look(const Attributes& attributes, KeyvalKind kind, int number, Attributes::Entry* entry, bool* found) {
+int look(const Attributes& attributes, KeyvalKind kind, int number, Purpose purpose, Attributes::Entry* entry,
+         bool* found) {
   const std::scoped_lock lock(g_mutex);
   Keyval* keyval = nullptr;
-  if (const int code = find_keyval(number, kind, &keyval); code != MPI_SUCCESS) return code;
+  if (const int code = find_keyval(number, kind, purpose, &keyval); code != MPI_SUCCESS) return code;
   const auto place = std::ranges::find(attributes.entries, keyval, &Attributes::Entry::keyval);
   *found = place != attributes.entries.end();
   *entry = *found ? *place : Attributes::Entry{keyval, nullptr};
@@ -191,14 +197,15 @@ int look(const Attributes& attributes, KeyvalKind kind, int number, Attributes::
 int set(void* of, Attributes* attributes, KeyvalKind kind, int number, void* value) {
   Attributes::Entry entry{};
   bool found = false;
-  if (const int code = look(*attributes, kind, number, &entry, &found); code != MPI_SUCCESS) return code;
+  if (const int code = look(*attributes, kind, number, Purpose::change, &entry, &found); code != MPI_SUCCESS)
+    return code;
   if (found) {
     if (const int code = delete_entry(of, attributes, entry); code != MPI_SUCCESS) return code;
   }
   const std::scoped_lock lock(g_mutex);
   // The delete function may have freed the key.
   Keyval* keyval = nullptr;
-  if (const int code = find_keyval(number, kind, &keyval); code != MPI_SUCCESS) return code;
+  if (const int code = find_keyval(number, kind, Purpose::change, &keyval); code != MPI_SUCCESS) return code;
   try {
     attributes->entries.push_back({keyval, value});
   } catch (const std::bad_alloc&) {
@@ -211,7 +218,7 @@ int set(void* of, Attributes* attributes, KeyvalKind kind, int number, void* val
 int get(const Attributes& attributes, KeyvalKind kind, int number, void* value, int* flag) {
   Attributes::Entry entry{};
   bool found = false;
-  if (const int code = look(attributes, kind, number, &entry, &found); code != MPI_SUCCESS) return code;
+  if (const int code = look(attributes, kind, number, Purpose::look, &entry, &found); code != MPI_SUCCESS) return code;
   *flag = found ? 1 : 0;
   if (found) *static_cast<void**>(value) = entry.value;
   return MPI_SUCCESS;
@@ -220,7 +227,7 @@ int get(const Attributes& attributes, KeyvalKind kind, int number, void* value, 
 int remove(void* of, Attributes* attributes, KeyvalKind kind, int number) {
   Attributes::Entry entry{};
   bool found = false;
-  if (const int code = look(*attributes, kind, number, &entry, &found); code != MPI_SUCCESS) return code;
+  if (const int code = look(*attributes, kind, number, Purpose::look, &entry, &found); code != MPI_SUCCESS) return code;
   return found ? delete_entry(of, attributes, entry) : MPI_SUCCESS;
 }
 
@@ -314,7 +321,7 @@ int free_keyval(KeyvalKind kind, int* number) {
   if (number == nullptr) return null_argument("keyval");
   const std::scoped_lock lock(g_mutex);
   Keyval* keyval = nullptr;
-  if (const int code = find_keyval(*number, kind, &keyval); code != MPI_SUCCESS) return code;
+  if (const int code = find_keyval(*number, kind, Purpose::change, &keyval); code != MPI_SUCCESS) return code;
   keyval->freed = true;
   release(keyval);
   *number = MPI_KEYVAL_INVALID;

@@ -1,5 +1,5 @@
 // How long objects live: communicators that are freed in different orders, with operations under
-// way, and many of them; disconnecting.
+// way, and many of them; disconnecting; keys that were freed and are in use; buffers of sessions.
 #include <string_view>
 #include <vector>
 
@@ -113,6 +113,83 @@ void disconnected() {
   for (MPI_Request& request : inactive) MUST(MPI_Request_free(&request));
 }
 
+// ---- keys ---------------------------------------------------------------------------------------
+
+int g_deleted = 0;
+int count_comm(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*/) {
+  ++g_deleted;
+  return MPI_SUCCESS;
+}
+int count_type(MPI_Datatype /*type*/, int /*keyval*/, void* /*value*/, void* /*extra*/) {
+  ++g_deleted;
+  return MPI_SUCCESS;
+}
+int count_win(MPI_Win /*win*/, int /*keyval*/, void* /*value*/, void* /*extra*/) {
+  ++g_deleted;
+  return MPI_SUCCESS;
+}
+
+// The number that the program has kept of a key that it has freed names it while attributes do.
+template <class Get, class Set, class Delete>
+void use_freed(int key, Get&& get, Set&& set, Delete&& remove) {
+  int value = 7;
+  void* found = nullptr;
+  int flag = 0;
+  int deleted = g_deleted;
+  MUST(get(key, static_cast<void*>(&found), &flag));
+  CHECK(flag == 1 && *static_cast<int*>(found) == 6);
+  int code = MPI_SUCCESS;
+  MUST(MPI_Error_class(set(key, &value), &code));
+  CHECK(code == MPI_ERR_KEYVAL);
+  MUST(remove(key));
+  CHECK(g_deleted == deleted + 1);
+  MUST(MPI_Error_class(get(key, static_cast<void*>(&found), &flag), &code));  // now it is gone
+  CHECK(code == MPI_ERR_KEYVAL);
+}
+
+void freed_keys() {
+  int value = 6;
+  int key = MPI_KEYVAL_INVALID;
+  MPI_Comm comm = duplicate(MPI_COMM_SELF);
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  MUST(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &count_comm, &key, nullptr));
+  int kept = key;
+  MUST(MPI_Comm_set_attr(comm, key, &value));
+  MUST(MPI_Comm_free_keyval(&key));
+  use_freed(
+      kept, [&](int number, void* out, int* flag) { return MPI_Comm_get_attr(comm, number, out, flag); },
+      [&](int number, void* in) { return MPI_Comm_set_attr(comm, number, in); },
+      [&](int number) { return MPI_Comm_delete_attr(comm, number); });
+  MUST(MPI_Comm_free(&comm));
+
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MUST(MPI_Type_contiguous(2, MPI_INT, &type));
+  MUST(MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, &count_type, &key, nullptr));
+  kept = key;
+  MUST(MPI_Type_set_attr(type, key, &value));
+  MUST(MPI_Type_free_keyval(&key));
+  use_freed(
+      kept, [&](int number, void* out, int* flag) { return MPI_Type_get_attr(type, number, out, flag); },
+      [&](int number, void* in) { return MPI_Type_set_attr(type, number, in); },
+      [&](int number) { return MPI_Type_delete_attr(type, number); });
+  MUST(MPI_Type_free(&type));
+
+  MPI_Win win = MPI_WIN_NULL;
+  MUST(MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, MPI_COMM_SELF, &win));
+  MUST(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+  MUST(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, &count_win, &key, nullptr));
+  kept = key;
+  MUST(MPI_Win_set_attr(win, key, &value));
+  MUST(MPI_Win_free_keyval(&key));
+  use_freed(
+      kept, [&](int number, void* out, int* flag) { return MPI_Win_get_attr(win, number, out, flag); },
+      [&](int number, void* in) { return MPI_Win_set_attr(win, number, in); },
+      [&](int number) { return MPI_Win_delete_attr(win, number); });
+  MUST(MPI_Win_free(&win));
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -123,9 +200,8 @@ int main(int argc, char** argv) {
     std::string_view name;
     void (*run)();
   };
-  constexpr Part kParts[] = {{"order", &any_order},       {"pending", &with_receive_pending},
-                             {"before", &before_the_others}, {"many", &many_times},
-                             {"disconnect", &disconnected}};
+  constexpr Part kParts[] = {{"order", &any_order}, {"pending", &with_receive_pending}, {"before", &before_the_others},
+                             {"many", &many_times}, {"disconnect", &disconnected},      {"keys", &freed_keys}};
   for (const Part& part : kParts)
     if (argc < 2 || part.name == argv[1]) part.run();
   MUST(MPI_Finalize());
