@@ -74,7 +74,8 @@ int sub(Comm& comm, const int remain_dims[], MPI_Comm* out) {
   }
   std::vector<std::uint32_t> members;
   for (const int rank : ranks) members.push_back((*comm.group)[rank]);
-  return make_with(comm, std::make_shared<const Group>(std::move(members)), std::move(part), out);
+  return make_with(comm, std::make_shared<const Group>(std::move(members), comm.group->session()), std::move(part),
+                   out);
 }
 
 int rank_at(const Comm& comm, const int coords[], int* rank) {

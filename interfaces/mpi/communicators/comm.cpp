@@ -11,6 +11,7 @@
 #include "mpi/communicators/making.hpp"
 #include "mpi/communicators/registry.hpp"
 #include "mpi/core/pool.hpp"
+#include "mpi/messages/buffers.hpp"
 #include "mpi/messages/internal.hpp"
 #include "mpi/messages/request.hpp"
 
@@ -103,7 +104,7 @@ void end_comm(Comm* comm) {
 // True: it is gone.
 bool go_on(Freed& freed) {
   if (freed.closing == nullptr) {
-    if (has_requests(*freed.comm)) return false;
+    if (has_requests(*freed.comm) || !has_no_buffered(*freed.comm)) return false;
     freed.closing = std::make_unique<Closing>(freed.comm->inter() ? *freed.comm->local : *freed.comm);
   }
   if (!freed.closing->step()) return false;
@@ -129,7 +130,7 @@ void end_freed() {
 void drop_freed() {
   std::erase_if(g_freed, [](Freed& freed) {
     freed.closing.reset();
-    if (has_requests(*freed.comm)) return false;
+    if (has_requests(*freed.comm) || !has_no_buffered(*freed.comm)) return false;
     end_comm(freed.comm);
     return true;
   });

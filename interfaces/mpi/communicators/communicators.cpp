@@ -11,6 +11,7 @@
 #include "mpi/communicators/placement.hpp"
 #include "mpi/communicators/registry.hpp"
 #include "mpi/communicators/topology.hpp"
+#include "mpi/messages/buffers.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {
@@ -374,7 +375,7 @@ int split(Comm& parent, const Choice& mine, MPI_Comm* newcomm) {
   for (const int rank : ranks) members.push_back((*parent.group)[rank]);
   if (mine.colour == MPI_UNDEFINED) members.clear();
   Comm* made = nullptr;
-  const int code = make_from(&parent, std::make_shared<Group>(std::move(members)), &made);
+  const int code = make_from(&parent, std::make_shared<Group>(std::move(members), parent.group->session()), &made);
   give(made, newcomm);
   return code;
 }
@@ -410,7 +411,8 @@ int end(Call call, MPI_Comm* handle, bool waits) {
     return report(call, comm, error(MPI_ERR_COMM, "%s cannot be freed", comm->name.c_str()));
   if (const int code = delete_attributes(*handle, &comm->attributes); code != MPI_SUCCESS)
     return report(call, comm, code);
-  if (waits) wait_until(*comm->lane, [&] { return !has_pending(*comm); }, "MPI_Comm_disconnect");
+  if (waits)
+    wait_until(*comm->lane, [&] { return !has_pending(*comm) && has_no_buffered(*comm); }, "MPI_Comm_disconnect");
   free_comm(comm);
   *handle = MPI_COMM_NULL;
   return MPI_SUCCESS;

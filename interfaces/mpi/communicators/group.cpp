@@ -36,8 +36,10 @@ int find(MPI_Group handle1, MPI_Group handle2, GroupPointer* group1, GroupPointe
   return find(handle2, group2);
 }
 
-int give(std::vector<std::uint32_t> ranks, MPI_Group* out) {
-  const MPI_Group handle = new_handle(ranks.empty() ? empty_group() : std::make_shared<const Group>(std::move(ranks)));
+// `of`: what it is derived from.
+int give(std::vector<std::uint32_t> ranks, const Group& of, MPI_Group* out) {
+  const MPI_Group handle =
+      new_handle(ranks.empty() ? empty_group() : std::make_shared<const Group>(std::move(ranks), of.session()));
   if (handle == MPI_GROUP_NULL) return no_memory();
   *out = handle;
   return MPI_SUCCESS;
@@ -136,7 +138,7 @@ int subset(MPI_Group handle, int n, Ranks ranks, Keep keep, MPI_Group* out) {
   if (out == nullptr) return null_argument("newgroup");
   Choice choice(*group);
   if (const int code = choose(&choice, n, ranks); code != MPI_SUCCESS) return code;
-  return give(keep == Keep::chosen ? std::move(choice).in_order_given() : choice.others(), out);
+  return give(keep == Keep::chosen ? std::move(choice).in_order_given() : choice.others(), *group, out);
 }
 
 // Those of `first` that are in `second`, or that are not.
@@ -154,11 +156,12 @@ int join(MPI_Group handle1, MPI_Group handle2, Join how, MPI_Group* out) {
   GroupPointer group2;
   if (const int code = find(handle1, handle2, &group1, &group2); code != MPI_SUCCESS) return code;
   if (out == nullptr) return null_argument("newgroup");
-  if (how != Join::sum) return give(part(*group1, *group2, how == Join::common), out);
+  const Group& of = group1->session() != nullptr ? *group1 : *group2;
+  if (how != Join::sum) return give(part(*group1, *group2, how == Join::common), of, out);
   std::vector<std::uint32_t> ranks = group1->ranks();
   const std::vector<std::uint32_t> more = part(*group2, *group1, false);
   ranks.insert(ranks.end(), more.begin(), more.end());
-  return give(std::move(ranks), out);
+  return give(std::move(ranks), of, out);
 }
 
 int compare(MPI_Group handle1, MPI_Group handle2, int* result) {

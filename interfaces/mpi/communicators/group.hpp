@@ -10,17 +10,23 @@
 
 namespace heddle::mpi {
 
+struct SessionBuffer;  // messages/buffers.hpp
+
 class Group {
  public:
-  explicit Group(std::vector<std::uint32_t> ranks) : ranks_(std::move(ranks)) {}
+  explicit Group(std::vector<std::uint32_t> ranks, std::shared_ptr<SessionBuffer> session = nullptr)
+      : ranks_(std::move(ranks)), session_(std::move(session)) {}
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
   [[nodiscard]] std::uint32_t operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const std::vector<std::uint32_t>& ranks() const { return ranks_; }
   // The rank of a rank of the job; MPI_UNDEFINED: it is no member.
   [[nodiscard]] int rank_of(std::uint32_t job_rank) const;
+  // Of the session that it is derived from, by way of groups and communicators; null: of none.
+  [[nodiscard]] const std::shared_ptr<SessionBuffer>& session() const { return session_; }
 
  private:
   std::vector<std::uint32_t> ranks_;  // of the job
+  std::shared_ptr<SessionBuffer> session_;
 };
 using GroupPointer = std::shared_ptr<const Group>;
 

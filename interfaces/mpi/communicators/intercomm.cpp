@@ -86,7 +86,7 @@ int fill(Comm& comm, const std::vector<Record>& mine, const std::vector<Record>&
     remote.push_back(record.job_rank);
     comm.members.push_back(member_of(record.job_rank, record.number));
   }
-  comm.remote_group = std::make_shared<Group>(std::move(remote));
+  comm.remote_group = std::make_shared<Group>(std::move(remote), comm.group->session());
   complete_comm(comm, rank);
   return MPI_SUCCESS;
 }
@@ -191,7 +191,7 @@ int split_inter(Comm& parent, int colour, int key, MPI_Comm* newcomm) {
   }
   Comm* made = nullptr;
   const int first = theirs.empty() ? MPI_UNDEFINED : theirs[0].rank;
-  code = make_part(parent, std::make_shared<Group>(std::move(members)), first, &made);
+  code = make_part(parent, std::make_shared<Group>(std::move(members), parent.group->session()), first, &made);
   *newcomm = handle_of(made);
   return code;
 }
@@ -239,7 +239,7 @@ int merge(Comm& inter, int high, MPI_Comm* merged) {
   add(*inter.remote_group, inter);
   if (!first) add(*inter.group, *inter.local);
   const std::size_t at = (first ? 0 : inter.remote_group->ranks().size()) + static_cast<std::size_t>(inter.rank);
-  Making making(std::make_shared<Group>(std::move(ranks)), std::move(routes), at, tag);
+  Making making(std::make_shared<Group>(std::move(ranks), inter.group->session()), std::move(routes), at, tag);
   code = making.begin();
   Comm* made = nullptr;
   if (code == MPI_SUCCESS) wait_until(making.lane(), [&] { return making.step(&code, &made); });

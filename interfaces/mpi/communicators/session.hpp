@@ -10,13 +10,13 @@
 
 namespace heddle::mpi {
 
-class BsendBuffer;
+struct SessionBuffer;
 
 struct Session {
   Errhandler* errhandler = &g_errors_are_fatal;  // held
   Info info;                                     // what MPI_Session_get_info tells
   int thread_level = MPI_THREAD_SINGLE;
-  std::shared_ptr<BsendBuffer> buffer;  // MPI_Session_attach_buffer
+  std::shared_ptr<SessionBuffer> buffer;  // MPI_Session_attach_buffer
 };
 
 // Null: the handle names none.

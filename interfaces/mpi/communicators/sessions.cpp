@@ -21,6 +21,7 @@
 #include "mpi/communicators/intercomm.hpp"
 #include "mpi/core/job.hpp"
 #include "mpi/core/pool.hpp"
+#include "mpi/messages/buffers.hpp"
 #include "mpi/messages/internal.hpp"
 
 namespace heddle::mpi {
@@ -89,8 +90,10 @@ const char* name_of_level(int level) {
   return kLevels[0].name;
 }
 
+// The level that the program asks for. It does not ask: what the job has; or, if the session is the
+// first, all of it, since no other part of the program could get more later.
 int read_level(const Info& info, int* level) {
-  *level = MPI_THREAD_SINGLE;
+  *level = MPI_THREAD_MULTIPLE;
   const std::string* const text = info.find("thread_level");
   if (text == nullptr) return MPI_SUCCESS;
   for (const LevelName& each : kLevels) {
@@ -105,7 +108,7 @@ int read_level(const Info& info, int* level) {
 // ---- beginning and ending -----------------------------------------------------------------------
 
 int begin_session(const Info& hints, Errhandler* errhandler, MPI_Session* session) {
-  int level = MPI_THREAD_SINGLE;
+  int level = MPI_THREAD_MULTIPLE;
   if (const int code = read_level(hints, &level); code != MPI_SUCCESS) return code;
   Session* const made = g_sessions.take();
   if (made == nullptr)
@@ -116,6 +119,7 @@ int begin_session(const Info& hints, Errhandler* errhandler, MPI_Session* sessio
     return code;
   }
   retain_job();
+  made->buffer = std::make_shared<SessionBuffer>();
   made->thread_level = std::min(level, g_job.thread_level);
   made->errhandler = retain(errhandler);
   made->info.set("thread_level", name_of_level(made->thread_level));
@@ -170,11 +174,11 @@ int nth_set(MPI_Info handle, int n, int* length, char* name) {
   return MPI_SUCCESS;
 }
 
-int group_of_set(const char* name, MPI_Group* group) {
+int group_of_set(const Session& session, const char* name, MPI_Group* group) {
   if (group == nullptr) return null_argument("newgroup");
   std::vector<std::uint32_t> ranks;
   if (const int code = ranks_of_set(name, &ranks); code != MPI_SUCCESS) return code;
-  *group = new_handle(std::make_shared<const Group>(std::move(ranks)));
+  *group = new_handle(std::make_shared<const Group>(std::move(ranks), session.buffer));
   return *group == MPI_GROUP_NULL ? error(MPI_ERR_NO_MEM, "no memory for a group") : MPI_SUCCESS;
 }
 
@@ -363,6 +367,7 @@ int session_finalize(Call call, MPI_Session* session) {
   if (session == nullptr) return told(call, null_argument("session"));
   Session* const which = session_of(*session);
   if (which == nullptr) return told(call, bad_session(*session));
+  detach_at_end(*which->buffer);
   int code = MPI_SUCCESS;
   {
     const std::scoped_lock lock(g_joining);
@@ -402,7 +407,7 @@ int session_get_pset_info(Call call, MPI_Session session, const char* pset_name,
 }
 
 int group_from_session_pset(Call call, MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
-  return of_session(call, session, [&](Session&) { return group_of_set(pset_name, newgroup); });
+  return of_session(call, session, [&](Session& which) { return group_of_set(which, pset_name, newgroup); });
 }
 
 int comm_create_from_group(Call call, MPI_Group group, const char* stringtag, MPI_Info info, MPI_Errhandler errhandler,

@@ -44,7 +44,8 @@ int check_intra(const Comm& comm) {
 GroupPointer first_of(const Comm& comm, int count) {
   if (count == comm.size()) return comm.group;
   const std::vector<std::uint32_t>& ranks = comm.group->ranks();
-  return std::make_shared<const Group>(std::vector<std::uint32_t>(ranks.begin(), ranks.begin() + count));
+  return std::make_shared<const Group>(std::vector<std::uint32_t>(ranks.begin(), ranks.begin() + count),
+                                       comm.group->session());
 }
 
 int make_with(Comm& parent, GroupPointer group, std::shared_ptr<const Topology> topology, MPI_Comm* out) {

@@ -18,6 +18,8 @@ std::shared_ptr<BsendBuffer> g_buffer;
 
 std::shared_ptr<BsendBuffer> buffer_of(const Comm& comm) {
   if (comm.buffer != nullptr) return comm.buffer;
+  if (const auto& session = comm.group->session(); session != nullptr)
+    if (std::shared_ptr<BsendBuffer> buffer = session->get(); buffer != nullptr) return buffer;
   const std::scoped_lock lock(g_mutex);
   return g_buffer;
 }
@@ -77,7 +79,9 @@ bool BsendBuffer::empty() {
 
 int send_buffered(Comm& comm, const Data& data, int rank, int tag) {
   const std::shared_ptr<BsendBuffer> buffer = buffer_of(comm);
-  if (buffer == nullptr) return error(MPI_ERR_BUFFER, "no buffer is attached (MPI_Buffer_attach)");
+  if (buffer == nullptr)
+    return error(MPI_ERR_BUFFER,
+                 "no buffer is attached to the communicator, its session or the process (MPI_Buffer_attach)");
   return buffer->send(comm, data, rank, tag);
 }
 
@@ -125,8 +129,6 @@ std::shared_ptr<BsendBuffer> own_buffer() {
   return g_buffer;
 }
 
-}  // namespace
-
 int attach_to(std::shared_ptr<BsendBuffer>* where, void* buffer, MPI_Count size) {
   if (*where != nullptr) return error(MPI_ERR_BUFFER, "a buffer is attached already: detach it first");
   if (size < 0) return error(MPI_ERR_ARG, "size %lld is negative", static_cast<long long>(size));
@@ -135,8 +137,22 @@ int attach_to(std::shared_ptr<BsendBuffer>* where, void* buffer, MPI_Count size)
   return MPI_SUCCESS;
 }
 
+}  // namespace
+
 void flush_buffers() {
   if (const auto buffer = own_buffer(); buffer != nullptr) flush(*buffer);
+}
+
+void detach_at_end(SessionBuffer& session) {
+  const std::shared_ptr<BsendBuffer> buffer = session.get();
+  if (buffer == nullptr) return;
+  flush(*buffer);
+  const std::scoped_lock lock(session.mutex);
+  session.attached.reset();
+}
+
+bool has_no_buffered(const Comm& comm) {
+  return comm.buffer == nullptr || comm.buffer->empty();
 }
 
 // ---- of the process -----------------------------------------------------------------------------
@@ -221,28 +237,37 @@ int read_session(MPI_Session handle, Session** session) {
 int session_attach_buffer(Call call, MPI_Session handle, void* buffer, MPI_Count size) {
   Session* session = nullptr;
   int code = read_session(handle, &session);
-  if (code == MPI_SUCCESS) code = attach_to(&session->buffer, buffer, size);
+  if (code == MPI_SUCCESS) {
+    const std::scoped_lock lock(session->buffer->mutex);
+    code = attach_to(&session->buffer->attached, buffer, size);
+  }
   return told(call, session, code);
 }
 
 int session_detach_buffer(Call call, MPI_Session handle, void* buffer_addr, CountOut size) {
   Session* session = nullptr;
   int code = read_session(handle, &session);
-  if (code == MPI_SUCCESS) code = detach_from(&session->buffer, buffer_addr, size);
+  if (code == MPI_SUCCESS) {
+    std::shared_ptr<BsendBuffer> buffer = session->buffer->get();
+    code = detach_from(&buffer, buffer_addr, size);
+    const std::scoped_lock lock(session->buffer->mutex);
+    if (code == MPI_SUCCESS) session->buffer->attached.reset();
+  }
   return told(call, session, code);
 }
 
 int session_flush_buffer(Call call, MPI_Session handle) {
   Session* session = nullptr;
   const int code = read_session(handle, &session);
-  if (code == MPI_SUCCESS && session->buffer != nullptr) flush(*session->buffer);
+  if (code == MPI_SUCCESS)
+    if (const auto buffer = session->buffer->get(); buffer != nullptr) flush(*buffer);
   return told(call, session, code);
 }
 
 int session_iflush_buffer(Call call, MPI_Session handle, MPI_Request* request) {
   Session* session = nullptr;
   int code = read_session(handle, &session);
-  if (code == MPI_SUCCESS) code = iflush(session->buffer, request);
+  if (code == MPI_SUCCESS) code = iflush(session->buffer->get(), request);
   return told(call, session, code);
 }
 

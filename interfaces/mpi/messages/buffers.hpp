@@ -42,10 +42,24 @@ class BsendBuffer {
   std::list<Piece> pieces_;  // in the order of their addresses
 };
 
+// The buffer of a session, which its groups share.
+struct SessionBuffer {
+  std::mutex mutex;  // guards what is attached
+  std::shared_ptr<BsendBuffer> attached;
+  [[nodiscard]] std::shared_ptr<BsendBuffer> get() {
+    const std::scoped_lock lock(mutex);
+    return attached;
+  }
+};
+
+// Takes the communicator's own buffer, or that of the session which it is derived from, or the
+// process's.
 int send_buffered(Comm& comm, const Data& data, int rank, int tag);
 // At MPI_Finalize: waits for the messages of the process's own buffer.
 void flush_buffers();
-// Of sessions and communicators.
-int attach_to(std::shared_ptr<BsendBuffer>* where, void* buffer, MPI_Count size);
+// At MPI_Session_finalize: waits for its messages, and detaches it.
+void detach_at_end(SessionBuffer& session);
+// No message of the communicator's own buffer is under way.
+bool has_no_buffered(const Comm& comm);
 
 }  // namespace heddle::mpi

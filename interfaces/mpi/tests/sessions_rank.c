@@ -132,7 +132,93 @@ static void intercommunicators(MPI_Session session) {
   CHECK(MPI_Group_free(&world) == MPI_SUCCESS);
 }
 
+/* The number of a message by MPI_Bsend to the next process, received from the one before. */
+static void send_buffered(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  CHECK(MPI_Comm_rank(comm, &rank) == MPI_SUCCESS && MPI_Comm_size(comm, &size) == MPI_SUCCESS);
+  int from = -1;
+  CHECK(MPI_Bsend(&rank, 1, MPI_INT, (rank + 1) % size, 7, comm) == MPI_SUCCESS);
+  CHECK(MPI_Recv(&from, 1, MPI_INT, (rank + size - 1) % size, 7, comm, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  CHECK(from == (rank + size - 1) % size);
+}
+
+/* The buffer of a session serves the communicators that are derived from it, by whatever way, and
+ * no others. */
+static void buffers(MPI_Session session, MPI_Session other) {
+  static char room[4096 + MPI_BSEND_OVERHEAD];
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group same = MPI_GROUP_NULL;
+  MPI_Group foreign = MPI_GROUP_NULL;
+  MPI_Comm comms[5];
+  MPI_Comm apart = MPI_COMM_NULL;
+  int rank = 0;
+  int value = 0;
+  CHECK(MPI_Group_from_session_pset(session, "mpi://WORLD", &world) == MPI_SUCCESS);
+  CHECK(MPI_Group_from_session_pset(other, "mpi://WORLD", &foreign) == MPI_SUCCESS);
+  MPI_Group_rank(world, &rank);
+  CHECK(MPI_Comm_create_from_group(world, "own", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comms[0]) == MPI_SUCCESS);
+  CHECK(MPI_Comm_create_from_group(foreign, "other", MPI_INFO_NULL, MPI_ERRORS_RETURN, &apart) == MPI_SUCCESS);
+  CHECK(class_of(MPI_Bsend(&value, 1, MPI_INT, rank, 7, comms[0])) == MPI_ERR_BUFFER);
+  CHECK(MPI_Comm_dup(comms[0], &comms[1]) == MPI_SUCCESS);
+  CHECK(MPI_Comm_split(comms[1], rank % 2, 0, &comms[2]) == MPI_SUCCESS);
+  CHECK(MPI_Comm_group(comms[2], &same) == MPI_SUCCESS);
+  CHECK(MPI_Comm_create_from_group(same, "again", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comms[3]) == MPI_SUCCESS);
+  const int dims[1] = {1};
+  const int periods[1] = {0};
+  CHECK(MPI_Cart_create(comms[0], 1, dims, periods, 0, &comms[4]) == MPI_SUCCESS);
+  void* old = NULL;
+  int bytes = 0;
+  for (int automatic = 0; automatic < 2; ++automatic) {
+    void* const buffer = automatic ? MPI_BUFFER_AUTOMATIC : (void*)room;
+    CHECK(MPI_Session_attach_buffer(session, buffer, automatic ? 0 : (int)sizeof room) == MPI_SUCCESS);
+    for (int i = 0; i < 5; ++i)
+      if (comms[i] != MPI_COMM_NULL) send_buffered(comms[i]);
+    CHECK(class_of(MPI_Bsend(&value, 1, MPI_INT, rank, 7, apart)) == MPI_ERR_BUFFER);
+    CHECK(MPI_Session_flush_buffer(session) == MPI_SUCCESS);
+    CHECK(MPI_Session_detach_buffer(session, &old, &bytes) == MPI_SUCCESS && old == buffer);
+    CHECK(class_of(MPI_Bsend(&value, 1, MPI_INT, rank, 7, comms[1])) == MPI_ERR_BUFFER);
+  }
+  for (int i = 0; i < 5; ++i)
+    if (comms[i] != MPI_COMM_NULL) CHECK(MPI_Comm_free(&comms[i]) == MPI_SUCCESS);
+  CHECK(MPI_Comm_free(&apart) == MPI_SUCCESS);
+  CHECK(MPI_Group_free(&world) == MPI_SUCCESS && MPI_Group_free(&foreign) == MPI_SUCCESS);
+  CHECK(MPI_Group_free(&same) == MPI_SUCCESS);
+}
+
+static void level_is(MPI_Info asked, const char* wanted) {
+  MPI_Session session = MPI_SESSION_NULL;
+  MPI_Info info = MPI_INFO_NULL;
+  char level[64] = "";
+  int length = sizeof level;
+  int flag = 0;
+  CHECK(MPI_Session_init(asked, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+  CHECK(MPI_Session_get_info(session, &info) == MPI_SUCCESS);
+  CHECK(MPI_Info_get_string(info, "thread_level", &length, level, &flag) == MPI_SUCCESS && flag);
+  CHECK(strcmp(level, wanted) == 0);
+  CHECK(MPI_Info_free(&info) == MPI_SUCCESS && MPI_Session_finalize(&session) == MPI_SUCCESS);
+}
+
+/* A session that asks for no level has the job's; one that asks has no more than it asked for. */
+static void levels(int argc, char** argv) {
+  int provided = -1;
+  MPI_Info asked = MPI_INFO_NULL;
+  CHECK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) == MPI_SUCCESS);
+  CHECK(provided == MPI_THREAD_MULTIPLE);
+  level_is(MPI_INFO_NULL, "MPI_THREAD_MULTIPLE");
+  CHECK(MPI_Info_create(&asked) == MPI_SUCCESS);
+  level_is(asked, "MPI_THREAD_MULTIPLE");
+  CHECK(MPI_Info_set(asked, "thread_level", "MPI_THREAD_SERIALIZED") == MPI_SUCCESS);
+  level_is(asked, "MPI_THREAD_SERIALIZED");
+  CHECK(MPI_Info_free(&asked) == MPI_SUCCESS);
+  CHECK(MPI_Finalize() == MPI_SUCCESS);
+}
+
 int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "levels") == 0) {
+    levels(argc, argv);
+    return 0;
+  }
   const int with_init = argc > 1 && strcmp(argv[1], "init") == 0;
   for (int i = 0; i < 3; ++i) {
     if (with_init && i == 1) CHECK(MPI_Init(&argc, &argv) == MPI_SUCCESS);
@@ -142,6 +228,7 @@ int main(int argc, char** argv) {
     CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &second) == MPI_SUCCESS && session != second);
     sets(session);
     communicators(session);
+    buffers(session, second);
     CHECK(MPI_Session_finalize(&second) == MPI_SUCCESS);
     intercommunicators(session);
     CHECK(MPI_Session_finalize(&session) == MPI_SUCCESS && session == MPI_SESSION_NULL);
