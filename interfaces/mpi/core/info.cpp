@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string_view>
+#include <system_error>
 
 #include <units/infos.hpp>
 #include "mpi/check/leaks.hpp"
@@ -50,6 +54,29 @@ void set_fitting(Info* info, std::string_view key, std::string_view value) {
   if (!value.empty() && value.size() < MPI_MAX_INFO_VAL) info->set(key, value);
 }
 
+// How many processes the job has. Known once it was joined, also after it was left; before, what
+// the launcher tells by the environment. 0: a launcher that tells it only to who joins.
+std::uint32_t processes() {
+  if (g_job.size != 0) return g_job.size;
+  const auto value_of = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string_view(text == nullptr ? "" : text);
+  };
+  const auto number_in = [&](const char* name) {
+    const std::string_view text = value_of(name);
+    std::uint32_t number = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return failed == std::errc{} && end == text.data() + text.size() ? number : 0;
+  };
+  if (value_of("HEDDLE_BOOTSTRAP") == "single") return 1;
+  if (const std::uint32_t number = number_in("HEDDLE_LOCAL_SIZE"); number != 0) return number;
+  if (!value_of("PMIX_NAMESPACE").empty()) {
+    const std::uint32_t number = number_in("OMPI_COMM_WORLD_SIZE");
+    return number != 0 ? number : number_in("SLURM_NTASKS");
+  }
+  return value_of("PMI_FD").empty() ? 1 : number_in("PMI_SIZE");
+}
+
 // The keys of MPI_INFO_ENV whose values are known here: not soft, file and thread_level, which only
 // a launcher that is told them could tell.
 Info environment(const std::vector<std::string>& words) {
@@ -60,7 +87,7 @@ Info environment(const std::vector<std::string>& words) {
     for (std::size_t i = 1; i < words.size(); ++i) rest += (i == 1 ? "" : " ") + words[i];
     set_fitting(&info, "argv", rest);
   }
-  if (g_job.joined) set_fitting(&info, "maxprocs", std::to_string(g_job.size));
+  if (const std::uint32_t size = processes(); size != 0) set_fitting(&info, "maxprocs", std::to_string(size));
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   if (::gethostname(host, sizeof host - 1) == 0) set_fitting(&info, "host", host);
   utsname system{};

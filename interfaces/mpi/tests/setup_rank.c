@@ -44,12 +44,31 @@ static void abi(void) {
   CHECK(set == 1 && yes == 1 && no == 0);
 }
 
+/* The same number at any time: that of the job's processes. */
+static void environment(void) {
+  static long processes = 0;
+  MPI_Info info = MPI_INFO_NULL;
+  CHECK(MPI_Info_create_env(0, NULL, &info) == MPI_SUCCESS);
+  const long told = number_in(info, "maxprocs");
+  CHECK(MPI_Info_free(&info) == MPI_SUCCESS);
+  int initialized = 0;
+  int finalized = 0;
+  CHECK(MPI_Initialized(&initialized) == MPI_SUCCESS && MPI_Finalized(&finalized) == MPI_SUCCESS);
+  if (initialized && !finalized) {
+    int size = 0;
+    CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS && size == told);
+  }
+  CHECK(processes == 0 || processes == told);
+  processes = told;
+}
+
 static void states(int initialized, int finalized) {
   int flag = -1;
   CHECK(MPI_Initialized(&flag) == MPI_SUCCESS && flag == initialized);
   CHECK(MPI_Finalized(&flag) == MPI_SUCCESS && flag == finalized);
   versions();
   abi();
+  environment();
   const double before = MPI_Wtime();
   CHECK(MPI_Wtick() > 0 && MPI_Wtick() < 1e-3);
   CHECK(MPI_Wtime() >= before);
