@@ -156,12 +156,13 @@ int keep_order(const Reach& reach) {
 }
 
 int check_accumulation(const Accumulation& what) {
+  if (what.op->kind == OpKind::user)
+    return error(MPI_ERR_OP, "an operator made by MPI_Op_create: accumulates take only predefined ones");
+  // Nothing to be combined: no elements, or of a type without any, which is made of no basic type.
+  if (what.reach.bytes() == 0) return MPI_SUCCESS;
   const Type* const element = element_of(*what.reach.type);
   if (element == nullptr)
     return error(MPI_ERR_TYPE, "target_datatype: accumulates need elements of one predefined type");
-  if (what.op->kind == OpKind::user)
-    return error(MPI_ERR_OP, "an operator made by MPI_Op_create: accumulates take only predefined ones");
-  if (what.reach.bytes() == 0) return MPI_SUCCESS;  // nothing to be combined
   if (const int code = check_op(*what.op, *element); code != MPI_SUCCESS) return code;
   if (what.op->kind != OpKind::no_op)
     if (const int code = check_same(what.origin, what.reach, *element, "origin"); code != MPI_SUCCESS) return code;
@@ -169,8 +170,8 @@ int check_accumulation(const Accumulation& what) {
 }
 
 int accumulate(const Accumulation& what, Tracker* tracker) {
-  const Type& element = *element_of(*what.reach.type);
   if (what.reach.bytes() == 0) return MPI_SUCCESS;
+  const Type& element = *element_of(*what.reach.type);
   if (what.op->kind == OpKind::no_op && what.old == nullptr) return MPI_SUCCESS;
   if (what.reach.memory != nullptr) {
     accumulate_mapped(what, element);

@@ -8,6 +8,7 @@
 
 #include "mpi/rma/ask.hpp"
 #include "mpi/rma/atomic.hpp"
+#include "mpi/rma/dynamic.hpp"
 #include "mpi/rma/locks.hpp"
 
 namespace heddle::mpi {
@@ -81,13 +82,7 @@ std::byte* memory_of(Win& win, std::uint64_t offset, std::uint64_t bytes) {
     if (bytes > all || offset > all - bytes) return nullptr;
     return static_cast<std::byte*>(win.base) + offset;
   }
-  const std::scoped_lock lock(win.attached_mutex);
-  auto after = win.attached.upper_bound(offset);
-  if (after == win.attached.begin()) return nullptr;
-  --after;
-  if (offset - after->first > after->second.bytes || bytes > after->second.bytes - (offset - after->first))
-    return nullptr;
-  return static_cast<std::byte*>(pointer_from(offset));
+  return is_attached(win, offset, bytes) ? static_cast<std::byte*>(pointer_from(offset)) : nullptr;
 }
 
 const Type* element_of(std::uint32_t number) {
@@ -158,7 +153,7 @@ int do_question(const Arrival& in, Answer& answer) {
     case Question::resolve: {
       alignas(8) std::byte told[HEDDLE_PACKED_REGION_BYTES + 32];
       std::uint32_t length = 0;
-      const int code = answer_resolve(in.win, in.header.offset, in.header.count, told, &length);
+      const int code = answer_resolve(in.win, in.header.offset, told, &length);
       if (code == MPI_SUCCESS) std::memcpy(answer.room(length), told, length);
       return code;
     }

@@ -142,6 +142,6 @@ bool post_answers();
 void on_ask(const heddle_am_arrival* message, void* arg);
 // Where attached memory that contains these bytes lies: an AttachedPlace and the packed region
 // (rma/dynamic.hpp). `answer` has room for HEDDLE_PACKED_REGION_BYTES + 32 bytes.
-int answer_resolve(Win& win, std::uint64_t address, std::uint64_t bytes, std::byte* answer, std::uint32_t* length);
+int answer_resolve(Win& win, std::uint64_t address, std::byte* answer, std::uint32_t* length);
 
 }  // namespace heddle::mpi

@@ -1,5 +1,6 @@
 #include "mpi/rma/dynamic.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -16,13 +17,17 @@ struct AttachedPlace {
 };
 static_assert(sizeof(AttachedPlace) + HEDDLE_PACKED_REGION_BYTES <= sizeof(Asked::answer));
 
-// The piece that contains the bytes; end(): none.
-AttachedMap::iterator find_piece(AttachedMap& map, std::uint64_t address, std::uint64_t bytes) {
+// The piece that contains the byte at the address; end(): none.
+AttachedMap::iterator find_piece(AttachedMap& map, std::uint64_t address) {
   auto after = map.upper_bound(address);
   if (after == map.begin()) return map.end();
   --after;
-  const std::uint64_t offset = address - after->first;
-  return offset <= after->second.bytes && bytes <= after->second.bytes - offset ? after : map.end();
+  return address - after->first < after->second.bytes ? after : map.end();
+}
+
+// How many bytes of the piece are at the address and behind it.
+std::uint64_t bytes_from(AttachedMap::const_iterator piece, std::uint64_t address) {
+  return piece->second.bytes - (address - piece->first);
 }
 
 void forget(Win::Known& known) {
@@ -52,11 +57,11 @@ int version_of(Win& win, int rank, std::uint64_t* version) {
 int ask_owner(Win& win, int rank, std::uint64_t address, std::uint64_t bytes) {
   auto asked = question(win, rank, Question::resolve);
   asked->header.offset = address;
-  asked->header.count = bytes;
   std::unique_ptr<Asked> answer;
   if (const int code = ask_and_wait(std::move(asked), &answer); code != MPI_SUCCESS) {
     if (code != MPI_ERR_RMA_RANGE) return code;
-    return error(MPI_ERR_RMA_RANGE, "address %#llx: rank %d has not attached %llu bytes there to the window",
+    return error(MPI_ERR_RMA_RANGE,
+                 "address %#llx: rank %d has not attached memory there to the window, where %llu bytes are accessed",
                  static_cast<unsigned long long>(address), rank, static_cast<unsigned long long>(bytes));
   }
   AttachedPlace place;
@@ -125,27 +130,35 @@ int refresh_known(Win& win, int rank) {
   return MPI_SUCCESS;
 }
 
-int resolve(Win& win, int rank, std::uint64_t address, std::uint64_t bytes, heddle_remote* place) {
+int resolve(Win& win, int rank, std::uint64_t address, std::uint64_t* bytes, heddle_remote* place) {
   const std::scoped_lock lock(win.known_mutex);
   AttachedMap& pieces = win.known[static_cast<std::size_t>(rank)].pieces;
-  auto found = find_piece(pieces, address, bytes);
+  auto found = find_piece(pieces, address);
   if (found == pieces.end()) {
-    if (const int code = ask_owner(win, rank, address, bytes); code != MPI_SUCCESS) return code;
-    found = find_piece(pieces, address, bytes);
+    if (const int code = ask_owner(win, rank, address, *bytes); code != MPI_SUCCESS) return code;
+    found = find_piece(pieces, address);
     if (found == pieces.end()) return error(MPI_ERR_INTERN, "rank %d told of other memory than was asked for", rank);
   }
+  *bytes = std::min(*bytes, bytes_from(found, address));
   *place = {found->second.remote, address - found->first};
   return MPI_SUCCESS;
 }
 
 bool is_attached(Win& win, std::uint64_t address, std::uint64_t bytes) {
   const std::scoped_lock lock(win.attached_mutex);
-  return find_piece(win.attached, address, bytes) != win.attached.end();
+  while (bytes > 0) {
+    const auto piece = find_piece(win.attached, address);
+    if (piece == win.attached.end()) return false;
+    const std::uint64_t here = std::min(bytes, bytes_from(piece, address));
+    address += here;
+    bytes -= here;
+  }
+  return true;
 }
 
-int answer_resolve(Win& win, std::uint64_t address, std::uint64_t bytes, std::byte* answer, std::uint32_t* length) {
+int answer_resolve(Win& win, std::uint64_t address, std::byte* answer, std::uint32_t* length) {
   const std::scoped_lock lock(win.attached_mutex);
-  const auto found = find_piece(win.attached, address, bytes);
+  const auto found = find_piece(win.attached, address);
   if (found == win.attached.end()) return MPI_ERR_RMA_RANGE;
   const AttachedPlace place{found->first, found->second.bytes};
   std::memcpy(answer, &place, sizeof place);

@@ -83,11 +83,12 @@ int post_list(Way way, const Reach& reach, std::vector<heddle_segment> segments,
   return code;
 }
 
-// Where a block of the target lies for the engine.
-int place_of(const Reach& reach, const Block& block, heddle_remote* place) {
-  if (reach.win->dynamic()) return resolve(*reach.win, reach.rank, block.offset, block.bytes, place);
+// Where a block of the target lies for the engine. What lies elsewhere, in the next piece that was
+// attached to a dynamic window, is cut off.
+int place_of(const Reach& reach, Block* block, heddle_remote* place) {
+  if (reach.win->dynamic()) return resolve(*reach.win, reach.rank, block->offset, &block->bytes, place);
   const Far& far = reach.far();
-  *place = {far.region, far.offset + block.offset};
+  *place = {far.region, far.offset + block->offset};
   return MPI_SUCCESS;
 }
 
@@ -95,13 +96,16 @@ int place_of(const Reach& reach, const Block& block, heddle_remote* place) {
 int transfer_blocks(Way way, const Side& origin, const Reach& reach, Tracker* tracker) {
   constexpr std::size_t kMostSegments = 4096;  // of one list
   const std::vector<Block> here = blocks_of(origin.count, *origin.type, reinterpret_cast<std::uint64_t>(origin.buffer));
-  const std::vector<Block> there = blocks_of(reach.count, *reach.type, reach.offset);
+  std::vector<Block> there = blocks_of(reach.count, *reach.type, reach.offset);
   std::vector<heddle_segment> segments;
   std::size_t mine = 0;
   std::uint64_t mine_done = 0;
-  for (const Block& block : there) {
+  for (std::size_t next = 0; next < there.size();) {
+    Block block = there[next];
     heddle_remote place{};
-    if (const int code = place_of(reach, block, &place); code != MPI_SUCCESS) return code;
+    if (const int code = place_of(reach, &block, &place); code != MPI_SUCCESS) return code;
+    there[next] = {block.offset + block.bytes, there[next].bytes - block.bytes};
+    if (there[next].bytes == 0) ++next;
     for (std::uint64_t done = 0; done < block.bytes && mine < here.size();) {
       const std::uint64_t bytes = std::min(block.bytes - done, here[mine].bytes - mine_done);
       segments.push_back({pointer_from(here[mine].offset + mine_done), bytes, {place.region, place.offset + done}});
@@ -140,9 +144,10 @@ int transfer(Way way, const Side& origin, const Reach& reach, Tracker* tracker) 
   if (reach.win->dynamic())
     if (const int code = refresh_known(*reach.win, reach.rank); code != MPI_SUCCESS) return code;
   if (!origin.type->contiguous || !reach.type->contiguous) return transfer_blocks(way, origin, reach, tracker);
-  const Block block{reach.offset + static_cast<std::uint64_t>(reach.type->true_lb), static_cast<std::uint64_t>(bytes)};
+  Block block{reach.offset + static_cast<std::uint64_t>(reach.type->true_lb), static_cast<std::uint64_t>(bytes)};
   heddle_remote place{};
-  if (const int code = place_of(reach, block, &place); code != MPI_SUCCESS) return code;
+  if (const int code = place_of(reach, &block, &place); code != MPI_SUCCESS) return code;
+  if (block.bytes != static_cast<std::uint64_t>(bytes)) return transfer_blocks(way, origin, reach, tracker);
   return transfer_block(way, reach, begin_of(origin.buffer, *origin.type), block.bytes, place, tracker);
 }
 

@@ -86,6 +86,98 @@ inline void check_attach() {
   std::free(memory);
 }
 
+// Operations on memory that was attached in two pieces side by side, of which each alone is too
+// short.
+inline void check_adjacent() {
+  g_what = "adjacent";
+  constexpr long kHalf = 100;
+  MPI_Win win = MPI_WIN_NULL;
+  MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  std::vector<long> memory(2 * kHalf);
+  succeed(MPI_Win_attach(win, memory.data(), kHalf * sizeof(long)), "attach");
+  succeed(MPI_Win_attach(win, memory.data() + kHalf, kHalf * sizeof(long)), "attach");
+  std::vector<MPI_Aint> addresses(static_cast<std::size_t>(g_size));
+  MPI_Aint mine = 0;
+  MPI_Get_address(memory.data(), &mine);
+  MPI_Allgather(&mine, 1, MPI_AINT, addresses.data(), 1, MPI_AINT, MPI_COMM_WORLD);
+  MPI_Datatype third = MPI_DATATYPE_NULL;
+  MPI_Type_vector(2, 50, 60, MPI_LONG, &third);  // its first block ends behind the seam
+  MPI_Type_commit(&third);
+  for (int target = 0; target < g_size; ++target) {
+    MPI_Win_fence(0, win);
+    if (g_rank == (target + 1) % g_size) {
+      const MPI_Aint seam =
+          addresses[static_cast<std::size_t>(target)] + static_cast<MPI_Aint>(sizeof(long)) * (kHalf - 10);
+      std::vector<long> values(110);
+      std::vector<long> got(110);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<long>(i) + target * 1000;
+      MPI_Win_fence(0, win);
+      succeed(MPI_Put(values.data(), 20, MPI_LONG, target, seam, 20, MPI_LONG, win), "put over a seam");
+      MPI_Win_fence(0, win);
+      succeed(MPI_Get(got.data(), 20, MPI_LONG, target, seam, 20, MPI_LONG, win), "get over a seam");
+      MPI_Win_fence(0, win);
+      check(std::memcmp(got.data(), values.data(), 20 * sizeof(long)) == 0, "what was got");
+      succeed(MPI_Accumulate(values.data(), 20, MPI_LONG, target, seam, 20, MPI_LONG, MPI_SUM, win), "accumulate");
+      MPI_Win_fence(0, win);
+      MPI_Win_fence(0, win);
+      succeed(MPI_Put(values.data(), 100, MPI_LONG, target, seam - 30 * MPI_Aint{sizeof(long)}, 1, third, win),
+              "put of a vector");
+      MPI_Win_fence(0, win);
+      expect(MPI_Put(values.data(), 20, MPI_LONG, target, seam + 95 * MPI_Aint{sizeof(long)}, 20, MPI_LONG, win),
+             MPI_ERR_RMA_RANGE, "put beyond the end");
+    } else {
+      for (int i = 0; i < 2; ++i) MPI_Win_fence(0, win);
+      if (g_rank == target)
+        for (long i = 0; i < 20; ++i)
+          check(memory[static_cast<std::size_t>(kHalf - 10 + i)] == i + target * 1000, "put", i);
+      for (int i = 0; i < 2; ++i) MPI_Win_fence(0, win);
+      if (g_rank == target)
+        for (long i = 0; i < 20; ++i)
+          check(memory[static_cast<std::size_t>(kHalf - 10 + i)] == 2 * (i + target * 1000), "sum", i);
+      for (int i = 0; i < 2; ++i) MPI_Win_fence(0, win);
+      if (g_rank == target)
+        for (long i = 0; i < 50; ++i) {
+          check(memory[static_cast<std::size_t>(kHalf - 40 + i)] == i + target * 1000, "vector", i);
+          check(memory[static_cast<std::size_t>(kHalf + 20 + i)] == i + 50 + target * 1000, "vector", i);
+        }
+    }
+    MPI_Win_fence(0, win);
+  }
+  MPI_Type_free(&third);
+  MPI_Win_free(&win);
+}
+
+// A type without elements is made of no basic type: there is nothing to combine.
+inline void check_empty_types() {
+  g_what = "empty types";
+  long* base = nullptr;
+  MPI_Win win = MPI_WIN_NULL;
+  MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Datatype none = MPI_DATATYPE_NULL;
+  MPI_Datatype nothing = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(0, MPI_LONG, &none);
+  MPI_Type_create_struct(0, nullptr, nullptr, nullptr, &nothing);
+  MPI_Win_lock_all(0, win);
+  long value = 1;
+  long old = 7;
+  const int right = (g_rank + 1) % g_size;
+  for (MPI_Datatype* type : {&none, &nothing}) {
+    MPI_Type_commit(type);
+    succeed(MPI_Accumulate(&value, 1, *type, right, 0, 1, *type, MPI_SUM, win), "accumulate");
+    succeed(MPI_Accumulate(&value, 0, MPI_LONG, right, 0, 1, *type, MPI_SUM, win), "accumulate to nothing");
+    succeed(MPI_Get_accumulate(&value, 1, *type, &old, 1, *type, right, 0, 1, *type, MPI_SUM, win), "get_accumulate");
+    MPI_Request request = MPI_REQUEST_NULL;
+    succeed(MPI_Raccumulate(&value, 1, *type, right, 0, 1, *type, MPI_SUM, win, &request), "raccumulate");
+    succeed(MPI_Wait(&request, MPI_STATUS_IGNORE), "wait");
+    MPI_Type_free(type);
+  }
+  MPI_Win_unlock_all(win);
+  check(old == 7, "nothing was fetched", old);
+  MPI_Win_free(&win);
+}
+
 // Threads on one window: each adds to counters that all share, and puts and gets in places of its
 // own.
 inline void check_threads() {

@@ -162,6 +162,8 @@ int main(int argc, char** argv) {
   Random random(g_seed);
   check_errors();
   check_attach();
+  check_adjacent();
+  check_empty_types();
   check_shared_query();
   check_threads();
   run_windows(random, rounds);
