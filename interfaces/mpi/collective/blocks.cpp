@@ -1,7 +1,11 @@
 #include "mpi/collective/blocks.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <vector>
+
+#include "mpi/check/check.hpp"
 
 namespace heddle::mpi {
 namespace {
@@ -104,6 +108,65 @@ Wire wire_of(Schedule& schedule, const Blocks& blocks, bool apart) {
   wire.base = wire.packed ? schedule.room(total_of(blocks)) : lowest(blocks);
   place_list(blocks, &wire);
   return wire;
+}
+
+namespace {
+
+// A block in the program's memory, or several side by side.
+struct Extent {
+  const std::byte* begin;
+  const std::byte* end;
+  int block;
+  bool received;
+};
+
+void add_extents(const Blocks& blocks, bool received, std::vector<Extent>* extents) {
+  const auto add = [&](const Block& block, int number) {
+    const std::byte* const begin = block.bytes() == 0 ? nullptr : start_of(block);
+    if (begin != nullptr) extents->push_back({begin, begin + block.bytes(), number, received});
+  };
+  if (blocks.size() == 0) return;
+  if (blocks.is_even()) return add(whole_of(blocks), 0);
+  if (blocks.is_same()) return add(blocks[0], 0);
+  for (int i = 0; i < blocks.size(); ++i) add(blocks[i], i);
+}
+
+// Two of them, one received, that overlap. False: there are none.
+bool find_overlap(const Blocks& receive, const Blocks* send, Extent* one, Extent* other) {
+  std::vector<Extent> extents;
+  add_extents(receive, true, &extents);
+  if (send != nullptr && send->contiguous()) add_extents(*send, false, &extents);
+  if (!std::ranges::is_sorted(extents, {}, &Extent::begin)) std::ranges::sort(extents, {}, &Extent::begin);
+  // Of each kind, among the earlier extents, the one that ends last.
+  const Extent* received = nullptr;
+  const Extent* sent = nullptr;
+  for (const Extent& extent : extents) {
+    for (const Extent* before : {received, extent.received ? sent : nullptr}) {
+      if (before == nullptr || before->end <= extent.begin) continue;
+      *one = *before;
+      *other = extent;
+      return true;
+    }
+    const Extent*& last = extent.received ? received : sent;
+    if (last == nullptr || last->end < extent.end) last = &extent;
+  }
+  return false;
+}
+
+}  // namespace
+
+Wire wire_of_received(Schedule& schedule, const Blocks& receive, const Blocks* send) {
+  if (!receive.contiguous()) return wire_of(schedule, receive);
+  Extent one{};
+  Extent other{};
+  if (!find_overlap(receive, send, &one, &other)) return wire_of(schedule, receive);
+  if (g_checks)
+    std::fprintf(stderr,
+                 "heddle: rank %u: %s: block %d of %s and block %d of %s overlap: the standard forbids it, and what "
+                 "is there afterwards depends on the order\n",
+                 g_job.rank, schedule.caller == nullptr ? "a collective" : schedule.caller, one.block,
+                 one.received ? "recvbuf" : "sendbuf", other.block, other.received ? "recvbuf" : "sendbuf");
+  return wire_of(schedule, receive, true);
 }
 
 void add_pack(Schedule& schedule, const Blocks& blocks, const Wire& wire) {

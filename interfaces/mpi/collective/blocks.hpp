@@ -50,6 +50,10 @@ struct Wire {
 };
 // Finds the place; if the blocks are not contiguous or `apart`, makes it.
 Wire wire_of(Schedule& schedule, const Blocks& blocks, bool apart = false);
+// The same for what is received, `send` being what this process gives: nothing, if null. Where
+// blocks overlap, which the standard forbids and other libraries let pass, they are received apart
+// and then come one after the other to their places; HEDDLE_CHECK=full tells it.
+Wire wire_of_received(Schedule& schedule, const Blocks& receive, const Blocks* send);
 // Steps that pack and unpack, if the wire is packed; of all blocks, or of one.
 void add_pack(Schedule& schedule, const Blocks& blocks, const Wire& wire);
 void add_unpack(Schedule& schedule, const Blocks& blocks, const Wire& wire);

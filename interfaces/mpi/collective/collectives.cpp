@@ -220,13 +220,25 @@ int scatter_init(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Dataty
 
 // ---- allgather and alltoall ---------------------------------------------------------------------
 
+namespace {
+
+// So many blocks of two sides do not overlap, and do not begin at one place.
+bool lie_apart(const ShortData& one, std::size_t blocks, const ShortData& other, std::size_t other_blocks) {
+  const auto from = reinterpret_cast<std::uintptr_t>(one.at);
+  const auto to = reinterpret_cast<std::uintptr_t>(other.at);
+  return from != to && (from >= to + other.bytes * other_blocks || to >= from + one.bytes * blocks);
+}
+
+}  // namespace
+
 int allgather(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
               MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm handle) {
   Comm* const comm = comm_of(handle);
   const bool short_way = has_team(comm);
   const ShortData from = short_data(sendbuf, sendcount, sendtype);
   const ShortData to = short_data(recvbuf, recvcount, recvtype);
-  if (!short_way || from.at == nullptr || to.at == nullptr || from.bytes != to.bytes || from.at == to.at)
+  if (!short_way || from.at == nullptr || to.at == nullptr || from.bytes != to.bytes ||
+      !lie_apart(from, 1, to, comm->members.size()))
     return allgather_in(call, {}, {sendbuf, sendcount, sendtype}, {recvbuf, recvcount, recvtype}, handle);
   return told(call, comm, run_blocking(*comm, {EngineCall::What::allgather, from.at, to.at, to.bytes}));
 }
@@ -246,7 +258,8 @@ int alltoall(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype s
   const bool short_way = has_team(comm);
   const ShortData from = short_data(sendbuf, sendcount, sendtype);
   const ShortData to = short_data(recvbuf, recvcount, recvtype);
-  if (!short_way || from.at == nullptr || to.at == nullptr || from.bytes != to.bytes || from.at == to.at)
+  if (!short_way || from.at == nullptr || to.at == nullptr || from.bytes != to.bytes ||
+      !lie_apart(from, comm->members.size(), to, comm->members.size()))
     return alltoall_in(call, {}, {sendbuf, sendcount, sendtype}, {recvbuf, recvcount, recvtype}, handle);
   return told(call, comm, run_blocking(*comm, {EngineCall::What::alltoall, from.at, to.at, to.bytes}));
 }

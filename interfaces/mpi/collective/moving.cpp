@@ -19,11 +19,13 @@ int check_way(const Way& way) {
 int make_and_run(Call call, Comm& comm, const Way& way, const Build& build) {
   if (way.form == Form::blocking) {
     Schedule schedule(comm, way.form);
+    schedule.caller = call;
     if (const int code = build(schedule); code != MPI_SUCCESS) return code;
     if (g_checks) schedule.compare(call);
     return schedule.run();
   }
   auto schedule = std::make_unique<Schedule>(comm, way.form);
+  schedule->caller = call;
   if (const int code = build(*schedule); code != MPI_SUCCESS) return code;
   if (g_checks) schedule->compare(call);
   const bool again = way.form == Form::persistent;
@@ -85,16 +87,16 @@ int add_gather(Schedule& schedule, const Block* send, const Blocks& receive, int
   call.what = listed ? What::gatherv : What::gather;
   call.root = static_cast<std::uint32_t>(root);
   Wire to;
-  if (at_root) to = wire_of(schedule, receive);
+  const Blocks given = send == nullptr ? Blocks() : Blocks::even(*send, 1);
+  if (at_root) to = wire_of_received(schedule, receive, &given);
   call.receive = to.base;
   if (send == nullptr) {
     call.send = to.at(rank);
     call.amount = receive[rank].bytes();
     if (to.packed) add_pack(schedule, receive[rank], to.at(rank));
   } else {
-    const Blocks blocks = Blocks::even(*send, 1);
-    const Wire from = wire_of(schedule, blocks);
-    add_pack(schedule, blocks, from);
+    const Wire from = wire_of(schedule, given);
+    add_pack(schedule, given, from);
     call.send = from.base;
     call.amount = send->bytes();
   }
@@ -113,7 +115,8 @@ int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive) 
   if (is_alone(schedule.communicator())) return MPI_SUCCESS;
   EngineCall call;
   call.what = receive.is_even() ? What::allgather : What::allgatherv;
-  const Wire to = wire_of(schedule, receive);
+  const Blocks given = send == nullptr ? Blocks() : Blocks::even(*send, 1);
+  const Wire to = wire_of_received(schedule, receive, &given);
   call.receive = to.base;
   call.receive_places = to.places;
   call.amount = receive[rank].bytes();
@@ -121,9 +124,8 @@ int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive) 
     call.send = to.at(rank);
     if (to.packed) add_pack(schedule, receive[rank], to.at(rank));
   } else {
-    const Blocks blocks = Blocks::even(*send, 1);
-    const Wire from = wire_of(schedule, blocks);
-    add_pack(schedule, blocks, from);
+    const Wire from = wire_of(schedule, given);
+    add_pack(schedule, given, from);
     call.send = from.base;
   }
   schedule.engine(std::move(call));
@@ -156,7 +158,7 @@ int add_scatter(Schedule& schedule, const Blocks& send, const Block* receive, in
     return MPI_SUCCESS;
   }
   const Blocks blocks = Blocks::even(*receive, 1);
-  const Wire to = wire_of(schedule, blocks);
+  const Wire to = wire_of_received(schedule, blocks, at_root ? &send : nullptr);
   call.receive = to.base;
   call.amount = receive->bytes();
   schedule.engine(std::move(call));
@@ -174,7 +176,7 @@ int add_alltoall(Schedule& schedule, const Blocks* send, const Blocks& receive) 
   if (is_alone(schedule.communicator())) return MPI_SUCCESS;
   const Blocks& sent = send == nullptr ? receive : *send;
   const Wire from = wire_of(schedule, sent, send == nullptr);
-  const Wire to = wire_of(schedule, receive);
+  const Wire to = wire_of_received(schedule, receive, send);
   add_pack(schedule, sent, from);
   EngineCall call;
   call.what = receive.is_even() ? What::alltoall : What::alltoallv;

@@ -20,7 +20,7 @@ void exchange(Schedule& schedule, const Blocks& send, std::span<const int> to, c
   Wire out;
   Wire in;
   if (!to.empty()) out = wire_of(schedule, send);
-  if (!from.empty()) in = wire_of(schedule, receive);
+  if (!from.empty()) in = wire_of_received(schedule, receive, nullptr);
   add_pack(schedule, send, out);
   schedule.messages();
   Comm& comm = schedule.communicator();

@@ -56,7 +56,7 @@ void add_exchange(Schedule& schedule, const Partners& partners, const Blocks& se
   Wire from;
   Wire to;
   if (send.size() > 0) from = wire_of(schedule, send);
-  if (receive.size() > 0) to = wire_of(schedule, receive);
+  if (receive.size() > 0) to = wire_of_received(schedule, receive, &send);
   add_pack(schedule, send, from);
   EngineCall call;
   call.what = EngineCall::What::neighbor_alltoallv;

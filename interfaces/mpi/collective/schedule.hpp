@@ -42,6 +42,8 @@ class Schedule final : public Operation, public Stepped {
   void hold(Op* op);
   void local(std::function<void()> action);
   void engine(EngineCall call);
+  // The program's, for texts; null: it is the library's own.
+  Call caller = nullptr;
   // What its arguments are, for the comparison with other members' (check/).
   Described described;
   // Takes the tag of its messages: called in the same order by all members.

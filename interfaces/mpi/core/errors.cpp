@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 #include <units/errors.hpp>
 #include "mpi/communicators/comm.hpp"
@@ -201,6 +203,33 @@ const char* noted_text() {
   return noted == nullptr ? "" : noted->text;
 }
 
+namespace {
+
+// The engine's texts for a program that does not know the engine: they begin with the function that
+// was called, "heddle_put: …", and some name another one, of which the last part remains, or the
+// header that says more.
+void without_functions(const char* text, char (&out)[kTextBytes]) {
+  constexpr std::string_view kPrefix = "heddle_";
+  const auto is_of_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  std::string_view rest = text;
+  if (rest.starts_with(kPrefix)) {
+    const auto end = static_cast<std::size_t>(std::ranges::find_if_not(rest, is_of_name) - rest.begin());
+    if (rest.substr(end).starts_with(": ")) rest.remove_prefix(end + 2);
+  }
+  std::size_t length = 0;
+  constexpr std::string_view kHeader = " as heddle/collectives.h says";
+  for (char before = ' '; !rest.empty() && length + 1 < kTextBytes;) {
+    if (!is_of_name(before) && rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
+    if (rest.starts_with(kHeader)) rest.remove_prefix(kHeader.size());
+    if (rest.empty()) break;
+    before = out[length++] = rest.front();
+    rest.remove_prefix(1);
+  }
+  out[length] = '\0';
+}
+
+}  // namespace
+
 int error_of_status(heddle_status status) {
   if (status >= 0) return MPI_SUCCESS;
   int code = MPI_ERR_OTHER;
@@ -236,7 +265,9 @@ int error_of_status(heddle_status status) {
       break;
   }
   const char* const text = heddle_last_error();
-  return error(code, "%s", *text != '\0' ? text : heddle_status_name(status));
+  char words[kTextBytes];
+  without_functions(*text != '\0' ? text : heddle_status_name(status), words);
+  return error(code, "%s", words);
 }
 
 ErrorClass null_argument(const char* name) {
@@ -264,9 +295,7 @@ int report(Call call, Session* session, int code) {
 int report(Call call, int code) {
   remember(call, code);
   if (g_self == nullptr) end_job(call, code, "");
-  char where[MPI_MAX_OBJECT_NAME + 64] = "";
-  if (g_world != nullptr && ends_job(g_self->errhandler)) name_of(g_world, where, sizeof where);
-  raise(call, g_self->errhandler, MPI_COMM_SELF, code, where);
+  raise(call, g_self->errhandler, MPI_COMM_SELF, code, "the error handler of MPI_COMM_SELF");
   forget_noted();
   return code;
 }

@@ -42,11 +42,13 @@ int map_region(Win& win, std::uint64_t bytes, std::byte** address) {
     return error_of_status(status);
   }
   void* at = nullptr;
-  if (heddle_remote_pointer({remote, 0}, &at) < 0)
+  if (const heddle_status status = heddle_remote_pointer({remote, 0}, &at); status < 0) {
+    static_cast<void>(error_of_status(status));
     return error(MPI_ERR_RMA_SHARED,
                  "rank %d cannot map memory of rank 0: %s. Use a communicator made by MPI_Comm_split_type "
                  "with MPI_COMM_TYPE_SHARED",
-                 win.comm->rank, heddle_last_error());
+                 win.comm->rank, noted_text());
+  }
   *address = static_cast<std::byte*>(at);
   return MPI_SUCCESS;
 }

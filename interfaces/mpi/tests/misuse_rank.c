@@ -110,6 +110,58 @@ static void leak(void) {
   MPI_Recv_init(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &request);
 }
 
+/* All receive everything at one place, and then into what they send. */
+static void overlap(void) {
+  int sent[8];
+  int got[8];
+  int counts[8];
+  int places[8];
+  int apart[8];
+  int bytes[8];
+  MPI_Datatype types[8];
+  MPI_Request request;
+  for (int i = 0; i < 8; ++i) {
+    sent[i] = 10 * rank + i;
+    got[i] = -1;
+    counts[i] = 1;
+    places[i] = 0;
+    apart[i] = i;
+    bytes[i] = i * (int)sizeof(int);
+    types[i] = MPI_INT;
+  }
+  const int last = 10 * (size - 1);
+  CHECK(MPI_Ialltoallw(sent, counts, bytes, types, got, counts, places, types, MPI_COMM_WORLD, &request) ==
+        MPI_SUCCESS);
+  CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  CHECK(got[0] == last + rank && got[1] == -1);
+  CHECK(MPI_Alltoallv(sent, counts, apart, MPI_INT, got, counts, places, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+  CHECK(got[0] == last + rank && got[1] == -1);
+  CHECK(MPI_Allgatherv(sent, 1, MPI_INT, got, counts, places, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+  CHECK(got[0] == last && got[1] == -1);
+  CHECK(MPI_Gatherv(sent, 1, MPI_INT, got + 1, counts, places, MPI_INT, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  CHECK(got[1] == (rank == 0 ? last : -1));
+  /* Over the last element that is sent. */
+  CHECK(MPI_Alltoallv(sent, counts, apart, MPI_INT, sent + size - 1, counts, apart, MPI_INT, MPI_COMM_WORLD) ==
+        MPI_SUCCESS);
+  for (int i = 0; i < size; ++i) CHECK(sent[size - 1 + i] == 10 * i + rank);
+  static int large[4096]; /* more than goes by memory of the library's */
+  for (int i = 0; i < 4096; ++i) large[i] = rank * 10000 + i;
+  CHECK(MPI_Alltoall(large, 1000, MPI_INT, large + 500, 1000, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+  for (int i = 0; i < size * 1000; ++i) CHECK(large[500 + i] == i / 1000 * 10000 + rank * 1000 + i % 1000);
+}
+
+/* An error of the engine, at all ranks; and one without a communicator. Both end the job. */
+static void engine_text(void) {
+  int values[32] = {0};
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Request request;
+  MPI_Iallreduce(values, values + 4, 8, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+}
+static void no_object(void) {
+  MPI_Datatype type;
+  MPI_Type_contiguous(-1, MPI_INT, &type);
+}
+
 static void take_last(void* in, void* inout, int* count, MPI_Datatype* type) {
   if (*type == MPI_INT) memcpy(inout, in, sizeof(int) * (size_t)*count);
 }
@@ -168,6 +220,12 @@ int main(int argc, char** argv) {
     leak();
   else if (strcmp(misuse, "nothing") == 0)
     nothing();
+  else if (strcmp(misuse, "overlap") == 0)
+    overlap();
+  else if (strcmp(misuse, "engine") == 0)
+    engine_text();
+  else if (strcmp(misuse, "object") == 0)
+    no_object();
   else
     collective(misuse);
   MPI_Barrier(MPI_COMM_WORLD);
