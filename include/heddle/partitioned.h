@@ -10,8 +10,9 @@
  * A to worker B with a tag matches B's first precv_init from A with that tag, the second matches
  * the second, and so on. These tags are separate from those of heddle_send. Neither call waits for
  * the other side; the first to come is kept. Matched sides stay together until they are freed, and
- * run n of one is run n of the other. The two sides may have different numbers of partitions; the
- * total number of bytes must agree.
+ * run n of one is run n of the other. The two sides may have different numbers of partitions. The
+ * receiver may have more bytes in all than the sender: then the sender's lie at the beginning of
+ * its data, the rest is left alone, and a part that gets none of them arrives with the last.
  *
  * A run.  heddle_partitioned_start at both sides, in any order. The sender marks each part ready
  * once; the part leaves then if the receiver has started this run, otherwise when the sender learns
@@ -42,9 +43,10 @@
  * parrived once the death is known here; do not use the buffer of a receive whose run has failed in
  * this way for anything else until the sender knows of the failure as well. A side whose peer has
  * freed its handle, or closed its worker, gets CANCELLED from a run that cannot complete without
- * the peer. If the totals differ, both sides get ARGUMENT, from start, test or wait once they know
- * of each other; nothing is moved. A failed operation stays failed: free it. Closing a worker, or
- * leaving its context, closes its handles as if they had been freed. */
+ * the peer. If the sender has more bytes in all than the receiver, both sides get ARGUMENT, from
+ * start, test or wait once they know of each other; nothing is moved. A failed operation stays
+ * failed: free it. Closing a worker, or leaving its context, closes its handles as if they had been
+ * freed. */
 #include "heddle/heddle.h" /* before the guard: it includes this part in its place */
 
 #ifndef HEDDLE_PARTITIONED_H
@@ -80,8 +82,8 @@ HEDDLE_API heddle_status heddle_precv_init(heddle_worker worker, void* data, uin
 /* Begins a run; waits for no peer: DONE. A receiver's start notifies the sender. Also allowed
  * inside a handler or callback of its worker.
  * Errors: STATE (a run is under way: wait for it; start of a receive inside a handler or callback
- * of another worker), PEER_FAILED, CANCELLED (the peer has freed its side), ARGUMENT (the totals
- * differ), NO_MEMORY, PROTOCOL. */
+ * of another worker), PEER_FAILED, CANCELLED (the peer has freed its side), ARGUMENT (more
+ * bytes than the receiver has), NO_MEMORY, PROTOCOL. */
 HEDDLE_API heddle_status heddle_partitioned_start(heddle_partitioned operation);
 /* Part `partition` of this run is ready: the program does not touch it until the run has completed.
  * Waits for no peer: DONE. Takes no lock if the receiver has started and its memory is reached
@@ -98,9 +100,13 @@ HEDDLE_API heddle_status heddle_pready_range(heddle_partitioned send, uint32_t l
  * handler it makes no progress.
  * Errors: ARGUMENT (no such partition; a send), and the error of the run. */
 HEDDLE_API heddle_status heddle_parrived(heddle_partitioned receive, uint32_t partition);
+/* The bytes that a run moves: of a send all of its own; of a receive those of the send that it is
+ * matched with, which are known when a run has completed, and 0 before they are known.
+ * Errors: ARGUMENT (bytes is null). */
+HEDDLE_API heddle_status heddle_partitioned_bytes(heddle_partitioned operation, uint64_t* bytes);
 /* Makes progress once. DONE: the run has completed (or none was begun). AGAIN: it goes on. Errors:
- * the error that ended the run: PEER_FAILED, CANCELLED, ARGUMENT (the totals differ), NO_MEMORY,
- * those of puts (see heddle_put_signal); STATE (inside a handler or callback). */
+ * the error that ended the run: PEER_FAILED, CANCELLED, ARGUMENT (more bytes than the receiver
+ * has), NO_MEMORY, those of puts (see heddle_put_signal); STATE (inside a handler or callback). */
 HEDDLE_API heddle_status heddle_partitioned_test(heddle_partitioned operation);
 /* Makes progress until the run has completed, and returns as heddle_partitioned_test. A sender's
  * run does not complete before all its parts are marked. Errors: also TIMEOUT (it goes on; call

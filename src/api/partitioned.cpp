@@ -129,6 +129,14 @@ heddle_status heddle_parrived(heddle_partitioned handle, uint32_t partition) {
   return static_cast<Receiver*>(operation)->arrived(partition);
 }
 
+heddle_status heddle_partitioned_bytes(heddle_partitioned handle, uint64_t* bytes) {
+  auto* operation = find_handle<Partitioned>(handle.id);
+  if (operation == nullptr) return bad_handle("partitioned", handle.id);
+  if (bytes == nullptr) return null_argument("partitioned_bytes", "bytes");
+  *bytes = operation->sends() ? operation->shape().total() : static_cast<Receiver*>(operation)->sent();
+  return HEDDLE_DONE;
+}
+
 heddle_status heddle_partitioned_test(heddle_partitioned handle) {
   auto* operation = find_handle<Partitioned>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);

@@ -68,7 +68,7 @@ class Partitioned {
   // too.
   void fail(base::Status status);
   [[nodiscard]] bool failed() const { return trouble_.load(std::memory_order_acquire) != HEDDLE_DONE; }
-  // The totals of the two sides differ; the arguments are the other side's.
+  // The sender's total is above the receiver's; the arguments are the other side's.
   void fail_totals(std::uint32_t partitions, std::uint64_t bytes);
   // True: the peer has an operation that matches this one.
   [[nodiscard]] bool matched() const { return peer_number_ != 0; }

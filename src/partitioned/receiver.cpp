@@ -1,5 +1,6 @@
 #include "partitioned/receiver.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -78,15 +79,26 @@ base::Status Receiver::look() {
   return seen == HEDDLE_DONE ? HEDDLE_AGAIN : seen;
 }
 
-// Both sides cut the same bytes into equal parts, so part i of n here is parts [i·m / n, (i + 1)·m
-// / n) of m there, rounded outwards.
+// The sender's parts that have bytes of this one. Where both sides cut the same bytes into equal
+// parts, part i of n here is parts [i·m / n, (i + 1)·m / n) of m there, rounded outwards; also of 0
+// bytes. Where less is sent, the bytes tell; a part that nothing is sent to is there with all.
+Receiver::Range Receiver::covering(std::uint32_t partition) const {
+  const std::uint64_t theirs = senders_;
+  if (sent_ == shape_.total()) {
+    const std::uint64_t own = shape_.partitions;
+    return {partition * theirs / own, ((partition + std::uint64_t{1}) * theirs + own - 1) / own};
+  }
+  const std::uint64_t begin = partition * shape_.bytes;
+  if (begin >= sent_) return {0, theirs};
+  const std::uint64_t bytes = sent_ / theirs;
+  return {begin / bytes, std::min(theirs, (begin + shape_.bytes + bytes - 1) / bytes)};
+}
+
 bool Receiver::covered(std::uint32_t partition) const {
   std::uint64_t* const words = words_.load(std::memory_order_acquire);
   if (words == nullptr) return false;
-  const std::uint64_t own = shape_.partitions;
-  const std::uint64_t theirs = senders_;
-  const std::uint64_t end = ((partition + std::uint64_t{1}) * theirs + own - 1) / own;
-  for (std::uint64_t part = partition * theirs / own; part < end; ++part) {
+  const Range range = covering(partition);
+  for (std::uint64_t part = range.begin; part < range.end; ++part) {
     if (!has(words, part, run())) return false;
   }
   return true;
@@ -123,7 +135,7 @@ void Receiver::describe(diagnosis::Wait& wait) {
 
 // ---- inside -------------------------------------------------------------------------------------
 
-void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions) {
+void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions, std::uint64_t sent) {
   match(peer_number);
   engine::Objects& objects = worker_.core().objects;
   base::Status status = HEDDLE_ERR_NO_MEMORY;
@@ -140,6 +152,7 @@ void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions) {
   }
   places_.words = objects.pack_for(shape_.peer.rank, *words_region_);
   senders_ = partitions;
+  sent_ = sent;
   words_.store(static_cast<std::uint64_t*>(words_region_->memory.address), std::memory_order_release);
   owe(PartitionedKind::accept);
 }

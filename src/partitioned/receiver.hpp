@@ -19,12 +19,14 @@ class Receiver final : public Partitioned {
 
   // heddle_parrived. Any thread.
   base::Status arrived(std::uint32_t partition);
+  // Bytes of all of the sender's parts; 0 before it is matched. Any thread.
+  [[nodiscard]] std::uint64_t sent() const { return words_.load(std::memory_order_acquire) == nullptr ? 0 : sent_; }
 
   // ---- inside
   void release() override;
-  // Matches a send with the same total; peer_number: the sender's. Allocates the words and tells
-  // the sender where to put.
-  void accept(std::uint64_t peer_number, std::uint32_t partitions);
+  // Matches a send of no more bytes in all, `sent`; peer_number: the sender's. Allocates the words
+  // and tells the sender where to put.
+  void accept(std::uint64_t peer_number, std::uint32_t partitions, std::uint64_t sent);
 
  private:
   base::Status begin_run(std::uint64_t run) override;
@@ -41,6 +43,11 @@ class Receiver final : public Partitioned {
     base::show_learnt();  // the data, which this process may have written for the sender
     return true;
   }
+  struct Range {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+  [[nodiscard]] Range covering(std::uint32_t partition) const;
   [[nodiscard]] bool covered(std::uint32_t partition) const;
 
   void* const data_;
@@ -52,6 +59,7 @@ class Receiver final : public Partitioned {
   engine::Region* words_region_ = nullptr;
   wire::PartitionedPlaces places_{};
   std::uint32_t senders_ = 0;  // partitions of the sender
+  std::uint64_t sent_ = 0;     // bytes of all of them
   // Release by accept(), after all of the above; partner: the acquire loads of the readers.
   std::atomic<std::uint64_t*> words_{nullptr};
   // the program's thread: all of the sender's parts before this one have arrived in this run

@@ -99,8 +99,8 @@ void Switchboard::expect(Receiver& receive) {
 void Switchboard::match(Receiver& receive, const Offer& offer) {
   const Shape& shape = receive.shape();
   forget(receive);
-  if (offer.bytes == shape.total()) {
-    receive.accept(offer.number, offer.partitions);
+  if (offer.bytes <= shape.total()) {
+    receive.accept(offer.number, offer.partitions, offer.bytes);
   } else {
     receive.match(offer.number);
     receive.fail_totals(offer.partitions, offer.bytes);

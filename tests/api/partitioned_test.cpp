@@ -64,6 +64,15 @@ const std::vector<Cut>& cuts() {
   return all;
 }
 
+// Fewer bytes than the receiver has room for.
+struct Shorter {
+  std::uint32_t send;
+  std::uint32_t receive;
+  std::uint64_t sent;
+  std::uint64_t room;
+  bool allocated;
+};
+
 class PartitionedTransports : public testing::TestWithParam<Setting> {};
 INSTANTIATE_TEST_SUITE_P(On, PartitionedTransports, testing::ValuesIn(all_settings()), name_of);
 
@@ -110,6 +119,71 @@ void receive_runs(const PartitionedReceive& receive, std::span<std::byte> data, 
     ASSERT_EQ(receive.wait(), HEDDLE_DONE) << heddle_last_error();
     ASSERT_TRUE(is_filled(data, run, tag, 0)) << "run " << run;
   }
+}
+
+// What is sent lies at the beginning, a part is there when its bytes are, and the rest stays as it
+// was.
+void receive_shorter(const PartitionedReceive& receive, std::span<std::byte> data, const Shorter& cut,
+                     std::uint64_t tag) {
+  const std::uint64_t bytes = cut.room / cut.receive;
+  for (std::uint32_t run = 1; run <= 3; ++run) {
+    std::ranges::fill(data, std::byte{0x5a});
+    ASSERT_EQ(receive.start(), HEDDLE_DONE) << heddle_last_error();
+    std::vector<bool> seen(cut.receive);
+    std::uint32_t left = cut.receive;
+    const auto look = [&] {
+      for (std::uint32_t part = 0; part < cut.receive; ++part) {
+        if (seen[part]) continue;
+        const Status status = receive.arrived(part);
+        if (status == HEDDLE_AGAIN) continue;
+        ASSERT_EQ(status, HEDDLE_DONE) << heddle_last_error();
+        const std::uint64_t from = std::min(part * bytes, cut.sent);
+        const std::uint64_t here = std::min(bytes, cut.sent - from);
+        ASSERT_TRUE(is_filled(data.subspan(from, here), run, tag, from)) << "part " << part << " of run " << run;
+        seen[part] = true;
+        --left;
+      }
+    };
+    ASSERT_TRUE(within_time([&] { return left == 0; }, look));
+    ASSERT_EQ(receive.wait(), HEDDLE_DONE) << heddle_last_error();
+    std::uint64_t came = 0;
+    ASSERT_EQ(heddle_partitioned_bytes(receive.handle(), &came), HEDDLE_DONE);
+    ASSERT_EQ(came, cut.sent);
+    ASSERT_TRUE(is_filled(data.first(cut.sent), run, tag, 0)) << "run " << run;
+    ASSERT_TRUE(std::ranges::all_of(data.subspan(cut.sent), [](std::byte one) { return one == std::byte{0x5a}; }));
+  }
+}
+
+TEST_P(PartitionedTransports, LargerReceives) {
+  const Variables variables(GetParam().variables);
+  const Job job(2, GetParam().transport);
+  job.run([&](Context& context, Worker& worker) {
+    const Shorter cuts[] = {{1, 1, 8, 64, true},
+                            {4, 4, 4 * 96, 4 * 128, false},
+                            {6, 4, 6 * 200, 4 * 1000, true},
+                            {3, 8, 3 * 64, 8 * 8000, false},
+                            {2, 5, 0, 5 * 64, true}};
+    std::uint64_t tag = 0;
+    for (const Shorter& cut : cuts) {
+      SCOPED_TRACE(testing::Message() << cut.sent << " bytes in " << cut.send << " parts to " << cut.receive);
+      const Memory memory(context, cut.room, cut.allocated);
+      ++tag;
+      if (context.rank() == 0) {
+        const std::span<std::byte> data = memory.bytes().first(cut.sent);
+        const PartitionedSend send(worker, std::span<const std::byte>(data), cut.send, {1, 0}, tag);
+        send_runs(send, data, {cut.send, cut.send, cut.sent, cut.allocated}, 3, tag);
+        std::uint64_t bytes = 1;
+        EXPECT_EQ(heddle_partitioned_bytes(send.handle(), &bytes), HEDDLE_DONE);
+        EXPECT_EQ(bytes, cut.sent);
+        EXPECT_EQ(heddle_partitioned_bytes(send.handle(), nullptr), HEDDLE_ERR_ARGUMENT);
+      } else {
+        const PartitionedReceive receive(worker, memory.bytes(), cut.receive, {0, 0}, tag);
+        receive_shorter(receive, memory.bytes(), cut, tag);
+      }
+      if (testing::Test::HasFatalFailure()) return;
+      context.barrier(worker);  // the memory goes
+    }
+  });
 }
 
 TEST_P(PartitionedTransports, EveryCut) {
