@@ -1,4 +1,5 @@
 // Partitioned communication, by the engine's. A type that is not contiguous is packed part by part.
+#include <algorithm>
 #include <new>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace heddle::mpi {
 namespace {
 
 constexpr std::int64_t kNoWait = 0;
+constexpr std::size_t kMostBytes = std::size_t{1} << 48;
 
 class Partitioned final : public Operation {
  public:
@@ -59,7 +61,7 @@ class Partitioned final : public Operation {
     outcome->code = code_of(status);
     if (outcome->code != MPI_SUCCESS) return true;
     for (std::uint32_t i = 0; !sends_ && i < parts_; ++i) unpack_one(i);
-    if (!sends_) outcome->bytes = static_cast<MPI_Count>(part_.bytes() * parts_);
+    if (!sends_) outcome->bytes = static_cast<MPI_Count>(received());
     return true;
   }
   Lane& lane() override { return *comm_.lane; }
@@ -94,10 +96,19 @@ class Partitioned final : public Operation {
   [[nodiscard]] std::byte* address(std::uint32_t part) const {
     return static_cast<std::byte*>(part_.buffer) + static_cast<std::ptrdiff_t>(part) * part_.count * part_.type->extent;
   }
+  // Bytes that the sender has sent: no more than there is room for. Known when a part has arrived.
+  [[nodiscard]] std::size_t received() const {
+    std::uint64_t bytes = 0;
+    static_cast<void>(heddle_partitioned_bytes(handle_, &bytes));
+    return static_cast<std::size_t>(bytes);
+  }
   void unpack_one(std::uint32_t part) {
     if (packed_ == nullptr || unpacked_[part].exchange(true, std::memory_order_acq_rel)) return;
-    unpack(packed_.get() + part * part_.bytes(), static_cast<MPI_Count>(part_.bytes()), address(part), part_.count,
-           *part_.type);
+    const std::size_t before = part * part_.bytes();
+    const std::size_t all = received();
+    const std::size_t bytes = all <= before ? 0 : std::min(part_.bytes(), all - before);
+    if (bytes > 0)
+      unpack(packed_.get() + before, static_cast<MPI_Count>(bytes), address(part), part_.count, *part_.type);
   }
 
   Comm& comm_;
@@ -131,6 +142,9 @@ int init(Call call, const Init& what, void* buf, MPI_Count count, MPI_Datatype d
   if (code == MPI_SUCCESS) code = read_data(buf, count, datatype, &part);
   if (code == MPI_SUCCESS && what.partitions <= 0)
     code = error(MPI_ERR_ARG, "partitions %d: one at least", what.partitions);
+  if (code == MPI_SUCCESS && part.bytes() > kMostBytes / static_cast<std::uint32_t>(what.partitions))
+    code = error(MPI_ERR_COUNT, "count %lld: %d partitions of %zu bytes each; at most 2^48 bytes are moved at once",
+                 static_cast<long long>(count), what.partitions, part.bytes());
   if (code != MPI_SUCCESS) return report(call, comm, code);
   auto operation =
       std::make_unique<Partitioned>(*comm, part, static_cast<std::uint32_t>(what.partitions), what.peer, what.tag);

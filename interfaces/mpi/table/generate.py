@@ -14,6 +14,7 @@ import sys
 # word: (type in MPI_Name, in MPI_Name_c, of the implementation); "[]" stands after the parameter's name in C
 LARGE = {
     "count": ("int", "MPI_Count", "MPI_Count"),
+    "large": ("MPI_Count", "MPI_Count", "MPI_Count"),
     "unit": ("int", "MPI_Aint", "MPI_Count"),
     "aint": ("MPI_Aint", "MPI_Count", "MPI_Count"),
     "count*": ("int*", "MPI_Count*", "CountOut"),

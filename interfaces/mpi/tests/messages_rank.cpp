@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "check.hpp"
@@ -270,6 +271,61 @@ void partitioned() {
   MUST(MPI_Request_free(&requests[1]));
 }
 
+// A receive may be larger than its send, as of other messages; the status tells how much came.
+void partitioned_larger() {
+  constexpr int kSent = 6;
+  constexpr int kParts = 4;
+  MPI_Datatype second;
+  MUST(MPI_Type_vector(3, 1, 2, MPI_INT, &second));
+  MUST(MPI_Type_commit(&second));
+  for (const bool gaps : {false, true}) {
+    std::vector<int> sent(kSent);
+    std::vector<int> got(64, -1);
+    MPI_Request requests[2];
+    MUST(MPI_Psend_init(sent.data(), kSent, 1, MPI_INT, right(), 81, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
+    MUST(MPI_Precv_init(got.data(), kParts, gaps ? 1 : 3, gaps ? second : MPI_INT, left(), 81, MPI_COMM_WORLD,
+                        MPI_INFO_NULL, &requests[1]));
+    for (int round = 0; round < 3; ++round) {
+      std::iota(sent.begin(), sent.end(), g_rank * 100 + round);
+      MPI_Status statuses[2];
+      MUST(MPI_Startall(2, requests));
+      MUST(MPI_Pready_range(0, kSent - 1, requests[0]));
+      MUST(MPI_Waitall(2, requests, statuses));
+      check_status(statuses[1], left(), 81, kSent);
+      for (int i = 0; i < kSent; ++i) {
+        const int at = gaps ? i / 3 * 5 + i % 3 * 2 : i;  // parts of 5 ints, the last gap left out
+        CHECK(got[static_cast<std::size_t>(at)] == left() * 100 + round + i);
+      }
+      CHECK(got[gaps ? 10 : kSent] == -1);
+      CHECK(!gaps || got[1] == -1);
+    }
+    MUST(MPI_Request_free(&requests[0]));
+    MUST(MPI_Request_free(&requests[1]));
+  }
+  MUST(MPI_Type_free(&second));
+}
+
+// The count has 64 bits in the standard, since MPI 4.0, and there is no form with another one.
+void partitioned_counts() {
+  using Init = int(const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request*);
+  static_assert(std::is_same_v<decltype(MPI_Psend_init), Init>);
+  constexpr MPI_Count kLarge = (MPI_Count{1} << 32) + 1;
+  char byte = 0;
+  int code = MPI_SUCCESS;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  // More than can be moved; its low 32 bits are a count of 1.
+  MUST(MPI_Error_class(MPI_Psend_init(&byte, 1 << 17, kLarge, MPI_BYTE, 0, 1, MPI_COMM_SELF, MPI_INFO_NULL, &request),
+                       &code));
+  CHECK(code == MPI_ERR_COUNT);
+  MUST(MPI_Error_class(MPI_Precv_init(&byte, 1 << 17, kLarge, MPI_BYTE, 0, 1, MPI_COMM_SELF, MPI_INFO_NULL, &request),
+                       &code));
+  CHECK(code == MPI_ERR_COUNT);
+  MUST(MPI_Psend_init(&byte, 1, kLarge, MPI_BYTE, MPI_PROC_NULL, 1, MPI_COMM_SELF, MPI_INFO_NULL, &request));
+  MUST(MPI_Request_free(&request));
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL));
+}
+
 void communicators() {
   MPI_Comm copy;
   MPI_Comm half;
@@ -379,6 +435,8 @@ int main(int argc, char** argv) {
   completions();
   requests_anew();
   partitioned();
+  partitioned_larger();
+  partitioned_counts();
   communicators();
   if (many) threads();
   MUST(MPI_Finalize());
