@@ -1,6 +1,7 @@
 // How long objects live: communicators that are freed in different orders, with operations under
 // way, and many of them; disconnecting; keys that were freed and are in use; buffers of sessions.
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "check.hpp"
@@ -89,6 +90,35 @@ void many_times() {
     MUST(MPI_Comm_free(g_rank % 2 == 0 ? &one : &other));
     MUST(MPI_Comm_free(g_rank % 2 == 0 ? &other : &one));
   }
+}
+
+// Threads that make and free communicators of their own at once.
+void threads() {
+  constexpr int kThreads = 3;
+  constexpr int kRounds = 40;
+  std::vector<MPI_Comm> parents;
+  for (int i = 0; i < kThreads; ++i) parents.push_back(duplicate(MPI_COMM_WORLD));
+  std::vector<std::thread> all;
+  for (MPI_Comm parent : parents) {
+    all.emplace_back([parent] {
+      for (int round = 0; round < kRounds; ++round) {
+        MPI_Comm comm = duplicate(parent);
+        const int mine = round + g_rank;
+        int sum = -1;
+        int got = -1;
+        MPI_Request request = MPI_REQUEST_NULL;
+        MUST(MPI_Irecv(&got, 1, MPI_INT, left(), 3, comm, &request));
+        MUST(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm));
+        CHECK(sum == round * g_size + g_size * (g_size - 1) / 2);
+        MUST(MPI_Send(&mine, 1, MPI_INT, right(), 3, comm));
+        MUST(MPI_Comm_free(&comm));
+        MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        CHECK(got == round + left());
+      }
+    });
+  }
+  for (std::thread& one : all) one.join();
+  for (MPI_Comm& parent : parents) MUST(MPI_Comm_free(&parent));
 }
 
 // An inactive request is no operation under way; an active one is waited for.
@@ -193,7 +223,9 @@ void freed_keys() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  MUST(MPI_Init(&argc, &argv));
+  const bool many = argc > 1 && std::string_view(argv[1]) == "threads";
+  int provided = -1;
+  MUST(MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided));
   g_rank = my_rank();
   g_size = ranks();
   struct Part {
@@ -203,7 +235,8 @@ int main(int argc, char** argv) {
   constexpr Part kParts[] = {{"order", &any_order}, {"pending", &with_receive_pending}, {"before", &before_the_others},
                              {"many", &many_times}, {"disconnect", &disconnected},      {"keys", &freed_keys}};
   for (const Part& part : kParts)
-    if (argc < 2 || part.name == argv[1]) part.run();
+    if (argc < 2 || many || part.name == argv[1]) part.run();
+  if (many) threads();
   MUST(MPI_Finalize());
   return 0;
 }
