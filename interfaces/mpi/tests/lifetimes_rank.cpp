@@ -1,5 +1,7 @@
 // How long objects live: communicators that are freed in different orders, with operations under
 // way, and many of them; disconnecting; keys that were freed and are in use; buffers of sessions.
+#include <csignal>
+#include <cstdio>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -143,6 +145,20 @@ void disconnected() {
   for (MPI_Request& request : inactive) MUST(MPI_Request_free(&request));
 }
 
+// Rank 1 dies; the others have a receive that it might have been the source of.
+void with_a_death() {
+  MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  int got = -1;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MUST(MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 1, comm, &request));
+  MUST(MPI_Barrier(MPI_COMM_WORLD));
+  if (g_rank == 1) std::raise(SIGKILL);
+  MUST(MPI_Comm_disconnect(&comm));
+  std::puts("survived");
+}
+
 // ---- keys ---------------------------------------------------------------------------------------
 
 int g_deleted = 0;
@@ -228,6 +244,10 @@ int main(int argc, char** argv) {
   MUST(MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided));
   g_rank = my_rank();
   g_size = ranks();
+  if (argc > 1 && std::string_view(argv[1]) == "death") {
+    with_a_death();
+    return MPI_Finalize();
+  }
   struct Part {
     std::string_view name;
     void (*run)();
