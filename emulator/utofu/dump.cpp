@@ -5,6 +5,10 @@
 
 #include <array>
 #include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <thread>
 
 #include "utofu/engine.hpp"
 #include "utofu/process.hpp"
@@ -57,6 +61,20 @@ void dump_cq(CommandQueue& cq, int fd) {
   if (shown.count > kCommandsShown) ::dprintf(fd, "    and %d more\n", shown.count - kCommandsShown);
 }
 
+// How long a thread has been ready without a core, by the kernel's count; 0: it keeps none.
+std::uint64_t kept_out_ns(pid_t thread) {
+  std::uint64_t ran_ns = 0;
+  std::uint64_t waited_ns = 0;
+  std::ifstream("/proc/self/task/" + std::to_string(thread) + "/schedstat") >> ran_ns >> waited_ns;
+  return waited_ns;
+}
+
+std::uint64_t used_ns() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(used.tv_nsec);
+}
+
 }  // namespace
 
 void Engine::dump(int fd) {
@@ -79,6 +97,42 @@ void Engine::look_at_stalls(std::uint64_t now_ns) {
            process_.settings().watchdog_s);
       dump(STDERR_FILENO);
     }
+  }
+}
+
+void Engine::publish_moved() {
+  std::uint64_t moved = moved_;
+  for (const CommandQueue* cq : process_.cqs()) {
+    const CommandQueue::Pointers at = cq->pointers();
+    moved += at.posted + at.held + at.reaped + at.read;
+  }
+  world_.entry(process_.number()).moved.store(moved, std::memory_order_relaxed);
+}
+
+// Every process judges by the same counts, and speaks for itself.
+void Engine::look_at_job(std::uint64_t now_ns) {
+  if (process_.settings().watchdog_s == 0) return;
+  JobWatch::Seen seen{now_ns, 0, used_ns(), thread_id_ == 0 ? 0 : kept_out_ns(thread_id_)};
+  for (std::uint32_t process = 0; process < world_.processes(); ++process)
+    seen.moved += world_.entry(process).moved.load(std::memory_order_relaxed);
+  constexpr std::uint64_t kMs = 1'000'000;
+  switch (job_watch_.look(seen)) {
+    case JobWatch::Finding::nothing:
+      return;
+    case JobWatch::Finding::starved:
+      warn(
+          "the job goes on, but slowly: in %llu of the last %llu ms the network interfaces of this process were ready "
+          "and got none of the %u cores, which threads that compute or poll keep busy. Give the job more cores, or "
+          "start fewer processes or threads",
+          static_cast<unsigned long long>(job_watch_.last_kept_out_ns() / kMs),
+          static_cast<unsigned long long>(job_watch_.last_window_ns() / kMs), std::thread::hardware_concurrency());
+      return;
+    case JobWatch::Finding::stands_still:
+      warn(
+          "for %u s no process of the job has posted, received or read anything, while this one computes or polls. "
+          "If it polls, for a notice or a word in memory, then nobody has posted what it waits for. Its queues:",
+          process_.settings().watchdog_s);
+      dump(STDERR_FILENO);
   }
 }
 

@@ -7,6 +7,8 @@
 // no room stays in its ring. Answers can always be taken, so some process always makes progress.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -19,6 +21,7 @@
 #include "queue/record_ring.hpp"
 #include "utofu/cq.hpp"
 #include "utofu/delivery.hpp"
+#include "utofu/job_watch.hpp"
 #include "utofu/memory.hpp"
 #include "utofu/messages.hpp"
 #include "utofu/packet.hpp"
@@ -134,6 +137,8 @@ class Engine {
   void look_for_deaths(std::uint64_t now_ns);
   [[noreturn]] void end_with_the_job(std::uint32_t by);
   void look_at_stalls(std::uint64_t now_ns);
+  void look_at_job(std::uint64_t now_ns);
+  void publish_moved();
   [[nodiscard]] bool gone(std::uint32_t process);
 
   // outbound.cpp
@@ -176,6 +181,7 @@ class Engine {
   const bool strict_;
   const bool step_;
   Memory memory_;
+  JobWatch job_watch_;
   Doorbell<> bell_;
   std::vector<Target> targets_;
   std::vector<Source> sources_;
@@ -190,6 +196,7 @@ class Engine {
   std::uint64_t arrivals_ = 0;  // strict mode: packets so far
   bool stalled_ = false;        // something in this round waits for room in a ring
   std::uint32_t rounds_ = 0;
+  std::uint64_t moved_ = 0;  // things done in all rounds
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t next_death_look_ns_ = 0;
   std::unordered_map<const CommandQueue*, Stall> stalls_;
@@ -197,6 +204,7 @@ class Engine {
   std::array<std::atomic<std::uint64_t>, kTnis> put_bytes_{};
 
   std::mutex rounds_mutex_;  // held while rounds run
+  pid_t thread_id_ = 0;      // of the engine's thread; with the mutex held
   // threads that wait for the mutex: the engine lets them in. relaxed: the mutex orders
   std::atomic<std::uint32_t> pauses_{0};
   std::atomic<bool> stop_{false};  // seq_cst: see Doorbell

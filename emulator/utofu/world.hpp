@@ -46,6 +46,9 @@ struct alignas(heddle::queue::kRingLine) ProcessEntry {
   std::atomic<std::uint32_t> death_told;  // relaxed exchange: only one process reports the death
   // release/acquire: an engine takes records from the rings
   std::atomic<std::uint32_t> engine_runs;
+  // relaxed: for the watchdogs of all processes. Changes whenever something has moved in this
+  // process; written at its looks, and before it sleeps.
+  std::atomic<std::uint64_t> moved;
   alignas(heddle::queue::kRingLine) DoorbellWord<> doorbell;
   // A bit for each process whose ring may have records for this process. Set (seq_cst) by the
   // source after it has published, cleared (seq_cst) by the engine before it reads the ring.
