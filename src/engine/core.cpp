@@ -14,7 +14,7 @@ Core::Core(Objects& of_context, std::uint32_t number, transport::TransportWorker
       is_told(tracer != nullptr || base::has_thread_sanitizer()),
       failure_epoch(job.bootstrap().failure_epoch()),
       operations(objects, job.environment().config.number(base::Var::worker_operations)),
-      requester(transport, capabilities, operations),
+      requester(transport, capabilities, operations, {objects.job().rank(), index}),
       responder(transport, objects.regions(), capabilities.max_message),
       failed(job.size()) {
   stats.size = sizeof stats;

@@ -39,9 +39,10 @@ void move_directly(const Operation& operation, const Piece& piece) {
 }  // namespace
 
 Requester::Requester(transport::TransportWorker& transport, const transport::Capabilities& capabilities,
-                     Operations& operations)
+                     Operations& operations, heddle_peer self)
     : transport_(transport),
       operations_(operations),
+      self_(self),
       max_message_(capabilities.max_message),
       max_transfer_(capabilities.max_transfer) {}
 
@@ -248,16 +249,17 @@ std::uint64_t Requester::post_request(Operation& operation, const Piece& piece) 
   head.offset = piece.offset;
   head.kind = is_put ? wire::RequestKind::put : wire::RequestKind::get;
   head.bytes = is_put ? std::min<std::uint64_t>(piece.bytes, max_message_ - sizeof head) : piece.bytes;
+  const heddle_peer server = server_of(*piece.remote);
   Command command;
-  command.rank = piece.remote->rank;
-  command.worker = piece.remote->server;
+  command.rank = server.rank;
+  command.worker = server.worker;
   command.immediate = wire::immediate_of(wire::Kind::request);
   command.header = &head;
   command.header_bytes = sizeof head;
   command.local = is_put ? piece.local : nullptr;
   command.bytes = is_put ? head.bytes : 0;
   if (!post_message(command, operation, Role::carrier)) return 0;
-  await_answer(operation, {piece.remote->rank, piece.remote->server});
+  await_answer(operation, server);
   if (!is_put) {
     operation.window = piece.local;
     operation.window_bytes = operation.window_left = piece.bytes;
@@ -376,8 +378,10 @@ bool Requester::advance_word(Operation& operation) {
     command.immediate = wire::immediate_of(wire::Kind::request);
     command.header = &head;
     command.header_bytes = sizeof head;
+    const heddle_peer server = server_of(remote);
+    command.worker = server.worker;
     if (!post_message(command, operation, Role::carrier)) return false;
-    await_answer(operation, {remote.rank, remote.server});
+    await_answer(operation, server);
   }
   operation.signal_due = false;
   operation.posted = true;

@@ -21,7 +21,9 @@ namespace heddle::engine {
 
 class Requester {
  public:
-  Requester(transport::TransportWorker& transport, const transport::Capabilities& capabilities, Operations& operations);
+  // `self`: this worker.
+  Requester(transport::TransportWorker& transport, const transport::Capabilities& capabilities, Operations& operations,
+            heddle_peer self);
   Requester(const Requester&) = delete;
   Requester& operator=(const Requester&) = delete;
 
@@ -142,9 +144,15 @@ class Requester {
   std::uint64_t post_piece(Operation& operation, Piece piece);
   std::uint64_t post_command(Operation& operation, const Piece& piece);
   std::uint64_t post_request(Operation& operation, const Piece& piece);
+  // Whom to ask. For memory of this rank it is this worker, which can do it as well: who waits for
+  // the answer advances it, and perhaps no other worker.
+  [[nodiscard]] heddle_peer server_of(const RemoteRegion& remote) const {
+    return {remote.rank, remote.rank == self_.rank ? self_.worker : remote.server};
+  }
 
   transport::TransportWorker& transport_;
   Operations& operations_;
+  const heddle_peer self_;
   const std::uint64_t max_message_;
   const std::uint64_t max_transfer_;
   std::uint64_t next_message_ = 1;

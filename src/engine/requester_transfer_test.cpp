@@ -228,6 +228,29 @@ TEST_F(RequesterTest, AGetOfTheOwnerIsOneRequestAtATime) {
   expect_nothing_under_way();
 }
 
+// Who waits advances its own worker, and perhaps nobody advances the one that serves the region.
+TEST_F(RequesterTest, MemoryOfThisRankIsAskedOfThisWorker) {
+  Remote remote(0, 0);
+  std::uint64_t old = 0;
+  ASSERT_EQ(core.requester.try_block({Kind::put, local.data(), 8, &remote, 0}, told.completion()), HEDDLE_POSTED);
+  ASSERT_EQ(core.requester.try_block({Kind::get, local.data(), 8, &remote, 0}, told.completion()), HEDDLE_POSTED);
+  ASSERT_EQ(core.requester.try_atomic({HEDDLE_ADD64, &remote, 8, 3, 4, &old}, told.completion()), HEDDLE_POSTED);
+  ASSERT_EQ(played.posted.size(), 3U);
+  for (const auto& one : played.posted) {
+    EXPECT_EQ(one.command.worker, core.index);
+    const auto request = wire::decode_request(one.packet);
+    ASSERT_TRUE(request.has_value());
+    Operation* const operation = core.operations.find(request->head.token);
+    ASSERT_NE(operation, nullptr);
+    EXPECT_EQ(operation->served_worker, core.index) << "the answer is this worker's";
+    --operation->served;
+    core.operations.complete(*operation, HEDDLE_DONE, 0);
+  }
+  complete_all();
+  EXPECT_EQ(told.times, 3);
+  expect_nothing_under_way();
+}
+
 TEST_F(RequesterTest, ACarrierThatDoesNotArriveEndsTheRequest) {
   Remote remote(1, 0);
   played.room = 0;

@@ -90,7 +90,7 @@ class RequesterTest : public PlayedCore {
   std::array<std::byte, 4096> local{};
   Told told;
   const transport::Capabilities small_capabilities = small_limits();
-  Requester small{played, small_capabilities, core.operations};
+  Requester small{played, small_capabilities, core.operations, {0, 1}};
 };
 
 }  // namespace heddle::engine::test
