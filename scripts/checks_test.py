@@ -585,7 +585,7 @@ class RetryFailed(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.tree = pathlib.Path(folder.name)
-        once = f"test -e {self.tree}/seen || {{ touch {self.tree}/seen; exit 1; }}"
+        once = f"test -e {self.tree}/seen || {{ touch {self.tree}/seen; echo begun; kill -SEGV $$; }}"
         self.write({"good": "true", "once": once, "never": "false"})
 
     def write(self, tests):
@@ -602,6 +602,10 @@ class RetryFailed(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual((self.tree / "flaky.txt").read_text(), f"once in {self.tree}\n")
         self.assertNotIn("good", done.stdout)
+
+    def test_how_a_flaky_one_ended_is_told(self):
+        done = self.run_and_retry("once")
+        self.assertRegex(done.stdout, r"(?m)^begun\n<its end> Test time = +[0-9.]+ sec\nFLAKY    once")
 
     def test_what_fails_three_times_has_failed(self):
         done = self.run_and_retry("never|once")

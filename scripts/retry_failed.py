@@ -3,9 +3,9 @@
 
     retry_failed.py TREE [FLAKY]
 
-Exit 0: each passed in the end; those are flaky, a defect to mend: they are printed, and appended to the file FLAKY. Exit 1: one failed
-three times, or by a sanitizer's report, which is true however seldom it comes; or ctest did not leave a list of what failed (then it was
-not a test that failed)."""
+Exit 0: each passed in the end; those are flaky, a defect to mend: they are printed, with the end of what the failed run said, and appended
+to the file FLAKY. Exit 1: one failed three times, or by a sanitizer's report, which is true however seldom it comes; or ctest did not leave
+a list of what failed (then it was not a test that failed)."""
 
 import pathlib
 import re
@@ -15,6 +15,7 @@ import sys
 RETRIES = 2
 # A race or a wrong access that was seen once is there.
 REPORT_LINES = 60
+LAST_LINES = 15
 REPORT = re.compile(r"WARNING: ThreadSanitizer|ERROR: (Address|Leak)Sanitizer|: runtime error: ")
 
 
@@ -26,13 +27,26 @@ def failed_tests(tree):
     return [line.split(":", 1)[1] for line in log.read_text().splitlines() if ":" in line]
 
 
-def report_of(tree, name):
-    """The first lines of what a sanitizer has said in the test's part of ctest's last log; empty if it has said nothing."""
+def log_of(tree, name):
+    """The test's part of ctest's last log; empty if there is none."""
     log = tree / "Testing" / "Temporary" / "LastTest.log"
     text = log.read_text(errors="replace") if log.is_file() else ""
     part = re.search(rf"^\d+/\d+ Test: {re.escape(name)}\n.*?(?=^\d+/\d+ Test: |\Z)", text, re.MULTILINE | re.DOTALL)
-    report = part and REPORT.search(part.group(0))
-    return part.group(0)[report.start() :].splitlines()[:REPORT_LINES] if report else []
+    return part.group(0) if part else ""
+
+
+def report_of(log):
+    """The first lines of what a sanitizer has said in a test's log; empty if it has said nothing."""
+    report = REPORT.search(log)
+    return log[report.start() :].splitlines()[:REPORT_LINES] if report else []
+
+
+def end_of(log):
+    """The last lines of what the test has said, and its time: of one that a signal or a time-out has ended there is nothing else."""
+    output = re.search(r"^Output:\n-+\n(.*)^<end of output>\n(Test time = [^\n]*)$", log, re.MULTILINE | re.DOTALL)
+    if output is None:
+        return []
+    return [*output.group(1).splitlines()[-LAST_LINES:], f"<its end> {output.group(2).strip()}"]
 
 
 def passes_alone(tree, name):
@@ -53,12 +67,14 @@ def main(arguments):
     if not names:
         print(f"retry_failed: {tree} has no list of failed tests: it was not a test that failed", file=sys.stderr)
         return 1
-    reports = {name: report_of(tree, name) for name in names}  # read before a ctest below writes the log anew
+    logs = {name: log_of(tree, name) for name in names}  # read before a ctest below writes the log anew
+    reports = {name: report_of(logs[name]) for name in names}
     reported = [name for name in names if reports[name]]
     failed = reported + [name for name in names if name not in reported and not passes_alone(tree, name)]
     flaky = [name for name in names if name not in failed]
     for name in flaky:
-        print(f"FLAKY    {name} in {tree}: failed once, passed alone")
+        print("\n".join(line[:200] for line in end_of(logs[name])))
+        print(f"FLAKY    {name} in {tree}: failed once as above, passed alone")
     if flaky and len(arguments) == 2:
         with open(arguments[1], "a", encoding="utf-8") as file:
             file.writelines(f"{name} in {tree}\n" for name in flaky)
