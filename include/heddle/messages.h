@@ -215,8 +215,9 @@ HEDDLE_API heddle_status heddle_recv_cancel(heddle_worker worker, heddle_receive
 
 /* Looks for an unexpected message. DONE: found->source, tag and bytes describe the message that
  * such a receive would take. AGAIN: there is none (or another thread is inside the worker); make
- * progress. The call makes no progress itself.
- * Errors: as for heddle_try_recv. */
+ * progress. The call makes no progress itself. PEER_FAILED: there is none, and the rank that the
+ * source names has failed. Any source: AGAIN, as receives from any source go on waiting.
+ * Other errors: as for heddle_try_recv. */
 HEDDLE_API heddle_status heddle_try_probe(heddle_worker worker, const heddle_wanted* wanted, heddle_receive* found);
 /* As heddle_try_probe, and takes the message out of matching: no other receive gets it. Receive it
  * by heddle_try_recv_claimed with the same `found`; until then it counts as kept. */

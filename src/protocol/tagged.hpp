@@ -165,6 +165,7 @@ class Tagged final : public Protocol {
   base::Status receive_from(const heddle_wanted& wanted, void* data, std::size_t bytes, heddle_receive* receive);
   base::Status receive_claimed(const ReceiveRequest& request);
   base::Status cancel(heddle_receive* receive);
+  // Both: AGAIN, there is none; PEER_FAILED, and there will be none.
   base::Status probe(const Wanted& wanted, heddle_receive* found);
   base::Status claim(const Wanted& wanted, heddle_receive* found);
   // It never was posted: ends it.
@@ -251,6 +252,9 @@ class Tagged final : public Protocol {
   [[gnu::cold]] void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
                           bool was_here = false);
   base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
+  [[nodiscard]] bool from_failed(engine::Source source) const;
+  [[gnu::cold]] static base::Status refuse_failed(engine::Source source);
+  [[nodiscard]] base::Status not_found(const Wanted& wanted) const;
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
   void stash(heddle_peer from, Source& source, const wire::Tagged& message);

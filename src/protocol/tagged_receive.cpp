@@ -129,11 +129,20 @@ bool Tagged::advance_waiting() {
 
 // ---- receiving: calls ---------------------------------------------------------------------------
 
+// Nothing that this names will come any more.
+inline bool Tagged::from_failed(engine::Source source) const {
+  return core_.any_failed && source != kAnySource && core_.failed[rank_of(source)];
+}
+
+base::Status Tagged::refuse_failed(engine::Source source) {
+  return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(source));
+}
+
 [[gnu::always_inline]] inline base::Status Tagged::post_receive(const Wanted& wanted, const ReceiveRequest& request) {
-  if (core_.any_failed && wanted.source != kAnySource && core_.failed[rank_of(wanted.source)]) [[unlikely]] {
+  if (from_failed(wanted.source)) [[unlikely]] {
     request.receive->source = peer_of(wanted.source);
     set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
-    return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(wanted.source));
+    return refuse_failed(wanted.source);
   }
   set_posted(request.receive);
   mark(request.completion.counter);
@@ -243,16 +252,21 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   return HEDDLE_DONE;
 }
 
+// Who asks again until there is one would do so for ever.
+base::Status Tagged::not_found(const Wanted& wanted) const {
+  return from_failed(wanted.source) ? refuse_failed(wanted.source) : HEDDLE_AGAIN;
+}
+
 base::Status Tagged::probe(const Wanted& wanted, heddle_receive* found) {
   const auto* kept = static_cast<const Kept*>(matching_.probe(wanted));
-  if (kept == nullptr) return HEDDLE_AGAIN;
+  if (kept == nullptr) return not_found(wanted);
   tell(found, kept->from(), kept->tag, kept->length);
   return HEDDLE_DONE;
 }
 
 base::Status Tagged::claim(const Wanted& wanted, heddle_receive* found) {
   auto* kept = static_cast<Kept*>(matching_.probe(wanted));
-  if (kept == nullptr) return HEDDLE_AGAIN;
+  if (kept == nullptr) return not_found(wanted);
   matching_.take(kept);
   kept->earlier = nullptr;
   kept->later = claimed_;

@@ -100,6 +100,26 @@ TEST_P(TaggedFailure, ReceivesFromTheDeadEndAndOthersGoOn) {
   for (const Outcome& outcome : outcomes) EXPECT_LE(outcome.times, 1);
 }
 
+// Who asks until there is one asks for ever otherwise.
+TEST_P(TaggedFailure, ProbesAndClaimsOfTheDeadSaySo) {
+  Ranks ranks(GetParam().transport);
+  Worker& worker = ranks.workers[0];
+  const std::uint64_t value = 5;
+  heddle_receive found;
+  EXPECT_EQ(worker.try_probe(from(1, 1), &found), HEDDLE_AGAIN);
+  ranks.fail(1);
+  ranks.until([&] { return worker.try_probe(from(1, 1), &found) != HEDDLE_AGAIN; });
+  EXPECT_EQ(worker.try_probe(from(1, 1), &found), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_NE(std::string(heddle_last_error()).find("rank 1"), std::string::npos) << heddle_last_error();
+  EXPECT_EQ(worker.try_claim(from(1, 1), &found), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker.try_probe({{1, HEDDLE_ANY}, 1, 0xF}, &found), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(worker.try_probe(from(2, 1), &found), HEDDLE_AGAIN);
+  EXPECT_EQ(worker.try_probe({kAnybody, 1, UINT64_MAX}, &found), HEDDLE_AGAIN);
+  ASSERT_GE(ranks.workers[2].try_send({0, 0}, 1, bytes_of(value)), 0);
+  ranks.until([&] { return worker.try_claim({kAnybody, 1, UINT64_MAX}, &found) == HEDDLE_DONE; });
+  EXPECT_EQ(found.source.rank, 2U);
+}
+
 // The receiver makes so many steps, then it is dead: the sender hears of it, once.
 TEST_P(TaggedFailure, ALongMessageWhoseReceiverDiesInAnyStageEnds) {
   const std::vector<std::byte> source(100'000, std::byte{7});
