@@ -76,7 +76,9 @@ HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void
  * included. It makes no progress on workers. On an error no handle of all[] is open. In a job of
  * more than HEDDLE_MEET_RANKS (64) ranks a peer is met when its region is first accessed, not here:
  * that access may return AGAIN, and reports what is wrong with the peer; a blocking one is refused
- * in a handler if it would have to wait, and may be tried again there.
+ * in a handler if it would have to wait, and may be tried again there. As far as deaths go, all
+ * ranks that live have the same outcome: of a rank that dies when all have exchanged, each gets a
+ * handle, and operations on it report PEER_FAILED.
  * Errors: as for heddle_context_exchange and heddle_region_unpack; ARGUMENT (a region of another
  * context). */
 HEDDLE_API heddle_status heddle_region_exchange(heddle_context context, heddle_region region,

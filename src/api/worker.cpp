@@ -134,7 +134,9 @@ Status give(Context& context, const base::Result<RemoteRegion*>& imported, heddl
 // Imports the region of each rank into all[rank]; or none, then all of them are null. Each rank
 // begins with its own, so that not all ask for the same card at once, and asks for some ahead. In a
 // large job a peer is met at the first access to its memory, where the transport can: few programs
-// access the memory of all, and to meet takes time (decision 0045).
+// access the memory of all, and to meet takes time (decision 0045). One that dies after all have
+// exchanged is no error, since others may have imported its region before: each operation on it
+// tells.
 Status import_all(Context& context, const std::vector<std::vector<std::byte>>& parts, heddle_remote_region* all) {
   const bool large = parts.size() > context.environment().config.number(base::Var::meet_ranks);
   const auto late = [&](uint32_t rank) { return large && context.transport().imports_late(rank); };
@@ -149,7 +151,10 @@ Status import_all(Context& context, const std::vector<std::vector<std::byte>>& p
     engine::Objects& objects = context.objects();
     // also when memory is exhausted, none of them stays open
     const Status status = guarded([&] {
-      return give(context, late(rank) ? objects.import_late(parts[rank]) : objects.import(parts[rank]), &all[rank]);
+      const Status imported =
+          give(context, late(rank) ? objects.import_late(parts[rank]) : objects.import(parts[rank]), &all[rank]);
+      return imported == HEDDLE_ERR_PEER_FAILED ? give(context, objects.import_failed(parts[rank]), &all[rank])
+                                                : imported;
     });
     if (status == HEDDLE_DONE) continue;
     for (size_t undo = 0; undo < size; ++undo) {

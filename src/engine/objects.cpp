@@ -160,23 +160,33 @@ base::Result<RemoteRegion*> Objects::import_late(std::span<const std::byte> pack
   const std::uint32_t rank = named->name.rank;
   if (rank == job_.rank() || !job_.transport().imports_late(rank)) return import_named(*named);
   if (job_.failed(rank)) return fail_owner(rank);
+  auto added = add_without_memory(*named, RemoteRegion::Barred::unmet);
+  // the owner may have died between the check and the entry in the list
+  if (added && job_.failed(rank)) note_failures();
+  return added;
+}
+
+base::Result<RemoteRegion*> Objects::import_failed(std::span<const std::byte> packed) {
+  const auto named = decode(packed);
+  return named ? add_without_memory(*named, RemoteRegion::Barred::failed) : named.status();
+}
+
+base::Result<RemoteRegion*> Objects::add_without_memory(const Named& named, RemoteRegion::Barred barred) {
   auto remote = std::make_unique<RemoteRegion>();
-  remote->barred = RemoteRegion::Barred::unmet;
-  remote->bytes = named->name.bytes;
-  remote->rank = rank;
+  remote->barred = barred;
+  remote->bytes = named.name.bytes;
+  remote->rank = named.name.rank;
   remote->owner = this;
-  remote->number = named->name.region;
+  remote->number = named.name.region;
   auto added = remotes_.add(std::move(remote));
   if (!added) return added;
   // nobody else has the handle yet
   try {
-    note_late(**added, named->key);
+    note_late(**added, named.key);
   } catch (...) {
     static_cast<void>(remotes_.remove(*added));
     throw;
   }
-  // the owner may have died between the check and the entry in the list
-  if (job_.failed(rank)) note_failures();
   return added;
 }
 

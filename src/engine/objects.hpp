@@ -67,6 +67,9 @@ class Objects {
   base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
   // The same, but where the transport can, the owner is met by meet(), before the first access.
   base::Result<RemoteRegion*> import_late(std::span<const std::byte> packed);
+  // Of an owner that has died: a region that nothing reaches, whose operations say so. What was
+  // agreed by all ranks gives each of them the same, however much it knew of the death.
+  base::Result<RemoteRegion*> import_failed(std::span<const std::byte> packed);
   // Makes a region usable that import_late() has returned. Returns at once. DONE: it is not unmet
   // (any more); AGAIN: its owner's card is under way; HANDLE: it is not open; else as import().
   // Other threads may release it meanwhile: only after DONE it may be looked at.
@@ -126,6 +129,7 @@ class Objects {
   base::Status conclude(Meeting& meeting, const transport::RemoteMemory& memory);
   void free_region(const Region& region);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
+  base::Result<RemoteRegion*> add_without_memory(const Named& named, RemoteRegion::Barred barred);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);
 
   Job& job_;
@@ -137,7 +141,7 @@ class Objects {
   // Guards late_, and what meet() and note_failures() write into a region; taken after the mutex
   // of remotes_.
   queue::FetchingMutex meeting_;
-  // by handle: of import_late(), met or not, until they are released
+  // by handle: of import_late(), met or not, and import_failed(), until they are released
   std::unordered_map<std::uint64_t, std::shared_ptr<Meeting>> late_;
 
   // guards the three lists; taken before the mutexes of the Owned lists

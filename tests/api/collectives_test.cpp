@@ -197,6 +197,47 @@ TEST_P(Collectives, ARankThatDiesBeforeItComesIsToldToAllOthers) {
   together(contexts, [](Context& context) { context = {}; });
 }
 
+// Some have met the dead rank by then, and some have not: all go on alike.
+TEST(Exchange, ADeathAfterAllHaveExchangedIsTheSameToAll) {
+  constexpr std::uint32_t kRanks = 8;
+  constexpr std::uint32_t kDead = 1;
+  constexpr int kRounds = 10;
+  for (int round = 0; round < kRounds; ++round) {
+    const Job job(kRanks, "shm");
+    std::vector<Context> contexts;
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) contexts.push_back(job.join(rank));
+    std::array<Status, kRanks> outcomes{};
+    const auto body = [&](std::uint32_t rank) {
+      const heddle_context context = contexts[rank].handle();
+      heddle_region mine{};
+      std::array<heddle_remote_region, kRanks> all{};
+      EXPECT_EQ(heddle_region_alloc(context, 4096, &mine), HEDDLE_DONE);
+      outcomes.at(rank) = heddle_region_exchange(context, mine, all.data());
+      if (rank == kDead) {
+        EXPECT_EQ(heddle_inproc_fail(job.handle(), kDead), HEDDLE_DONE);
+        return;
+      }
+      if (outcomes.at(rank) != HEDDLE_DONE) return;
+      // It was mapped before the death, or never is.
+      void* place = nullptr;
+      const Status mapped = heddle_remote_pointer({all[kDead], 0}, &place);
+      EXPECT_TRUE(mapped == HEDDLE_DONE || mapped == HEDDLE_ERR_PEER_FAILED) << heddle_last_error();
+      std::uint64_t bytes = 0;
+      EXPECT_EQ(heddle_remote_region_bytes(all[kDead], &bytes), HEDDLE_DONE);
+      EXPECT_EQ(bytes, 4096U);
+      for (const heddle_remote_region region : all) EXPECT_EQ(heddle_remote_region_release(region), HEDDLE_DONE);
+    };
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(body, rank);
+    for (std::thread& thread : threads) thread.join();
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank)
+      EXPECT_EQ(outcomes.at(rank), HEDDLE_DONE) << "rank " << rank << " in round " << round;
+    threads.clear();
+    for (Context& context : contexts) threads.emplace_back([&context] { context = {}; });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 // What was written before a barrier is read after it, while ranks come and wait in every order, by
 // memory and otherwise.
 TEST(Exchange, BarriersAndExchangesInTurnKeepTheirOrder) {
