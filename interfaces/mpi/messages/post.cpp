@@ -74,6 +74,21 @@ bool has_dead_member(const Comm& comm) {
   return false;
 }
 
+bool sees_dead_member(const Comm& comm, std::uint32_t looks) {
+  static std::atomic<bool> one_died{false};  // relaxed: who misses it looks again
+  if (one_died.load(std::memory_order_relaxed)) return has_dead_member(comm);
+  // Which members come next: not in steps that several communicators could share unevenly.
+  static thread_local std::uint32_t turn = 0;
+  const auto members = static_cast<std::uint32_t>(comm.members.size());
+  const std::uint32_t from = (++turn * 0x9E3779B1U) >> 16;
+  for (std::uint32_t i = 0; i < std::min(looks, members); ++i) {
+    if (heddle_context_peer_status(g_job.context, comm.members[(from + i) % members].peer.rank) >= 0) continue;
+    one_died.store(true, std::memory_order_relaxed);
+    return true;
+  }
+  return false;
+}
+
 namespace {
 
 // For people, as the program wrote it.

@@ -25,6 +25,9 @@ inline bool has_ended(const heddle_receive& receive) {
 
 // A rank to which the communicator's messages go has died, as far as is known.
 bool has_dead_member(const Comm& comm);
+// For who asks again and again and does not wait: before one has died, each call looks at so many
+// members only.
+bool sees_dead_member(const Comm& comm, std::uint32_t looks = 1);
 
 // What a receive asks for.
 struct Sought {

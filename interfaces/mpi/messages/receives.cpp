@@ -79,7 +79,9 @@ int make_receive(Call call, bool persistent, void* buf, MPI_Count count, MPI_Dat
 
 // ---- probes -------------------------------------------------------------------------------------
 
-// AGAIN: there is none. `claim`: it is taken out of matching.
+// AGAIN: there is none. PEER_FAILED: nor will there be one of the source that has died; if any
+// member may send it, one has died, as for receives (wait_receive). `claim`: it is taken out of
+// matching.
 heddle_status look(Comm& comm, const Source& from, bool claim, heddle_receive* found) {
   const heddle_wanted wanted = of_any_kind(wanted_of(comm, from.rank, from.tag));
   const auto try_it = claim ? heddle_try_claim : heddle_try_probe;
@@ -87,7 +89,9 @@ heddle_status look(Comm& comm, const Source& from, bool claim, heddle_receive* f
   heddle_status status = try_it(lane.worker, &wanted, found);
   if (status != HEDDLE_AGAIN) return status;
   progress(lane);
-  return try_it(lane.worker, &wanted, found);
+  status = try_it(lane.worker, &wanted, found);
+  return status == HEDDLE_AGAIN && from.rank == MPI_ANY_SOURCE && sees_dead_member(comm) ? HEDDLE_ERR_PEER_FAILED
+                                                                                         : status;
 }
 
 Outcome outcome_of(const Comm& comm, const heddle_receive& found) {
@@ -99,7 +103,7 @@ Outcome outcome_of(const Comm& comm, const heddle_receive& found) {
 }
 
 // What a probe finds; `flag` null: it waits. `message` null: the message stays.
-int probe_in(Comm& comm, const Source& from, int* flag, Request** message, MPI_Status* status) {
+int probe_in(Call call, Comm& comm, const Source& from, int* flag, Request** message, MPI_Status* status) {
   if (const int code = check_receive(comm, from); code != MPI_SUCCESS) return code;
   if (from.rank == MPI_PROC_NULL) {
     if (flag != nullptr) *flag = 1;
@@ -112,9 +116,10 @@ int probe_in(Comm& comm, const Source& from, int* flag, Request** message, MPI_S
     return error(MPI_ERR_NO_MEM, "no memory for one more message");
   heddle_receive* const found = taken != nullptr ? &taken->receive : &mine;
   heddle_status outcome = look(comm, from, taken != nullptr, found);
-  if (flag == nullptr && outcome == HEDDLE_AGAIN)
-    wait_until(receiving_lane(comm, from.tag),
-               [&] { return (outcome = look(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN; });
+  if (flag == nullptr && outcome == HEDDLE_AGAIN) {
+    const auto ready = [&] { return (outcome = look(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN; };
+    wait_until(receiving_lane(comm, from.tag), ready, call);
+  }
   if (flag != nullptr) *flag = outcome == HEDDLE_DONE ? 1 : 0;
   if (outcome == HEDDLE_DONE) store(outcome_of(comm, *found), status);
   if (taken != nullptr && outcome == HEDDLE_DONE) {
@@ -125,7 +130,9 @@ int probe_in(Comm& comm, const Source& from, int* flag, Request** message, MPI_S
   } else if (taken != nullptr) {
     give_back(taken);
   }
-  return code_of(outcome);
+  if (outcome != HEDDLE_ERR_PEER_FAILED) return code_of(outcome);
+  return from.rank >= 0 ? error(MPI_ERR_PROC_ABORTED, "rank %d has died", from.rank)
+                        : error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
 }
 
 // A message that was claimed becomes a receive of its own.
@@ -238,7 +245,7 @@ int probe_any(Call call, const Source& from, MPI_Comm handle, int* flag, Request
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   Comm* const comm = comm_of(handle);
   if (comm == nullptr) return report(call, bad_comm(handle));
-  return told(call, comm, probe_in(*comm, from, flag, message, status));
+  return told(call, comm, probe_in(call, *comm, from, flag, message, status));
 }
 
 void give_message(int source, Request* found, MPI_Message* message) {

@@ -252,6 +252,21 @@ Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive&
 
 // ---- running ------------------------------------------------------------------------------------
 
+namespace {
+
+// Of a receive that waits for what any member sends: once one has died, it ends as its wait does
+// (wait_receive). False: it goes on, or its message is on its way.
+bool ends_by_death(Request& request) {
+  if (request.peer != MPI_ANY_SOURCE || request.matched || !sees_dead_member(*request.comm)) return false;
+  static_cast<void>(heddle_recv_cancel(request.lane->worker, &request.receive));
+  if (!has_ended(request.receive)) return false;
+  const heddle_status status = heddle_recv_wait(request.lane->worker, &request.receive, 0);
+  complete_receive(request, status == HEDDLE_ERR_CANCELLED ? HEDDLE_ERR_PEER_FAILED : status);
+  return true;
+}
+
+}  // namespace
+
 bool poll_request(Request& request) {
   if (!request.active || request.complete) return true;
   switch (request.kind) {
@@ -265,7 +280,7 @@ bool poll_request(Request& request) {
     case Request::Kind::receive:
       if (!has_ended(request.receive)) {
         progress(*request.lane);
-        if (!has_ended(request.receive)) return false;
+        if (!has_ended(request.receive)) return ends_by_death(request);
       }
       complete_receive(request, heddle_recv_wait(request.lane->worker, &request.receive, 0));
       return true;
