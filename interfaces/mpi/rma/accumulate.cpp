@@ -26,21 +26,24 @@ int check_same(const Side& side, const Reach& reach, const Type& element, const 
 
 // ---- mapped memory ------------------------------------------------------------------------------
 
-void accumulate_runs(const Accumulation& what, const Type& element, const std::byte* operands, std::byte* old) {
+int accumulate_runs(const Accumulation& what, const Type& element, const std::byte* operands, std::byte* old) {
   const Reach& reach = what.reach;
-  Control& control = *reach.far().control;
+  const Guarded where{*reach.win, reach.rank, *reach.far().control};
   if (reach.type == &element)
-    return accumulate_here(control, *what.op, element, operands, reach.memory, old, reach.count);
+    return accumulate_here(where, *what.op, element, operands, reach.memory, old, reach.count);
   for (const Run& run : runs_of(reach.count, *reach.type, element, 0)) {
     const auto count = static_cast<MPI_Count>(run.count);
-    accumulate_here(control, *what.op, element, operands, reach.memory + static_cast<std::ptrdiff_t>(run.offset), old,
-                    count);
+    if (const int code = accumulate_here(where, *what.op, element, operands,
+                                         reach.memory + static_cast<std::ptrdiff_t>(run.offset), old, count);
+        code != MPI_SUCCESS)
+      return code;
     if (operands != nullptr) operands += count * element.size;
     if (old != nullptr) old += count * element.size;
   }
+  return MPI_SUCCESS;
 }
 
-void accumulate_mapped(const Accumulation& what, const Type& element) {
+int accumulate_mapped(const Accumulation& what, const Type& element) {
   std::unique_ptr<std::byte[]> packed;
   std::unique_ptr<std::byte[]> packed_old;
   const std::byte* operands = nullptr;
@@ -61,9 +64,10 @@ void accumulate_mapped(const Accumulation& what, const Type& element) {
       old = packed_old.get();
     }
   }
-  accumulate_runs(what, element, operands, old);
-  if (packed_old != nullptr)
+  const int code = accumulate_runs(what, element, operands, old);
+  if (code == MPI_SUCCESS && packed_old != nullptr)
     unpack(packed_old.get(), static_cast<MPI_Count>(bytes), what.old->buffer, what.old->count, *what.old->type);
+  return code;
 }
 
 // ---- messages -----------------------------------------------------------------------------------
@@ -173,10 +177,7 @@ int accumulate(const Accumulation& what, Tracker* tracker) {
   if (what.reach.bytes() == 0) return MPI_SUCCESS;
   const Type& element = *element_of(*what.reach.type);
   if (what.op->kind == OpKind::no_op && what.old == nullptr) return MPI_SUCCESS;
-  if (what.reach.memory != nullptr) {
-    accumulate_mapped(what, element);
-    return MPI_SUCCESS;
-  }
+  if (what.reach.memory != nullptr) return accumulate_mapped(what, element);
   if (const int code = keep_order(what.reach); code != MPI_SUCCESS) return code;
   return Pieces(what, element, tracker).send(runs_of(what.reach.count, *what.reach.type, element, what.reach.offset));
 }

@@ -73,6 +73,9 @@ struct Arrival {
   AskHeader header;
   const std::byte* payload;
   std::size_t bytes;
+  std::uint32_t from;  // rank of the job
+
+  [[nodiscard]] Guarded guarded() const { return {win, win.comm->rank, *win.control, true}; }
 };
 
 // The memory of a run; null: it is not within the window, or not attached.
@@ -114,9 +117,11 @@ int do_accumulate(const Arrival& in, Answer& answer) {
   std::byte* old = nullptr;
   if (in.header.fetch != 0) old = answer.room(count * static_cast<std::uint64_t>(element->size));
   for (const Run& run : all) {
-    accumulate_here(*in.win.control, op, *element, operands,
-                    memory_of(in.win, run.offset, span_of(*element, run.count)), old,
-                    static_cast<MPI_Count>(run.count));
+    std::byte* const target = memory_of(in.win, run.offset, span_of(*element, run.count));
+    if (const int code =
+            accumulate_here(in.guarded(), op, *element, operands, target, old, static_cast<MPI_Count>(run.count));
+        code != MPI_SUCCESS)
+      return code;
     const std::uint64_t bytes = run.count * static_cast<std::uint64_t>(element->size);
     if (operands != nullptr) operands += bytes;
     if (old != nullptr) old += bytes;
@@ -132,8 +137,7 @@ int do_compare_swap(const Arrival& in, Answer& answer) {
   std::byte* const target = memory_of(in.win, in.header.offset, bytes);
   if (target == nullptr) return MPI_ERR_RMA_RANGE;
   if (in.bytes != 2 * bytes) return MPI_ERR_INTERN;
-  compare_swap_here(*in.win.control, *element, in.payload, in.payload + bytes, target, answer.room(bytes));
-  return MPI_SUCCESS;
+  return compare_swap_here(in.guarded(), *element, in.payload, in.payload + bytes, target, answer.room(bytes));
 }
 
 int do_question(const Arrival& in, Answer& answer) {
@@ -143,7 +147,8 @@ int do_question(const Arrival& in, Answer& answer) {
     case Question::compare_swap:
       return do_compare_swap(in, answer);
     case Question::lock:
-      answer.room(1)[0] = std::byte{lock_step(*in.win.control, static_cast<LockStep>(in.header.detail))};
+      answer.room(1)[0] = static_cast<std::byte>(try_lock_step(
+          in.win, *in.win.control, static_cast<LockStep>(in.header.detail), in.win.comm->rank_of_job(in.from)));
       return MPI_SUCCESS;
     case Question::version: {
       const std::uint64_t version = in.win.control->version.load(std::memory_order_acquire);
@@ -196,11 +201,10 @@ void on_ask(const heddle_am_arrival* message, void* /*arg*/) {
   answer->to = message->source;
   answer->header.ticket = header.ticket;
   Win* const win = g_windows.at(header.window);
-  answer->header.code =
-      win == nullptr
-          ? MPI_ERR_WIN
-          : do_question({*win, header, static_cast<const std::byte*>(message->payload), message->payload_bytes},
-                        *answer);
+  answer->header.code = win == nullptr ? MPI_ERR_WIN
+                                       : do_question({*win, header, static_cast<const std::byte*>(message->payload),
+                                                      message->payload_bytes, message->source.rank},
+                                                     *answer);
   send_answer(std::move(answer));
 }
 

@@ -100,12 +100,15 @@ int post_ask(std::unique_ptr<Asked> asked) {
   return code_of(post(std::move(asked)));
 }
 
+int check_alive(const Win& win, int rank) {
+  return code_of(
+      heddle_context_peer_status(g_job.context, win.comm->members[static_cast<std::size_t>(rank)].peer.rank));
+}
+
 int after_look(Win& win, int rank, int looks) {
   constexpr int kLooks = 64;
   if (g_job.lanes.size() > 1) progress_all();
-  if (looks % kLooks != 0) return MPI_SUCCESS;
-  return code_of(
-      heddle_context_peer_status(g_job.context, win.comm->members[static_cast<std::size_t>(rank)].peer.rank));
+  return looks % kLooks != 0 ? MPI_SUCCESS : check_alive(win, rank);
 }
 
 int post_waited(std::unique_ptr<Asked> asked, Asked** sent) {

@@ -105,6 +105,8 @@ int ask_and_wait(std::unique_ptr<Asked> asked, std::unique_ptr<Asked>* answer);
 // The same in two steps. *sent is to be passed to wait_answer(), once; null after an error.
 int post_waited(std::unique_ptr<Asked> asked, Asked** sent);
 int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer);
+// Error: the rank is known to have died.
+int check_alive(const Win& win, int rank);
 // Makes progress on the other lanes, since peers may wait for them; asks now and then whether the
 // rank lives.
 int after_look(Win& win, int rank, int looks);

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstring>
 #include <type_traits>
 
+#include "mpi/core/noted_wait.hpp"
+#include "mpi/rma/ask.hpp"
 #include "mpi/rma/order.hpp"
 
 namespace heddle::mpi {
@@ -15,18 +18,55 @@ namespace {
 // Held shortly, by threads of this and of other processes.
 class Guard {
  public:
-  explicit Guard(Control& control) : word_(control.guard) {
-    constexpr int kSpins = 200;
-    for (int looks = 0; word_.exchange(1, std::memory_order_acquire) != 0; ++looks)
-      looks < kSpins ? cpu_relax() : static_cast<void>(::sched_yield());
+  explicit Guard(const Guarded& where) : word_(where.control.guard) {
+    code_ = take(number_of(where)) ? MPI_SUCCESS : wait(where);
   }
-  ~Guard() { word_.store(0, std::memory_order_release); }
+  ~Guard() {
+    if (code_ == MPI_SUCCESS) word_.store(0, std::memory_order_release);
+  }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
+  // An error: it is not held, since who holds it has died.
+  [[nodiscard]] int code() const { return code_; }
 
  private:
+  // Of a guard that this process holds.
+  static std::uint32_t number_of(const Guarded& where) { return static_cast<std::uint32_t>(where.win.comm->rank) + 1; }
+  bool take(std::uint32_t mine) {
+    std::uint32_t none = 0;
+    return word_.compare_exchange_strong(none, mine, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  int wait(const Guarded& where);
+
   std::atomic<std::uint32_t>& word_;
+  int code_ = MPI_SUCCESS;
 };
+
+int Guard::wait(const Guarded& where) {
+  constexpr int kSpins = 200;
+  constexpr int kLooks = 64;    // that find it held, for one at its owner's life
+  constexpr int kNotes = 4096;  // and for one that tells reports of this wait
+  int owner = 0;
+  const auto fill = [&](heddle_wait_facts& facts) {
+    facts.cause = HEDDLE_WAIT_LOCK;
+    facts.rank = where.win.comm->members[static_cast<std::size_t>(owner)].peer.rank;
+    std::snprintf(facts.text, sizeof facts.text, "the guard of accumulates on rank %d of a window, which rank %d holds",
+                  where.rank, owner);
+  };
+  NotedWait noted(where.win.comm->lane->worker, "an accumulate of MPI", fill);
+  for (int looks = 1;; ++looks) {
+    const std::uint32_t now = word_.load(std::memory_order_relaxed);
+    if (now == 0 && take(number_of(where))) return MPI_SUCCESS;
+    if (now != 0 && looks % kLooks == 0) {
+      owner = static_cast<int>(now) - 1;
+      if (check_alive(where.win, owner) != MPI_SUCCESS)
+        return error(MPI_ERR_PROC_ABORTED, "rank %d has died while it changed memory of rank %d of the window", owner,
+                     where.rank);
+      if (looks % kNotes == 0 && !where.in_handler) noted.note();
+    }
+    looks < kSpins ? cpu_relax() : static_cast<void>(::sched_yield());
+  }
+}
 
 template <class Word>
 Word load(const std::byte* from) {
@@ -162,12 +202,13 @@ void accumulate_words(const Op& op, const Type& element, const std::byte* operan
 constexpr std::size_t kMostElement = 64;  // bytes of the longest predefined type in memory
 
 // One element at a time: the packed form of a pair has no gaps, its form in memory may have.
-void accumulate_guarded(Control& control, const Op& op, const Type& element, const std::byte* operands,
-                        std::byte* target, std::byte* old, MPI_Count count) {
+int accumulate_guarded(const Guarded& where, const Op& op, const Type& element, const std::byte* operands,
+                       std::byte* target, std::byte* old, MPI_Count count) {
   alignas(kMostElement) std::byte in[kMostElement] = {};
   alignas(kMostElement) std::byte inout[kMostElement] = {};
   const auto extent = static_cast<std::size_t>(element.extent);
-  const Guard guard(control);
+  const Guard guard(where);
+  if (guard.code() != MPI_SUCCESS) return guard.code();
   for (MPI_Count i = 0; i < count; ++i) {
     std::byte* const at = target + i * element.extent;
     if (old != nullptr) pack(at, 1, element, old + i * element.size);
@@ -177,6 +218,7 @@ void accumulate_guarded(Control& control, const Op& op, const Type& element, con
     apply(op, in, inout, 1, element);
     copy(inout, 1, element, at, 1, element);  // the gap is not the program's to see changed
   }
+  return MPI_SUCCESS;
 }
 
 bool aligned_as(const std::byte* address, MPI_Count bytes) {
@@ -203,42 +245,53 @@ MPI_Count word_of(const Type& element, const std::byte* target) {
 
 }  // namespace
 
-void accumulate_here(Control& control, const Op& op, const Type& element, const std::byte* operands, std::byte* target,
-                     std::byte* old, MPI_Count count) {
+int accumulate_here(const Guarded& where, const Op& op, const Type& element, const std::byte* operands,
+                    std::byte* target, std::byte* old, MPI_Count count) {
   switch (word_of(element, target)) {
     case 8:
-      return accumulate_words<std::uint64_t>(op, element, operands, target, old, count);
+      accumulate_words<std::uint64_t>(op, element, operands, target, old, count);
+      break;
     case 4:
-      return accumulate_words<std::uint32_t>(op, element, operands, target, old, count);
+      accumulate_words<std::uint32_t>(op, element, operands, target, old, count);
+      break;
     case 2:
-      return accumulate_words<std::uint16_t>(op, element, operands, target, old, count);
+      accumulate_words<std::uint16_t>(op, element, operands, target, old, count);
+      break;
     case 1:
-      return accumulate_words<std::uint8_t>(op, element, operands, target, old, count);
+      accumulate_words<std::uint8_t>(op, element, operands, target, old, count);
+      break;
     default:
-      return accumulate_guarded(control, op, element, operands, target, old, count);
+      return accumulate_guarded(where, op, element, operands, target, old, count);
   }
+  return MPI_SUCCESS;
 }
 
-void compare_swap_here(Control& control, const Type& element, const void* compare, const void* value, std::byte* target,
-                       void* old) {
+int compare_swap_here(const Guarded& where, const Type& element, const void* compare, const void* value,
+                      std::byte* target, void* old) {
   switch (word_of(element, target)) {
     case 8:
-      return compare_swap_word<std::uint64_t>(compare, value, target, old);
+      compare_swap_word<std::uint64_t>(compare, value, target, old);
+      return MPI_SUCCESS;
     case 4:
-      return compare_swap_word<std::uint32_t>(compare, value, target, old);
+      compare_swap_word<std::uint32_t>(compare, value, target, old);
+      return MPI_SUCCESS;
     case 2:
-      return compare_swap_word<std::uint16_t>(compare, value, target, old);
+      compare_swap_word<std::uint16_t>(compare, value, target, old);
+      return MPI_SUCCESS;
     case 1:
-      return compare_swap_word<std::uint8_t>(compare, value, target, old);
+      compare_swap_word<std::uint8_t>(compare, value, target, old);
+      return MPI_SUCCESS;
     default:
       break;
   }
   const auto bytes = static_cast<std::size_t>(element.size);
   std::byte before[kMostElement];
-  const Guard guard(control);
+  const Guard guard(where);
+  if (guard.code() != MPI_SUCCESS) return guard.code();
   std::memcpy(before, target, bytes);
   if (std::memcmp(before, compare, bytes) == 0) std::memcpy(target, value, bytes);
   std::memcpy(old, before, bytes);
+  return MPI_SUCCESS;
 }
 
 }  // namespace heddle::mpi

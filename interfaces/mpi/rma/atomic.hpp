@@ -10,12 +10,23 @@
 
 namespace heddle::mpi {
 
+// Whose memory in which window, and what guards it.
+struct Guarded {
+  Win& win;
+  int rank;
+  Control& control;
+  bool in_handler = false;
+};
+
+// Both: an error, and nothing is done, if the guard is held by a rank that has died. Elements of
+// the target may be half written then, so it stays held.
+//
 // target[i] = operand[i] op target[i] for `count` elements of a predefined type, which lie their
 // extent apart in memory. `operands` is in packed form (null: MPI_NO_OP); `old`, which gets the
 // former values, too; it may be null.
-void accumulate_here(Control& control, const Op& op, const Type& element, const std::byte* operands, std::byte* target,
-                     std::byte* old, MPI_Count count);
-void compare_swap_here(Control& control, const Type& element, const void* compare, const void* value, std::byte* target,
-                       void* old);
+int accumulate_here(const Guarded& where, const Op& op, const Type& element, const std::byte* operands,
+                    std::byte* target, std::byte* old, MPI_Count count);
+int compare_swap_here(const Guarded& where, const Type& element, const void* compare, const void* value,
+                      std::byte* target, void* old);
 
 }  // namespace heddle::mpi

@@ -161,8 +161,8 @@ int run_compare_swap(Win& win, const void* value, const void* compare, void* res
   if (result == nullptr) return null_argument("result_addr");
   if (reach.rank == MPI_PROC_NULL) return MPI_SUCCESS;
   if (reach.memory == nullptr) return ask_compare_swap(reach, value, compare, result);
-  compare_swap_here(*reach.far().control, *element_of(*reach.type), compare, value, reach.memory, result);
-  return MPI_SUCCESS;
+  return compare_swap_here({win, rank, *reach.far().control}, *element_of(*reach.type), compare, value, reach.memory,
+                           result);
 }
 
 // ---- short accumulates --------------------------------------------------------------------------
@@ -178,9 +178,10 @@ bool accumulate_shortly(const ShortReach& what, const void* origin, void* old, M
   if (op->kind == OpKind::no_op ? old == nullptr : origin == nullptr) return false;
   const Type& type = g_basic_types[value_of(what.datatype) - kFirstType];
   if (type.element != &type || check_op(*op, type) != MPI_SUCCESS) return false;
-  accumulate_here(*win_of(what.win)->far[static_cast<std::size_t>(what.rank)].control, *op, type,
-                  static_cast<const std::byte*>(origin), target, static_cast<std::byte*>(old), what.count);
-  return true;
+  Win& win = *win_of(what.win);
+  return accumulate_here({win, what.rank, *win.far[static_cast<std::size_t>(what.rank)].control}, *op, type,
+                         static_cast<const std::byte*>(origin), target, static_cast<std::byte*>(old),
+                         what.count) == MPI_SUCCESS;
 }
 
 int run_fetch_and_op(Win& win, const void* origin, void* result, MPI_Datatype datatype, int rank, MPI_Aint disp,

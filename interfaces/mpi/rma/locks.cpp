@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mpi/core/noted_wait.hpp"
+#include "mpi/messages/post.hpp"
 #include "mpi/rma/ask.hpp"
 #include "mpi/rma/order.hpp"
 
@@ -77,15 +78,62 @@ std::unique_ptr<Asked> question(Win& win, int rank, LockStep step) {
   return asked;
 }
 
+// Of a step that is not done: whether that is for ever.
+int outcome_at(int rank, LockOutcome outcome, bool* done) {
+  *done = outcome == LockOutcome::done;
+  if (outcome != LockOutcome::dead) return MPI_SUCCESS;
+  return error(MPI_ERR_PROC_ABORTED, "the lock of rank %d is held by a rank that has died", rank);
+}
+
 int step_at(Win& win, int rank, LockStep step, bool* done) {
   if (Control* const control = control_of(win, rank); control != nullptr) {
-    *done = lock_step(*control, step);
-    return MPI_SUCCESS;
+    // as a question to it would find out
+    if (const int code = check_alive(win, rank); code != MPI_SUCCESS) return code;
+    return outcome_at(rank, try_lock_step(win, *control, step, win.comm->rank), done);
   }
   std::unique_ptr<Asked> answer;
   const int code = ask_and_wait(question(win, rank, step), &answer);
-  *done = code == MPI_SUCCESS && answer->answer[0] != std::byte{0};
-  return code;
+  if (code != MPI_SUCCESS) return code;
+  return outcome_at(rank, static_cast<LockOutcome>(answer->answer[0]), done);
+}
+
+bool has_died(const Win& win, std::size_t rank) {
+  return rank < win.comm->members.size() &&
+         heddle_context_peer_status(g_job.context, win.comm->members[rank].peer.rank) < 0;
+}
+
+// One who has died has the lock, or, if it is shared and wanted exclusively, is among those.
+bool held_by_dead(const Win& win, const Control& control, LockStep step) {
+  const std::uint64_t now = control.lock.load(std::memory_order_relaxed);
+  if ((now & kAlone) != 0) return has_died(win, now & kSharers);
+  const bool shares = step == LockStep::take_shared || step == LockStep::barge_shared;
+  if (shares || (now & kSharers) == 0 || !sees_dead_member(*win.comm)) return false;
+  for (std::size_t rank = 0; rank < win.comm->members.size(); ++rank) {
+    if (control.sharers[rank % Control::kGroups].load(std::memory_order_relaxed) != 0 && has_died(win, rank))
+      return true;
+  }
+  return false;
+}
+
+// Counted as one that shares it, for as long as it may. False: it does not.
+bool share(Control& control, int rank, bool barges) {
+  std::atomic<std::uint16_t>& counted = control.sharers[static_cast<std::uint32_t>(rank) % Control::kGroups];
+  counted.fetch_add(1, std::memory_order_relaxed);
+  std::uint64_t now = control.lock.load(std::memory_order_relaxed);
+  // Tries again when another sharer came between.
+  while ((now & kAlone) == 0 && (barges || now < kWaits))
+    if (control.lock.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_relaxed))
+      return true;
+  counted.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
+// A step that always succeeds. The target need not have heard of it when this returns.
+int told_target(Win& win, int rank, LockStep step) {
+  Control* const control = control_of(win, rank);
+  if (control == nullptr) return post_ask(question(win, rank, step));
+  lock_step(*control, step, win.comm->rank);
+  return MPI_SUCCESS;
 }
 
 // All ranks know the lock by it; not 0.
@@ -118,7 +166,8 @@ int ask_all(Win& win, std::vector<bool>* taken) {
   int first = MPI_SUCCESS;
   for (int rank = 0; rank < win.size() && first == MPI_SUCCESS; ++rank) {
     if (Control* const control = control_of(win, rank); control != nullptr) {
-      (*taken)[static_cast<std::size_t>(rank)] = lock_step(*control, LockStep::take_shared);
+      (*taken)[static_cast<std::size_t>(rank)] =
+          check_alive(win, rank) == MPI_SUCCESS && lock_step(*control, LockStep::take_shared, win.comm->rank);
       continue;
     }
     Asked* asked = nullptr;
@@ -129,7 +178,7 @@ int ask_all(Win& win, std::vector<bool>* taken) {
     if (sent[rank] == nullptr) continue;
     std::unique_ptr<Asked> answer;
     const int code = wait_answer(sent[rank], &answer);
-    (*taken)[rank] = code == MPI_SUCCESS && answer->answer[0] != std::byte{0};
+    (*taken)[rank] = code == MPI_SUCCESS && static_cast<LockOutcome>(answer->answer[0]) == LockOutcome::done;
     if (first == MPI_SUCCESS) first = code;
   }
   return first;
@@ -160,31 +209,38 @@ std::size_t list_held_locks(std::uint64_t* keys, std::size_t most) {
   return count;
 }
 
-bool lock_step(Control& control, LockStep step) {
+bool lock_step(Control& control, LockStep step, int rank) {
+  const std::uint64_t alone = kAlone | static_cast<std::uint32_t>(rank);
   std::atomic<std::uint64_t>& word = control.lock;
-  std::uint64_t now = word.load(std::memory_order_relaxed);
+  const std::uint64_t now = word.load(std::memory_order_relaxed);
   switch (step) {
     case LockStep::take_exclusive:
-      return now == 0 && change(word, 0, kAlone);
+      return now == 0 && change(word, 0, alone);
     case LockStep::announce:
       word.fetch_add(kWaits, std::memory_order_relaxed);
       return true;
+    case LockStep::give_up:
+      word.fetch_sub(kWaits, std::memory_order_relaxed);
+      return true;
     case LockStep::take_announced:
-      return (now & (kAlone | kSharers)) == 0 && change(word, now, (now - kWaits) | kAlone);
+      return (now & (kAlone | kSharers)) == 0 && change(word, now, (now - kWaits) | alone);
     case LockStep::take_shared:
     case LockStep::barge_shared:
-      // Tries again when another sharer came between.
-      while ((now & kAlone) == 0 && (step == LockStep::barge_shared || now < kWaits))
-        if (word.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
-      return false;
+      return share(control, rank, step == LockStep::barge_shared);
     case LockStep::release_exclusive:
-      word.fetch_and(~kAlone, std::memory_order_release);
+      word.fetch_and(~(kAlone | kSharers), std::memory_order_release);
       return true;
     case LockStep::release_shared:
       word.fetch_sub(1, std::memory_order_release);
+      control.sharers[static_cast<std::uint32_t>(rank) % Control::kGroups].fetch_sub(1, std::memory_order_release);
       return true;
   }
   return false;
+}
+
+LockOutcome try_lock_step(const Win& win, Control& control, LockStep step, int rank) {
+  if (lock_step(control, step, rank)) return LockOutcome::done;
+  return held_by_dead(win, control, step) ? LockOutcome::dead : LockOutcome::not_now;
 }
 
 int acquire_lock(Win& win, int rank, bool exclusive) {
@@ -192,6 +248,7 @@ int acquire_lock(Win& win, int rank, bool exclusive) {
   int code = step_at(win, rank, exclusive ? LockStep::take_exclusive : LockStep::take_shared, &done);
   if (code != MPI_SUCCESS || done) return code;
   if (exclusive) code = step_at(win, rank, LockStep::announce, &done);
+  const bool announced = exclusive && code == MPI_SUCCESS;
   done = false;
   LockPatience patience(win.far[static_cast<std::size_t>(rank)].control != nullptr);
   const auto fill = [&](heddle_wait_facts& facts) {
@@ -203,19 +260,19 @@ int acquire_lock(Win& win, int rank, bool exclusive) {
   while (code == MPI_SUCCESS && !done) {
     if (patience.pause()) wait.note();
     LockStep step = LockStep::take_announced;
-    if (!exclusive) step = patience.barges() ? LockStep::barge_shared : LockStep::take_shared;
+    // One that has died waits for it in vain.
+    const bool barges = patience.barges() || sees_dead_member(*win.comm);
+    if (!exclusive) step = barges ? LockStep::barge_shared : LockStep::take_shared;
     code = step_at(win, rank, step, &done);
   }
+  if (code != MPI_SUCCESS && announced) static_cast<void>(told_target(win, rank, LockStep::give_up));
   return code;
 }
 
 int release_lock(Win& win, int rank, bool exclusive) {
   const LockStep step = exclusive ? LockStep::release_exclusive : LockStep::release_shared;
   full_fence();
-  Control* const control = control_of(win, rank);
-  if (control == nullptr) return post_ask(question(win, rank, step));
-  lock_step(*control, step);
-  return MPI_SUCCESS;
+  return told_target(win, rank, step);
 }
 
 int acquire_all(Win& win) {

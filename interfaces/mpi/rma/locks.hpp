@@ -2,7 +2,12 @@
 //
 //   bit 63        a rank holds it exclusively
 //   bits 32-62    ranks that wait to hold it exclusively
-//   bits 0-31     ranks that share it
+//   bits 0-31     ranks that share it; if one has it exclusively, which one
+//
+// What a rank that has died held stays held: what the lock protects may be half written. Those who
+// want the lock then learn of the death in place of having it. Who shares it is counted beside the
+// word by groups of ranks, before the word counts it and until after, so that no sharer is missed;
+// with more ranks than groups, one may be suspected in vain, which is an error after a death only.
 //
 // Those who want to share it let those who wait for it alone go first, for a while: neither kind
 // starves.
@@ -24,10 +29,19 @@ enum class LockStep : std::uint8_t {
   barge_shared,  // does not let anybody go first
   release_exclusive,
   release_shared,
+  give_up,  // waits no longer
 };
-bool lock_step(Control& control, LockStep step);
+enum class LockOutcome : std::uint8_t {
+  not_now,
+  done,
+  dead,  // not now, and never: who has it has died
+};
+// `rank`: of the window, for which the step is.
+bool lock_step(Control& control, LockStep step, int rank);
+// The same, and, if it is not done, why.
+LockOutcome try_lock_step(const Win& win, Control& control, LockStep step, int rank);
 
-// Waits until this rank has the target's lock.
+// Waits until this rank has the target's lock. Error: the target has died, or who has the lock.
 int acquire_lock(Win& win, int rank, bool exclusive);
 // The lock is free soon: the target need not have heard of it when this returns.
 int release_lock(Win& win, int rank, bool exclusive);

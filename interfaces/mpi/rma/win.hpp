@@ -28,12 +28,19 @@ class InternalMessage;
 // What all ranks that map it, and handlers of its owner for the others, change by atomic
 // instructions: for each target.
 struct Control {
+  static constexpr std::uint32_t kGroups = 28;
+
   alignas(64) std::atomic<std::uint64_t> lock;  // see rma/locks.hpp
-  // held during accumulates on elements that no atomic instruction takes
+  // how many share the lock, or are about to, by their ranks modulo kGroups
+  std::atomic<std::uint16_t> sharers[kGroups];
+  // held during accumulates on elements that no atomic instruction takes: by the window's rank of
+  // this number less 1
   alignas(64) std::atomic<std::uint32_t> guard;
   // raised when memory is detached (dynamic windows)
   alignas(64) std::atomic<std::uint64_t> version;
 };
+
+static_assert(sizeof(Control) == 3 * 64);
 
 // Why accesses to a target are allowed: kinds of epochs.
 enum class Access : std::uint8_t { none, fence, lock, lock_all, start };
