@@ -54,8 +54,11 @@ int run_put(Win& win, const Put& what) {
 
 int check_passive(Win& win, int rank) {
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
-  const std::scoped_lock lock(win.mutex);
-  if (win.access == Access::lock || win.access == Access::lock_all) return MPI_SUCCESS;
+  {
+    const std::scoped_lock lock(win.mutex);
+    // its request ends at once if the memory is mapped here
+    if (win.access == Access::lock || win.access == Access::lock_all) return check_alive(win, rank);
+  }
   return error(MPI_ERR_RMA_SYNC, "operations with a request need a lock of the target: call MPI_Win_lock first");
 }
 

@@ -105,6 +105,7 @@ int lock_target(Win& win, int type, int rank, int assertion) {
   if (const int code = check_assertion(assertion, MPI_MODE_NOCHECK); code != MPI_SUCCESS) return code;
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
   if (const int code = check_rank(win, rank); code != MPI_SUCCESS) return code;
+  if (const int code = check_alive(win, rank); code != MPI_SUCCESS) return code;
   const bool exclusive = type == MPI_LOCK_EXCLUSIVE;
   const bool unchecked = (assertion & MPI_MODE_NOCHECK) != 0;
   const std::uint8_t held = unchecked ? kWithoutLock : exclusive ? kExclusive : kShared;

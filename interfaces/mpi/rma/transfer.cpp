@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "mpi/messages/post.hpp"
 #include "mpi/messages/request.hpp"
 #include "mpi/rma/dynamic.hpp"
 #include "mpi/rma/order.hpp"
@@ -158,10 +159,21 @@ int flush(Win& win, int rank) {
   return code_of(until_taken(win, rank, [&] { return heddle_try_flush(win.comm->lane->worker, job_rank); }));
 }
 
-}  // namespace
+// What this process stored in memory that is mapped here stays there, and nobody has it any more.
+bool is_stored(const Win& win, int rank) {
+  return win.targets[static_cast<std::size_t>(rank)].direct != nullptr;
+}
 
-int complete(Win& win, int rank) {
-  full_fence();
+int check_stored(const Win& win) {
+  for (int rank = 0; rank < win.size(); ++rank) {
+    if (!is_stored(win, rank)) continue;
+    if (const int code = check_alive(win, rank); code != MPI_SUCCESS) return code;
+  }
+  return MPI_SUCCESS;
+}
+
+// Of operations that the engine has, and questions.
+int complete_posted(Win& win, int rank) {
   Far& far = win.far[static_cast<std::size_t>(rank)];
   const std::uint64_t posted = far.posted.load(std::memory_order_relaxed);
   if (far.flushed.load(std::memory_order_relaxed) >= posted) return MPI_SUCCESS;
@@ -176,12 +188,21 @@ int complete(Win& win, int rank) {
   return error(failed, "an operation on rank %d of the window failed: error class %d", rank, failed);
 }
 
-int complete_all(Win& win) {
+}  // namespace
+
+int complete(Win& win, int rank) {
   full_fence();
-  if (win.near) return MPI_SUCCESS;
-  int first = MPI_SUCCESS;
+  const int code = complete_posted(win, rank);
+  return code == MPI_SUCCESS && is_stored(win, rank) ? check_alive(win, rank) : code;
+}
+
+int complete_all(Win& win) {
+  constexpr std::uint32_t kLooks = 16;  // of a large window not each call looks at each rank
+  full_fence();
+  int first = sees_dead_member(*win.comm, kLooks) ? check_stored(win) : MPI_SUCCESS;
+  if (win.near) return first;
   for (int rank = 0; rank < win.size(); ++rank) {
-    const int code = complete(win, rank);
+    const int code = complete_posted(win, rank);
     if (first == MPI_SUCCESS) first = code;
   }
   return first;

@@ -11,7 +11,8 @@ enum class Way : bool { put, get };
 int transfer(Way way, const Side& origin, const Reach& reach, Tracker* tracker);
 
 // All operations on the target that this process has issued are complete there. Returns the first
-// one's error.
+// one's error; if the target has died and its memory is mapped here, that error: whether there was
+// an operation is not known then.
 int complete(Win& win, int rank);
 int complete_all(Win& win);
 
