@@ -18,6 +18,7 @@ import check_exports  # noqa: E402
 import check_includes  # noqa: E402
 import check_shape  # noqa: E402
 import check_tidy  # noqa: E402
+import check_waits  # noqa: E402
 import rewrap_comments  # noqa: E402
 import test_targets  # noqa: E402
 
@@ -481,6 +482,28 @@ class Shape(unittest.TestCase):
     def test_this_tree(self):
         _, faults = check_shape.faults_of(SCRIPTS.parent, check_shape.FUNCTIONS, check_shape.FRIENDS, False)
         self.assertEqual(faults, [])
+
+
+class Waits(unittest.TestCase):
+    def test_pauses_are_found(self):
+        for planted in ("while (word.load() != 0) sched_yield();", "  ::sched_yield();", "std::this_thread::sleep_for(1ms);",
+                        "base::cpu_relax();", "while (!done.load(std::memory_order_acquire)) {}", "while (word.load() == 1);"):
+            self.assertEqual(check_waits.pauses_in("int x;\n" + planted + "\n"), [2], planted)
+        for innocent in ("// sched_yield();", 'say("sched_yield()");', "while (word.load() != 0) step();", "void cpu_relaxed();"):
+            self.assertEqual(check_waits.pauses_in(innocent), [], innocent)
+
+    def test_exceptions_can_only_shrink(self):
+        tree = Tree(self, {"src/a.cpp": "void f() { sched_yield(); }\nvoid g() { sched_yield(); }\n",
+                           "src/a_test.cpp": "void t() { sched_yield(); }\n"})
+        found = lambda known: list(check_waits.faults(tree.root, known))  # noqa: E731
+        self.assertEqual(found({"src/a.cpp": (2, "")}), [])
+        self.assertIn("src/a.cpp: 2 places pause (lines 1, 2), 1 are known", found({"src/a.cpp": (1, "")})[0])
+        self.assertIn("src/a.cpp: 2 places pause", found({})[0])
+        self.assertIn("take the row down", found({"src/a.cpp": (3, "")})[0])
+        self.assertIn("is not there", found({"src/a.cpp": (2, ""), "src/b.cpp": (1, "")})[0])
+
+    def test_this_tree(self):
+        self.assertEqual(list(check_waits.faults(SCRIPTS.parent, check_waits.KNOWN)), [])
 
 
 class Rewrap(unittest.TestCase):
