@@ -33,7 +33,7 @@ Memory::Memory(std::uint64_t bytes, bool registered, bool adopt) {
   buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, data)));
   if (buffer_ == nullptr) must(HEDDLE_ERR_NO_MEMORY, "the buffers");
   std::memset(buffer_.get(), 0, data);
-  const heddle_region_options kept{sizeof kept, adopt ? 1U : 0U};
+  const heddle_region_options kept{sizeof kept, adopt ? 1U : 0U, 0};
   must(heddle_region_register_with(job_context, buffer_.get(), data, &kept, &registered_region_),
        "heddle_region_register_with");
   registered_.resize(size);

@@ -24,6 +24,8 @@
 #include <vector>
 
 #include "heddle/heddle.h"
+// An allocator whose memory can be mapped wholly.
+#include "heddle/memory.hpp"  // IWYU pragma: export
 
 namespace heddle {
 
@@ -473,11 +475,11 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
     return Region(handle);
   }
   // Its whole pages become memory that peers on the node map (heddle_region_options).
-  [[nodiscard]] Region adopt_memory(std::span<std::byte> memory) const {
-    const heddle_region_options options{sizeof options, 1};
-    heddle_region handle{};
-    check(heddle_region_register_with(handle_, memory.data(), memory.size(), &options, &handle));
-    return Region(handle);
+  [[nodiscard]] Region adopt_memory(std::span<std::byte> memory) const { return adopt(memory, 0); }
+  // All of the elements do: see Allocator. It keeps its size until the region is released.
+  template <class T>
+  [[nodiscard]] Region adopt_memory(Vector<T>& elements) const {
+    return adopt(std::as_writable_bytes(std::span<T>(elements)), 1);
   }
   [[nodiscard]] RemoteRegion unpack(std::span<const std::byte> packed) const {
     heddle_remote_region handle{};
@@ -524,6 +526,12 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   }
 
  private:
+  [[nodiscard]] Region adopt(std::span<std::byte> memory, std::uint64_t whole_pages) const {
+    const heddle_region_options options{sizeof options, 1, whole_pages};
+    heddle_region handle{};
+    check(heddle_region_register_with(handle_, memory.data(), memory.size(), &options, &handle));
+    return Region(handle);
+  }
   [[nodiscard]] Counter counter_for(heddle_worker only, std::uint64_t counts_done = 0) const {
     const heddle_counter_options options{sizeof options, only, counts_done};
     heddle_counter handle{};

@@ -31,8 +31,13 @@ typedef struct heddle_region_options {
   size_t size;
   /* not 0: the memory is *adopted*. Its whole pages move into memory that peers on the node can
    * map, and keep their addresses and contents: operations on them are then as fast as on allocated
-   * memory. What lies before and behind the whole pages stays ordinary registered memory */
+   * memory. What lies before and behind the whole pages stays ordinary registered memory: atomics
+   * and signals there need the owner's progress */
   uint64_t adopt;
+  /* not 0, with adopt: the memory begins at a page, and the rest of its last page is the caller's
+   * too and moves with it, so all of the memory can be mapped. For memory that was allocated in
+   * pages of its own: by mmap, or aligned_alloc with alignment and length multiples of the page */
+  uint64_t whole_pages;
 } heddle_region_options;
 
 /* heddle_region_register with options; null: the defaults. To adopt memory, and to release such a
@@ -49,7 +54,8 @@ typedef struct heddle_region_options {
  * there; if the system has no memory for it, then it stays shared with the segment, and the log
  * says so. Release other regions of that memory first.
  * Errors: as for heddle_region_register; ARGUMENT (options->size; memory to adopt is in a region
- * already), UNSUPPORTED (memory to adopt is of another kind), STATE (see above), SYSTEM. */
+ * already; whole_pages without adopt, or of memory within a page), UNSUPPORTED (memory to adopt is
+ * of another kind), STATE (see above), SYSTEM. */
 HEDDLE_API heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,
                                                      const heddle_region_options* options, heddle_region* region);
 /* Only after every peer's last operation on the region. Allocated memory is freed; registered

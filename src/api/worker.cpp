@@ -1,4 +1,6 @@
 // Workers and regions.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -96,8 +98,21 @@ heddle_status heddle_worker_stats_read(heddle_worker handle, heddle_worker_stats
 
 namespace {
 
-// Where the memory of a region is kept.
-enum class Kept : std::uint8_t { there, adopted };
+// Where the memory of a region is kept; adopted: alone, or with the rest of its last page.
+enum class Kept : std::uint8_t { there, adopted, adopted_whole };
+
+base::Result<Region*> open_kept(engine::Objects& objects, void* address, size_t bytes, Kept kept) {
+  if (kept == Kept::there) return objects.open_region(address, bytes);
+  if (kept == Kept::adopted) return objects.adopt_region(address, bytes, bytes);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (reinterpret_cast<uintptr_t>(address) % page != 0) {
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "whole_pages: memory at %p does not begin at a page (of %zu bytes): allocate it with mmap or "
+                      "aligned_alloc, or adopt it without whole_pages",
+                      address, page);
+  }
+  return objects.adopt_region(address, bytes, (bytes + page - 1) / page * page);
+}
 
 Status open_region(const char* function, heddle_context handle, void* address, size_t bytes, Kept kept,
                    heddle_region* region) {
@@ -107,8 +122,7 @@ Status open_region(const char* function, heddle_context handle, void* address, s
   *region = {};
   if (bytes == 0) return base::fail(HEDDLE_ERR_SIZE, "a region of 0 bytes: at least 1 is needed");
   return guarded([&]() -> Status {
-    auto opened = kept == Kept::adopted ? context->objects().adopt_region(address, bytes)
-                                        : context->objects().open_region(address, bytes);
+    auto opened = open_kept(context->objects(), address, bytes, kept);
     if (!opened) return opened.status();
     region->id = context->objects().handle_of(*opened);
     return HEDDLE_DONE;
@@ -181,7 +195,11 @@ heddle_status heddle_region_register_with(heddle_context context, void* address,
   heddle_region_options own{};
   const Status status = read_options("region options", options, kFirstRegionOptions, &own);
   if (status != HEDDLE_DONE) return status;
-  return register_region("region_register_with", context, address, bytes, own.adopt != 0 ? Kept::adopted : Kept::there,
+  if (own.adopt == 0 && own.whole_pages != 0) {
+    return base::fail(HEDDLE_ERR_ARGUMENT, "whole_pages is for memory that is adopted: set `adopt` too");
+  }
+  const Kept adopted = own.whole_pages != 0 ? Kept::adopted_whole : Kept::adopted;
+  return register_region("region_register_with", context, address, bytes, own.adopt != 0 ? adopted : Kept::there,
                          region);
 }
 

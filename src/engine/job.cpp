@@ -81,6 +81,11 @@ std::string Job::tag_text(std::uint64_t tag, std::uint64_t mask) const {
   return text.data();
 }
 
+bool Job::tells_edge() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(edge_told_, true);
+}
+
 void Job::report_drop(std::uint32_t worker, heddle_peer source, const char* why) {
   {
     const std::lock_guard lock(mutex_);

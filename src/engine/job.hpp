@@ -46,6 +46,8 @@ class Job {
   void report_failure(std::uint32_t rank);
   // Logs the first arrival that was dropped; the others are only counted. Any thread.
   void report_drop(std::uint32_t worker, heddle_peer source, const char* why);
+  // True once: Objects::tell_edge() tells of one word only. Any thread.
+  [[nodiscard]] bool tells_edge();
   // Of either class; its function null: none. Any thread.
   [[nodiscard]] Handler handler(std::uint32_t number) const { return handlers_.find(number); }
   void register_handler(std::uint32_t number, Handler handler);
@@ -79,6 +81,7 @@ class Job {
   queue::FetchingMutex mutex_;
   std::vector<bool> known_failed_;
   bool drop_reported_ = false;
+  bool edge_told_ = false;
   // What probes call, as many as were registered: messages may still meet what was replaced.
   std::forward_list<Handler> probed_;
 };

@@ -34,21 +34,36 @@ base::Result<Region*> Objects::open_region(void* address, std::uint64_t bytes) {
 }
 
 // The pages move: whoever knows the old ones, such as a network's interface, would go on with them.
-base::Result<Region*> Objects::adopt_region(void* address, std::uint64_t bytes) {
+base::Result<Region*> Objects::adopt_region(void* address, std::uint64_t bytes, std::uint64_t moved) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   bool free = true;
   owned_regions_.for_each([&](const Region& region) {
     const auto first = reinterpret_cast<std::uintptr_t>(region.memory.address);
-    if (begin < first + region.memory.bytes && first < begin + bytes) free = false;
+    if (begin < first + region.memory.bytes && first < begin + moved) free = false;
   });
   if (!free) {
     return base::fail(HEDDLE_ERR_ARGUMENT,
                       "memory at %p of %llu bytes overlaps a region of this context; adopt it first, or release that",
                       address, static_cast<unsigned long long>(bytes));
   }
-  auto memory = job_.transport().adopt(address, bytes);
+  auto memory = job_.transport().adopt(address, moved);
   if (!memory) return memory.status();
+  memory->bytes = bytes;  // peers reach no more
   return add_region(*memory, false);
+}
+
+void Objects::warn_edge(const RemoteRegion& remote, std::uint64_t offset) {
+  if (!job_.tells_edge()) return;
+  const std::uint64_t before = remote.memory.edge_before;
+  job_.environment().log.line(
+      base::Level::warn,
+      "an atomic or signal at offset %llu of the region of rank %u waits until that rank makes progress on its worker "
+      "0: of its %llu bytes of adopted memory only those from %llu to %llu are whole pages, which are mapped. Use "
+      "memory of whole pages: heddle_region_alloc, or `whole_pages` (heddle::Allocator; Python: context.zeros). This "
+      "is said once",
+      static_cast<unsigned long long>(offset), remote.rank, static_cast<unsigned long long>(remote.bytes),
+      static_cast<unsigned long long>(before),
+      static_cast<unsigned long long>(remote.memory.bytes - remote.memory.edge_after));
 }
 
 base::Result<Region*> Objects::add_region(const transport::LocalMemory& memory, bool allocated) {

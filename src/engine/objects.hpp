@@ -47,8 +47,15 @@ class Objects {
 
   // ---- regions ----
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
-  base::Result<Region*> adopt_region(void* address, std::uint64_t bytes);
+  // `moved`: at least `bytes`; what lies behind them is the caller's too, and may move with them.
+  base::Result<Region*> adopt_region(void* address, std::uint64_t bytes, std::uint64_t moved);
   void close_region(Region* region);
+  // An atomic or a signal goes to a word that is not mapped, in memory that is mapped otherwise:
+  // the first one is told, since who adopts memory seldom expects it.
+  void tell_edge(const RemoteRegion& remote, std::uint64_t offset) {
+    if (remote.on_edge(offset)) [[unlikely]]
+      warn_edge(remote, offset);
+  }
   // The open region in which all of [address, address + bytes) lies; null: there is none. It stays
   // as long as the program lets it.
   [[nodiscard]] Region* region_around(const void* address, std::uint64_t bytes);
@@ -128,6 +135,7 @@ class Objects {
   bool forget_late(std::uint64_t handle);
   base::Status conclude(Meeting& meeting, const transport::RemoteMemory& memory);
   void free_region(const Region& region);
+  [[gnu::cold]] void warn_edge(const RemoteRegion& remote, std::uint64_t offset);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);
   base::Result<RemoteRegion*> add_without_memory(const Named& named, RemoteRegion::Barred barred);
   base::Result<RemoteRegion*> add_remote(const wire::PackedRegion& name, const transport::RemoteMemory& memory);

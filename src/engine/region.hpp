@@ -100,6 +100,10 @@ struct RemoteRegion {
     }
     return count;
   }
+  // Of memory whose other bytes are direct: adopted memory that does not begin, or end, at a page.
+  [[nodiscard]] bool on_edge(std::uint64_t offset) const {
+    return direct_bytes.load(std::memory_order_acquire) != 0 && !direct_range(offset, 1);
+  }
   // Where direct operations find it; null: nowhere.
   [[nodiscard]] std::byte* mapped() const {
     return direct_bytes.load(std::memory_order_acquire) != 0 ? direct : nullptr;

@@ -198,6 +198,36 @@ TEST_P(Adopted, AtomicsAndSignalsInEachPart) {
   });
 }
 
+// A vector of the allocator for it: less than a page, and more.
+TEST_P(Adopted, VectorsOfWholePages) {
+  run(2, [](Context& context, Worker& worker) {
+    for (const std::size_t count : {std::size_t{3}, page() / 8 + 5}) {
+      Vector<std::uint64_t> mine(count, 10 + context.rank());
+      {
+        const Region region = context.adopt_memory(mine);
+        ASSERT_EQ(region.memory<std::uint64_t>().data(), mine.data());
+        ASSERT_EQ(region.memory<std::uint64_t>().size(), count);
+        const auto remote = context.exchange(region);
+        const RemoteRegion& theirs = remote[1 - context.rank()];
+        ASSERT_EQ(theirs.bytes(), 8 * count);
+        for (const std::size_t at : {std::size_t{0}, count - 1}) {
+          ASSERT_EQ(worker.fetch_add(theirs.at(8 * at), 1), 11U - context.rank());
+        }
+        const std::uint64_t word = 0;
+        EXPECT_EQ(worker.put(bytes_of(word), theirs.at(8 * count)), HEDDLE_ERR_RANGE)
+            << "of the page, not of the vector";
+        context.barrier(worker);
+        EXPECT_EQ(mine.front(), 11U + context.rank());
+        EXPECT_EQ(mine.back(), 11U + context.rank());
+        context.barrier(worker);
+      }
+      mine.push_back(1);  // its own again
+      EXPECT_EQ(mine.front(), 11U + context.rank());
+      context.barrier(worker);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Adopted, testing::ValuesIn(all_settings()), name_of);
 
 // ---- over shm -----------------------------------------------------------------------------------
@@ -237,10 +267,70 @@ TEST(AdoptedMemory, ItsWholePagesAreMapped) {
   });
 }
 
+// The owner makes no progress meanwhile: it waits for a word that the peer writes last.
+TEST(AdoptedMemory, OfWholePagesNeedsNothingOfItsOwner) {
+  Job(2, "shm").run([](Context& context, Worker& worker) {
+    Vector<std::uint64_t> mine(5);
+    const Region region = context.adopt_memory(mine);
+    const auto remote = context.exchange(region);
+    const RemoteRegion& theirs = remote[1 - context.rank()];
+    EXPECT_TRUE(theirs.mapped(0, theirs.bytes()));
+    EXPECT_NE(theirs.pointer(0), nullptr);
+    for (std::uint64_t at = 0; at < 40; at += 8) {
+      std::uint64_t old = 1;
+      EXPECT_EQ(worker.try_fetch_add(theirs.at(at), 1, &old), HEDDLE_DONE) << "at " << at;
+      EXPECT_EQ(old, 0U);
+    }
+    context.barrier();
+    EXPECT_EQ(std::count(mine.begin(), mine.end(), 1U), 5);
+    context.barrier();
+  });
+}
+
+TEST(AdoptedMemory, WholePagesBeginAtAPage) {
+  Job(1, "shm").run([](Context& context, Worker&) {
+    Vector<std::byte> memory(3 * page());
+    heddle_region region{};
+    const auto status = [&](std::size_t skipped, const heddle_region_options& options) {
+      return heddle_region_register_with(context.handle(), memory.data() + skipped, 100, &options, &region);
+    };
+    EXPECT_EQ(status(8, {sizeof(heddle_region_options), 1, 1}), HEDDLE_ERR_ARGUMENT);
+    EXPECT_NE(std::string(heddle_last_error()).find("does not begin at a page"), std::string::npos);
+    EXPECT_EQ(status(0, {sizeof(heddle_region_options), 0, 1}), HEDDLE_ERR_ARGUMENT);
+    // a program of the version that did not have it
+    EXPECT_EQ(status(8, {16, 1, 1}), HEDDLE_DONE);
+    EXPECT_EQ(heddle_region_release(region), HEDDLE_DONE);
+  });
+}
+
+// Who adopts memory within a page learns once that its words there need the owner.
+TEST(AdoptedMemory, AWordThatIsNotMappedIsToldOnce) {
+  const std::vector<std::pair<const char*, const char*>> settings{{"HEDDLE_LOG", "warn"}};
+  const Variables variables(settings);
+  testing::internal::CaptureStderr();
+  Job(2, "shm").run([](Context& context, Worker& worker) {
+    const Memory memory(2048, 3, 1024);
+    const Region region = context.adopt_memory(memory.span());
+    const auto remote = context.exchange(region);
+    if (context.rank() == 0) {
+      accepted(heddle_atomic(worker.handle(), HEDDLE_ADD64, remote[1].at(memory.first()), 1, nullptr));
+      for (const std::size_t at : {std::size_t{0}, memory.end()}) {
+        accepted(heddle_atomic(worker.handle(), HEDDLE_ADD64, remote[1].at(at), 1, nullptr));
+      }
+      EXPECT_EQ(worker.quiet(), HEDDLE_DONE);
+    }
+    context.barrier(worker);
+  });
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::size_t first = said.find("an atomic or signal at offset 0 of the region of rank 1 waits until");
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("an atomic or signal", first + 10), std::string::npos) << said;
+}
+
 TEST(AdoptedMemory, WhatCannotBeAdoptedIsAnError) {
   Job(1, "shm").run([](Context& context, Worker&) {
     const Memory memory;
-    const heddle_region_options adopt{sizeof adopt, 1};
+    const heddle_region_options adopt{sizeof adopt, 1, 0};
     const auto status = [&](void* address, std::size_t bytes) {
       heddle_region region{};
       return heddle_region_register_with(context.handle(), address, bytes, &adopt, &region);
@@ -253,7 +343,7 @@ TEST(AdoptedMemory, WhatCannotBeAdoptedIsAnError) {
     const Region region = context.register_memory(memory.span().first(100));
     EXPECT_EQ(status(at, 3 * page()), HEDDLE_ERR_ARGUMENT) << "it is a region already";
     EXPECT_NE(std::string(heddle_last_error()).find("overlaps a region"), std::string::npos) << heddle_last_error();
-    const heddle_region_options none{sizeof none, 0};
+    const heddle_region_options none{sizeof none, 0, 0};
     heddle_region plain{};
     EXPECT_EQ(heddle_region_register_with(context.handle(), at, 3 * page(), &none, &plain), HEDDLE_DONE);
     EXPECT_FALSE(memory.shared());
@@ -268,7 +358,7 @@ TEST(AdoptedMemory, IsPrivateAgainWhenItsContextIsLeft) {
   const Job job(1, "shm");
   {
     const Context context = job.join(0);
-    const heddle_region_options adopt{sizeof adopt, 1};
+    const heddle_region_options adopt{sizeof adopt, 1, 0};
     heddle_region region{};
     ASSERT_EQ(
         heddle_region_register_with(context.handle(), memory.span().data(), memory.span().size(), &adopt, &region),

@@ -59,7 +59,7 @@ class Install(unittest.TestCase):
         lib = OPTIONS.libdir
         expected = {
             "bin/heddle", "include/heddle/heddle.h", "include/heddle/heddle.hpp", "include/heddle/collectives.h",
-            "include/heddle/collectives.hpp", "include/heddle/partitioned.h", "include/heddle/partitioned.hpp",
+            "include/heddle/collectives.hpp", "include/heddle/memory.hpp", "include/heddle/partitioned.h", "include/heddle/partitioned.hpp",
             f"{lib}/libheddle.so",
             f"{lib}/libheddle.so.0", f"{lib}/libheddle.so.{OPTIONS.version}", f"{lib}/pkgconfig/heddle.pc",
             f"{lib}/cmake/heddle/heddle-config.cmake", f"{lib}/cmake/heddle/heddle-config-version.cmake",

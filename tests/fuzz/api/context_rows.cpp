@@ -296,6 +296,7 @@ void register_memory(Rank& rank) {
 void register_with(Rank& rank) {
   heddle_region_options made{};
   made.adopt = rank.chance(70) ? 1 : 0;
+  made.whole_pages = rank.chance(30) ? 1 : 0;
   const heddle_region_options* options = sized(rank, made);
   const std::size_t pages = 4096 * (1 + rank.below(20));
   void* memory = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
