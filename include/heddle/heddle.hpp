@@ -207,6 +207,12 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     check(heddle_worker_mode(handle_, &mode));
     return mode;
   }
+  // What heddle_worker_options.user was.
+  [[nodiscard]] void* user() const {
+    void* user = nullptr;
+    check(heddle_worker_user(handle_, &user));
+    return user;
+  }
   [[nodiscard]] heddle_worker_stats stats() const {
     heddle_worker_stats stats{};
     stats.size = sizeof stats;

@@ -60,6 +60,9 @@ typedef struct heddle_worker_options {
    * HEDDLE_CHOICE_DEFAULT: HEDDLE_AGGREGATION decides. This concerns sending only: every worker can
    * receive packets */
   heddle_choice aggregation;
+  /* the program's own, which heddle_worker_user gives back. The argument of a handler is the same
+   * on all workers: so it finds what belongs to this one, such as its thread's data */
+  void* user;
 } heddle_worker_options;
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a
@@ -90,6 +93,10 @@ HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* ind
  * thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD). Never
  * HEDDLE_SHARING_DEFAULT. */
 HEDDLE_API heddle_status heddle_worker_mode(heddle_worker worker, heddle_sharing* mode);
+
+/* *user: what heddle_worker_options.user was; null without. Costs nanoseconds, also in a handler:
+ *   heddle_worker_user(message->worker, &mine); */
+HEDDLE_API heddle_status heddle_worker_user(heddle_worker worker, void** user);
 
 /* Advances the worker: receives messages and runs their handlers, answers peers, moves and
  * completes operations. Returns how many events it handled (0: nothing to do, or another thread is

@@ -52,6 +52,7 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
   return guarded([&]() -> Status {
     Context::WorkerOptions wanted;
     wanted.no_help = own.no_help != 0;
+    wanted.user = own.user;
     if (const Status status = read_sharing(*context, own.sharing, &wanted.sharing); status != HEDDLE_DONE) {
       return status;
     }
@@ -86,6 +87,14 @@ heddle_status heddle_worker_mode(heddle_worker handle, heddle_sharing* mode) {
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (mode == nullptr) return null_argument("worker_mode", "mode");
   *mode = static_cast<heddle_sharing>(worker->sharing());
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_worker_user(heddle_worker handle, void** user) {
+  const Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (user == nullptr) return null_argument("worker_user", "user");
+  *user = worker->user();
   return HEDDLE_DONE;
 }
 

@@ -67,6 +67,7 @@ class Context : public Job {
     // the library's own: it has the last number there is, so that the application's are not
     // disturbed
     bool internal = false;
+    void* user = nullptr;  // the program's
   };
   // The number of every rank's internal worker.
   [[nodiscard]] std::uint32_t internal_worker() const { return transport().capabilities().max_workers - 1; }

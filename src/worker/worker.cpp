@@ -59,7 +59,8 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       core_(context.objects(), index, *transport_, traits.sharing == Sharing::exclusive && !traits.helped),
       messages_(core_),
       tagged_(core_),
-      completer_(core_, aggregator_) {
+      completer_(core_, aggregator_),
+      user_(traits.user) {
   core_.attentive = this;
   // Those whose functions the worker calls. open() adds the others.
   completer_.add(wire::row_of(wire::Kind::active_message), messages_);

@@ -39,6 +39,7 @@ class Worker final : public NamesObjects, private Attentive {
     Sharing sharing = Sharing::exclusive;
     bool helped = false;
     bool aggregates = false;
+    void* user = nullptr;
   };
   static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, const Traits& traits);
   ~Worker();
@@ -52,6 +53,8 @@ class Worker final : public NamesObjects, private Attentive {
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
   [[nodiscard]] std::uint64_t max_payload() const { return max_payload_; }
   [[nodiscard]] Sharing sharing() const { return sharing_; }
+  // heddle_worker_options
+  [[nodiscard]] void* user() const { return user_; }
   // Null: exclusive and not helped.
   [[nodiscard]] Gate* gate() { return gate_.get(); }
 
@@ -134,7 +137,6 @@ class Worker final : public NamesObjects, private Attentive {
   [[nodiscard]] Core& core() { return core_; }
   [[nodiscard]] const Core& core() const { return core_; }
   [[nodiscard]] Completer& completer() { return completer_; }
-  [[nodiscard]] const Completer& completer() const { return completer_; }
   [[nodiscard]] ActiveMessages& messages() { return messages_; }
   [[nodiscard]] Tagged& tagged() { return tagged_; }
   // The protocol that has this number, see wire::extension(). Null: there is none. 0: that of the
@@ -171,6 +173,7 @@ class Worker final : public NamesObjects, private Attentive {
   std::vector<std::unique_ptr<Protocol>> others_;  // of the table, and the extension
   Completer completer_;
   Descriptor descriptor_{*this};  // its thread looks at the others
+  void* const user_;
 };
 
 // Out of line: what calls it hardly ever waits, and should save no registers for that.

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <tuple>
 #include <utility>
@@ -222,6 +223,56 @@ TEST_P(Ending, AUserHandlerMayLeaveAnotherContext) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, Ending, testing::ValuesIn(all_modes()),
                          [](const auto& mode) { return name_of_mode(mode.param); });
+
+// ---- what belongs to the worker -----------------------------------------------------------------
+
+// A handler has one argument for all workers; each worker has its own, from its first message on.
+TEST(WorkersUser, IsFoundByHandlersOfBothClassesOnEachWorker) {
+  for (const heddle_sharing mode : all_modes()) {
+    Context context = Context::join();
+    std::array<std::atomic<std::uint64_t>, 3> counts{};
+    std::vector<Worker> workers;
+    for (std::atomic<std::uint64_t>& count : counts) {
+      heddle_worker_options options{};
+      options.size = sizeof options;
+      options.sharing = mode;
+      options.user = &count;
+      workers.push_back(context.open_worker(options));
+      EXPECT_EQ(workers.back().user(), &count);
+    }
+    const heddle_am_handler handler = [](const heddle_am_arrival* message, void*) {
+      void* user = nullptr;
+      ASSERT_EQ(heddle_worker_user(message->worker, &user), HEDDLE_DONE);
+      ++*static_cast<std::atomic<std::uint64_t>*>(user);
+    };
+    for (const std::uint32_t number : {kNetwork, kUser}) {
+      context.register_am(number, handler, nullptr);
+      for (std::uint32_t i = 0; i < counts.size(); ++i) {
+        for (std::uint32_t times = 0; times <= i; ++times) {
+          ASSERT_GE(workers[0].am({0, i}, {number, 0, nullptr, nullptr, 0}), 0);
+        }
+      }
+    }
+    EXPECT_TRUE(within_time([&] { return counts[0] == 2 && counts[1] == 4 && counts[2] == 6; },
+                            [&] {
+                              for (Worker& worker : workers) EXPECT_GE(worker.run_tasks(), 0);
+                            }))
+        << name_of_mode(mode);
+  }
+}
+
+TEST(WorkersUser, IsNullWithoutAndOfTheFirstVersion) {
+  Context context = Context::join();
+  const Worker worker = context.open_worker();
+  EXPECT_EQ(worker.user(), nullptr);
+  heddle_worker_options options{};
+  options.size = offsetof(heddle_worker_options, user);  // a program compiled before it was there
+  options.user = &options;
+  EXPECT_EQ(context.open_worker(options).user(), nullptr);
+  void* user = nullptr;
+  EXPECT_EQ(heddle_worker_user(worker.handle(), nullptr), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(heddle_worker_user({}, &user), HEDDLE_ERR_HANDLE);
+}
 
 }  // namespace
 }  // namespace heddle::test
