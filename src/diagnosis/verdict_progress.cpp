@@ -25,6 +25,15 @@ std::uint64_t stored_tasks(const Case& about, std::uint32_t rank) {
   return stored;
 }
 
+// Who waits for the rank says for what: that it receives a message. What is stored there for its
+// handlers is beside the point.
+bool owes_receive(const Case& about, std::uint32_t rank) {
+  return std::ranges::any_of(about.graph.edges(), [rank](const Edge& edge) {
+    const Cause cause = edge.thing->cause;
+    return edge.to == rank && (cause == Cause::unreceived || cause == Cause::credit);
+  });
+}
+
 // The rank at the end that has messages of class USER and does not run them; kNobody: none has, or
 // several have.
 std::uint32_t idle_with_tasks(const Case& about) {
@@ -34,7 +43,7 @@ std::uint32_t idle_with_tasks(const Case& about) {
   }
   if (named.empty()) {
     for (const std::uint32_t rank : about.end.ranks) {
-      if (stored_tasks(about, rank) > 0) named.insert(rank);
+      if (stored_tasks(about, rank) > 0 && !owes_receive(about, rank)) named.insert(rank);
     }
   }
   return named.size() == 1 && about.graph.doing(*named.begin()) != Doing::absent ? *named.begin() : kNobody;
@@ -165,7 +174,7 @@ std::optional<Verdict> tasks_elsewhere(const Case& about) {
   if (!waits_for_anybody(about)) return {};
   std::uint32_t named = kNobody;
   for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
-    if (stored_tasks(about, rank) == 0 || about.graph.runs_task(rank)) continue;
+    if (stored_tasks(about, rank) == 0 || about.graph.runs_task(rank) || owes_receive(about, rank)) continue;
     if (named != kNobody) return {};
     named = rank;
   }

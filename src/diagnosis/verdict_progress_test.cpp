@@ -72,6 +72,19 @@ TEST(Progress, MessagesThatSeveralDoNotRunNameNobody) {
   expect_not_said(job, "heddle_run_tasks");
 }
 
+// HEDDLE_WHEN_MATCHED: it says what it waits for.
+TEST(Progress, AMessageThatNobodyReceivesIsNotTheFaultOfOneThatNobodyRuns) {
+  const std::vector<Awaited> sent = {{Cause::unreceived, 1, 0, 8, "tagged message", "tag 7"}};
+  Job waits(2);
+  waits.waits(0, "heddle_counter_wait", sent).waits(1, "heddle_worker_wait", {}).worker(1).tasks = 1;
+  expect(waits, {0, 1}, {"rank 0 waits in heddle_counter_wait", "rank 1 does not receive"});
+  expect_not_said(waits, "heddle_run_tasks");
+  Job computes(2);
+  computes.waits(0, "heddle_counter_wait", sent).worker(1).tasks = 1;
+  expect(computes, {1}, {"rank 1 has not called the library for 61 s; rank 0 waits in heddle_counter_wait"});
+  expect_not_said(computes, "heddle_run_tasks");
+}
+
 TEST(Progress, ARankWithoutSuchAHandlerIsInNone) {
   Job job(3);
   job.barrier({0, 1});
