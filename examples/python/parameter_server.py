@@ -56,9 +56,9 @@ def learn(context: heddle.Context, worker: heddle.Worker, server: heddle.RemoteR
 def main() -> None:
     with heddle.Context() as context:
         worker = context.worker()
-        parameters = np.zeros(regression.PARAMETERS)
-        # Peers on the node reach these pages by loads; only the server's are used.
-        servers = context.exchange(context.register(parameters, adopt=True))
+        parameters = context.zeros(regression.PARAMETERS)  # a NumPy array
+        # Peers on the node reach it by loads; only the server's is used.
+        servers = context.exchange(parameters)
         if context.rank != 0:
             learn(context, worker, servers[0])
         else:

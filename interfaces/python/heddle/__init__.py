@@ -8,7 +8,7 @@ regions of its peers, sends tagged and active messages, and takes part in collec
 
     with heddle.Context() as context:
         worker = context.worker()
-        table = context.alloc(8 * context.size)
+        table = context.zeros(context.size, numpy.uint64)  # a NumPy array that peers reach
         peers = context.exchange(table)
         right = (context.rank + 1) % context.size
         worker.put(numpy.uint64(context.rank), peers[right], 8 * context.rank)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, Union
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer as _HasBuffer
     from typing_extensions import TypeAlias
+
+
+# An extent, or all of them, as of NumPy.
+Shape = Union[SupportsIndex, Sequence[SupportsIndex]]
 
 
 class HasDLPack(Protocol):

@@ -56,8 +56,8 @@ void Context::refuse_exports() {
   raise(PyExc_BufferError,
         "arrays, memory views or receives under way lie in regions (of Context.alloc, or memoryview(region)), whose "
         "memory "
-        "goes when the context leaves: delete or cancel them before (del array), or register memory of your own: "
-        "Context.register(array, adopt=True)");
+        "goes when the context leaves: delete or cancel them before (del array), or take arrays that outlive it: "
+        "Context.zeros(shape, dtype), or your own by Context.register(array, adopt=True)");
 }
 
 // The context stays open.

@@ -24,6 +24,9 @@ namespace heddle::python {
 struct OpenRegion {
   heddle_region handle{};
   Memory memory;  // of a registered region
+  Pages pages;    // of an array of Context.zeros, which may outlive the region
+  // A peer may know it. One of pages that nobody knows goes with its array.
+  std::atomic<bool> named{false};
   // Memory views that Python has of it. Negative: it is released; there will be no more.
   std::atomic<int> exports{0};
 };

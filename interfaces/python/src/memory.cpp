@@ -2,6 +2,8 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -214,6 +216,20 @@ void Memory::take_interface(nb::handle object, nb::handle interface, Access acce
   bytes_ = bytes;
   element_ = {kind, element_bytes};
   owner_ = object.inc_ref().ptr();
+}
+
+Pages::Pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (__builtin_add_overflow(bytes, page - 1, &bytes_)) raise(PyExc_MemoryError, "an array larger than all addresses");
+  bytes_ = bytes_ / page * page;
+  void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    raise(PyExc_MemoryError, "the system has no memory for an array of " + std::to_string(bytes) + " bytes");
+  data_ = at;
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, bytes_);
 }
 
 }  // namespace heddle::python

@@ -93,4 +93,26 @@ class Memory {
   Py_buffer view_{};
 };
 
+// Zeroed memory in whole pages of its own, from the system and back to it; or none.
+class Pages {
+ public:
+  Pages() = default;
+  // MemoryError
+  explicit Pages(std::size_t bytes);
+  Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages();
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
 }  // namespace heddle::python

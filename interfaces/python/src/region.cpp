@@ -3,6 +3,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,34 @@ Region::Region(std::shared_ptr<Context> context, std::shared_ptr<OpenRegion> ope
   check(heddle_region_address(open_->handle, &data_, &bytes_));
 }
 
+// Nobody can reach the memory of an array that is gone, unless peers know it. With the GIL.
+Region::~Region() {
+  const bool forgotten = open_->pages.data() != nullptr && !open_->named.load(std::memory_order_relaxed) && open();
+  if (!forgotten || !context_->open() || !context_->users().enter()) return;
+  open_->exports.store(-1, std::memory_order_relaxed);
+  static_cast<void>(heddle_region_release(open_->handle));
+  context_->remove_region(open_.get());
+  context_->users().leave();
+}
+
+Region* Region::of(nb::handle object) {
+  Region* region = nullptr;
+  if (nb::try_cast(object, region)) return region;
+  nb::object base = nb::borrow(object);
+  while (!base.is_none() && !nb::isinstance<Region>(base)) base = nb::getattr(base, "base", nb::none());
+  if (base.is_none()) return nullptr;
+  region = nb::inst_ptr<Region>(base);
+  if (region->open_->pages.data() == nullptr) return nullptr;
+  const Memory memory(object, Access::read);
+  if (memory.data() == region->data_) return region;
+  raise(
+      HEDDLE_ERR_ARGUMENT,
+      "this array begins inside the array that Context.zeros returned, and offsets count from the begin of that: pass "
+      "that one");
+}
+
 bool Region::try_export() {
+  if (open_->pages.data() != nullptr) return true;
   for (int now = open_->exports.load(std::memory_order_relaxed); now >= 0;) {
     if (open_->exports.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) return true;
   }
@@ -86,8 +114,70 @@ std::shared_ptr<Region> register_memory(Context& context, nb::handle object, boo
   return std::make_shared<Region>(context.shared_from_this(), open);
 }
 
-std::vector<std::shared_ptr<RemoteRegion>> exchange(Context& context, const Region& region) {
+// Adopted, so that the array may outlive the region; and wholly, since nothing else lies in its
+// pages. Where the system does not let memory be adopted, it is registered.
+void open_pages(Context& context, std::size_t bytes, OpenRegion& open) {
+  Pages pages(bytes);
+  heddle_region_options options{};
+  options.size = sizeof options;
+  options.adopt = 1;
+  options.whole_pages = 1;
+  const heddle_status status = released([&] {
+    const heddle_status adopted =
+        heddle_region_register_with(context.handle(), pages.data(), bytes, &options, &open.handle);
+    if (adopted != HEDDLE_ERR_UNSUPPORTED) return adopted;
+    return heddle_region_register(context.handle(), pages.data(), bytes, &open.handle);
+  });
+  if (status < 0) raise(status);
+  open.pages = std::move(pages);
+}
+
+// shape and dtype are what NumPy takes.
+nb::object zeros(Context& context, nb::handle shape, nb::handle type) {
   const Use use(context.users(), kContextLeft);
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  const nb::object element = numpy.attr("dtype")(type);
+  if (nb::cast<bool>(element.attr("hasobject"))) {
+    raise(PyExc_TypeError, "arrays of Python objects mean nothing to another process");
+  }
+  const bool one = PyIndex_Check(shape.ptr()) != 0;
+  const nb::tuple extents = one ? nb::make_tuple(shape) : nb::tuple(shape);
+  std::size_t bytes = nb::cast<std::size_t>(element.attr("itemsize"));
+  for (const nb::handle extent : extents) {
+    if (__builtin_mul_overflow(bytes, number64(extent, "an extent of the shape"), &bytes)) {
+      raise(PyExc_MemoryError, "an array larger than all addresses");
+    }
+  }
+  bytes = std::max<std::size_t>(bytes, 1);  // a region has one byte at least
+  const Opened open = context.add_region();
+  try {
+    open_pages(context, bytes, *open);
+  } catch (...) {
+    context.remove_region(open.get());
+    throw;
+  }
+  const nb::object region = nb::cast(std::make_shared<Region>(context.shared_from_this(), open));
+  return numpy.attr("ndarray")(extents, element, region);
+}
+
+// The region of an array of zeros(), or of any other memory.
+nb::object register_any(Context& context, nb::handle object, bool adopt) {
+  if (Region* const region = Region::of(object); region != nullptr && !nb::isinstance<Region>(object)) {
+    const Use use(context.users(), kContextLeft);
+    if (region->context().get() == &context && region->open()) return nb::find(region);
+  }
+  return nb::cast(register_memory(context, object, adopt));
+}
+
+std::vector<std::shared_ptr<RemoteRegion>> exchange(Context& context, nb::handle object) {
+  const Use use(context.users(), kContextLeft);
+  const Region* const of = Region::of(object);
+  if (of == nullptr) {
+    raise(PyExc_TypeError, std::string("a Region is wanted, or an array of Context.zeros; make one of this ") +
+                               Py_TYPE(object.ptr())->tp_name + " by Context.register");
+  }
+  const Region& region = *of;
+  region.name();
   std::vector<heddle_remote_region> handles(context.size());
   checked_released([&] { return heddle_region_exchange(context.handle(), region.handle(), handles.data()); });
   std::vector<std::shared_ptr<RemoteRegion>> all;
@@ -99,6 +189,7 @@ std::vector<std::shared_ptr<RemoteRegion>> exchange(Context& context, const Regi
 
 nb::bytes pack(const Region& region) {
   const Use use(region.context()->users(), kContextLeft);
+  region.name();
   char packed[HEDDLE_PACKED_REGION_BYTES];
   std::size_t bytes = sizeof packed;
   check(heddle_region_pack(region.handle(), packed, &bytes));
@@ -153,7 +244,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, "the region is released, or its context has left");
     return -1;
   }
-  const int filled = PyBuffer_FillInfo(view, self, region->data(), static_cast<Py_ssize_t>(region->bytes()), 0, flags);
+  const int filled =
+      PyBuffer_FillInfo(view, self, region->data(), static_cast<Py_ssize_t>(region->exported_bytes()), 0, flags);
   if (filled != 0) region->end_export();
   return filled;
 }
@@ -195,18 +287,30 @@ void bind_regions(nb::module_& module, nb::class_<Context>& context) {
       .def("alloc", &alloc, nb::arg("nbytes"), nb::sig("def alloc(self, nbytes: typing.SupportsIndex) -> Region"),
            "A new region of zeroed memory (1 byte or more); on the same node peers reach it by loads and stores.\n\n"
            "Its memory goes when it is released or the context leaves: arrays in it must be gone before.")
-      .def("register", &register_memory, nb::arg("memory"), nb::kw_only(), nb::arg("adopt") = false,
+      .def("zeros", &zeros, nb::arg("shape"), nb::arg("dtype") = "float64",
+           nb::sig("def zeros(self, shape: heddle.types.Shape, dtype: numpy.typing.DTypeLike = 'float64') -> "
+                   "numpy.typing.NDArray[typing.Any]"),
+           "A NumPy array of zeros that is a region: give it to exchange(), and peers on the node reach all of it by "
+           "loads and stores.\n\n"
+           "It lives as long as you like, also when the context has left. Once exchanged, its region stays open until "
+           "register(array).release(), or until the context leaves; no thread may use the array during either.")
+      .def("empty", &zeros, nb::arg("shape"), nb::arg("dtype") = "float64",
+           nb::sig("def empty(self, shape: heddle.types.Shape, dtype: numpy.typing.DTypeLike = 'float64') -> "
+                   "numpy.typing.NDArray[typing.Any]"),
+           "As zeros(), for an array that is written first. (It costs the same: fresh memory is zero.)")
+      .def("register", &register_any, nb::arg("memory"), nb::kw_only(), nb::arg("adopt") = false,
            nb::sig("def register(self, memory: heddle.types.Buffer, *, adopt: bool = False) -> Region"),
-           "A region of an object's own memory, which can be written; the object is kept.\n\n"
-           "adopt: its whole pages become memory that peers on the node map, as fast as alloc's; what is left of a "
-           "page, and "
-           "a "
-           "memory without a whole page, is as without adopt: its owner's worker 0 executes atomics and signals. No "
-           "thread may use the "
-           "memory during this call, nor while the region is released or the context leaves. UnsupportedError: memory "
-           "of another kind, such as a mapped file.")
+           "A region of an object's own memory, which can be written; the object is kept. Of an array of zeros() or "
+           "empty() it is the region that the array is.\n\n"
+           "adopt: its whole pages become memory that peers on the node map, as fast as alloc's. What is left of a "
+           "page is as without adopt: its owner's worker 0 executes atomics and signals, and must make progress. "
+           "NumPy's own arrays begin within a page, so offset 0 is such a place: zeros() gives arrays without. No "
+           "thread may use the memory during this call, nor while the region is released or the context leaves. "
+           "UnsupportedError: memory of another kind, such as a mapped file.")
       .def("exchange", &exchange, nb::arg("region"),
-           "Give a region, and get those of all ranks, in their order. Collective over the job.")
+           nb::sig("def exchange(self, region: Region | heddle.types.Buffer) -> list[RemoteRegion]"),
+           "Give a region, or an array of zeros() or empty(), and get those of all ranks, in their order. Collective "
+           "over the job.")
       .def("unpack", &unpack, nb::arg("packed"), "The region that Region.pack of a peer has named.");
 }
 

@@ -16,16 +16,27 @@ class Region {
   Region(std::shared_ptr<Context> context, std::shared_ptr<OpenRegion> open);
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
+  ~Region();
+  // The region that an operation is given, or in whose memory an array of Context.zeros lies; null:
+  // none. ArgumentError: the array does not begin where the region does.
+  static Region* of(nb::handle object);
 
   [[nodiscard]] heddle_region handle() const { return open_->handle; }
+  // Peers are told of it.
+  void name() const { open_->named.store(true, std::memory_order_relaxed); }
   [[nodiscard]] const std::shared_ptr<Context>& context() const { return context_; }
   // False: it is released, or the context has left.
   [[nodiscard]] bool open() const { return open_->exports.load(std::memory_order_acquire) >= 0; }
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return open() ? bytes_ : 0; }
-  // One more memory view, or one less. False: it is released.
+  // One more memory view, or one less. False: it is released. The pages of an array live as long as
+  // the views.
   [[nodiscard]] bool try_export();
-  void end_export() { open_->exports.fetch_sub(1, std::memory_order_release); }
+  void end_export() {
+    if (open_->pages.data() == nullptr) open_->exports.fetch_sub(1, std::memory_order_release);
+  }
+  // Of its memory, also when it is released.
+  [[nodiscard]] std::size_t exported_bytes() const { return bytes_; }
   // BufferError: arrays lie in it.
   void release();
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 
@@ -68,6 +69,35 @@ def registered(context: heddle.Context) -> None:
         context.barrier(worker)
         region.release()
         assert array[-1] == left + 0.5, "the array keeps what was put"
+
+
+def own_arrays(context: heddle.Context) -> None:
+    """Peers reach all of an array of zeros(); over shm its owner need not do anything."""
+    worker = context.worker()
+    direct = os.environ["HEDDLE_TRANSPORT"] == "shm"
+    mine = context.zeros((3, 5), np.uint64)
+    assert mine.shape == (3, 5) and mine.dtype == np.uint64 and not mine.any()
+    peers = context.exchange(mine)
+    for peer in peers:
+        assert peer.nbytes == mine.nbytes
+        assert peer.is_mapped(0, peer.nbytes) or not direct
+    context.barrier(worker)
+    if context.rank != 0:  # which is in a call without progress meanwhile
+        for offset in (0, mine.nbytes - 8):
+            worker.fetch_add(peers[0], offset, 1)
+    context.barrier(None if direct else worker)
+    if context.rank == 0:
+        assert mine[0, 0] == mine[2, 4] == context.size - 1
+    # What is received, reduced and sent lies in such an array as in any other.
+    numbers = context.empty(100_000)
+    numbers[:] = context.rank
+    total = context.empty(100_000)
+    heddle.Team(context).allreduce(numbers, total)
+    assert total[0] == total[-1] == sum(range(context.size))
+    context.barrier(worker)
+    context.register(mine).release()
+    mine[0, 0] = 7  # one's own again
+    assert mine[0, 0] == 7
 
 
 def tagged(context: heddle.Context) -> None:

@@ -10,6 +10,7 @@ from conftest import RANKS, Launch, Run
 PROGRAMS = [
     "one_sided",
     "registered",
+    "own_arrays",
     "tagged",
     "active",
     "collectives",

@@ -154,6 +154,58 @@ def test_arrays_in_regions_hold_the_context() -> None:
     assert own.sum() == 10_000
 
 
+def test_arrays_of_a_context() -> None:
+    with heddle.Context(bootstrap="single", transport="shm") as context:
+        worker = context.worker()
+        for shape in (7, (7,), [2, 3], (), 0, (4, 0, 3), np.int64(5)):
+            array = context.zeros(shape, np.int32)
+            assert array.shape == np.zeros(shape).shape and array.dtype == np.int32 and not array.any()
+        assert context.empty(3).dtype == np.float64 and context.zeros(2, "datetime64[s]").dtype == "datetime64[s]"
+        kept = context.zeros(1000)
+        peer = context.exchange(kept)[0]
+        region = context.register(kept)
+        assert region.nbytes == peer.nbytes == kept.nbytes and context.register(kept[:10]) is region
+        worker.put(np.ones(1000), peer).wait()
+        assert kept.sum() == 1000
+        view = np.frombuffer(memoryview(region), np.float64)
+        with pytest.raises(heddle.ArgumentError, match="begins inside"):
+            context.exchange(kept[1:])
+        with pytest.raises(TypeError, match="Context.register"):
+            context.exchange(np.zeros(3))
+        with pytest.raises(TypeError, match="Python objects"):
+            context.zeros(3, object)
+        with pytest.raises(heddle.ArgumentError, match="extent"):
+            context.zeros(-1)
+        with pytest.raises(MemoryError):
+            context.zeros((2**40, 2**40))
+        with pytest.raises(MemoryError):
+            context.zeros(2**58)
+    # They outlive the context, and its region.
+    kept[0] = 5
+    assert kept.sum() == 1004 and view[0] == 5 and region.nbytes == 0
+    with pytest.raises(heddle.ClosedError):
+        context.zeros(3)
+    del region, view
+    gc.collect()
+    assert kept[0] == 5
+
+
+def test_an_array_that_nobody_knows_takes_its_region_along(context: heddle.Context) -> None:
+    def mappings() -> int:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            return sum("memfd" in line for line in maps)
+
+    context.zeros(3)
+    before = mappings()
+    for _ in range(200):
+        context.zeros(3)[0] = 1
+    assert mappings() < before + 20
+    known = [context.exchange(context.zeros(3))[0] for _ in range(3)]
+    gc.collect()
+    for peer in known:  # and these stay
+        context.worker().put(np.ones(3), peer).wait()
+
+
 def test_a_forgotten_region_stays_open(context: heddle.Context) -> None:
     peers = context.exchange(context.alloc(64))
     gc.collect()
