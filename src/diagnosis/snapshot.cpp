@@ -10,7 +10,7 @@
 namespace heddle::diagnosis {
 namespace {
 
-constexpr std::uint32_t kForm = 0x32'4e'53'48;  // changes with the layout
+constexpr std::uint32_t kForm = 0x33'4e'53'48;  // changes with the layout
 constexpr std::size_t kMostLines = 256;
 constexpr std::size_t kMostParts = 12;  // of a list of ranks
 
@@ -187,6 +187,7 @@ void pass(Io& io, Of<WorkerState> auto& value) {
   io.flag(value.runs_task);
   io.flag(value.untaken);
   io.flag(value.internal);
+  io.number(value.unhandled);
 }
 
 template <class Io>

@@ -100,6 +100,9 @@ struct WorkerState {
   bool runs_task = false;  // a handler of class USER has been called and has not returned
   bool untaken = false;    // messages have come that no progress has taken
   bool internal = false;   // of the library itself, for collective calls
+  // The number of the handler that the last active message without one was for; it was dropped.
+  // kNobody: there was none.
+  std::uint32_t unhandled = kNobody;
   bool operator==(const WorkerState&) const = default;
 };
 

@@ -182,6 +182,29 @@ std::optional<Verdict> tasks_elsewhere(const Case& about) {
   return blame({named}, has_tasks(about, named));
 }
 
+// Dropped, so whoever waits for what its handler would have done waits for ever.
+std::optional<Verdict> unhandled(const Case& about) {
+  if (!waits_for_anybody(about)) return {};
+  std::set<std::uint32_t> ranks;
+  std::string text;
+  for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
+    const RankView& view = about.graph.view(rank);
+    if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) continue;
+    const auto& workers = view.snapshot->workers;
+    const auto found =
+        std::ranges::find_if(workers, [](const WorkerState& worker) { return worker.unhandled != kNobody; });
+    if (found == workers.end()) continue;
+    text += std::string(text.empty() ? "" : "; ") + about.words.who(rank) +
+            " has dropped an active message to worker " + std::to_string(found->index) +
+            ": no handler was registered there for its number, " + std::to_string(found->unhandled) +
+            " (heddle_am_register, before peers send); " + about.words.who(rank) + " " +
+            about.words.does_with_others(rank);
+    ranks.insert(rank);
+  }
+  if (ranks.empty() || ranks.size() > 2) return {};
+  return blame(ranks, text + and_waiting(about.words.loose_ranks(ranks)));
+}
+
 std::optional<Verdict> untaken(const Case& about) {
   if (!waits_for_anybody(about)) return {};
   std::set<std::uint32_t> ranks;

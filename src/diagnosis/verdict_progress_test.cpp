@@ -92,6 +92,22 @@ TEST(Progress, ARankWithoutSuchAHandlerIsInNone) {
   expect_not_said(job, "handler");
 }
 
+// ---- messages without a handler
+
+TEST(Progress, AMessageThatWasDroppedForWantOfAHandler) {
+  Job job(3);
+  job.waits(0, "heddle_worker_wait", {}).waits(1, "heddle_run_tasks", {}).barrier({2}).worker(1).unhandled = 7;
+  expect(job, {1},
+         {"rank 1 has dropped an active message to worker 0: no handler was registered there for its number, 7",
+          "heddle_am_register", "rank 0 waits in heddle_worker_wait"});
+}
+
+TEST(Progress, ADroppedMessageSaysNothingWhereEachWaitIsFor) {
+  Job job(3);
+  job.recv(0, 1, "tag 7").recv(1, 0, "tag 8").barrier({2}).worker(2).unhandled = 7;
+  expect(job, {0, 1}, {"each wait"});
+}
+
 // ---- workers that nobody advances
 
 TEST(Progress, AMessageThatIsOfferedToAWorkerThatNobodyAdvances) {

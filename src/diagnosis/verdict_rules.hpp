@@ -40,6 +40,7 @@ using Rule = std::optional<Verdict> (*)(const Case&);
 // The same at ranks elsewhere, where somebody waits for it may be anybody.
 [[nodiscard]] std::optional<Verdict> task_does_not_end(const Case& about);
 [[nodiscard]] std::optional<Verdict> tasks_elsewhere(const Case& about);
+[[nodiscard]] std::optional<Verdict> unhandled(const Case& about);
 [[nodiscard]] std::optional<Verdict> untaken(const Case& about);
 [[nodiscard]] std::optional<Verdict> unattended_alone(const Case& about);
 // Of verdict_messages.cpp: a message with another tag, to or from another rank, than is awaited.

@@ -95,6 +95,7 @@ bool ActiveMessages::arrived(heddle_peer source, std::uint32_t immediate, std::s
 void ActiveMessages::run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes) {
   const Handler handler = core_.job.handler(message.handler);
   if (handler.fn == nullptr) [[unlikely]] {
+    unhandled_.store(message.handler, std::memory_order_relaxed);
     std::array<char, 64> why;
     std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", message.handler);
     return core_.drop(source, why.data());
@@ -184,6 +185,7 @@ bool ActiveMessages::run_task(heddle_worker handle, Tasks::Task* task, EndedTask
     const RunningTask running(core_);
     call(handler.fn, arrival, handler.arg);
   } else {
+    unhandled_.store(task->handler, std::memory_order_relaxed);
     std::array<char, 64> why;
     std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", task->handler);
     core_.job.report_drop(core_.index, task->peer, why.data());

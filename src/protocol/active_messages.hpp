@@ -5,9 +5,11 @@
 // Threads: take_credit() and run_tasks() any that may use the worker; all else the thread inside.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 
+#include "diagnosis/snapshot.hpp"
 #include "engine/core.hpp"
 #include "engine/handler.hpp"
 #include "engine/protocol.hpp"
@@ -51,6 +53,9 @@ class ActiveMessages final : public Protocol {
   // ---- USER messages ----
   [[nodiscard]] Tasks& tasks() { return tasks_; }
   [[nodiscard]] const Tasks& tasks() const { return tasks_; }
+  // The number of the handler that was missing when the last message was dropped for that;
+  // diagnosis::kNobody: none was. Of both classes; any thread.
+  [[nodiscard]] std::uint32_t unhandled() const { return unhandled_.load(std::memory_order_relaxed); }
   // Runs the handler; true: then its source, and who waits for the room of a long one, are to be
   // told, by ended_task().
   struct EndedTask {
@@ -86,7 +91,9 @@ class ActiveMessages final : public Protocol {
   UserCredits credits_;
   Tasks tasks_;
   bool owes_grants_ = false;  // memory was exhausted when a grant was due
-  AmRendezvous rendezvous_;   // uses most of the above
+  // see unhandled(); relaxed: for reports
+  std::atomic<std::uint32_t> unhandled_{diagnosis::kNobody};
+  AmRendezvous rendezvous_;  // uses most of the above
 };
 
 }  // namespace heddle::engine

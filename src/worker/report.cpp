@@ -111,6 +111,11 @@ void find_queued(Worker& worker, Findings& findings) {
                  worker.sharing() == Sharing::offload ? "its executor" : "who makes progress on it");
   }
   find_running(worker, findings);
+  findings.state.unhandled = worker.messages().unhandled();
+  if (findings.state.unhandled != diagnosis::kNobody) {
+    findings.say("worker %u: active messages were dropped, since no handler was registered for their number, %u",
+                 worker.index(), findings.state.unhandled);
+  }
   const Tasks& tasks = worker.messages().tasks();
   findings.state.tasks = tasks.stored();
   if (findings.state.tasks > 0) {

@@ -224,6 +224,17 @@ TEST_F(HangReport, TellsThatTheTargetRunsNoTasks) {
             "heddle_run_tasks\n");
 }
 
+TEST_F(HangReport, TellsOfMessagesThatHadNoHandler) {
+  open(HEDDLE_SHARING_EXCLUSIVE);
+  ASSERT_GE(peer_.am({0, 0}, {9, 0, nullptr, nullptr, 0}), 0);
+  const std::string told = report(
+      4, [&] { EXPECT_EQ(worker_.wait(word_, HEDDLE_EQ, 1), HEDDLE_DONE); }, [&] { std::atomic_ref(word_).store(1); });
+  EXPECT_NE(told.find("heddle_signal_wait has waited 1 s"), std::string::npos) << told;
+  EXPECT_NE(told.find("worker 0: active messages were dropped, since no handler was registered for their number, 9"),
+            std::string::npos)
+      << told;
+}
+
 TEST_F(HangReport, TellsThatTheTargetReceivesNothing) {
   open(HEDDLE_SHARING_EXCLUSIVE);
   const std::vector<std::byte> data(1000);
