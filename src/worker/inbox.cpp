@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/tsan_order.hpp"
+#include "engine/inside.hpp"
 #include "worker/executor.hpp"
 
 namespace heddle::engine {
@@ -187,7 +188,16 @@ Block Inbox::QueuedBlock::block() const {
   return {(bytes_and_flags & kGet) != 0 ? Kind::get : Kind::put, local, bytes_and_flags >> kFlagBits, remote, offset};
 }
 
+// A death that the context knows of comes first. Whoever posts here does not look, and need make no
+// progress: what an executor that has slept puts into a dead rank's ring would be lost, and quiet
+// would not know.
+[[gnu::cold, gnu::noinline]] void Inbox::note_failures() {
+  if (inside_of() == nullptr) static_cast<void>(worker_.completer().progress());
+}
+
 std::size_t Inbox::drain(bool by_helper) {
+  if (executor_ != nullptr && !worker_.completer().knows_failures()) [[unlikely]]
+    note_failures();
   by_helper_ = by_helper;
   std::size_t started = 0;
   Queued queued;

@@ -173,6 +173,7 @@ class Inbox {
   template <class Write>
   bool put_one(Run run, Write&& write);
   void wake_executor();
+  void note_failures();
   [[gnu::cold]] void note(base::TraceEvent event, std::uint64_t position) const;
   std::size_t post_run(const Queued& first, std::size_t most);
   [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "api/test_job.hpp"
@@ -123,86 +124,118 @@ TEST_P(Quiet, TellsOfAMessageThatCouldNotBeSent) {
   EXPECT_EQ(worker().quiet(), HEDDLE_DONE);
 }
 
+// ---- after a death ------------------------------------------------------------------------------
+
+struct Posting {
+  const char* name;
+  Status (*post)(Worker& worker, RemoteRegion& remote, std::byte* data);
+};
+constexpr std::size_t kLong = 300'000;
+
+Status am_of(Worker& worker, std::uint32_t handler, const std::byte* data, std::size_t bytes) {
+  return worker.am({1, 0}, {handler, 0, nullptr, data, bytes});
+}
+
+const std::vector<Posting>& postings() {
+  static const std::vector<Posting> all = {
+      {"put", [](Worker& w, RemoteRegion& r, std::byte* d) { return w.put({d, 8}, r.at(0)); }},
+      {"get", [](Worker& w, RemoteRegion& r, std::byte* d) { return w.get({d, 8}, r.at(0)); }},
+      {"long_put", [](Worker& w, RemoteRegion& r, std::byte* d) { return w.put({d, kLong}, r.at(0)); }},
+      {"strided", [](Worker& w, RemoteRegion& r, std::byte* d) { return w.put_strided(d, r.at(0), {8, 4, 8, 64}); }},
+      {"list",
+       [](Worker& w, RemoteRegion& r, std::byte* d) {
+         const std::vector<heddle_segment> list = {{d, 8, r.at(0)}, {d + 8, 8, r.at(64)}};
+         const Status status = w.put_list(list);
+         return status < 0 ? status : w.quiet();
+       }},
+      {"signal", [](Worker& w, RemoteRegion& r,
+                    std::byte* d) { return w.put_signal({d, 8}, r.at(0), {r.at(64), 1, HEDDLE_SIGNAL_ADD}); }},
+      {"atomic", [](Worker& w, RemoteRegion& r, std::byte*) { return w.atomic(HEDDLE_ADD64, r.at(0), 1); }},
+      {"word", [](Worker& w, RemoteRegion&, std::byte* d) { return am_of(w, 1, d, 8); }},
+      {"words",
+       [](Worker& w, RemoteRegion&, std::byte* d) {
+         Status status = HEDDLE_DONE;
+         for (int i = 0; i < 100 && status >= 0; ++i) status = am_of(w, 1, d, 8);
+         return status;
+       }},
+      {"message", [](Worker& w, RemoteRegion&, std::byte* d) { return am_of(w, 1, d, 1000); }},
+      {"parts", [](Worker& w, RemoteRegion&, std::byte* d) { return am_of(w, 1, d, 20'000); }},
+      {"offered", [](Worker& w, RemoteRegion&, std::byte* d) { return am_of(w, 1, d, kLong); }},
+      {"task", [](Worker& w, RemoteRegion&, std::byte* d) { return am_of(w, HEDDLE_AM_USER, d, 8); }},
+      {"long_task", [](Worker& w, RemoteRegion&, std::byte* d) { return am_of(w, HEDDLE_AM_USER, d, kLong); }},
+      {"send", [](Worker& w, RemoteRegion&, std::byte* d) { return w.send({1, 0}, 5, {d, 8}); }},
+      {"long_send", [](Worker& w, RemoteRegion&, std::byte* d) { return w.send({1, 0}, 5, {d, kLong}); }},
+  };
+  return all;
+}
+
+using AfterDeath = std::tuple<heddle_sharing, Setting, bool>;
+class QuietAfterADeath : public testing::TestWithParam<AfterDeath> {};
+
+// The call says it, or quiet does. `noticed`: after progress that has found it. An executor looks
+// by itself, since who posts to it makes none.
+TEST_P(QuietAfterADeath, NoErrorIsLost) {
+  const auto& [mode, setting, noticed] = GetParam();
+  const Variables variables(setting.variables);
+  for (const Posting& posting : postings()) {
+    const Job job(2, setting.transport);
+    Context mine = job.join(0);
+    Context theirs = job.join(1);
+    Worker worker = mine.open_worker(mode);
+    Worker other = theirs.open_worker();
+    const Region region = theirs.alloc(kLong);
+    RemoteRegion remote = mine.unpack(region.pack());
+    std::vector<std::byte> data(kLong);
+    // They have met.
+    ASSERT_GE(worker.am({1, 0}, {1, 0, nullptr, nullptr, 0}), 0);
+    for (int i = 0; i < 10; ++i) {
+      turn(worker);
+      turn(other);
+    }
+    ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+    check(heddle_inproc_fail(job.handle(), 1));
+    while (mine.peer_status(1) == HEDDLE_DONE) std::this_thread::yield();
+    for (int i = 0; noticed && i < 3; ++i) turn(worker);
+    const Status posted = posting.post(worker, remote, data.data());
+    Status told = posted;
+    if (posted >= 0) {
+      while ((told = worker.try_quiet()) == HEDDLE_AGAIN) turn(worker);
+    }
+    EXPECT_EQ(told, HEDDLE_ERR_PEER_FAILED) << posting.name << ": posted " << heddle_status_name(posted);
+    check(heddle_inproc_fail(job.handle(), 0));
+    std::thread leaving([&theirs, &other] {
+      other = {};
+      theirs = {};
+    });
+    remote = {};
+    worker = {};
+    mine = {};
+    leaving.join();
+  }
+}
+
 std::string mode_name(const testing::TestParamInfo<heddle_sharing>& info) {
   return name_of_mode(info.param);
 }
 INSTANTIATE_TEST_SUITE_P(Modes, Quiet, testing::ValuesIn(all_modes()), mode_name);
 
-// Threads of one worker, each with gets of its own, of which nobody is told, while others make all
-// the progress: whoever's quiet says DONE sees its data.
-class QuietOfThreads : public testing::TestWithParam<heddle_sharing> {};
-
-TEST_P(QuietOfThreads, SeesWhatAnotherThreadsProgressBrought) {
-  constexpr int kThreads = 3;
-  constexpr std::uint64_t kRounds = 300;
-  const Variables variables(
-      {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}});
-  Job(2, "shm").run([](Context& context, Worker& main) {
-    const Region region = context.alloc(4096);
-    const auto remote = context.exchange(region);
-    for (std::size_t i = 0; i < 512; ++i) region.memory<std::uint64_t>()[i] = i + 1;
-    context.barrier(main);
-    Worker worker = context.open_worker(GetParam());
-    std::atomic<int> left = kThreads;
-    std::vector<std::thread> threads;
-    for (int number = 0; number < kThreads; ++number) {
-      threads.emplace_back([&, number] {
-        const RemoteRegion& peer = remote[1 - context.rank()];
-        for (std::uint64_t round = 0; round < kRounds; ++round) {
-          const std::uint64_t word = (round * kThreads + static_cast<std::uint64_t>(number)) % 512;
-          std::uint64_t value = 0;
-          ASSERT_GE(worker.get(writable_bytes_of(value), peer.at(8 * word)), 0) << heddle_last_error();
-          ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
-          ASSERT_EQ(value, word + 1);
-        }
-        left.fetch_sub(1, std::memory_order_relaxed);
-      });
-    }
-    while (left.load(std::memory_order_relaxed) > 0) {
-      turn(worker);
-      turn(main);
-    }
-    for (std::thread& thread : threads) thread.join();
-    context.barrier(main);
-  });
+std::string after_death_name(const testing::TestParamInfo<AfterDeath>& info) {
+  const auto& [mode, setting, noticed] = info.param;
+  return std::string(name_of_mode(mode)) + "_" + setting.name + (noticed ? "_noticed" : "");
 }
-
-INSTANTIATE_TEST_SUITE_P(Modes, QuietOfThreads, testing::ValuesIn(shared_modes()), mode_name);
-
-// Each of two stores into the other's memory, then looks at its own: at least one sees the other's
-// store. Messages in between, after which quiet has nothing to do, must not hide that.
-class QuietFence : public testing::TestWithParam<heddle_sharing> {};
-
-TEST_P(QuietFence, OfTwoThatPutAndLookOneSeesTheOther) {
-  constexpr std::uint64_t kRounds = 20'000;
-  std::array<std::atomic<std::uint64_t>, 2> here{};
-  std::array<std::vector<std::uint64_t>, 2> seen{std::vector<std::uint64_t>(kRounds),
-                                                 std::vector<std::uint64_t>(kRounds)};
-  Job(2, "shm").run([&](Context& context, Worker& main) {
-    const std::uint32_t rank = context.rank();
-    Worker worker = context.open_worker(GetParam());
-    const Region region = context.alloc(4096);
-    const auto remote = context.exchange(region);
-    const std::atomic_ref<std::uint64_t> own(region.memory<std::uint64_t>()[0]);
-    for (std::uint64_t round = 0; round < kRounds; ++round) {
-      const std::uint64_t mark = round + 1;
-      here[rank].store(mark, std::memory_order_release);
-      for (int looks = 0; here[1 - rank].load(std::memory_order_acquire) < mark;) {
-        if (++looks % 1024 == 0) std::this_thread::yield();
-      }
-      ASSERT_EQ(worker.put(bytes_of(mark), remote[1 - rank].at(0)), HEDDLE_DONE);
-      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
-      seen[rank][round] = own.load(std::memory_order_relaxed);
-      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+std::vector<AfterDeath> deaths() {
+  const std::vector<Setting> settings = {{"loopback_messages", "loopback-messages", {}},
+                                         {"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}}};
+  std::vector<AfterDeath> all;
+  for (const heddle_sharing mode : all_modes()) {
+    for (const Setting& setting : settings) {
+      all.emplace_back(mode, setting, true);
+      if (mode == HEDDLE_SHARING_OFFLOAD) all.emplace_back(mode, setting, false);
     }
-    context.barrier(main);
-  });
-  for (std::uint64_t round = 0; round < kRounds; ++round) {
-    ASSERT_TRUE(seen[0][round] > round || seen[1][round] > round) << "round " << round;
   }
+  return all;
 }
-
-INSTANTIATE_TEST_SUITE_P(Modes, QuietFence, testing::ValuesIn(all_modes()), mode_name);
+INSTANTIATE_TEST_SUITE_P(Modes, QuietAfterADeath, testing::ValuesIn(deaths()), after_death_name);
 
 }  // namespace
 }  // namespace heddle::test
