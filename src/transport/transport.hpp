@@ -105,7 +105,7 @@ struct LocalMemory {
 
 enum class Event : std::uint8_t {
   // the command with this token is finished at the target (message: in the target's memory), or
-  // failed. Token 0: no command of this worker; a peer was served, so it pays to go on polling
+  // failed. Token 0: of no command; a peer was served or a part has moved: go on polling
   done,
   source_free,  // the source of the command with this token may be reused; `done` follows
   message,      // a message has arrived: data (header then payload), valid until the next poll()

@@ -46,7 +46,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   if (entry_.attention.wanted()) [[unlikely]]
     discover();
   if (!transfers_.idle()) [[unlikely]]
-    transfers_.advance();
+    moved_ = transfers_.advance();
   std::size_t n = backlog_.empty() ? 0 : backlog_.drain(completions);
   const std::size_t hot = std::min(incoming_.size(), kHot);
   if (++turn_ >= hot) turn_ = 0;
@@ -57,14 +57,15 @@ std::size_t Worker::poll(std::span<Completion> completions) {
     if (position < incoming_.size() && !rests(*incoming_[position])) n += drain(position, completions.subspan(n));
   }
   if (incoming_.size() > kHot) n += drain_cold(completions.subspan(n));
-  if (has_served_) [[unlikely]]
-    return note_served(completions, n);
+  if (moved_) [[unlikely]]
+    return note_moved(completions, n);
   return n;
 }
 
-// Who waits should go on looking: the peers that it serves would find it asleep.
-[[gnu::cold]] std::size_t Worker::note_served(std::span<Completion> completions, std::size_t n) {
-  has_served_ = false;
+// Who waits should go on looking: the peers that it serves would find it asleep, and its own
+// transfers stand still while it sleeps.
+[[gnu::cold]] std::size_t Worker::note_moved(std::span<Completion> completions, std::size_t n) {
+  moved_ = false;
   if (n != 0 || completions.empty()) return n;
   completions.front() = Completion{};
   return 1;
@@ -128,7 +129,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
                            : transfer           ? transfers_.serve(*from.peer, record)
                                                 : Served::malformed;
       if (outcome == Served::done) {
-        served += small ? 1 : kChunkWeight;
+        served += small ? 1 : chunk_weight(*from.peer);
         continue;
       }
       // the next poll takes it again
@@ -139,7 +140,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     arrived(out[n++], record.data, record.bytes, record.immediate);
   }
   if (served != 0) [[unlikely]]
-    has_served_ = true;
+    moved_ = true;
   if (n + served != 0 && !from.lent) {
     from.lent = true;
     lent_.push_back(&from);

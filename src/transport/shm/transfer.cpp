@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/copy.hpp"
 #include "base/tsan_order.hpp"
@@ -126,10 +127,12 @@ bool Transfers::start(Command& command, Outgoing& to) {
     if (way == Way::trial) transfer.probe = Probe::alone;
     if (way == Way::bounce && ways_.unknown(peer.rank, command.bytes)) transfer.probe = Probe::first;
   }
+  transfer.unproven = transfer.probe != Probe::none;
+  transfer.portion = 0;
   transfer.first = 0;
   transfer.out = 0;
   note_under_way();
-  feed(transfer);
+  feed(transfer, kLeastLook);
   transfer.looks = last_advance_ = time_;  // what was copied just now took its time, too
   command.source_free = direction == Direction::get || transfer.next == transfer.bytes;
   transfer.source_given = command.source_free && direction == Direction::put;
@@ -146,15 +149,20 @@ bool Transfers::copy_alone(Command& command, Peer& peer) {
   return command.done;
 }
 
-void Transfers::advance() {
+bool Transfers::advance() {
   if (!small_.idle()) small_.advance();
-  if (active_.empty()) return note_under_way();
+  moved_ = false;
+  if (active_.empty()) {
+    note_under_way();
+    return false;
+  }
   const std::uint64_t before = look_at_clock();
   note_gap(before);
+  const std::uint64_t most = std::max(kLook / active_.size(), kLeastLook);
   for (std::size_t position = 0; position < active_.size();) {
     Transfer& transfer = transfers_[active_[position]];
-    collect(transfer, before);
-    if (transfer.status == HEDDLE_DONE) feed(transfer);
+    collect(transfer, before, most);
+    if (transfer.status == HEDDLE_DONE) feed(transfer, most);
     // No piece is with the target; its ring may stay full as long as the target computes.
     const bool stands = transfer.status == HEDDLE_DONE && transfer.out == 0 && transfer.next != transfer.bytes;
     if (stands && !transfer.by_cma && time_ - transfer.last_progress > transfer.patience_ns) stand_no_longer(transfer);
@@ -166,6 +174,7 @@ void Transfers::advance() {
   }
   last_advance_ = time_;
   note_under_way();
+  return moved_;
 }
 
 // Where there was only no chunk to lend, the target is not to blame. As long as it gives chunks
@@ -195,21 +204,37 @@ void Transfers::retire(std::size_t position) {
   if (transfer.stalled) {
     ways_.stalled(rank);
   } else if (!transfer.by_cma && transfer.status == HEDDLE_DONE) {
-    const std::uint64_t end = time_;
-    // Transfers to one peer that are under way together share the time, and what came meanwhile.
-    Window& window = windows_[rank];
-    const double share =
-        static_cast<double>(transfer.bytes) / static_cast<double>(std::max(window.bytes, std::uint64_t{1}));
-    if (!transfer.away && !transfer.cold && window.bytes != 0) {
-      ways_.bounce_took(rank, transfer.bytes,
-                        static_cast<std::uint64_t>(share * static_cast<double>(end - window.began)));
-    }
-    window.began = end;
-    window.bytes = 0;
+    measure(transfer);
   }
   active_[position] = active_.back();
   active_.pop_back();
   idle_.push_back(index);
+}
+
+// What came back through bounce space since the last time. Of a transfer that was measured before,
+// a short rest tells nothing.
+void Transfers::measure(Transfer& transfer) {
+  const std::uint32_t rank = transfer.to->peer->rank;
+  const std::uint64_t bytes = std::exchange(transfer.portion, 0);
+  Window& window = windows_[rank];
+  if (!transfer.away && !transfer.cold && window.bytes != 0 && (bytes == transfer.bytes || bytes > kTrialBytes / 2)) {
+    // Transfers to one peer that are under way together share the time, and what came meanwhile.
+    const double share = static_cast<double>(bytes) / static_cast<double>(window.bytes);
+    ways_.bounce_took(rank, bytes, static_cast<std::uint64_t>(share * static_cast<double>(time_ - window.began)));
+  }
+  window.began = time_;
+  window.bytes = 0;
+}
+
+// Another kTrialBytes of a long transfer have come back. What is slower does not get the rest, nor
+// does what is still unknown.
+void Transfers::judge(Transfer& transfer) {
+  const std::uint32_t rank = transfer.to->peer->rank;
+  measure(transfer);
+  transfer.away = transfer.cold = false;
+  const bool bounce = !ways_.unknown(rank, transfer.bytes) && !ways_.prefers_kernel(rank, transfer.bytes);
+  if (!bounce && cma_works(device_, *transfer.to->peer, transfer.address)) return fall_back_to_cma(transfer);
+  transfer.trial = transfer.unproven = false;
 }
 
 void Transfers::finish_source(Transfer& transfer) {
@@ -221,33 +246,38 @@ void Transfers::finish_source(Transfer& transfer) {
 
 // ---- the initiator ------------------------------------------------------------------------------
 
-void Transfers::feed(Transfer& transfer) {
+void Transfers::feed(Transfer& transfer, std::uint64_t most) {
   if (transfer.by_cma) {
     if (transfer.next < transfer.bytes) copy_by_cma(transfer);
   } else {
-    const std::uint32_t most = transfer.probe == Probe::alone ? 1 : kDepth;
-    for (std::uint32_t i = 0; i < kBurst && transfer.next < transfer.bytes && transfer.out < most; ++i) {
-      if (!feed_one(transfer)) break;
+    const std::uint32_t depth = transfer.probe == Probe::alone ? 1 : kDepth;
+    const std::uint64_t end = transfer.unproven ? std::min(transfer.bytes, kTrialBytes) : transfer.bytes;
+    for (std::uint64_t fed = 0; fed < most && transfer.next < end && transfer.out < depth;) {
+      const std::uint64_t bytes = feed_one(transfer, end);
+      if (bytes == 0) break;
+      fed += bytes;
+      moved_ = true;
     }
   }
   finish_source(transfer);
 }
 
-bool Transfers::feed_one(Transfer& transfer) {
+// How many bytes; 0: there is no chunk, or no room in the ring.
+std::uint64_t Transfers::feed_one(Transfer& transfer, std::uint64_t end) {
   std::uint32_t chunk = 0;
   transfer.starved = !pool_.lend(&chunk);
-  if (transfer.starved) return false;
+  if (transfer.starved) return 0;
   const std::uint8_t type = transfer.direction == Direction::put ? kPutType : kGetType;
   std::byte* room = transfer.to->ring.begin(type, 0, sizeof(TransferRequest));
   if (room == nullptr) {
     pool_.give_back(chunk);
-    return false;
+    return 0;
   }
   TransferRequest request;
   request.region = transfer.region;
   request.offset = transfer.offset + transfer.next;
   request.chunk = chunk;
-  request.bytes = static_cast<std::uint32_t>(std::min(pool_.chunk_bytes(), transfer.bytes - transfer.next));
+  request.bytes = static_cast<std::uint32_t>(std::min(pool_.chunk_bytes(), end - transfer.next));
   if (transfer.direction == Direction::put) {
     base::copy_data(pool_.view().data(chunk), transfer.local + transfer.next, request.bytes);
     note_copied(request.bytes);
@@ -263,11 +293,11 @@ bool Transfers::feed_one(Transfer& transfer) {
   transfer.pieces[(transfer.first + transfer.out) % kDepth] = {transfer.next, request.generation, chunk, request.bytes};
   ++transfer.out;
   transfer.next += request.bytes;
-  return true;
+  return request.bytes;
 }
 
-void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
-  std::uint32_t copied = 0;
+void Transfers::collect(Transfer& transfer, std::uint64_t now_ns, std::uint64_t most) {
+  std::uint64_t copied = 0;
   while (transfer.out != 0) {
     const Piece piece = transfer.pieces[transfer.first];
     const ChunkState state = state_of(pool_.view().word(piece.chunk).load(std::memory_order_acquire));
@@ -277,10 +307,10 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
     }
     transfer.probe = Probe::none;
     if (state == ChunkState::done && transfer.direction == Direction::get && transfer.status == HEDDLE_DONE) {
-      if (copied == kBurst) return;
+      if (copied >= most) return;
       base::copy_data(transfer.local + piece.at, pool_.view().data(piece.chunk), piece.bytes);
       note_copied(piece.bytes);
-      ++copied;
+      copied += piece.bytes;
     } else if (state != ChunkState::done && transfer.status == HEDDLE_DONE) {
       transfer.status = base::fail(HEDDLE_ERR_RANGE, "rank %u has no living region for this transfer; was it released?",
                                    transfer.to->peer->rank);
@@ -288,9 +318,13 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns) {
     pool_.give_back(piece.chunk);
     transfer.first = (transfer.first + 1) % kDepth;
     --transfer.out;
+    moved_ = true;
     Window& window = windows_[transfer.to->peer->rank];
     window.bytes += piece.bytes;
     window.came = transfer.last_progress = time_;
+    transfer.portion += piece.bytes;
+    const bool goes_on = transfer.portion >= kTrialBytes && transfer.next < transfer.bytes;
+    if (goes_on && !transfer.by_cma && transfer.status == HEDDLE_DONE) judge(transfer);
   }
 }
 
@@ -351,6 +385,7 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
     }
     pool_.give_back(piece.chunk);
     --transfer.out;
+    moved_ = true;
   }
   transfer.by_cma = true;
   transfer.probe = Probe::none;
@@ -365,6 +400,7 @@ void Transfers::copy_by_cma(Transfer& transfer) {
     // What is left of a transfer may be short: that measures the call, not the copy.
     if (step >= min_bounce_) ways_.kernel_took(transfer.to->peer->rank, step, look_at_clock() - before);
     transfer.next += step;
+    moved_ = true;
   } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
     transfer.status = pool_.prepare(device_.segment(), device_.control().header());
     transfer.by_cma = transfer.status != HEDDLE_DONE;

@@ -41,8 +41,14 @@ class Transfers {
   [[nodiscard]] bool start(Command& command, Outgoing& to);
 
   [[nodiscard]] bool idle() const { return under_way_ == 0; }
-  // Advances the transfers under way; called by poll.
-  void advance();
+  // Advances the transfers under way; called by poll. True: a part of one has moved. In one call
+  // kLook bytes of all, or kLeastLook of each if there are many.
+  static constexpr std::uint64_t kLook = std::uint64_t{256} << 10;
+  static constexpr std::uint64_t kLeastLook = std::uint64_t{64} << 10;
+  [[nodiscard]] bool advance();
+  // What a transfer moves through bounce space, at most, to show that this is faster. If it was
+  // slower then, or could not be measured, the kernel copies the rest.
+  static constexpr std::uint64_t kTrialBytes = std::uint64_t{1} << 20;
 
   // Target: executes the request in the record.
   [[nodiscard]] Served serve(Peer& peer, const queue::Record& record) noexcept;
@@ -53,10 +59,8 @@ class Transfers {
   void peer_failed(std::uint32_t rank);
 
  private:
-  // kDepth: chunks that one transfer lends at once. kBurst: chunks that one call copies. Enough
-  // that both sides always have work, not so many that a poll takes long.
+  // Chunks that one transfer lends at once: enough that both sides always have work.
   static constexpr std::uint32_t kDepth = 64;
-  static constexpr std::uint32_t kBurst = 4;
   static constexpr std::uint64_t kCmaStep = std::uint64_t{1} << 20;
   // How long a chunk of a short transfer waits for a target that does not take it.
   static constexpr std::uint64_t kShortPatienceNs = 2'000;
@@ -100,9 +104,11 @@ class Transfers {
     bool stalled = false;       // the target has lost its core with a piece
     bool away = false;          // this thread was somewhere else meanwhile
     bool cold = false;          // it has had a chunk that was used for the first time
-    bool trial = false;         // it is to show whether bounce space is faster
+    bool trial = false;         // it is to show whether bounce space is faster,
+    bool unproven = false;      // or the first one to do so: no more than kTrialBytes before
     Probe probe = Probe::none;  // alone: nothing else is sent before
     std::uint64_t began = 0;    // ns
+    std::uint64_t portion = 0;  // bytes that came back since it was last measured
     std::uint64_t looks = 0;    // ns: since when this thread is here and looks
     std::uint32_t first = 0;    // index of the oldest piece that is out; `pieces` is a ring
     std::uint32_t out = 0;
@@ -114,9 +120,11 @@ class Transfers {
   [[nodiscard]] bool tries(const Peer& peer) const;
   [[nodiscard]] base::Status copy_timed(const Command& command, Peer& peer, Direction direction);
   [[nodiscard]] std::uint64_t patience(std::uint32_t rank, std::uint64_t bytes) const;
-  void feed(Transfer& transfer);
-  [[nodiscard]] bool feed_one(Transfer& transfer);
-  void collect(Transfer& transfer, std::uint64_t now);
+  void feed(Transfer& transfer, std::uint64_t most);
+  [[nodiscard]] std::uint64_t feed_one(Transfer& transfer, std::uint64_t end);
+  void collect(Transfer& transfer, std::uint64_t now, std::uint64_t most);
+  void measure(Transfer& transfer);
+  void judge(Transfer& transfer);
   void stand_no_longer(Transfer& transfer);
   void note_gap(std::uint64_t now);
   void look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now);
@@ -146,6 +154,7 @@ class Transfers {
   std::vector<Transfer> transfers_;  // kMost
   std::vector<std::uint32_t> idle_;  // of transfers_
   std::vector<std::uint32_t> active_;
+  bool moved_ = false;  // in this call of advance()
   Ways ways_;
   // What came back through bounce space since the last transfer ended, or the first one began.
   struct Window {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/test_kernel.hpp"
 #include "transport/shm/test_job.hpp"
@@ -65,7 +66,7 @@ struct Scripted {
   }
   // The initiator looks; how many transfers have ended.
   std::size_t look() {
-    transfers->advance();
+    static_cast<void>(transfers->advance());
     std::vector<Completion> out(8);
     out.resize(backlog.drain(out));
     for (const Completion& completion : out) EXPECT_EQ(completion.status, HEDDLE_DONE);
@@ -92,18 +93,36 @@ struct Scripted {
     ++chunks;
     word(request).store(chunk_word(request.generation, ChunkState::done));
   }
-  // A put, with a target that takes `ns` for each chunk and, from the beginning of one to the end,
-  // lets the initiator look each microsecond. How many chunks went through bounce space.
-  std::size_t put(std::uint64_t ns) {
+  // From now on puts have so many bytes.
+  void resize(std::size_t bytes) {
+    source.resize(bytes);
+    target.resize(bytes);
+    remote.bytes = bytes;
+    remote.handle[0] = reinterpret_cast<std::uintptr_t>(target.data());
+  }
+  // By words, for there are many.
+  void change_source() {
+    std::uint64_t word = 0;
+    for (std::size_t at = 0; at + sizeof word <= source.size(); at += sizeof word) {
+      std::memcpy(&word, &source[at], sizeof word);
+      word = word * 5 + 3;
+      std::memcpy(&source[at], &word, sizeof word);
+    }
+  }
+  // A put, with a target that takes `ns` for each chunk, but a microsecond for each of the first
+  // `quick` ones, and, from the beginning of one to the end, lets the initiator look each
+  // microsecond. How many chunks went through bounce space.
+  std::size_t put(std::uint64_t ns, std::size_t quick = 0) {
     chunks = 0;
     std::fill(target.begin(), target.end(), std::byte{0});
-    for (std::byte& byte : source) byte = static_cast<std::byte>(static_cast<unsigned>(byte) * 5 + 3);
+    change_source();
     if (!start()) {
       TransferRequest request;
       std::size_t ended = 0;
       for (int rounds = 0; ended == 0 && rounds < 10000; ++rounds) {
         const bool taken = take(&request);
-        for (std::uint64_t spent = 0; taken && spent < ns; spent += 500) {
+        const std::uint64_t takes = chunks < quick ? 1000 : ns;
+        for (std::uint64_t spent = 0; taken && spent < takes; spent += 500) {
           clock.advance_ns(500);
           ended += look();
         }
@@ -266,10 +285,7 @@ TEST_F(WayOfTransfer, NewPagesTellNothingOfTheTarget) {
 // The kernel takes 97 us for 1 MiB: a target that comes 8 us late is worth waiting for.
 TEST_F(WayOfTransfer, LongOnesWaitForATenthOfTheKernelsTime) {
   Scripted job;
-  job.source.resize(std::size_t{1} << 20);
-  job.target.resize(job.source.size());
-  job.remote.bytes = job.target.size();
-  job.remote.handle[0] = reinterpret_cast<std::uintptr_t>(job.target.data());
+  job.resize(std::size_t{1} << 20);
   ASSERT_FALSE(job.start());
   for (int i = 0; i < 8; ++i) {
     job.clock.advance_ns(1000);
@@ -283,6 +299,44 @@ TEST_F(WayOfTransfer, LongOnesWaitForATenthOfTheKernelsTime) {
     static_cast<void>(job.look());
   }
   EXPECT_FALSE(job.take(&request)) << "the kernel has copied the rest";
+}
+
+constexpr std::size_t kLong = std::size_t{4} << 20;
+constexpr std::size_t kTrialChunks = Transfers::kTrialBytes / (16 << 10);
+
+TEST_F(WayOfTransfer, LongTransferToAQuickTargetGoesThroughBounceSpaceAsAWhole) {
+  Scripted job;
+  job.resize(kLong);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(job.put(1000), kLong / (16 << 10)) << i;
+}
+
+// Its first chunk was quick: that does not speak for all the others.
+TEST_F(WayOfTransfer, TrialOfALongTransferIsShort) {
+  Scripted job;
+  job.resize(kLong);
+  EXPECT_EQ(job.put(8000, 1), kTrialChunks) << "the first of its length";
+  std::size_t trials = 0;
+  for (int i = 0; i < 130; ++i) {
+    const std::size_t went = job.put(8000, 1);
+    EXPECT_LE(went, kTrialChunks);
+    trials += went != 0 ? 1 : 0;
+  }
+  EXPECT_GT(trials, 0U);
+  EXPECT_LE(trials, 10U);
+}
+
+// Chunks that are used for the first time tell nothing.
+TEST_F(WayOfTransfer, TrialOfALongTransferThatTellsNothingIsShort) {
+  Scripted job(Settings{{"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "4K"}}, false);
+  job.resize(kLong);
+  EXPECT_LE(job.put(1000), Transfers::kTrialBytes / (4 << 10));
+}
+
+TEST_F(WayOfTransfer, LongTransferIsLeftToTheKernelWhenItsTargetBecomesSlow) {
+  Scripted job;
+  job.resize(kLong);
+  ASSERT_EQ(job.put(1000), kLong / (16 << 10));
+  EXPECT_LE(job.put(8000, kTrialChunks), 3 * kTrialChunks);
 }
 
 TEST_F(WayOfTransfer, ChunksThatComeBackAreWaitedFor) {

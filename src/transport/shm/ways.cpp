@@ -53,7 +53,7 @@ Way Ways::choose(std::uint32_t rank, std::uint64_t bytes) {
     return Way::kernel;
   }
   Class& of = peer.classes[class_of(bytes)];
-  if (of.bounce <= kernel_rate(of, bytes)) {
+  if (!prefers_kernel(rank, bytes)) {
     if (++of.since < (of.kernel == 0 && bytes <= kShort ? kFirstPeriod : kKernelPeriod)) return Way::bounce;
     of.since = 0;
     return Way::kernel;
@@ -68,6 +68,11 @@ Way Ways::choose(std::uint32_t rank, std::uint64_t bytes) {
 
 bool Ways::unknown(std::uint32_t rank, std::uint64_t bytes) const {
   return peers_[rank].classes[class_of(bytes)].bounce == 0;
+}
+
+bool Ways::prefers_kernel(std::uint32_t rank, std::uint64_t bytes) const {
+  const Class& of = peers_[rank].classes[class_of(bytes)];
+  return of.bounce > kernel_rate(of, bytes);
 }
 
 std::uint64_t Ways::kernel_ns(std::uint32_t rank, std::uint64_t bytes) const {

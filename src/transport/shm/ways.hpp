@@ -32,12 +32,14 @@ class Ways {
   [[nodiscard]] Way choose(std::uint32_t rank, std::uint64_t bytes);
   // Nothing is known of bounce space to this peer yet.
   [[nodiscard]] bool unknown(std::uint32_t rank, std::uint64_t bytes) const;
+  // Bounce space is slower, as far as known.
+  [[nodiscard]] bool prefers_kernel(std::uint32_t rank, std::uint64_t bytes) const;
   // How long the kernel's copy takes, as far as known.
   [[nodiscard]] std::uint64_t kernel_ns(std::uint32_t rank, std::uint64_t bytes) const;
 
   void kernel_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns);
-  // A transfer went through bounce space as a whole, in `ns`, its share of the time where several
-  // were under way.
+  // A transfer, or a long part of one, went through bounce space in `ns`, its share of the time
+  // where several were under way.
   void bounce_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns);
   // The target polls, but has not finished a chunk in the time of the kernel.
   void bounce_slow(std::uint32_t rank, std::uint64_t bytes);

@@ -5,6 +5,7 @@
 // validated here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -40,9 +41,12 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
   static constexpr std::size_t kBacklog = 1024;
-  // What is done for peers in one poll, per ring: small puts and gets, or fewer chunks.
+  // What is done for peers in one poll, per ring: small puts and gets, or chunks of so many bytes.
   static constexpr std::size_t kServed = 32;
-  static constexpr std::size_t kChunkWeight = 8;
+  static constexpr std::uint64_t kServedBytes = std::uint64_t{64} << 10;
+  static std::size_t chunk_weight(const Peer& peer) {
+    return std::max<std::uint64_t>(1, peer.agreement.bounce_chunk_bytes * kServed / kServedBytes);
+  }
 
   static std::size_t pull_bell(const Outgoing& to);
   std::size_t post_all(std::span<Command> batch);
@@ -64,7 +68,7 @@ class Worker final : public TransportWorker {
   bool rests(Incoming& from);
   queue::Take look(Incoming& from);
   queue::Take timed_look(Incoming& from);
-  std::size_t note_served(std::span<Completion> completions, std::size_t n);
+  std::size_t note_moved(std::span<Completion> completions, std::size_t n);
   std::size_t poll_all(std::span<Completion> completions);
   std::size_t drain(std::size_t position, std::span<Completion> out);
   std::size_t drain_cold(std::span<Completion> out);
@@ -93,7 +97,8 @@ class Worker final : public TransportWorker {
   std::size_t cold_ = 0;                // cold ring at which the scan continues
   std::size_t victim_ = 0;              // hot ring that the next cold ring with records replaces
   Backlog backlog_;
-  bool has_served_ = false;  // something for a peer, in this poll
+  // In this poll: something was done for a peer, or a part of a transfer of ours.
+  bool moved_ = false;
   // Since the last message: the next one may be an answer, or asked for, and its target waits.
   // Those behind it find the target busy with it.
   bool polled_ = true;
