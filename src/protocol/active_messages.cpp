@@ -204,10 +204,12 @@ void ActiveMessages::ended_task(const EndedTask& task) {
 // ---- Protocol -----------------------------------------------------------------------------------
 
 bool ActiveMessages::advance(bool* more) {
+  bool moved = false;
   if (std::exchange(owes_grants_, false)) {
     tasks_.each_source([this](heddle_peer source, Tasks::Source* from) { grant(source, from); });
+    moved = !owes_grants_;
   }
-  return rendezvous_.advance(more);
+  return rendezvous_.advance(more) || moved;
 }
 
 void ActiveMessages::note_failures() {

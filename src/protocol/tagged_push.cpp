@@ -113,7 +113,10 @@ bool Tagged::advance_pushing() {
   for (Offered *offered = pushing_, *next = nullptr; offered != nullptr; offered = next) {
     next = offered->next;  // what runs at the end of a send adds to the front only
     const BoardPlace& place = *offered->place;
-    if (!offered->told) tell_taken(*offered);
+    if (!offered->told) {
+      tell_taken(*offered);
+      moved = moved || offered->told;
+    }
     // which no sane receiver does
     const bool lost = place.word.load(std::memory_order_relaxed) != offered->word;
     if (!lost && !wire::all_finished(place, offered->total)) {

@@ -56,7 +56,11 @@ class Completions {
   // How many there are so far.
   [[nodiscard]] std::size_t written() const { return static_cast<std::size_t>(out_ - begin_); }
   // The poll ends, or there is none: later completions are kept. Returns how many there were.
-  std::size_t end() {
+  // `moved`: something has moved. If no completion tells it, one that is of no command does: who
+  // waits goes on looking.
+  std::size_t end(bool moved = false) {
+    if (moved && out_ == begin_ && has_room()) [[unlikely]]
+      write(out_++, {Event::done, HEDDLE_DONE, 0});
     const std::size_t count = written();
     begin_ = end_ = out_;  // no room any more, and nothing to count with
     return count;

@@ -145,7 +145,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
     if (quiet() && credits().has_to_tell()) [[unlikely]]
       leaves_something();
   }
-  return this->completions().end();
+  return this->completions().end(some);  // it was asked if there was nothing to tell
 }
 
 // What not every poll does.

@@ -100,7 +100,8 @@ std::size_t Port::poll(std::span<Completion> out) {
     if (quiet() && credits().has_to_tell()) [[unlikely]]
       leaves_something();
   }
-  return completions().end();
+  // If there was nothing to tell, UCX was asked.
+  return completions().end(streams_);
 }
 
 // UCX's shared memory brings one message per call: while messages stream in, a poll calls it

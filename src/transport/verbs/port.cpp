@@ -85,12 +85,13 @@ std::size_t Port::poll(std::span<Completion> completions) {
   const Turn turn(*this);
   receiving_.release_lent();
   this->completions().begin(completions);
-  if (progress_sending()) note_progress();
+  const bool some = progress_sending();
+  if (some) note_progress();
   receiving_.hand_out();
   if (this->completions().written() != 0) note_progress();
   count_poll();
   do_more(polls());
-  return this->completions().end();
+  return this->completions().end(some);
 }
 
 // What not every poll does.
