@@ -82,6 +82,7 @@ class Assembly {
   [[nodiscard]] std::span<Record> told() { return told_; }
   void start() { queue_->start(); }
   bool advance() { return queue_->advance(); }
+  [[nodiscard]] std::uint64_t executed() const { return queue_->executed(); }  // see Runner
   void fail(base::Status status) { queue_->fail(status); }
   [[nodiscard]] base::Status status() const { return queue_->status(); }
   [[nodiscard]] std::span<const Record> records() const { return records_; }

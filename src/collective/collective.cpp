@@ -253,8 +253,8 @@ base::Status Collective::wait_ready() {
   team_.commons().wait(
       {"a call that makes a collective operation ready"},
       [&] {
-        team_.setups().advance();
-        return stage() != Stage::setting_up;
+        const bool moved = team_.setups().advance();
+        return Commons::looked(stage() != Stage::setting_up, moved);
       },
       [this](diagnosis::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); });
@@ -312,8 +312,8 @@ void Collective::look_for_failures() {
 engine::Attachment::Found Collective::move_on() {
   using Found = engine::Attachment::Found;
   if (stage() == Stage::setting_up) {
-    team_.setups().advance();
-    if (stage() == Stage::setting_up) return Found::waits;
+    const bool moved = team_.setups().advance();
+    if (stage() == Stage::setting_up) return moved ? Found::moved : Found::waits;
   }
   if (stage() == Stage::refused) return Found::nothing;
   if (use_ == Use::once && !begun_.exchange(true, std::memory_order_relaxed)) {
@@ -401,8 +401,8 @@ base::Status Collective::wait(std::int64_t timeout_ns, engine::Worker* beside) {
   const bool over = team_.commons().wait(
       {"heddle_collective_wait", timeout_ns},
       [this] {
-        static_cast<void>(move_on());
-        return !active();
+        const auto found = move_on();
+        return Commons::looked(!active(), found == engine::Attachment::Found::moved);
       },
       [this](diagnosis::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside);
@@ -421,9 +421,10 @@ base::Status Collective::run_with(const Call& call) {
     team_.commons().wait(
         {"a collective call"},
         [this] {
-          if (runner_->advance()) return true;
+          const std::uint64_t before = runner_->executed();
+          if (runner_->advance()) return Commons::Look::over;
           look_for_failures();
-          return false;
+          return Commons::looked(false, runner_->executed() != before);
         },
         [this](diagnosis::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); });
   }

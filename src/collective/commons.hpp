@@ -71,12 +71,18 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] std::uint64_t moves() const override;
   void tell(diagnosis::Snapshot* snapshot) const override;
 
-  // Calls done() until it returns true, and makes progress in between. False: time-out. `call`: for
-  // reports of long waits. `fetch(ns)`: brings the helper that holds what is waited for to this
-  // core, and sleeps for at most that long; false: there is no such helper. `beside`: a worker that
-  // progress is made on, too; may be null.
-  template <class Done, class Describe, class Fetch>
-  bool wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch,
+  // Calls look() until what it waits for is over, and makes progress in between. False: time-out.
+  // `call`: for reports of long waits. `fetch(ns)`: brings the helper that holds what is waited for
+  // to this core, and sleeps for at most that long; false: there is no such helper. `beside`: a
+  // worker that progress is made on, too; may be null.
+  enum class Look : std::uint8_t {
+    nothing,
+    moved,  // not over, but nearer to it: the thread does not rest
+    over
+  };
+  static Look looked(bool over, bool moved) { return over ? Look::over : moved ? Look::moved : Look::nothing; }
+  template <class LookAt, class Describe, class Fetch>
+  bool wait(const engine::Wait& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
             engine::Worker* beside = nullptr);
 
   // Counts a persistent operation that is ready, and who runs it, for the report at the end
@@ -123,30 +129,34 @@ class Commons final : public engine::Attachment {
   std::unique_ptr<engine::Owned<Collective>> collectives_;
 };
 
-template <class Done, class Describe, class Fetch>
-bool Commons::wait(const engine::Wait& wait, Done&& done, Describe&& describe, Fetch&& fetch, engine::Worker* beside) {
+template <class LookAt, class Describe, class Fetch>
+bool Commons::wait(const engine::Wait& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
+                   engine::Worker* beside) {
   // Every so many rounds a waiting thread also looks at everything else that other ranks may be
   // waiting for.
   constexpr std::uint32_t kOthers = 256;
   // While it spins a look at the worker beside would hold up the collective; later rounds are long.
   constexpr std::uint32_t kSpinning = 1024;
   constexpr std::uint32_t kBeside = 8;
-  if (done()) return true;
+  if (look() == Look::over) return true;
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   engine::Watch watch(context_, port(), wait.call);
   for (std::uint32_t round = 1;; ++round) {
     int events = round % kOthers == 0 ? progress_all() : progress();
-    if (done()) return true;
+    const Look found = look();
+    if (found == Look::over) return true;
+    if (found == Look::moved) ++events;
     if (beside != nullptr && (round > kSpinning || round % kBeside == 0)) events += progress_on(*beside);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();
       return false;
     }
-    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
-      static_cast<void>(progress_all());
-      if (!fetch(ns)) rest(ns, beside);
-    }
-    watch.round(describe, waiter.nap_ns() > 0);
+    // Before each nap; the next look tells whether the time is over.
+    if (waiter.nap_ns() > 0 && progress_all() > 0) static_cast<void>(waiter.busy());
+    const std::int64_t ns = waiter.nap_ns();
+    if (ns > 0 && !fetch(ns)) [[unlikely]]
+      rest(ns, beside);
+    watch.round(describe, ns > 0);
   }
 }
 

@@ -35,7 +35,7 @@ void Setups::submit(Setup& setup) {
     const std::lock_guard lock(mutex_);
     setups_.push_back(&setup);
   }
-  advance();
+  static_cast<void>(advance());
 }
 
 void Setups::cancel(Setup& setup) {
@@ -81,18 +81,22 @@ bool Setups::heard_round(Setup& first) {
   return ++round_ < std::min(rounds, kMostRounds);
 }
 
-void Setups::advance() {
+bool Setups::advance() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (!lock.owns_lock()) return false;
+  bool moved = false;
   while (!setups_.empty()) {
     Setup& first = *setups_.front();
+    const std::uint64_t before = assembly_->executed();
     if (assembly_->status() == HEDDLE_DONE && !assembling_) start_round(first);
     if (assembling_ && !assembly_->advance()) {
-      if (!team_.failed_member()) return;
+      moved = moved || assembly_->executed() != before;
+      if (!team_.failed_member()) return moved;
       assembly_->fail(HEDDLE_ERR_PEER_FAILED);
-      if (!assembly_->advance()) return;  // puts to members that are alive are still under way
+      if (!assembly_->advance()) return moved;  // puts to members that live are still under way
     }
     assembling_ = false;
+    moved = true;
     base::Status status = assembly_->status();
     if (status != HEDDLE_DONE) {
       status = team_.report_dead();
@@ -110,6 +114,7 @@ void Setups::advance() {
     setups_.pop_front();
     first.settled(status);
   }
+  return moved;
 }
 
 }  // namespace heddle::collective

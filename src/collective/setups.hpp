@@ -71,8 +71,8 @@ class Setups {
 
   void submit(Setup& setup);
   void cancel(Setup& setup);  // the setup will never be assembled
-  // Advances the exchange of records. Any thread.
-  void advance();
+  // Advances the exchange of records. Any thread. True: something has moved.
+  bool advance();
   // For a thread that waits for this: brings the helper that holds it here. False: there is none.
   bool fetch(std::int64_t sleep_ns) { return mutex_.fetch(sleep_ns); }
   // All setups under way, and all that follow, end with this error.

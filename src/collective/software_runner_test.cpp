@@ -170,6 +170,32 @@ TEST_F(TwoMembers, KeepMemoryThatOthersMayPutTo) {
   });
 }
 
+// A thread that waits sleeps after a millisecond in which nothing moved, though the thing that it
+// waits for takes many.
+TEST_F(TwoMembers, RestOnlyWhileNothingMoves) {
+  members([](Team& team) {
+    const auto rests = [&](Commons::Look found) {
+      constexpr int kLooks = 200;
+      constexpr std::uint64_t kLookNs = 50'000;
+      int looks = 0;
+      std::size_t rested = 0;
+      const auto look = [&] {
+        const std::uint64_t since = team.context().clock().now_ns();
+        while (team.context().clock().now_ns() - since < kLookNs) continue;
+        return ++looks == kLooks ? Commons::Look::over : found;
+      };
+      const auto fetch = [&](std::int64_t) {
+        ++rested;
+        return true;
+      };
+      EXPECT_TRUE(team.commons().wait({"a test"}, look, engine::kNothingMore, fetch));
+      return rested;
+    };
+    EXPECT_EQ(rests(Commons::Look::moved), 0U);
+    EXPECT_GT(rests(Commons::Look::nothing), 0U);
+  });
+}
+
 TEST_F(TwoMembers, NameTheCountersThatARunWaitsFor) {
   members([this](Team& team) {
     Call call;

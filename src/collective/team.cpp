@@ -264,8 +264,8 @@ base::Result<Team*> Team::make(Record record) {
   commons_.wait(
       {"a call that makes a team"},
       [&] {
-        setups_.advance();
-        return round.ended();
+        const bool moved = setups_.advance();
+        return Commons::looked(round.ended(), moved);
       },
       [this](diagnosis::Wait& wait) {
         engine::awaits(wait, "not all members have made the same call");
