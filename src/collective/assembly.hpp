@@ -70,6 +70,9 @@ class Assembly {
  public:
   // Bytes of the piece of the arena that a member of a team of that size needs.
   static std::uint64_t bytes(std::uint32_t members);
+  // For tests: what the member needs lies in them, and prepare() gives it the credits that it
+  // begins with.
+  [[nodiscard]] static bool fits(std::uint32_t members, std::uint32_t member);
 
   // `ranks`: the members' ranks in the job. `pieces`: the offsets of their pieces, each in its own
   // arena. This member's piece must be prepared before any other member learns of it.
@@ -91,6 +94,12 @@ class Assembly {
 
  private:
   Assembly() = default;
+  struct Members {
+    std::span<const std::uint32_t> ranks;
+    std::uint32_t member;
+    std::span<const std::uint64_t> pieces;
+  };
+  base::Status reach(Commons& commons, const Members& members, std::uint32_t other, RankMemory* at);
   std::vector<Record> told_;
   std::vector<Record> records_;
   Schedule schedule_;

@@ -97,6 +97,11 @@ bool Commons::knows() const {
   return !packed_.empty();
 }
 
+std::size_t Commons::met() const {
+  const std::lock_guard lock(peers_mutex_);
+  return arenas_.size() - static_cast<std::size_t>(std::ranges::count(arenas_, nullptr));
+}
+
 base::Result<engine::RemoteRegion*> Commons::arena_of(std::uint32_t rank) {
   const std::lock_guard lock(peers_mutex_);
   if (arenas_[rank] != nullptr) return arenas_[rank];

@@ -58,6 +58,8 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] bool knows() const;
   // The arena of a rank of the job. Any thread.
   base::Result<engine::RemoteRegion*> arena_of(std::uint32_t rank);
+  // Of how many ranks that was asked so far: those that this one has met. Any thread.
+  [[nodiscard]] std::size_t met() const;
   // The worker that carries bytes and credits to ranks whose memory this process does not map;
   // null: there are no such ranks.
   [[nodiscard]] engine::Worker* port() const { return port_.load(std::memory_order_acquire); }

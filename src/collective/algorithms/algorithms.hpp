@@ -57,6 +57,7 @@ Schedule allgather_ring(const Request& request);
 Schedule gather_linear(const Request& request);
 Schedule scatter_linear(const Request& request);
 Schedule alltoall_bruck(const Request& request);
+Schedule alltoall_grid(const Request& request);
 Schedule alltoall_kept(const Request& request);
 Schedule alltoall_pairwise(const Request& request);
 Schedule reduce_scatter_ring(const Request& request);

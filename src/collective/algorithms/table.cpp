@@ -72,6 +72,8 @@ constexpr std::array kTable = {
     Algorithm{"scatter.linear", Operation::scatter, "the root to each rank", nothing, scatter_linear, Reach::put},
     Algorithm{"alltoall.bruck", Operation::alltoall, "log2(ranks) steps through kept memory: few bytes, many ranks",
               nothing, alltoall_bruck},
+    Algorithm{"alltoall.grid", Operation::alltoall,
+              "by way of one other rank each: few bytes, many ranks, of which each meets few", nothing, alltoall_grid},
     Algorithm{"alltoall.kept", Operation::alltoall,
               "to everybody through kept memory: few bytes, no rank waits for a peer to begin", nothing, alltoall_kept},
     Algorithm{"alltoall.pairwise", Operation::alltoall, "in step i with the ranks i before and after", nothing,
