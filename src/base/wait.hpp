@@ -29,9 +29,12 @@ inline void cpu_relax() {
 // Any thread.
 class Crowd {
  public:
-  // `who_wait` threads may wait on `cores` cores: what is known before any of them has waited.
+  // `who_wait` threads may wait on `cores` cores, one of each process: what is known before any of
+  // them has waited.
   void expect(std::uint64_t who_wait, std::uint64_t cores) {
     const bool crowded = who_wait > cores;
+    processes_.store(who_wait, std::memory_order_relaxed);
+    places_.store(cores, std::memory_order_relaxed);
     level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
     roomy_.store(!crowded, std::memory_order_relaxed);
     const auto nap = static_cast<std::int64_t>(kNapPerShareNs * who_wait / std::max<std::uint64_t>(cores, 1));
@@ -76,6 +79,17 @@ class Crowd {
     core.seen.store(now, std::memory_order_relaxed);
     core.waits.store(0, std::memory_order_relaxed);
   }
+  // A thread of this process has begun to wait for long enough to yield, and has ended that. Where
+  // several do so at a time, those of the other processes may, too, as far as is known here: if
+  // there is no core for each of them, they are who takes the cores away, and not strangers.
+  void joined(std::uint64_t now) {
+    const std::uint64_t waiting = waiting_.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (waiting == 1 || waiting * processes_.load(std::memory_order_relaxed) <= places_.load(std::memory_order_relaxed))
+      return;
+    siblings_until_.store(now + kStrangersNs, std::memory_order_relaxed);
+    if (level_.load(std::memory_order_relaxed) != kMost) level_.store(kMost, std::memory_order_relaxed);
+  }
+  void parted() { waiting_.fetch_sub(1, std::memory_order_relaxed); }
   // A wait has ended on this core.
   void ended() {
     std::atomic<std::uint64_t>& waits = this_core().waits;
@@ -88,7 +102,7 @@ class Crowd {
   // of them was last seen there tells, divided among the waits that have ended since. Where there
   // are more ranks than cores they may all have been waiting.
   void was_away(std::uint64_t before, std::uint64_t now) {
-    if (now - before < kSliceNs || !roomy_.load(std::memory_order_relaxed)) return;
+    if (now - before < kSliceNs || !roomy(now)) return;
     const Core& core = this_core();
     const std::uint64_t since = std::max(before, core.seen.load(std::memory_order_relaxed));
     const std::uint64_t turns = 1 + core.waits.load(std::memory_order_relaxed);
@@ -96,7 +110,8 @@ class Crowd {
   }
   // Do not yield: spin, then sleep. From time to time a yield is tried again.
   [[nodiscard]] bool strangers(std::uint64_t now) const {
-    return now < strangers_until_.load(std::memory_order_relaxed);
+    return now < strangers_until_.load(std::memory_order_relaxed) &&
+           now >= siblings_until_.load(std::memory_order_relaxed);
   }
   static constexpr std::uint64_t kLongestSpinNs = 20'000;
   static constexpr std::uint64_t kShortestSpinNs = 1'000;
@@ -107,7 +122,7 @@ class Crowd {
   // should be a core for each. The system leaves two threads that yield to each other on one core
   // for ever, since neither of them waits in its run queue for long.
   [[nodiscard]] bool should_step_aside(std::uint64_t ns, std::uint64_t now) {
-    if (ns < kTwoSwitchesNs || !roomy_.load(std::memory_order_relaxed)) {
+    if (ns < kTwoSwitchesNs || !roomy(now)) {
       if (shared_.load(std::memory_order_relaxed) != 0) shared_.store(0, std::memory_order_relaxed);
       return false;
     }
@@ -123,6 +138,9 @@ class Crowd {
   }
 
  private:
+  [[nodiscard]] bool roomy(std::uint64_t now) const {
+    return roomy_.load(std::memory_order_relaxed) && now >= siblings_until_.load(std::memory_order_relaxed);
+  }
   // One for each core, a line each, so that waits on different cores share none. Two cores may have
   // one by their number: then strangers may be taken for threads of the process for a while.
   // Relaxed: hints.
@@ -158,6 +176,10 @@ class Crowd {
   std::atomic<std::uint64_t> pause_{kFirstPauseNs};
   std::atomic<std::uint64_t> not_before_{0};
   std::atomic<std::uint64_t> strangers_until_{0};
+  std::atomic<std::uint64_t> processes_{1};
+  std::atomic<std::uint64_t> places_{1};
+  std::atomic<std::uint64_t> waiting_{0};         // threads of this process
+  std::atomic<std::uint64_t> siblings_until_{0};  // there is no core for each till then
   std::array<Core, kCores> cores_;
 };
 
@@ -259,6 +281,10 @@ class Waiter {
   }
   // What it waited for has come, or the wait is over.
   void end_spell() {
+    if (joined_) [[unlikely]] {
+      joined_ = false;
+      crowd_->parted();
+    }
     if (!learns_) return;
     crowd_->ended();
     if (spinning_since_ != 0) crowd_->spun(clock_.now_ns() - spinning_since_, idle_since_ == 0);
@@ -269,7 +295,11 @@ class Waiter {
     std::uint64_t now = clock_.now_ns();
     if (idle_since_ == 0) idle_since_ = now;
     idle_ns_ = now - idle_since_;
-    if (crowd_ != nullptr) crowd_->seen(now);
+    if (crowd_ != nullptr) {
+      if (!joined_) crowd_->joined(now);
+      joined_ = true;
+      crowd_->seen(now);
+    }
     if (crowd_ != nullptr && crowd_->strangers(now)) idle_ns_ = std::max(idle_ns_, kBeforeNapsNs);
     if (idle_ns_ < kBeforeNapsNs) {
       const std::uint64_t before = now;
@@ -292,6 +322,7 @@ class Waiter {
   std::uint64_t idle_since_ = 0;  // time of the first yield; 0: none since the last busy()
   std::uint64_t idle_ns_ = 0;     // since then
   bool learns_ = false;
+  bool joined_ = false;  // counted among those that wait
   std::uint64_t spin_ns_ = Crowd::kLongestSpinNs;
   std::uint64_t spinning_since_ = 0;  // the first look at the clock since the last busy(); 0: none
   std::uint32_t attempts_ = 0;

@@ -4,6 +4,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 namespace heddle::base {
 namespace {
@@ -141,6 +143,37 @@ TEST(Waiter, WhereThreadsShareCoresItSpinsForAsLongAsThatPays) {
   EXPECT_GE(spun_before_yield(crowd, 100), 5'000U);
   waits(128);
   EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "it does not pay any more";
+}
+
+// Of so many threads of this process that wait at a time, one of two on two cores: how many sleep
+// when they have been without a core for longer than a slice.
+int sleepers_of(std::size_t threads) {
+  ManualClock clock;
+  clock.advance_ns(kMs);
+  Crowd crowd;
+  crowd.expect(2, 2);
+  std::vector<std::unique_ptr<Waiter>> waiters;
+  for (std::size_t i = 0; i < threads; ++i) {
+    waiters.push_back(std::make_unique<Waiter>(clock, -1, &crowd));
+    while (waiters.back()->idle_since() == 0) {
+      EXPECT_TRUE(waiters.back()->idle());
+      clock.advance_ns(1'000);
+    }
+  }
+  clock.advance_ns(400'000);
+  crowd.was_away(clock.now_ns() - 400'000, clock.now_ns());
+  int sleep = 0;
+  for (const auto& waiter : waiters) {
+    EXPECT_TRUE(waiter->idle());
+    sleep += waiter->nap_ns() > 0 ? 1 : 0;
+  }
+  return sleep;
+}
+
+TEST(Waiter, ThreadsOfTheJobThatShareCoresAreNoStrangers) {
+  EXPECT_EQ(sleepers_of(1), 1) << "there is a core for each: a stranger has had it";
+  EXPECT_EQ(sleepers_of(2), 0) << "the other rank's threads may have had it";
+  EXPECT_EQ(sleepers_of(8), 0);
 }
 
 // To yield to a thread that computes costs a slice of its, for nothing.
