@@ -202,8 +202,8 @@ heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_
   }
   return guarded([&]() -> Status {
     // Several threads raise the counters of a worker that is not exclusive.
-    auto opened = context->objects().open_counter(
-        only != nullptr && only->gate() == nullptr ? only->core().handle.id : 0, own.counts_done != 0);
+    auto opened = context->objects().open_counter(only != nullptr && only->core().unshared ? only->core().handle.id : 0,
+                                                  own.counts_done != 0);
     if (!opened) return opened.status();
     counter->id = context->objects().handle_of(*opened);
     return HEDDLE_DONE;

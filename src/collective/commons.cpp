@@ -221,7 +221,11 @@ int Commons::progress_on(engine::Worker& worker) {
 }
 
 int Commons::progress_all() {
-  return context_.helpers().advance_all();
+  return context_.helpers().attend(true) + (advance() == Found::moved ? 1 : 0);
+}
+
+int Commons::attend() {
+  return context_.helpers().attend(false);
 }
 
 void Commons::rest(std::int64_t ns, engine::Worker* beside) {
@@ -229,7 +233,7 @@ void Commons::rest(std::int64_t ns, engine::Worker* beside) {
   std::size_t count = 0;
   for (engine::Worker* const worker : {port(), beside})
     if (worker != nullptr) workers[count++] = worker;
-  context_.nap(std::span(workers).first(count), ns);
+  context_.nap_attending(std::span(workers).first(count), ns);
 }
 
 }  // namespace heddle::collective

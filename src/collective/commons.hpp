@@ -73,10 +73,11 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] std::uint64_t moves() const override;
   void tell(diagnosis::Snapshot* snapshot) const override;
 
-  // Calls look() until what it waits for is over, and makes progress in between. False: time-out.
-  // `call`: for reports of long waits. `fetch(ns)`: brings the helper that holds what is waited for
-  // to this core, and sleeps for at most that long; false: there is no such helper. `beside`: a
-  // worker that progress is made on, too; may be null.
+  // Calls look() until what it waits for is over, and makes progress in between, on the context's
+  // workers too (Helpers::attend()). False: time-out. `call`: for reports of long waits.
+  // `fetch(ns)`: brings the helper that holds what is waited for to this core, and sleeps for at
+  // most that long; false: there is no such helper. `beside`: a worker that progress is made on,
+  // too; may be null.
   enum class Look : std::uint8_t {
     nothing,
     moved,  // not over, but nearer to it: the thread does not rest
@@ -102,6 +103,7 @@ class Commons final : public engine::Attachment {
  private:
   int progress();
   int progress_all();
+  int attend();
   static int progress_on(engine::Worker& worker);
   void rest(std::int64_t ns, engine::Worker* beside = nullptr);
   // brings a helper that advances some operation here; false: there is none
@@ -135,8 +137,9 @@ template <class LookAt, class Describe, class Fetch>
 bool Commons::wait(const engine::Wait& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
                    engine::Worker* beside) {
   // Every so many rounds a waiting thread also looks at everything else that other ranks may be
-  // waiting for.
+  // waiting for, and at what of it disturbs nobody more often.
   constexpr std::uint32_t kOthers = 256;
+  constexpr std::uint32_t kUndisturbed = 64;
   // While it spins a look at the worker beside would hold up the collective; later rounds are long.
   constexpr std::uint32_t kSpinning = 1024;
   constexpr std::uint32_t kBeside = 8;
@@ -148,6 +151,7 @@ bool Commons::wait(const engine::Wait& wait, LookAt&& look, Describe&& describe,
     const Look found = look();
     if (found == Look::over) return true;
     if (found == Look::moved) ++events;
+    if (round > kSpinning || round % kUndisturbed == 0) events += attend();
     if (beside != nullptr && (round > kSpinning || round % kBeside == 0)) events += progress_on(*beside);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();

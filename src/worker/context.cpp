@@ -168,7 +168,8 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
     workers_.remove(*added);
     throw;
   }
-  if (!helped) return added;
+  // Without a gate: for its owner, when that waits.
+  if (!helped && !(*added)->core().unshared) return added;
   try {
     helpers_->add(*added);
   } catch (...) {

@@ -109,6 +109,11 @@ class Context : public Job {
   [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen) {
     return nap_unless({&worker, 1}, ns, &seen);
   }
+  // The same by a thread that waits for other ranks, and has attended to what they may wait for:
+  // Helpers::attend(). That ends it, too.
+  void nap_attending(std::span<Worker* const> workers, std::int64_t ns) {
+    static_cast<void>(nap_unless(workers, ns, nullptr, true));
+  }
   // Collectives of the job that have been begun. Any thread.
   [[nodiscard]] std::uint64_t exchanges() const { return base::peek(exchanges_); }
   [[nodiscard]] Inspection& inspection() { return inspection_; }
@@ -120,7 +125,7 @@ class Context : public Job {
 
  private:
   explicit Context(base::Environment environment);
-  bool nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved);
+  bool nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved, bool attends = false);
   void note_sleep(base::TraceEvent event, std::int64_t ns) const;
   base::Status open_parts(const ContextOptions& options);
   base::Status open_transport(const std::string& name);
@@ -130,6 +135,7 @@ class Context : public Job {
   [[nodiscard]] base::Status quiet_before_close(Worker* worker);
   class Leaving;  // leave.cpp
   int progress_attachment();
+  int attend(std::uint32_t round, bool naps);
   base::Status start_exchange(Collective kind, std::span<const std::byte> mine);
   base::Status begin_exchange(Collective kind, std::span<const std::byte> mine);
   base::Status test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all);

@@ -17,8 +17,12 @@
 namespace heddle::engine {
 namespace {
 
-// Fruitless rounds of a wait between looks at what else the others may be waiting for.
+// Fruitless rounds of a wait between looks at what else the others may be waiting for: while it
+// spins, when each look holds up the wait, and later, when each round is long.
 constexpr std::uint32_t kOthers = 64;
+constexpr std::uint32_t kSpinning = 1024;
+// Looks at all workers among these, and not only where that disturbs nobody.
+constexpr std::uint32_t kThorough = 4;
 
 // What stands before each part of an exchange.
 struct Head {
@@ -67,7 +71,7 @@ const char* name_of(Collective kind) {
 }  // namespace
 
 // `moved`: of the first worker; null: whatever it has done.
-bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved) {
+bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved, bool attends) {
   if (transport().capabilities().sleeping == transport::Sleeping::impossible) {
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
     // less than a second, see Crowd
@@ -85,6 +89,7 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
     if (rest == Worker::Rest::none) return true;
     if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
   }
+  if (attends && !helpers_->lie_down(&places, crowd_.brief_nap_ns(), &ns)) return true;
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
   note_sleep(base::TraceEvent::sleep_begin, ns);
   transport().wait(seen, ns, places != 0 ? places : queue::kEveryPlace);
@@ -215,6 +220,14 @@ int Context::progress_attachment() {
   return attached != nullptr && attached->advance() == Attachment::Found::moved ? 1 : 0;
 }
 
+// Others may wait for this rank's part of a collective, or for what its workers do.
+int Context::attend(std::uint32_t round, bool naps) {
+  const bool often = round % kOthers == 0 || naps;
+  if (!often && round < kSpinning) return 0;
+  const int events = often ? progress_attachment() : 0;
+  return events + helpers_->attend(naps || round % (kThorough * kOthers) == 0);
+}
+
 base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
   if (inside_of() != nullptr) return refuse_wait(name_of(exchange.kind));
   const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
@@ -242,14 +255,13 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
       return status;
     }
     int events = exchange.worker != nullptr ? exchange.worker->progress() : 0;
-    // Now and then, and before each nap: others may wait for this rank's part of a collective.
-    if (events == 0 && (++rounds % kOthers == 0 || waiter.nap_ns() > 0)) events = progress_attachment();
+    if (events == 0) events = attend(++rounds, waiter.nap_ns() > 0);
     if (events < 0) return static_cast<base::Status>(events);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();
       return not_arrived(exchange.timeout_ns);
     }
-    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap(workers, ns);
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap_attending(workers, ns);
     watch.round([&](diagnosis::Wait& wait) { describe_awaited(exchange.kind, wait); }, waiter.nap_ns() > 0);
   }
 }

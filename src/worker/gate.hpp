@@ -203,6 +203,9 @@ class Gate {
   virtual void fetch_helper() = 0;
   // Inside: starts what is queued, and makes progress. Number of events.
   int advance() { return static_cast<int>(inbox_ != nullptr ? drain() : 0) + worker_.completer().progress(); }
+  // A visit holds up a thread that has the worker to itself, or takes it from it: not for each
+  // round of a wait.
+  [[nodiscard]] virtual bool disturbs() const { return false; }
   // The owner waits for a helper that is inside.
   [[nodiscard]] virtual bool wanted() const { return false; }
   // How often threads other than helpers have entered, and made progress there: numbers that
@@ -351,6 +354,11 @@ class Gate {
   std::atomic<const void*> inside_{nullptr};
   bool helper_inside_ = false;  // for the thread inside
 };
+
+// For who only looks at the worker. Any thread.
+[[nodiscard]] inline Gate* peek_gate(Worker& worker) {
+  return worker.core().unshared ? nullptr : worker.gate();
+}
 
 // The calling thread's entry to a worker of one thread: without a gate it is always inside; by
 // auto's short way if it owns the worker, or is inside already. What it does inside calls back

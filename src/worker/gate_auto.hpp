@@ -36,6 +36,7 @@ class AutoGate final : public DelegateGate {
     if (bias_.shared()) return DelegateGate::fetch_helper();
     bias_.fetch_helper(kFetchSleepNs);
   }
+  [[nodiscard]] bool disturbs() const override { return !bias_.shared() && !bias_.owned_by(base::thread_mark()); }
   [[nodiscard]] bool wanted() const override { return bias_.looks_wanted(); }
 
  private:

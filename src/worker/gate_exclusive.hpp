@@ -14,6 +14,7 @@ class ExclusiveGate final : public Gate {
   ExclusiveGate(Worker& worker, std::unique_ptr<Inbox> inbox) : Gate(worker, std::move(inbox)) {}
 
   void fetch_helper() override { handover_.fetch_helper(kFetchSleepNs); }
+  [[nodiscard]] bool disturbs() const override { return true; }
   [[nodiscard]] bool wanted() const override { return handover_.looks_inside(); }
 
  private:

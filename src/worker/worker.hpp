@@ -26,6 +26,7 @@
 #include "worker/context.hpp"
 #include "worker/descriptor.hpp"
 #include "worker/hang_report.hpp"
+#include "worker/ownership.hpp"
 #include "worker/sharing.hpp"
 
 namespace heddle::engine {
@@ -46,8 +47,7 @@ class Worker final : public NamesObjects, private Attentive {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  [[nodiscard]] Context& context() { return context_; }
-  [[nodiscard]] const Context& context() const { return context_; }
+  [[nodiscard]] Context& context() const { return context_; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
@@ -55,8 +55,14 @@ class Worker final : public NamesObjects, private Attentive {
   [[nodiscard]] Sharing sharing() const { return sharing_; }
   // heddle_worker_options
   [[nodiscard]] void* user() const { return user_; }
-  // Null: exclusive and not helped.
-  [[nodiscard]] Gate* gate() { return gate_.get(); }
+  // Null: exclusive and not helped. For a thread that is about to use the worker for more than a
+  // direct operation: where there is no gate, it is the owner from here on.
+  [[nodiscard]] Gate* gate() {
+    if (gate_ == nullptr) ownership_.come_by();
+    return gate_.get();
+  }
+  // Of a worker without a gate.
+  [[nodiscard]] Ownership<>& ownership() { return ownership_; }
 
   // What was posted.
   [[nodiscard]] Counts& counts() { return counts_; }
@@ -165,6 +171,7 @@ class Worker final : public NamesObjects, private Attentive {
   // what transport_ is then; null: the transport's own
   Aggregator* aggregator_ = nullptr;
   std::unique_ptr<transport::TransportWorker> transport_;
+  Ownership<> ownership_;  // of a worker of one thread, which writes it
 
   alignas(base::kCacheLine) Counts counts_;
   Core core_;

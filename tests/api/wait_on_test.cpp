@@ -1,6 +1,7 @@
 // heddle_collective_wait_on: a member that waits in a collective answers its peers meanwhile.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "api/test_job.hpp"
@@ -59,6 +60,52 @@ TEST_P(WaitOn, AnswersPeers) {
       }
     }
     EXPECT_EQ(heddle_worker_close(worker), HEDDLE_DONE) << heddle_last_error();
+  });
+}
+
+std::uint64_t polls_of(heddle_worker worker) {
+  heddle_worker_stats stats{};
+  stats.size = sizeof stats;
+  EXPECT_EQ(heddle_worker_stats_read(worker, &stats), HEDDLE_DONE) << heddle_last_error();
+  return stats.polls;
+}
+
+// What peers ask of the other workers takes little longer: these are looked at about as often.
+TEST_P(WaitOn, TheOtherWorkersAreLookedAtToo) {
+  Job(2, GetParam()).run([](Context& context, Worker& other) {
+    constexpr int kQuestions = 300;
+    constexpr std::uint64_t kRarer = 16;  // at most, and at first
+    heddle_worker_options options{};
+    options.size = sizeof options;
+    options.sharing = HEDDLE_SHARING_EXCLUSIVE;
+    heddle_worker beside{};
+    ASSERT_EQ(heddle_worker_open(context.handle(), &options, &beside), HEDDLE_DONE);
+    // Registered: the owner's worker 0 carries out what peers do there.
+    std::array<std::uint64_t, 8> words{};
+    heddle_region region{};
+    std::array<heddle_remote_region, 2> remotes{};
+    ASSERT_EQ(heddle_region_register(context.handle(), words.data(), sizeof words, &region), HEDDLE_DONE);
+    ASSERT_EQ(heddle_region_exchange(context.handle(), region, remotes.data()), HEDDLE_DONE);
+    heddle_team team{};
+    ASSERT_EQ(heddle_team_world(context.handle(), &team), HEDDLE_DONE) << heddle_last_error();
+    if (context.rank() == 0) {
+      for (std::uint64_t i = 0; i < kQuestions; ++i) {
+        std::uint64_t old = 0;
+        heddle_fetch fetch{};
+        fetch.operand = 1;
+        fetch.result = &old;
+        ASSERT_EQ(heddle_fetch_atomic_wait(other.handle(), HEDDLE_ADD64, {remotes[1], 8}, &fetch), HEDDLE_DONE);
+        EXPECT_EQ(old, i);
+      }
+    }
+    const std::uint64_t polls_beside = polls_of(beside);
+    const std::uint64_t polls_other = polls_of(other.handle());
+    EXPECT_EQ(heddle_collective_wait_on(begin_barrier(team), beside, kLongNs), HEDDLE_DONE) << heddle_last_error();
+    if (context.rank() == 1) {
+      EXPECT_EQ(words[1], kQuestions);
+      EXPECT_LE(polls_of(beside) - polls_beside, kRarer * (polls_of(other.handle()) - polls_other) + 128);
+    }
+    EXPECT_EQ(heddle_worker_close(beside), HEDDLE_DONE) << heddle_last_error();
   });
 }
 

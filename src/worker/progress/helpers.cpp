@@ -56,6 +56,11 @@ void pin_to(int core) {
   pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
+// By the engine's threads: not one that has an executor, nor one of one thread alone.
+bool helped(const Worker& worker) {
+  return !worker.core().unshared && worker.sharing() != Sharing::offload;
+}
+
 // The processors this process may use.
 std::vector<int> cores() {
   cpu_set_t all;
@@ -98,7 +103,7 @@ void Helpers::add(Worker* worker) {
   const std::uint32_t index = worker->index();
   entries_[index].worker.store(worker, std::memory_order_seq_cst);
   if (used_.load(std::memory_order_relaxed) <= index) used_.store(index + 1, std::memory_order_release);
-  if (threads_.empty() && policy_.helps() && worker->sharing() != Sharing::offload) {
+  if (threads_.empty() && policy_.helps() && worker->sharing() != Sharing::offload && peek_gate(*worker) != nullptr) {
     try {
       start();
     } catch (...) {
@@ -181,7 +186,7 @@ bool Helpers::all_unchanged() {
   const std::uint32_t used = used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     const Visit visit(entries_[i]);
-    if (visit.worker() == nullptr || visit.worker()->sharing() == Sharing::offload) continue;
+    if (visit.worker() == nullptr || !helped(*visit.worker())) continue;
     if (!unchanged(entries_[i], *visit.worker())) return false;
   }
   const Attachment* attachment = attachment_.load(std::memory_order_acquire);
@@ -201,7 +206,7 @@ void Helpers::sleep(std::uint32_t seen) {
 }
 
 Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number) {
-  if (worker.sharing() == Sharing::offload || unchanged(entry, worker)) return Found::nothing;
+  if (!helped(worker) || unchanged(entry, worker)) return Found::nothing;
   // A visit disturbs the cores of the other threads: one that only waits for something else is not
   // repeated all the time.
   const std::uint64_t now = clock_.now_ns();
@@ -294,12 +299,61 @@ int Helpers::advance_all() {
   int events = 0;
   for (std::uint32_t i = 0; i < used; ++i) {
     const Visit at(entries_[i]);
-    if (at.worker() == nullptr) continue;
+    if (at.worker() == nullptr || peek_gate(*at.worker()) == nullptr) continue;
     Gate& gate = *at.worker()->gate();
     static_cast<void>(gate.try_visit(number, false, [&] { events += std::max(gate.advance(), 0); }));
   }
   events += sweep_attachment() == Found::events ? 1 : 0;
   return events;
+}
+
+int Helpers::attend(Entry& entry, Worker& worker, std::uint32_t* number, bool thorough) {
+  int events = 0;
+  Gate* const gate = peek_gate(worker);
+  if (gate == nullptr) {
+    static_cast<void>(worker.ownership().attend([&] { events = std::max(worker.completer().progress(), 0); }));
+    return events;
+  }
+  if (!thorough && gate->disturbs()) return 0;
+  const std::uint64_t polls = gate->polls();
+  if (entry.attended_polls.exchange(polls, std::memory_order_relaxed) != polls) return 0;
+  if (*number == 0) *number = kernel_number() | queue::SystemHandover::kStays;
+  static_cast<void>(gate->try_visit(*number, false, [&] { events = std::max(gate->advance(), 0); }));
+  return events;
+}
+
+int Helpers::attend(bool thorough) {
+  std::uint32_t number = 0;  // asked for only if it is needed
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  int events = 0;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (entries_[i].worker.load(std::memory_order_relaxed) == nullptr) continue;
+    const Visit at(entries_[i]);
+    if (at.worker() != nullptr) events += attend(entries_[i], *at.worker(), &number, thorough);
+  }
+  return events;
+}
+
+bool Helpers::lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_t* ns) {
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (entries_[i].worker.load(std::memory_order_relaxed) == nullptr) continue;
+    const Visit at(entries_[i]);
+    if (at.worker() == nullptr) continue;
+    Worker& worker = *at.worker();
+    Worker::Rest rest = Worker::Rest::whole;
+    bool looked = true;
+    if (peek_gate(worker) == nullptr) {
+      looked = worker.ownership().attend([&] { rest = worker.lie_down(); });
+    } else if (looked = !policy_.helps() && helped(worker) && !worker.gate()->disturbs(); looked) {
+      rest = worker.lie_down();
+    }
+    if (!looked) continue;
+    if (rest == Worker::Rest::none) return false;
+    if (rest == Worker::Rest::brief) *ns = std::min(*ns, brief_ns);
+    *places |= queue::place(worker.index());
+  }
+  return true;
 }
 
 // ---- the threads --------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // The engine's threads that make progress on the application's workers, as the policy says, and the
-// list of the workers that may be helped: those with a gate.
+// list of the workers that may be helped: those with a gate. Exclusive ones without a gate are in
+// the list for their owner alone, when that waits (attend()).
 //
 // A visit to a worker: if its owner has been outside for a while, or comes and goes without making
 // progress itself, enter by the gate (a busy worker is skipped, never waited for, but for that
@@ -45,8 +46,8 @@ class Helpers {
 
   [[nodiscard]] const Policy& policy() const { return policy_; }
 
-  // The worker has a gate, and its number was not here before. Starts the threads with the first
-  // one; throws std::system_error if there can be none.
+  // Its number was not here before. Starts the threads with the first one that has a gate; throws
+  // std::system_error if there can be none.
   void add(Worker* worker);
   // Afterwards nobody visits it. Not from inside its handlers.
   void remove(const Worker* worker);
@@ -55,8 +56,18 @@ class Helpers {
   // From now on it is advanced too. Once; it stays until stop(). Starts the threads as add() does.
   void attach(Attachment* attachment);
 
-  // Progress on every worker that is not busy, by the calling thread, at once: number of events.
+  // Progress on every worker with a gate that is not busy, by the calling thread, at once: number
+  // of events.
   int advance_all();
+
+  // ---- for a thread that waits for other ranks, which may wait for this one ----
+  // Progress on exclusive workers of the calling thread, and on those of the others that nobody has
+  // polled since the last such look. Unless `thorough`: where that disturbs no owner. Number of
+  // events.
+  int attend(bool thorough);
+  // Before it sleeps: arms those that nobody else looks after, and adds their places. False:
+  // something is there for progress already. *ns: lowered, where somebody was inside.
+  [[nodiscard]] bool lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_t* ns);
 
   // A number that changes whenever a helper has gone round: one that does so has a core. Relaxed: a
   // hint.
@@ -80,7 +91,8 @@ class Helpers {
     std::atomic<std::uint64_t> unchanged_since{0};  // ns
     // of the application's threads, when last looked at
     std::atomic<std::uint64_t> polls{0};
-    std::atomic<std::uint64_t> advanced_at{0};  // ns: by them, or by a visit
+    std::atomic<std::uint64_t> attended_polls{0};  // the same, at the last look of attend()
+    std::atomic<std::uint64_t> advanced_at{0};     // ns: by them, or by a visit
     // ns: visits have found somebody there since; 0: the last has not
     std::atomic<std::uint64_t> refused_since{0};
     std::atomic<std::uint64_t> epoch{0};       // of failures, at the last visit
@@ -114,6 +126,7 @@ class Helpers {
   [[nodiscard]] static Owner look_at_owner(Entry& entry, Worker& worker, std::uint64_t now);
   Found sweep(Seat& seat, std::uint32_t number);
   Found sweep_attachment();
+  int attend(Entry& entry, Worker& worker, std::uint32_t* number, bool thorough);
   [[nodiscard]] static bool unchanged(const Entry& entry, Worker& worker);
   [[nodiscard]] bool all_unchanged();
   void sleep(std::uint32_t seen);

@@ -1,0 +1,75 @@
+// Which thread an exclusive worker without a gate belongs to, so that this thread can move the
+// worker on while it waits for something else (Helpers::attend()). The owner is who opened the
+// worker, then who used it last for more than a direct operation. Another thread may have been
+// given the worker and use it for the first time, while the owner before waits in a barrier and is
+// about to look at it:
+//
+//   who uses it                          the owner, which waits for something else
+//   owner == me ? go on                  owner == me ? go on : leave it alone
+//   owner = me                           attended: 0 -> 1 (compare-and-swap)
+//   attended != 0 ? wait : go on         owner == me ? move the worker on
+//   … use …                              attended = 0
+//
+// Invariants
+//   The second column's look at owner comes after its write to attended, the first column's look at
+//   attended after its write to owner, all seq_cst: one of them sees the other (Dekker). So nobody
+//   uses the worker while another thread attends to it.
+//   One thread at a time attends (the compare-and-swap), and only that clears attended.
+//   Otherwise the program sees to it that one thread at a time uses the worker.
+//
+// The usual use costs one comparison.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/thread_number.hpp"
+
+namespace heddle::engine {
+
+// The calling thread, and what it does in each round of a wait for another one.
+struct SystemThread {
+  static const void* me() { return base::thread_mark(); }
+  // Who attends runs the worker's handlers, which do not block; it may have lost its core.
+  static void wait() { sched_yield(); }
+};
+
+template <template <class> class Atomic = std::atomic, class Thread = SystemThread>
+class Ownership {
+ public:
+  Ownership() = default;
+  Ownership(const Ownership&) = delete;
+  Ownership& operator=(const Ownership&) = delete;
+
+  // The calling thread is about to use the worker.
+  void come_by() {
+    if (owner_.load(std::memory_order_relaxed) != Thread::me()) [[unlikely]]
+      take();
+  }
+  // Runs function() unless the worker is another thread's: then false. The calling thread does not
+  // use the worker at the moment.
+  template <class Function>
+  bool attend(Function&& function) {
+    if (owner_.load(std::memory_order_relaxed) != Thread::me()) return false;
+    std::uint32_t nobody = 0;
+    if (!attended_.compare_exchange_strong(nobody, 1, std::memory_order_seq_cst, std::memory_order_relaxed))
+      return false;
+    const bool mine = owner_.load(std::memory_order_seq_cst) == Thread::me();
+    if (mine) function();
+    attended_.store(0, std::memory_order_release);  // partner: the load in take()
+    return mine;
+  }
+
+ private:
+  [[gnu::noinline, gnu::cold]] void take() {
+    owner_.store(Thread::me(), std::memory_order_seq_cst);
+    while (attended_.load(std::memory_order_seq_cst) != 0) Thread::wait();
+  }
+
+  Atomic<const void*> owner_{Thread::me()};
+  Atomic<std::uint32_t> attended_{0};
+};
+
+}  // namespace heddle::engine
