@@ -39,11 +39,11 @@
  *
  * Progress.  Blocking forms, heddle_collective_wait, heddle_collective_test and
  * heddle_context_progress move operations on, and so do helpers (HEDDLE_PROGRESS);
- * heddle_worker_progress does not. Conversely, a thread that waits here makes no progress on
- * exclusive workers: a peer that needs answers of such a worker (for a long message, a get or an
- * atomic that is not direct) waits until its owner makes progress again. Where that may happen,
- * wait by heddle_collective_wait_on, or flush or quiet first and meet in heddle_context_barrier,
- * which take the worker, or let helpers serve it. heddle_context_leave does not look for members
+ * heddle_worker_progress does not. Conversely, a thread that waits here makes progress on workers
+ * of the context (heddle.h, "Progress"), its own exclusive ones included: peers get answers (to a
+ * long message, a get or an atomic that is not direct), and handlers may run. Exclusive workers of
+ * other threads stand still until these make progress, or helpers serve them; to look at one more
+ * often there is heddle_collective_wait_on. heddle_context_leave does not look for members
  * that wait in a team's operation: all members complete their operations before any of them leaves.
  *
  * Failure.  If a member dies, every member that cannot finish without it gets PEER_FAILED, in this
@@ -236,8 +236,8 @@ HEDDLE_API heddle_status heddle_collective_test(heddle_collective collective);
 /* Makes progress until the run has completed, and returns as heddle_collective_test. Errors: also
  * TIMEOUT (the run goes on; call again). */
 HEDDLE_API heddle_status heddle_collective_wait(heddle_collective collective, int64_t timeout_ns);
-/* The same, and makes progress on a worker of the team's context meanwhile: a peer that needs its
- * answer, or a handler, does not wait until the collective has ended. The calling thread must be
+/* The same, and looks more often at a worker of the team's context meanwhile, whatever its sharing
+ * mode and no_help: for a peer that needs its answers soon. The calling thread must be
  * one that may use the worker. A message to it ends a sleep. Errors: also HANDLE (worker), ARGUMENT
  * (the worker is of another context). */
 HEDDLE_API heddle_status heddle_collective_wait_on(heddle_collective collective, heddle_worker worker,

@@ -41,13 +41,13 @@
  *   - heddle_fence (when something is outstanding)
  *   - heddle_counter_wait, heddle_signal_wait, heddle_recv_wait, heddle_get_wait and
  *     heddle_fetch_atomic_wait (until what they wait for is there)
- *   - heddle_run_tasks
- *   - heddle_context_barrier with a worker (on that worker)
- *   - heddle_context_progress (on the workers that helpers may advance)
+ *   - heddle_run_tasks, and heddle_context_progress (on the workers that helpers may advance)
  *   - heddle_partitioned_test, heddle_partitioned_wait and heddle_parrived (on their worker)
  *   - heddle_context_leave (on all workers of the context)
- * No other call does: not the try_ functions, heddle_context_exchange, heddle_region_exchange, nor
- * a barrier without a worker. Inside a NETWORK handler, a completion callback or a function run by
+ *   - while they wait for other ranks: heddle_context_barrier, heddle_context_exchange,
+ *     heddle_region_exchange, calls that make teams, collectives (on the workers that helpers may
+ *     advance, and on exclusive ones that the calling thread has opened, or was the last to use)
+ * No other call does. Inside a NETWORK handler, a completion callback or a function run by
  * heddle_run_on_engine, a call that would wait or make progress, on any worker, returns
  * HEDDLE_ERR_STATE: the lists of errors call this "inside a handler". USER handlers may do both.
  * Direct operations need no progress at either side.
@@ -214,8 +214,8 @@ HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
 HEDDLE_API heddle_status heddle_context_rank(heddle_context context, uint32_t* rank);
 HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* size);
 
-/* Collective over the job. One thread of each rank calls it. While it waits it makes progress on
- * `worker`; {0}: on none. Over shared memory and with at most 64 ranks it takes microseconds from a
+/* Collective over the job. One thread of each rank calls it. While it waits it looks more often at
+ * `worker`; {0}: at none. Over shared memory and with at most 64 ranks it takes microseconds from a
  * job's third collective on; otherwise it goes through the launcher (tens to hundreds of
  * microseconds with few ranks, about 1 s with 1024 ranks on two cores): use it for set-up, not in
  * inner loops.
@@ -227,7 +227,7 @@ HEDDLE_API heddle_status heddle_context_barrier(heddle_context context, heddle_w
 
 /* Collective: every rank contributes `bytes` bytes (the same number everywhere, 1 byte to 1 MiB)
  * and receives those of all ranks, in rank order, in `all` (size × bytes). One exchange at a time
- * per context. It makes no progress on workers.
+ * per context.
  * Errors: as for the barrier, without TIMEOUT; SIZE (no bytes, too many, or not as many as a peer
  * contributed). */
 HEDDLE_API heddle_status heddle_context_exchange(heddle_context context, const void* mine, size_t bytes, void* all);

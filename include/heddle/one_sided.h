@@ -79,7 +79,7 @@ HEDDLE_API heddle_status heddle_region_pack(heddle_region region, void* buffer, 
 HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void* buffer, size_t bytes,
                                               heddle_remote_region* remote);
 /* Collective: every rank contributes a region and receives those of all ranks in all[size], its own
- * included. It makes no progress on workers. On an error no handle of all[] is open. In a job of
+ * included. On an error no handle of all[] is open. In a job of
  * more than HEDDLE_MEET_RANKS (64) ranks a peer is met when its region is first accessed, not here:
  * that access may return AGAIN, and reports what is wrong with the peer; a blocking one is refused
  * in a handler if it would have to wait, and may be tried again there. As far as deaths go, all
