@@ -189,8 +189,8 @@ INSTANTIATE_TEST_SUITE_P(Waits, Attended,
                                           testing::ValuesIn(kCalls)),
                          [](const auto& one) {
                            const std::string transport = std::get<0>(one.param);
-                           return (transport == "shm" ? "shm_" : "messages_") + std::string(std::get<1>(one.param).name) +
-                                  "_" + std::get<2>(one.param).name;
+                           return (transport == "shm" ? "shm_" : "messages_") +
+                                  std::string(std::get<1>(one.param).name) + "_" + std::get<2>(one.param).name;
                          });
 
 }  // namespace
