@@ -65,6 +65,7 @@ FOR_THREADS = {
     "src/worker/gate_shared.hpp": (1, "whoever is inside the worker; so many looks"),
     "src/worker/progress/helpers.cpp": (4, "no wait: a helper between two looks"),
     "src/worker/report.cpp": (1, "has a time-out"),
+    "src/worker/ownership.hpp": (1, "who attends to the worker runs handlers, which do not block"),
 }
 
 KNOWN = {**FOR_PROCESSES, **FOR_THREADS}
