@@ -141,6 +141,7 @@ TEST(Packet, NoticesOfPartitionedOperationsAreWhole) {
   };
   EXPECT_FALSE(with([](PartitionedHeader& h) { h.partitions = 0; }));
   EXPECT_FALSE(with([](PartitionedHeader& h) { h.partitions = HEDDLE_MOST_PARTITIONS + 1; }));
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.bytes = 801; })) << "parts have one length";
   EXPECT_FALSE(with([](PartitionedHeader& h) { h.to = 1; }));
   EXPECT_FALSE(with([](PartitionedHeader& h) { h.from = 0; }));
   EXPECT_FALSE(with([](PartitionedHeader& h) { h.zero = 1; }));

@@ -63,7 +63,8 @@ inline std::optional<PartitionedMessage> decode_partitioned(std::span<const std:
   if (head.zero != 0 || (head.kind == PartitionedKind::offer) != (head.to == 0) || head.from == 0) return std::nullopt;
   switch (head.kind) {
     case PartitionedKind::offer:
-      if (head.partitions == 0 || head.partitions > HEDDLE_MOST_PARTITIONS) return std::nullopt;
+      if (head.partitions == 0 || head.partitions > HEDDLE_MOST_PARTITIONS || head.bytes % head.partitions != 0)
+        return std::nullopt;
       break;
     case PartitionedKind::accept:
       if (rest.size() != sizeof message.places) return std::nullopt;
