@@ -368,7 +368,7 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
     const auto state =
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
     transfer.last_progress = time_;
-    transfer.trial = false;  // there is no other way left
+    transfer.trial = transfer.unproven = false;  // there is no other way left
     if (state != WorkerState::closed && !transfer.to->ring.refused()) return;
     transfer.status = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more",
                                  transfer.to->worker, peer.rank);
@@ -402,6 +402,7 @@ void Transfers::copy_by_cma(Transfer& transfer) {
     transfer.next += step;
     moved_ = true;
   } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
+    transfer.trial = transfer.unproven = false;
     transfer.status = pool_.prepare(device_.segment(), device_.control().header());
     transfer.by_cma = transfer.status != HEDDLE_DONE;
   } else {
