@@ -1,6 +1,7 @@
 #include "mpi/communicators/comm.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -11,8 +12,10 @@
 #include "mpi/communicators/making.hpp"
 #include "mpi/communicators/registry.hpp"
 #include "mpi/core/pool.hpp"
+#include "mpi/core/progress.hpp"
 #include "mpi/messages/buffers.hpp"
 #include "mpi/messages/internal.hpp"
+#include "mpi/messages/post.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {
@@ -41,17 +44,20 @@ std::uint32_t g_next = 6;           // never used yet
 // nobody waits.
 class Closing {
  public:
+  enum class State : std::uint8_t { under_way, ended, died };
+
   explicit Closing(Comm& over) : over_(over) {}
-  // Goes on without waiting. True: all have freed it, or a member has died.
-  bool step() {
+  // Goes on without waiting. `ended`: all have freed it; `died`: a member has, and others may have
+  // heard of it later.
+  State step() {
     for (;;) {
-      if (distance_ >= over_.size()) return true;
-      if (!begun_ && !begin()) return true;
+      if (distance_ >= over_.size()) return State::ended;
+      if (!begun_ && !begin()) return State::died;
       int got = MPI_SUCCESS;
       int sent = MPI_SUCCESS;
       const bool ended = in_.test(&got) && out_.test(&sent);
-      if (got != MPI_SUCCESS || sent != MPI_SUCCESS) return true;
-      if (!ended) return false;
+      if (got != MPI_SUCCESS || sent != MPI_SUCCESS) return State::died;
+      if (!ended) return sees_dead_member(over_) ? State::died : State::under_way;
       distance_ *= 2;
       begun_ = false;
     }
@@ -81,6 +87,7 @@ struct Freed {
   std::unique_ptr<Closing> closing;  // null: operations are under way here
 };
 std::vector<Freed> g_freed;  // by the program, and not ended yet
+std::size_t g_ending = 0;    // how many those are, with the ones that a thread goes on with
 
 bool take_number(std::uint32_t* number) {
   const std::scoped_lock lock(g_mutex);
@@ -97,7 +104,8 @@ bool take_number(std::uint32_t* number) {
 
 void end_comm(Comm* comm) {
   comm->kept.reset();  // its operations are the team's
-  if (comm->team.id != 0 && comm->team.id != g_job.world.id) static_cast<void>(heddle_team_free(comm->team));
+  const bool has_team = comm->team.id != 0 && comm->team.id != g_job.world.id;
+  if (has_team && !comm->retired) static_cast<void>(heddle_team_free(comm->team));
   discard_comm(comm);
 }
 
@@ -107,23 +115,18 @@ bool go_on(Freed& freed) {
     if (has_requests(*freed.comm) || !has_no_buffered(*freed.comm)) return false;
     freed.closing = std::make_unique<Closing>(freed.comm->inter() ? *freed.comm->local : *freed.comm);
   }
-  if (!freed.closing->step()) return false;
+  const Closing::State state = freed.closing->step();
+  if (state == Closing::State::under_way) return false;
   freed.closing.reset();
+  freed.comm->retired = state == Closing::State::died;
+  if (freed.comm->local != nullptr) freed.comm->local->retired = freed.comm->retired;
   end_comm(freed.comm);
   return true;
 }
 
-// Goes on with all that the program has freed. They are off the list meanwhile: a step makes
-// progress, which may call functions of the program.
-void end_freed() {
-  std::vector<Freed> all;
-  {
-    const std::scoped_lock lock(g_mutex);
-    all.swap(g_freed);
-  }
-  std::erase_if(all, go_on);
+std::size_t ending() {
   const std::scoped_lock lock(g_mutex);
-  std::ranges::move(all, std::back_inserter(g_freed));
+  return g_ending;
 }
 
 // The job is left: nobody uses a team or a number any more.
@@ -220,9 +223,10 @@ void discard_comm(Comm* comm) {
   release(comm->errhandler);
   if (comm->local != nullptr) end_comm(comm->local);
   const std::uint32_t number = comm->number;
+  const bool retired = comm->retired;
   g_comms.give_back(comm);
   const std::scoped_lock lock(g_mutex);
-  if (number > kSelfNumber) g_free.push_back(number);
+  if (number > kSelfNumber && !retired) g_free.push_back(number);
 }
 
 int next_make_tag(Comm& parent) {
@@ -251,11 +255,39 @@ int make_from(Comm* parent, GroupPointer group, Comm** made, bool by_tag) {
   return MPI_SUCCESS;
 }
 
+// They are off the list meanwhile: a step makes progress, which may call functions of the program.
+void end_freed() {
+  std::vector<Freed> all;
+  {
+    const std::scoped_lock lock(g_mutex);
+    all.swap(g_freed);
+  }
+  const std::size_t gone = std::erase_if(all, go_on);
+  const std::scoped_lock lock(g_mutex);
+  g_ending -= gone;
+  std::ranges::move(all, std::back_inserter(g_freed));
+}
+
+bool wait_for_freed(Lane& lane) {
+  const std::size_t before = ending();
+  if (before == 0) return false;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  bool gone = false;
+  const auto is_over = [&] {
+    end_freed();
+    gone = ending() < before;
+    return gone || std::chrono::steady_clock::now() > until;
+  };
+  wait_until(lane, is_over, "making a communicator");
+  return gone;
+}
+
 void free_comm(Comm* comm) {
   comm->freed = true;
   {
     const std::scoped_lock lock(g_mutex);
     g_freed.push_back({comm, nullptr});
+    ++g_ending;
   }
   end_freed();
 }

@@ -91,6 +91,9 @@ struct Comm {
   std::shared_ptr<const Topology> topology;
   std::shared_ptr<BsendBuffer> buffer;  // MPI_Comm_attach_buffer
   bool freed = false;                   // by the program; operations may still be under way
+  // A member has died, and one that lives may not know that all others have freed it: its number
+  // and its team are not used again.
+  bool retired = false;
   // Numbers of communicators and of collectives that the members have made together: for internal
   // tags.
   std::atomic<std::uint32_t> made{0};
@@ -151,6 +154,10 @@ int next_make_tag(Comm& parent);
 // Frees it, and waits for nobody: it goes when no operation of it is under way here, and all
 // members have freed it. Its attributes are deleted by the caller before.
 void free_comm(Comm* comm);
+// Goes on with the end of those that were freed, without waiting.
+void end_freed();
+// The same, until one of them has gone. False: there is none, or a second has passed.
+bool wait_for_freed(Lane& lane);
 // Joining and leaving the job: base, and with MPI_Init world and self.
 int open_base();
 int open_world();

@@ -38,18 +38,22 @@ void Making::give_up() {
   comm_ = nullptr;
 }
 
+int Making::offer() {
+  Record& mine = records_[mine_];
+  if (comm_ == nullptr) comm_ = new_comm(group_, &mine.number);
+  if (comm_ == nullptr) return MPI_ERR_NO_MEM;
+  if (group_->size() == 1) return MPI_SUCCESS;
+  const heddle_status status = heddle_team_offer(g_job.context, static_cast<std::uint32_t>(group_->size()), mine.team);
+  offered_ = status >= 0;
+  return code_of(status);
+}
+
 int Making::begin() {
   Record& mine = records_[mine_];
-  comm_ = new_comm(group_, &mine.number);
   mine.by_tag = by_tag_ ? 1 : 0;
-  if (comm_ == nullptr) {
-    mine.code = MPI_ERR_NO_MEM;
-  } else if (group_->size() > 1) {
-    const heddle_status status =
-        heddle_team_offer(g_job.context, static_cast<std::uint32_t>(group_->size()), mine.team);
-    offered_ = status >= 0;
-    mine.code = code_of(status);
-  }
+  // What has been freed here may still be in use elsewhere, shortly as a rule.
+  do mine.code = offer();
+  while (mine.code == MPI_ERR_NO_MEM && wait_for_freed(lane()));
   if (routes_.size() == 1) return mine.code;
   exchange_ = std::make_unique<InternalAllgather>(routes_, mine_, tag_, records_.data(), sizeof(Record));
   return MPI_SUCCESS;
@@ -81,7 +85,10 @@ bool Making::step(int* code, Comm** made) {
   *code = MPI_SUCCESS;
   *made = nullptr;
   if (verdicts_.empty()) {
-    if (exchange_ != nullptr && !exchange_->step(code)) return false;
+    if (exchange_ != nullptr && !exchange_->step(code)) {
+      end_freed();  // a member may wait for room
+      return false;
+    }
     if (*code == MPI_SUCCESS && (exchange_ != nullptr || comm_ != nullptr)) {
       verdicts_.resize(routes_.size());
       verdicts_[mine_] = comm_ == nullptr ? MPI_ERR_NO_MEM : build();

@@ -37,6 +37,7 @@ class Making final : public StepwiseMaking {
 
  private:
   struct Record;
+  [[nodiscard]] int offer();
   [[nodiscard]] int build();
   void give_up();
 

@@ -183,6 +183,8 @@ bool has_pending(const Comm& comm) {
       found = found || request.ended.load(std::memory_order_acquire) == kPending;
     else if (request.kind == Request::Kind::receive)
       found = found || !has_ended(request.receive);
+    else if (request.kind == Request::Kind::operation && request.freed)
+      found = true;  // it is tested by who goes on with those, and goes when it has ended
     else if (request.kind == Request::Kind::operation)
       operations.push_back(&request);
   });
