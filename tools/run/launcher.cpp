@@ -424,7 +424,7 @@ void Launcher::judge(std::uint32_t rank) {
   } else if (in_it) {
     death(rank, 1, name_of(rank, pid) + " exited without " + names_.leaving);
   } else {
-    ended_well_ = true;
+    if (was_in || !broker_->anybody_joined()) ended_well_ = true;
     if (was_in || !broker_->anybody_joined() || stage_ != Stage::running) return;
     say("warning: %s %u (pid %d) exited without joining the job that other %ss have joined", names_.rank, rank, pid,
         names_.rank);
