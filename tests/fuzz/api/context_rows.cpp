@@ -231,6 +231,9 @@ void stats(Rank& rank) {
   const auto* made = sized(rank, heddle_worker_stats{});
   HEDDLE_CALL(rank, heddle_worker_stats_read, worker, const_cast<heddle_worker_stats*>(made));
 }
+void user(Rank& rank) {
+  HEDDLE_CALL(rank, heddle_worker_user, rank.pick(rank.workers), rank.maybe_null(rank.keep_one<void*>(nullptr)));
+}
 
 void on_engine(Rank& rank, const char* name, decltype(heddle_run_on_engine)* fn) {
   void (*const nothing)(void*) = [](void*) {};
@@ -442,6 +445,7 @@ std::vector<Row> context_rows() {
       {"heddle_worker_descriptor", When::anywhere, descriptor},
       {"heddle_worker_arm", When::anywhere, arm},
       {"heddle_worker_stats_read", When::anywhere, stats},
+      {"heddle_worker_user", When::anywhere, user},
       {"heddle_try_run_on_engine", When::anywhere,
        [](Rank& rank) { on_engine(rank, "heddle_try_run_on_engine", heddle_try_run_on_engine); }},
       {"heddle_run_on_engine", When::turn,
