@@ -64,7 +64,7 @@ Status Awaited::wait(const char* call, heddle_worker handle) {
   return base::fail(status, "%s: the operation has ended with %s", call, heddle_status_name(status));
 }
 
-Status explain_completion(const Worker& worker, const heddle_completion& completion) {
+Status explain_completion(Worker& worker, const heddle_completion& completion) {
   if (completion.when == HEDDLE_WHEN_MATCHED) {
     return base::fail(HEDDLE_ERR_ARGUMENT,
                       "HEDDLE_WHEN_MATCHED is for heddle_send and heddle_try_send: only these wait for a receive; take "

@@ -65,14 +65,18 @@ Status guarded(Function&& function) noexcept {
 }
 
 // True: the worker may raise the counter. The workers of the counter's context may, and keep the
-// counter while they refer to it; or only one of them may.
-inline bool raised_by(const Counter& counter, const Worker& worker) {
-  return counter.only() != 0 ? counter.only() == worker.core().handle.id : &counter.owner() == &worker.core().objects;
+// counter while they refer to it; or only one of them may, by one thread at a time: an owner before
+// might be looking at the worker in a wait.
+inline bool raised_by(const Counter& counter, Worker& worker) {
+  if (counter.only() == 0) return &counter.owner() == &worker.core().objects;
+  if (counter.only() != worker.core().handle.id) return false;
+  worker.ownership().come_by();
+  return true;
 }
 
 // Resolves a completion. False: its counter does not exist, or this worker may not raise it; or it
 // is one of a send only.
-inline bool resolved(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
+inline bool resolved(Worker& worker, const heddle_completion* from, engine::Completion* to) {
   if (from == nullptr) return true;
   if (from->when == HEDDLE_WHEN_MATCHED) [[unlikely]]
     return false;
@@ -84,8 +88,8 @@ inline bool resolved(const Worker& worker, const heddle_completion* from, engine
   return to->counter != nullptr && raised_by(*to->counter, worker);
 }
 // Explains why resolved() or counter_fits() is false; DONE if neither is.
-[[gnu::cold]] Status explain_completion(const Worker& worker, const heddle_completion& completion);
-inline Status resolve(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
+[[gnu::cold]] Status explain_completion(Worker& worker, const heddle_completion& completion);
+inline Status resolve(Worker& worker, const heddle_completion* from, engine::Completion* to) {
   return from == nullptr || resolved(worker, from, to) ? HEDDLE_DONE : explain_completion(worker, *from);
 }
 
@@ -104,7 +108,7 @@ inline bool nothing_raised(const heddle_completion* completion) {
 
 // True: a direct operation may continue. A counter that does not exist is an error even if nothing
 // raises it; a counter that will be raised must belong to this worker.
-inline bool counter_fits(const Worker& worker, const heddle_completion* completion) {
+inline bool counter_fits(Worker& worker, const heddle_completion* completion) {
   if (uncounted(completion)) [[likely]] {
     return true;
   }

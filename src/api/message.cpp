@@ -108,7 +108,7 @@ template <bool kWord>
   const std::uint64_t bytes = kWord ? 8 : message.payload_bytes;
   if (!heddle::transport::Command::inlines(header_bytes, bytes)) [[unlikely]]
     return false;
-  const heddle::engine::OwnEntry entry(worker);
+  const heddle::engine::OwnEntry entry(worker, heddle::engine::OwnEntry::LooksOnce{});
   if (!entry.inside()) return false;
   heddle::transport::Command command(target.rank, target.worker,
                                      heddle::wire::encode_am(message.handler, header_bytes));
@@ -207,6 +207,7 @@ template <bool kWaits>
 [[gnu::noinline]] Status post_otherwise(Worker& worker, heddle_peer target, const heddle_am_message* message,
                                         const heddle_completion* completion) {
   const heddle_worker handle = worker.core().handle;
+  static_cast<void>(heddle::engine::use(worker));  // credit is taken before it is posted
   const Status first = try_any(worker, target, message, completion);
   if (!kWaits || first != HEDDLE_AGAIN) [[likely]]
     return first;
@@ -233,8 +234,7 @@ template <bool kWaits>
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) [[unlikely]]
     return bad_handle("worker", handle.id);
-  const bool by_one = worker->gate() == nullptr || worker->gate()->may_be_owned();
-  if (by_one && message != nullptr && completion == nullptr) [[likely]] {
+  if (heddle::engine::at_once(*worker) && message != nullptr && completion == nullptr) [[likely]] {
     return is_word(*message) ? post_by_one<kWaits, true>(*worker, target, message)
                              : post_by_one<kWaits, false>(*worker, target, message);
   }

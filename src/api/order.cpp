@@ -52,7 +52,7 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
       heddle::base::show_acquire(worker.core().order());
     return true;
   }
-  if (operations.busy()) return false;
+  if (!worker.ownership().mine() || operations.busy()) return false;
   // Messages need no fence, and a fence waits until what was stored for them has left this core.
   if (worker.counts().stored_directly()) heddle::base::full_fence();
   return true;
@@ -103,7 +103,7 @@ const char* name_of(heddle_compare compare) {
 int heddle_worker_progress(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  return worker->gate() == nullptr ? worker->completer().progress() : worker->progress();
+  return worker->ownership().mine() ? worker->completer().progress() : worker->progress();
 }
 
 heddle_status heddle_worker_wait(heddle_worker handle, int64_t timeout_ns) {

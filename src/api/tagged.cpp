@@ -57,7 +57,7 @@ inline bool waits_for_receive(const heddle_completion* completion) {
   return completion != nullptr && completion->when == HEDDLE_WHEN_MATCHED;
 }
 
-inline Status resolve_offer(const Worker& worker, const heddle_completion* from, engine::Completion* to) {
+inline Status resolve_offer(Worker& worker, const heddle_completion* from, engine::Completion* to) {
   if (!waits_for_receive(from)) return resolve(worker, from, to);
   heddle_completion same = *from;
   same.when = HEDDLE_WHEN_REMOTE;
@@ -207,7 +207,7 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   if (worker == nullptr || completion != nullptr || receive == nullptr || wanted == nullptr) return nullptr;
   if (data == nullptr && bytes != 0) return nullptr;
   if (wanted->source.rank >= worker->size() || wanted->source.worker >= worker->max_workers()) return nullptr;
-  return worker->gate() == nullptr || worker->gate()->may_be_owned() ? worker : nullptr;
+  return engine::at_once(*worker) ? worker : nullptr;
 }
 
 // Null in *worker, which takes_at_once() has given: it has to be the other way.
@@ -235,7 +235,7 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
 // now.
 template <class Look>
 Status look(Worker& worker, Look&& look_inside) {
-  return worker.gate() == nullptr ? look_inside() : worker.gate()->after_queued(std::forward<Look>(look_inside));
+  return engine::use(worker) == nullptr ? look_inside() : worker.gate()->after_queued(std::forward<Look>(look_inside));
 }
 
 inline Status try_send(heddle_worker handle, const engine::SendRequest& request, const heddle_completion* completion) {
@@ -248,8 +248,8 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
   if (request.data == nullptr && request.bytes != 0) [[unlikely]] {
     return null_argument("send", "data");
   }
-  return worker->gate() == nullptr ? send<false>(*worker, request, completion)
-                                   : send_gated(*worker, request, completion);
+  return engine::use(*worker) == nullptr ? send<false>(*worker, request, completion)
+                                         : send_gated(*worker, request, completion);
 }
 
 [[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::uint64_t tag, std::size_t bytes, bool matched,
@@ -309,7 +309,7 @@ inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_othe
                                                     std::size_t bytes) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr || data == nullptr) return nullptr;
-  if (worker->gate() != nullptr && !worker->gate()->may_be_owned()) return nullptr;
+  if (!engine::at_once(*worker)) return nullptr;
   if (target.rank >= worker->size() || target.worker >= worker->max_workers()) return nullptr;
   const bool is_short = transport::Command::inlines(sizeof(std::uint64_t), bytes) && bytes <= worker->tagged().eager();
   return is_short && worker->tagged().ordered() ? worker : nullptr;
@@ -379,7 +379,7 @@ Status status_of(heddle_receive* receive) {
   const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
   const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](diagnosis::Wait& wait) {
     const auto tell = [&] { worker.tagged().tell_receive(*receive, &wait.things); };
-    worker.gate() == nullptr ? tell() : static_cast<void>(worker.gate()->look(tell));
+    engine::use(worker) == nullptr ? tell() : static_cast<void>(worker.gate()->look(tell));
     if (wait.things.empty()) return;
     const diagnosis::Awaited& thing = wait.things.front();
     const bool rest = thing.cause == diagnosis::Cause::answer;

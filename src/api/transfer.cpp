@@ -25,7 +25,7 @@ inline void tally(Worker& worker, std::uint64_t bytes) {
 template <Kind kind>
 [[gnu::always_inline]] inline bool by_one_command(Worker& worker, const engine::Block& block,
                                                   const heddle_completion* completion, Status* status) {
-  if (worker.gate() != nullptr || block.bytes == 0 || !accessible(worker, *block.remote, block.offset, block.bytes)) {
+  if (!worker.ownership().mine() || block.bytes == 0 || !accessible(worker, *block.remote, block.offset, block.bytes)) {
     return false;
   }
   transport::Command command(kind == Kind::put ? transport::Opcode::put : transport::Opcode::get);

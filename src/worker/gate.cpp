@@ -166,7 +166,7 @@ int Gate::progress_any() {
 
 base::Status CallStart::start(Worker& worker) const {
   // whoever else is inside leaves it to the executor
-  if (worker.gate() != nullptr && !worker.gate()->may_call()) return HEDDLE_AGAIN;
+  if (use(worker) != nullptr && !worker.gate()->may_call()) return HEDDLE_AGAIN;
   const Inside inside(worker.core());  // it may not wait
   call(fn, arg);
   worker.core().note_moved();

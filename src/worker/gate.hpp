@@ -106,6 +106,10 @@ class Gate {
   [[nodiscard]] Place* enter_own() {
     return bias_ == nullptr || inside() ? nullptr : bias_->enter(base::thread_mark());
   }
+  // The same for one that has looked whether it is inside.
+  [[nodiscard]] Place* enter_own_from_outside() {
+    return bias_ == nullptr ? nullptr : bias_->enter(base::thread_mark());
+  }
   // `status`: POSTED: something is left under way.
   void leave_own(Place* place, base::Status status) {
     bool call = false;
@@ -355,14 +359,25 @@ class Gate {
   bool helper_inside_ = false;  // for the thread inside
 };
 
-// For who only looks at the worker. Any thread.
-[[nodiscard]] inline Gate* peek_gate(Worker& worker) {
-  return worker.core().unshared ? nullptr : worker.gate();
+// For a thread that is about to use the worker for more than a direct operation: where there is no
+// gate, which is null then, it is the owner from here on.
+inline Gate* use(Worker& worker) {
+  if (worker.gate() == nullptr) worker.ownership().come_by();
+  return worker.gate();
+}
+// The calling thread may use the worker by an OwnEntry. False: by use().
+[[nodiscard]] inline bool at_once(Worker& worker) {
+  if (worker.ownership().mine()) {
+    // What has a gate is no thread's: with that known, the caller looks at it once less.
+    if (worker.gate() != nullptr) __builtin_unreachable();
+    return true;
+  }
+  return worker.gate() != nullptr && worker.gate()->may_be_owned();
 }
 
-// The calling thread's entry to a worker of one thread: without a gate it is always inside; by
-// auto's short way if it owns the worker, or is inside already. What it does inside calls back
-// nobody.
+// The calling thread's entry to a worker of one thread that it may use at_once(): without a gate it
+// is always inside; by auto's short way if it owns the worker, or is inside already. What it does
+// inside calls back nobody.
 class OwnEntry {
  public:
   explicit OwnEntry(Worker& worker) : gate_(worker.gate()) {
@@ -373,6 +388,14 @@ class OwnEntry {
       place_ = gate_->enter_own();
       inside_ = place_ != nullptr;
     }
+  }
+  // The same with one look less, where that is shorter.
+  struct LooksOnce {};
+  OwnEntry(Worker& worker, LooksOnce /*how*/) : gate_(worker.gate()) {
+    if (gate_ == nullptr) return;
+    const bool inside = gate_->inside();
+    if (!inside) place_ = gate_->enter_own_from_outside();
+    inside_ = inside ? gate_->may_be_owned() : place_ != nullptr;
   }
   OwnEntry(const OwnEntry&) = delete;
   OwnEntry& operator=(const OwnEntry&) = delete;
@@ -391,16 +414,16 @@ class OwnEntry {
 // A command, a put or get of one block, or another start: here and now, or by the worker's gate.
 [[gnu::always_inline]] inline base::Status post(Worker& worker, transport::Command& command,
                                                 const Completion& completion) {
-  Gate* gate = worker.gate();
+  Gate* gate = use(worker);
   return gate == nullptr ? worker.post(command, completion) : gate->post(command, completion);
 }
 template <class Start>
 base::Status start(Worker& worker, const Start& what) {
-  Gate* gate = worker.gate();
+  Gate* gate = use(worker);
   return gate == nullptr ? what.start(worker) : gate->start(what);
 }
 [[gnu::always_inline]] inline base::Status post(Worker& worker, const Block& block, const Completion& completion) {
-  if (Gate* gate = worker.gate(); gate != nullptr && gate->leaves_all()) return gate->post(block, completion);
+  if (Gate* gate = use(worker); gate != nullptr && gate->leaves_all()) return gate->post(block, completion);
   transport::Command command;
   if (worker.core().requester.whole(block, &command)) [[likely]]
     return post(worker, command, completion);

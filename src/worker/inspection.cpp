@@ -304,9 +304,9 @@ void Inspection::look_at_others() {
     const std::uint64_t polls = rows_[i].polls;
     lock.unlock();
     Findings findings(context_);
-    const bool told = peek_gate(*worker) != nullptr && look_inside(*worker, findings);
+    const bool told = worker->gate() != nullptr && look_inside(*worker, findings);
     const bool still = base::peek(worker->core().stats.polls) == polls;
-    if (peek_gate(*worker) == nullptr) {
+    if (worker->gate() == nullptr) {
       look_from_outside(*worker, still, findings);
     } else if (!told) {
       // Who is inside may only be posting, slowly, or have lost its core.

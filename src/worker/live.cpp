@@ -23,7 +23,7 @@ diagnosis::WorkerCounters counters_of(Worker& worker) {
   all.internal = worker.index() == worker.context().internal_worker();
   all.mode = mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name;
   // Before the polls of all: what it has more by then are no polls of helpers that would go again.
-  const std::uint64_t own_polls = peek_gate(worker) != nullptr ? peek_gate(worker)->polls() : 0;
+  const std::uint64_t own_polls = worker.gate() != nullptr ? worker.gate()->polls() : 0;
   heddle_worker_stats& stats = all.stats;
   stats.size = sizeof stats;
   for (const diagnosis::Count& count : diagnosis::counts()) {
@@ -48,7 +48,7 @@ diagnosis::WorkerCounters counters_of(Worker& worker) {
     stats.aggregated = base::peek(aggregator->counts().messages);
     stats.packets = base::peek(aggregator->counts().packets);
   }
-  const Gate* gate = peek_gate(worker);
+  const Gate* gate = worker.gate();
   if (gate == nullptr) return all;
   if (const SmallOffload* offload = gate->small_offload(); offload != nullptr) {
     stats.registered = offload->registered_messages();

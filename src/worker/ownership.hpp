@@ -6,9 +6,12 @@
 //
 //   who uses it                          the owner, which waits for something else
 //   owner == me ? go on                  owner == me ? go on : leave it alone
-//   owner = me                           attended: 0 -> 1 (compare-and-swap)
-//   attended != 0 ? wait : go on         owner == me ? move the worker on
-//   … use …                              attended = 0
+//   owner = me                           attended: nobody -> me (compare-and-swap)
+//   attended != nobody ? wait : go on    owner == me ? move the worker on
+//   … use …                              attended = nobody
+//
+// What the worker's handlers and callbacks use of it while it is moved on is part of that: who has
+// come meanwhile waits for it too.
 //
 // Invariants
 //   The second column's look at owner comes after its write to attended, the first column's look at
@@ -23,15 +26,13 @@
 #include <sched.h>
 
 #include <atomic>
-#include <cstdint>
-
-#include "base/thread_number.hpp"
 
 namespace heddle::engine {
 
 // The calling thread, and what it does in each round of a wait for another one.
 struct SystemThread {
-  static const void* me() { return base::thread_mark(); }
+  // What the processor keeps at hand for each thread: a comparison with it is one instruction.
+  static const void* me() { return __builtin_thread_pointer(); }
   // Who attends runs the worker's handlers, which do not block; it may have lost its core.
   static void wait() { sched_yield(); }
 };
@@ -43,33 +44,39 @@ class Ownership {
   Ownership(const Ownership&) = delete;
   Ownership& operator=(const Ownership&) = delete;
 
+  // Before anybody uses it: the worker has a gate, and belongs to no thread.
+  void renounce() { owner_.store(nullptr, std::memory_order_relaxed); }
+  // The calling thread may use the worker at once. False: by come_by().
+  [[nodiscard]] bool mine() const { return owner_.load(std::memory_order_relaxed) == Thread::me(); }
   // The calling thread is about to use the worker.
   void come_by() {
-    if (owner_.load(std::memory_order_relaxed) != Thread::me()) [[unlikely]]
+    if (!mine()) [[unlikely]]
       take();
   }
   // Runs function() unless the worker is another thread's: then false. The calling thread does not
   // use the worker at the moment.
   template <class Function>
   bool attend(Function&& function) {
-    if (owner_.load(std::memory_order_relaxed) != Thread::me()) return false;
-    std::uint32_t nobody = 0;
-    if (!attended_.compare_exchange_strong(nobody, 1, std::memory_order_seq_cst, std::memory_order_relaxed))
+    if (!mine()) return false;
+    const void* nobody = nullptr;
+    if (!attended_.compare_exchange_strong(nobody, Thread::me(), std::memory_order_seq_cst, std::memory_order_relaxed))
       return false;
     const bool mine = owner_.load(std::memory_order_seq_cst) == Thread::me();
     if (mine) function();
-    attended_.store(0, std::memory_order_release);  // partner: the load in take()
+    attended_.store(nullptr, std::memory_order_release);  // partner: the load in take()
     return mine;
   }
 
  private:
   [[gnu::noinline, gnu::cold]] void take() {
+    // Inside its own look, only this thread's own write is read here.
+    if (attended_.load(std::memory_order_relaxed) == Thread::me()) return;
     owner_.store(Thread::me(), std::memory_order_seq_cst);
-    while (attended_.load(std::memory_order_seq_cst) != 0) Thread::wait();
+    while (attended_.load(std::memory_order_seq_cst) != nullptr) Thread::wait();
   }
 
   Atomic<const void*> owner_{Thread::me()};
-  Atomic<std::uint32_t> attended_{0};
+  Atomic<const void*> attended_{nullptr};  // by whom
 };
 
 }  // namespace heddle::engine

@@ -105,9 +105,9 @@ void find_running(const Worker& worker, Findings& findings) {
 
 // What waits outside of it.
 void find_queued(Worker& worker, Findings& findings) {
-  if (peek_gate(worker) != nullptr && peek_gate(worker)->queued_records() > 0) {
+  if (worker.gate() != nullptr && worker.gate()->queued_records() > 0) {
     findings.say("worker %u: %llu records of commands wait in its queue; %s starts them", worker.index(),
-                 number(peek_gate(worker)->queued_records()),
+                 number(worker.gate()->queued_records()),
                  worker.sharing() == Sharing::offload ? "its executor" : "who makes progress on it");
   }
   find_running(worker, findings);
@@ -195,7 +195,7 @@ void report_operations(Worker& worker) {
 
 // False: another thread is inside, and the findings say so.
 bool look_inside(Worker& worker, Findings& findings) {
-  bool told = peek_gate(worker) == nullptr;
+  bool told = worker.gate() == nullptr;
   bool failed = false;
   const auto look = [&] {
     try {
@@ -204,7 +204,7 @@ bool look_inside(Worker& worker, Findings& findings) {
       failed = true;  // inside the gate nothing is thrown
     }
   };
-  told ? look() : static_cast<void>(told = peek_gate(worker)->look(look));
+  told ? look() : static_cast<void>(told = worker.gate()->look(look));
   if (failed) throw std::bad_alloc();
   findings.state.held = !told;
   if (told) return true;
@@ -231,7 +231,7 @@ void look_under_way(Worker& worker, Findings& findings) {
       failed = true;  // inside the gate nothing is thrown
     }
   };
-  peek_gate(worker) == nullptr ? look() : static_cast<void>(peek_gate(worker)->look(look));
+  worker.gate() == nullptr ? look() : static_cast<void>(worker.gate()->look(look));
   if (failed) throw std::bad_alloc();
 }
 
@@ -274,17 +274,17 @@ void show(Worker& worker, base::DebugWorker& shown) {
   worker.core().operations.show(shown);
   worker.tagged().show(shown);
   worker.messages().tasks().show(shown);
-  if (peek_gate(worker) != nullptr) peek_gate(worker)->show(shown);
+  if (worker.gate() != nullptr) worker.gate()->show(shown);
 }
 
 // Any thread.
 Glimpse glimpse(Worker& worker) {
   const std::uint64_t posted = worker.counts().glimpse();
   Glimpse seen{worker.moved() + posted, posted};
-  if (peek_gate(worker) == nullptr) {
+  if (worker.gate() == nullptr) {
     seen.calls += base::peek(worker.core().stats.polls);
   } else if (worker.sharing() != Sharing::offload) {
-    seen.calls += peek_gate(worker)->entries() + peek_gate(worker)->polls();
+    seen.calls += worker.gate()->entries() + worker.gate()->polls();
   }
   return seen;
 }

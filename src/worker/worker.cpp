@@ -62,6 +62,7 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       completer_(core_, aggregator_),
       user_(traits.user) {
   core_.attentive = this;
+  if (!core_.unshared) ownership_.renounce();
   // Those whose functions the worker calls. open() adds the others.
   completer_.add(wire::row_of(wire::Kind::active_message), messages_);
   completer_.add(wire::row_of(wire::Kind::fragment), messages_);
@@ -108,7 +109,7 @@ heddle_worker_stats Worker::read_stats() {
     all.aggregated = aggregator_->counts().messages;
     all.packets = aggregator_->counts().packets;
   };
-  gate() == nullptr ? read() : gate_->visit(read);
+  use(*this) == nullptr ? read() : gate_->visit(read);
   if (gate_ != nullptr && gate_->small_offload() != nullptr) {
     all.registered = gate_->small_offload()->registered_messages();
     all.helped = gate_->small_offload()->helped_messages();
@@ -152,7 +153,7 @@ void Worker::end() {
 }
 
 int Worker::progress() {
-  return gate() == nullptr ? completer_.progress() : gate_->progress();
+  return use(*this) == nullptr ? completer_.progress() : gate_->progress();
 }
 
 namespace {
@@ -261,7 +262,7 @@ Worker::Rest Worker::lie_down(bool* was_armed) {
     if (was_armed != nullptr) *was_armed = armed;
     if (quiet) completer_.note_rest();
   };
-  if (gate() == nullptr) {
+  if (use(*this) == nullptr) {
     look();
   } else if (!gate_->look(look) && !gate_->executor_polls()) {
     return Rest::brief;
@@ -271,17 +272,18 @@ Worker::Rest Worker::lie_down(bool* was_armed) {
 }
 
 base::Status Worker::try_flush(std::uint32_t rank) {
-  return gate() == nullptr ? core_.operations.flush(rank)
-                           : gate_->after_queued([&] { return core_.operations.flush(rank); });
+  return use(*this) == nullptr ? core_.operations.flush(rank)
+                               : gate_->after_queued([&] { return core_.operations.flush(rank); });
 }
 
 base::Status Worker::try_quiet() {
-  return gate() == nullptr ? core_.operations.quiet() : gate_->after_queued([&] { return core_.operations.quiet(); });
+  return use(*this) == nullptr ? core_.operations.quiet()
+                               : gate_->after_queued([&] { return core_.operations.quiet(); });
 }
 
 base::Status Worker::try_answer() {
   const auto answered = [&]() -> base::Status { return core_.responder.idle() ? HEDDLE_DONE : HEDDLE_AGAIN; };
-  return gate() == nullptr ? answered() : gate_->after_queued(answered);
+  return use(*this) == nullptr ? answered() : gate_->after_queued(answered);
 }
 
 std::size_t Worker::post(std::span<transport::Command> prepared) {
@@ -313,7 +315,7 @@ base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& me
   }
   bool closed = false;
   const auto look = [&] { closed = transport_->closed({target.rank, target.worker}); };
-  if (gate() == nullptr) {
+  if (use(*this) == nullptr) {
     look();
   } else {
     static_cast<void>(gate_->look(look));
@@ -356,7 +358,7 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
       // Not by the queue: what stands there may wait behind messages that wait for credit of their
       // own.
       const auto inside = [&] { messages_.ended_task(ended); };
-      gate() == nullptr ? inside() : gate_->visit(inside);
+      use(*this) == nullptr ? inside() : gate_->visit(inside);
     }
     if (ran > 0) {
       core_.notifier.tell();
@@ -374,7 +376,7 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
 }
 
 std::uint64_t Worker::unfinished_operations() {
-  if (gate() == nullptr) return core_.operations.under_way();
+  if (use(*this) == nullptr) return core_.operations.under_way();
   std::uint64_t operations = 0;
   gate_->visit([&] { operations = core_.operations.under_way(); });
   return operations + gate_->queued_records();
@@ -382,7 +384,7 @@ std::uint64_t Worker::unfinished_operations() {
 
 base::Status Worker::try_drain() {
   const auto drained = [&]() -> base::Status { return core_.operations.under_way() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
-  return gate() == nullptr ? drained() : gate_->after_queued(drained);
+  return use(*this) == nullptr ? drained() : gate_->after_queued(drained);
 }
 
 }  // namespace heddle::engine

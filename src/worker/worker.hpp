@@ -55,12 +55,9 @@ class Worker final : public NamesObjects, private Attentive {
   [[nodiscard]] Sharing sharing() const { return sharing_; }
   // heddle_worker_options
   [[nodiscard]] void* user() const { return user_; }
-  // Null: exclusive and not helped. For a thread that is about to use the worker for more than a
-  // direct operation: where there is no gate, it is the owner from here on.
-  [[nodiscard]] Gate* gate() {
-    if (gate_ == nullptr) ownership_.come_by();
-    return gate_.get();
-  }
+  // Null: exclusive and not helped. Who is about to use the worker asks by use() or at_once()
+  // (gate.hpp).
+  [[nodiscard]] Gate* gate() { return gate_.get(); }
   // Of a worker without a gate.
   [[nodiscard]] Ownership<>& ownership() { return ownership_; }
 

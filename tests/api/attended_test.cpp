@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "api/test_job.hpp"
+#include "engine/handles.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::test {
 namespace {
@@ -182,6 +184,36 @@ TEST_P(Attended, WorkersFetchLongMessages) {
   });
   EXPECT_EQ(receive.status, HEDDLE_DONE);
   EXPECT_EQ(got, sent);
+}
+
+// Who may look at an exclusive worker in a wait: who opened it, until another thread has posted
+// something that raises a counter of it, even if that is done at once.
+TEST(Ownership, GoesWithTheCounterOfAWorker) {
+  const Job job(1, "shm");
+  const Context context = job.join(0);
+  const heddle_worker worker = open_worker(context, kModes[1]);
+  heddle_region region{};
+  check(heddle_region_alloc(context.handle(), 64, &region));
+  heddle_remote_region remote{};
+  check(heddle_region_exchange(context.handle(), region, &remote));
+  heddle_counter_options options{};
+  options.size = sizeof options;
+  options.worker = worker;
+  options.counts_done = 1;
+  heddle_counter counter{};
+  check(heddle_counter_create(context.handle(), &options, &counter));
+  auto* const inner = engine::find_handle<engine::Worker>(worker.id);
+  ASSERT_NE(inner, nullptr);
+  EXPECT_TRUE(inner->ownership().attend([] {}));
+  std::thread([&] {
+    heddle_completion completion{};
+    completion.counter = counter;
+    const std::uint64_t word = 7;
+    EXPECT_EQ(heddle_put(worker, &word, sizeof word, {remote, 0}, &completion), HEDDLE_DONE) << heddle_last_error();
+  }).join();
+  EXPECT_FALSE(inner->ownership().attend([] {}));
+  EXPECT_GE(heddle_worker_progress(worker), 0);
+  EXPECT_TRUE(inner->ownership().attend([] {})) << "it has come back";
 }
 
 INSTANTIATE_TEST_SUITE_P(Waits, Attended,

@@ -45,7 +45,11 @@ struct OwnershipModel final : Model {
     }
     for (std::uint32_t i = 0; i < kLooks; ++i) {
       step();
-      static_cast<void>(ownership.attend([&] { use(thread); }));
+      static_cast<void>(ownership.attend([&] {
+        use(thread);
+        ownership.come_by();  // a handler posts
+        use(thread);
+      }));
     }
   }
   void finish() override {
@@ -59,14 +63,16 @@ struct OwnershipModel final : Model {
 template <class T>
 class OldOwner : public Atomic<T> {
  public:
-  using Atomic<T>::Atomic;
+  // Somebody has opened the worker, and at first nobody attends to it.
+  explicit OldOwner(T first) : Atomic<T>(first), is_owner_(first != T{}) {}
   T load(std::memory_order order) const {
     T& seen = seen_[Engine::current().running() % kMostThreads];
-    if (!std::is_pointer_v<T> || order != std::memory_order_seq_cst) seen = Atomic<T>::load(order);
+    if (!is_owner_ || order != std::memory_order_seq_cst) seen = Atomic<T>::load(order);
     return seen;
   }
 
  private:
+  const bool is_owner_;
   mutable std::array<T, kMostThreads> seen_{};
 };
 

@@ -103,7 +103,7 @@ void Helpers::add(Worker* worker) {
   const std::uint32_t index = worker->index();
   entries_[index].worker.store(worker, std::memory_order_seq_cst);
   if (used_.load(std::memory_order_relaxed) <= index) used_.store(index + 1, std::memory_order_release);
-  if (threads_.empty() && policy_.helps() && worker->sharing() != Sharing::offload && peek_gate(*worker) != nullptr) {
+  if (threads_.empty() && policy_.helps() && worker->sharing() != Sharing::offload && worker->gate() != nullptr) {
     try {
       start();
     } catch (...) {
@@ -299,7 +299,7 @@ int Helpers::advance_all() {
   int events = 0;
   for (std::uint32_t i = 0; i < used; ++i) {
     const Visit at(entries_[i]);
-    if (at.worker() == nullptr || peek_gate(*at.worker()) == nullptr) continue;
+    if (at.worker() == nullptr || at.worker()->gate() == nullptr) continue;
     Gate& gate = *at.worker()->gate();
     static_cast<void>(gate.try_visit(number, false, [&] { events += std::max(gate.advance(), 0); }));
   }
@@ -309,7 +309,7 @@ int Helpers::advance_all() {
 
 int Helpers::attend(Entry& entry, Worker& worker, std::uint32_t* number, bool thorough) {
   int events = 0;
-  Gate* const gate = peek_gate(worker);
+  Gate* const gate = worker.gate();
   if (gate == nullptr) {
     static_cast<void>(worker.ownership().attend([&] { events = std::max(worker.completer().progress(), 0); }));
     return events;
@@ -343,7 +343,7 @@ bool Helpers::lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_
     Worker& worker = *at.worker();
     Worker::Rest rest = Worker::Rest::whole;
     bool looked = true;
-    if (peek_gate(worker) == nullptr) {
+    if (worker.gate() == nullptr) {
       looked = worker.ownership().attend([&] { rest = worker.lie_down(); });
     } else if (looked = !policy_.helps() && helped(worker) && !worker.gate()->disturbs(); looked) {
       rest = worker.lie_down();
