@@ -2,7 +2,9 @@
 //   crowd_rank known             only joins
 //   crowd_rank all               sends a message to every other rank, and gets one from each
 //   crowd_rank incast MESSAGES   the others send so many messages of 4 KiB to rank 0, which does
-//                                not receive before nobody can send any more, and is slow then
+//                                not receive before nobody can send any more, and is slow then.
+//                                A wait receives on workers of its thread, so rank 0 meets the
+//                                others in another thread until then
 // Rank 0 says, as a mean of all ranks if it does not say otherwise: "anon BYTES", the memory of a
 // rank when all have joined; "took MS", the longest of them, "peer BYTES", what the memory of a
 // rank has grown by for each peer that it has met; "stuck NUMBER", messages sent before rank 0
@@ -15,6 +17,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -94,7 +97,11 @@ void open(Job& job) {
   done(heddle_context_size(job.context, &job.size), "size");
   job.next.resize(job.size);
   done(heddle_am_register(job.context, kHandler, on_message, &job), "handler");
-  done(heddle_worker_open(job.context, nullptr, &job.worker), "worker");
+  heddle_worker_options options{};
+  options.size = sizeof options;
+  options.sharing = HEDDLE_SHARING_EXCLUSIVE;
+  options.no_help = 1;
+  done(heddle_worker_open(job.context, &options, &job.worker), "worker");
   const auto anon = exchange(job, memory_of_this_process());
   if (job.rank == 0) say("anon", static_cast<long long>(mean(anon)));
 }
@@ -171,7 +178,12 @@ void receive_slowly(Job& job, std::uint64_t messages, std::uint64_t before, std:
 
 void incast(Job& job, std::uint64_t messages) {
   const std::uint64_t before = memory_of_this_process();
-  const auto stuck = send_until_stuck(job, messages);
+  std::vector<std::uint64_t> stuck;
+  if (job.rank == 0) {
+    std::thread([&] { stuck = send_until_stuck(job, messages); }).join();
+  } else {
+    stuck = send_until_stuck(job, messages);
+  }
   std::uint64_t most = grown_since(before);
   if (job.rank == 0) {
     check(*std::max_element(stuck.begin(), stuck.end()) < messages, "a sender is held up by who does not receive");
