@@ -19,7 +19,7 @@ from cpp_text import code_of  # noqa: E402
 ROOMS = ("src", "interfaces")
 SUFFIXES = {".c", ".cpp", ".h", ".hpp", ".inc"}
 
-PAUSES = re.compile(r"\b(?:sched_yield|sleep_for|sleep_until|nanosleep|usleep|cpu_relax|_mm_pause|this_thread::yield)\s*\(")
+PAUSES = re.compile(r"\b(?:sched_yield|sleep_for|sleep_until|nanosleep|usleep|cpu_relax|_mm_pause|this_thread::yield|\bnap\.take)\s*\(")
 WHILE = re.compile(r"\bwhile\s*\(")
 
 # The waits themselves, and what they are made of.
@@ -39,11 +39,15 @@ FOR_PROCESSES = {
     "interfaces/mpi/rma/atomic.cpp": (1, "asks whether the guard's owner lives; tells reports"),
     "interfaces/mpi/rma/locks.cpp": (3, "asks whether the lock's holder and the target live; tells reports"),
     "interfaces/openshmem/teams.cpp": (1, "between two agreements, which wait as all collectives do"),
+    "src/bootstrap/hosted/hosted.cpp": (1, "an exchange, which knows of deaths"),
     "src/bootstrap/local/channel.cpp": (1, "has a time-out"),
     "src/protocol/tagged_inlet.cpp": (1, "has a time-out; says what it leaves"),
+    "src/transport/choice.cpp": (1, "an exchange, which knows of deaths; tells who is absent"),
     "src/transport/network/device.cpp": (1, "has a time-out"),
     "src/transport/network/port.cpp": (1, "has a time-out"),
     "src/transport/ucx/taking_down.cpp": (1, "has a time-out"),
+    "src/transport/utofu/device.cpp": (1, "a put to this rank itself"),
+    "src/transport/utofu/worker.cpp": (1, "has a time-out"),
 }
 
 # For threads of this process, which no death of another rank holds up.

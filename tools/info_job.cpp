@@ -17,6 +17,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -105,11 +106,15 @@ void fill_ways(bootstrap::Bootstrap& member, transport::Transport& transport, co
   }
 }
 
-// A word that the rank before this one of the node reads and writes.
+// A word that the rank before this one of the node reads and writes. It is random: by it that rank
+// knows this process, since one with the same number in another namespace is another process.
 volatile std::uint64_t g_probed = 0;
 
 std::string own_probe() {
-  return std::to_string(::getpid()) + ' ' + std::to_string(reinterpret_cast<std::uintptr_t>(&g_probed));
+  std::random_device random;
+  g_probed = std::uint64_t{random()} << 32 | random();
+  return std::to_string(::getpid()) + ' ' + std::to_string(reinterpret_cast<std::uintptr_t>(&g_probed)) + ' ' +
+         std::to_string(g_probed);
 }
 
 // The next rank of this node that this rank reaches by shm.
@@ -128,12 +133,14 @@ std::string try_copies(const JobRow& theirs, const base::Config& config) {
   std::istringstream probe(theirs.probe);
   pid_t pid = 0;
   std::uintptr_t address = 0;
-  if (!(probe >> pid >> address)) return "";
+  std::uint64_t expected = 0;
+  if (!(probe >> pid >> address >> expected)) return "";
   std::uint64_t word = 0;
   const iovec here{&word, sizeof word};
   const iovec there{reinterpret_cast<void*>(address), sizeof word};  // NOLINT(performance-no-int-to-ptr)
   const char* call = "process_vm_readv";
   bool works = ::process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof word;
+  if (works && word != expected) return "process " + std::to_string(pid) + " is another one here: namespaces differ";
   if (works) {
     call = "process_vm_writev";
     works = ::process_vm_writev(pid, &here, 1, &there, 1, 0) == sizeof word;

@@ -185,6 +185,9 @@ std::string json_of(const Facts& facts, const std::vector<Section>& sections) {
   Object object;
   for (const Section section : sections) {
     object.raw(kSections.at(static_cast<std::size_t>(section)), section_json(facts, section));
+    if (section == Section::transports)
+      object.raw("network", facts.network.empty() ? "null" : quoted(facts.network))
+          .raw("network_problem", facts.network_problem.empty() ? "null" : quoted(facts.network_problem));
     if (section == Section::settings) object.raw("unknown_settings", array_of(facts.unknown, unknown));
   }
   if (const std::string& problem = problem_of(facts); !problem.empty()) object.text("problem", problem);

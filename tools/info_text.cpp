@@ -95,11 +95,19 @@ void print_transport(const TransportFacts& facts) {
   std::printf("  memory per pair  %s bytes\n", size_text(can.memory_per_peer).c_str());
 }
 
+void print_network(const Facts& facts) {
+  if (!facts.network.empty()) std::printf("  between nodes a job would use %s\n", facts.network.c_str());
+  if (!facts.network_problem.empty())
+    std::printf("  between nodes a job could use nothing: %s\n", facts.network_problem.c_str());
+}
+
 void print_transports(const Facts& facts) {
   if (!facts.settings_problem.empty()) {
     std::printf("\ntransports: not opened, because %s\n", facts.settings_problem.c_str());
   }
   for (const TransportFacts& transport : facts.transports) print_transport(transport);
+  std::printf("\n");
+  print_network(facts);
 }
 
 void print_launchers(const Facts& facts) {
@@ -140,12 +148,6 @@ void print_line(const char* name, const std::string& problem, const std::string&
 }
 
 }  // namespace
-
-void print_network(const Facts& facts) {
-  if (!facts.network.empty()) std::printf("  between nodes a job would use %s\n", facts.network.c_str());
-  if (!facts.network_problem.empty())
-    std::printf("  between nodes a job could use nothing: %s\n", facts.network_problem.c_str());
-}
 
 void print_brief(const Facts& facts) {
   std::printf("heddle %s (%s, %s)\n\nmachine\n", facts.heddle.c_str(), facts.compiler.c_str(), facts.build.c_str());

@@ -129,8 +129,12 @@ class Info(Case):
     def test_the_network_of_a_job_on_several_nodes(self):
         self.assertIn("between nodes a job would use loopback (HEDDLE_TRANSPORTS names it)",
                       self.told("info", HEDDLE_TRANSPORTS="shm,loopback"))
-        self.assertIn("between nodes a job could use nothing: HEDDLE_TRANSPORTS=shm reaches the ranks of one node only",
-                      self.told("info", HEDDLE_TRANSPORTS="shm"))
+        for variable in ("HEDDLE_TRANSPORT", "HEDDLE_TRANSPORTS"):
+            nothing = f"{variable}=shm reaches the ranks of one node only; name a network too, such as shm,ucx"
+            for section in ([], ["transports"]):
+                self.assertIn("between nodes a job could use nothing: " + nothing, self.told("info", *section, **{variable: "shm"}))
+            facts = json.loads(self.told("info", "--json", "transports", **{variable: "shm"}))
+            self.assertEqual((facts["network"], facts["network_problem"]), (None, nothing))
         self.assertRegex(self.told("info"), "  between nodes a job (would use|could use nothing)")
 
     def test_a_job_without_a_network_is_told_every_reason(self):

@@ -246,9 +246,9 @@ void print_sample(const Sample& sample) {
   std::fflush(stdout);
 }
 
-void print_left_out(const char* bench, std::uint64_t bytes, std::uint64_t most) {
-  std::printf("%s%s of %llu bytes: it takes at most %llu\n", std::string(kLeftOut).c_str(), bench,
-              static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(most));
+void print_left_out(const char* bench, std::uint64_t bytes, const std::string& takes) {
+  std::printf("%s%s of %llu bytes: it takes %s\n", std::string(kLeftOut).c_str(), bench,
+              static_cast<unsigned long long>(bytes), takes.c_str());
   std::fflush(stdout);
 }
 

@@ -90,10 +90,10 @@ class Session {
 // makes the channel's rank known and calls `work(rank)` in each; the exit status of all.
 int run_group(Channel& channel, std::uint32_t processes, const std::function<int(std::uint32_t rank)>& work);
 
-// The same of a size that a bench does not measure, since it is above the most it takes: a line
-// that begins with kLeftOut.
+// The same of a size that a bench does not measure, and the sizes that it takes: a line that begins
+// with kLeftOut.
 inline constexpr std::string_view kLeftOut = "left out: ";
-void print_left_out(const char* bench, std::uint64_t bytes, std::uint64_t most);
+void print_left_out(const char* bench, std::uint64_t bytes, const std::string& takes);
 
 // Prints a sample as a line on stdout at once: the way from a participant to the driver.
 void print_sample(const Sample& sample);

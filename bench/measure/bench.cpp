@@ -47,9 +47,9 @@ bool Bench::wants_program(const char* program) const {
   });
 }
 
-void Bench::leave_out(const char* bench, std::uint64_t bytes, std::uint64_t most) const {
+void Bench::leave_out(const char* bench, std::uint64_t bytes, const std::string& takes) const {
   if (rank() != 0 || options_.sizes.empty()) return;
-  harness::print_left_out(bench, bytes, most);
+  harness::print_left_out(bench, bytes, takes);
 }
 
 std::vector<std::uint64_t> Bench::sizes(const char* bench, std::vector<std::uint64_t> standard,
@@ -57,7 +57,7 @@ std::vector<std::uint64_t> Bench::sizes(const char* bench, std::vector<std::uint
   auto out = harness::sizes_or(options_, std::move(standard));
   if (wants(bench)) {
     for (const std::uint64_t bytes : out) {
-      if (bytes > most) leave_out(bench, bytes, most);
+      if (bytes > most) leave_out(bench, bytes, "at most " + std::to_string(most));
     }
   }
   std::erase_if(out, [most](std::uint64_t bytes) { return bytes > most; });

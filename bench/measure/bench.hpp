@@ -125,8 +125,9 @@ class Bench {
   // told as left out of `bench`.
   [[nodiscard]] std::vector<std::uint64_t> sizes(const char* bench, std::vector<std::uint64_t> standard,
                                                  std::uint64_t most = kMostBytes) const;
-  // Tells the driver that a size is not measured, if it was asked for.
-  void leave_out(const char* bench, std::uint64_t bytes, std::uint64_t most) const;
+  // Tells the driver that a size is not measured, if it was asked for. `takes`: the sizes that are,
+  // such as "at most 4096".
+  void leave_out(const char* bench, std::uint64_t bytes, const std::string& takes) const;
   // Of programs: one is enough for a quick run.
   [[nodiscard]] std::vector<std::uint64_t> program_sizes(std::vector<std::uint64_t> standard) const;
   [[nodiscard]] std::vector<std::uint32_t> program_threads(std::vector<std::uint32_t> standard) const;

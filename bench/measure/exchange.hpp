@@ -99,7 +99,7 @@ void halo(Bench& bench, L& library) {
   }
   for (const std::uint64_t bytes : bench.program_sizes({1024, 65536})) {
     if (bytes > kFaceRoom) {
-      bench.leave_out("halo", bytes, kFaceRoom);
+      bench.leave_out("halo", bytes, "at most " + std::to_string(kFaceRoom));
       continue;
     }
     for (const std::uint32_t threads : bench.program_threads({1, 2, 4, 8})) {
@@ -228,7 +228,7 @@ void exchanges(Bench& bench, L& library) {
     Exchanging<L> mine(bench, library, told);
     for (const std::uint64_t bytes : bench.program_sizes({1024, 4096, 32768})) {
       if (bytes < 8 || bytes > 32768 || bytes % 8 != 0) {
-        bench.leave_out("exchange", bytes, 32768);
+        bench.leave_out("exchange", bytes, "multiples of 8 up to 32768");
         continue;
       }
       bench.measure(bench.program(op, "latency", bytes, 1),

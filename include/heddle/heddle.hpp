@@ -518,7 +518,7 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   void register_am(std::uint32_t handler, heddle_am_handler fn, void* arg) const {
     check(heddle_am_register(handle_, handler, fn, arg));
   }
-  // Collective; makes progress on the worker while it waits.
+  // Collective. Looks at the worker more often than at the others while it waits.
   void barrier(const Worker& worker, std::int64_t timeout_ns = HEDDLE_FOREVER) const {
     check(heddle_context_barrier(handle_, worker.handle(), timeout_ns));
   }

@@ -82,12 +82,11 @@ Status check_buffers(const Arguments& arguments, std::uint64_t alignment, const 
   if (receive % alignment != 0) return misaligned(arguments, "receive", call->receive, alignment);
   if (send_bytes > 0 && receive_bytes > 0 && send < receive + receive_bytes && receive < send + send_bytes &&
       !in_place(*call, request.rank)) {
-    return base::fail(
-        HEDDLE_ERR_ARGUMENT,
-        "%s: send %p with %llu bytes and receive %p with %llu bytes overlap; keep them apart, or in place "
-        "as heddle/collectives.h says",
-        arguments.function, arguments.send, static_cast<unsigned long long>(send_bytes),
-        static_cast<const void*>(arguments.receive), static_cast<unsigned long long>(receive_bytes));
+    return base::fail(HEDDLE_ERR_ARGUMENT,
+                      "%s: send %p with %llu bytes and receive %p with %llu bytes overlap; keep them apart, or "
+                      "exactly in place",
+                      arguments.function, arguments.send, static_cast<unsigned long long>(send_bytes),
+                      static_cast<const void*>(arguments.receive), static_cast<unsigned long long>(receive_bytes));
   }
   return HEDDLE_DONE;
 }

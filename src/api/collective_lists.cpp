@@ -207,7 +207,7 @@ Status check_overlap(const Arguments& arguments, const Call& call, std::uint32_t
       if (in_place) continue;
       return base::fail(HEDDLE_ERR_ARGUMENT,
                         "%s: the block that is %s member %u and the one that is %s member %u overlap; keep what is "
-                        "received apart, or in place as heddle/collectives.h says",
+                        "received apart, or exactly in place",
                         arguments.function, before->taken ? "received from" : "sent to", before->peer,
                         extent.taken ? "received from" : "sent to", extent.peer);
     }

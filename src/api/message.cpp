@@ -207,7 +207,9 @@ template <bool kWaits>
 [[gnu::noinline]] Status post_otherwise(Worker& worker, heddle_peer target, const heddle_am_message* message,
                                         const heddle_completion* completion) {
   const heddle_worker handle = worker.core().handle;
-  static_cast<void>(heddle::engine::use(worker));  // credit is taken before it is posted
+  // Taking credit, which comes before posting, reads what a look of the worker's owner before would
+  // write.
+  static_cast<void>(heddle::engine::use(worker));
   const Status first = try_any(worker, target, message, completion);
   if (!kWaits || first != HEDDLE_AGAIN) [[likely]]
     return first;

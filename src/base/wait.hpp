@@ -29,15 +29,15 @@ inline void cpu_relax() {
 // Any thread.
 class Crowd {
  public:
-  // `who_wait` threads may wait on `cores` cores, one of each process: what is known before any of
-  // them has waited.
-  void expect(std::uint64_t who_wait, std::uint64_t cores) {
-    const bool crowded = who_wait > cores;
-    processes_.store(who_wait, std::memory_order_relaxed);
-    places_.store(cores, std::memory_order_relaxed);
+  // `processes` may wait on `cores` cores, one thread of each: what is known before any of them has
+  // waited.
+  void expect(std::uint64_t processes, std::uint64_t cores) {
+    const bool crowded = processes > cores;
+    processes_.store(processes, std::memory_order_relaxed);
+    core_count_.store(cores, std::memory_order_relaxed);
     level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
     roomy_.store(!crowded, std::memory_order_relaxed);
-    const auto nap = static_cast<std::int64_t>(kNapPerShareNs * who_wait / std::max<std::uint64_t>(cores, 1));
+    const auto nap = static_cast<std::int64_t>(kNapPerShareNs * processes / std::max<std::uint64_t>(cores, 1));
     longest_nap_.store(std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs), std::memory_order_relaxed);
   }
   // Each look of a sleeper takes a few microseconds of its core, and a membarrier, which the kernel
@@ -84,7 +84,8 @@ class Crowd {
   // there is no core for each of them, they are who takes the cores away, and not strangers.
   void joined(std::uint64_t now) {
     const std::uint64_t waiting = waiting_.fetch_add(1, std::memory_order_relaxed) + 1;
-    if (waiting == 1 || waiting * processes_.load(std::memory_order_relaxed) <= places_.load(std::memory_order_relaxed))
+    if (waiting == 1 ||
+        waiting * processes_.load(std::memory_order_relaxed) <= core_count_.load(std::memory_order_relaxed))
       return;
     siblings_until_.store(now + kStrangersNs, std::memory_order_relaxed);
     if (level_.load(std::memory_order_relaxed) != kMost) level_.store(kMost, std::memory_order_relaxed);
@@ -177,9 +178,11 @@ class Crowd {
   std::atomic<std::uint64_t> not_before_{0};
   std::atomic<std::uint64_t> strangers_until_{0};
   std::atomic<std::uint64_t> processes_{1};
-  std::atomic<std::uint64_t> places_{1};
-  std::atomic<std::uint64_t> waiting_{0};         // threads of this process
+  std::atomic<std::uint64_t> core_count_{1};
   std::atomic<std::uint64_t> siblings_until_{0};  // there is no core for each till then
+  // Threads of this process. Exact, since joined() and parted() come in pairs; on a line of its
+  // own, since waits write it that yield, and all waits read the others.
+  alignas(kCacheLine) std::atomic<std::uint64_t> waiting_{0};
   std::array<Core, kCores> cores_;
 };
 

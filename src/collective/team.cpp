@@ -332,9 +332,9 @@ base::Status Team::report_dead() const {
   }
   if (lost(first) != 0) return report_failed(first);
   return base::fail(HEDDLE_ERR_PEER_FAILED,
-                    "a member of the team has died or left: this team is over; teams of the living, made before or "
-                    "built of what they "
-                    "offer, go on; heddle_context_peer_status tells which");
+                    "a member of the team has died or left: this team is over; teams of the living go on, such as "
+                    "one built of what they offer (heddle_team_offer, heddle_team_build); "
+                    "heddle_context_peer_status tells who lives");
 }
 
 std::uint64_t Team::failure_epoch() const {

@@ -51,9 +51,10 @@ class Objects {
   base::Result<Region*> adopt_region(void* address, std::uint64_t bytes, std::uint64_t moved);
   void close_region(Region* region);
   // An atomic or a signal goes to a word that is not mapped, in memory that is mapped otherwise:
-  // the first one is told, since who adopts memory seldom expects it.
+  // the first one is told, since who adopts memory seldom expects it. In memory of this rank the
+  // posting worker does it itself.
   void tell_edge(const RemoteRegion& remote, std::uint64_t offset) {
-    if (remote.on_edge(offset)) [[unlikely]]
+    if (remote.on_edge(offset) && remote.rank != job_.rank()) [[unlikely]]
       warn_edge(remote, offset);
   }
   // The open region in which all of [address, address + bytes) lies; null: there is none. It stays

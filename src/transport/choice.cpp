@@ -288,9 +288,10 @@ base::Result<Choice> network_here(const base::Environment& environment) {
   const Named named = named_by(nullptr, environment.config);
   if (named.only) {
     const Entry* const entry = find(Wanted(named.name).near);
-    if (named.from_list && entry->one_node) {
-      return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_TRANSPORTS=%s reaches the ranks of one node only",
-                        named.name.c_str());
+    if (entry->one_node) {
+      return base::fail(
+          HEDDLE_ERR_CONFIG, "%s=%s reaches the ranks of one node only; name a network too, such as %s,ucx",
+          named.from_list ? "HEDDLE_TRANSPORTS" : "HEDDLE_TRANSPORT", named.name.c_str(), named.name.c_str());
     }
     const base::Status status = entry->probe != nullptr ? entry->probe(environment) : base::Status{HEDDLE_DONE};
     if (status != HEDDLE_DONE) return status;

@@ -36,8 +36,7 @@ bool is_known(const std::string& name);
 base::Status fail_unknown(const std::string& name);
 
 // What a job on several nodes would use between them if all machines were as this one, by the
-// settings; for a job that is on one node in any case (HEDDLE_TRANSPORTS=shm), that. CONFIG:
-// nothing can be used, and why.
+// settings. CONFIG: nothing can be used, and why; also where a transport of one node is named alone.
 base::Result<Choice> network_here(const base::Environment& environment);
 
 }  // namespace heddle::transport

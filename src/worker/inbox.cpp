@@ -188,9 +188,8 @@ Block Inbox::QueuedBlock::block() const {
   return {(bytes_and_flags & kGet) != 0 ? Kind::get : Kind::put, local, bytes_and_flags >> kFlagBits, remote, offset};
 }
 
-// A death that the context knows of comes first. Whoever posts here does not look, and need make no
-// progress: what an executor that has slept puts into a dead rank's ring would be lost, and quiet
-// would not know.
+// An executor that has slept looks for deaths before it posts, since who posts to it makes no
+// progress: what goes into a dead rank's ring is lost, and quiet would not know.
 [[gnu::cold, gnu::noinline]] void Inbox::note_failures() {
   if (inside_of() == nullptr) static_cast<void>(worker_.completer().progress());
 }

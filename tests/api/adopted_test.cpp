@@ -267,7 +267,7 @@ TEST(AdoptedMemory, ItsWholePagesAreMapped) {
   });
 }
 
-// The owner makes no progress meanwhile: it waits for a word that the peer writes last.
+// Done at once: the owner is not asked.
 TEST(AdoptedMemory, OfWholePagesNeedsNothingOfItsOwner) {
   Job(2, "shm").run([](Context& context, Worker& worker) {
     Vector<std::uint64_t> mine(5);
@@ -303,7 +303,8 @@ TEST(AdoptedMemory, WholePagesBeginAtAPage) {
   });
 }
 
-// Who adopts memory within a page learns once that its words there need the owner.
+// Who adopts memory within a page learns once that its words there need the owner. Words of one's
+// own need nobody.
 TEST(AdoptedMemory, AWordThatIsNotMappedIsToldOnce) {
   const std::vector<std::pair<const char*, const char*>> settings{{"HEDDLE_LOG", "warn"}};
   const Variables variables(settings);
@@ -313,6 +314,7 @@ TEST(AdoptedMemory, AWordThatIsNotMappedIsToldOnce) {
     const Region region = context.adopt_memory(memory.span());
     const auto remote = context.exchange(region);
     if (context.rank() == 0) {
+      accepted(heddle_atomic(worker.handle(), HEDDLE_ADD64, remote[0].at(0), 1, nullptr));
       accepted(heddle_atomic(worker.handle(), HEDDLE_ADD64, remote[1].at(memory.first()), 1, nullptr));
       for (const std::size_t at : {std::size_t{0}, memory.end()}) {
         accepted(heddle_atomic(worker.handle(), HEDDLE_ADD64, remote[1].at(at), 1, nullptr));

@@ -124,6 +124,87 @@ TEST_P(Quiet, TellsOfAMessageThatCouldNotBeSent) {
   EXPECT_EQ(worker().quiet(), HEDDLE_DONE);
 }
 
+std::string mode_name(const testing::TestParamInfo<heddle_sharing>& info) {
+  return name_of_mode(info.param);
+}
+INSTANTIATE_TEST_SUITE_P(Modes, Quiet, testing::ValuesIn(all_modes()), mode_name);
+
+// Threads of one worker, each with gets of its own, of which nobody is told, while others make all
+// the progress: whoever's quiet says DONE sees its data.
+class QuietOfThreads : public testing::TestWithParam<heddle_sharing> {};
+
+TEST_P(QuietOfThreads, SeesWhatAnotherThreadsProgressBrought) {
+  constexpr int kThreads = 3;
+  constexpr std::uint64_t kRounds = 300;
+  const Variables variables(
+      {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}});
+  Job(2, "shm").run([](Context& context, Worker& main) {
+    const Region region = context.alloc(4096);
+    const auto remote = context.exchange(region);
+    for (std::size_t i = 0; i < 512; ++i) region.memory<std::uint64_t>()[i] = i + 1;
+    context.barrier(main);
+    Worker worker = context.open_worker(GetParam());
+    std::atomic<int> left = kThreads;
+    std::vector<std::thread> threads;
+    for (int number = 0; number < kThreads; ++number) {
+      threads.emplace_back([&, number] {
+        const RemoteRegion& peer = remote[1 - context.rank()];
+        for (std::uint64_t round = 0; round < kRounds; ++round) {
+          const std::uint64_t word = (round * kThreads + static_cast<std::uint64_t>(number)) % 512;
+          std::uint64_t value = 0;
+          ASSERT_GE(worker.get(writable_bytes_of(value), peer.at(8 * word)), 0) << heddle_last_error();
+          ASSERT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
+          ASSERT_EQ(value, word + 1);
+        }
+        left.fetch_sub(1, std::memory_order_relaxed);
+      });
+    }
+    while (left.load(std::memory_order_relaxed) > 0) {
+      turn(worker);
+      turn(main);
+    }
+    for (std::thread& thread : threads) thread.join();
+    context.barrier(main);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, QuietOfThreads, testing::ValuesIn(shared_modes()), mode_name);
+
+// Each of two stores into the other's memory, then looks at its own: at least one sees the other's
+// store. Messages in between, after which quiet has nothing to do, must not hide that.
+class QuietFence : public testing::TestWithParam<heddle_sharing> {};
+
+TEST_P(QuietFence, OfTwoThatPutAndLookOneSeesTheOther) {
+  constexpr std::uint64_t kRounds = 20'000;
+  std::array<std::atomic<std::uint64_t>, 2> here{};
+  std::array<std::vector<std::uint64_t>, 2> seen{std::vector<std::uint64_t>(kRounds),
+                                                 std::vector<std::uint64_t>(kRounds)};
+  Job(2, "shm").run([&](Context& context, Worker& main) {
+    const std::uint32_t rank = context.rank();
+    Worker worker = context.open_worker(GetParam());
+    const Region region = context.alloc(4096);
+    const auto remote = context.exchange(region);
+    const std::atomic_ref<std::uint64_t> own(region.memory<std::uint64_t>()[0]);
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      const std::uint64_t mark = round + 1;
+      here[rank].store(mark, std::memory_order_release);
+      for (int looks = 0; here[1 - rank].load(std::memory_order_acquire) < mark;) {
+        if (++looks % 1024 == 0) std::this_thread::yield();
+      }
+      ASSERT_EQ(worker.put(bytes_of(mark), remote[1 - rank].at(0)), HEDDLE_DONE);
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+      seen[rank][round] = own.load(std::memory_order_relaxed);
+      ASSERT_EQ(worker.quiet(), HEDDLE_DONE);
+    }
+    context.barrier(main);
+  });
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    ASSERT_TRUE(seen[0][round] > round || seen[1][round] > round) << "round " << round;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, QuietFence, testing::ValuesIn(all_modes()), mode_name);
+
 // ---- after a death ------------------------------------------------------------------------------
 
 struct Posting {
@@ -213,11 +294,6 @@ TEST_P(QuietAfterADeath, NoErrorIsLost) {
     leaving.join();
   }
 }
-
-std::string mode_name(const testing::TestParamInfo<heddle_sharing>& info) {
-  return name_of_mode(info.param);
-}
-INSTANTIATE_TEST_SUITE_P(Modes, Quiet, testing::ValuesIn(all_modes()), mode_name);
 
 std::string after_death_name(const testing::TestParamInfo<AfterDeath>& info) {
   const auto& [mode, setting, noticed] = info.param;

@@ -3,6 +3,7 @@
 //   kinds.hpp       a message of 4-byte integers is received as 8-byte floating-point numbers
 //   comparison.hpp  members of a communicator call different collectives, or with other arguments
 //   buffers.hpp     the program writes to the buffer of a send that is under way
+//   (collective/blocks.cpp)  blocks of one collective overlap
 //   leaks.hpp       what the program has not freed when it calls MPI_Finalize
 //
 // The short paths of calls are closed then, so programs that are not checked pay nothing.

@@ -1,8 +1,10 @@
 #include "mpi/collective/blocks.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "mpi/check/check.hpp"
@@ -113,6 +115,7 @@ Wire wire_of(Schedule& schedule, const Blocks& blocks, bool apart) {
 namespace {
 
 // A block in the program's memory, or several side by side.
+constexpr int kAllBlocks = -1;
 struct Extent {
   const std::byte* begin;
   const std::byte* end;
@@ -120,13 +123,31 @@ struct Extent {
   bool received;
 };
 
+std::string name_of(const Extent& extent) {
+  const std::string buffer = extent.received ? "recvbuf" : "sendbuf";
+  return extent.block == kAllBlocks ? buffer : "block " + std::to_string(extent.block) + " of " + buffer;
+}
+
+// The first ones of this process, since a loop would repeat it for ever.
+void tell_overlap(const char* caller, const Extent& one, const Extent& other) {
+  constexpr int kMost = 10;
+  static std::atomic<int> told{0};  // relaxed: a count
+  const int now = told.fetch_add(1, std::memory_order_relaxed);
+  if (now >= kMost) return;
+  std::fprintf(stderr,
+               "heddle: rank %u: %s: %s and %s overlap: the standard forbids it, and what is there afterwards depends "
+               "on the order%s\n",
+               g_job.rank, caller == nullptr ? "a collective" : caller, name_of(one).c_str(), name_of(other).c_str(),
+               now + 1 == kMost ? "; further overlaps are not told" : "");
+}
+
 void add_extents(const Blocks& blocks, bool received, std::vector<Extent>* extents) {
   const auto add = [&](const Block& block, int number) {
     const std::byte* const begin = block.bytes() == 0 ? nullptr : start_of(block);
     if (begin != nullptr) extents->push_back({begin, begin + block.bytes(), number, received});
   };
   if (blocks.size() == 0) return;
-  if (blocks.is_even()) return add(whole_of(blocks), 0);
+  if (blocks.is_even()) return add(whole_of(blocks), kAllBlocks);
   if (blocks.is_same()) return add(blocks[0], 0);
   for (int i = 0; i < blocks.size(); ++i) add(blocks[i], i);
 }
@@ -160,12 +181,7 @@ Wire wire_of_received(Schedule& schedule, const Blocks& receive, const Blocks* s
   Extent one{};
   Extent other{};
   if (!find_overlap(receive, send, &one, &other)) return wire_of(schedule, receive);
-  if (g_checks)
-    std::fprintf(stderr,
-                 "heddle: rank %u: %s: block %d of %s and block %d of %s overlap: the standard forbids it, and what "
-                 "is there afterwards depends on the order\n",
-                 g_job.rank, schedule.caller == nullptr ? "a collective" : schedule.caller, one.block,
-                 one.received ? "recvbuf" : "sendbuf", other.block, other.received ? "recvbuf" : "sendbuf");
+  if (g_checks) tell_overlap(schedule.caller, one, other);
   return wire_of(schedule, receive, true);
 }
 

@@ -90,8 +90,8 @@ const char* name_of_level(int level) {
   return kLevels[0].name;
 }
 
-// The level that the program asks for. It does not ask: what the job has; or, if the session is the
-// first, all of it, since no other part of the program could get more later.
+// The level that the program asks for; if it does not, MPI_THREAD_MULTIPLE, since no other part of
+// the program could get more later. The caller lowers it to what the job has.
 int read_level(const Info& info, int* level) {
   *level = MPI_THREAD_MULTIPLE;
   const std::string* const text = info.find("thread_level");

@@ -206,8 +206,7 @@ const char* noted_text() {
 namespace {
 
 // The engine's texts for a program that does not know the engine: they begin with the function that
-// was called, "heddle_put: …", and some name another one, of which the last part remains, or the
-// header that says more.
+// was called, "heddle_put: …", and some name another one, of which the last part remains.
 void without_functions(const char* text, char (&out)[kTextBytes]) {
   constexpr std::string_view kPrefix = "heddle_";
   const auto is_of_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
@@ -217,10 +216,8 @@ void without_functions(const char* text, char (&out)[kTextBytes]) {
     if (rest.substr(end).starts_with(": ")) rest.remove_prefix(end + 2);
   }
   std::size_t length = 0;
-  constexpr std::string_view kHeader = " as heddle/collectives.h says";
   for (char before = ' '; !rest.empty() && length + 1 < kTextBytes;) {
     if (!is_of_name(before) && rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
-    if (rest.starts_with(kHeader)) rest.remove_prefix(kHeader.size());
     if (rest.empty()) break;
     before = out[length++] = rest.front();
     rest.remove_prefix(1);

@@ -101,8 +101,9 @@ int post_ask(std::unique_ptr<Asked> asked) {
 }
 
 int check_alive(const Win& win, int rank) {
-  return code_of(
-      heddle_context_peer_status(g_job.context, win.comm->members[static_cast<std::size_t>(rank)].peer.rank));
+  const auto member = static_cast<std::size_t>(rank);
+  if (member >= win.comm->members.size()) return MPI_SUCCESS;
+  return code_of(heddle_context_peer_status(g_job.context, win.comm->members[member].peer.rank));
 }
 
 int after_look(Win& win, int rank, int looks) {

@@ -105,7 +105,8 @@ int ask_and_wait(std::unique_ptr<Asked> asked, std::unique_ptr<Asked>* answer);
 // The same in two steps. *sent is to be passed to wait_answer(), once; null after an error.
 int post_waited(std::unique_ptr<Asked> asked, Asked** sent);
 int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer);
-// Error: the rank is known to have died.
+// Error: the rank is known to have died. A number that is no rank's, which peers may have written
+// into their memory, has not.
 int check_alive(const Win& win, int rank);
 // Makes progress on the other lanes, since peers may wait for them; asks now and then whether the
 // rank lives.

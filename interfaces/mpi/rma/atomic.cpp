@@ -49,7 +49,8 @@ int Guard::wait(const Guarded& where) {
   int owner = 0;
   const auto fill = [&](heddle_wait_facts& facts) {
     facts.cause = HEDDLE_WAIT_LOCK;
-    facts.rank = where.win.comm->members[static_cast<std::size_t>(owner)].peer.rank;
+    const auto member = static_cast<std::size_t>(owner);
+    if (member < where.win.comm->members.size()) facts.rank = where.win.comm->members[member].peer.rank;
     std::snprintf(facts.text, sizeof facts.text, "the guard of accumulates on rank %d of a window, which rank %d holds",
                   where.rank, owner);
   };

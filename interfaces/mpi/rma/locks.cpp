@@ -97,9 +97,8 @@ int step_at(Win& win, int rank, LockStep step, bool* done) {
   return outcome_at(rank, static_cast<LockOutcome>(answer->answer[0]), done);
 }
 
-bool has_died(const Win& win, std::size_t rank) {
-  return rank < win.comm->members.size() &&
-         heddle_context_peer_status(g_job.context, win.comm->members[rank].peer.rank) < 0;
+bool has_died(const Win& win, std::uint64_t rank) {
+  return check_alive(win, static_cast<int>(rank)) != MPI_SUCCESS;
 }
 
 // One who has died has the lock, or, if it is shared and wanted exclusively, is among those.
@@ -219,7 +218,7 @@ bool lock_step(Control& control, LockStep step, int rank) {
     case LockStep::announce:
       word.fetch_add(kWaits, std::memory_order_relaxed);
       return true;
-    case LockStep::give_up:
+    case LockStep::retract:
       word.fetch_sub(kWaits, std::memory_order_relaxed);
       return true;
     case LockStep::take_announced:
@@ -265,7 +264,7 @@ int acquire_lock(Win& win, int rank, bool exclusive) {
     if (!exclusive) step = barges ? LockStep::barge_shared : LockStep::take_shared;
     code = step_at(win, rank, step, &done);
   }
-  if (code != MPI_SUCCESS && announced) static_cast<void>(told_target(win, rank, LockStep::give_up));
+  if (code != MPI_SUCCESS && announced) static_cast<void>(told_target(win, rank, LockStep::retract));
   return code;
 }
 

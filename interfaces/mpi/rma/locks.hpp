@@ -29,7 +29,7 @@ enum class LockStep : std::uint8_t {
   barge_shared,  // does not let anybody go first
   release_exclusive,
   release_shared,
-  give_up,  // waits no longer
+  retract,  // waits no longer
 };
 enum class LockOutcome : std::uint8_t {
   not_now,

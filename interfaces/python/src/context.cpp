@@ -264,7 +264,9 @@ void bind_context(nb::module_& module) {
            "Give bytes, equally many in all ranks (1 to 1 MiB), and get those of all. Collective over the job.")
       .def("barrier", &barrier, nb::arg("worker").none() = nb::none(), nb::arg("timeout").none() = nb::none(),
            nb::sig("def barrier(self, worker: Worker | None = None, timeout: float | None = None) -> None"),
-           "Wait until all ranks have come, with progress on `worker`. Collective over the job; for set-up.\n\n"
+           "Wait until all ranks have come, with progress meanwhile, on `worker` above all. Collective over the job; "
+           "for "
+           "set-up.\n\n"
            "PeerFailedError: a rank has died or left. TimedOut: this rank counts as arrived; call again.")
       .def("is_alive", &is_alive, nb::arg("rank"), nb::sig("def is_alive(self, rank: typing.SupportsIndex) -> bool"),
            "False once the rank is known to have died or left.")

@@ -82,10 +82,10 @@ def own_arrays(context: heddle.Context) -> None:
         assert peer.nbytes == mine.nbytes
         assert peer.is_mapped(0, peer.nbytes) or not direct
     context.barrier(worker)
-    if context.rank != 0:  # which is in a call without progress meanwhile
+    if context.rank != 0:
         for offset in (0, mine.nbytes - 8):
             worker.fetch_add(peers[0], offset, 1)
-    context.barrier(None if direct else worker)
+    context.barrier(worker)
     if context.rank == 0:
         assert mine[0, 0] == mine[2, 4] == context.size - 1
     # What is received, reduced and sent lies in such an array as in any other.

@@ -104,8 +104,8 @@ class Transfers {
     bool stalled = false;       // the target has lost its core with a piece
     bool away = false;          // this thread was somewhere else meanwhile
     bool cold = false;          // it has had a chunk that was used for the first time
-    bool trial = false;         // it is to show whether bounce space is faster,
-    bool unproven = false;      // or the first one to do so: no more than kTrialBytes before
+    bool trial = false;         // chosen to show whether bounce space is faster
+    bool unproven = false;      // a trial, or the first to this peer: kTrialBytes until judge()
     Probe probe = Probe::none;  // alone: nothing else is sent before
     std::uint64_t began = 0;    // ns
     std::uint64_t portion = 0;  // bytes that came back since it was last measured

@@ -194,7 +194,6 @@ base::Status Adapter::check_settings(const base::Config& config) {
 // Only an open device says whether it has shared receive queues: if it has none, the choice is made
 // anew without it.
 base::Result<Adapter::Opened> Adapter::open(const Library& library, const base::Config& config) {
-  if (const base::Status status = check_settings(config); status != HEDDLE_DONE) return status;
   const Functions& call = library.call();
   int count = 0;
   ibv_device** devices = (call.get_device_list)(&count);
