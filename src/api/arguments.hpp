@@ -66,7 +66,7 @@ Status guarded(Function&& function) noexcept {
 
 // True: the worker may raise the counter. The workers of the counter's context may, and keep the
 // counter while they refer to it; or only one of them may, by one thread at a time: an owner before
-// might be looking at the worker in a wait.
+// might be looking at the worker in a wait, so the caller takes it over and waits for that look.
 inline bool raised_by(const Counter& counter, Worker& worker) {
   if (counter.only() == 0) return &counter.owner() == &worker.core().objects;
   if (counter.only() != worker.core().handle.id) return false;

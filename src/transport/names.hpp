@@ -36,7 +36,7 @@ bool is_known(const std::string& name);
 base::Status fail_unknown(const std::string& name);
 
 // What a job on several nodes would use between them if all machines were as this one, by the
-// settings. CONFIG: nothing can be used, and why; also where a transport of one node is named alone.
+// settings. CONFIG: nothing can be used, and why; also where one of a single node is named alone.
 base::Result<Choice> network_here(const base::Environment& environment);
 
 }  // namespace heddle::transport
