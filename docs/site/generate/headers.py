@@ -269,9 +269,9 @@ def _cpp_declaration(reader: _Reader, cursor: ci.Cursor) -> Declaration | None:
             return None
         head, body = reader.signature(cursor)
         return Declaration("function", cursor.spelling.split("<")[0], head, first, last, body=body)
-    if cursor.kind in (ci.CursorKind.TYPE_ALIAS_DECL,):
+    if cursor.kind in (ci.CursorKind.TYPE_ALIAS_DECL, ci.CursorKind.TYPE_ALIAS_TEMPLATE_DECL):
         text = re.sub(r"\s+", " ", reader.between(cursor.extent.start.offset, cursor.extent.end.offset))
-        return Declaration("alias", cursor.spelling, text.removeprefix("using "), first, last)
+        return Declaration("alias", cursor.spelling, re.sub(r"\busing ", "", text, count=1), first, last)
     if cursor.kind in _CLASSES and cursor.is_definition():
         head = reader.between(cursor.extent.start.offset, cursor.extent.end.offset).split("{", 1)[0]
         head = re.sub(r"\bclass (?=\w+( final)?( :|$))", "", re.sub(r"\s+", " ", head).strip()) if "template" not in head else re.sub(
