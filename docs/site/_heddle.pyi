@@ -5,6 +5,8 @@ import enum
 import types
 from typing import Any, SupportsIndex
 
+import numpy.typing
+
 import heddle.types
 
 
@@ -192,7 +194,7 @@ class Context:
 
     def barrier(self, worker: Worker | None = None, timeout: float | None = None) -> None:
         """
-        Wait until all ranks have come, with progress on `worker`. Collective over the job; for set-up.
+        Wait until all ranks have come, with progress meanwhile, on `worker` above all. Collective over the job; for set-up.
 
         PeerFailedError: a rank has died or left. TimedOut: this rank counts as arrived; call again.
         """
@@ -210,16 +212,28 @@ class Context:
         Its memory goes when it is released or the context leaves: arrays in it must be gone before.
         """
 
+    def zeros(self, shape: heddle.types.Shape, dtype: numpy.typing.DTypeLike = 'float64') -> numpy.typing.NDArray[Any]:
+        """
+        A NumPy array of zeros that is a region: give it to exchange(), and peers on the node reach all of it by loads and stores.
+
+        It lives as long as you like, also when the context has left. Once exchanged, its region stays open until register(array).release(), or until the context leaves; no thread may use the array during either.
+        """
+
+    def empty(self, shape: heddle.types.Shape, dtype: numpy.typing.DTypeLike = 'float64') -> numpy.typing.NDArray[Any]:
+        """
+        As zeros(), for an array that is written first. (It costs the same: fresh memory is zero.)
+        """
+
     def register(self, memory: heddle.types.Buffer, *, adopt: bool = False) -> Region:
         """
-        A region of an object's own memory, which can be written; the object is kept.
+        A region of an object's own memory, which can be written; the object is kept. Of an array of zeros() or empty() it is the region that the array is.
 
-        adopt: its whole pages become memory that peers on the node map, as fast as alloc's; what is left of a page, and a memory without a whole page, is as without adopt: its owner's worker 0 executes atomics and signals. No thread may use the memory during this call, nor while the region is released or the context leaves. UnsupportedError: memory of another kind, such as a mapped file.
+        adopt: its whole pages become memory that peers on the node map, as fast as alloc's. What is left of a page is as without adopt: its owner's worker 0 executes atomics and signals, and must make progress. NumPy's own arrays begin within a page, so offset 0 is such a place: zeros() gives arrays without. No thread may use the memory during this call, nor while the region is released or the context leaves. UnsupportedError: memory of another kind, such as a mapped file.
         """
 
-    def exchange(self, region: Region) -> list[RemoteRegion]:
+    def exchange(self, region: Region | heddle.types.Buffer) -> list[RemoteRegion]:
         """
-        Give a region, and get those of all ranks, in their order. Collective over the job.
+        Give a region, or an array of zeros() or empty(), and get those of all ranks, in their order. Collective over the job.
         """
 
     def unpack(self, packed: bytes) -> RemoteRegion:
