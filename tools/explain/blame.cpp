@@ -29,11 +29,25 @@ auto first_after(const Spans& spans, std::int64_t begin, Get&& span_of) {
 
 constexpr auto kSpan = [](const Span& span) { return span; };
 
+// A thread that sleeps does nothing else, so these follow each other.
+std::vector<Span> sleeps_of(const Thread& thread) {
+  std::vector<Span> sleeps;
+  for (const Slice& slice : thread.slices) {
+    if (slice.what == Slice::What::sleep) sleeps.push_back(slice);
+  }
+  return sleeps;
+}
+
 class Blamer {
  public:
   explicit Blamer(const Story& story) : story_(story), done_(story.waits.size()), state_(story.waits.size()) {
     of_thread_.resize(story.ranks.size());
-    for (std::size_t i = 0; i < story.ranks.size(); ++i) of_thread_[i].resize(story.ranks[i].threads.size());
+    sleeps_.resize(story.ranks.size());
+    for (std::size_t i = 0; i < story.ranks.size(); ++i) {
+      const std::vector<Thread>& threads = story.ranks[i].threads;
+      of_thread_[i].resize(threads.size());
+      for (const Thread& thread : threads) sleeps_[i].push_back(sleeps_of(thread));
+    }
     for (std::size_t i = 0; i < story.waits.size(); ++i)
       of_thread_[story.waits[i].rank][story.waits[i].thread].push_back(i);
   }
@@ -67,6 +81,8 @@ class Blamer {
   // Until `end` it was about being noticed and moved by the rank's worker; kNoTraceWorker: any.
   void moving(Building& building, std::int64_t end, std::size_t rank, std::uint8_t worker);
   void own_thread(Building& building, std::int64_t end);
+  // Until `end` nobody was late.
+  void under_way(Building& building, std::int64_t end);
   void add(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread,
            std::uint8_t worker = base::kNoTraceWorker);
   void add_late(Building& building, const Span& span, Why why, std::size_t rank, std::size_t thread);
@@ -84,6 +100,7 @@ class Blamer {
   std::vector<State> state_;
   int depth_ = 0;
   std::vector<std::vector<std::vector<std::size_t>>> of_thread_;  // waits by rank, thread
+  std::vector<std::vector<std::vector<Span>>> sleeps_;            // the same, in order
 };
 
 std::size_t Blamer::index_of(std::uint32_t rank) const {
@@ -250,7 +267,7 @@ void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std:
     for (auto away = first_after(all, building.at, kSpan); away != all.end() && away->begin < end; ++away) {
       const Span common = away->within({building.at, end});
       if (common.length() == 0 || !was_needed(*away, end, common.length())) continue;
-      add(building, common.begin, Why::under_way, kNoRank, 0);
+      under_way(building, common.begin);
       const std::size_t thread = acting_thread(rank, *away, worker);
       const std::int64_t without = peer.threads.empty() ? 0 : without_core(peer.threads[thread], common);
       if (without > common.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
@@ -267,6 +284,17 @@ void Blamer::own_thread(Building& building, std::int64_t end) {
   const std::int64_t without = without_core(story_.ranks[wait.rank].threads[wait.thread], rest);
   if (rest.length() > kUnnoticedNs && without > rest.length() / 2) {
     add(building, building.at + without, Why::no_core, wait.rank, wait.thread);
+  }
+  under_way(building, end);
+}
+
+// A thread that sleeps in its wait notices what comes when it is woken, or wakes by itself.
+void Blamer::under_way(Building& building, std::int64_t end) {
+  const Wait& wait = building.wait;
+  const std::vector<Span>& sleeps = sleeps_[wait.rank][wait.thread];
+  for (auto sleep = first_after(sleeps, building.at, kSpan); sleep != sleeps.end() && sleep->begin < end; ++sleep) {
+    add(building, sleep->begin, Why::under_way, kNoRank, 0);
+    add(building, std::min(sleep->end, end), Why::asleep, wait.rank, wait.thread);
   }
   add(building, end, Why::under_way, kNoRank, 0);
 }
@@ -459,7 +487,7 @@ bool Blamer::for_operation(Building& building, const Awaited* awaited) {
     moving(building, wait.end, index_of(awaited->rank), awaited->worker);
     return true;
   }
-  add(building, last->begin, Why::under_way, kNoRank, 0);
+  under_way(building, last->begin);
   moving(building, wait.end, index_of(last->rank), last->peer);
   return true;
 }

@@ -21,6 +21,7 @@ enum class Why : std::uint8_t {
   late_member,      // had not come to a collective
   no_progress,      // nobody looked at its worker
   no_core,          // its thread was ready to run and had no core
+  asleep,           // the thread that waits slept, though nobody was late
   credit,           // had not taken what was sent before
   lock,             // held it
   unexpected_copy,  // messages came before their receives, and were copied

@@ -98,6 +98,41 @@ TEST(Blame, AThreadWithoutACoreIsNotLate) {
   EXPECT_EQ(sums.at({Why::late_sender, 1}), 1'500'000);
 }
 
+// The message came at 2 ms; the thread that waits for it woke later.
+TEST(Blame, WhoSleepsInItsWaitNoticesLate) {
+  Story story = story_of(2);
+  story.waits.push_back(wait_of(0, 1'000'000, 3'000'000));
+  add_message(story, 1, 0, 2'000'000, 2'900'000);
+  std::vector<Slice>& slices = story.ranks[0].threads[0].slices;
+  const auto add_slice = [&](Slice::What what, std::int64_t begin, std::int64_t end) {
+    Slice& slice = slices.emplace_back();
+    slice.begin = begin;
+    slice.end = end;
+    slice.what = what;
+  };
+  add_slice(Slice::What::wait, 1'000'000, 3'000'000);
+  add_slice(Slice::What::sleep, 1'500'000, 1'600'000);
+  add_slice(Slice::What::sleep, 1'900'000, 2'500'000);
+  add_slice(Slice::What::sleep, 2'600'000, 2'850'000);
+  const auto sums = sums_of(blame_all(story)[0]);
+  EXPECT_EQ(sums.at({Why::late_sender, 1}), 1'000'000) << "while nothing was sent it might as well sleep";
+  EXPECT_EQ(sums.at({Why::asleep, 0}), 750'000);
+  EXPECT_EQ(sums.at({Why::under_way, kNoRank}), 250'000);
+
+  const std::string alone = text_of(sum_up(story), story, 10);
+  EXPECT_NE(alone.find("750.0 us  asleep, in 1 wait\n    rank 0 waits in heddle_recv_wait and slept while nobody was "
+                       "late: nothing had come for 1 ms or more"),
+            std::string::npos)
+      << alone;
+  // Another rank of its machine had no core for a tenth of the time.
+  story.ranks[1].threads[0].core_time = {{0, 0}, {10'000'000, 1'000'000}};
+  const std::string crowded = text_of(sum_up(story), story, 10);
+  EXPECT_NE(crowded.find("its machine has more busy threads than cores"), std::string::npos) << crowded;
+  EXPECT_NE(crowded.find("less with a core for each thread"), std::string::npos) << crowded;
+  story.ranks[1].machine = "elsewhere";
+  EXPECT_EQ(text_of(sum_up(story), story, 10).find("more busy threads"), std::string::npos);
+}
+
 TEST(Blame, AnOperationWaitsForWhoLooksAtTheWorker) {
   Story story = story_of(2);
   story.waits.push_back(wait_for(Cause::answer, 0));

@@ -13,8 +13,9 @@ namespace heddle::tools::explain {
 namespace {
 
 constexpr std::array<const char*, kWhys> kNames = {
-    "late sender", "late receiver",   "late in a collective", "no progress", "no free core",   "credit used up",
-    "lock",        "unexpected copy", "copied, not mapped",   "never came",  "data under way", "not known"};
+    "late sender",    "late receiver", "late in a collective", "no progress",        "no free core", "asleep",
+    "credit used up", "lock",          "unexpected copy",      "copied, not mapped", "never came",   "data under way",
+    "not known"};
 
 // Of less no sentence is made.
 constexpr std::int64_t kLeastToldNs = 10'000;
@@ -53,7 +54,7 @@ class Sum {
     const Wait& wait = story_.waits[number];
     const bool known = part.rank != kNoRank;
     const bool says_where = known && part.why != Why::under_way && part.why != Why::credit && part.why != Why::lock &&
-                            part.why != Why::no_core;
+                            part.why != Why::no_core && part.why != Why::asleep;
     const std::int64_t middle = part.begin + part.length() / 2;
     std::string where = says_where ? where_of(story_.ranks[part.rank], part.thread, middle) : "";
     Loss& loss = losses_[{part.why, part.rank, where, wait.call}];
@@ -154,6 +155,23 @@ bool has_helper(const Rank& rank) {
   return std::ranges::any_of(rank.threads, [](const Thread& thread) { return thread.name == "heddle-progress"; });
 }
 
+// Threads of a rank of that rank's machine were ready to run, and had no core, for a twentieth of
+// its time or more.
+bool shares_cores(const Rank& rank, const Story& story) {
+  return std::ranges::any_of(story.ranks, [&](const Rank& other) {
+    if (other.machine != rank.machine) return false;
+    std::int64_t without = 0;
+    for (const Thread& thread : other.threads) without += without_core(thread, other.seen);
+    return without > other.seen.length() / 20;
+  });
+}
+
+std::string why_asleep(const Rank& rank, const Story& story) {
+  return shares_cores(rank, story)
+             ? "its machine has more busy threads than cores, so a wait gives its core away and sleeps"
+             : "nothing had come for 1 ms or more, after which a wait sleeps for a sixteenth of its time so far";
+}
+
 std::string sentence(const Loss& loss, const Story& story) {
   const std::string who = loss.rank == kNoRank ? "" : "rank " + std::to_string(story.ranks[loss.rank].number);
   const std::string waiting = loss.waiting.empty() ? "" : numbers_of(story, loss.waiting);
@@ -175,6 +193,8 @@ std::string sentence(const Loss& loss, const Story& story) {
     case Why::no_core:
       if (loss.waiting == std::vector<std::size_t>{loss.rank}) return waits + ", ready to run, and had no core";
       return waits + " for " + who + ", whose thread was ready to run and had no core";
+    case Why::asleep:
+      return waits + " and slept while nobody was late: " + why_asleep(story.ranks[loss.rank], story);
     case Why::credit:
       return waits + " for credit" + (who.empty() ? "" : ": " + who + " has not taken what was sent before");
     case Why::lock:
@@ -214,6 +234,9 @@ std::string advice(const Loss& loss, const Story& story) {
     case Why::no_core:
       return most +
              " less with a core for each thread that is busy: fewer ranks, threads or helpers, or other bindings";
+    case Why::asleep:
+      if (!shares_cores(story.ranks[loss.rank], story)) return "";
+      return most + " less with a core for each thread that is busy: fewer ranks, threads or helpers";
     case Why::credit:
       return most +
              " less if messages were received, and handlers of class USER run, as they come; HEDDLE_TAG_CREDIT_BYTES "
