@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/timeout.hpp"
@@ -84,6 +85,17 @@ struct Said {
   [[nodiscard]] std::string as_bytes() const { return may_use + '\0' + settings; }
 };
 
+// The first setting of that transport which this rank's user has made. Null: there is none.
+const char* setting_of(std::string_view transport, const base::Config& config) {
+  std::string prefix = "HEDDLE_" + std::string(transport) + "_";
+  std::ranges::transform(prefix, prefix.begin(),
+                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  for (const base::Variable& variable : base::variables()) {
+    if (config.is_set(variable.var) && std::string_view(variable.name).starts_with(prefix)) return variable.name;
+  }
+  return nullptr;
+}
+
 // The candidates of this rank, and why some cannot be used.
 class Candidates {
  public:
@@ -101,8 +113,17 @@ class Candidates {
                       [&](const Candidate& one) { return one.name == all_[at].name; }))
         continue;
       why_ += (why_.empty() ? "" : "; ") + all_[at].name + ": " + base::last_message();
+      if (setting_of(all_[at].name, environment_.config) != nullptr)
+        wanted_.emplace_back(all_[at].name, base::last_message());
     }
     return at;
+  }
+  // Warns of those that cannot be used here though their user has made settings of them.
+  void tell_left_out(const std::string& instead) const {
+    for (const auto& [name, why] : wanted_) {
+      environment_.log.line(base::Level::warn, "the transport %s is left out, though %s is set: %s; the job uses %s",
+                            name.c_str(), setting_of(name, environment_.config), why.c_str(), instead.c_str());
+    }
   }
   // Why those before cannot be used here; empty: all can.
   [[nodiscard]] const std::string& why() const { return why_; }
@@ -116,6 +137,7 @@ class Candidates {
   std::vector<Candidate> all_;
   const base::Environment& environment_;
   std::string why_;
+  std::vector<std::pair<std::string, std::string>> wanted_;  // by name: why not
 };
 
 // Where HEDDLE_NODE_RANKS makes several nodes of one machine, ranks that do not have it take no
@@ -171,13 +193,15 @@ base::Result<std::uint32_t> read(const std::vector<std::byte>& bytes, std::uint3
 
 // The first candidate that every rank can use. Each proposes the first that it can; if they differ,
 // each looks on from the last of these. So all look at no more than is needed, and find the same.
+// *tells: of the ranks that could not use the first, this is the lowest.
 base::Result<std::uint32_t> agree(bootstrap::Bootstrap& bootstrap, base::Clock& clock, const Said& said,
-                                  Candidates& candidates) {
+                                  Candidates& candidates, bool* tells) {
   std::uint32_t mine = candidates.first_from(0);
-  for (;;) {
+  for (bool first = true;; first = false) {
     std::vector<std::vector<std::byte>> all;
     if (const base::Status status = exchange(bootstrap, clock, mine, said, &all); status != HEDDLE_DONE) return status;
     std::uint32_t last = mine;
+    std::uint32_t lacks = bootstrap.size();
     bool same = true;
     for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
       const auto theirs = read(all[rank], rank, said);
@@ -190,9 +214,11 @@ base::Result<std::uint32_t> agree(bootstrap::Bootstrap& bootstrap, base::Clock& 
                           "what is missing), or name another with HEDDLE_TRANSPORTS%s",
                           rank, candidates.names().c_str(), here.c_str());
       }
+      if (*theirs != 0) lacks = std::min(lacks, rank);
       same = same && *theirs == mine;
       last = std::max(last, *theirs);
     }
+    if (first) *tells = lacks == bootstrap.rank();
     if (same) return mine;
     mine = candidates.first_from(last);
   }
@@ -217,8 +243,10 @@ base::Result<Choice> choose_among(const Named& named, std::size_t count, bootstr
   Said said{named.only ? named.name : named.name + ":" + candidates.names() + ":" + std::to_string(node_ranks),
             named.said};
   if (node_ranks != 0) said.settings += " and HEDDLE_NODE_RANKS=" + std::to_string(node_ranks);
-  const auto agreed = agree(bootstrap, *environment.clock, said, candidates);
+  bool tells = false;
+  const auto agreed = agree(bootstrap, *environment.clock, said, candidates, &tells);
   if (!agreed) return agreed.status();
+  if (tells) candidates.tell_left_out(candidates.name(*agreed));
   if (named.from_list && named.only && find(Wanted(named.name).near)->one_node) {
     return base::fail(
         HEDDLE_ERR_CONFIG,

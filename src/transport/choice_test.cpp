@@ -80,6 +80,29 @@ TEST(Choice, TheFirstNetworkIsTakenThatAllRanksHave) {
   EXPECT_EQ(chosen(3, with(order, "HEDDLE_NODE_RANKS", "1")), "loopback");
 }
 
+// Of all ranks that lack it one says so: a setting of it shows that its user meant it.
+TEST(Choice, ANetworkThatIsLeftOutInSpiteOfItsSettingIsToldOnce) {
+  const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,ofi,loopback"}};
+  const Overrides wrong = with(order, "HEDDLE_OFI_LIBRARY", "libnothing.so");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(chosen(4, wrong), "shm,loopback");
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string told = "the transport ofi is left out, though HEDDLE_OFI_LIBRARY is set: ";
+  const std::size_t at = said.find(told);
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_NE(said.find("libnothing.so cannot be loaded", at), std::string::npos) << said;
+  EXPECT_NE(said.find("; the job uses loopback", at), std::string::npos) << said;
+  EXPECT_EQ(said.find(told, at + 1), std::string::npos) << said;
+}
+
+TEST(Choice, ANetworkThatIsUsedOrWasNotSetUpIsNotTold) {
+  const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,loopback,ofi"}};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(chosen(4, with(order, "HEDDLE_OFI_LIBRARY", "libnothing.so")), "shm,loopback");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORTS", "shm,ofi,loopback"}, {"HEDDLE_OFI_LIBRARY", "libnothing.so"}}), "shm");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 // The others may have what one lacks: they find the same as that one.
 TEST(Choice, OneRankThatLacksANetworkIsEnough) {
   const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,ucx,loopback"}};
