@@ -49,7 +49,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "HEDDLE_MAX_WORKERS",
      Type::count,
      "64",
-     "workers that one process may open; the same in all ranks",
+     "workers that one process may open, those that it has closed included: numbers are not used again; the same in "
+     "all "
+     "ranks",
      {1, 256}},
     {Var::meet_ranks,
      "HEDDLE_MEET_RANKS",
