@@ -1,8 +1,11 @@
 // Which way transfers on memory that is not mapped take, by a target that the test plays.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/test_kernel.hpp"
 #include "transport/shm/test_job.hpp"
@@ -382,6 +385,39 @@ TEST_F(WayOfTransfer, OwnAbsenceMeasuresNothing) {
     ASSERT_EQ(ended, 1U);
     ASSERT_EQ(job.chunks, 8U);
   }
+}
+
+// Bounce space is the only way left then, and its trial is over, though nothing was proven.
+TEST_F(WayOfTransfer, TrialThatTheKernelDoesNotFinishEndsThroughBounceSpace) {
+  Scripted job;
+  job.resize(kLong);
+  for (std::size_t i = 0; i < kLong; ++i) job.source[i] = static_cast<std::byte>(1 + i % 251);
+  std::fill(job.target.begin(), job.target.end(), std::byte{0});
+  bool filters = true;
+  // The filter of calls is this thread's.
+  std::thread([&] {
+    ASSERT_FALSE(job.start()) << "the first of its length is a trial";
+    const std::size_t step = std::size_t{1} << 20;  // of the kernel
+    for (int looks = 0; job.target[step - 1] != job.source[step - 1]; ++looks) {
+      ASSERT_LT(looks, 10000) << "the target does not poll, and the kernel copies";
+      job.clock.advance_ns(1000);
+      ASSERT_EQ(job.look(), 0U);
+    }
+    ASSERT_NE(job.target[2 * step - 1], job.source[2 * step - 1]);
+    filters = test::forbid_call(__NR_process_vm_writev, EPERM);
+    static_cast<void>(job.to.entry->attention.take());
+    std::size_t ended = 0;
+    TransferRequest request;
+    for (int rounds = 0; filters && ended == 0 && rounds < 10000; ++rounds) {
+      ended += job.look();
+      if (job.take(&request)) job.finish(request);
+      job.clock.advance_ns(1000);
+    }
+    EXPECT_EQ(ended, filters ? 1U : 0U);
+  }).join();
+  if (!filters) GTEST_SKIP() << test::kNoFilters;
+  EXPECT_EQ(job.source, job.target);
+  EXPECT_EQ(job.to.peer->cma.load(), Cma::forbidden);
 }
 
 TEST_F(WayOfTransfer, WithoutTheKernelTheSlowTargetGetsAll) {
