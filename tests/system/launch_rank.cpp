@@ -1,5 +1,6 @@
-// A rank for launch_test.cpp: does what its first argument says, on the bootstrap alone. Exits with
-// 0 if all was as it should be, with 99 and a line on standard error if not.
+// A rank for launch_test.cpp and launch_ends_test.cpp: does what its first argument says, on the
+// bootstrap alone. Exits with 0 if all was as it should be, with 99 and a line on standard error if
+// not.
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -239,6 +240,19 @@ int one_never_joins() {
   return 0;
 }
 
+// Rank 1 ends well without joining, once rank 0 has joined, which dies when it is told. `gate`: a
+// named pipe.
+int one_never_joins_and_one_dies(const char* gate) {
+  if (std::string_view(std::getenv("HEDDLE_LOCAL_RANK")) == "1") {
+    check(heddle::base::Fd(::open(gate, O_RDONLY | O_CLOEXEC)).valid(), "open the gate to read");
+    return 0;
+  }
+  const auto bootstrap = join();
+  check(heddle::base::Fd(::open(gate, O_WRONLY | O_CLOEXEC)).valid(), "open the gate to write");
+  await_failure(*bootstrap, 1);
+  return ::raise(SIGKILL);
+}
+
 int one_aborts() {
   const auto bootstrap = join();
   check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
@@ -455,6 +469,7 @@ int main(int argc, char** argv) {
   if (mode == "one-goes-without-leaving") return one_goes_without_leaving();
   if (mode == "one-leaves-first") return one_leaves_first(argc > 2 ? std::atoi(argv[2]) : 0);
   if (mode == "one-never-joins") return one_never_joins();
+  if (mode == "one-never-joins-and-one-dies" && argc > 2) return one_never_joins_and_one_dies(argv[2]);
   if (mode == "one-aborts") return one_aborts();
   if (mode == "one-ends-all") return one_ends_all();
   if (mode == "misuse") return misuse(argv[0]);
