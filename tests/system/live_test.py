@@ -10,11 +10,13 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 try:
@@ -172,6 +174,38 @@ class Port(Case):
 
     def port_of(self, job):
         return int(re.search(r"metrics are at http://127\.0\.0\.1:(\d+)/metrics", "".join(job.lines))[1])
+
+    def test_guests_leave_the_ranks_their_descriptors(self):
+        """Under the lowest limit that the launcher accepts, more connect than it has room for; the ranks join then."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        gate = os.path.join(folder.name, "gate")
+        os.mkfifo(gate)
+        behind_gate = ["/bin/sh", "-c", f': < "{gate}"; exec "$0" "$@"', PROGRAM, "tag"]
+
+        def start(limit):
+            return subprocess.Popen(
+                [TOOL, "run", "-n", str(RANKS), "--grace", "0", "--metrics", "0", *behind_gate], env=environment(),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+
+        refused, _ = start(20).communicate(timeout=60)
+        job = start(int(re.search(r"needs (\d+) descriptors", refused)[1]))
+
+        def end():
+            job.terminate()
+            job.communicate(timeout=60)
+
+        self.addCleanup(end)
+        port = int(re.search(r":(\d+)/metrics", job.stdout.readline())[1])
+        guests = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(40)]
+        for guest in guests:
+            self.addCleanup(guest.close)
+        self.assertEqual(guests[0].recv(1), b"", "who came first has made room")
+        with open(gate, "w", encoding="utf-8"):
+            lines = [job.stdout.readline() for _ in range(RANKS)]
+        self.assertEqual(sorted(line.split(" pid ")[0] for line in lines), [f"rank {rank}" for rank in range(RANKS)],
+                         lines)
 
     def test_other_users_get_nothing_unless_asked(self):
         if os.geteuid() != 0:

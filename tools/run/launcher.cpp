@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,10 +42,18 @@ constexpr std::size_t kPipesPerRank = 2;
 constexpr std::size_t kDescriptorsBesides = 16;
 // For who asks (`heddle top`, --metrics): so many more are wanted, and can be done without.
 constexpr std::size_t kDescriptorsWanted = 128;
-constexpr std::size_t kMetricsDescriptors = 3;  // listener, epoll, one who asks
+// with one who asks, and what finds out whose process that is
+constexpr std::size_t kMetricsDescriptors = MetricsPort::kDescriptors + 2;
 
 std::uint64_t now_ns() {
   return base::SystemClock().now_ns();
+}
+
+// Who may ask at --metrics at a time, so that all else has its descriptors. Others ask at the door.
+std::size_t guests_beyond(std::size_t needed) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur <= needed) return 1;
+  return std::min<rlim_t>(1 + (files.rlim_cur - needed) / 2, MetricsPort::kMostGuests);
 }
 
 }  // namespace
@@ -74,6 +83,7 @@ base::Status Launcher::prepare() {
                              options_.ranks * (kDescriptorsPerRank + (options_.tag ? kPipesPerRank : 0));
   if (const auto status = allow_descriptors(needed + kDescriptorsWanted, needed, &plan_.files); status != HEDDLE_DONE)
     return status;
+  most_guests_ = guests_beyond(needed);
   ::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would discard the ranks' exit codes
   auto guardian = Guardian::start();
   if (!guardian) return guardian.status();
@@ -132,9 +142,9 @@ base::Status Launcher::watch_for_hangs() {
 
 base::Status Launcher::open_metrics() {
   if (!options_.metrics || !watchdog_) return HEDDLE_DONE;
-  auto opened = MetricsPort::open(*options_.metrics, options_.metrics_for, [this](MetricsPort::Answer answer) {
-    watchdog_->ask_counters(std::move(answer), now_ns());
-  });
+  auto opened =
+      MetricsPort::open(*options_.metrics, options_.metrics_for, most_guests_,
+                        [this](MetricsPort::Answer answer) { watchdog_->ask_counters(std::move(answer), now_ns()); });
   if (!opened) return opened.status();
   metrics_ = std::move(*opened);
   if (*options_.metrics == 0) say("metrics are at http://127.0.0.1:%u/metrics", metrics_->port());

@@ -95,6 +95,7 @@ class Launcher {
   std::optional<bootstrap::local::Broker> broker_;
   std::optional<bootstrap::local::Watchdog> watchdog_;
   std::unique_ptr<MetricsPort> metrics_;  // --metrics
+  std::size_t most_guests_ = 1;           // of these
   std::vector<Rank> ranks_;
   std::uint32_t running_ = 0;
   // Those of the ranks: five of each. The few others are polled.

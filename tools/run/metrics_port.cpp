@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,14 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <optional>
-#include <sstream>
 #include <utility>
 
 #include "tools/live/openmetrics.hpp"
+#include "tools/run/other_end.hpp"
 
 namespace heddle::tools::run {
 namespace {
@@ -54,43 +52,6 @@ bool names_this_machine(std::string_view request) {
   return host == "127.0.0.1" || host == "localhost";
 }
 
-// As the kernel's tables of TCP sockets write an address and its port; in_six: as one of IPv6,
-// which a socket of IPv6 has that reaches 127.0.0.1.
-std::string in_table(const sockaddr_in& address, bool in_six) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%s%08X:%04X", in_six ? "0000000000000000FFFF0000" : "",
-                address.sin_addr.s_addr, ntohs(address.sin_port));
-  return text.data();
-}
-
-// The user of the process at the other end of this connection, which is on this machine. Nobody: it
-// has gone, or the kernel does not tell.
-std::optional<uid_t> user_at_other_end(int connection) {
-  sockaddr_in there{};
-  sockaddr_in here{};
-  socklen_t length = sizeof there;
-  if (::getpeername(connection, reinterpret_cast<sockaddr*>(&there), &length) != 0) return std::nullopt;
-  length = sizeof here;
-  if (::getsockname(connection, reinterpret_cast<sockaddr*>(&here), &length) != 0) return std::nullopt;
-  for (const bool in_six : {false, true}) {
-    std::ifstream table(in_six ? "/proc/net/tcp6" : "/proc/net/tcp");
-    for (std::string line; std::getline(table, line);) {
-      std::istringstream words(line);
-      // number, local and remote address, state, queues, timer, retransmits
-      std::array<std::string, 7> first;
-      uid_t user = 0;
-      std::uint64_t timeout = 0;
-      std::uint64_t inode = 0;
-      for (std::string& word : first) words >> word;
-      words >> user >> timeout >> inode;
-      // inode 0: no process has it any more, and the user is not told
-      if (!words || inode == 0) continue;
-      if (first[1] == in_table(there, in_six) && first[2] == in_table(here, in_six)) return user;
-    }
-  }
-  return std::nullopt;
-}
-
 bool is_of_this_user(int connection) {
   const auto user = user_at_other_end(connection);
   return user && (*user == ::geteuid() || *user == 0);
@@ -98,8 +59,9 @@ bool is_of_this_user(int connection) {
 
 }  // namespace
 
-base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port, For whom, Ask ask) {
-  std::unique_ptr<MetricsPort> made(new MetricsPort(whom, std::move(ask)));
+base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port, For whom, std::size_t most_guests,
+                                                             Ask ask) {
+  std::unique_ptr<MetricsPort> made(new MetricsPort(whom, most_guests, std::move(ask)));
   made->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   made->listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
@@ -108,7 +70,9 @@ base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port,
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(port);
   socklen_t length = sizeof address;
-  epoll_event wanted{EPOLLIN, {}};
+  // Told once of each that comes: where no descriptor is free for it, it must not be told again and
+  // again.
+  epoll_event wanted{EPOLLIN | EPOLLET, {}};
   const int listener = made->listener_.get();
   errno = 0;
   // Connections of an earlier job that has ended do not keep the port.
@@ -124,18 +88,29 @@ base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port,
   return made;
 }
 
+// The oldest make room: for the others, and where this process may have no more descriptors.
 void MetricsPort::accept_guests() {
-  for (;;) {
+  pollfd waiting{listener_.get(), POLLIN, 0};
+  while (::poll(&waiting, 1, 0) > 0) {
+    if (guests_.size() == most_guests_) guests_.erase(guests_.begin());
     base::Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!connection.valid()) return;
+    if (!connection.valid()) {
+      const bool gone = errno == ECONNABORTED || errno == EINTR;
+      const bool makes_room = (errno == EMFILE || errno == ENFILE) && !guests_.empty();
+      if (!gone && !makes_room) return;  // it waits until somebody else comes
+      if (makes_room) guests_.erase(guests_.begin());
+      continue;
+    }
     epoll_event wanted{EPOLLIN, {}};
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.get(), &wanted) != 0) continue;
-    if (guests_.size() == kMostGuests) guests_.erase(guests_.begin());
     guests_.push_back(std::make_shared<Guest>(std::move(connection)));
   }
 }
 
 void MetricsPort::serve() {
+  // So that what is told once is not told again: all of it.
+  std::array<epoll_event, kMostGuests + 1> seen{};
+  static_cast<void>(::epoll_wait(epoll_.get(), seen.data(), static_cast<int>(seen.size()), 0));
   accept_guests();
   std::erase_if(guests_, [this](const std::shared_ptr<Guest>& guest) { return !hear(guest) || !send(*guest); });
 }

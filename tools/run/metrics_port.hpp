@@ -25,8 +25,14 @@ class MetricsPort {
   // Of this machine. `user`: who runs the job, and root.
   enum class For { user, all };
 
+  // Of itself: a listener and what it is waited with. Each guest is one more, of `most_guests`, at
+  // least 1: if another comes, the one that came first is disconnected.
+  static constexpr std::size_t kDescriptors = 2;
+  static constexpr std::size_t kMostGuests = 32;
+
   // Port 0: the kernel picks one. SYSTEM: it cannot be had, with a message for the user.
-  static base::Result<std::unique_ptr<MetricsPort>> open(std::uint16_t port, For whom, Ask ask);
+  static base::Result<std::unique_ptr<MetricsPort>> open(std::uint16_t port, For whom, std::size_t most_guests,
+                                                         Ask ask);
   MetricsPort(const MetricsPort&) = delete;
   MetricsPort& operator=(const MetricsPort&) = delete;
 
@@ -45,10 +51,10 @@ class MetricsPort {
     bool asked = false;
     bool head_only = false;
   };
-  static constexpr std::size_t kMostGuests = 32;
   static constexpr std::size_t kMostRequest = 8192;
 
-  MetricsPort(For whom, Ask ask) : for_(whom), ask_(std::move(ask)) {}
+  MetricsPort(For whom, std::size_t most_guests, Ask ask)
+      : for_(whom), most_guests_(most_guests), ask_(std::move(ask)) {}
   void accept_guests();
   // False: it is to be disconnected.
   [[nodiscard]] bool hear(const std::shared_ptr<Guest>& guest);
@@ -57,6 +63,7 @@ class MetricsPort {
   [[nodiscard]] static bool send(Guest& guest);
 
   const For for_;
+  const std::size_t most_guests_;
   const Ask ask_;
   base::Fd epoll_;
   base::Fd listener_;
