@@ -12,7 +12,7 @@ enum { FULL_OPS = 3 }; /* barrier, allreduce, allgather: nobody completes them w
 static const hang_class classes[] = {
     {"wrong_tag", 2},   {"wrong_communicator", 2}, {"wrong_source", 3}, {"missing_isend", 2}, {"recv_cycle", 2},
     {"ssend_cycle", 2}, {"skipped_collective", 2}, {"wrong_root", 2},   {"computes", 2},      {"wrong_collective", 2},
-    {"stopped", 2},     {"lock_held", 2},
+    {"stopped", 2},     {"lock_held", 2},          {"wrong_probe", 2},
 };
 
 typedef struct step {
@@ -148,7 +148,7 @@ static void plan_message(script* s) {
     return;
   }
   hang_accept(&s->truth, s->culprit == s->victim ? s->third : s->victim);
-  if (is(s, "wrong_tag")) {
+  if (is(s, "wrong_tag") || is(s, "wrong_probe")) {
     hang_number(&s->truth, s->other_tag);
   } else {
     hang_words(&s->truth, "comm", HANG_NO_MORE);
@@ -279,7 +279,7 @@ static void play_message(const script* s, int faulty) {
   const int count = (int)s->count;
   const int sender_wrong = faulty && s->culprit == s->third;
   const int receiver_wrong = faulty && s->culprit == s->victim;
-  const int tags = is(s, "wrong_tag");
+  const int tags = is(s, "wrong_tag") || is(s, "wrong_probe");
   const int comms = is(s, "wrong_communicator");
   if (me == (int)s->third && !(is(s, "missing_isend") && faulty)) {
     const int tag = (int)(tags && sender_wrong ? s->other_tag : s->tag);
@@ -291,6 +291,7 @@ static void play_message(const script* s, int faulty) {
   const int tag = (int)(tags && receiver_wrong ? s->other_tag : s->tag);
   const int source = (int)(is(s, "wrong_source") && faulty ? s->members[0] : s->third);
   MPI_Comm comm = comms && receiver_wrong ? again : MPI_COMM_WORLD;
+  if (is(s, "wrong_probe")) MPI_Probe(source, tag, comm, MPI_STATUS_IGNORE);
   if (s->burns) {
     MPI_Recv(in, count, MPI_DOUBLE, source, tag, comm, MPI_STATUS_IGNORE);
   } else {

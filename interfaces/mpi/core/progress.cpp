@@ -69,21 +69,20 @@ bool progress_all() {
   return moved;
 }
 
-void Patience::pause() {
+bool Looks::pause() {
   constexpr std::uint32_t kSpins = 64;
   constexpr std::uint32_t kOthers = 256;  // every so many looks, all lanes
   constexpr std::int64_t kNapNs = 1'000'000;
   constexpr std::int64_t kStepNapNs = 20'000;  // with steps that no event tells of
   if (++looks_ % kOthers == 0) {
     progress_all();
-    return;
+    return false;
   }
   const bool steps = has_steps(lane_);
   if (looks_ < kSpins || steps) progress(lane_);
-  if (looks_ < kSpins) return;
+  if (looks_ < kSpins) return false;
   // The wait spins, yields and sleeps as long as nothing moves: others may need this core.
-  const heddle_status moved = heddle_worker_wait(lane_.worker, steps ? kStepNapNs : kNapNs);
-  if (moved == HEDDLE_ERR_TIMEOUT) wait_.note();
+  return heddle_worker_wait(lane_.worker, steps ? kStepNapNs : kNapNs) == HEDDLE_ERR_TIMEOUT;
 }
 
 }  // namespace heddle::mpi

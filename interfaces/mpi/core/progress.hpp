@@ -62,24 +62,38 @@ bool progress(Lane& lane);
 // The same for all lanes.
 bool progress_all();
 
-// One per wait; call pause() after each look that found nothing.
-class Patience {
+// The looks of one wait that have found nothing.
+class Looks {
  public:
-  explicit Patience(Lane& lane, const char* call = "a call of MPI")
-      : lane_(lane), wait_(lane.worker, call, kNothingMore) {}
-  void pause();
+  explicit Looks(Lane& lane) : lane_(lane) {}
+  // After each of them. True: nothing moves, and there is time to note the wait.
+  [[nodiscard]] bool pause();
 
  private:
   Lane& lane_;
-  NotedWait<decltype(kNothingMore)> wait_;
   std::uint32_t looks_ = 0;
 };
 
-// Waits until ready() is true. `call`: for reports.
-template <class Ready>
-inline void wait_until(Lane& lane, Ready&& ready, const char* call = "a call of MPI") {
+// One per wait; call pause() after each look that found nothing. `fill`: what is waited for.
+template <class Fill = decltype(kNothingMore)>
+class Patience {
+ public:
+  explicit Patience(Lane& lane, const char* call = "a call of MPI", const Fill& fill = kNothingMore)
+      : looks_(lane), wait_(lane.worker, call, fill) {}
+  void pause() {
+    if (looks_.pause()) wait_.note();
+  }
+
+ private:
+  Looks looks_;
+  NotedWait<Fill> wait_;
+};
+
+// Waits until ready() is true. `call`, `fill`: for reports.
+template <class Ready, class Fill = decltype(kNothingMore)>
+inline void wait_until(Lane& lane, Ready&& ready, const char* call = "a call of MPI", const Fill& fill = kNothingMore) {
   if (ready()) return;
-  Patience patience(lane, call);
+  Patience patience(lane, call, fill);
   do {
     patience.pause();
   } while (!ready());

@@ -89,8 +89,6 @@ bool sees_dead_member(const Comm& comm, std::uint32_t looks) {
   return false;
 }
 
-namespace {
-
 // For people, as the program wrote it.
 void tell_sought(heddle_wait_facts& facts, const Sought& sought) {
   if (sought.comm == nullptr) return;
@@ -108,8 +106,6 @@ void tell_sought(heddle_wait_facts& facts, const Sought& sought) {
     std::snprintf(facts.text, sizeof facts.text, "a message with %s from any source", facts.tag);
   }
 }
-
-}  // namespace
 
 void name_tag(std::uint64_t tag, std::uint64_t mask, char* text, std::size_t bytes) {
   const auto number = static_cast<std::uint32_t>(tag >> kNumberShift);

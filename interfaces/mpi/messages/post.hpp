@@ -42,6 +42,8 @@ struct Sought {
 // PEER_FAILED, since the message may have been that one's. The death of one rank the engine
 // notices.
 heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& sought = {});
+// For reports about jobs that hang.
+void tell_sought(heddle_wait_facts& facts, const Sought& sought);
 // heddle_name_tag.
 void name_tag(std::uint64_t tag, std::uint64_t mask, char* text, std::size_t bytes);
 

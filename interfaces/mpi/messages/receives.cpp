@@ -118,7 +118,8 @@ int probe_in(Call call, Comm& comm, const Source& from, int* flag, Request** mes
   heddle_status outcome = look(comm, from, taken != nullptr, found);
   if (flag == nullptr && outcome == HEDDLE_AGAIN) {
     const auto ready = [&] { return (outcome = look(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN; };
-    wait_until(receiving_lane(comm, from.tag), ready, call);
+    const auto fill = [&](heddle_wait_facts& facts) { tell_sought(facts, {call, &comm, from.rank, from.tag}); };
+    wait_until(receiving_lane(comm, from.tag), ready, call, fill);
   }
   if (flag != nullptr) *flag = outcome == HEDDLE_DONE ? 1 : 0;
   if (outcome == HEDDLE_DONE) store(outcome_of(comm, *found), status);
