@@ -10,7 +10,7 @@
 namespace heddle::diagnosis {
 namespace {
 
-constexpr std::uint32_t kForm = 0x33'4e'53'48;  // changes with the layout
+constexpr std::uint32_t kForm = 0x34'4e'53'48;  // changes with the layout
 constexpr std::size_t kMostLines = 256;
 constexpr std::size_t kMostParts = 12;  // of a list of ranks
 
@@ -159,6 +159,13 @@ void pass(Io& io, Of<Kept> auto& value) {
 }
 
 template <class Io>
+void pass(Io& io, Of<Unopened> auto& value) {
+  io.number(value.rank);
+  io.number(value.worker);
+  io.number(value.messages);
+}
+
+template <class Io>
 void pass(Io& io, Of<std::string> auto& value) {
   io.text(value);
 }
@@ -188,6 +195,7 @@ void pass(Io& io, Of<WorkerState> auto& value) {
   io.flag(value.untaken);
   io.flag(value.internal);
   io.number(value.unhandled);
+  io.list(value.unopened, kMostListed, kEach);
 }
 
 template <class Io>

@@ -88,6 +88,14 @@ struct Kept {
   bool operator==(const Kept&) const = default;
 };
 
+// Messages that have been sent, and that wait until `rank` opens that worker.
+struct Unopened {
+  std::uint32_t rank = 0;
+  std::uint32_t worker = 0;
+  std::uint64_t messages = 0;
+  bool operator==(const Unopened&) const = default;
+};
+
 struct WorkerState {
   std::uint32_t index = 0;
   // The rest is known. False: no thread has come by it.
@@ -103,6 +111,7 @@ struct WorkerState {
   // The number of the handler that the last active message without one was for; it was dropped.
   // kNobody: there was none.
   std::uint32_t unhandled = kNobody;
+  std::vector<Unopened> unopened{};
   bool operator==(const WorkerState&) const = default;
 };
 

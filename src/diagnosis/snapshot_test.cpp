@@ -50,6 +50,9 @@ WorkerState worker(Random& random) {
     return Kept{static_cast<std::uint32_t>(from.next()), static_cast<std::uint32_t>(from.next()), from.next(),
                 text(from)};
   });
+  fill(random, made.unopened, [](Random& from) {
+    return Unopened{static_cast<std::uint32_t>(from.next()), static_cast<std::uint32_t>(from.next()), from.next()};
+  });
   return made;
 }
 

@@ -1,5 +1,6 @@
 // Ranks that do not make the progress that others wait for.
 #include <algorithm>
+#include <map>
 
 #include "diagnosis/verdict_rules.hpp"
 
@@ -113,6 +114,47 @@ const WorkerState* unattended_worker(const Case& about, std::uint32_t rank, bool
   return nullptr;
 }
 
+// Messages to one number of worker, which their targets have not opened.
+struct Lost {
+  std::uint32_t worker = kNobody;
+  std::uint64_t messages = 0;
+  std::set<std::uint32_t> senders;
+  std::set<std::uint32_t> targets;
+};
+
+// The rank has told of all its workers, and this is none of them.
+bool has_not_opened(const Case& about, std::uint32_t rank, std::uint32_t worker) {
+  if (rank >= about.graph.size() || about.graph.doing(rank) == Doing::absent) return false;
+  const RankView& view = about.graph.view(rank);
+  return view.snapshot.has_value() && view.snapshot->workers.size() < kMostListed &&
+         worker_of(about, rank, worker) == nullptr;
+}
+
+// Of the number of which most ranks have lost some; for targets at the end, or anywhere if somebody
+// there waits for what anybody would do.
+Lost lost_messages(const Case& about) {
+  const bool anywhere = waits_for_anybody(about);
+  std::map<std::uint32_t, Lost> by_number;
+  for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
+    if (!about.graph.view(rank).snapshot.has_value()) continue;
+    for (const WorkerState& worker : about.graph.view(rank).snapshot->workers) {
+      if (worker.internal) continue;  // who has not come to a collective opens its own there
+      for (const Unopened& sent : worker.unopened) {
+        if (!has_not_opened(about, sent.rank, sent.worker)) continue;
+        if (!anywhere && std::ranges::find(about.end.ranks, sent.rank) == about.end.ranks.end()) continue;
+        Lost& lost = by_number[sent.worker];
+        lost.worker = sent.worker;
+        lost.messages += sent.messages;
+        lost.senders.insert(rank);
+        lost.targets.insert(sent.rank);
+      }
+    }
+  }
+  const auto size = [](const auto& one) { return one.second.senders.size() + one.second.targets.size(); };
+  const auto most = std::ranges::max_element(by_number, {}, size);
+  return most == by_number.end() ? Lost() : most->second;
+}
+
 }  // namespace
 
 std::optional<Verdict> held(const Case& about) {
@@ -151,6 +193,29 @@ std::optional<Verdict> unattended(const Case& about) {
                                about.words.not_named(*edge));
   }
   return {};
+}
+
+// Whoever sent them thinks that they are on their way.
+std::optional<Verdict> unopened(const Case& about) {
+  if (about.sink() != kNobody) return {};  // it may be about to open it
+  const Lost lost = lost_messages(about);
+  if (lost.targets.empty()) return {};
+  const bool one = lost.targets.size() == 1;
+  const Ranks senders = listed(lost.senders);
+  const Ranks targets = listed(lost.targets);
+  const std::string target = about.words.who(targets);
+  std::string text = about.words.who(senders) + (senders.size() == 1 ? " has" : " have") + " sent " +
+                     std::to_string(lost.messages) + (lost.messages == 1 ? " message" : " messages") + " to worker " +
+                     std::to_string(lost.worker) + " of " + target + ", which " +
+                     (one ? target + " has not opened" : std::string("these have not opened"));
+  text += "; " + about.words.who(targets.front()) + " " + about.words.does_with_others(targets.front());
+  // Either the one opens too few, or the other has the wrong number.
+  std::set<std::uint32_t> culprits = lost.targets;
+  if (one && senders.size() == 1) {
+    culprits.insert(senders.front());
+    if (senders != targets) text += "; " + about.words.who(senders) + " " + about.words.does(senders.front());
+  }
+  return blame(culprits, text);
 }
 
 std::optional<Verdict> task_does_not_end(const Case& about) {

@@ -108,6 +108,81 @@ TEST(Progress, ADroppedMessageSaysNothingWhereEachWaitIsFor) {
   expect(job, {0, 1}, {"each wait"});
 }
 
+// ---- messages to workers that are not open
+
+Job& sent_to_unopened(Job& job, std::uint32_t from, std::uint32_t to, std::uint32_t worker, std::uint64_t messages) {
+  job.worker(from).unopened.push_back({to, worker, messages});
+  return job;
+}
+
+// Each waits for the other then, so that none seems to have sent.
+TEST(Progress, AMessageToAWorkerThatIsNotOpen) {
+  Job job(3);
+  job.recv(0, 1, "tag 7").recv(1, 0, "tag 8").barrier({2});
+  sent_to_unopened(job, 0, 1, 5, 1);
+  expect(job, {0, 1},
+         {"rank 0 has sent 1 message to worker 5 of rank 1, which rank 1 has not opened; rank 1 waits in MPI_Recv for "
+          "tag 8 from rank 0; rank 0 waits in MPI_Recv for tag 7 from rank 1"});
+}
+
+TEST(Progress, AMessageToAWorkerThatIsNotOpenAtARankElsewhere) {
+  Job job(4);
+  job.waits(0, "heddle_worker_wait", {}).barrier({1, 2, 3});
+  sent_to_unopened(job, 0, 2, 1, 3);
+  expect(job, {0, 2},
+         {"rank 0 has sent 3 messages to worker 1 of rank 2, which rank 2 has not opened; rank 2 is in barrier #4"});
+}
+
+TEST(Progress, MessagesToOneNumberOfWorkerThatNobodyHasOpened) {
+  Job job(3);
+  for (const std::uint32_t rank : {0U, 1U, 2U}) {
+    job.waits(rank, "heddle_worker_wait", {});
+    sent_to_unopened(job, rank, (rank + 1) % 3, 1, 2);
+  }
+  sent_to_unopened(job, 0, 1, 4, 9);
+  expect(job, {0, 1, 2},
+         {"ranks 0-2 have sent 6 messages to worker 1 of ranks 0-2, which these have not opened; rank 0 waits"});
+}
+
+TEST(Progress, AMessageToItsOwnWorkerThatIsNotOpen) {
+  Job job(2);
+  job.waits(0, "heddle_worker_wait", {}).barrier({1});
+  sent_to_unopened(job, 0, 0, 1, 1);
+  expect(job, {0}, {"rank 0 has sent 1 message to worker 1 of rank 0, which rank 0 has not opened; rank 0 waits"});
+}
+
+TEST(Progress, AMessageToAWorkerThatHasBeenOpenedMeanwhileSaysNothing) {
+  Job job(2);
+  job.recv(0, 1, "tag 7").recv(1, 0, "tag 8");
+  sent_to_unopened(job, 0, 1, 1, 1);
+  second_worker(job, 1);
+  expect(job, {0, 1}, {"each wait"});
+  job.view(1).snapshot->workers.resize(kMostListed);
+  sent_to_unopened(job, 0, 1, 99, 1);
+  expect_not_said(job, "not opened");
+}
+
+TEST(Progress, AMessageOfACollectiveToWhoHasNotComeSaysNothing) {
+  Job job(2);
+  job.recv(0, 1, "tag 7").recv(1, 0, "tag 8");
+  sent_to_unopened(job, 0, 1, 5, 1).worker(0).internal = true;
+  expect(job, {0, 1}, {"each wait"});
+  expect_not_said(job, "not opened");
+}
+
+// It may be about to open it; and others may have nothing to do with it.
+TEST(Progress, AMessageToAWorkerThatIsNotOpenSaysNothingOfOthers) {
+  Job computes(2);
+  computes.recv(0, 1, "tag 7");
+  sent_to_unopened(computes, 0, 1, 1, 1);
+  expect(computes, {1}, {"rank 1 has not called the library"});
+  expect_not_said(computes, "not opened");
+  Job job(4);
+  job.recv(0, 1, "tag 7").recv(1, 0, "tag 8").barrier({2, 3});
+  sent_to_unopened(job, 2, 3, 1, 1);
+  expect(job, {0, 1}, {"each wait"});
+}
+
 // ---- workers that nobody advances
 
 TEST(Progress, AMessageThatIsOfferedToAWorkerThatNobodyAdvances) {

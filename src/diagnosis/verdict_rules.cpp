@@ -237,24 +237,10 @@ std::vector<const Edge*> Case::edges() const {
 }
 
 std::span<const Rule> rules() {
-  static constexpr std::array<Rule, 18> kRules = {lock_holder,
-                                                  gone,
-                                                  held,
-                                                  tasks_not_run,
-                                                  other_call,
-                                                  wrong_message,
-                                                  computing,
-                                                  unattended,
-                                                  cycle,
-                                                  task_does_not_end,
-                                                  tasks_elsewhere,
-                                                  unhandled,
-                                                  untaken,
-                                                  unattended_alone,
-                                                  owes_directly,
-                                                  odd_one_out,
-                                                  owes_at_last,
-                                                  unanswered};
+  static constexpr std::array<Rule, 19> kRules = {
+      lock_holder,      gone,          held,        tasks_not_run,     other_call,      wrong_message, computing,
+      unattended,       unopened,      cycle,       task_does_not_end, tasks_elsewhere, unhandled,     untaken,
+      unattended_alone, owes_directly, odd_one_out, owes_at_last,      unanswered};
   return kRules;
 }
 

@@ -37,6 +37,9 @@ using Rule = std::optional<Verdict> (*)(const Case&);
 [[nodiscard]] std::optional<Verdict> held(const Case& about);
 [[nodiscard]] std::optional<Verdict> tasks_not_run(const Case& about);
 [[nodiscard]] std::optional<Verdict> unattended(const Case& about);
+// Messages to a worker that their target has not opened; at the end, or where somebody waits for
+// anybody.
+[[nodiscard]] std::optional<Verdict> unopened(const Case& about);
 // The same at ranks elsewhere, where somebody waits for it may be anybody.
 [[nodiscard]] std::optional<Verdict> task_does_not_end(const Case& about);
 [[nodiscard]] std::optional<Verdict> tasks_elsewhere(const Case& about);

@@ -207,4 +207,14 @@ std::uint64_t Aggregator::waiting_messages() const {
   return all;
 }
 
+// Those that are kept here wait behind others for the same worker.
+std::size_t Aggregator::unopened(std::span<Unopened> found) {
+  const std::size_t count = inner_->unopened(found);
+  for (Unopened& one : found.first(count)) {
+    const Packet* packet = find(one.target, Stage::waiting);
+    if (packet != nullptr) one.messages += packet->messages;
+  }
+  return count;
+}
+
 }  // namespace heddle::engine

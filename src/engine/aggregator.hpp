@@ -50,6 +50,8 @@ class Aggregator final : public transport::ForwardingWorker {
   [[nodiscard]] bool arm() override { return idle() && inner_->arm(); }
   [[nodiscard]] bool has_arrivals() override { return ended_count_ != 0 || inner_->has_arrivals(); }
 
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
+
   // True: nothing waits for the transport, and no completion waits to be reported.
   [[nodiscard]] bool idle() const { return waiting_ == 0 && ended_count_ == 0; }
   // Messages that wait for the transport.

@@ -1,5 +1,6 @@
 // The conformance suite: capabilities, messages, back-pressure.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -184,6 +185,26 @@ TEST_P(Conformance, MessagesWaitForAWorkerThatIsOpenedLater) {
   ASSERT_TRUE(world.until([&] { return late.arrivals.size() >= data.size(); }));
   expect_numbers(late.arrivals, data.size(), world.capabilities().ordered_messages, 100);
   ASSERT_TRUE(world.quiet());
+}
+
+TEST_P(Conformance, MessagesThatWaitForAWorkerAreToldOf) {
+  World world(GetParam(), 2);
+  TransportWorker& from = world.port(0).worker();
+  std::array<TransportWorker::Unopened, 4> found{};
+  const auto payload = numbered(1, 100);
+  ASSERT_NE(world.must_post(world.port(0), message_to(1, 0, payload)), 0U);
+  ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
+  EXPECT_EQ(from.unopened(found), 0U) << "that worker is open";
+  for (int i = 0; i < 3; ++i) ASSERT_NE(world.must_post(world.port(0), message_to(1, 2, payload)), 0U);
+  // A decorator may hold them for a while.
+  ASSERT_TRUE(world.until([&] { return from.unopened(found) == 1 && found[0].messages == 3; }));
+  EXPECT_EQ(found[0].target.rank, 1U);
+  EXPECT_EQ(found[0].target.worker, 2U);
+  EXPECT_EQ(from.unopened({}), 0U);
+  world.open_port(1);
+  Port& late = world.open_port(1);
+  EXPECT_TRUE(world.until([&] { return late.arrivals.size() == 3 && from.unopened(found) == 0; }));
+  EXPECT_TRUE(world.quiet());
 }
 
 // Nobody receives: the transport must stop accepting before it exceeds its stated memory, and lose

@@ -186,6 +186,17 @@ class TransportWorker {
   // taken. False also if that is not known.
   [[nodiscard]] virtual bool has_untaken() { return false; }
 
+  // Messages that were accepted and wait until a peer opens the worker that they are for.
+  struct Unopened {
+    Target target;
+    std::uint64_t messages;
+  };
+  // For the same reports: such workers, as far as is known; how many were written to `found`.
+  [[nodiscard]] virtual std::size_t unopened(std::span<Unopened> found) {
+    static_cast<void>(found);
+    return 0;
+  }
+
   [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
 };
 

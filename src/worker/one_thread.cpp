@@ -48,6 +48,9 @@ class OneThreadWorker final : public transport::ForwardingWorker {
   [[nodiscard]] bool arm() override { return here() && inner_->arm(); }
   [[nodiscard]] bool has_arrivals() override { return !here() || inner_->has_arrivals(); }
   [[nodiscard]] bool has_untaken() override { return here() && inner_->has_untaken(); }
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override {
+    return here() ? inner_->unopened(found) : 0;
+  }
 
  private:
   [[nodiscard]] bool here() const { return thread_.is_calling_thread(); }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "engine/aggregator.hpp"
@@ -121,6 +122,17 @@ void find_queued(Worker& worker, Findings& findings) {
   if (findings.state.tasks > 0) {
     findings.say("worker %u: %llu USER messages wait for a thread that calls heddle_run_tasks", worker.index(),
                  number(findings.state.tasks));
+  }
+}
+
+// What has been sent to workers that their ranks have not opened: no operation is left of it.
+void find_unopened(Worker& worker, Findings& findings) {
+  std::array<transport::TransportWorker::Unopened, diagnosis::kMostListed> found{};
+  const std::size_t count = worker.core().transport.unopened(found);
+  for (const auto& [target, messages] : std::span(found).first(count)) {
+    findings.say("worker %u: %llu %s sent to worker %u of rank %u, which is not open there", worker.index(),
+                 number(messages), messages == 1 ? "message was" : "messages were", target.worker, target.rank);
+    findings.state.unopened.push_back({target.rank, target.worker, messages});
   }
 }
 
@@ -254,6 +266,7 @@ void find_inside(Worker& worker, Findings& findings) {
   if (told > kMostLines) findings.say("and %u more", told - kMostLines);
   find_unnotified(worker, findings);
   for (const Protocol* protocol : worker.completer().protocols()) protocol->report(findings);
+  find_unopened(worker, findings);
   find_queued(worker, findings);
   findings.state.untaken = worker.core().transport.has_untaken();
 }

@@ -39,6 +39,8 @@ void plan_no_tasks(Script& script, hang_random& random);
 void play_no_tasks(Job& job, const Script& script, bool faulty);
 void plan_unattended_worker(Script& script, hang_random& random);
 void play_unattended_worker(Job& job, const Script& script, bool faulty);
+void plan_unopened_worker(Script& script, hang_random& random);
+void play_unopened_worker(Job& job, const Script& script, bool faulty);
 void plan_missing_signal(Script& script, hang_random& random);
 void play_missing_signal(Job& job, const Script& script, bool faulty);
 void plan_stuck_handler(Script& script, hang_random& random);

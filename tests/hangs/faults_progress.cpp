@@ -200,6 +200,36 @@ void play_unattended_worker(Job& job, const Script& script, bool faulty) {
   message(job, 0, {fault.victim, 0}, kAnswer, 0, fault.form);
 }
 
+// Who sends has the wrong number, or who receives opens too few.
+void plan_unopened_worker(Script& script, hang_random& random) {
+  Fault& fault = script.fault;
+  draw_two(script, random);
+  fault.variant = hang_below(&random, 2);
+  hang_accept(&script.truth, fault.victim);
+  hang_words(&script.truth, "open", HANG_NO_MORE);
+  hang_words(&script.truth, "worker 2", HANG_NO_MORE);
+  describe(script, fault.variant == 0 ? "an active message to a worker that its target has not opened"
+                                      : "a tagged message to a worker that its target has not opened");
+}
+
+void play_unopened_worker(Job& job, const Script& script, bool faulty) {
+  const Fault& fault = script.fault;
+  const std::uint32_t to = faulty ? 2 : fault.worker;
+  begin_together(job, fault);
+  if (job.rank == fault.victim) {
+    if (fault.variant == 0) message(job, fault.worker, {fault.culprit, to}, kQuestion, fault.bytes % 500, fault.form);
+    const Letter out{fault.worker, {fault.culprit, to}, fault.tag, fault.bytes % 500, fault.form};
+    if (fault.variant == 1) send(job, out);
+    await(job, job.answers, 1, job.workers[fault.worker], fault.form);
+  }
+  if (job.rank != fault.culprit) return;
+  const heddle_worker worker = job.workers[fault.worker];
+  if (fault.variant == 0) await(job, job.questions, 1, worker, fault.receive_form);
+  const Letter in{fault.worker, {fault.victim, fault.worker}, fault.tag, fault.bytes % 500, fault.receive_form};
+  if (fault.variant == 1) receive(job, in);
+  message(job, fault.worker, {fault.victim, fault.worker}, kAnswer, 0, fault.form);
+}
+
 // Nobody knows who should have written the word: blaming who waits for it is as true.
 void plan_missing_signal(Script& script, hang_random& random) {
   draw_two(script, random);

@@ -21,6 +21,7 @@ const Class kClasses[] = {
     {{"stopped", 2}, plan_stopped, play_stopped},
     {{"no_tasks", 2}, plan_no_tasks, play_no_tasks},
     {{"unattended_worker", 2}, plan_unattended_worker, play_unattended_worker},
+    {{"unopened_worker", 2}, plan_unopened_worker, play_unopened_worker},
     {{"missing_signal", 2}, plan_missing_signal, play_missing_signal},
     {{"stuck_handler", 2}, plan_stuck_handler, play_stuck_handler},
 };

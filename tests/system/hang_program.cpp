@@ -78,6 +78,25 @@ void mistake_tag(const Rank& rank) {
   meet(rank);
 }
 
+// Rank 0 sends to a worker that rank 1 has not opened, and does not know it; each waits for the
+// other then.
+void send_to_unopened(const Rank& rank) {
+  std::uint64_t word = 0;
+  if (rank.number == 0) {
+    const heddle_am_message message{1, 0, nullptr, &word, sizeof word};
+    accepted(heddle_am(rank.worker, {1, 3}, &message, nullptr), "am");
+    accepted(heddle_send(rank.worker, {1, 3}, 7, &word, sizeof word, nullptr), "send");
+    done(heddle_quiet(rank.worker), "quiet");
+  }
+  if (rank.number == 1) {
+    heddle_receive receive{};
+    const heddle_wanted wanted{{0, 0}, 7, UINT64_MAX};
+    accepted(heddle_recv(rank.worker, &wanted, &word, sizeof word, &receive, nullptr), "recv");
+    done(heddle_recv_wait(rank.worker, &receive, HEDDLE_FOREVER), "recv_wait");
+  }
+  meet(rank);
+}
+
 void compute(const Rank& rank) {
   volatile std::uint64_t sum = 0;
   while (rank.number == 1) sum = sum + 1;
@@ -116,10 +135,10 @@ struct Case {
   const char* name;
   void (*run)(const Rank& rank);
 };
-constexpr std::array kCases = {Case{"barriers", meet_often}, Case{"team", meet_often_in_team},
-                               Case{"puts", write_often},    Case{"tag", mistake_tag},
-                               Case{"compute", compute},     Case{"stop", stop},
-                               Case{"late", come_late},      Case{"loop", wait_in_loop}};
+constexpr std::array kCases = {
+    Case{"barriers", meet_often}, Case{"team", meet_often_in_team}, Case{"puts", write_often},
+    Case{"tag", mistake_tag},     Case{"compute", compute},         Case{"stop", stop},
+    Case{"late", come_late},      Case{"loop", wait_in_loop},       Case{"unopened", send_to_unopened}};
 
 void run(const std::string& name) {
   Rank rank;

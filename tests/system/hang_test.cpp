@@ -108,7 +108,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Fault{"tag", "ranks 0, 1", {"rank 1 ", "heddle_recv_wait", "tag 7", "rank 0", "sent tag 8"}},
                     Fault{"compute", "rank 1", {"rank 1 has not called the library for ", "barrier"}},
                     Fault{"stop", "rank 1", {"rank 1 (pid ", ") is stopped", "barrier"}},
-                    Fault{"loop", "ranks 1, 2", {"rank 1 ", "my_wait", "colour red", "rank 2"}}),
+                    Fault{"loop", "ranks 1, 2", {"rank 1 ", "my_wait", "colour red", "rank 2"}},
+                    Fault{"unopened",
+                          "ranks 0, 1",
+                          {"rank 0 has sent 2 messages to worker 3 of rank 1, which rank 1 has not opened",
+                           "rank 1 waits in heddle_recv_wait", "tag 7"}}),
     [](const testing::TestParamInfo<Fault>& one) { return std::string(one.param.name); });
 
 class GoesWell : public testing::TestWithParam<const char*> {};

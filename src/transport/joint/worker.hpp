@@ -38,6 +38,10 @@ class Worker final : public TransportWorker {
   [[nodiscard]] bool armed() const override { return inner_[0]->armed() && inner_[1]->armed(); }
   [[nodiscard]] bool has_arrivals() override { return inner_[0]->has_arrivals() || inner_[1]->has_arrivals(); }
   [[nodiscard]] bool has_untaken() override { return inner_[0]->has_untaken() || inner_[1]->has_untaken(); }
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override {
+    const std::size_t near = inner_[0]->unopened(found);
+    return near + inner_[1]->unopened(found.subspan(near));
+  }
   [[nodiscard]] WorkerCounters counters() const override {
     return {inner_[0]->counters().malformed + inner_[1]->counters().malformed};
   }

@@ -37,6 +37,17 @@ bool Mailbox::open() {
   return true;
 }
 
+std::uint64_t Mailbox::unopened(Sender from) {
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::unopened) return 0;
+  std::uint64_t messages = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Packet& packet = ring_[(first_ + i) % kMailboxPackets];
+    if (packet.rank == from.rank && packet.worker == from.worker) ++messages;
+  }
+  return messages;
+}
+
 void Mailbox::close() {
   const std::lock_guard lock(mutex_);
   state_ = State::closed;

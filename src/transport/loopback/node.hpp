@@ -66,6 +66,8 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     return state_ == State::closed;
   }
+  // Of one that was never opened: the messages from there. 0: it was.
+  [[nodiscard]] std::uint64_t unopened(Sender from);
 
  private:
   enum class State : std::uint8_t { unopened, open, closed };

@@ -151,6 +151,20 @@ bool Worker::closed(Target target) {
   return node != nullptr && target.worker < node->workers() && node->mailbox(target.worker).closed();
 }
 
+std::size_t Worker::unopened(std::span<Unopened> found) {
+  std::size_t count = 0;
+  for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
+    Node* node = failed_[rank] == 0 ? ranks_.find(rank) : nullptr;
+    for (std::uint32_t worker = 0; node != nullptr && worker < node->workers(); ++worker) {
+      const std::uint64_t messages = node->mailbox(worker).unopened({rank_, index_});
+      if (messages == 0) continue;
+      if (count == found.size()) return count;
+      found[count++] = {{rank, worker}, messages};
+    }
+  }
+  return count;
+}
+
 void Worker::peer_failed(std::uint32_t rank) {
   if (rank < failed_.size()) failed_[rank] = 1;
 }

@@ -28,6 +28,7 @@ class Worker final : public TransportWorker {
   // The mailbox's mutex orders arming and putting: nothing is left for settle().
   [[nodiscard]] bool has_arrivals() override { return !mailbox_.empty(); }
   [[nodiscard]] bool has_untaken() override { return !mailbox_.empty(); }
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
 
  private:
   static constexpr std::size_t kMostFailures = 256;

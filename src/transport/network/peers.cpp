@@ -75,6 +75,17 @@ bool Peers::closed(TransportWorker::Target target) const {
   return peer->stage == Peer::Stage::closed;
 }
 
+// Those that have no connection yet: also of a rank that has not answered.
+std::size_t Peers::unopened(std::span<TransportWorker::Unopened> found) const {
+  std::size_t count = 0;
+  for (const Peer* peer : connecting_) {
+    if (peer->waiting == 0 || failed(peer->rank)) continue;
+    if (count == found.size()) break;
+    found[count++] = {{peer->rank, peer->worker}, peer->waiting};
+  }
+  return count;
+}
+
 void Peers::connect(Peer& peer) {
   peer.stage = Peer::Stage::connecting;
   go_on_connecting(peer);

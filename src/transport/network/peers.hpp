@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "transport/network/connections.hpp"
@@ -38,6 +39,8 @@ class Peers {
   [[nodiscard]] const std::vector<std::unique_ptr<Peer>>& all() const { return all_; }
   // See TransportWorker::closed().
   [[nodiscard]] bool closed(TransportWorker::Target target) const;
+  // See TransportWorker::unopened().
+  [[nodiscard]] std::size_t unopened(std::span<TransportWorker::Unopened> found) const;
   // peer_failed() was called for it.
   [[nodiscard]] bool failed(std::uint32_t rank) const { return failed_[rank] != 0; }
   // There can be such a worker.

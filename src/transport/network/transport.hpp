@@ -44,6 +44,10 @@ class Worker final : public TransportWorker {
     const Port::Turn turn(*port_);
     return port_->has_untaken();
   }
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override {
+    const Port::Turn turn(*port_);
+    return port_->peers().unopened(found);
+  }
   [[nodiscard]] WorkerCounters counters() const override {
     const Port::Turn turn(*port_);
     return {port_->malformed()};

@@ -240,6 +240,19 @@ bool Worker::closed(Target target) {
   return state == WorkerState::closed || to->ring.refused();
 }
 
+std::size_t Worker::unopened(std::span<Unopened> found) {
+  std::size_t count = 0;
+  for (const auto& to : owned_outgoing_) {
+    const auto state = static_cast<WorkerState>(to->entry->state.load(std::memory_order_acquire));
+    if (state != WorkerState::unopened || failed_[to->peer->rank] != 0) continue;
+    const std::uint64_t messages = to->ring.count_untouched(kMessageType);
+    if (messages == 0) continue;
+    if (count == found.size()) break;
+    found[count++] = {{to->peer->rank, to->worker}, messages};
+  }
+  return count;
+}
+
 void Worker::peer_failed(std::uint32_t rank) {
   if (rank >= device_.size()) return;
   failed_[rank] = 1;

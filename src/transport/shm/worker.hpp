@@ -34,6 +34,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] bool armed() const override { return entry_.armed.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool has_arrivals() override;
   [[nodiscard]] bool has_untaken() override { return has_arrivals(); }
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
   [[nodiscard]] WorkerCounters counters() const override { return counters_; }
 
  private:

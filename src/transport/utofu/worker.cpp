@@ -230,4 +230,15 @@ bool Worker::closed(Target target) {
   return channel->stage == Channel::Stage::closed;
 }
 
+std::size_t Worker::unopened(std::span<Unopened> found) {
+  std::size_t count = 0;
+  for (const Channel* channel : connecting_) {
+    const bool has_no_entry = channel->stage == Channel::Stage::unopened || channel->stage == Channel::Stage::reading;
+    if (!has_no_entry || channel->waiting == 0 || failed_[channel->rank] != 0) continue;
+    if (count == found.size()) break;
+    found[count++] = {{channel->rank, channel->worker}, channel->waiting};
+  }
+  return count;
+}
+
 }  // namespace heddle::transport::utofu

@@ -105,6 +105,7 @@ class Worker final : public TransportWorker {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
   [[nodiscard]] WorkerCounters counters() const override { return {malformed_}; }
 
  private:
