@@ -100,7 +100,7 @@ TEST(Blame, AThreadWithoutACoreIsNotLate) {
 
 // The message came at 2 ms; the thread that waits for it woke later.
 TEST(Blame, WhoSleepsInItsWaitNoticesLate) {
-  Story story = story_of(2);
+  Story story = story_of(3);
   story.waits.push_back(wait_of(0, 1'000'000, 3'000'000));
   add_message(story, 1, 0, 2'000'000, 2'900'000);
   std::vector<Slice>& slices = story.ranks[0].threads[0].slices;
@@ -131,6 +131,15 @@ TEST(Blame, WhoSleepsInItsWaitNoticesLate) {
   EXPECT_NE(crowded.find("less with a core for each thread"), std::string::npos) << crowded;
   story.ranks[1].machine = "elsewhere";
   EXPECT_EQ(text_of(sum_up(story), story, 10).find("more busy threads"), std::string::npos);
+  // And whoever waits for it.
+  story.waits.push_back(wait_of(2, 1'000'000, 3'000'000));
+  story.waits.back().call = "MPI_Recv";
+  add_message(story, 0, 2, 3'000'000, 3'000'000);
+  EXPECT_EQ(sums_of(blame_all(story)[1]).at({Why::asleep, 0}), 750'000);
+  const std::string both = text_of(sum_up(story), story, 10);
+  EXPECT_NE(both.find("rank 2 waits in MPI_Recv for rank 0, whose thread waited itself and slept while"),
+            std::string::npos)
+      << both;
 }
 
 TEST(Blame, AnOperationWaitsForWhoLooksAtTheWorker) {

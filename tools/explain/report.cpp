@@ -193,8 +193,11 @@ std::string sentence(const Loss& loss, const Story& story) {
     case Why::no_core:
       if (loss.waiting == std::vector<std::size_t>{loss.rank}) return waits + ", ready to run, and had no core";
       return waits + " for " + who + ", whose thread was ready to run and had no core";
-    case Why::asleep:
-      return waits + " and slept while nobody was late: " + why_asleep(story.ranks[loss.rank], story);
+    case Why::asleep: {
+      const bool itself = loss.waiting == std::vector<std::size_t>{loss.rank};
+      const std::string slept = itself ? " and slept" : " for " + who + ", whose thread waited itself and slept";
+      return waits + slept + " while nobody was late: " + why_asleep(story.ranks[loss.rank], story);
+    }
     case Why::credit:
       return waits + " for credit" + (who.empty() ? "" : ": " + who + " has not taken what was sent before");
     case Why::lock:
