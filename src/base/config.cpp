@@ -190,7 +190,8 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::ucx_library, "HEDDLE_UCX_LIBRARY", Type::text, "libucp.so.0",
      "UCX library: a name that the loader knows, or a file"},
     {Var::ucx_tls, "HEDDLE_UCX_TLS", Type::text, "",
-     "UCX transports of this job, as for UCX_TLS, which the rest of the program keeps; empty: as UCX_TLS says"},
+     "UCX transports of this job, as for UCX_TLS, which the rest of the program keeps; empty: as UCX_TLS says. If that "
+     "says nothing either, and shm is in the job: all but UCX's shared memory"},
     {Var::ucx_net_devices, "HEDDLE_UCX_NET_DEVICES", Type::text, "",
      "network devices of this job, as for UCX_NET_DEVICES; empty: as UCX_NET_DEVICES says"},
     {Var::ucx_window_bytes,

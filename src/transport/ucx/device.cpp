@@ -2,6 +2,9 @@
 
 #include <sys/resource.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -19,6 +22,22 @@ network::Device::Names names_of(const base::Config& config) {
           .timeout_setting = "HEDDLE_UCX_TIMEOUT",
           .window = static_cast<std::uint32_t>(config.number(base::Var::ucx_window_bytes)),
           .timeout_ns = config.number(base::Var::ucx_timeout)};
+}
+
+constexpr const char* kWithoutItsMemory = "^sm";
+
+// Neither a variable nor a file of UCX's names transports.
+bool leaves_transports_to_ucx(const Functions& call, const ucp_config_t* config) {
+  if (std::getenv("UCX_TLS") != nullptr) return false;
+  char* text = nullptr;
+  std::size_t length = 0;
+  std::FILE* const stream = ::open_memstream(&text, &length);
+  if (stream == nullptr) return false;
+  call.config_print(config, stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
+  std::fclose(stream);
+  const bool leaves = std::strstr(text, "UCX_TLS=all\n") != nullptr;
+  std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream's
+  return leaves;
 }
 
 }  // namespace
@@ -54,7 +73,9 @@ base::Status Device::set_up() {
 std::string Device::describe() const {
   const auto named = [](const std::string& text) { return text.empty() ? std::string("as UCX chooses") : text; };
   const base::Config& config = environment().config;
-  return "ucx (UCX " + library_.version() + ", transports " + named(config.text(base::Var::ucx_tls)) + ", devices " +
+  const std::string transports =
+      transports_ == kWithoutItsMemory ? "as UCX chooses without its shared memory" : named(transports_);
+  return "ucx (UCX " + library_.version() + ", transports " + transports + ", devices " +
          named(config.text(base::Var::ucx_net_devices)) + ", windows of " + std::to_string(window()) + " bytes)";
 }
 
@@ -87,12 +108,17 @@ base::Status Device::open_context() {
 }
 
 base::Status Device::configure(ucp_config_t* config) {
+  transports_ = environment().config.text(base::Var::ucx_tls);
+  // Another transport reaches the ranks of this node. UCX's own shared memory would be of no use,
+  // but for its files in /dev/shm, which stay when a process is killed.
+  if (transports_.empty() && bootstrap().common_bell() != nullptr && leaves_transports_to_ucx(call_, config))
+    transports_ = kWithoutItsMemory;
   struct Setting {
     const char* name;
     std::string value;
   };
   const Setting settings[] = {
-      {"TLS", environment().config.text(base::Var::ucx_tls)},
+      {"TLS", transports_},
       {"NET_DEVICES", environment().config.text(base::Var::ucx_net_devices)},
       // Allocated regions are then zeros, and nothing of them is left when the process is killed.
       {"ALLOC_PRIO", "md:posix,md:sysv,mmap"},

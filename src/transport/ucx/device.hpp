@@ -70,6 +70,7 @@ class Device final : private DeviceParts, public network::Device {
   const Library& library_;
   const Functions& call_;
   ucp_context_h context_ = nullptr;
+  std::string transports_;  // UCX's, as UCX_TLS; empty: as UCX chooses
   bool recovers_ = true;
   bool buried_ = false;  // a worker stays until the process ends, and so must the context
 };

@@ -17,6 +17,7 @@ struct Functions : network::Symbols {
   decltype(&::ucp_get_version) get_version = find("ucp_get_version");
   decltype(&::ucp_config_read) config_read = find("ucp_config_read");
   decltype(&::ucp_config_modify) config_modify = find("ucp_config_modify");
+  decltype(&::ucp_config_print) config_print = find("ucp_config_print");
   decltype(&::ucp_config_release) config_release = find("ucp_config_release");
   decltype(&::ucp_init_version) init_version = find("ucp_init_version");
   decltype(&::ucp_cleanup) cleanup = find("ucp_cleanup");
