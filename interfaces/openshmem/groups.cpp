@@ -58,7 +58,7 @@ void tell_absent(heddle_wait_facts& facts, const Group& group, int pe) {
 void hear(Call call, const Group& group, const std::uint64_t* word, std::uint64_t number, int from) {
   wait_until_true(
       call, default_context().worker, [=] { return heard(word, number); },
-      [&](heddle_wait_facts& facts) { tell_absent(facts, group, from); });
+      [&](heddle_wait_facts& facts) { tell_absent(facts, group, from); }, [=] { return has_died(from) ? from : -1; });
 }
 
 // Waits until the counter is not 0, then takes one. The sender may already be in its next use of
@@ -79,7 +79,8 @@ void hear_all(Call call, const Group& group, int count, const Has& has, const Fr
         while (k < count && has(k)) ++k;
         return k == count;
       },
-      [&](heddle_wait_facts& facts) { tell_absent(facts, group, from(k)); });
+      [&](heddle_wait_facts& facts) { tell_absent(facts, group, from(k)); },
+      [&] { return has_died(from(k)) ? from(k) : -1; });
 }
 
 // In each round, tell(round, k, world) signals the members me + (k + 1) * 8^round; then
@@ -218,6 +219,11 @@ void show(Call call, Group& group, void* dest, const void* source, std::size_t b
       [&](heddle_wait_facts& facts) {
         tell_step(facts, group);
         awaits(facts, "not all others have fetched the data");
+      },
+      [&] {
+        int k = 1;
+        while (k < n && !has_died(group.world((root + k) % n))) ++k;
+        return k < n ? group.world((root + k) % n) : -1;
       });
 }
 

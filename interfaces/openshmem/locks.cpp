@@ -1,27 +1,20 @@
 #include "openshmem/locks.hpp"
 
 #include <array>
+#include <bit>
 #include <cstdio>
+#include <cstring>
 
 #include "openshmem/atomics.hpp"
-#include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
 #include "openshmem/patience.hpp"
 
 namespace heddle::shmem {
 namespace {
 
-// How many locks this PE holds, counted by a part of their address. If the count of a lock is 0,
-// this PE does not hold the lock. If this PE clears another PE's lock, it is not noticed while this
-// PE holds a lock with the same count. There are no false alarms.
-// Relaxed: the program orders set and clear of one lock.
-constexpr std::size_t kCounts = 4096;
-std::atomic<std::uint32_t> g_held[kCounts];
-
 struct Lock {
-  std::atomic<std::uint32_t>* held;
   std::uint32_t* next;
-  std::uint32_t* served;
+  std::uint32_t* turn;
   std::uint64_t offset;
   int home;
 };
@@ -34,12 +27,41 @@ Lock find(Call call, long* lock) {
   if (place.offset % sizeof *lock != 0) fail(call, "lock %p is not aligned as a long is", static_cast<void*>(lock));
   auto* words = reinterpret_cast<std::uint32_t*>(lock);
   const auto n = static_cast<std::size_t>(g_state.n_pes);
-  return {&g_held[place.offset / sizeof *lock % kCounts], words, words + 1, place.offset,
-          static_cast<int>(place.offset / sizeof *lock % n)};
+  return {words, words + 1, place.offset, static_cast<int>(place.offset / sizeof *lock % n)};
 }
 
-std::uint32_t served_now(Call call, const Lock& lock) {
-  return atomic_fetch(call, World{}, static_cast<const std::uint32_t*>(lock.served), lock.home);
+// Whose turn it is.
+struct Turn {
+  std::uint16_t served = 0;  // the ticket, its lower half
+  std::uint16_t holder = kNobody;
+  static constexpr std::uint16_t kNobody = 0;
+  static constexpr std::uint16_t kUnnamed = 0xffff;  // a PE with a larger number has the lock
+
+  static Turn of(std::uint32_t word) {
+    return {static_cast<std::uint16_t>(word), static_cast<std::uint16_t>(word >> 16)};
+  }
+  [[nodiscard]] std::uint32_t word() const { return served | std::uint32_t{holder} << 16; }
+  [[nodiscard]] bool is_of(std::uint32_t ticket) const { return served == static_cast<std::uint16_t>(ticket); }
+  [[nodiscard]] int pe() const { return holder == kNobody || holder == kUnnamed ? -1 : holder - 1; }
+};
+
+std::uint16_t named(int pe) {
+  return pe + 1 < Turn::kUnnamed ? static_cast<std::uint16_t>(pe + 1) : Turn::kUnnamed;
+}
+
+Turn turn_now(Call call, const Lock& lock) {
+  return Turn::of(atomic_fetch(call, World{}, static_cast<const std::uint32_t*>(lock.turn), lock.home));
+}
+
+// Both words, as they were at one moment.
+struct State {
+  std::uint32_t next;
+  Turn turn;
+};
+State state_now(Call call, const Lock& lock) {
+  static_assert(std::endian::native == std::endian::little);
+  const auto both = atomic_fetch(call, World{}, reinterpret_cast<const std::uint64_t*>(lock.next), lock.home);
+  return {static_cast<std::uint32_t>(both), Turn::of(static_cast<std::uint32_t>(both >> 32))};
 }
 
 // The locks that this PE holds, for reports about jobs that hang; as many as there is room for.
@@ -65,19 +87,24 @@ void unhold(std::uint64_t key) {
   }
 }
 
-void took(const Lock& lock) {
+void took(Call call, const Lock& lock, std::uint32_t ticket) {
   hold(key_of(lock));
-  if (checks_collectives()) lock.held->fetch_add(1, std::memory_order_relaxed);
+  const Turn turn{static_cast<std::uint16_t>(ticket), named(g_state.my_pe)};
+  atomic_set(call, World{}, lock.turn, turn.word(), lock.home);
 }
 
-void give_back(Call call, const Lock& lock, const long* address) {
-  unhold(key_of(lock));
-  if (!checks_collectives()) return;
-  if (lock.held->load(std::memory_order_relaxed) == 0) {
-    fail(call, "lock %p is set by another PE, not by PE %d, the caller", static_cast<const void*>(address),
-         g_state.my_pe);
-  }
-  lock.held->fetch_sub(1, std::memory_order_relaxed);
+void tell_lock(heddle_wait_facts& facts, const Lock& lock, const Turn& turn) {
+  const void* const address = lock.next;
+  facts.cause = HEDDLE_WAIT_LOCK;
+  facts.number = key_of(lock);
+  std::snprintf(facts.tag, sizeof facts.tag, "lock %p", address);
+  if (turn.pe() < 0) return awaits(facts, "lock %p is held", address);
+  facts.rank = static_cast<std::uint32_t>(turn.pe());
+  awaits(facts, "lock %p is held by PE %d", address, turn.pe());
+}
+
+int dead_holder(const Turn& turn) {
+  return turn.pe() >= 0 && has_died(turn.pe()) ? turn.pe() : -1;
 }
 
 }  // namespace
@@ -94,34 +121,45 @@ std::size_t list_held_locks(std::uint64_t* keys, std::size_t most) {
 void set_lock(Call call, long* lock) {
   const Lock found = find(call, lock);
   const std::uint32_t ticket = fetch_update<Add>(call, default_context(), found.next, std::uint32_t{1}, found.home);
-  // Acquire. Partner: clear_lock's update.
-  std::uint32_t served = 0;
+  // Acquire. Partner: clear_lock's store.
+  Turn turn;
   wait_until_true(
-      call, default_context().worker, [&] { return (served = served_now(call, found)) == ticket; },
+      call, default_context().worker, [&] { return (turn = turn_now(call, found)).is_of(ticket); },
       [&](heddle_wait_facts& facts) {
-        facts.cause = HEDDLE_WAIT_LOCK;
-        facts.number = key_of(found);
-        std::snprintf(facts.tag, sizeof facts.tag, "lock %p", static_cast<void*>(lock));
-        awaits(facts, "lock %p is held, and %u are before this one", static_cast<void*>(lock), ticket - served);
-      });
-  took(found);
+        tell_lock(facts, found, turn);
+        const std::size_t used = std::strlen(facts.text);
+        std::snprintf(facts.text + used, sizeof facts.text - used, ", and %u are before this one",
+                      static_cast<std::uint16_t>(ticket - turn.served));
+      },
+      [&] { return dead_holder(turn); });
+  took(call, found, ticket);
 }
 
 int test_lock(Call call, long* lock) {
   const Lock found = find(call, lock);
-  const std::uint32_t served = served_now(call, found);
-  if (atomic_compare_swap(call, World{}, found.next, served, served + 1, found.home) != served) return 1;
-  took(found);
-  return 0;
+  const auto [next, turn] = state_now(call, found);
+  if (turn.is_of(next) && atomic_compare_swap(call, World{}, found.next, next, next + 1, found.home) == next) {
+    took(call, found, next);
+    return 0;
+  }
+  failed_test(
+      call, [&](heddle_wait_facts& facts) { tell_lock(facts, found, turn); }, [&] { return dead_holder(turn); });
+  return 1;
 }
 
 void clear_lock(Call call, long* lock) {
   const Lock found = find(call, lock);
-  const auto next = atomic_fetch(call, World{}, static_cast<const std::uint32_t*>(found.next), found.home);
-  if (next == served_now(call, found)) fail(call, "lock %p is not set", static_cast<void*>(lock));
-  give_back(call, found, lock);
   quiet(call, World{});
-  update<Add>(call, default_context(), found.served, std::uint32_t{1}, found.home);
+  const auto [next, turn] = state_now(call, found);
+  const void* const address = lock;
+  if (turn.is_of(next)) fail(call, "lock %p is not set", address);
+  if (turn.holder != named(g_state.my_pe)) {
+    if (turn.pe() < 0) fail(call, "lock %p is set by another PE, not by PE %d, the caller", address, g_state.my_pe);
+    fail(call, "lock %p is set by PE %d, not by PE %d, the caller", address, turn.pe(), g_state.my_pe);
+  }
+  unhold(key_of(found));
+  const Turn cleared{static_cast<std::uint16_t>(turn.served + 1)};
+  atomic_set(call, World{}, found.turn, cleared.word(), found.home);
 }
 
 }  // namespace heddle::shmem

@@ -1,11 +1,15 @@
 // Ticket locks. Tickets are drawn and served at one PE, the lock's home, which its address
 // determines.
 //
-// The long is two words: `next`, the next ticket, and `served`, the holder's ticket. Both only
-// grow, served ≤ next, and the lock is free when they are equal. A fetch-add on `next` draws a
-// ticket; tickets are served in order. Only the holder changes `served`. test_lock reads served = s
-// and then swaps `next` from s to s + 1. If `served` had changed in between, a ticket had been
-// drawn, and `next` would no longer be s.
+// The long is two words. `next` is the next ticket. `turn` has the lower half of the ticket that is
+// served, and who holds the lock, as a PE's number plus 1; 0: the one whose turn it is has not said
+// so yet, or the lock is free. It is free when the halves of both words are equal; so fewer than
+// 2^16 threads may wait for a lock. A fetch-add on `next` draws a ticket; tickets are served in
+// order. Only the one whose turn it is changes `turn`: it names itself, and clears the lock.
+// test_lock reads both words, next = n, and swaps `next` from n to n + 1 if n is served. If `turn`
+// had changed in between, a ticket had been drawn, and `next` would no longer be n.
+//
+// Who waits learns the holder's name for reports, and whether it has died.
 //
 // A ticket does not name a PE: threads of one PE queue like PEs.
 #pragma once

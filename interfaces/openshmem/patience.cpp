@@ -29,6 +29,10 @@ constexpr std::uint64_t kLongestNapNs = 1'000'000;
 constexpr std::uint64_t kNapPerShareNs = 200'000;
 constexpr std::uint64_t kLongestCrowdedNapNs = 100'000'000;
 
+// A note of a wait takes a lock and a system call.
+constexpr std::uint32_t kManyMoves = 1024;
+constexpr int kMostMoves = 1000;
+
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
 std::atomic<std::uint32_t> g_crowd{0};           // relaxed: a hint
@@ -107,7 +111,7 @@ bool Patience::give_way() {
   if (heddle_worker_progress(worker_) > 0) {
     looks_ = 0;
     since_ns_ = 0;
-    return false;
+    return ++moves_ % kManyMoves == 0;
   }
   const std::uint64_t before = now_ns();
   if (since_ns_ == 0) since_ns_ = before;
@@ -130,6 +134,21 @@ bool Patience::give_way() {
   const auto nap = static_cast<long>(std::clamp(waited / kNapShare, kShortestNapNs, g_longest_nap_ns));
   const timespec length{0, nap};
   ::nanosleep(&length, nullptr);
+  return true;
+}
+
+void take_what_came(heddle_worker worker) {
+  for (int i = 0; i < kMostMoves && heddle_worker_progress(worker) > 0; ++i) {
+  }
+}
+
+bool comes_true(const std::function<bool()>& condition) {
+  const std::uint64_t until = now_ns() + kSecondNs;
+  const timespec nap{0, static_cast<long>(kLongestNapNs)};
+  while (!condition()) {
+    if (now_ns() > until) return false;
+    ::nanosleep(&nap, nullptr);
+  }
   return true;
 }
 

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
+#include "openshmem/deaths.hpp"
 #include "openshmem/order.hpp"
 #include "openshmem/state.hpp"
 
@@ -18,8 +20,9 @@ namespace heddle::shmem {
 // how many cores, as far as known.
 void expect_crowd(std::uint32_t pes, std::uint32_t cores);
 
-// One per wait. Call pause() after each poll that found nothing. True: it has napped, and the wait
-// is to be noted with the engine (heddle_wait_note), for reports about jobs that hang.
+// One per wait. Call pause() after each poll that found nothing. True: it has napped, or made
+// progress for long. Then the wait is to be noted with the engine (heddle_wait_note), for reports
+// about jobs that hang, and deaths are to be looked for.
 class Patience {
  public:
   explicit Patience(heddle_worker worker) : worker_(worker), spins_(first_spins()) {}
@@ -42,6 +45,7 @@ class Patience {
   heddle_worker worker_;
   std::uint32_t spins_;
   std::uint32_t looks_ = 0;
+  std::uint32_t moves_ = 0;     // rounds of progress that have moved something
   std::uint64_t since_ns_ = 0;  // time of the first yield since the last progress; 0: none
 };
 
@@ -57,20 +61,50 @@ struct Noted {
   }
 };
 
-// describe(facts): sets what the wait is for, but for the call.
-template <class Ready, class Describe>
-inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready, const Describe& describe) {
+// What those who have died did before has arrived as far as it will, and so has what the living did
+// up to now.
+void take_what_came(heddle_worker worker);
+
+// Of a wait that any PE may end.
+struct Anybody {
+  int operator()() const { return -1; }
+};
+
+// describe(facts): sets what the wait is for, but for the call. dead(): who has died of those
+// without whom the wait cannot end; -1: nobody.
+template <class Ready, class Describe, class Dead = Anybody>
+inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready, const Describe& describe,
+                            const Dead& dead = {}) {
   if (ready()) return;
   Noted<Describe> noted{call, describe};
   bool told = false;
   Patience patience(worker);
   do {
-    if (patience.pause()) [[unlikely]]
-      told = heddle_wait_note(worker, &Noted<Describe>::tell, &noted) == HEDDLE_DONE;
+    if (!patience.pause()) [[likely]]
+      continue;
+    told = heddle_wait_note(worker, &Noted<Describe>::tell, &noted) == HEDDLE_DONE;
+    if (!sees_death()) continue;
+    take_what_came(worker);
+    if (ready()) break;
+    end_if_in_vain(call, &Noted<Describe>::tell, &noted, dead());
   } while (!ready());
   if (told) [[unlikely]]
     static_cast<void>(heddle_wait_end(worker, &noted));
 }
+
+// After a test that has failed: makes progress, so that a program which only tests does not stall
+// its peers, and now and then looks for deaths. describe(facts), dead(): as of a wait.
+template <class Describe, class Dead = Anybody>
+inline void failed_test(Call call, const Describe& describe, const Dead& dead = {}) {
+  heddle_worker_progress(default_context().worker);
+  if (!sees_death_in_tests()) [[likely]]
+    return;
+  Noted<Describe> noted{call, describe};
+  end_if_in_vain(call, &Noted<Describe>::tell, &noted, dead());
+}
+
+// Whether it is true within a second: for what is sure to come, but late.
+bool comes_true(const std::function<bool()>& condition);
 
 // For describe().
 [[gnu::cold, gnu::format(printf, 2, 3)]] void awaits(heddle_wait_facts& facts, const char* format, ...);

@@ -3,10 +3,19 @@
 #include <cstdio>
 
 #include "openshmem/checks.hpp"
+#include "openshmem/deaths.hpp"
 #include "openshmem/patience.hpp"
 
 namespace heddle::shmem {
 namespace {
+
+// heddle_last_error is of another call, where the outcome came by a completion.
+void check_outcome(Call call, heddle_status status, int pe) {
+  if (status >= 0) [[likely]]
+    return;
+  if (status == HEDDLE_ERR_PEER_FAILED) fail_by_death(call, pe);
+  fail(call, "%s: the operation to PE %d ended with it", heddle_status_name(status), pe);
+}
 
 // The completion of an operation that its caller waits for. It lies on the caller's stack: the
 // engine does not access it after the callback's store.
@@ -15,12 +24,13 @@ class Outcome {
   explicit Outcome(heddle_when when) : completion_{&Outcome::arrived, this, {}, when} {}
   [[nodiscard]] const heddle_completion* completion() const { return &completion_; }
 
-  void await(Call call, heddle_worker worker) {
+  // `pe`: whom the operation is for.
+  void await(Call call, heddle_worker worker, int pe) {
     // Acquire. Partner: the callback's store, by any thread of this process that makes progress.
     wait_until_true(
         call, worker, [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; },
         [](heddle_wait_facts& facts) { awaits(facts, "the answer by messages has not come"); });
-    must(call, status_.load(std::memory_order_relaxed));
+    check_outcome(call, status_.load(std::memory_order_relaxed), pe);
   }
 
  private:
@@ -32,17 +42,29 @@ class Outcome {
   std::atomic<heddle_status> status_{HEDDLE_POSTED};
 };
 
-// Calls `post(completion)`, and waits as `until` says.
+// How an operation to `pe` goes.
+struct Way {
+  heddle_when when;
+  Until until;
+  int pe;
+};
+
+// Calls `post(completion)`, and waits as the way says.
 template <class Post>
-void run(Call call, Context& context, heddle_when when, Until until, const Post& post) {
+void run(Call call, Context& context, const Way& way, const Post& post) {
   if (checks_everything()) check_thread(call, context);
   if (!context.posted.load(std::memory_order_relaxed)) context.posted.store(true, std::memory_order_relaxed);
-  if (until == Until::posted) {
-    must(call, post(nullptr));
+  const auto accepted = [&](heddle_status status) {
+    if (status == HEDDLE_ERR_PEER_FAILED) [[unlikely]]
+      fail_by_death(call, way.pe);
+    return must(call, status);
+  };
+  if (way.until == Until::posted) {
+    accepted(post(nullptr));
     return;
   }
-  Outcome outcome(when);
-  if (must(call, post(outcome.completion())) == HEDDLE_POSTED) outcome.await(call, context.worker);
+  Outcome outcome(way.when);
+  if (accepted(post(outcome.completion())) == HEDDLE_POSTED) outcome.await(call, context.worker, way.pe);
 }
 
 // The bytes from the beginning of the first block to the end of the last.
@@ -75,7 +97,7 @@ void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* 
                   Until until) {
   const int world = checked_pe(call, context, pe);
   const Place place = locate_atomic(call, op, dest);
-  run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
+  run(call, context, {HEDDLE_WHEN_REMOTE, until, world}, [&](const heddle_completion* completion) {
     return heddle_fetch_atomic(context.worker, op, place.on(world), &fetch, completion);
   });
 }
@@ -87,7 +109,7 @@ void post_put(Call call, Context& context, void* dest, const void* source, std::
   if (bytes == 0) return;
   check_own(call, "source", source);
   const Place place = locate(call, "dest", dest, bytes);
-  run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {
+  run(call, context, {HEDDLE_WHEN_LOCAL, until, world}, [&](const heddle_completion* completion) {
     return heddle_put(context.worker, source, bytes, place.on(world), completion);
   });
 }
@@ -97,7 +119,7 @@ void post_get(Call call, Context& context, void* dest, const void* source, std::
   if (bytes == 0) return;
   check_own(call, "dest", dest);
   const Place place = locate(call, "source", source, bytes);
-  run(call, context, HEDDLE_WHEN_REMOTE, until, [&](const heddle_completion* completion) {
+  run(call, context, {HEDDLE_WHEN_REMOTE, until, world}, [&](const heddle_completion* completion) {
     return heddle_get(context.worker, dest, bytes, place.on(world), completion);
   });
 }
@@ -108,7 +130,7 @@ void post_put_strided(Call call, Context& context, void* dest, const void* sourc
   check_own(call, "source", source);
   const Place place = locate(call, "dest", dest, extent(call, shape, shape.dest_stride));
   const heddle_strided strided{shape.block_bytes, shape.blocks, shape.source_stride, shape.dest_stride};
-  run(call, context, HEDDLE_WHEN_LOCAL, Until::complete, [&](const heddle_completion* completion) {
+  run(call, context, {HEDDLE_WHEN_LOCAL, Until::complete, world}, [&](const heddle_completion* completion) {
     return heddle_put_strided(context.worker, source, place.on(world), &strided, completion);
   });
 }
@@ -119,7 +141,7 @@ void post_get_strided(Call call, Context& context, void* dest, const void* sourc
   check_own(call, "dest", dest);
   const Place place = locate(call, "source", source, extent(call, shape, shape.source_stride));
   const heddle_strided strided{shape.block_bytes, shape.blocks, shape.dest_stride, shape.source_stride};
-  run(call, context, HEDDLE_WHEN_REMOTE, Until::complete, [&](const heddle_completion* completion) {
+  run(call, context, {HEDDLE_WHEN_REMOTE, Until::complete, world}, [&](const heddle_completion* completion) {
     return heddle_get_strided(context.worker, dest, place.on(world), &strided, completion);
   });
 }
@@ -136,7 +158,7 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
   if (bytes != 0) check_own(call, "source", source);
   // Without data the signal is still sent; any symmetric address serves as dest.
   const Place place = bytes == 0 ? word : locate(call, "dest", dest, bytes);
-  run(call, context, HEDDLE_WHEN_LOCAL, until, [&](const heddle_completion* completion) {
+  run(call, context, {HEDDLE_WHEN_LOCAL, until, world}, [&](const heddle_completion* completion) {
     return heddle_put_signal(context.worker, source, bytes, place.on(world), &wanted, completion);
   });
 }
@@ -144,7 +166,7 @@ void post_put_signal(Call call, Context& context, void* dest, const void* source
 void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand, int pe) {
   const int world = checked_pe(call, context, pe);
   const Place place = locate_atomic(call, op, dest);
-  run(call, context, HEDDLE_WHEN_REMOTE, Until::posted, [&](const heddle_completion* completion) {
+  run(call, context, {HEDDLE_WHEN_REMOTE, Until::posted, world}, [&](const heddle_completion* completion) {
     return heddle_atomic(context.worker, op, place.on(world), operand, completion);
   });
 }

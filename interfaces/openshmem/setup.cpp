@@ -10,6 +10,7 @@
 #include "openshmem/calls.hpp"
 #include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
+#include "openshmem/deaths.hpp"
 #include "openshmem/heap.hpp"
 #include "openshmem/locks.hpp"
 #include "openshmem/memory/segments.hpp"
@@ -54,6 +55,7 @@ void print_what_was_asked_for() {
   if (std::getenv("SHMEM_INFO") != nullptr) {
     std::fprintf(stderr,
                  "SHMEM_SYMMETRIC_SIZE  bytes of each PE's symmetric heap, such as 100000, 1.5G or 64M; now %zu\n"
+                 "SHMEM_DEATHS          waits for words after the death of a PE: end (with the job) or ignore (go on)\n"
                  "HEDDLE_CHECK          mistakes that are looked for: off, on or full\n"
                  "SHMEM_VERSION         print the version\n"
                  "SHMEM_INFO            print this\n"
@@ -89,6 +91,7 @@ int init_thread(Call call, int requested, int* provided) {
   if (g_initialized++ == 0) {
     g_state.thread_level = requested;
     g_state.check = wanted_checks(call);
+    read_deaths(call);
     const std::size_t heap_bytes = heap_bytes_wanted(call);
     join(call);
     open_default_context(call);

@@ -1,6 +1,7 @@
 #include "openshmem/state.hpp"
 
 #include "openshmem/checks.hpp"
+#include "openshmem/deaths.hpp"
 #include "openshmem/memory/segments.hpp"
 
 #include <cstdarg>
@@ -79,13 +80,16 @@ void fail(Call call, const char* format, ...) {
   std::_Exit(1);
 }
 
-void fail_status(Call call, heddle_status status) {
-  // The engine says rank where users of OpenSHMEM say PE.
-  std::string text = heddle_last_error();
+std::string in_words_of_shmem(std::string text) {
   for (std::size_t at = text.find("rank"); at != std::string::npos; at = text.find("rank", at + 2)) {
     text.replace(at, 4, "PE");
   }
-  fail(call, "%s: %s", heddle_status_name(status), text.c_str());
+  return text;
+}
+
+void fail_status(Call call, heddle_status status) {
+  if (status == HEDDLE_ERR_PEER_FAILED) fail_by_death(call, -1);
+  fail(call, "%s: %s", heddle_status_name(status), in_words_of_shmem(heddle_last_error()).c_str());
 }
 
 }  // namespace heddle::shmem

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace heddle::shmem {
 
@@ -180,6 +181,8 @@ void check_initialized(Call call);
 // Ends the job: the program made an error for which the standard defines no behaviour, or the
 // engine failed.
 [[noreturn, gnu::format(printf, 2, 3), gnu::cold]] void fail(Call call, const char* format, ...);
+// The engine says rank where users of OpenSHMEM say PE.
+std::string in_words_of_shmem(std::string text);
 // The same if `status` of a Heddle call is an error.
 [[noreturn, gnu::cold]] void fail_status(Call call, heddle_status status);
 inline heddle_status must(Call call, heddle_status status) {

@@ -1,8 +1,7 @@
 // Waits for and tests of values in this PE's symmetric memory.
 //
 // Loads are acquire: a thread that sees a value sees everything put before it. Partner: the peer's
-// store after its fence, its atomic or its signal. A test that fails makes progress, so a program
-// that only tests does not stall its peers.
+// store after its fence, its atomic or its signal.
 #pragma once
 
 #include <cstdint>
@@ -52,10 +51,6 @@ inline bool compares(T left, int cmp, T right) {
 template <class T>
 inline bool holds(const T* ivar, int cmp, T value) {
   return compares(__atomic_load_n(ivar, __ATOMIC_ACQUIRE), cmp, value);
-}
-
-inline void make_progress() {
-  heddle_worker_progress(default_context().worker);
 }
 
 // What a wait is for, for its report.
@@ -142,33 +137,41 @@ std::size_t wait_some(const Conditions<T>& set, std::size_t* indices) {
   return found;
 }
 template <class T>
+[[gnu::noinline]] void failed_look(const Conditions<T>& set) {
+  failed_test(set.call, [&](heddle_wait_facts& facts) { tell_words(facts, set.ivars, set.nelems); });
+}
+template <class T>
 int look_all(const Conditions<T>& set) {
   if (set.unmet(0) == set.nelems) return 1;
-  make_progress();
+  failed_look(set);
   return 0;
 }
 template <class T>
 std::size_t look_any(const Conditions<T>& set) {
   const std::size_t i = set.any();
-  if (i == SIZE_MAX) make_progress();
+  if (i == SIZE_MAX) failed_look(set);
   return i;
 }
 template <class T>
 std::size_t look_some(const Conditions<T>& set, std::size_t* indices) {
   const std::size_t found = set.some(indices);
-  if (found == 0) make_progress();
+  if (found == 0) failed_look(set);
   return found;
+}
+
+// What a word is awaited for.
+template <class T>
+auto telling(const T* ivar, int cmp, T value) {
+  return [=](heddle_wait_facts& facts) {
+    tell_word(facts, ivar, static_cast<std::uint64_t>(__atomic_load_n(ivar, __ATOMIC_RELAXED)),
+              {cmp, static_cast<std::uint64_t>(value)});
+  };
 }
 
 // Not inlined, so that the case where the value is already there needs no stack.
 template <class T>
 [[gnu::noinline]] void wait_longer(Call call, const T* ivar, int cmp, T value) {
-  wait_until_true(
-      call, default_context().worker, [=] { return holds(ivar, cmp, value); },
-      [=](heddle_wait_facts& facts) {
-        tell_word(facts, ivar, static_cast<std::uint64_t>(__atomic_load_n(ivar, __ATOMIC_RELAXED)),
-                  {cmp, static_cast<std::uint64_t>(value)});
-      });
+  wait_until_true(call, default_context().worker, [=] { return holds(ivar, cmp, value); }, telling(ivar, cmp, value));
 }
 template <class T>
 inline void wait_until(Call call, T* ivar, int cmp, T value) {
@@ -183,7 +186,7 @@ template <class T>
 inline int test(Call call, T* ivar, int cmp, T value) {
   check_waited(call, "ivar", ivar, 1, sizeof(T), cmp);
   if (holds(ivar, cmp, value)) return 1;
-  make_progress();
+  failed_test(call, telling(ivar, cmp, value));
   return 0;
 }
 
@@ -245,7 +248,9 @@ inline std::size_t test_some_vector(Call call, T* ivars, std::size_t nelems, std
 
 inline std::uint64_t signal_fetch(Call call, const std::uint64_t* sig_addr) {
   check_waited(call, "sig_addr", sig_addr, 1, sizeof(std::uint64_t), SHMEM_CMP_EQ);
-  make_progress();  // programs spin on it
+  // Programs spin on it: whatever it holds, it may not be what they wait for.
+  const std::uint64_t seen = __atomic_load_n(sig_addr, __ATOMIC_RELAXED);
+  failed_test(call, telling(sig_addr, SHMEM_CMP_NE, seen));
   return __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);
 }
 inline std::uint64_t signal_wait_until(Call call, std::uint64_t* sig_addr, int cmp, std::uint64_t value) {

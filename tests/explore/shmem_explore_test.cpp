@@ -166,45 +166,61 @@ enum class LockBug {
   served_relaxed,   // nor if it does not take it along
   test_by_store,    // test_lock looks, then stores
   test_draws,       // test_lock draws a ticket, and goes away if it is not served
+  named_late,       // who has cleared the lock names itself
 };
 
 // set_lock(), test_lock() and clear_lock(); the home's two words. Thread kTester tests, once and
-// then till it gets in.
+// then till it gets in; it reads the words one by one, which is more than the code does. `turn` is
+// 16 times the ticket that is served, and the holder.
 template <std::uint32_t kThreads, LockBug kBug = LockBug::none>
 struct LockModel final : Model {
   static constexpr std::uint32_t kTester = kThreads - 1;
   Atomic<std::uint32_t> next;
-  Atomic<std::uint32_t> served;
+  Atomic<std::uint32_t> turn;
   Plain<std::uint32_t> guarded;
   std::array<bool, kThreads> was_in{};
 
   LockModel() {
     next.name("next");
-    served.name("served");
+    turn.name("turn");
   }
   [[nodiscard]] std::uint32_t threads() const override { return kThreads; }
   void run(std::uint32_t me) override {
+    std::uint32_t ticket = 0;
     if (me == kTester) {
-      while (!test()) {
+      while (!test(&ticket)) {
         if (kBug == LockBug::test_draws) return;
         pause();
       }
     } else {
-      const std::uint32_t ticket = next.fetch_add(1, std::memory_order_acq_rel);
+      ticket = next.fetch_add(1, std::memory_order_acq_rel);
       while (look() != ticket) pause();
     }
+    if (kBug != LockBug::named_late) name_itself(ticket, me);
     guarded.store(guarded.load() + 1);
     was_in[me] = true;
-    served.fetch_add(1, kBug == LockBug::cleared_relaxed ? std::memory_order_relaxed : std::memory_order_acq_rel);
+    if (kBug != LockBug::named_late)
+      check(turn.load(std::memory_order_relaxed) == 16 * ticket + me + 1,
+            "who has the lock is named, until it clears it");
+    turn.store(16 * (ticket + 1),
+               kBug == LockBug::cleared_relaxed ? std::memory_order_relaxed : std::memory_order_release);
+    if (kBug == LockBug::named_late) name_itself(ticket, me);
+  }
+  void name_itself(std::uint32_t ticket, std::uint32_t me) {
+    turn.store(16 * ticket + me + 1, std::memory_order_release);
   }
   std::uint32_t look() {
-    return served.load(kBug == LockBug::served_relaxed ? std::memory_order_relaxed : std::memory_order_acquire);
+    return turn.load(kBug == LockBug::served_relaxed ? std::memory_order_relaxed : std::memory_order_acquire) / 16;
   }
-  bool test() {
-    std::uint32_t now = look();
-    if (kBug == LockBug::test_draws) return next.fetch_add(1, std::memory_order_acq_rel) == now;
+  bool test(std::uint32_t* ticket) {
+    if (kBug == LockBug::test_draws) {
+      const std::uint32_t now = look();
+      return (*ticket = next.fetch_add(1, std::memory_order_acq_rel)) == now;
+    }
+    std::uint32_t now = next.load(std::memory_order_acquire);
+    if (look() != now) return false;
+    *ticket = now;
     if (kBug == LockBug::test_by_store) {
-      if (next.load(std::memory_order_acquire) != now) return false;
       next.store(now + 1, std::memory_order_release);
       return true;
     }
@@ -214,7 +230,7 @@ struct LockModel final : Model {
     std::uint32_t count = 0;
     for (const bool one : was_in) count += one ? 1 : 0;
     check(guarded.load() == count, "nobody's change is lost");
-    check(next.load() == served.load(), "the lock is free at the end");
+    check(16 * next.load() == turn.load(), "the lock is free at the end");
   }
 };
 
@@ -228,6 +244,7 @@ TEST(ShmemLock, PlantedBugsAreFound) {
   expect_finds<LockModel<2, LockBug::served_relaxed>>("served without acquire", kOrdered, "race");
   expect_finds<LockModel<2, LockBug::test_by_store>>("tested without a swap", kOrdered, "race");
   expect_finds<LockModel<2, LockBug::test_draws>>("tested by drawing a ticket", kOrdered, "free at the end");
+  expect_finds<LockModel<2, LockBug::named_late>>("named after it is cleared", kOrdered, "free at the end");
 }
 
 }  // namespace

@@ -409,6 +409,7 @@ void Launcher::judge_held() {
 }
 
 void Launcher::judge(std::uint32_t rank) {
+  if (std::exchange(ranks_[rank].judged, true)) return;
   const pid_t pid = ranks_[rank].child.pid;
   // It stays a zombie until the end of the job, so that its number, which also names its group, is
   // not reused.
@@ -458,18 +459,38 @@ void Launcher::take_signals() {
   }
 }
 
+// A rank may abort the job because of a death of which the others have heard through the dead one's
+// socket, which is closed a moment before its process has ended. That death comes first.
+void Launcher::await_deaths_before(std::uint32_t aborting) {
+  constexpr int kMomentMs = 200;
+  for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+    Rank& it = ranks_[rank];
+    if (rank == aborting || broker_->membership(rank) != Membership::lost) continue;
+    pollfd end{it.child.pidfd.get(), POLLIN, 0};
+    if (!it.running) {
+      judge(rank);
+    } else if (::poll(&end, 1, kMomentMs) == 1) {
+      process_ended(rank);
+    }
+  }
+}
+
 void Launcher::take_abort() {
   const auto& abort = broker_->aborted();
   if (!abort || abort_taken_) return;
   abort_taken_ = true;
+  await_deaths_before(abort->rank);
   const char* colon = abort->message.empty() ? "" : ": ";
   // it has finished its work; deaths of the others are no failures
   if (abort->code == 0 && abort->message.empty()) {
     if (!code_) code_ = 0;
     return enter(Stage::terminating);
   }
-  failure(abort->code, "%s %u aborts the job with code %d%s%s", names_.rank, abort->rank, abort->code, colon,
-          abort->message.c_str());
+  const std::string text = std::string(names_.rank) + ' ' + std::to_string(abort->rank) + " aborts the job with code " +
+                           std::to_string(abort->code) + colon + abort->message;
+  // After a death it says what could not go on without the dead.
+  if (code_ && stage_ == Stage::grace && !abort->message.empty()) say("%s", text.c_str());
+  failure(abort->code, "%s", text.c_str());
   enter(Stage::terminating);
 }
 

@@ -34,7 +34,8 @@ class Launcher {
     // valid if a process other than the one started has joined (a script's child, for example)
     base::Fd joined_pidfd;
     bool lost_told = false;
-    bool dead = false;  // with --exit-code survivors: its death has been told
+    bool judged = false;  // what the end of its process means
+    bool dead = false;    // with --exit-code survivors: its death has been told
     TaggedStream output;
     TaggedStream error;
   };
@@ -65,6 +66,7 @@ class Launcher {
   void judge_held();
   void take_signals();
   void take_abort();
+  void await_deaths_before(std::uint32_t aborting);
   [[nodiscard]] int wait_ms() const;
   void check_deadlines();
   void enter(Stage stage);

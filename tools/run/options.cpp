@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -67,7 +68,8 @@ Signals are passed on to the processes. After Ctrl-C heddle run waits for them; 
 with --tag is waited for until it is read, after a signal or the time limit only as long as somebody reads.
 
 A rank dies if a signal kills it, or if it ends without leaving the job; it ends well if it ends with 0 otherwise. With
---exit-code survivors the exit code is 0 if one rank at least ends well and the others die.
+--exit-code survivors the exit code is 0 if one rank at least ends well and the others die; waits of OpenSHMEM for
+words that any PE may write then go on after a death (SHMEM_DEATHS=ignore).
 
 Exit code:
 
@@ -129,6 +131,9 @@ base::Status read_failures(const Words& words, Options* options) {
   if (words.exit_code != "first" && words.exit_code != "survivors") {
     return base::fail(HEDDLE_ERR_ARGUMENT, "--exit-code %s is neither first nor survivors", words.exit_code.c_str());
   }
+  // PEs go on, too, unless the user says otherwise; --env comes after this.
+  if (options->forgives_deaths && std::getenv("SHMEM_DEATHS") == nullptr)
+    options->environment.emplace_back("SHMEM_DEATHS", "ignore");
   if (words.grace != "unlimited") return read_seconds("--grace", words.grace, true, &options->grace_ns);
   options->grace_ns = kUnlimited;
   return HEDDLE_DONE;

@@ -1,5 +1,6 @@
 /* The ways in which a program may end. The first argument names one. */
 #include <shmem.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -29,6 +30,31 @@ static void check_arrival(void) {
 
 static int is(const char* way, const char* name) {
   return strcmp(way, name) == 0;
+}
+
+/* The last PE dies. The others wait for it; or one of them for words of the other, which come, for
+ * as long as it takes to hear of the death. */
+static void live_with_the_dead(const char* what, int me, int n) {
+  static long lock;
+  static long rounds;
+  if (me == n - 1) shmem_set_lock(&lock);
+  shmem_barrier_all();
+  if (me == n - 1) kill(getpid(), SIGKILL);
+  if (is(what, "-word")) shmem_long_wait_until(&from_left, SHMEM_CMP_EQ, 7);
+  while (is(what, "-test") && !shmem_long_test(&from_left, SHMEM_CMP_EQ, 7)) continue;
+  if (is(what, "-lock")) shmem_set_lock(&lock);
+  while (is(what, "-test-lock") && shmem_test_lock(&lock)) continue;
+  if (is(what, "-barrier")) shmem_barrier_all();
+  for (long round = 1; is(what, "-of-another") && round <= 100; ++round) {
+    if (me == 0) {
+      usleep(5000);
+      shmem_long_p(&rounds, round, 1);
+    } else {
+      shmem_long_wait_until(&rounds, SHMEM_CMP_GE, round);
+    }
+  }
+  if (me == 1) shmem_global_exit(0);
+  for (;;) pause();
 }
 
 int main(int argc, char** argv) {
@@ -66,6 +92,7 @@ int main(int argc, char** argv) {
     shmem_barrier_all();
     return 0;
   }
+  if (strncmp(way, "death", 5) == 0) live_with_the_dead(way + 5, me, n);
   if (is(way, "hang")) {
     if (me == 1) shmem_long_wait_until(&from_left, SHMEM_CMP_EQ, 7);
     if (me == 2) {

@@ -66,7 +66,7 @@ SAID = {
     "psync": r"shmem_sync: pSync 0x[0-9a-f]+ is not symmetric",
     "lock": r"shmem_set_lock: lock 0x[0-9a-f]+ is not symmetric",
     "lock-not-set": r"shmem_clear_lock: lock 0x[0-9a-f]+ is not set",
-    "lock-of-another": r"shmem_clear_lock: lock 0x[0-9a-f]+ is set by another PE, not by PE 1, the caller",
+    "lock-of-another": r"shmem_clear_lock: lock 0x[0-9a-f]+ is set by PE 0, not by PE 1, the caller",
     "null-source": r"shmem_long_put: source is null",
     "null-source-nbi": r"shmem_putmem_nbi: source is null",
     "null-source-stride": r"shmem_long_iput: source is null",
