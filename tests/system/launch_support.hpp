@@ -14,7 +14,8 @@ namespace heddle::tests {
 inline constexpr const char* kHeddle = HEDDLE_TOOL;
 inline constexpr const char* kRank = HEDDLE_LAUNCH_RANK;
 
-inline std::vector<std::string> words(const std::vector<std::string>& options, const std::vector<std::string>& command) {
+inline std::vector<std::string> words(const std::vector<std::string>& options,
+                                      const std::vector<std::string>& command) {
   std::vector<std::string> all = {kHeddle, "run"};
   all.insert(all.end(), options.begin(), options.end());
   all.insert(all.end(), command.begin(), command.end());

@@ -46,8 +46,8 @@ bool is_ready(int fd, int wait_ms) {
 class Metrics : public testing::Test {
  protected:
   void open(std::size_t most_guests) {
-    auto opened = MetricsPort::open(0, MetricsPort::For::all, most_guests,
-                                    [](const MetricsPort::Answer& answer) { answer(""); });
+    auto opened =
+        MetricsPort::open(0, MetricsPort::For::all, most_guests, [](const MetricsPort::Answer& answer) { answer(""); });
     ASSERT_TRUE(opened.ok()) << base::last_message();
     port_ = std::move(*opened);
   }
