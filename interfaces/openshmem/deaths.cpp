@@ -11,8 +11,8 @@
 namespace heddle::shmem {
 namespace {
 
-bool g_ignored = false;         // SHMEM_DEATHS=ignore; written before anybody waits
-std::atomic<int> g_dead{-1};    // the first that was seen. Relaxed: who misses it looks again
+bool g_ignored = false;           // SHMEM_DEATHS=ignore; written before anybody waits
+std::atomic<int> g_dead{-1};      // the first that was seen. Relaxed: who misses it looks again
 std::atomic<unsigned> g_turn{0};  // whom the next call looks at first. Relaxed: likewise
 
 constexpr int kLooks = 64;

@@ -40,7 +40,7 @@ struct Job {
   std::uint32_t victim = 0;
   std::uint64_t round = 0;
   std::uint64_t counted = 0;
-  heddle_collective collective{};        // persistent
+  heddle_collective collective{};         // persistent
   std::vector<heddle_partitioned> parts;  // with each peer of this call
   heddle_region own{};
   std::uint64_t* own_words = nullptr;  // word 0 is for signals
@@ -143,8 +143,7 @@ heddle_status send(Job& job) {
 heddle_status receive_from(Job& job, heddle_peer source) {
   const heddle_wanted wanted{source, kTag, UINT64_MAX};
   heddle_receive receive{};
-  const heddle_status status =
-      heddle_recv(job.worker, &wanted, job.other.data(), job.other.size(), &receive, nullptr);
+  const heddle_status status = heddle_recv(job.worker, &wanted, job.other.data(), job.other.size(), &receive, nullptr);
   return status == HEDDLE_POSTED ? heddle_recv_wait(job.worker, &receive, HEDDLE_FOREVER) : status;
 }
 heddle_status receive(Job& job) {
@@ -253,7 +252,8 @@ void give(Job& job) {
 void tell(Job& job) {
   to_the_others(job, [&](std::uint32_t rank) {
     const heddle_signal signal{{job.regions[rank], 0}, 1, HEDDLE_SIGNAL_ADD};
-    accepted(heddle_put_signal(job.worker, job.data.data(), kShort, {job.regions[rank], 64}, &signal, nullptr), "signal");
+    accepted(heddle_put_signal(job.worker, job.data.data(), kShort, {job.regions[rank], 64}, &signal, nullptr),
+             "signal");
   });
 }
 void give_parts(Job& job) {
@@ -267,7 +267,8 @@ void give_parts(Job& job) {
     done(heddle_partitioned_start(part), "start");
     done(heddle_pready_range(part, 0, kParts - 1), "pready");
   }
-  for (const heddle_partitioned& part : job.parts) done(heddle_partitioned_wait(part, HEDDLE_FOREVER), "the victim's wait");
+  for (const heddle_partitioned& part : job.parts)
+    done(heddle_partitioned_wait(part, HEDDLE_FOREVER), "the victim's wait");
 }
 
 struct Call {

@@ -26,9 +26,10 @@ RANKS = 3
 LIMIT_S = 100
 HANG_S = 30  # then the launcher says what the ranks wait for
 # What the library says of a peer that has died.
-WARNING = re.compile(r"heddle\[\d+\] (warn|info): .*\b(has failed|have failed|dropped a message|has died)\b")
+WARNING = re.compile(r"heddle\[\d+\] (error|warn|info): .*\b(has failed|have failed|dropped a message|has died|accepts no connection|finds no route)\b")
 LONGEST_LIFE_US = 20_000
 KILLED = 128 + 9
+ABORTED = 128 + 6
 
 TRANSPORTS = {
     "shm": {"HEDDLE_TRANSPORTS": "shm"},
@@ -80,7 +81,8 @@ class Ended:
         if transport not in ("shm", "mixed"):
             calls += self.TO_THE_VICTIM
         for call, progress, level, manner, who in itertools.product(calls, PROGRESS, ("single", "multiple"), ("busy", "idle"), ("one", "all")):
-            if call in self.COLLECTIVES:
+            # Who sleeps answers nobody without helpers, and is waited for as long as it lives.
+            if call in self.COLLECTIVES or progress == "none":
                 who = "all"
             yield call, {"HEDDLE_PROGRESS": progress}, (manner, who, level)
 
@@ -93,7 +95,7 @@ class Ended:
             yield "no survivor ended the job"
         elif not re.search(rf"\bPE {victim} has died\b", ended[3]):
             yield f"who has died is not named: {ended[3]}"
-        elif extra[1] not in ("all", ended[1]):
+        elif extra[1] not in ("all", ended[1]) and ended[2] != "shmem_barrier_all":  # in which all meet before
             yield f"PE {ended[1]} ended the job, and not PE {extra[1]}, which was in the call"
 
 
@@ -173,7 +175,7 @@ class Run:
                 return ["the launcher has not ended"]
             found = []
             by_ucx = BY_UCX.search(done.stderr + done.stdout) is not None
-            if done.returncode != KILLED:
+            if done.returncode != KILLED and not (by_ucx and done.returncode == ABORTED):
                 found.append(f"the job ended with {done.returncode}")
             if not by_ucx:
                 found += self.kind.faults(done, self.victim, self.extra)

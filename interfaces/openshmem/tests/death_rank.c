@@ -135,13 +135,23 @@ static int is_of(const char* call, const char* const* names) {
   while (*names != NULL && strcmp(call, *names) != 0) ++names;
   return *names != NULL;
 }
-static const char* const kWords[] = {"wait_until", "wait_until_all", "wait_until_any", "wait_until_some",
-                                     "wait_until_all_vector", "wait_until_any_vector", "signal_wait_until", "test",
-                                     "test_all", "test_any", "test_some", "signal_fetch", NULL};
+static const char* const kWords[] = {"wait_until",
+                                     "wait_until_all",
+                                     "wait_until_any",
+                                     "wait_until_some",
+                                     "wait_until_all_vector",
+                                     "wait_until_any_vector",
+                                     "signal_wait_until",
+                                     "test",
+                                     "test_all",
+                                     "test_any",
+                                     "test_some",
+                                     "signal_fetch",
+                                     NULL};
 static const char* const kLocks[] = {"set_lock", "test_lock", "set_lock_contended", "test_lock_contended", NULL};
-static const char* const kCollectives[] = {"barrier_all", "sync_all", "team_sync", "barrier", "broadcast",
-                                           "broadcast_large", "collect", "fcollect", "alltoall", "reduce",
-                                           "reduce_large", "malloc", "split", NULL};
+static const char* const kCollectives[] = {"barrier_all",     "sync_all", "team_sync", "barrier",  "broadcast",
+                                           "broadcast_large", "collect",  "fcollect",  "alltoall", "reduce",
+                                           "reduce_large",    "malloc",   "split",     NULL};
 
 static void victims_part(const char* call) {
   if (is_of(call, kWords)) write_words();

@@ -37,9 +37,21 @@ static int is(const char* way, const char* name) {
 static void live_with_the_dead(const char* what, int me, int n) {
   static long lock;
   static long rounds;
-  if (me == n - 1) shmem_set_lock(&lock);
+  static long pid, passed;
+  if (me == n - 1) {
+    shmem_set_lock(&lock);
+    for (int pe = 0; pe < n; ++pe) shmem_long_p(&pid, getpid(), pe);
+  }
   shmem_barrier_all();
-  if (me == n - 1) kill(getpid(), SIGKILL);
+  while (me == n - 1) pause();
+  /* when both have left the barrier */
+  if (me == 1) {
+    shmem_long_p(&passed, 1, 0);
+    shmem_quiet();
+  } else {
+    shmem_long_wait_until(&passed, SHMEM_CMP_EQ, 1);
+    kill((pid_t)pid, SIGKILL);
+  }
   if (is(what, "-word")) shmem_long_wait_until(&from_left, SHMEM_CMP_EQ, 7);
   while (is(what, "-test") && !shmem_long_test(&from_left, SHMEM_CMP_EQ, 7)) continue;
   if (is(what, "-lock")) shmem_set_lock(&lock);
