@@ -55,6 +55,7 @@ FOR_THREADS = {
     "interfaces/lcw/bias.cpp": (1, "the owner is inside for one call"),
     "interfaces/lcw/idle.cpp": (1, "no wait: gives the core away once"),
     "interfaces/mpi/collective/blocking.cpp": (1, "another thread's collective, which knows of deaths"),
+    "interfaces/mpi/messages/request.cpp": (1, "another thread's look at an operation, which waits for nobody"),
     "interfaces/python/src/gil.cpp": (1, "who takes the last reference"),
     "interfaces/python/src/request.cpp": (1, "who completes it puts it on a list at once"),
     "src/base/membarrier.cpp": (1, "a signal's handler in each thread"),

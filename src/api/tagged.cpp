@@ -167,9 +167,14 @@ inline Status read_wanted(const char* function, Worker& worker, const heddle_wan
   return HEDDLE_DONE;
 }
 
+// Other threads may look at it by atomic loads.
+void store_status(heddle_receive* receive, heddle_status status) {
+  std::atomic_ref(receive->status).store(status, std::memory_order_relaxed);
+}
+
 // The receive is not posted: its status becomes the result of the call.
 [[gnu::cold]] Status not_posted(Worker& worker, heddle_receive* receive, Status status) {
-  receive->status = status;
+  store_status(receive, status);
   return status == HEDDLE_AGAIN ? again(worker) : status;
 }
 
@@ -194,7 +199,7 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   engine::ReceiveStart what{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
   if (const Status status = read_wanted("recv", *worker, wanted, &what.wanted); status != HEDDLE_DONE)
     return not_posted(*worker, receive, status);
-  receive->status = HEDDLE_POSTED;  // set first, since another thread may execute the receive
+  store_status(receive, HEDDLE_POSTED);  // set first, since another thread may execute the receive
   return post_receive(*worker, what, completion);
 }
 
@@ -502,7 +507,7 @@ heddle_status heddle_try_recv_claimed(heddle_worker handle, void* data, size_t b
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (claimed == nullptr) return null_argument("recv_claimed", "claimed");
   if (data == nullptr && bytes != 0) return null_argument("recv_claimed", "data");
-  claimed->status = HEDDLE_POSTED;
+  store_status(claimed, HEDDLE_POSTED);
   engine::ClaimedStart what{{static_cast<std::byte*>(data), bytes, claimed, {}}};
   return post_receive(*worker, what, completion);
 }

@@ -129,11 +129,14 @@ std::size_t ending() {
   return g_ending;
 }
 
-// The job is left: nobody uses a team or a number any more.
+// The job is left: no number is taken any more. Members that use sessions alone may come here
+// before others have ended their last operation of a team, which so ends with the context.
 void drop_freed() {
   std::erase_if(g_freed, [](Freed& freed) {
     freed.closing.reset();
     if (has_requests(*freed.comm) || !has_no_buffered(*freed.comm)) return false;
+    freed.comm->retired = true;
+    if (freed.comm->local != nullptr) freed.comm->local->retired = true;
     end_comm(freed.comm);
     return true;
   });

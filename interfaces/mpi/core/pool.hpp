@@ -40,9 +40,12 @@ class Pool {
   }
   void give_back(T* object) {
     Slot* const slot = slot_of(object);
+    {
+      const std::scoped_lock lock(mutex_);  // nobody visits it any more: each()
+      slot->live.store(0, std::memory_order_release);
+    }
     object->~T();
     const std::scoped_lock lock(mutex_);
-    slot->live.store(0, std::memory_order_release);
     slot->next = free_;
     free_ = slot;
   }

@@ -33,7 +33,7 @@ int finish(MPI_Request* handle, Request* request, MPI_Status* status) {
 
 // The object that errors of a request are reported to.
 Comm* comm_of_request(const Request* request) {
-  return request == nullptr ? nullptr : request->comm;
+  return request == nullptr ? nullptr : request->comm.get();
 }
 
 MPI_Status* at(MPI_Status* statuses, std::ptrdiff_t i) {

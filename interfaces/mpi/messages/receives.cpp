@@ -175,7 +175,7 @@ int take_message(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message*
 
 Comm* comm_of_message(const MPI_Message* handle) {
   const Request* const message = handle == nullptr ? nullptr : message_of(*handle);
-  return message == nullptr ? nullptr : message->comm;
+  return message == nullptr ? nullptr : message->comm.get();
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "mpi/messages/request.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <list>
 #include <memory>
@@ -69,6 +71,27 @@ class Orphans final : public Stepped {
   std::mutex mutex_;
   std::list<Request*> all_;
 };
+
+// A thread's turn at a request's operation, which one thread at a time may test or end: beside the
+// request's user, MPI_Comm_disconnect may do so in another thread.
+bool try_take_turn(Request& request) {
+  return g_job.thread_level != MPI_THREAD_MULTIPLE || !request.in_turn.exchange(true, std::memory_order_acquire);
+}
+void end_turn(Request& request) {
+  if (g_job.thread_level == MPI_THREAD_MULTIPLE) request.in_turn.store(false, std::memory_order_release);
+}
+// The other thread makes one look, and waits for nobody.
+void take_turn(Request& request) {
+  while (!try_take_turn(request)) ::sched_yield();
+}
+
+// In its turn.
+bool test_operation(Request& request) {
+  if (request.complete) return true;
+  request.outcome = {};
+  request.complete = request.operation->test(&request.outcome);
+  return request.complete;
+}
 
 // What came lies in the packed buffer of a type that is not contiguous.
 void unpack_received(Request& request) {
@@ -176,22 +199,31 @@ bool has_requests(const Comm& comm) {
 
 bool has_pending(const Comm& comm) {
   bool found = false;
-  std::vector<Request*> operations;  // looked at without the pool's lock: a step may need requests
+  // Looked at without the pool's lock, since a step may need requests: in this thread's turn they
+  // stay.
+  std::vector<Request*> operations;
+  const auto goes_on = [&](const Request& request) {
+    return request.comm == &comm && request.active && !request.complete;
+  };
   g_requests.each([&](Request& request) {
-    if (request.comm != &comm || !request.active || request.complete) return;
+    if (!goes_on(request)) return;
     if (request.kind == Request::Kind::send)
       found = found || request.ended.load(std::memory_order_acquire) == kPending;
     else if (request.kind == Request::Kind::receive)
       found = found || !has_ended(request.receive);
-    else if (request.kind == Request::Kind::operation && request.freed)
-      found = true;  // it is tested by who goes on with those, and goes when it has ended
-    else if (request.kind == Request::Kind::operation)
+    else if (request.kind != Request::Kind::operation)
+      return;
+    else if (request.freed || !try_take_turn(request))
+      found = true;  // it is tested by who goes on with those, or by its user just now
+    else if (goes_on(request) && request.kind == Request::Kind::operation && !request.freed)
       operations.push_back(&request);
+    else
+      end_turn(request);
   });
-  // Where there are several threads, another one may be testing it, and none may do so beside it.
-  // The communicator stays as long as it has requests, in any case.
-  if (g_job.thread_level == MPI_THREAD_MULTIPLE) return found;
-  for (Request* request : operations) found = !poll_request(*request) || found;
+  for (Request* request : operations) {
+    found = !test_operation(*request) || found;
+    end_turn(*request);
+  }
   return found;
 }
 
@@ -286,10 +318,12 @@ bool poll_request(Request& request) {
       }
       complete_receive(request, heddle_recv_wait(request.lane->worker, &request.receive, 0));
       return true;
-    case Request::Kind::operation:
-      request.outcome = {};
-      request.complete = request.operation->test(&request.outcome);
-      return request.complete;
+    case Request::Kind::operation: {
+      if (!try_take_turn(request)) return request.complete;
+      const bool ended = test_operation(request);
+      end_turn(request);
+      return ended;
+    }
     default:
       request.complete = true;
       return true;
@@ -333,10 +367,14 @@ void finish_request(Request& request, Outcome* outcome) {
     *outcome = kEmptyOutcome;
     return;
   }
+  const bool operation = request.operation != nullptr;
+  if (operation) take_turn(request);
   *outcome = request.outcome;
-  request.active = request.complete = false;
+  request.active = false;
+  request.complete = false;
+  if (operation) end_turn(request);
   if (request.persistent && !request.freed) return;
-  const int code = request.operation == nullptr ? MPI_SUCCESS : request.operation->end();
+  const int code = operation ? request.operation->end() : MPI_SUCCESS;
   if (outcome->code == MPI_SUCCESS) outcome->code = code;
   give_back(&request);
 }
@@ -358,15 +396,21 @@ int start_request(Request& request) {
 int free_request(Request& request) {
   if (&request == &g_sent) return MPI_SUCCESS;
   const bool operation = request.kind == Request::Kind::operation;
-  if (!request.active || request.complete || (operation && !request.operation->outlives_request())) {
-    const int code = operation ? request.operation->end() : MPI_SUCCESS;
-    give_back(&request);
-    return code;
+  if (operation) take_turn(request);
+  const bool goes_on = request.active && !request.complete && (!operation || request.operation->outlives_request());
+  if (goes_on)
+    request.freed = true;
+  else
+    request.active = false;  // nobody else takes a turn from here on
+  if (operation) end_turn(request);
+  if (goes_on) {
+    static Orphans orphans;
+    orphans.add(&request);
+    return MPI_SUCCESS;
   }
-  request.freed = true;
-  static Orphans orphans;
-  orphans.add(&request);
-  return MPI_SUCCESS;
+  const int code = operation ? request.operation->end() : MPI_SUCCESS;
+  give_back(&request);
+  return code;
 }
 
 }  // namespace heddle::mpi

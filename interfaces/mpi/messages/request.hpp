@@ -17,6 +17,24 @@ enum class Mode : std::uint8_t { standard, synchronous, ready, buffered };
 
 inline constexpr int kPending = -1;  // of `ended`
 
+// What other threads read of a request (has_requests, has_pending): with it they see what its user
+// wrote before. On x86 as cheap as a plain variable.
+template <class T>
+class Shown {
+ public:
+  constexpr explicit Shown(T value) : value_(value) {}
+  T operator=(T value) {  // NOLINT(misc-unconventional-assign-operator): so that it can be chained
+    value_.store(value, std::memory_order_release);
+    return value;
+  }
+  operator T() const { return value_.load(std::memory_order_acquire); }  // NOLINT(google-explicit-constructor)
+  T operator->() const { return *this; }
+  [[nodiscard]] T get() const { return *this; }
+
+ private:
+  std::atomic<T> value_;
+};
+
 struct Request {
   enum class Kind : std::uint8_t {
     unused,  // no handle names it
@@ -26,12 +44,12 @@ struct Request {
     operation,
     message,  // what MPI_Mprobe found: an MPI_Message, which becomes a receive
   };
-  Kind kind = Kind::unused;
+  Shown<Kind> kind{Kind::unused};
   bool persistent = false;
-  bool active = false;
-  bool complete = false;  // it has ended, and `outcome` says how; still active
-  bool freed = false;     // by the program; it goes when it has ended
-  bool matched = false;   // a receive of a message that was claimed (MPI_Imrecv)
+  Shown<bool> active{false};
+  Shown<bool> complete{false};  // it has ended, and `outcome` says how; still active
+  Shown<bool> freed{false};     // by the program; it goes when it has ended
+  bool matched = false;         // a receive of a message that was claimed (MPI_Imrecv)
   // A receive of the short path: into the program's memory, once. What is below `packed_bytes` is
   // not set but for `receive`.
   bool plain = false;
@@ -39,7 +57,7 @@ struct Request {
   // Of sends: MPI_SUCCESS or an error's class once the source may be reused; kPending before.
   // Release by the completion, acquire by who waits.
   std::atomic<int> ended{MPI_SUCCESS};
-  Comm* comm = nullptr;
+  Shown<Comm*> comm{nullptr};
   Lane* lane = nullptr;
   int peer = MPI_PROC_NULL;
   int tag = 0;
@@ -53,6 +71,9 @@ struct Request {
   std::unique_ptr<std::byte[]> packed;  // of a type that is not contiguous: what is on the way
   Outcome outcome;                      // if it is complete
   std::unique_ptr<Operation> operation;
+  // With MPI_THREAD_MULTIPLE: a thread tests the operation, or ends it. Acquire by who takes its
+  // turn, release by who leaves.
+  std::atomic<bool> in_turn{false};
 };
 
 // What a receive asks for: a rank or MPI_ANY_SOURCE, a tag or MPI_ANY_TAG, and the bytes that its
@@ -100,8 +121,9 @@ void give_back(Request* request);
 void keep(Request* request);
 // There are requests of the communicator, inactive ones of persistent operations included.
 bool has_requests(const Comm& comm);
-// Operations of the communicator are under way: sends and receives, and, unless other threads may
-// be testing them, the others. Whether the program has asked for the end of one does not matter.
+// Operations of the communicator are under way. Makes progress on those that are neither sends nor
+// receives, also beside the threads that test them. Whether the program has asked for the end of
+// one does not matter.
 bool has_pending(const Comm& comm);
 
 // Makes progress. True: it has ended, is inactive or complete; `request.outcome` says how.

@@ -26,7 +26,7 @@ int start(Call call, MPI_Request* handle) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   Request* const request = own_request(handle);
   if (request == nullptr) return report(call, bad_own(handle));
-  return told(call, request->comm, start_checked(*request));
+  return told(call, request->comm.get(), start_checked(*request));
 }
 
 int startall(Call call, int count, MPI_Request array_of_requests[]) {
@@ -36,7 +36,7 @@ int startall(Call call, int count, MPI_Request array_of_requests[]) {
   for (int i = 0; i < count; ++i) {
     Request* const request = request_of(array_of_requests[i]);
     if (request == nullptr) return report(call, bad_request(array_of_requests[i]));
-    if (const int code = start_checked(*request); code != MPI_SUCCESS) return report(call, request->comm, code);
+    if (const int code = start_checked(*request); code != MPI_SUCCESS) return report(call, request->comm.get(), code);
   }
   return MPI_SUCCESS;
 }
@@ -51,7 +51,7 @@ int cancel(Call call, MPI_Request* handle) {
   if (request->kind == Request::Kind::receive && !request->matched)
     code = code_of(heddle_recv_cancel(request->lane->worker, &request->receive));
   if (request->kind == Request::Kind::operation) code = request->operation->cancel();
-  return told(call, request->comm, code);
+  return told(call, request->comm.get(), code);
 }
 
 int request_free(Call call, MPI_Request* handle) {

@@ -145,6 +145,111 @@ void disconnected() {
   for (MPI_Request& request : inactive) MUST(MPI_Request_free(&request));
 }
 
+// Another thread waits for what MPI_Comm_disconnect waits for, and a third answers rank 0, which
+// takes part only when all have answered many times.
+void disconnected_beside_threads() {
+  constexpr int kRounds = 30;
+  constexpr int kQuestions = 50;
+  for (int round = 0; round < kRounds; ++round) {
+    MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+    int mine = g_rank + round;
+    int sum = -1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::thread answers;
+    if (g_rank == 0) {
+      for (int i = 0; i < kQuestions; ++i)
+        for (int of = 1; of < g_size; ++of)
+          MUST(MPI_Sendrecv(&i, 1, MPI_INT, of, 4, &sum, 1, MPI_INT, of, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    } else {
+      answers = std::thread([] {
+        int got = -1;
+        for (int i = 0; i < kQuestions; ++i) {
+          MUST(MPI_Recv(&got, 1, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+          MUST(MPI_Send(&got, 1, MPI_INT, 0, 5, MPI_COMM_WORLD));
+        }
+      });
+    }
+    sum = -1;
+    MUST(MPI_Iallreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm, &request));
+    std::thread waits;
+    if (round % 2 == 0) waits = std::thread([&] { MUST(MPI_Wait(&request, MPI_STATUS_IGNORE)); });
+    MUST(MPI_Comm_disconnect(&comm));
+    if (round % 2 != 0) CHECK(sum == round * g_size + g_size * (g_size - 1) / 2);
+    if (waits.joinable()) waits.join();
+    if (answers.joinable()) answers.join();
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CHECK(sum == round * g_size + g_size * (g_size - 1) / 2);
+  }
+}
+
+int class_of(int code) {
+  int found = MPI_SUCCESS;
+  MUST(MPI_Error_class(code, &found));
+  return found;
+}
+
+// At the limit there is room for a communicator when all members have freed another one: who has
+// freed it waits for the others, who may do so later.
+void room_held_elsewhere() {
+  constexpr int kRounds = 20;
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  std::vector<MPI_Comm> all;
+  int code = MPI_SUCCESS;
+  do {
+    MPI_Comm made = MPI_COMM_NULL;
+    code = MPI_Comm_dup(MPI_COMM_WORLD, &made);
+    CHECK((code == MPI_SUCCESS) == (made != MPI_COMM_NULL));
+    if (code == MPI_SUCCESS) all.push_back(made);
+  } while (code == MPI_SUCCESS);
+  CHECK(class_of(code) == MPI_ERR_NO_MEM && all.size() > 2);
+  MPI_Comm others = MPI_COMM_NULL;  // of all but rank 0
+  MUST(MPI_Comm_free(&all.back()));
+  all.pop_back();
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, g_rank == 0 ? MPI_UNDEFINED : 0, 0, &others));
+  for (int round = 0; round < kRounds; ++round) {
+    if (others != MPI_COMM_NULL)
+      for (int i = 0; i < 200; ++i) MUST(MPI_Barrier(others));
+    MUST(MPI_Comm_free(&all.back()));
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &all.back()));
+  }
+  if (others != MPI_COMM_NULL) MUST(MPI_Comm_free(&others));
+  for (MPI_Comm& comm : all) MUST(MPI_Comm_free(&comm));
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+}
+
+// What is under way for a communicator that members have freed after a death is not for a later
+// one.
+void numbers_after_a_death() {
+  MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  MUST(MPI_Barrier(MPI_COMM_WORLD));
+  if (g_rank == 1) std::raise(SIGKILL);
+  CHECK(class_of(MPI_Recv(nullptr, 0, MPI_INT, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE)) == MPI_ERR_PROC_ABORTED);
+  const int other = 2 - g_rank;
+  MUST(MPI_Send(&g_rank, 1, MPI_INT, other, 6, comm));  // which nobody receives
+  MUST(MPI_Sendrecv(nullptr, 0, MPI_INT, other, 7, nullptr, 0, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  int there = 0;
+  MUST(MPI_Iprobe(other, 6, comm, &there, MPI_STATUS_IGNORE));
+  CHECK(there == 1);
+  MUST(MPI_Comm_free(&comm));
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group living = MPI_GROUP_NULL;
+  constexpr int kDead = 1;
+  MUST(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  MUST(MPI_Group_excl(world, 1, &kDead, &living));
+  for (int i = 0; i < 3; ++i) {
+    MPI_Comm later = MPI_COMM_NULL;
+    MUST(MPI_Comm_create_group(MPI_COMM_WORLD, living, 8, &later));
+    MUST(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, later, &there, MPI_STATUS_IGNORE));
+    CHECK(there == 0);
+    int sum = -1;
+    MUST(MPI_Allreduce(&g_rank, &sum, 1, MPI_INT, MPI_SUM, later));
+    CHECK(sum == 2);
+  }
+  std::puts("survived");
+}
+
 // Rank 1 dies; the others have a receive that it might have been the source of.
 void with_a_death() {
   MPI_Comm comm = duplicate(MPI_COMM_WORLD);
@@ -244,8 +349,15 @@ int main(int argc, char** argv) {
   MUST(MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided));
   g_rank = my_rank();
   g_size = ranks();
-  if (argc > 1 && std::string_view(argv[1]) == "death") {
-    with_a_death();
+  struct Alone {
+    std::string_view name;
+    void (*run)();
+  };
+  constexpr Alone kAlone[] = {
+      {"death", &with_a_death}, {"death_numbers", &numbers_after_a_death}, {"room", &room_held_elsewhere}};
+  for (const Alone& alone : kAlone) {
+    if (argc < 2 || alone.name != argv[1]) continue;
+    alone.run();
     return MPI_Finalize();
   }
   struct Part {
@@ -257,6 +369,7 @@ int main(int argc, char** argv) {
   for (const Part& part : kParts)
     if (argc < 2 || many || part.name == argv[1]) part.run();
   if (many) threads();
+  if (many) disconnected_beside_threads();
   MUST(MPI_Finalize());
   return 0;
 }
