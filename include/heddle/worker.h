@@ -63,6 +63,10 @@ typedef struct heddle_worker_options {
   /* the program's own, which heddle_worker_user gives back. The argument of a handler is the same
    * on all workers: so it finds what belongs to this one, such as its thread's data */
   void* user;
+  /* not 0: who waits on this worker also makes progress on the others of the context, as who waits
+   * for other ranks does (heddle.h, Progress): for a thread that uses several workers, any of which
+   * peers may need while it waits on one. What has moved another worker ends heddle_worker_wait */
+  uint64_t attends;
 } heddle_worker_options;
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a

@@ -53,6 +53,7 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
     Context::WorkerOptions wanted;
     wanted.no_help = own.no_help != 0;
     wanted.user = own.user;
+    wanted.attends = own.attends != 0;
     if (const Status status = read_sharing(*context, own.sharing, &wanted.sharing); status != HEDDLE_DONE) {
       return status;
     }

@@ -156,7 +156,8 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
   }
   const bool can_help = options.sharing != Sharing::exclusive || (helpers_->policy().helps() && handover_);
   const bool helped = !options.no_help && can_help;
-  auto worker = Worker::open(*this, index, {options.sharing, helped, options.aggregation, options.user});
+  auto worker =
+      Worker::open(*this, index, {options.sharing, helped, options.aggregation, options.user, options.attends});
   if (!worker) return worker.status();
   auto added = workers_.add(std::move(*worker), [](Worker& opened, std::uint64_t id) { opened.core().handle.id = id; });
   if (!added) return added;

@@ -68,6 +68,7 @@ class Context : public Job {
     // disturbed
     bool internal = false;
     void* user = nullptr;  // the program's
+    bool attends = false;  // waits on it move the other workers, too
   };
   // The number of every rank's internal worker.
   [[nodiscard]] std::uint32_t internal_worker() const { return transport().capabilities().max_workers - 1; }
@@ -103,11 +104,14 @@ class Context : public Job {
   // Sleeps for `ns` (at most a second), or until something arrives for one of these workers, after
   // progress on them has found nothing. What does not ring (see transport.hpp) does not end it.
   void nap(std::span<Worker* const> workers, std::int64_t ns) { static_cast<void>(nap_unless(workers, ns, nullptr)); }
-  void nap(Worker* worker, std::int64_t ns) { nap({&worker, 1}, ns); }
+  // `attends`: as nap_attending().
+  void nap(Worker* worker, std::int64_t ns, bool attends = false) {
+    static_cast<void>(nap_unless({&worker, 1}, ns, nullptr, attends));
+  }
   // The same of one worker, unless that has moved since its moved() was `seen`: another thread may
   // have ended what this one waits for, and rings for nobody. False: so it is; it has not slept.
-  [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen) {
-    return nap_unless({&worker, 1}, ns, &seen);
+  [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen, bool attends = false) {
+    return nap_unless({&worker, 1}, ns, &seen, attends);
   }
   // The same by a thread that waits for other ranks, and has attended to what they may wait for:
   // Helpers::attend(). That ends it, too.

@@ -60,7 +60,8 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       messages_(core_),
       tagged_(core_),
       completer_(core_, aggregator_),
-      user_(traits.user) {
+      user_(traits.user),
+      attends_(traits.attends) {
   core_.attentive = this;
   if (!core_.unshared) ownership_.renounce();
   // Those whose functions the worker calls. open() adds the others.
@@ -200,6 +201,19 @@ constexpr std::uint64_t kLookedNs = 1'000'000;
 
 }  // namespace
 
+// As waits in collectives do: every so many rounds at what disturbs nobody, and more rarely at the
+// rest, too.
+int Worker::attend(std::uint32_t round, bool rests) {
+  constexpr std::uint32_t kOthers = 256;
+  constexpr std::uint32_t kUndisturbed = 64;
+  if (!rests && round % kUndisturbed != 0) return 0;
+  return context_.helpers().attend(round % kOthers == 0);
+}
+
+int Worker::attend_before_nap() {
+  return context_.helpers().attend(true);
+}
+
 // What it waits for may be something that no worker tells. So where it has no end it returns after
 // each nap: whatever the program's loop is about, it is looked at as often as the library's own
 // waits look. The next call goes on with the naps.
@@ -218,10 +232,12 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     seen.waited = watch.waited();
     return status;
   };
-  for (;;) {
-    const int events = progress();
+  for (std::uint32_t round = 1;; ++round) {
+    int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
-    if (const std::uint64_t moved = this->moved(); moved != seen.moved) {
+    events = 0;
+    if (attends_) events = waiter.nap_ns() > 0 ? attend_before_nap() : attend(round, waiter.idle_since() != 0);
+    if (const std::uint64_t moved = this->moved(); moved != seen.moved || events > 0) {
       seen.moved = moved;
       seen.idle_since = 0;
       base::show_acquire(core_.order());
@@ -230,7 +246,7 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
     watch.round(kNothingMore, waiter.nap_ns() > 0);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
-      context_.nap(this, ns);
+      context_.nap(this, ns, attends_);
       if (timeout_ns < 0) return in_vain(HEDDLE_DONE);
     }
   }

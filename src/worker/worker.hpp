@@ -41,6 +41,7 @@ class Worker final : public NamesObjects, private Attentive {
     bool helped = false;
     bool aggregates = false;
     void* user = nullptr;
+    bool attends = false;
   };
   static base::Result<std::unique_ptr<Worker>> open(Context& context, std::uint32_t index, const Traits& traits);
   ~Worker();
@@ -153,6 +154,10 @@ class Worker final : public NamesObjects, private Attentive {
          std::unique_ptr<transport::TransportWorker> transport);
 
   void note_task(base::TraceEvent event, std::uint32_t handler);
+  // Progress on the other workers by who waits on this one, in its round `round`, or before a nap.
+  // `rests`: it spins no more. Number of events.
+  int attend(std::uint32_t round, bool rests);
+  int attend_before_nap();
   void called() override { context_.inspection().noticed(*this); }
   void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
 
@@ -178,6 +183,7 @@ class Worker final : public NamesObjects, private Attentive {
   Completer completer_;
   Descriptor descriptor_{*this};  // its thread looks at the others
   void* const user_;
+  const bool attends_;
 };
 
 // Out of line: what calls it hardly ever waits, and should save no registers for that.
@@ -186,7 +192,7 @@ template <class Attempt, class Describe>
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   Watch watch(context_, this, wait.call);
   bool sleeps = false;  // the next nap is taken even if the worker has moved: one was not, for that
-  for (;;) {
+  for (std::uint32_t round = 1;; ++round) {
     const std::uint64_t seen = moved();
     const base::Status status = attempt();
     if (status != HEDDLE_AGAIN) {
@@ -196,17 +202,21 @@ template <class Attempt, class Describe>
     if (inside_of() != nullptr) [[unlikely]] {
       return refuse_wait(wait.call);
     }
-    const int events = progress();
+    int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
+    if (attends_) [[unlikely]]
+      events += attend(round, waiter.idle_since() != 0);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();
       return HEDDLE_ERR_TIMEOUT;
     }
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
-      if (std::exchange(sleeps, false)) {
-        context_.nap(this, ns);
+      if (attends_ && attend_before_nap() > 0) {
+        static_cast<void>(waiter.busy());
+      } else if (std::exchange(sleeps, false)) {
+        context_.nap(this, ns, attends_);
       } else {
-        sleeps = !context_.nap_unless_moved(this, ns, seen);
+        sleeps = !context_.nap_unless_moved(this, ns, seen, attends_);
       }
     }
     watch.round(describe, waiter.nap_ns() > 0);

@@ -18,7 +18,7 @@ const std::vector<std::pair<const char*, const char*>> kLibrary = {{"HEDDLE_UTOF
 const std::vector<std::pair<const char*, const char*>> kSingle = {{"HEDDLE_UTOFU_SINGLE_THREAD", "1"}};
 
 heddle_worker_options options_of(heddle_sharing sharing) {
-  return {sizeof(heddle_worker_options), sharing, 0, HEDDLE_CHOICE_DEFAULT, nullptr};
+  return {sizeof(heddle_worker_options), sharing, 0, HEDDLE_CHOICE_DEFAULT, nullptr, 0};
 }
 
 // Runs fn on the engine through this worker, and waits.

@@ -403,7 +403,7 @@ TEST(SharingNames, UnknownModeAndUnknownNameAreErrors) {
   const Context context = job.join(0);
   heddle_worker worker{};
   const auto beyond = static_cast<heddle_sharing>(all_modes().back() + 1);
-  heddle_worker_options options{sizeof options, beyond, 0, HEDDLE_CHOICE_DEFAULT, nullptr};
+  heddle_worker_options options{sizeof options, beyond, 0, HEDDLE_CHOICE_DEFAULT, nullptr, 0};
   EXPECT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_ERR_UNSUPPORTED);
   const std::vector<std::pair<const char*, const char*>> many{{"HEDDLE_SHARING", "many"}};
   const Variables variables(many);

@@ -67,7 +67,7 @@ TEST(Options, OfASizeThatNoVersionHasAreRefused) {
   const Context context = Context::join();
   heddle_worker handle{};
   for (const std::size_t size : {SIZE_MAX, SIZE_MAX - 7, std::size_t{1} << 40, api::kMostOptions + 8}) {
-    const heddle_worker_options open{size, HEDDLE_SHARING_DEFAULT, 0, HEDDLE_CHOICE_DEFAULT, nullptr};
+    const heddle_worker_options open{size, HEDDLE_SHARING_DEFAULT, 0, HEDDLE_CHOICE_DEFAULT, nullptr, 0};
     expect_refused(heddle_worker_open(context.handle(), &open, &handle), "no version has more");
     heddle_worker_stats stats{};
     stats.size = size;
@@ -85,7 +85,8 @@ TEST(Options, OfASizeThatNoVersionHasAreRefused) {
 TEST(Options, SmallerThanTheFirstVersionAreRefused) {
   const Context context = Context::join();
   heddle_worker worker{};
-  heddle_worker_options open{api::kFirstWorkerOptions - 1, HEDDLE_SHARING_DEFAULT, 0, HEDDLE_CHOICE_DEFAULT, nullptr};
+  heddle_worker_options open{
+      api::kFirstWorkerOptions - 1, HEDDLE_SHARING_DEFAULT, 0, HEDDLE_CHOICE_DEFAULT, nullptr, 0};
   expect_refused(heddle_worker_open(context.handle(), &open, &worker), "size 15");
   heddle_counter counter{};
   const heddle_counter_options create{0, {}, 0};

@@ -1,7 +1,9 @@
-// heddle_collective_wait_on: a member that waits in a collective answers its peers meanwhile.
+// Who waits on one worker answers peers at the others meanwhile: in heddle_collective_wait_on, and
+// in all waits of a worker that was opened so (heddle_worker_options.attends).
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <numeric>
 
 #include "api/test_job.hpp"
@@ -105,6 +107,93 @@ TEST_P(WaitOn, TheOtherWorkersAreLookedAtToo) {
       EXPECT_EQ(words[1], kQuestions);
       EXPECT_LE(polls_of(beside) - polls_beside, kRarer * (polls_of(other.handle()) - polls_other) + 128);
     }
+    EXPECT_EQ(heddle_worker_close(beside), HEDDLE_DONE) << heddle_last_error();
+  });
+}
+
+// A member with memory that is registered, whose worker 0 carries out what peers do there.
+struct Registered {
+  explicit Registered(const Context& context) {
+    EXPECT_EQ(heddle_region_register(context.handle(), words.data(), sizeof words, &region), HEDDLE_DONE);
+    EXPECT_EQ(heddle_region_exchange(context.handle(), region, remotes.data()), HEDDLE_DONE);
+  }
+  std::array<std::uint64_t, 8> words{};
+  heddle_region region{};
+  std::array<heddle_remote_region, 2> remotes{};
+};
+
+void ask(heddle_worker worker, heddle_remote_region of, std::uint64_t questions) {
+  for (std::uint64_t i = 0; i < questions; ++i) {
+    std::uint64_t old = 0;
+    heddle_fetch fetch{};
+    fetch.operand = 1;
+    fetch.result = &old;
+    ASSERT_EQ(heddle_fetch_atomic_wait(worker, HEDDLE_ADD64, {of, 8}, &fetch), HEDDLE_DONE) << heddle_last_error();
+    ASSERT_EQ(old, i);
+  }
+}
+
+heddle_worker open_beside(const Context& context, std::uint64_t attends) {
+  heddle_worker_options options{};
+  options.size = sizeof options;
+  options.sharing = HEDDLE_SHARING_AUTO;
+  options.attends = attends;
+  heddle_worker beside{};
+  EXPECT_EQ(heddle_worker_open(context.handle(), &options, &beside), HEDDLE_DONE) << heddle_last_error();
+  return beside;
+}
+
+using Wait = void (*)(heddle_worker worker, heddle_receive& receive);
+void wait_for_message(heddle_worker worker, heddle_receive& receive) {
+  EXPECT_EQ(heddle_recv_wait(worker, &receive, kLongNs), HEDDLE_DONE) << heddle_last_error();
+}
+// A loop of the program's own, which looks at what it waits for between two waits.
+void wait_for_any_move(heddle_worker worker, heddle_receive& receive) {
+  while (std::atomic_ref(receive.status).load(std::memory_order_acquire) == HEDDLE_POSTED)
+    ASSERT_EQ(heddle_worker_wait(worker, kLongNs), HEDDLE_DONE) << heddle_last_error();
+}
+
+// Rank 1 waits on another worker than the one that rank 0 asks, for a message that comes when all
+// questions have been answered: it looks at that one about as often.
+TEST_P(WaitOn, WaitsOfAWorkerThatAttendsLookAtTheOthers) {
+  for (const Wait wait : {&wait_for_message, &wait_for_any_move}) {
+    Job(2, GetParam()).run([wait](Context& context, Worker& other) {
+      constexpr int kQuestions = 300;
+      constexpr std::uint64_t kRarer = 64;  // at most, while it spins
+      const heddle_worker beside = open_beside(context, 1);
+      Registered mine(context);
+      if (context.rank() == 0) {
+        ask(other.handle(), mine.remotes[1], kQuestions);
+        ASSERT_GE(heddle_send(beside, {1, 1}, 1, nullptr, 0, nullptr), 0) << heddle_last_error();
+        ASSERT_EQ(heddle_quiet(beside), HEDDLE_DONE);
+      } else {
+        const std::uint64_t polls_beside = polls_of(beside);
+        const std::uint64_t polls_other = polls_of(other.handle());
+        heddle_receive receive{};
+        const heddle_wanted wanted{{0, HEDDLE_ANY}, 1, ~std::uint64_t{0}};
+        ASSERT_GE(heddle_recv(beside, &wanted, nullptr, 0, &receive, nullptr), 0);
+        wait(beside, receive);
+        EXPECT_EQ(mine.words[1], kQuestions);
+        EXPECT_LE(polls_of(beside) - polls_beside, kRarer * (polls_of(other.handle()) - polls_other) + 256);
+      }
+      static_cast<void>(context.exchange(std::vector<std::byte>(1)));
+      EXPECT_EQ(heddle_worker_close(beside), HEDDLE_DONE) << heddle_last_error();
+    });
+  }
+}
+
+// Without that a wait costs the other workers nothing.
+TEST_P(WaitOn, OtherWaitsLookAtOneWorker) {
+  Job(2, GetParam()).run([](Context& context, Worker& other) {
+    const heddle_worker beside = open_beside(context, 0);
+    const std::uint64_t before = polls_of(other.handle());
+    EXPECT_EQ(heddle_worker_wait(beside, 20'000'000), HEDDLE_ERR_TIMEOUT);
+    heddle_receive receive{};
+    const heddle_wanted wanted{{HEDDLE_ANY, HEDDLE_ANY}, 1, ~std::uint64_t{0}};
+    ASSERT_GE(heddle_recv(beside, &wanted, nullptr, 0, &receive, nullptr), 0);
+    EXPECT_EQ(heddle_recv_wait(beside, &receive, 20'000'000), HEDDLE_ERR_TIMEOUT);
+    EXPECT_EQ(polls_of(other.handle()), before);
+    EXPECT_EQ(heddle_recv_cancel(beside, &receive), HEDDLE_DONE) << heddle_last_error();
     EXPECT_EQ(heddle_worker_close(beside), HEDDLE_DONE) << heddle_last_error();
   });
 }

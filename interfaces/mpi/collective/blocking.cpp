@@ -10,6 +10,8 @@
 #include <new>
 #include <vector>
 
+#include "mpi/messages/post.hpp"
+
 namespace heddle::mpi {
 namespace {
 
@@ -314,7 +316,8 @@ int wait_collective(const Comm& comm, heddle_collective collective) {
     if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
       return code_of(status);
     noted.note();
-    if (progress_all()) wait_ns = kFirstNs;
+    // the wait has made progress on all lanes, but not on what the engine does not know
+    if (progress(*comm.lane) || post_all_waiting()) wait_ns = kFirstNs;
   }
 }
 

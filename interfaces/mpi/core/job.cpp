@@ -68,6 +68,8 @@ int open_lanes(int level) {
   options.size = sizeof options;
   // Beside helpers, one thread has shorter ways into an automatic worker than into an exclusive
   // one.
+  // Peers may need any of them while a thread waits on one.
+  options.attends = wanted > 1 ? 1 : 0;
   options.sharing = level == MPI_THREAD_MULTIPLE || has_helpers() ? HEDDLE_SHARING_AUTO : HEDDLE_SHARING_EXCLUSIVE;
   for (std::uint32_t i = 0; i < wanted; ++i) {
     auto* const lane = new Lane;

@@ -49,8 +49,10 @@ void remove_stepped(Stepped* stepped) {
   }
 }
 
-bool has_steps(const Lane& lane) {
-  return lane.waiting.load(std::memory_order_relaxed) != 0 || g_steps.load(std::memory_order_acquire) != 0 ||
+std::atomic<std::size_t> g_waiting_sends{0};
+
+bool has_steps() {
+  return g_waiting_sends.load(std::memory_order_relaxed) != 0 || g_steps.load(std::memory_order_acquire) != 0 ||
          g_answers.load(std::memory_order_relaxed) != 0;
 }
 
@@ -71,14 +73,11 @@ bool progress_all() {
 
 bool Looks::pause() {
   constexpr std::uint32_t kSpins = 64;
-  constexpr std::uint32_t kOthers = 256;  // every so many looks, all lanes
+  constexpr std::uint32_t kOthers = 16;  // every so many looks, the sends that wait in other lanes
   constexpr std::int64_t kNapNs = 1'000'000;
   constexpr std::int64_t kStepNapNs = 20'000;  // with steps that no event tells of
-  if (++looks_ % kOthers == 0) {
-    progress_all();
-    return false;
-  }
-  const bool steps = has_steps(lane_);
+  const bool steps = has_steps();
+  if (++looks_ % kOthers == 0 && steps) post_all_waiting();
   if (looks_ < kSpins || steps) progress(lane_);
   if (looks_ < kSpins) return false;
   // The wait spins, yields and sleeps as long as nothing moves: others may need this core.

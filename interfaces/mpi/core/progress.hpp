@@ -2,8 +2,9 @@
 // yet. A communicator uses one lane of each of its members; threads on communicators of different
 // lanes share nothing.
 //
-// A call that waits makes progress on its lane, and now and then on all that another rank may be
-// waiting for. It spins, yields and sleeps as the engine's calls do.
+// A call that waits makes progress on its lane, and nearly as often on the others, where peers may
+// be waiting for this rank: the lanes are opened so (heddle_worker_options.attends). It spins,
+// yields and sleeps as the engine's calls do.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -53,20 +54,22 @@ class Stepped {
 void add_stepped(Stepped* stepped);
 void remove_stepped(Stepped* stepped);
 
+// Sends that wait, of all lanes. Relaxed, as Lane::waiting.
+extern std::atomic<std::size_t> g_waiting_sends;
 // True: there is more to do than the engine's progress: sends that wait, operations of several
 // steps.
-bool has_steps(const Lane& lane);
+bool has_steps();
 // Makes progress on the lane, its sends that wait, and operations of several steps. Returns whether
 // something happened, as far as known.
 bool progress(Lane& lane);
 // The same for all lanes.
 bool progress_all();
 
-// The looks of one wait that have found nothing.
+// The looks of one wait; call pause() after each that found nothing.
 class Looks {
  public:
   explicit Looks(Lane& lane) : lane_(lane) {}
-  // After each of them. True: nothing moves, and there is time to note the wait.
+  // True: nothing has moved for long enough that reports are told of the wait.
   [[nodiscard]] bool pause();
 
  private:

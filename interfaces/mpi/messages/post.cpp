@@ -45,6 +45,7 @@ int post_send(Lane& lane, const Waiting& send) {
   const std::scoped_lock lock(lane.mutex);
   lane.sends.push_back(send);
   lane.waiting.fetch_add(1, std::memory_order_relaxed);
+  g_waiting_sends.fetch_add(1, std::memory_order_relaxed);
   return MPI_SUCCESS;
 }
 
@@ -63,8 +64,17 @@ bool post_waiting(Lane& lane) {
     }
     at = lane.sends.erase(at);
     lane.waiting.fetch_sub(1, std::memory_order_relaxed);
+    g_waiting_sends.fetch_sub(1, std::memory_order_relaxed);
     moved = true;
   }
+  return moved;
+}
+
+bool post_all_waiting() {
+  if (g_waiting_sends.load(std::memory_order_relaxed) == 0) return false;
+  bool moved = false;
+  for (Lane* lane : g_job.lanes)
+    if (lane->waiting.load(std::memory_order_relaxed) != 0) moved |= post_waiting(*lane);
   return moved;
 }
 
@@ -129,16 +139,18 @@ heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& so
   const Comm* const any_of = sought.peer == MPI_ANY_SOURCE && !sought.matched ? sought.comm : nullptr;
   const auto fill = [&](heddle_wait_facts& facts) { tell_sought(facts, sought); };
   NotedWait wait(lane.worker, sought.call, fill);
+  Looks looks(lane);
   for (;;) {
-    const std::int64_t slice_ns = has_steps(lane) ? 0 : most_ns;
-    heddle_status status = heddle_recv_wait(lane.worker, &receive, slice_ns);
+    const bool steps = has_steps();
+    heddle_status status = heddle_recv_wait(lane.worker, &receive, steps ? 0 : most_ns);
     if (status != HEDDLE_ERR_TIMEOUT) return status;
-    if (slice_ns != 0) {
+    if (steps) {
+      if (!looks.pause()) continue;
+    } else {
       most_ns = std::min(2 * most_ns, kLongestNs);
-      wait.note();
     }
-    progress_all();
-    if (any_of == nullptr || slice_ns == 0 || !has_dead_member(*any_of)) continue;
+    wait.note();
+    if (any_of == nullptr || !has_dead_member(*any_of)) continue;
     static_cast<void>(heddle_recv_cancel(lane.worker, &receive));
     status = heddle_recv_wait(lane.worker, &receive, HEDDLE_FOREVER);
     // a message may have come before

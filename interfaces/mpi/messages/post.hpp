@@ -12,6 +12,8 @@ namespace heddle::mpi {
 int post_send(Lane& lane, const Waiting& send);
 // Tries the sends that wait. Returns whether one left.
 bool post_waiting(Lane& lane);
+// The same of all lanes.
+bool post_all_waiting();
 // True: sends to this worker have to wait behind others.
 bool must_wait(Lane& lane, heddle_peer target);
 

@@ -108,8 +108,7 @@ int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer);
 // Error: the rank is known to have died. A number that is no rank's, which peers may have written
 // into their memory, has not.
 int check_alive(const Win& win, int rank);
-// Makes progress on the other lanes, since peers may wait for them; asks now and then whether the
-// rank lives.
+// Asks now and then whether the rank lives.
 int after_look(Win& win, int rank, int looks);
 // Calls ready() until it is true, with progress. Error: the rank has died, which is no event of a
 // lane.

@@ -1,0 +1,132 @@
+// With MPI_THREAD_MULTIPLE: rank 0 asks the others for what only they can do, accesses of created
+// windows, while they wait in a call of MPI that goes by another lane. Nobody helps
+// (HEDDLE_PROGRESS=none). The looks of those who wait are counted.
+#include <cstdio>
+#include <vector>
+
+#include "check.hpp"
+
+namespace {
+
+// As many windows as there may be lanes: their communicators take the lanes in turn.
+constexpr int kWindows = 16;
+constexpr int kQuestions = 10;  // of each window
+
+unsigned long long looks() {
+  int index = -1;
+  int count = 0;
+  unsigned long long value = 0;
+  MPI_T_pvar_session session{};
+  MPI_T_pvar_handle handle{};
+  MUST(MPI_T_pvar_get_index("heddle_polls", MPI_T_PVAR_CLASS_COUNTER, &index));
+  MUST(MPI_T_pvar_session_create(&session));
+  MUST(MPI_T_pvar_handle_alloc(session, index, nullptr, &handle, &count));
+  MUST(MPI_T_pvar_read(session, handle, &value));
+  MUST(MPI_T_pvar_session_free(&session));
+  return value;
+}
+
+struct Windows {
+  Windows() : words(kWindows, 0), all(kWindows) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      MUST(MPI_Win_create(&words[i], sizeof words[i], 1, MPI_INFO_NULL, MPI_COMM_WORLD, &all[i]));
+      MUST(MPI_Win_lock_all(MPI_MODE_NOCHECK, all[i]));
+    }
+  }
+  ~Windows() {
+    for (MPI_Win& win : all) {
+      MPI_Win_unlock_all(win);
+      MPI_Win_free(&win);
+    }
+  }
+  Windows(const Windows&) = delete;
+  Windows& operator=(const Windows&) = delete;
+  void ask() {
+    for (MPI_Win win : all) {
+      for (int i = 0; i < kQuestions; ++i) {
+        for (int of = 1; of < ranks(); ++of) {
+          const long one = 1;
+          long old = -1;
+          MUST(MPI_Fetch_and_op(&one, &old, MPI_LONG, of, 0, MPI_SUM, win));
+          MUST(MPI_Win_flush(of, win));
+          CHECK(old % kQuestions == i);
+        }
+      }
+    }
+  }
+  std::vector<long> words;
+  std::vector<MPI_Win> all;
+};
+
+void tell_others() {
+  for (int to = 1; to < ranks(); ++to) MUST(MPI_Send(nullptr, 0, MPI_INT, to, 1, MPI_COMM_WORLD));
+}
+
+struct Way {
+  const char* name;
+  void (*releases)();  // of rank 0
+  void (*waits)();
+};
+
+void barrier() {
+  MUST(MPI_Barrier(MPI_COMM_WORLD));
+}
+void reduce() {
+  int all = 0;
+  int one = 1;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MUST(MPI_Iallreduce(&one, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request));
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CHECK(all == ranks());
+}
+void receive() {
+  MUST(MPI_Recv(nullptr, 0, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+void wait_any() {
+  MPI_Request requests[2];
+  int index = -1;
+  MUST(MPI_Irecv(nullptr, 0, MPI_INT, 0, 1, MPI_COMM_WORLD, &requests[0]));
+  MUST(MPI_Irecv(nullptr, 0, MPI_INT, 0, 2, MPI_COMM_WORLD, &requests[1]));
+  MUST(MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE));
+  CHECK(index == 0);
+  MUST(MPI_Cancel(&requests[1]));
+  MUST(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+}
+void probe() {
+  MUST(MPI_Probe(0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  receive();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr Way kWays[] = {{"MPI_Recv", &tell_others, &receive},  {"MPI_Waitany", &tell_others, &wait_any},
+                           {"MPI_Probe", &tell_others, &probe},   {"MPI_Barrier", &barrier, &barrier},
+                           {"MPI_Wait", &reduce, &reduce}};
+  // While a wait spins it looks at the other lanes once in 64 looks, and always later. What it does
+  // while the asking rank has no core is bounded by the millisecond after which it sleeps.
+  constexpr double kMostLooks = 20'000;
+  int provided = 0;
+  MUST(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
+  CHECK(provided == MPI_THREAD_MULTIPLE);
+  MUST(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided));
+  {
+    Windows windows;
+    for (const Way& way : kWays) {
+      MUST(MPI_Barrier(MPI_COMM_WORLD));
+      if (my_rank() == 0) {
+        windows.ask();
+        way.releases();
+        continue;
+      }
+      const unsigned long long before = looks();
+      way.waits();
+      const double each = static_cast<double>(looks() - before) / (kWindows * kQuestions);
+      std::printf("rank %d in %s: %.0f looks for each question\n", my_rank(), way.name, each);
+      CHECK(each < kMostLooks);
+    }
+  }
+  MUST(MPI_T_finalize());
+  MUST(MPI_Finalize());
+  return 0;
+}
