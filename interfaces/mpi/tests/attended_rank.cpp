@@ -100,8 +100,10 @@ void probe() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  constexpr Way kWays[] = {{"MPI_Recv", &tell_others, &receive},  {"MPI_Waitany", &tell_others, &wait_any},
-                           {"MPI_Probe", &tell_others, &probe},   {"MPI_Barrier", &barrier, &barrier},
+  constexpr Way kWays[] = {{"MPI_Recv", &tell_others, &receive},
+                           {"MPI_Waitany", &tell_others, &wait_any},
+                           {"MPI_Probe", &tell_others, &probe},
+                           {"MPI_Barrier", &barrier, &barrier},
                            {"MPI_Wait", &reduce, &reduce}};
   // While a wait spins it looks at the other lanes once in 64 looks, and always later. What it does
   // while the asking rank has no core is bounded by the millisecond after which it sleeps.
