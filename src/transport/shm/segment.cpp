@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "transport/shm/layout.hpp"
@@ -118,7 +119,9 @@ std::size_t Mapping::mappings() {
 }
 
 Segment::Segment(int fd, std::uint64_t control_bytes, bool strict)
-    : mapping_(std::make_unique<Mapping>(fd)), strict_(strict), extents_(control_bytes, kMaxFileBytes, page_bytes()) {}
+    : mapping_(std::make_unique<Mapping>(fd)), strict_(strict), extents_(control_bytes, kMaxFileBytes, page_bytes()) {
+  kept_.reserve(kMostKept);
+}
 
 base::Result<std::unique_ptr<Segment>> Segment::create(std::uint64_t control_bytes, bool strict) {
   const int fd = memfd_create("heddle", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -141,27 +144,35 @@ base::Status Segment::grow(std::uint64_t end) {
   return HEDDLE_DONE;
 }
 
-base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
-  const std::uint64_t page = page_bytes();
-  Extent extent;
-  {
-    const std::lock_guard lock(mutex_);
-    const std::uint64_t alignment = bytes >= kHugePage ? kHugePage : page;
-    const auto at = use == Use::own ? extents_.take_fresh(bytes, alignment) : extents_.take(bytes, alignment);
-    if (!at) {
-      return base::fail(
-          HEDDLE_ERR_NO_MEMORY,
-          "no room for %llu bytes in the shared segment, which can hold %llu in all; release regions, or ask "
-          "for less",
-          static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(kMaxFileBytes));
-    }
-    extent.offset = *at;
-    const base::Status status = grow(*at + extents_.rounded(bytes));
-    if (status != HEDDLE_DONE) {
-      extents_.give(extent.offset, bytes);
-      return status;
-    }
+base::Result<std::uint64_t> Segment::take(std::uint64_t bytes, Use use) {
+  const std::lock_guard lock(mutex_);
+  if (use == Use::region && !kept_.empty() && extents_.rounded(bytes) == page_bytes()) {
+    const std::uint64_t offset = kept_.back();
+    kept_.pop_back();
+    return offset;
   }
+  const std::uint64_t alignment = bytes >= kHugePage ? kHugePage : page_bytes();
+  const auto at = use == Use::own ? extents_.take_fresh(bytes, alignment) : extents_.take(bytes, alignment);
+  if (!at) {
+    return base::fail(
+        HEDDLE_ERR_NO_MEMORY,
+        "no room for %llu bytes in the shared segment, which can hold %llu in all; release regions, or ask "
+        "for less",
+        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(kMaxFileBytes));
+  }
+  const base::Status status = grow(*at + extents_.rounded(bytes));
+  if (status != HEDDLE_DONE) {
+    extents_.give(*at, bytes);
+    return status;
+  }
+  return *at;
+}
+
+base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
+  const auto taken = take(bytes, use);
+  if (!taken) return taken.status();
+  Extent extent;
+  extent.offset = *taken;
   const auto mapped = mapping_->map(extent.offset, extents_.rounded(bytes));
   if (!mapped) {
     const std::lock_guard lock(mutex_);
@@ -174,8 +185,20 @@ base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
   return extent;
 }
 
+// False: there are enough.
+bool Segment::keep(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  if (kept_.size() == kMostKept) return false;
+  const auto mapped = mapping_->map(offset, page_bytes());  // in a window: it is there already
+  if (!mapped) return false;
+  std::memset(*mapped, 0, page_bytes());
+  kept_.push_back(offset);
+  return true;
+}
+
 void Segment::free(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t rounded = extents_.rounded(bytes);
+  if (rounded == page_bytes() && keep(offset)) return;
   // Returns the memory to the system, so that the next extent there is zero. By address, not by
   // file offset: libraries that cache registrations by address, such as UCX, watch madvise. If the
   // kernel fails, the extent must not be reused, since its pages keep their contents.

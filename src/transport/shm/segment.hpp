@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/error.hpp"
 #include "transport/shm/extents.hpp"
@@ -86,14 +87,22 @@ class Segment {
   [[nodiscard]] std::uint64_t bytes_in_use() const;
 
  private:
+  // Pages that were freed one by one and lie ready, zeroed. To give a page back interrupts all
+  // cores that have used it, and the next one costs each process a fault: microseconds, for a
+  // region that comes and goes with an operation.
+  static constexpr std::size_t kMostKept = 64;
+
   Segment(int fd, std::uint64_t control_bytes, bool strict);
   base::Status grow(std::uint64_t end);
+  base::Result<std::uint64_t> take(std::uint64_t bytes, Use use);
+  bool keep(std::uint64_t offset);
 
   std::unique_ptr<Mapping> mapping_;
   const bool strict_;
   std::mutex mutex_;
   Extents extents_;
   std::uint64_t file_bytes_ = 0;
+  std::vector<std::uint64_t> kept_;  // their offsets
 };
 
 // PROTOCOL: the file is not sealed, so the peer could shrink it while we use it.

@@ -4,9 +4,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/random.hpp"
 #include "transport/shm/bounce.hpp"
@@ -77,6 +80,42 @@ TEST(Segment, FreedExtentsGiveTheirMemoryBackAndReturnZeroed) {
 }
 
 // A program that has called mlockall() has the segment locked, too.
+std::uint64_t faults() {
+  rusage used{};
+  EXPECT_EQ(getrusage(RUSAGE_THREAD, &used), 0);
+  return static_cast<std::uint64_t>(used.ru_minflt);
+}
+
+// A region of a few bytes that comes and goes with an operation does not cost a page each time; but
+// many that are freed at once give their memory back.
+TEST(Segment, APageThatComesAndGoesCostsNoFault) {
+  const auto segment = Segment::create(page_bytes());
+  ASSERT_TRUE(segment);
+  constexpr std::uint64_t kTimes = 1000;
+  const auto use_one = [&] {
+    const auto extent = (*segment)->allocate(48);
+    ASSERT_TRUE(extent);
+    ASSERT_TRUE(
+        std::all_of(extent->address, extent->address + page_bytes(), [](std::byte b) { return b == std::byte{}; }));
+    std::memset(extent->address, 7, page_bytes());
+    (*segment)->free(extent->offset, 48);
+  };
+  use_one();
+  const std::uint64_t before = faults();
+  for (std::uint64_t i = 0; i < kTimes; ++i) use_one();
+  EXPECT_LT(faults() - before, kTimes / 10);
+  const std::uint64_t in_use = (*segment)->bytes_in_use();
+  std::vector<Segment::Extent> all;
+  for (std::uint64_t i = 0; i < kTimes; ++i) {
+    const auto extent = (*segment)->allocate(48);
+    ASSERT_TRUE(extent);
+    extent->address[0] = std::byte{1};
+    all.push_back(*extent);
+  }
+  for (const Segment::Extent& extent : all) (*segment)->free(extent.offset, 48);
+  EXPECT_LT((*segment)->bytes_in_use(), in_use + kTimes * page_bytes() / 10);
+}
+
 TEST(Segment, LockedExtentsGiveTheirMemoryBack) {
   auto segment = Segment::create(page_bytes());
   const std::uint64_t bytes = 16 * page_bytes();
