@@ -202,12 +202,21 @@ constexpr std::uint64_t kLookedNs = 1'000'000;
 }  // namespace
 
 // As waits in collectives do: every so many rounds at what disturbs nobody, and more rarely at the
-// rest, too.
+// rest, too. What has moved mostly moves on in a moment: an answer leaves, the next question comes.
 int Worker::attend(std::uint32_t round, bool rests) {
   constexpr std::uint32_t kOthers = 256;
   constexpr std::uint32_t kUndisturbed = 64;
   if (!rests && round % kUndisturbed != 0) return 0;
-  return context_.helpers().attend(round % kOthers == 0);
+  constexpr int kAgain = 8;  // looks after one that found something
+  constexpr int kMost = 32;
+  int events = context_.helpers().attend(round % kOthers == 0);
+  int left = events > 0 ? kAgain : 0;
+  for (int looks = 0; left > 0 && looks < kMost; ++looks) {
+    const int more = context_.helpers().attend(false);
+    left = more > 0 ? kAgain : left - 1;
+    events += more;
+  }
+  return events;
 }
 
 int Worker::attend_before_nap() {
