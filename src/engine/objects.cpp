@@ -53,7 +53,7 @@ base::Result<Region*> Objects::adopt_region(void* address, std::uint64_t bytes, 
 }
 
 void Objects::warn_edge(const RemoteRegion& remote, std::uint64_t offset) {
-  if (!job_.tells_edge()) return;
+  if (remote.rank == job_.rank() || !job_.tells_edge()) return;
   const std::uint64_t before = remote.memory.edge_before;
   job_.environment().log.line(
       base::Level::warn,

@@ -54,7 +54,7 @@ class Objects {
   // the first one is told, since who adopts memory seldom expects it. In memory of this rank the
   // posting worker does it itself.
   void tell_edge(const RemoteRegion& remote, std::uint64_t offset) {
-    if (remote.on_edge(offset) && remote.rank != job_.rank()) [[unlikely]]
+    if (remote.on_edge(offset)) [[unlikely]]
       warn_edge(remote, offset);
   }
   // The open region in which all of [address, address + bytes) lies; null: there is none. It stays
