@@ -79,7 +79,6 @@ TEST(Segment, FreedExtentsGiveTheirMemoryBackAndReturnZeroed) {
   for (std::uint64_t i = 0; i < kBytes; i += 512) ASSERT_EQ(again->address[i], std::byte{0});
 }
 
-// A program that has called mlockall() has the segment locked, too.
 std::uint64_t faults() {
   rusage used{};
   EXPECT_EQ(getrusage(RUSAGE_THREAD, &used), 0);
@@ -116,6 +115,7 @@ TEST(Segment, APageThatComesAndGoesCostsNoFault) {
   EXPECT_LT((*segment)->bytes_in_use(), in_use + kTimes * page_bytes() / 10);
 }
 
+// A program that has called mlockall() has the segment locked, too.
 TEST(Segment, LockedExtentsGiveTheirMemoryBack) {
   auto segment = Segment::create(page_bytes());
   const std::uint64_t bytes = 16 * page_bytes();
