@@ -290,7 +290,9 @@ base::Status no_value(const CLI::Option& option, const std::string& word, bool e
 // The arguments in the order of CLI::App::parse, last first. -np, which other launchers have,
 // becomes -n: CLI does not allow names of two letters after one dash. -n=2 becomes -n 2: for a name
 // of one letter, CLI takes "=2" as the value. This is done only where an option may stand: not for
-// a value, not after the program's name. ARGUMENT: a value is missing.
+// a value, not after the program's name. Nor may CLI read -hosts as -h and more: an option of other
+// launchers would show the help, and nothing would run. ARGUMENT: it is such a one, or a value is
+// missing.
 base::Status reversed_words(int argc, char** argv, const std::vector<const CLI::Option*>& with_value,
                             const Names& names, std::vector<std::string>* reversed) {
   std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
@@ -301,6 +303,7 @@ base::Status reversed_words(int argc, char** argv, const std::vector<const CLI::
       all[i].resize(name.size() - 1);
     }
     if (all[i] == "-np") all[i] = "-n";
+    if (all[i].starts_with("-h") && all[i].size() > 2 && all[i] != "-help") return unknown_option(all[i], names);
     const bool ends_empty = all[i].ends_with('=');
     const std::string name = all[i].substr(0, all[i].size() - (ends_empty ? 1 : 0));
     const auto is_it = [&](const CLI::Option* option) { return option->check_name(name); };

@@ -146,6 +146,9 @@ TEST(options, options_of_other_launchers_are_explained) {
                                                                   {"-V", "--version"},
                                                                   {"-N", "-n N"},
                                                                   {"--host=a", "on this machine"},
+                                                                  {"-hosts", "on this machine"},
+                                                                  {"-host", "on this machine"},
+                                                                  {"-hello", "-hello; `oshrun --"},
                                                                   {"--bogus", "--bogus; `oshrun --"}};
   for (const auto& [option, said] : cases) {
     EXPECT_EQ(parsed({option, "2", "app"}, nullptr, kOshrunNames).status(), HEDDLE_ERR_ARGUMENT);
