@@ -162,13 +162,13 @@ def judge_words(plan: dict, sentence: str) -> list[str]:
             if not any(re.search(pattern, sentence, re.IGNORECASE) for pattern in patterns)]
 
 
-def wait_for_report(job: Job, seconds: float) -> None:
+def wait_for_report(job: Job, quiet_seconds: float) -> None:
     started = time.monotonic()
     while job.process.poll() is None:
         if job.sentence_at is not None:
             if find_report(job.error_lines())[1] is not None or time.monotonic() - job.sentence_at > 1:
                 return
-        elif job.quiet_for() > seconds + LATE + 2 or time.monotonic() - started > START:
+        elif job.quiet_for() > quiet_seconds or time.monotonic() - started > START:
             return
         time.sleep(0.02)
 
@@ -177,7 +177,7 @@ def judge(options, case: Case) -> Outcome:
     plan = plan_of(case)
     job = Job(command_of(options, case, plan["ranks"], "planted"), environment_of(case, options.seconds))
     try:
-        wait_for_report(job, options.seconds)
+        wait_for_report(job, options.seconds + options.late + 2)
     finally:
         ended = job.process.poll()
         job.kill()
@@ -189,7 +189,7 @@ def judge(options, case: Case) -> Outcome:
         outcome.failures.append(f"no report: {how}")
         return outcome
     outcome.delay = job.sentence_at - job.last_progress
-    if outcome.delay > options.seconds + LATE:
+    if outcome.delay > options.seconds + options.late:
         outcome.failures.append(f"the report came {outcome.delay:.1f} s after the last step began")
     if outcome.delay < options.seconds - EARLY:
         outcome.failures.append(f"the report came only {outcome.delay:.1f} s after the last step began")
@@ -275,6 +275,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=5, help="seeds of each class")
     parser.add_argument("--seconds", type=float, default=3, help="HEDDLE_HANG_SECONDS of the jobs")
+    parser.add_argument("--late", type=float, default=LATE, help="seconds after which a report comes late, beyond those")
     parser.add_argument("--jobs", type=int, default=1, help="at a time")
     parser.add_argument("--reach", type=float, default=0.95, help="share of the reports that must be right")
     parser.add_argument("--strict", action="store_true", help="accept only those who did wrong, not who may have")
