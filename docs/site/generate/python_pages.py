@@ -94,7 +94,8 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool) -
     returns = ast.unparse(node.returns) if node.returns else ""
     returns = returns.replace("_Result", "None | Collective").strip("'")
     said = f"({arguments})" + (f" -> {returns}" if returns and node.name != "__init__" else "")
-    return said.replace("heddle.types.Buffer", "Buffer").replace("18446744073709551615", "0xffffffffffffffff").replace("4294967295", "0xffffffff")
+    said = said.replace("heddle.types.Buffer", "Buffer").replace("heddle.types.Shape", "int | Sequence[int]")
+    return said.replace("18446744073709551615", "0xffffffffffffffff").replace("4294967295", "0xffffffff")
 
 
 class PythonPages:
