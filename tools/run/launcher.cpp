@@ -460,16 +460,18 @@ void Launcher::take_signals() {
 }
 
 // A rank may abort the job because of a death of which the others have heard through the dead one's
-// socket, which is closed a moment before its process has ended. That death comes first.
+// socket, which is closed a moment before its process has ended. That death comes first. One moment
+// is for all of them.
 void Launcher::await_deaths_before(std::uint32_t aborting) {
-  constexpr int kMomentMs = 200;
+  const std::uint64_t until = now_ns() + 200'000'000;
   for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
     Rank& it = ranks_[rank];
     if (rank == aborting || broker_->membership(rank) != Membership::lost) continue;
     pollfd end{it.child.pidfd.get(), POLLIN, 0};
     if (!it.running) {
       judge(rank);
-    } else if (::poll(&end, 1, kMomentMs) == 1) {
+    } else if (const std::uint64_t now = now_ns();
+               ::poll(&end, 1, now < until ? static_cast<int>((until - now) / 1'000'000) : 0) == 1) {
       process_ended(rank);
     }
   }
