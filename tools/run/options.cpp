@@ -31,7 +31,8 @@ Options:
   -n, -np, --np N    processes, 1 to 1024 (default 1)
   -t T               threads per process: a hint, given as HEDDLE_THREADS
   --bind core|none   core: each process on cores of its own, T of them; none (default)
-  --timeout S        end the job after S seconds; the exit code is then 124
+  --timeout S        end the job after S seconds, and tell what its ranks wait for in the library; the exit code is then
+                     124
   --grace S|unlimited
                      after a failure: time for the other ranks to end by themselves (default 5); then they are ended.
                      A job that goes on after a death needs more, or unlimited
@@ -51,7 +52,7 @@ Options:
                      who may read them: the job's user, and root (default); all: every user of this machine
   --tag              put [rank] before each line of output
   --version          show the version
-  -h, --help         show this text
+  -h, -help, --help  show this text
   --                 what follows is the program, even if it begins with -, and its arguments, even if one of them is :
 
 Environment of the processes:
@@ -211,7 +212,7 @@ constexpr Hint kHints[] = {
     {{"--tag-output", "-l", "-prepend-rank", "--label"}, "--tag puts the number before each line of output"},
     {{"-mca", "--mca"}, "settings are variables HEDDLE_...; `heddle info settings` lists them"},
     {{"-v", "-V", "-version"}, "--version shows the version"},
-    {{"-help", "-?"}, "--help shows the options"},
+    {{"-?"}, "--help shows the options"},
 };
 
 base::Status unknown_option(const std::string& word, const Names& names) {
@@ -303,7 +304,8 @@ base::Status reversed_words(int argc, char** argv, const std::vector<const CLI::
       all[i].resize(name.size() - 1);
     }
     if (all[i] == "-np") all[i] = "-n";
-    if (all[i].starts_with("-h") && all[i].size() > 2 && all[i] != "-help") return unknown_option(all[i], names);
+    if (all[i] == "-help") all[i] = "--help";
+    if (all[i].starts_with("-h") && all[i].size() > 2) return unknown_option(all[i], names);
     const bool ends_empty = all[i].ends_with('=');
     const std::string name = all[i].substr(0, all[i].size() - (ends_empty ? 1 : 0));
     const auto is_it = [&](const CLI::Option* option) { return option->check_name(name); };

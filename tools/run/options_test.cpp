@@ -87,6 +87,9 @@ TEST(options, help_names_every_option) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   EXPECT_EQ(help.find("usage"), help.rfind("usage"));
+  std::string same;
+  ASSERT_TRUE(parsed({"-help"}, &same).ok());  // as other launchers know it
+  EXPECT_EQ(same, help);
 }
 
 TEST(options, np_is_n_where_an_option_may_stand) {
