@@ -12,7 +12,8 @@ constexpr std::size_t kRanks = 3;
 // One of hang_program.cpp's cases, with its errors among its output.
 class Job {
  public:
-  explicit Job(const char* name, const char* seconds = "1") : launched_(words(name, seconds)) {}
+  explicit Job(const char* name, const char* seconds = "1", const char* limit = "80")
+      : launched_(words(name, seconds, limit)) {}
   ~Job() {
     if (launched_.pid() == 0) return;
     launched_.signal(SIGTERM);
@@ -45,7 +46,7 @@ class Job {
   int wait() { return launched_.wait(); }
 
  private:
-  static std::vector<std::string> words(const char* name, const char* seconds) {
+  static std::vector<std::string> words(const char* name, const char* seconds, const char* limit) {
     return {"/bin/sh",
             "-c",
             R"(exec "$0" "$@" 2>&1)",
@@ -55,6 +56,8 @@ class Job {
             std::to_string(kRanks),
             "--grace",
             "0",
+            "--timeout",
+            limit,
             "--env",
             std::string("HEDDLE_HANG_SECONDS=") + seconds,
             "--env",
@@ -139,6 +142,21 @@ TEST(HangReport, ThereIsNoneIfItIsSwitchedOff) {
   EXPECT_EQ(job.wait(), 0) << job.out();
   EXPECT_FALSE(job.has("heddle run:")) << job.out();
   EXPECT_TRUE(job.has("left 1\n")) << job.out();
+}
+
+TEST(HangReport, ComesBeforeATimeLimitEndsTheJob) {
+  Job job("compute", "60", "3");
+  EXPECT_EQ(job.wait(), 124) << job.out();
+  const std::size_t over = job.out().find("heddle run: the time limit of 3 s is over; ending 3 processes\n");
+  ASSERT_NE(over, std::string::npos) << job.out();
+  EXPECT_NE(job.out().find("heddle run:   to blame: rank 1\n", over), std::string::npos) << job.out();
+}
+
+TEST(HangReport, DoesNotComeAtATimeLimitIfItIsSwitchedOff) {
+  Job job("compute", "0", "2");
+  EXPECT_EQ(job.wait(), 124) << job.out();
+  EXPECT_TRUE(job.has("heddle run: the time limit of 2 s is over; ending 3 processes\n")) << job.out();
+  EXPECT_FALSE(job.has("to blame")) << job.out();
 }
 
 class HangAnswers : public testing::TestWithParam<const char*> {};

@@ -66,9 +66,10 @@ class Launcher {
   void judge_held();
   void take_signals();
   void take_abort();
-  void await_deaths_before(std::uint32_t aborting);
+  void await_deaths();
   [[nodiscard]] int wait_ms() const;
   void check_deadlines();
+  void end_by_time();
   void enter(Stage stage);
   // The first failure decides the exit code and is printed. Later ones follow from it, or from the
   // launcher's ending of the job.
@@ -77,6 +78,7 @@ class Launcher {
   void death(std::uint32_t rank, int code, const std::string& text);
   [[nodiscard]] std::string name_of(std::uint32_t rank, pid_t pid) const;
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
+  void say_each(const bootstrap::local::Watchdog::Lines& lines);
   void signal_ranks(int signal, bool all);
   void finish();
   void finish_output();

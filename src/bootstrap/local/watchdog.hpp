@@ -39,7 +39,10 @@ class Watchdog final : public Watcher {
   // here.
   [[nodiscard]] std::uint64_t due_ns() const;
   void tick(std::uint64_t now);
-  // Asks all ranks how they are, and tells it soon: what is the case, whether the job moves or not.
+  // A thread of some rank has waited for a second, or polls in vain.
+  [[nodiscard]] bool somebody_waits() const { return fast_; }
+  // Asks all ranks how they are, and tells it soon, within four seconds: what is the case, whether
+  // the job moves or not.
   void inquire(Say told, std::uint64_t now);
 
   // What the ranks have counted, soon (count_rounds.hpp).
