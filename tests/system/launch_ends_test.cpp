@@ -133,6 +133,15 @@ TEST(launch, abort_ends_everybody_with_its_code_and_message) {
   EXPECT_EQ(job.err(), "heddle run: rank 1 aborts the job with code 42: the warp is torn\n");
 }
 
+// The first decides. What the others do as well is no death.
+TEST(launch, all_may_abort_with_code_0_at_once) {
+  for (int run = 0; run < 20; ++run) {
+    Launched job(words({"-n", "32"}, {kRank, "all-end-all"}));
+    ASSERT_EQ(job.wait(), 0) << job.err();
+    ASSERT_EQ(job.err(), "");
+  }
+}
+
 TEST(launch, abort_with_code_0_ends_everybody_without_a_word) {
   Launched job(words({"-n", "4"}, {kRank, "one-ends-all"}));
   EXPECT_EQ(job.wait(), 0);

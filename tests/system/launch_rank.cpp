@@ -268,6 +268,14 @@ int one_ends_all() {
   for (;;) ::pause();
 }
 
+// Each at about the same time.
+int all_end_all() {
+  const auto bootstrap = join();
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
+  bootstrap->abort(0, "");
+  for (;;) ::pause();
+}
+
 // What a process must not do, and what its children must not get.
 int misuse(const char* self) {
   const std::string fd = std::getenv("HEDDLE_LOCAL_FD");
@@ -472,6 +480,7 @@ int main(int argc, char** argv) {
   if (mode == "one-never-joins-and-one-dies" && argc > 2) return one_never_joins_and_one_dies(argv[2]);
   if (mode == "one-aborts") return one_aborts();
   if (mode == "one-ends-all") return one_ends_all();
+  if (mode == "all-end-all") return all_end_all();
   if (mode == "misuse") return misuse(argv[0]);
   if (mode == "stay") return stay();
   if (mode == "streams") return streams();

@@ -132,9 +132,7 @@ base::Status Launcher::watch_for_hangs() {
   }
   watchdog_.emplace(*broker_, options_.ranks,
                     bootstrap::local::Watchdog::Options{config->number(base::Var::hang_seconds), names_.rank},
-                    [this](const bootstrap::local::Watchdog::Lines& report) {
-                      for (const std::string& line : report) say("%s", line.c_str());
-                    });
+                    [this](const bootstrap::local::Watchdog::Lines& report) { say_each(report); });
   // Without a door the job is watched all the same.
   static_cast<void>(watchdog_->open_door());
   return HEDDLE_DONE;
@@ -460,18 +458,22 @@ void Launcher::take_signals() {
 }
 
 // A rank may abort the job because of a death of which the others have heard through the dead one's
-// socket, which is closed a moment before its process has ended. That death comes first. One moment
-// is for all of them.
-void Launcher::await_deaths_before(std::uint32_t aborting) {
+// socket, which is closed a moment before its process has ended. That death comes first, but not
+// the end of others that abort the job, too. One moment is for all of them.
+void Launcher::await_deaths() {
   const std::uint64_t until = now_ns() + 200'000'000;
+  const auto ends = [until](const base::Fd& pidfd) {
+    pollfd end{pidfd.get(), POLLIN, 0};
+    const std::uint64_t now = now_ns();
+    return ::poll(&end, 1, now < until ? static_cast<int>((until - now) / 1'000'000) : 0) == 1;
+  };
   for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
-    Rank& it = ranks_[rank];
-    if (rank == aborting || broker_->membership(rank) != Membership::lost) continue;
-    pollfd end{it.child.pidfd.get(), POLLIN, 0};
+    const Rank& it = ranks_[rank];
+    if (broker_->has_aborted(rank) || broker_->membership(rank) != Membership::lost) continue;
+    if (it.joined_pidfd.valid() && ends(it.joined_pidfd)) joined_process_ended(rank);
     if (!it.running) {
       judge(rank);
-    } else if (const std::uint64_t now = now_ns();
-               ::poll(&end, 1, now < until ? static_cast<int>((until - now) / 1'000'000) : 0) == 1) {
+    } else if (!it.joined_pidfd.valid() && ends(it.child.pidfd)) {
       process_ended(rank);
     }
   }
@@ -481,7 +483,7 @@ void Launcher::take_abort() {
   const auto& abort = broker_->aborted();
   if (!abort || abort_taken_) return;
   abort_taken_ = true;
-  await_deaths_before(abort->rank);
+  await_deaths();
   const char* colon = abort->message.empty() ? "" : ": ";
   // it has finished its work; deaths of the others are no failures
   if (abort->code == 0 && abort->message.empty()) {
@@ -509,17 +511,27 @@ int Launcher::wait_ms() const {
   return static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000 + 1, 3'600'000));
 }
 
+// Where ranks wait in the library, the user is told first for what.
+void Launcher::end_by_time() {
+  timeout_at_ns_ = 0;
+  patience_.over = Patience::Over::by_time;
+  // replaces any earlier code: a user who sets a limit wants to know that it was reached
+  code_.reset();
+  failure(kTimeoutCode, "the time limit of %.6g s is over; ending %u processes",
+          static_cast<double>(options_.timeout_ns) / 1e9, running_);
+  if (stage_ > Stage::grace || !watchdog_ || !watchdog_->somebody_waits()) return enter(Stage::terminating);
+  stage_ends_ns_ = 0;  // the answer comes in any case, and soon
+  watchdog_->inquire(
+      [this](const bootstrap::local::Watchdog::Lines& report) {
+        if (stage_ <= Stage::grace) say_each(report);
+        enter(Stage::terminating);
+      },
+      now_ns());
+}
+
 void Launcher::check_deadlines() {
   const std::uint64_t now = now_ns();
-  if (timeout_at_ns_ != 0 && now >= timeout_at_ns_ && running_ > 0) {
-    timeout_at_ns_ = 0;
-    patience_.over = Patience::Over::by_time;
-    // replaces any earlier code: a user who sets a limit wants to know that it was reached
-    code_.reset();
-    failure(kTimeoutCode, "the time limit of %.6g s is over; ending %u processes",
-            static_cast<double>(options_.timeout_ns) / 1e9, running_);
-    enter(Stage::terminating);
-  }
+  if (timeout_at_ns_ != 0 && now >= timeout_at_ns_ && running_ > 0) end_by_time();
   if (stage_ends_ns_ == 0 || now < stage_ends_ns_ || running_ == 0) return;
   if (stage_ == Stage::grace) {
     if (held_) judge_held();
@@ -594,6 +606,10 @@ void Launcher::death(std::uint32_t rank, int code, const std::string& text) {
 
 std::string Launcher::name_of(std::uint32_t rank, pid_t pid) const {
   return std::string(names_.rank) + ' ' + std::to_string(rank) + " (pid " + std::to_string(pid) + ')';
+}
+
+void Launcher::say_each(const bootstrap::local::Watchdog::Lines& lines) {
+  for (const std::string& line : lines) say("%s", line.c_str());
 }
 
 void Launcher::say(const char* format, ...) {

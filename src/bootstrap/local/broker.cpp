@@ -210,6 +210,7 @@ void Broker::finish_round() {
 }
 
 void Broker::abort(std::uint32_t rank, const Frame& frame) {
+  seats_[rank].has_aborted = true;
   if (abort_) return;
   const int code = frame.header.value;
   std::string message(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());

@@ -100,6 +100,8 @@ class Broker {
   [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const { return gather_.awaited_by(rank); }
   // The first abort asked for.
   [[nodiscard]] const std::optional<Abort>& aborted() const { return abort_; }
+  // The rank has asked for one, the first or a later one.
+  [[nodiscard]] bool has_aborted(std::uint32_t rank) const { return seats_[rank].has_aborted; }
 
  private:
   // frames; from a rank that does not take them nothing is read either
@@ -121,6 +123,7 @@ class Broker {
     bool refused = false;  // said hello in another version
     bool touched = false;  // in touched_
     bool has_joined = false;
+    bool has_aborted = false;
     bool passes_descriptors = true;
     std::int32_t pid = 0;
     std::optional<CardEntry> card;
