@@ -19,6 +19,7 @@
 namespace heddle::tools::run {
 namespace {
 
+constexpr int kMostAtOnce = 64;
 constexpr std::string_view kPlain = "text/plain; charset=utf-8";
 
 bool would_wait() {
@@ -88,10 +89,12 @@ base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port,
   return made;
 }
 
-// The oldest make room: for the others, and where this process may have no more descriptors.
+// The oldest make room: for the others, and where this process may have no more descriptors. Not
+// more at once than the list of the listener holds: whoever comes again and again must not keep the
+// ranks waiting.
 void MetricsPort::accept_guests() {
   pollfd waiting{listener_.get(), POLLIN, 0};
-  while (::poll(&waiting, 1, 0) > 0) {
+  for (int accepted = 0; accepted < kMostAtOnce && ::poll(&waiting, 1, 0) > 0; ++accepted) {
     if (guests_.size() == most_guests_) guests_.erase(guests_.begin());
     base::Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection.valid()) {

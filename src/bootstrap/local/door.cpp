@@ -50,7 +50,9 @@ base::Result<std::unique_ptr<Door>> Door::open(Ask ask) {
   door->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   door->listener_ = ProcessFd::make([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   const Name name = abstract_name(name_of(::getpid()));
-  epoll_event wanted{EPOLLIN, {}};
+  // Told once of each that comes: where no descriptor is free for it, it must not be told again and
+  // again.
+  epoll_event wanted{EPOLLIN | EPOLLET, {}};
   if (!door->epoll_.valid() || !door->listener_.valid() ||
       ::bind(door->listener_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0 ||
       ::listen(door->listener_.get(), 16) != 0 ||
@@ -60,18 +62,38 @@ base::Result<std::unique_ptr<Door>> Door::open(Ask ask) {
   return door;
 }
 
-void Door::accept_guest() {
-  ProcessFd connection =
-      ProcessFd::make([this] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
-  if (!connection.valid() || !is_of_this_user(connection.get())) return;
-  epoll_event wanted{EPOLLIN, {}};
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.get(), &wanted) != 0) return;
-  if (guests_.size() == kMostGuests) guests_.erase(guests_.begin());
-  guests_.push_back(std::make_shared<Guest>(std::move(connection)));
+// Not more at once than may stay: whoever comes again and again must not keep the others waiting.
+// The oldest make room, also where this process may have no more descriptors. What is left comes in
+// when somebody else does.
+void Door::accept_guests() {
+  pollfd waiting{listener_.get(), POLLIN, 0};
+  for (std::size_t accepted = 0; accepted < kMostGuests && ::poll(&waiting, 1, 0) > 0; ++accepted) {
+    int error = 0;
+    ProcessFd connection = ProcessFd::make([&] {
+      const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      error = errno;
+      return fd;
+    });
+    if (!connection.valid()) {
+      if ((error != EMFILE && error != ENFILE) || guests_.empty()) return;
+      guests_.erase(guests_.begin());
+      continue;
+    }
+    epoll_event wanted{EPOLLIN, {}};
+    if (!is_of_this_user(connection.get()) ||
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.get(), &wanted) != 0) {
+      continue;
+    }
+    if (guests_.size() == kMostGuests) guests_.erase(guests_.begin());
+    guests_.push_back(std::make_shared<Guest>(std::move(connection)));
+  }
 }
 
 void Door::serve() {
-  accept_guest();
+  // So that what is told once is not told again: all of it.
+  std::array<epoll_event, kMostGuests + 1> seen{};
+  static_cast<void>(::epoll_wait(epoll_.get(), seen.data(), static_cast<int>(seen.size()), 0));
+  accept_guests();
   std::erase_if(guests_, [this](const std::shared_ptr<Guest>& guest) { return !hear(guest) || !send(*guest); });
 }
 

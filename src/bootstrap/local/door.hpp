@@ -52,7 +52,7 @@ class Door {
   static constexpr std::size_t kMostRequest = 256;
 
   explicit Door(Ask ask) : ask_(std::move(ask)) {}
-  void accept_guest();
+  void accept_guests();
   // False: it is to be disconnected.
   [[nodiscard]] bool hear(const std::shared_ptr<Guest>& guest);
   [[nodiscard]] static bool send(Guest& guest);

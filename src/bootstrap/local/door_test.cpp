@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -301,6 +302,26 @@ TEST_F(DoorTest, ManyGuestsThatSayNothingKeepNobodyOut) {
   silent.clear();
   serve();
   expect_well();
+}
+
+// Who comes while this process may have no more descriptors comes in later. The door does not want
+// to be served for ever meanwhile.
+TEST_F(DoorTest, AGuestThatFindsNoDescriptorWaits) {
+  open();
+  const Guest early;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const base::Fd next(::dup(0));
+  ASSERT_TRUE(next.valid());
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next.get());  // no larger number is free, nor this one
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  early.say("early\n");
+  serve();
+  EXPECT_TRUE(requests_.empty());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  expect_well();
+  EXPECT_EQ(early.hear(), "you said early");
 }
 
 TEST_F(DoorTest, WhereThereIsNoneNobodyAnswers) {
