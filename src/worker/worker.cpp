@@ -164,8 +164,9 @@ namespace {
 struct Seen {
   std::uint64_t worker = 0;  // its handle; 0: of none
   std::uint64_t moved = 0;
-  std::uint64_t idle_since = 0;  // 0: that wait did not end in vain; Clock
-  std::uint64_t returned = 0;    // then: when it did
+  std::uint64_t others_moved = 0;  // of a worker that attends: the others, before the last nap
+  std::uint64_t idle_since = 0;    // 0: that wait did not end in vain; Clock
+  std::uint64_t returned = 0;      // then: when it did
   Watch::Waited waited{};
 };
 
@@ -223,6 +224,13 @@ int Worker::attend_before_nap() {
   return context_.helpers().attend(true);
 }
 
+// *seen: what this gave before. Whoever has moved them: another thread may have done so since.
+bool Worker::others_moved(std::uint64_t* seen) {
+  static_cast<void>(attend_before_nap());
+  const std::uint64_t moved = context_.helpers().moved_but(*this);
+  return std::exchange(*seen, moved) != moved;
+}
+
 // What it waits for may be something that no worker tells. So where it has no end it returns after
 // each nap: whatever the program's loop is about, it is looked at as often as the library's own
 // waits look. The next call goes on with the naps.
@@ -241,20 +249,23 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     seen.waited = watch.waited();
     return status;
   };
+  const auto has_moved = [&] {
+    seen.idle_since = 0;
+    base::show_acquire(core_.order());
+    return HEDDLE_DONE;
+  };
   for (std::uint32_t round = 1;; ++round) {
     int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
-    events = 0;
-    if (attends_) events = waiter.nap_ns() > 0 ? attend_before_nap() : attend(round, waiter.idle_since() != 0);
+    events = attends_ ? attend(round, waiter.idle_since() != 0) : 0;
     if (const std::uint64_t moved = this->moved(); moved != seen.moved || events > 0) {
       seen.moved = moved;
-      seen.idle_since = 0;
-      base::show_acquire(core_.order());
-      return HEDDLE_DONE;
+      return has_moved();
     }
     if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
     watch.round(kNothingMore, waiter.nap_ns() > 0);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
+      if (attends_ && others_moved(&seen.others_moved)) return has_moved();
       context_.nap(this, ns, attends_);
       if (timeout_ns < 0) return in_vain(HEDDLE_DONE);
     }

@@ -4,7 +4,11 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "api/test_job.hpp"
 
@@ -133,14 +137,14 @@ void ask(heddle_worker worker, heddle_remote_region of, std::uint64_t questions)
   }
 }
 
-heddle_worker open_beside(const Context& context, std::uint64_t attends) {
+heddle_worker open_auto(const Context& context, std::uint64_t attends) {
   heddle_worker_options options{};
   options.size = sizeof options;
   options.sharing = HEDDLE_SHARING_AUTO;
   options.attends = attends;
-  heddle_worker beside{};
-  EXPECT_EQ(heddle_worker_open(context.handle(), &options, &beside), HEDDLE_DONE) << heddle_last_error();
-  return beside;
+  heddle_worker worker{};
+  EXPECT_EQ(heddle_worker_open(context.handle(), &options, &worker), HEDDLE_DONE) << heddle_last_error();
+  return worker;
 }
 
 using Wait = void (*)(heddle_worker worker, heddle_receive& receive);
@@ -160,7 +164,7 @@ TEST_P(WaitOn, WaitsOfAWorkerThatAttendsLookAtTheOthers) {
     Job(2, GetParam()).run([wait](Context& context, Worker& other) {
       constexpr int kQuestions = 300;
       constexpr std::uint64_t kRarer = 64;  // at most, while it spins
-      const heddle_worker beside = open_beside(context, 1);
+      const heddle_worker beside = open_auto(context, 1);
       Registered mine(context);
       if (context.rank() == 0) {
         ask(other.handle(), mine.remotes[1], kQuestions);
@@ -182,10 +186,84 @@ TEST_P(WaitOn, WaitsOfAWorkerThatAttendsLookAtTheOthers) {
   }
 }
 
+// A receive of a worker that belongs to another thread, which does something else meanwhile: the
+// calling thread's waits on `beside` have to move it.
+void await_owned(const Context& context, heddle_worker beside, std::atomic<bool>& sleeps) {
+  heddle_receive receive{};
+  heddle_worker owned{};
+  std::atomic<int> step{0};
+  std::thread owner([&] {
+    owned = open_auto(context, 0);
+    const heddle_wanted wanted{{0, HEDDLE_ANY}, 1, ~std::uint64_t{0}};
+    EXPECT_GE(heddle_recv(owned, &wanted, nullptr, 0, &receive, nullptr), 0) << heddle_last_error();
+    EXPECT_EQ(heddle_worker_progress(owned), 0);
+    step.store(1, std::memory_order_release);
+    step.notify_all();
+    step.wait(1, std::memory_order_acquire);
+  });
+  step.wait(0, std::memory_order_acquire);
+  static_cast<void>(context.exchange(std::vector<std::byte>(1)));
+  const auto until = std::chrono::steady_clock::now() + kFaultTime;
+  int returned = 0;
+  while (std::atomic_ref(receive.status).load(std::memory_order_acquire) == HEDDLE_POSTED &&
+         std::chrono::steady_clock::now() < until) {
+    ASSERT_EQ(heddle_worker_wait(beside, HEDDLE_FOREVER), HEDDLE_DONE) << heddle_last_error();
+    if (++returned == 3) sleeps = true;  // the looks of its beginning are over
+  }
+  EXPECT_EQ(receive.status, HEDDLE_DONE);
+  step.store(2, std::memory_order_release);
+  step.notify_all();
+  owner.join();
+  EXPECT_EQ(heddle_worker_close(owned), HEDDLE_DONE) << heddle_last_error();
+}
+
+// A loop without end goes on with the naps of the wait before: it looks at the others before each.
+TEST_P(WaitOn, ALoopOfWaitsLooksAtWorkersOfOtherThreads) {
+  const std::vector<std::pair<const char*, const char*>> settings = {{"HEDDLE_PROGRESS", "none"}};
+  const Variables none(settings);
+  std::atomic<bool> sleeps{false};
+  Job(2, GetParam()).run([&sleeps](Context& context, Worker& other) {
+    const heddle_worker beside = open_auto(context, 1);
+    if (context.rank() == 1) {
+      await_owned(context, beside, sleeps);
+    } else {
+      static_cast<void>(context.exchange(std::vector<std::byte>(1)));
+      while (!sleeps) std::this_thread::yield();
+      ASSERT_GE(heddle_send(other.handle(), {1, 2}, 1, nullptr, 0, nullptr), 0) << heddle_last_error();
+      ASSERT_EQ(heddle_quiet(other.handle()), HEDDLE_DONE);
+    }
+    static_cast<void>(context.exchange(std::vector<std::byte>(1)));
+    EXPECT_EQ(heddle_worker_close(beside), HEDDLE_DONE) << heddle_last_error();
+  });
+}
+
+// What another thread has moved between two waits of this one ends the second.
+TEST_P(WaitOn, WhatAnotherThreadHasMovedEndsAWait) {
+  const std::vector<std::pair<const char*, const char*>> settings = {{"HEDDLE_PROGRESS", "none"}};
+  const Variables none(settings);
+  Job(1, GetParam()).run([](Context& context, Worker&) {
+    constexpr std::int64_t kShortNs = 20'000'000;
+    const heddle_worker beside = open_auto(context, 1);
+    const heddle_worker moved = open_auto(context, 0);
+    while (heddle_worker_wait(beside, kShortNs) == HEDDLE_DONE) {
+    }
+    std::thread([moved] {
+      heddle_receive receive{};
+      const heddle_wanted wanted{{0, HEDDLE_ANY}, 1, ~std::uint64_t{0}};
+      EXPECT_GE(heddle_recv(moved, &wanted, nullptr, 0, &receive, nullptr), 0) << heddle_last_error();
+      EXPECT_GE(heddle_send(moved, {0, 2}, 1, nullptr, 0, nullptr), 0) << heddle_last_error();
+      EXPECT_EQ(heddle_recv_wait(moved, &receive, kLongNs), HEDDLE_DONE) << heddle_last_error();
+    }).join();
+    EXPECT_EQ(heddle_worker_wait(beside, kShortNs), HEDDLE_DONE);
+    EXPECT_EQ(heddle_worker_wait(beside, kShortNs), HEDDLE_ERR_TIMEOUT);
+    for (const heddle_worker worker : {beside, moved}) EXPECT_EQ(heddle_worker_close(worker), HEDDLE_DONE);
+  });
+}
+
 // Without that a wait costs the other workers nothing.
 TEST_P(WaitOn, OtherWaitsLookAtOneWorker) {
   Job(2, GetParam()).run([](Context& context, Worker& other) {
-    const heddle_worker beside = open_beside(context, 0);
+    const heddle_worker beside = open_auto(context, 0);
     const std::uint64_t before = polls_of(other.handle());
     EXPECT_EQ(heddle_worker_wait(beside, 20'000'000), HEDDLE_ERR_TIMEOUT);
     heddle_receive receive{};

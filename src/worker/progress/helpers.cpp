@@ -334,6 +334,18 @@ int Helpers::attend(bool thorough) {
   return events;
 }
 
+std::uint64_t Helpers::moved_but(const Worker& one) {
+  const std::uint32_t used = used_.load(std::memory_order_acquire);
+  std::uint64_t moved = 0;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const Worker* const worker = entries_[i].worker.load(std::memory_order_relaxed);
+    if (worker == nullptr || worker == &one) continue;
+    const Visit at(entries_[i]);
+    if (at.worker() != nullptr) moved += at.worker()->moved();
+  }
+  return moved;
+}
+
 bool Helpers::lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_t* ns) {
   const std::uint32_t used = used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {

@@ -65,6 +65,8 @@ class Helpers {
   // polled since the last such look. Unless `thorough`: where that disturbs no owner. Number of
   // events.
   int attend(bool thorough);
+  // A number that changes whenever a worker other than this one has moved: Worker::moved().
+  [[nodiscard]] std::uint64_t moved_but(const Worker& one);
   // Before it sleeps: arms those that nobody else looks after, and adds their places. False:
   // something is there for progress already. *ns: lowered, where somebody was inside.
   [[nodiscard]] bool lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_t* ns);
