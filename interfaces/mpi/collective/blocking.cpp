@@ -316,8 +316,9 @@ int wait_collective(const Comm& comm, heddle_collective collective) {
     if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
       return code_of(status);
     noted.note();
-    // the wait has made progress on all lanes, but not on what the engine does not know
-    if (progress(*comm.lane) || post_all_waiting()) wait_ns = kFirstNs;
+    // The wait has made progress on all lanes, but not on what the engine does not know, in any of
+    // them.
+    if (has_steps() ? progress_all() : progress(*comm.lane)) wait_ns = kFirstNs;
   }
 }
 

@@ -92,6 +92,32 @@ void wait_any() {
   MUST(MPI_Cancel(&requests[1]));
   MUST(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
 }
+// Sends of one communicator that wait for room go on while their thread waits in a barrier of
+// another one, also where a third has an operation of several steps under way: their receiver comes
+// to that one later.
+void send_behind_steps() {
+  constexpr int kSends = 20'000;
+  MPI_Comm stepping = MPI_COMM_NULL;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &stepping));
+  for (int i = 0; i < 4; ++i) {  // each with other lanes
+    MPI_Comm sending = MPI_COMM_NULL;
+    MPI_Request step = MPI_REQUEST_NULL;
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &sending));
+    std::vector<MPI_Request> sends(my_rank() == 0 ? kSends : 0, MPI_REQUEST_NULL);
+    for (MPI_Request& send : sends) MUST(MPI_Isend(&i, 1, MPI_INT, 1, 1, sending, &send));
+    for (int got = 0; my_rank() == 1 && got < kSends; ++got) {
+      int value = -1;
+      MUST(MPI_Recv(&value, 1, MPI_INT, 0, 1, sending, MPI_STATUS_IGNORE));
+      CHECK(value == i);
+    }
+    MUST(MPI_Ibarrier(stepping, &step));
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    MUST(MPI_Wait(&step, MPI_STATUS_IGNORE));
+    MUST(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE));
+    MUST(MPI_Comm_free(&sending));
+  }
+  MUST(MPI_Comm_free(&stepping));
+}
 void probe() {
   MUST(MPI_Probe(0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   receive();
@@ -128,6 +154,7 @@ int main(int argc, char** argv) {
       CHECK(each < kMostLooks);
     }
   }
+  send_behind_steps();
   MUST(MPI_T_finalize());
   MUST(MPI_Finalize());
   return 0;
