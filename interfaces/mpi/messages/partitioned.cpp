@@ -16,7 +16,7 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 48;
 class Partitioned final : public Operation {
  public:
   Partitioned(Comm& comm, const Data& part, std::uint32_t parts, int peer, int tag)
-      : comm_(comm), part_(part), parts_(parts), peer_(peer), tag_(tag), unpacked_(parts) {
+      : comm_(comm), part_(part), parts_(parts), peer_(peer), tag_(tag), states_(parts) {
     retain(part_.type);
   }
   ~Partitioned() override {
@@ -41,7 +41,7 @@ class Partitioned final : public Operation {
   }
   [[nodiscard]] Kind kind() const override { return Kind::partitioned; }
   int start() override {
-    for (auto& done : unpacked_) done.store(false, std::memory_order_relaxed);
+    for (auto& state : states_) state.store(Part::packed, std::memory_order_relaxed);
     running_ = true;
     return peer_ == MPI_PROC_NULL ? MPI_SUCCESS : code_of(heddle_partitioned_start(handle_));
   }
@@ -57,10 +57,10 @@ class Partitioned final : public Operation {
       progress(lane());
       return false;
     }
-    running_ = false;
     outcome->code = code_of(status);
+    if (outcome->code == MPI_SUCCESS && !unpack_all()) return false;
+    running_ = false;
     if (outcome->code != MPI_SUCCESS) return true;
-    for (std::uint32_t i = 0; !sends_ && i < parts_; ++i) unpack_one(i);
     if (!sends_) outcome->bytes = static_cast<MPI_Count>(received());
     return true;
   }
@@ -81,12 +81,13 @@ class Partitioned final : public Operation {
     *flag = 1;
     if (peer_ == MPI_PROC_NULL || !running_) return MPI_SUCCESS;
     const heddle_status status = heddle_parrived(handle_, static_cast<std::uint32_t>(partition));
-    *flag = status == HEDDLE_DONE ? 1 : 0;
-    if (status == HEDDLE_DONE) unpack_one(static_cast<std::uint32_t>(partition));
+    *flag = status == HEDDLE_DONE && unpack_one(static_cast<std::uint32_t>(partition)) ? 1 : 0;
     return code_of(status);
   }
 
  private:
+  enum class Part : std::uint8_t { packed, unpacking, unpacked };
+
   int check(int low, int high, bool sends) const {
     if (sends != sends_) return error(MPI_ERR_REQUEST, "the request is a partitioned %s", sends_ ? "send" : "receive");
     if (low < 0 || high < low || high >= static_cast<int>(parts_))
@@ -102,13 +103,25 @@ class Partitioned final : public Operation {
     static_cast<void>(heddle_partitioned_bytes(handle_, &bytes));
     return static_cast<std::size_t>(bytes);
   }
-  void unpack_one(std::uint32_t part) {
-    if (packed_ == nullptr || unpacked_[part].exchange(true, std::memory_order_acq_rel)) return;
+  // False: another thread is about it.
+  bool unpack_one(std::uint32_t part) {
+    if (packed_ == nullptr) return true;
+    Part seen = Part::packed;
+    if (!states_[part].compare_exchange_strong(seen, Part::unpacking, std::memory_order_acquire))
+      return seen == Part::unpacked;
     const std::size_t before = part * part_.bytes();
     const std::size_t all = received();
     const std::size_t bytes = all <= before ? 0 : std::min(part_.bytes(), all - before);
     if (bytes > 0)
       unpack(packed_.get() + before, static_cast<MPI_Count>(bytes), address(part), part_.count, *part_.type);
+    states_[part].store(Part::unpacked, std::memory_order_release);
+    return true;
+  }
+  // False: other threads are about some.
+  bool unpack_all() {
+    bool all = true;
+    for (std::uint32_t i = 0; !sends_ && i < parts_; ++i) all = unpack_one(i) && all;
+    return all;
   }
 
   Comm& comm_;
@@ -120,7 +133,8 @@ class Partitioned final : public Operation {
   std::atomic<bool> running_{false};
   heddle_partitioned handle_{};
   std::unique_ptr<std::byte[]> packed_;
-  std::vector<std::atomic<bool>> unpacked_;  // by part: of this run
+  // By part, of this run. Release by who has unpacked it, acquire by who tells that it is there.
+  std::vector<std::atomic<Part>> states_;
 };
 
 struct Init {
