@@ -197,11 +197,32 @@ bool has_requests(const Comm& comm) {
   return found;
 }
 
+namespace {
+
+// Operations that are this thread's turn.
+struct Taken {
+  Taken() = default;
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  ~Taken() {
+    for (Request* request : all) end_turn(*request);
+  }
+  bool take(Request& request) {
+    all.push_back(&request);
+    if (try_take_turn(request)) return true;
+    all.pop_back();
+    return false;
+  }
+  std::vector<Request*> all;
+};
+
+}  // namespace
+
 bool has_pending(const Comm& comm) {
   bool found = false;
   // Looked at without the pool's lock, since a step may need requests: in this thread's turn they
   // stay.
-  std::vector<Request*> operations;
+  Taken operations;
   const auto goes_on = [&](const Request& request) {
     return request.comm == &comm && request.active && !request.complete;
   };
@@ -213,16 +234,12 @@ bool has_pending(const Comm& comm) {
       found = found || !has_ended(request.receive);
     else if (request.kind != Request::Kind::operation)
       return;
-    else if (request.freed || !try_take_turn(request))
+    else if (request.freed || !operations.take(request))
       found = true;  // it is tested by who goes on with those, or by its user just now
-    else if (goes_on(request) && request.kind == Request::Kind::operation && !request.freed)
-      operations.push_back(&request);
-    else
-      end_turn(request);
   });
-  for (Request* request : operations) {
-    found = !test_operation(*request) || found;
-    end_turn(*request);
+  for (Request* request : operations.all) {
+    const bool still = goes_on(*request) && request->kind == Request::Kind::operation && !request->freed;
+    found = (still && !test_operation(*request)) || found;
   }
   return found;
 }
