@@ -86,7 +86,13 @@ inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready,
     if (!sees_death()) continue;
     take_what_came(worker);
     if (ready()) break;
-    end_if_in_vain(call, &Noted<Describe>::tell, &noted, dead());
+    const int who = dead();
+    // It may have done what is waited for between the look and its death.
+    if (who >= 0) {
+      if (ready()) break;
+      if (dead() != who) continue;
+    }
+    end_if_in_vain(call, &Noted<Describe>::tell, &noted, who);
   } while (!ready());
   if (told) [[unlikely]]
     static_cast<void>(heddle_wait_end(worker, &noted));
