@@ -130,8 +130,9 @@ void find_unopened(Worker& worker, Findings& findings) {
   std::array<transport::TransportWorker::Unopened, diagnosis::kMostListed> found{};
   const std::size_t count = worker.core().transport.unopened(found);
   for (const auto& [target, messages] : std::span(found).first(count)) {
-    findings.say("worker %u: %llu %s sent to worker %u of rank %u, which is not open there", worker.index(),
-                 number(messages), messages == 1 ? "message was" : "messages were", target.worker, target.rank);
+    findings.say("worker %u: %llu %s sent to worker %u of rank %u, which is not open there, or not connected yet",
+                 worker.index(), number(messages), messages == 1 ? "message was" : "messages were", target.worker,
+                 target.rank);
     findings.state.unopened.push_back({target.rank, target.worker, messages});
   }
 }

@@ -79,7 +79,7 @@ bool Peers::closed(TransportWorker::Target target) const {
 std::size_t Peers::unopened(std::span<TransportWorker::Unopened> found) const {
   std::size_t count = 0;
   for (const Peer* peer : connecting_) {
-    if (peer->waiting == 0 || failed(peer->rank)) continue;
+    if (peer->waiting == 0 || peer->stage == Peer::Stage::handshake || failed(peer->rank)) continue;
     if (count == found.size()) break;
     found[count++] = {{peer->rank, peer->worker}, peer->waiting};
   }

@@ -185,8 +185,11 @@ base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
   return extent;
 }
 
-// False: there are enough.
+// False: there are enough; or the page has no memory, which to write zeros would give it, or fail
+// to.
 bool Segment::keep(std::uint64_t offset) {
+  const auto here = static_cast<off_t>(offset);
+  if (::lseek(mapping_->fd(), here, SEEK_DATA) != here) return false;
   const std::lock_guard lock(mutex_);
   if (kept_.size() == kMostKept) return false;
   const auto mapped = mapping_->map(offset, page_bytes());  // in a window: it is there already

@@ -35,7 +35,7 @@ bool leaves_transports_to_ucx(const Functions& call, const ucp_config_t* config)
   if (stream == nullptr) return false;
   call.config_print(config, stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
   std::fclose(stream);
-  const bool leaves = std::strstr(text, "UCX_TLS=all\n") != nullptr;
+  const bool leaves = text != nullptr && std::strstr(text, "UCX_TLS=all\n") != nullptr;
   std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream's
   return leaves;
 }
