@@ -164,7 +164,7 @@ namespace {
 struct Seen {
   std::uint64_t worker = 0;  // its handle; 0: of none
   std::uint64_t moved = 0;
-  std::uint64_t others_moved = 0;  // of a worker that attends: the others, before the last nap
+  std::uint64_t others_moved = 0;  // of a worker that attends: the others, after the last nap
   std::uint64_t idle_since = 0;    // 0: that wait did not end in vain; Clock
   std::uint64_t returned = 0;      // then: when it did
   Watch::Waited waited{};
@@ -224,13 +224,6 @@ int Worker::attend_before_nap() {
   return context_.helpers().attend(true);
 }
 
-// *seen: what this gave before. Whoever has moved them: another thread may have done so since.
-bool Worker::others_moved(std::uint64_t* seen) {
-  static_cast<void>(attend_before_nap());
-  const std::uint64_t moved = context_.helpers().moved_but(*this);
-  return std::exchange(*seen, moved) != moved;
-}
-
 // What it waits for may be something that no worker tells. So where it has no end it returns after
 // each nap: whatever the program's loop is about, it is looked at as often as the library's own
 // waits look. The next call goes on with the naps.
@@ -254,6 +247,12 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     base::show_acquire(core_.order());
     return HEDDLE_DONE;
   };
+  // Between two naps another thread may have moved them. This one goes on with its naps: it would
+  // take the core from who does.
+  const auto others_moved = [&] {
+    const std::uint64_t moved = attends_ ? context_.helpers().moved_but(*this) : 0;
+    return std::exchange(seen.others_moved, moved) != moved;
+  };
   for (std::uint32_t round = 1;; ++round) {
     int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
@@ -265,9 +264,9 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
     watch.round(kNothingMore, waiter.nap_ns() > 0);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
-      if (attends_ && others_moved(&seen.others_moved)) return has_moved();
+      if (attends_ && attend_before_nap() > 0) return has_moved();
       context_.nap(this, ns, attends_);
-      if (timeout_ns < 0) return in_vain(HEDDLE_DONE);
+      if (timeout_ns < 0 || others_moved()) return in_vain(HEDDLE_DONE);
     }
   }
 }

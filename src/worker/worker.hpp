@@ -158,7 +158,6 @@ class Worker final : public NamesObjects, private Attentive {
   // `rests`: it spins no more. Number of events.
   int attend(std::uint32_t round, bool rests);
   int attend_before_nap();
-  [[nodiscard]] bool others_moved(std::uint64_t* seen);
   void called() override { context_.inspection().noticed(*this); }
   void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
 
