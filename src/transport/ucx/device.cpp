@@ -95,12 +95,7 @@ base::Status Device::open_context() {
     const ucs_status_t made = call_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
     if (made != UCS_OK) {
       context_ = nullptr;
-      status = base::fail(
-          HEDDLE_ERR_CONFIG,
-          "UCX %s finds no network: %s; look at HEDDLE_UCX_TLS=\"%s\", HEDDLE_UCX_NET_DEVICES=\"%s\" and "
-          "the UCX_* variables",
-          library_.version().c_str(), call_.status_string(made), environment().config.text(base::Var::ucx_tls).c_str(),
-          environment().config.text(base::Var::ucx_net_devices).c_str());
+      status = no_network(std::string("finds no network: ") + call_.status_string(made));
     }
   }
   call_.config_release(config);
@@ -132,6 +127,18 @@ base::Status Device::configure(ucp_config_t* config) {
     }
   }
   return HEDDLE_DONE;
+}
+
+// Nodes that are emulated (HEDDLE_NODE_RANKS) on a machine without a network have UCX's shared
+// memory alone between them.
+base::Status Device::no_network(const std::string& what) const {
+  return base::fail(HEDDLE_ERR_CONFIG,
+                    "UCX %s %s; look at HEDDLE_UCX_TLS=\"%s\", HEDDLE_UCX_NET_DEVICES=\"%s\" and the UCX_* variables%s",
+                    library_.version().c_str(), what.c_str(), environment().config.text(base::Var::ucx_tls).c_str(),
+                    environment().config.text(base::Var::ucx_net_devices).c_str(),
+                    transports_ == kWithoutItsMemory
+                        ? "; UCX goes without its shared memory here, which HEDDLE_UCX_TLS=all gives it"
+                        : "");
 }
 
 base::Status Device::no_worker(ucs_status_t status) const {
@@ -179,12 +186,7 @@ base::Status Device::probe(const void* address) {
     end_probe(worker);
     if (status == UCS_OK) return HEDDLE_DONE;
   }
-  return base::fail(HEDDLE_ERR_CONFIG,
-                    "UCX %s has no transport that does for messages; look at HEDDLE_UCX_TLS=\"%s\", "
-                    "HEDDLE_UCX_NET_DEVICES=\"%s\" and "
-                    "the UCX_* variables",
-                    library_.version().c_str(), environment().config.text(base::Var::ucx_tls).c_str(),
-                    environment().config.text(base::Var::ucx_net_devices).c_str());
+  return no_network("has no transport that does for messages");
 }
 
 // Destroys a worker that has only connected to the device worker. UCX 1.13 aborts the program if

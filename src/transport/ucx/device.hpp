@@ -45,6 +45,7 @@ class Device final : private DeviceParts, public network::Device {
                                      ucp_ep_h* endpoint) const;
   // The error for a worker that UCX does not give.
   [[nodiscard]] base::Status no_worker(ucs_status_t status) const;
+  [[nodiscard]] base::Status no_network(const std::string& what) const;
 
   [[nodiscard]] std::string describe() const;
 
