@@ -377,6 +377,10 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
   } catch (const CLI::CallForVersion&) {
     *answer = version_of(names);
     return options;
+  } catch (const CLI::ArgumentMismatch& error) {  // its text begins with the option
+    const std::string text = error.what();
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s is given more than once; `%s --help` lists the options",
+                      text.substr(0, text.find(':')).c_str(), names.command);
   } catch (const CLI::ParseError& error) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s; `%s --help` lists the options", error.what(), names.command);
   }

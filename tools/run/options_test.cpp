@@ -187,6 +187,15 @@ TEST(options, a_lone_colon_is_refused_unless_it_is_said_to_be_an_argument) {
   EXPECT_EQ(options->command, (std::vector<std::string>{"a", ":", "b"}));
 }
 
+TEST(options, one_that_is_given_twice_is_named) {
+  EXPECT_EQ(parsed({"-n", "2", "-n", "3", "app"}).status(), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(std::string(base::last_message()), "--np is given more than once; `heddle run --help` lists the options");
+  EXPECT_EQ(parsed({"--timeout", "2", "--timeout=3", "app"}).status(), HEDDLE_ERR_ARGUMENT);
+  EXPECT_EQ(std::string(base::last_message()).find("--timeout is given more than once; "), 0U);
+  const auto options = parsed({"--env", "A=1", "--env", "B=2", "app"});
+  EXPECT_TRUE(options.ok()) << base::last_message();
+}
+
 TEST(options, a_missing_or_empty_value_is_named) {
   const std::vector<std::pair<std::vector<std::string>, const char*>> cases = {
       {{"--trace"}, "--trace needs a FILE; `heddle run --help`"},

@@ -123,6 +123,9 @@ class Wrappers(unittest.TestCase):
         env = clean_environment(FOO="inherited")
         self.assertEqual(run(mpirun, "-x", "FOO", program, env=env), "1 ranks, sum 0, FOO is inherited, 1 arguments\n")
         self.assertIn("[0] 1 ranks", run(mpirun, "-l", program))
+        for option, value in (("--timeout", 60), ("--grace", 1), ("--exit-code", "first"), ("--trace-calls", "no"), ("--metrics", 0),
+                              ("--metrics-for", "user"), ("--env", "FOO=a b"), ("--bind", "none")):
+            self.assertIn("[0] 1 ranks", run(mpirun, option, value, "-l", program), option)
         self.assertIn("1 ranks", run(mpirun, "-wdir", program.parent, "./launched"))
         self.assertIn("1 ranks", run(mpirun, "-n", 1, "--", program))
         for options in (("-n",), ("--no-such", "-n", 2, program), ("-n", "x", program), ("--hostfile", "hosts", program),
