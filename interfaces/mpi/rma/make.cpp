@@ -82,6 +82,11 @@ int barrier(Win& win) {
   return gather(win, &mine, sizeof mine, all.data());
 }
 
+void keep_memory(Win& win) {
+  if (win.flavor == MPI_WIN_FLAVOR_ALLOCATE || win.flavor == MPI_WIN_FLAVOR_SHARED) win.region = {};
+  win.control_region = {};
+}
+
 void destroy(Win* win) {
   tell_locks_no_more(*win);
   detach_all(*win);

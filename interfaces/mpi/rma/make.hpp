@@ -29,6 +29,9 @@ int exchange_parts(Win& win, const Part& mine, std::vector<Part>* all);
 int agree(Win& win, int code);
 // All ranks have come so far. Makes progress meanwhile.
 int barrier(Win& win);
+// Before destroy(), if the ranks have not met because one has died: others may still use what they
+// have mapped of its memory. That of the library's stays until the job is left.
+void keep_memory(Win& win);
 // Frees all that the window has. No rank uses it any more.
 void destroy(Win* win);
 

@@ -175,20 +175,26 @@ int guarded(Call call, MPI_Comm comm, Wish wish, void* baseptr, MPI_Win* handle)
   }
 }
 
-int free_window(MPI_Win* handle, Win& win) {
-  {
+// An error of the program leaves the window. What fails later is told while the window's error
+// handler is there; the window goes all the same.
+int free_window(Call call, MPI_Win* handle, Win& win) {
+  const bool in_epoch = [&] {
     const std::scoped_lock lock(win.mutex);
-    if (win.access == Access::lock || win.access == Access::lock_all || win.access == Access::start || win.exposed)
-      return error(MPI_ERR_RMA_SYNC,
-                   "an epoch of the window has not ended: call MPI_Win_unlock, MPI_Win_unlock_all, "
-                   "MPI_Win_complete or MPI_Win_wait before MPI_Win_free");
-  }
-  if (const int code = delete_attributes(*handle, &win.attributes); code != MPI_SUCCESS) return code;
-  const int code = complete_all(win);
+    return win.access == Access::lock || win.access == Access::lock_all || win.access == Access::start || win.exposed;
+  }();
+  if (in_epoch)
+    return told(call, &win,
+                error(MPI_ERR_RMA_SYNC,
+                      "an epoch of the window has not ended: call MPI_Win_unlock, MPI_Win_unlock_all, "
+                      "MPI_Win_complete or MPI_Win_wait before MPI_Win_free"));
+  if (const int code = delete_attributes(*handle, &win.attributes); code != MPI_SUCCESS) return told(call, &win, code);
+  const int completed = complete_all(win);
   const int met = barrier(win);
+  const int code = told(call, &win, completed != MPI_SUCCESS ? completed : met);
+  if (met != MPI_SUCCESS) keep_memory(win);
   destroy(&win);
   *handle = MPI_WIN_NULL;
-  return code != MPI_SUCCESS ? code : met;
+  return code;
 }
 
 }  // namespace
@@ -218,9 +224,7 @@ int win_free(Call call, MPI_Win* win) {
   if (win == nullptr) return told(call, null_argument("win"));
   Win* const found = win_of(*win);
   if (found == nullptr) return told(call, bad_win(*win));
-  const int code = free_window(win, *found);
-  // An error of the program leaves the window; what failed later is told although it is gone.
-  return *win == MPI_WIN_NULL ? told(call, code) : told(call, found, code);
+  return free_window(call, win, *found);
 }
 
 }  // namespace heddle::mpi

@@ -209,11 +209,7 @@ static int memory_of_the_dead(MPI_Win win, int rank, const char* what) {
   return code;
 }
 
-static int call_on_a_window(const char* what, int rank) {
-  void* memory = NULL;
-  MPI_Win win = MPI_WIN_NULL;
-  MPI_Win_allocate(sizeof(double) << 16, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
-  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+static int call_on_a_window(const char* what, int rank, MPI_Win win) {
   if (strncmp(what, "lock", 4) == 0) return lock_of_the_dead(win, rank, what);
   if (strcmp(what, "guard") == 0) return guard_of_the_dead(win, rank);
   if (strncmp(what, "window", 6) == 0) return memory_of_the_dead(win, rank, what);
@@ -221,6 +217,28 @@ static int call_on_a_window(const char* what, int rank) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == g_victim) end_here(what);
   return accumulate_to_the_dead(win);
+}
+
+static void meet_survivors(int rank) {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (int other = 0; other < size; ++other)
+    if (other != rank && other != g_victim)
+      MPI_Sendrecv(NULL, 0, MPI_INT, other, 9, NULL, 0, MPI_INT, other, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+// The survivors end their epochs and free the window: both say what is not complete, and do it.
+static int call_and_free_a_window(const char* what, int rank) {
+  void* memory = NULL;
+  MPI_Win win = MPI_WIN_NULL;
+  MPI_Win_allocate(sizeof(double) << 16, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  const int code = call_on_a_window(what, rank, win);
+  if (strncmp(what, "lock", 4) != 0 && strcmp(what, "window_lock") != 0) MPI_Win_unlock_all(win);
+  meet_survivors(rank);
+  MPI_Win_free(&win);
+  if (win != MPI_WIN_NULL) fprintf(stderr, "rank %d has not freed its window\n", rank);
+  return win == MPI_WIN_NULL ? code : MPI_ERR_OTHER;
 }
 
 int main(int argc, char** argv) {
@@ -235,7 +253,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (is_of_a_window(what)) {
-    code = call_on_a_window(what, rank);
+    code = call_and_free_a_window(what, rank);
   } else {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == g_victim) end_here(what);

@@ -246,7 +246,10 @@ void numbers_after_a_death() {
     int sum = -1;
     MUST(MPI_Allreduce(&g_rank, &sum, 1, MPI_INT, MPI_SUM, later));
     CHECK(sum == 2);
+    MUST(MPI_Comm_free(&later));
   }
+  MUST(MPI_Group_free(&world));
+  MUST(MPI_Group_free(&living));
   std::puts("survived");
 }
 
@@ -261,6 +264,7 @@ void with_a_death() {
   MUST(MPI_Barrier(MPI_COMM_WORLD));
   if (g_rank == 1) std::raise(SIGKILL);
   MUST(MPI_Comm_disconnect(&comm));
+  CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_PROC_ABORTED);
   std::puts("survived");
 }
 
