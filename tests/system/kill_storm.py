@@ -101,8 +101,9 @@ class Ended:
 
 KINDS = {
     "mpi": Told(("receive", "any", "send", "barrier", "duplicate", "allreduce", "probe", "probe_any", "mprobe", "iprobe", "improbe",
-                 "test_any_source", "waitany"),
-                mapped=("lock_exclusive", "lock_shared", "guard", "window_lock", "window_all", "window_one", "window_request"),
+                 "test_any_source", "waitany", "broadcast", "gather", "alltoall", "scan", "split", "persistent"),
+                mapped=("lock_exclusive", "lock_shared", "guard", "window_lock", "window_all", "window_one", "window_request", "window_fence",
+                        "window_start", "window_post"),
                 messages=("lock_exclusive", "lock_shared")),
     "shmem": Ended(),
     "native": Told(("barrier", "exchange", "region_exchange", "quiet", "flush", "put", "get", "atomic", "fetch", "put_signal", "am", "am_user",

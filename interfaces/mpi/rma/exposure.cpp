@@ -44,6 +44,19 @@ int check_assertion(int given, int allowed) {
                static_cast<unsigned>(given & ~allowed));
 }
 
+// To one origin. What fails, because it has died, is told by the call that ends the epoch: so all
+// others come to their words.
+int post_to(Win& win, int origin) {
+  auto completion = std::make_unique<InternalMessage>();
+  if (const int code = completion->receive(*win.comm, origin, kCompleted, nullptr, 0); code != MPI_SUCCESS) return code;
+  win.completions.push_back(std::move(completion));
+  return internal_send(*win.comm, origin, kPosted, nullptr, 0);
+}
+
+void note(Win& win, int code) {
+  if (win.exposure_code == MPI_SUCCESS) win.exposure_code = code;
+}
+
 int post(Win& win, MPI_Group group, int assertion) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
   if (const int code = check_assertion(assertion, kAllowed); code != MPI_SUCCESS) return code;
@@ -59,14 +72,26 @@ int post(Win& win, MPI_Group group, int assertion) {
   }
   win.origins = std::move(origins);
   win.completions.clear();
+  win.exposure_code = MPI_SUCCESS;
   full_fence();  // what this rank has stored is there when an origin reads it
-  for (const int rank : win.origins) {
-    win.completions.push_back(std::make_unique<InternalMessage>());
-    if (const int code = win.completions.back()->receive(*win.comm, rank, kCompleted, nullptr, 0); code != MPI_SUCCESS)
-      return code;
-    if (const int code = internal_send(*win.comm, rank, kPosted, nullptr, 0); code != MPI_SUCCESS) return code;
-  }
+  for (const int rank : win.origins) note(win, post_to(win, rank));
   return MPI_SUCCESS;
+}
+
+// Tells the targets whose words have come, and ends the epoch.
+int end_access(Win& win) {
+  int first = MPI_SUCCESS;
+  full_fence();
+  for (const int rank : win.started) {
+    win.targets[static_cast<std::size_t>(rank)].open.store(0, std::memory_order_relaxed);
+    const int completed = complete(win, rank);
+    const int sent = internal_send(*win.comm, rank, kCompleted, nullptr, 0);  // it waits for this in any case
+    if (first == MPI_SUCCESS) first = completed != MPI_SUCCESS ? completed : sent;
+  }
+  const std::scoped_lock lock(win.mutex);
+  win.started.clear();
+  win.access = Access::none;
+  return first;
 }
 
 // The targets have posted, whatever is asserted: their words are on the way in any case.
@@ -81,9 +106,17 @@ int start(Win& win, MPI_Group group, int assertion) {
     win.access = Access::start;
     win.fence_idle = false;
   }
-  win.started = std::move(targets);
-  for (const int rank : win.started)
-    if (const int code = internal_receive(*win.comm, rank, kPosted, nullptr, 0); code != MPI_SUCCESS) return code;
+  int first = MPI_SUCCESS;
+  for (const int rank : targets) {
+    const int code = internal_receive(*win.comm, rank, kPosted, nullptr, 0);
+    if (code == MPI_SUCCESS) win.started.push_back(rank);
+    if (first == MPI_SUCCESS) first = code;
+  }
+  // One has died: the epoch does not begin, and the living wait for nothing of it.
+  if (first != MPI_SUCCESS) {
+    static_cast<void>(end_access(win));
+    return first;
+  }
   for (const int rank : win.started)
     win.targets[static_cast<std::size_t>(rank)].open.store(1, std::memory_order_relaxed);
   return MPI_SUCCESS;
@@ -91,26 +124,16 @@ int start(Win& win, MPI_Group group, int assertion) {
 
 int complete_epoch(Win& win) {
   if (win.access != Access::start) return error(MPI_ERR_RMA_SYNC, "MPI_Win_complete without MPI_Win_start");
-  int first = MPI_SUCCESS;
-  full_fence();
-  for (const int rank : win.started) {
-    win.targets[static_cast<std::size_t>(rank)].open.store(0, std::memory_order_relaxed);
-    int code = complete(win, rank);
-    if (code == MPI_SUCCESS) code = internal_send(*win.comm, rank, kCompleted, nullptr, 0);
-    if (first == MPI_SUCCESS) first = code;
-  }
-  const std::scoped_lock lock(win.mutex);
-  win.started.clear();
-  win.access = Access::none;
-  return first;
+  return end_access(win);
 }
 
-void end_exposure(Win& win) {
+int end_exposure(Win& win) {
   full_fence();
   win.completions.clear();
   win.origins.clear();
   const std::scoped_lock lock(win.mutex);
   win.exposed = false;
+  return win.exposure_code;
 }
 
 int not_exposed(const char* name) {
@@ -119,11 +142,8 @@ int not_exposed(const char* name) {
 
 int wait(Win& win) {
   if (!win.exposed) return not_exposed("MPI_Win_wait");
-  int first = MPI_SUCCESS;
-  for (const auto& message : win.completions)
-    if (const int code = message->wait(); first == MPI_SUCCESS) first = code;
-  end_exposure(win);
-  return first;
+  for (const auto& message : win.completions) note(win, message->wait());
+  return end_exposure(win);
 }
 
 // How often MPI_Win_test looks for a message that is not there.
@@ -140,11 +160,10 @@ int test(Win& win, int* flag) {
       if (look == kLooks) return MPI_SUCCESS;
       progress_all();
     }
-    if (code != MPI_SUCCESS) return code;
+    note(win, code);
   }
   *flag = 1;
-  end_exposure(win);
-  return MPI_SUCCESS;
+  return end_exposure(win);
 }
 
 }  // namespace

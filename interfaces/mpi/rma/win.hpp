@@ -117,6 +117,7 @@ struct Win {
   std::vector<int> started;  // targets of the access epoch
   std::vector<int> origins;  // of the exposure epoch
   std::vector<std::unique_ptr<InternalMessage>> completions;  // theirs
+  int exposure_code = MPI_SUCCESS;  // the first error of that epoch, told by the call that ends it
 
   // Memory of this process.
   heddle_region region{};

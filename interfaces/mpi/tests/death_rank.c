@@ -76,6 +76,39 @@ static int wait_for_any(const char* what) {
   return code;
 }
 
+static int is_of_all(const char* what) {
+  static const char* const kAll[] = {"barrier",  "duplicate", "allreduce", "broadcast", "gather",
+                                     "alltoall", "scan",      "split",     "persistent"};
+  for (size_t i = 0; i < sizeof kAll / sizeof *kAll; ++i)
+    if (strcmp(what, kAll[i]) == 0) return 1;
+  return 0;
+}
+
+// Of all members, more than a message long.
+static int collective_with_the_dead(const char* what) {
+  enum { kBytes = 1 << 16, kMostRanks = 16 };
+  static char mine[kMostRanks * kBytes];
+  static char all[kMostRanks * kBytes];
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_SUCCESS;
+  if (strcmp(what, "broadcast") == 0) return MPI_Bcast(mine, kBytes, MPI_BYTE, g_victim, MPI_COMM_WORLD);
+  if (strcmp(what, "gather") == 0)
+    return MPI_Gather(mine, kBytes, MPI_BYTE, all, kBytes, MPI_BYTE, witness(), MPI_COMM_WORLD);
+  if (strcmp(what, "alltoall") == 0) return MPI_Alltoall(mine, kBytes, MPI_BYTE, all, kBytes, MPI_BYTE, MPI_COMM_WORLD);
+  if (strcmp(what, "scan") == 0) return MPI_Scan(mine, all, kBytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  if (strcmp(what, "split") == 0) {
+    code = MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &made);
+    return code == MPI_SUCCESS ? MPI_Comm_free(&made) : code;
+  }
+  code = MPI_Allgather_init(mine, kBytes, MPI_BYTE, all, kBytes, MPI_BYTE, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  while (code == MPI_SUCCESS) {
+    if ((code = MPI_Start(&request)) == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  return code;
+}
+
 static int call_with_the_dead(const char* what) {
   MPI_Message message = MPI_MESSAGE_NULL;
   int value = 0;
@@ -103,17 +136,20 @@ static int call_with_the_dead(const char* what) {
     const int made = MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     return made == MPI_SUCCESS ? MPI_Comm_free(&copy) : made;
   }
+  if (is_of_all(what) && strcmp(what, "allreduce") != 0) return collective_with_the_dead(what);
   const int code = MPI_Iallreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
   return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+}
+
+// Calls of which each ends the epoch that it began.
+static int is_an_epoch(const char* what) {
+  return strcmp(what, "window_lock") == 0 || strcmp(what, "window_fence") == 0 || strcmp(what, "window_start") == 0 ||
+         strcmp(what, "window_post") == 0;
 }
 
 static int is_of_a_window(const char* what) {
   return strcmp(what, "accumulate") == 0 || strncmp(what, "lock", 4) == 0 || strcmp(what, "guard") == 0 ||
          strncmp(what, "window", 6) == 0;
-}
-
-static int is_of_all(const char* what) {
-  return strcmp(what, "barrier") == 0 || strcmp(what, "duplicate") == 0 || strcmp(what, "allreduce") == 0;
 }
 
 // The victim's part: it sends to those that receive or probe, receives from those that send, and
@@ -186,17 +222,46 @@ static int guard_of_the_dead(MPI_Win win, int rank) {
   return code;
 }
 
+// An epoch of the window with the dead.
+static int epoch_with_the_dead(MPI_Win win, const char* what) {
+  const long one = 1;
+  int code = MPI_SUCCESS;
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group dead = MPI_GROUP_NULL;
+  if (strcmp(what, "window_fence") == 0) return MPI_Win_fence(0, win);
+  if (strcmp(what, "window_lock") == 0) {
+    code = MPI_Win_lock(MPI_LOCK_SHARED, g_victim, 0, win);
+    return code == MPI_SUCCESS ? MPI_Win_unlock(g_victim, win) : code;
+  }
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, 1, &g_victim, &dead);
+  if (strcmp(what, "window_start") == 0) {
+    code = MPI_Win_start(dead, 0, win);
+    if (code == MPI_SUCCESS) {
+      code = MPI_Put(&one, 1, MPI_LONG, g_victim, 0, 1, MPI_LONG, win);
+      const int completed = MPI_Win_complete(win);
+      if (code == MPI_SUCCESS) code = completed;
+    }
+  } else {
+    code = MPI_Win_post(dead, 0, win);
+    if (code == MPI_SUCCESS) code = MPI_Win_wait(win);
+  }
+  MPI_Group_free(&dead);
+  MPI_Group_free(&world);
+  return code;
+}
+
 // What is put there is complete for nobody.
 static int memory_of_the_dead(MPI_Win win, int rank, const char* what) {
   const long one = 1;
   int code = MPI_SUCCESS;
   MPI_Request request = MPI_REQUEST_NULL;
-  if (strcmp(what, "window_lock") != 0) MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
+  if (!is_an_epoch(what)) MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == g_victim) end_here(what);
   while (code == MPI_SUCCESS) {
-    if (strcmp(what, "window_lock") == 0) {
-      if ((code = MPI_Win_lock(MPI_LOCK_SHARED, g_victim, 0, win)) == MPI_SUCCESS) code = MPI_Win_unlock(g_victim, win);
+    if (is_an_epoch(what)) {
+      code = epoch_with_the_dead(win, what);
     } else if (strcmp(what, "window_request") == 0) {
       code = MPI_Rput(&one, 1, MPI_LONG, g_victim, 0, 1, MPI_LONG, win, &request);
       if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -234,7 +299,7 @@ static int call_and_free_a_window(const char* what, int rank) {
   MPI_Win_allocate(sizeof(double) << 16, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
   const int code = call_on_a_window(what, rank, win);
-  if (strncmp(what, "lock", 4) != 0 && strcmp(what, "window_lock") != 0) MPI_Win_unlock_all(win);
+  if (strncmp(what, "lock", 4) != 0 && !is_an_epoch(what)) MPI_Win_unlock_all(win);
   meet_survivors(rank);
   MPI_Win_free(&win);
   if (win != MPI_WIN_NULL) fprintf(stderr, "rank %d has not freed its window\n", rank);
