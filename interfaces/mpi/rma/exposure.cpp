@@ -85,7 +85,8 @@ int end_access(Win& win) {
   for (const int rank : win.started) {
     win.targets[static_cast<std::size_t>(rank)].open.store(0, std::memory_order_relaxed);
     const int completed = complete(win, rank);
-    const int sent = internal_send(*win.comm, rank, kCompleted, nullptr, 0);  // it waits for this in any case
+    // in any case: it waits for this
+    const int sent = internal_send(*win.comm, rank, kCompleted, nullptr, 0);
     if (first == MPI_SUCCESS) first = completed != MPI_SUCCESS ? completed : sent;
   }
   const std::scoped_lock lock(win.mutex);
