@@ -416,6 +416,38 @@ void threads() {
   for (MPI_Comm& comm : comms) MUST(MPI_Comm_free(&comm));
 }
 
+// A part that has arrived is unpacked, whichever of several threads has seen it first.
+void parrived_by_threads() {
+  constexpr int kInts = 20'000;
+  constexpr int kRounds = 50;
+  constexpr int kThreads = 3;
+  MPI_Datatype second = MPI_DATATYPE_NULL;
+  MUST(MPI_Type_vector(kInts, 1, 2, MPI_INT, &second));
+  MUST(MPI_Type_commit(&second));
+  std::vector<int> sent(kInts);
+  std::vector<int> got(2 * kInts, -1);
+  MPI_Request requests[2];
+  MUST(MPI_Psend_init(sent.data(), 1, kInts, MPI_INT, right(), 82, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
+  MUST(MPI_Precv_init(got.data(), 1, 1, second, left(), 82, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
+  for (int round = 0; round < kRounds; ++round) {
+    std::fill(sent.begin(), sent.end(), g_rank + round);
+    MUST(MPI_Startall(2, requests));
+    std::vector<std::thread> looks;
+    for (int i = 0; i < kThreads; ++i) {
+      looks.emplace_back([&] {
+        int flag = 0;
+        while (flag == 0) MUST(MPI_Parrived(requests[1], 0, &flag));
+        CHECK(got.front() == left() + round && got[2 * kInts - 2] == left() + round);
+      });
+    }
+    MUST(MPI_Pready(0, requests[0]));
+    for (std::thread& one : looks) one.join();
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+  }
+  for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+  MUST(MPI_Type_free(&second));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -439,6 +471,7 @@ int main(int argc, char** argv) {
   partitioned_counts();
   communicators();
   if (many) threads();
+  if (many) parrived_by_threads();
   MUST(MPI_Finalize());
   return 0;
 }
