@@ -169,7 +169,8 @@ TEST_F(Traces, CountUpWhatTheirWriterHasCompared) {
   EXPECT_FALSE(repeat.suffices()) << "there is no run yet";
   std::uint64_t noted = 1;
   std::uint64_t sufficed = 0;
-  for (; sufficed < 100; ++noted) {  // a busy machine may end runs by the clock
+  // A busy machine may end runs by the clock: not more of them than a ring has records for.
+  for (; sufficed < 100 && noted < 110; ++noted) {
     if (repeat.suffices()) {
       repeat.note();
       ++sufficed;
@@ -188,6 +189,7 @@ TEST_F(Traces, CountUpWhatTheirWriterHasCompared) {
     counted += one.event == TraceEvent::repeated ? one.id : 1;
   }
   EXPECT_EQ(counted, noted);
+  if (sufficed == 0) GTEST_SKIP() << "the clock has ended every run: this machine is too slow now";
 
   static_cast<void>(ring.time_of_many());
   std::thread([&] { EXPECT_FALSE(repeat.suffices()) << "another thread"; }).join();
