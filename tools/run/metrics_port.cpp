@@ -89,9 +89,8 @@ base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port,
   return made;
 }
 
-// The oldest make room: for the others, and where this process may have no more descriptors. Not
-// more at once than the list of the listener holds: whoever comes again and again must not keep the
-// ranks waiting.
+// The oldest make room: for the others, and where this process may have no more descriptors. Only
+// so many come in at once: whoever comes again and again must not keep the ranks waiting.
 void MetricsPort::accept_guests() {
   pollfd waiting{listener_.get(), POLLIN, 0};
   for (int accepted = 0; accepted < kMostAtOnce && ::poll(&waiting, 1, 0) > 0; ++accepted) {
