@@ -413,7 +413,8 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
   const heddle_strided shape = covered.bytes == 0 ? heddle_strided{} : covered.shape;
   const Pieces pieces(static_cast<std::byte*>(const_cast<void*>(source)), remote, target.offset, shape);
   heddle::base::show_told();
-  word->owner->tell_edge(*word, signal->word.offset);
+  // check_signal() has found it
+  word->owner->tell_edge(*word, signal->word.offset);  // NOLINT(clang-analyzer-core.NullDereference)
   const Status status = engine::start(
       *worker, engine::PutSignalStart{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);

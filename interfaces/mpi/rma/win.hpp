@@ -40,7 +40,7 @@ struct Control {
   alignas(64) std::atomic<std::uint64_t> version;
 };
 
-static_assert(sizeof(Control) == 3 * 64);
+static_assert(sizeof(Control) == std::size_t{3} * 64);
 
 // Why accesses to a target are allowed: kinds of epochs.
 enum class Access : std::uint8_t { none, fence, lock, lock_all, start };

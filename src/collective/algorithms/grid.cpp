@@ -25,6 +25,7 @@ class Grid {
     last_ = ranks_ - (rows_ - 1) * columns_;
   }
   [[nodiscard]] Rank columns() const { return columns_; }
+  // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there is one at least
   [[nodiscard]] Rank row(Rank rank) const { return rank / columns_; }
   [[nodiscard]] Rank column(Rank rank) const { return rank % columns_; }
   [[nodiscard]] Rank at(Rank row, Rank column) const { return row * columns_ + column; }
