@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/fence.hpp"
+
 namespace heddle::base {
 namespace {
 
@@ -189,7 +191,6 @@ TEST_F(Traces, CountUpWhatTheirWriterHasCompared) {
     counted += one.event == TraceEvent::repeated ? one.id : 1;
   }
   EXPECT_EQ(counted, noted);
-  if (sufficed == 0) GTEST_SKIP() << "the clock has ended every run: this machine is too slow now";
 
   static_cast<void>(ring.time_of_many());
   std::thread([&] { EXPECT_FALSE(repeat.suffices()) << "another thread"; }).join();
@@ -204,6 +205,9 @@ TEST_F(Traces, CountUpWhatTheirWriterHasCompared) {
   repeat.begin(ring);
   repeat.end();
   EXPECT_FALSE(repeat.suffices());
+  // With its checks a note may take longer than a run may last.
+  if (kThreadSanitizer && sufficed == 0) GTEST_SKIP() << "skipped: the clock has ended every run";
+  EXPECT_GT(sufficed, 0U);
 }
 
 // The look at the clock that ended a run is the next record's, and the one after it takes its own.

@@ -145,9 +145,9 @@ TEST(HangReport, ThereIsNoneIfItIsSwitchedOff) {
 }
 
 TEST(HangReport, ComesBeforeATimeLimitEndsTheJob) {
-  Job job("compute", "60", "3");
+  Job job("compute", "60", "8");  // join included, on a busy machine
   EXPECT_EQ(job.wait(), 124) << job.out();
-  const std::size_t over = job.out().find("heddle run: the time limit of 3 s is over; ending 3 processes\n");
+  const std::size_t over = job.out().find("heddle run: the time limit of 8 s is over; ending 3 processes\n");
   ASSERT_NE(over, std::string::npos) << job.out();
   EXPECT_NE(job.out().find("heddle run:   to blame: rank 1\n", over), std::string::npos) << job.out();
 }
