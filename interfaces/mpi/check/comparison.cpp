@@ -11,8 +11,8 @@
 namespace heddle::mpi {
 namespace {
 
-constexpr std::uint32_t kSequences = 1U << 18;
-constexpr std::uint32_t kLooks = 64;  // of those that find nothing, for one at the members' lives
+// Looks that find nothing, for one at the members' lives.
+constexpr std::uint32_t kLooksPerLifeCheck = 64;
 
 std::string_view function_of(Call call) {
   std::string_view name = call;
@@ -28,12 +28,12 @@ bool has_lists(std::string_view function) {
          function.find("eighbor") != std::string_view::npos;
 }
 
-bool same(const Described& one, const Described& other) {
+bool is_same_call(const Described& one, const Described& other) {
   return std::strncmp(one.function, other.function, sizeof one.function) == 0 && one.root == other.root &&
          one.op == other.op && one.bytes == other.bytes && kinds_fit(one.kind, other.kind);
 }
 
-std::string text_of(const Described& described) {
+std::string description_of(const Described& described) {
   std::string text = "MPI_";
   text.append(described.function, strnlen(described.function, sizeof described.function));
   if (described.root >= 0) text += ", root " + std::to_string(described.root);
@@ -60,7 +60,7 @@ Comparison::Comparison(Call call, Comm& comm, const Described& described)
     sent_ = received_ = true;
     return;
   }
-  const std::uint32_t sequence = comm_.compared.fetch_add(1, std::memory_order_relaxed) % kSequences;
+  const std::uint32_t sequence = comm_.compared.fetch_add(1, std::memory_order_relaxed) % InternalTag::kSequences;
   const int tag = InternalTag::kCompare + static_cast<int>(sequence);
   before_ = (comm_.rank + size - 1) % size;
   received_ = in_.receive(comm_, before_, tag, &theirs_, sizeof theirs_) != MPI_SUCCESS;
@@ -72,15 +72,15 @@ bool Comparison::test() {
   if (!sent_) sent_ = out_.test(&code);
   if (!received_ && in_.test(&code)) {
     received_ = true;
-    if (code == MPI_SUCCESS && !same(mine_, theirs_)) {
+    if (code == MPI_SUCCESS && !is_same_call(mine_, theirs_)) {
       end_job(
           call_, &comm_,
           error(MPI_ERR_OTHER, "the members of the communicator do not call the same: rank %d %s; this rank, %d, %s",
-                before_, text_of(theirs_).c_str(), comm_.rank, text_of(mine_).c_str()));
+                before_, description_of(theirs_).c_str(), comm_.rank, description_of(mine_).c_str()));
     }
   }
   // Then the neighbour may have given up.
-  if (!received_ && ++looks_ % kLooks == 0 && has_dead_member(comm_)) return true;
+  if (!received_ && ++looks_ % kLooksPerLifeCheck == 0 && has_dead_member(comm_)) return true;
   return sent_ && received_;
 }
 

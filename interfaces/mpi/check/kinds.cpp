@@ -5,7 +5,7 @@
 namespace heddle::mpi {
 namespace {
 
-constexpr std::array kNames = {
+constexpr std::array kKindNames = {
     "bytes",
     "1-byte integers",
     "2-byte integers",
@@ -24,7 +24,7 @@ constexpr std::array kNames = {
     "complex numbers of 16-byte parts",
 };
 
-// Their numbers in kNames.
+// Their numbers in kKindNames.
 constexpr std::uint8_t integer_of(MPI_Count bytes) {
   switch (bytes) {
     case 1:
@@ -78,7 +78,7 @@ std::uint8_t kind_of(const Type& type) {
 }
 
 const char* name_of_kind(std::uint8_t kind) {
-  return kind < kNames.size() ? kNames[kind] : "elements of a kind that this library does not know";
+  return kind < kKindNames.size() ? kKindNames[kind] : "elements of a kind that this library does not know";
 }
 
 int check_kind(const Comm& comm, const heddle_receive& receive, const Type& type) {

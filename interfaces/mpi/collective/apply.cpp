@@ -3,18 +3,14 @@
 #include <cstring>
 
 #include "mpi/collective/op.hpp"
+#include "mpi/core/int128.hpp"
 
 namespace heddle::mpi {
 namespace {
 
-#ifdef __SIZEOF_INT128__
-__extension__ typedef __int128 Int128;
-__extension__ typedef unsigned __int128 UnsignedInt128;
-#endif
-
 // An element may lie anywhere, as the program has it.
 template <class T>
-T read(const void* from) {
+T load_element(const void* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
   return value;
@@ -60,20 +56,20 @@ void each(const void* in, void* inout, MPI_Count count) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(inout);
   for (MPI_Count i = 0; i < count; ++i, from += sizeof(T), to += sizeof(T)) {
-    const T result = Combine{}(read<T>(from), read<T>(to));
+    const T result = Combine{}(load_element<T>(from), load_element<T>(to));
     std::memcpy(to, &result, sizeof result);
   }
 }
 
 // Integers wrap around.
 template <class T>
-using Wide =
+using Wrapping =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<(sizeof(T) < 8), std::uint32_t, std::uint64_t>, T>;
 
 struct Sum {
   template <class T>
   T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b));
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
   }
   template <class T>
   Complex<T> operator()(Complex<T> a, Complex<T> b) const {
@@ -83,7 +79,7 @@ struct Sum {
 struct Product {
   template <class T>
   T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b));
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
   template <class T>
   Complex<T> operator()(Complex<T> a, Complex<T> b) const {
@@ -241,10 +237,8 @@ Kernel logical_kernel(OpKind kind, MPI_Count bytes) {
       return logical<Logical<4>::type>(kind);
     case 8:
       return logical<Logical<8>::type>(kind);
-#ifdef __SIZEOF_INT128__
     case 16:
       return logical<UnsignedInt128>(kind);
-#endif
     default:
       return nullptr;
   }
@@ -310,10 +304,8 @@ Kernel kernel_of(OpKind kind, const Type& type) {
       return type.size == 1 ? bits<std::uint8_t>(kind) : nullptr;
     case Basic::pair:
       return pair_kernel(kind, type);
-#ifdef __SIZEOF_INT128__
     case Basic::int128:
       return integer<Int128>(kind);
-#endif
     default:
       return float_kernel(kind, type.basic);
   }

@@ -13,9 +13,45 @@
 #include "mpi/messages/post.hpp"
 
 namespace heddle::mpi {
-namespace {
 
-using What = EngineCall::What;
+// What a communicator keeps, the operation that was used last first.
+struct Kept {
+  struct Key {
+    EngineCollective what = EngineCollective::barrier;
+    std::uint32_t root = 0;
+    std::uint32_t type = 0;
+    std::uint32_t op = 0;
+    std::size_t bytes = 0;  // of a block
+    bool operator==(const Key&) const = default;
+  };
+
+  // Bytes that a member gives and gets. All: of all members' blocks.
+  struct Lengths {
+    std::size_t send = 0;
+    std::size_t receive = 0;
+  };
+
+  // A persistent operation on memory of its own.
+  struct Ready {
+    Ready() = default;
+    Ready(const Ready&) = delete;
+    Ready& operator=(const Ready&) = delete;
+    ~Ready() {
+      if (collective.id != 0) static_cast<void>(heddle_collective_free(collective));
+    }
+    Key key;
+    Lengths lengths;
+    heddle_collective collective{};
+    std::unique_ptr<std::max_align_t[]> memory;
+    std::byte* send = nullptr;
+    std::byte* receive = nullptr;
+  };
+
+  std::vector<std::unique_ptr<Ready>> ready;
+  std::unique_ptr<Ready> barrier;
+};
+
+namespace {
 
 // More bytes of a block than this are not worth the copies; the blocks of all members may have
 // sixteen times as many.
@@ -23,72 +59,31 @@ constexpr std::size_t kShortBytes = 4096;
 constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
 constexpr std::size_t kMostKept = 32;
 
-struct Key {
-  What what = What::barrier;
-  std::uint32_t root = 0;
-  std::uint32_t type = 0;
-  std::uint32_t op = 0;
-  std::size_t bytes = 0;  // of a block
-  bool operator==(const Key&) const = default;
-};
-
-// Bytes that a member gives and gets. All: of all members' blocks.
-struct Lengths {
-  std::size_t send = 0;
-  std::size_t receive = 0;
-};
-
-Lengths lengths_of(const Key& key, const Comm& comm) {
+Kept::Lengths lengths_of(const Kept::Key& key, const Comm& comm) {
   const std::size_t all = key.bytes * comm.members.size();
   const bool at_root = comm.rank == static_cast<int>(key.root);
   switch (key.what) {
-    case What::broadcast:
-      return at_root ? Lengths{key.bytes, 0} : Lengths{0, key.bytes};
-    case What::reduce:
+    case EngineCollective::broadcast:
+      return at_root ? Kept::Lengths{key.bytes, 0} : Kept::Lengths{0, key.bytes};
+    case EngineCollective::reduce:
       return {key.bytes, at_root ? key.bytes : 0};
-    case What::allreduce:
-    case What::scan:
+    case EngineCollective::allreduce:
+    case EngineCollective::scan:
       return {key.bytes, key.bytes};
-    case What::gather:
+    case EngineCollective::gather:
       return {key.bytes, at_root ? all : 0};
-    case What::allgather:
+    case EngineCollective::allgather:
       return {key.bytes, all};
-    case What::scatter:
+    case EngineCollective::scatter:
       return {at_root ? all : 0, key.bytes};
-    case What::alltoall:
+    case EngineCollective::alltoall:
       return {all, all};
-    case What::reduce_scatter:
+    case EngineCollective::reduce_scatter:
       return {all, key.bytes};
     default:
       return {};
   }
 }
-
-// A persistent operation on memory of its own.
-struct Ready {
-  Ready() = default;
-  Ready(const Ready&) = delete;
-  Ready& operator=(const Ready&) = delete;
-  ~Ready() {
-    if (collective.id != 0) static_cast<void>(heddle_collective_free(collective));
-  }
-  Key key;
-  Lengths lengths;
-  heddle_collective collective{};
-  std::unique_ptr<std::max_align_t[]> memory;
-  std::byte* send = nullptr;
-  std::byte* receive = nullptr;
-};
-
-}  // namespace
-
-// What a communicator keeps, the operation that was used last first.
-struct Kept {
-  std::vector<std::unique_ptr<Ready>> ready;
-  std::unique_ptr<Ready> barrier;
-};
-
-namespace {
 
 // A thread's turn at the blocking collectives of a communicator.
 class Turn {
@@ -119,14 +114,14 @@ Kept& kept_of(Comm& comm) {
   return *comm.kept;
 }
 
-int run(const Comm& comm, Ready& ready) {
+int run_ready(const Comm& comm, Kept::Ready& ready) {
   if (const heddle_status status = heddle_collective_start(ready.collective); status < 0)
     return error_of_status(status);
   return wait_collective(comm, ready.collective);
 }
 
 // All members are here, so the engine waits for none for long.
-int open(Comm& comm, Ready& ready, const heddle_reduction* reduction, std::size_t amount) {
+int open(Comm& comm, Kept::Ready& ready, const heddle_reduction* reduction, std::size_t amount) {
   ready.lengths = lengths_of(ready.key, comm);
   const auto words = [](std::size_t bytes) {
     return (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
@@ -138,7 +133,7 @@ int open(Comm& comm, Ready& ready, const heddle_reduction* reduction, std::size_
   EngineCall call;
   call.what = ready.key.what;
   call.send = ready.send;
-  call.receive = ready.key.what == What::broadcast && ready.lengths.send > 0 ? ready.send : ready.receive;
+  call.receive = ready.key.what == EngineCollective::broadcast && ready.lengths.send > 0 ? ready.send : ready.receive;
   call.amount = amount;
   call.root = ready.key.root;
   if (reduction != nullptr) call.reduction = *reduction;
@@ -154,7 +149,7 @@ int first_barrier(Comm& comm, Kept& kept) {
   heddle_collective first{};
   if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
   if (const int code = wait_collective(comm, first); code != MPI_SUCCESS) return code;
-  auto made = std::make_unique<Ready>();
+  auto made = std::make_unique<Kept::Ready>();
   const int code = open(comm, *made, nullptr, 0);
   if (code == MPI_SUCCESS) kept.barrier = std::move(made);
   return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;  // it goes as a nonblocking one again
@@ -162,7 +157,7 @@ int first_barrier(Comm& comm, Kept& kept) {
 
 // Finds the operation, or makes it ready in the place of the one that was not used for longest.
 // Null: the engine has no memory for it; the members have met.
-int find(Comm& comm, const Key& key, const BlockingCall& call, Ready** found) {
+int find_ready(Comm& comm, const Kept::Key& key, const BlockingCall& call, Kept::Ready** found) {
   auto& ready = kept_of(comm).ready;
   const auto known = std::ranges::find_if(ready, [&](const auto& one) { return one->key == key; });
   if (known != ready.end()) {
@@ -171,7 +166,7 @@ int find(Comm& comm, const Key& key, const BlockingCall& call, Ready** found) {
     return MPI_SUCCESS;
   }
   if (const int code = meet(comm); code != MPI_SUCCESS) return code;
-  auto made = std::make_unique<Ready>();
+  auto made = std::make_unique<Kept::Ready>();
   made->key = key;
   const int code = open(comm, *made, call.reduction, call.amount);
   if (code == MPI_ERR_NO_MEM) ready.clear();  // all members are told so
@@ -199,22 +194,22 @@ heddle_status call_engine(const Comm& comm, const BlockingCall& call) {
   return full.call(comm.team, Form::blocking, nullptr);
 }
 
-int run_short(Comm& comm, const Key& key, const BlockingCall& call) {
-  Ready* ready = comm.kept != nullptr && !comm.kept->ready.empty() ? comm.kept->ready.front().get() : nullptr;
+int run_short(Comm& comm, const Kept::Key& key, const BlockingCall& call) {
+  Kept::Ready* ready = comm.kept != nullptr && !comm.kept->ready.empty() ? comm.kept->ready.front().get() : nullptr;
   if (ready == nullptr || !(ready->key == key))
-    if (const int code = find(comm, key, call, &ready); code != MPI_SUCCESS) return code;
+    if (const int code = find_ready(comm, key, call, &ready); code != MPI_SUCCESS) return code;
   if (ready == nullptr) return code_of(call_engine(comm, call));
-  const bool from_root = key.what == What::broadcast;
+  const bool from_root = key.what == EngineCollective::broadcast;
   copy_if(ready->send, from_root ? call.receive : call.send, ready->lengths.send);
-  const int code = run(comm, *ready);
+  const int code = run_ready(comm, *ready);
   if (code == MPI_SUCCESS) copy_if(call.receive, ready->receive, ready->lengths.receive);
   return code;
 }
 
 // Blocks of all members lie one after the other on one side.
-bool is_of_all(What what) {
-  return what == What::gather || what == What::allgather || what == What::scatter || what == What::alltoall ||
-         what == What::reduce_scatter;
+bool is_of_all(EngineCollective what) {
+  return what == EngineCollective::gather || what == EngineCollective::allgather || what == EngineCollective::scatter ||
+         what == EngineCollective::alltoall || what == EngineCollective::reduce_scatter;
 }
 
 std::size_t element_bytes(const heddle_reduction* reduction) {
@@ -247,7 +242,7 @@ int run_any(Comm& comm, const BlockingCall& call) {
     if (const int code = meet(comm); code != MPI_SUCCESS) return code;
     return code_of(call_engine(comm, call));
   }
-  Key key{call.what, call.root, 0, 0, call.amount * element};
+  Kept::Key key{call.what, call.root, 0, 0, call.amount * element};
   if (call.reduction != nullptr) {
     key.type = static_cast<std::uint32_t>(call.reduction->type);
     key.op = static_cast<std::uint32_t>(call.reduction->op);
@@ -258,7 +253,7 @@ int run_any(Comm& comm, const BlockingCall& call) {
 // A barrier, in the caller's turn.
 int meet(Comm& comm) {
   Kept& kept = kept_of(comm);
-  return kept.barrier != nullptr ? run(comm, *kept.barrier) : first_barrier(comm, kept);
+  return kept.barrier != nullptr ? run_ready(comm, *kept.barrier) : first_barrier(comm, kept);
 }
 
 // For reports about jobs that hang: which call the communicator is in.
@@ -283,7 +278,7 @@ void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
                                                    {"MPI_Gatherv", "gatherv", true},
                                                    {"MPI_Scatterv", "scatterv", true},
                                                    {"MPI_Neighbor_alltoallv", "neighbor_alltoallv", false}}};
-  static_assert(static_cast<std::size_t>(What::neighbor_alltoallv) + 1 == kNames.size());
+  static_assert(static_cast<std::size_t>(EngineCollective::neighbor_alltoallv) + 1 == kNames.size());
   const Name& name = kNames[static_cast<std::size_t>(comm.now_in)];
   facts.cause = HEDDLE_WAIT_COLLECTIVE;
   facts.call = name.call;
@@ -297,7 +292,7 @@ void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
 }
 
 // Turns of a communicator's blocking collectives.
-void note_call(Comm& comm, What what, std::uint32_t root) {
+void note_call(Comm& comm, EngineCollective what, std::uint32_t root) {
   ++comm.blocking_calls;
   comm.now_in = static_cast<std::uint8_t>(what);
   comm.now_root = root;
@@ -324,7 +319,7 @@ int wait_collective(const Comm& comm, heddle_collective collective) {
 
 int run_barrier(Comm& comm) {
   const Turn turn(comm);
-  note_call(comm, What::barrier, 0);
+  note_call(comm, EngineCollective::barrier, 0);
   return meet(comm);
 }
 
@@ -332,7 +327,7 @@ int run_blocking(Comm& comm, const BlockingCall& call) {
   try {
     const Turn turn(comm);
     note_call(comm, call.what, call.root);
-    return call.what == What::barrier ? meet(comm) : run_any(comm, call);
+    return call.what == EngineCollective::barrier ? meet(comm) : run_any(comm, call);
   } catch (const std::bad_alloc&) {
     return error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective");
   }

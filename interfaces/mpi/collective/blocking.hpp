@@ -20,7 +20,7 @@ namespace heddle::mpi {
 // The blocking call of an operation without lists, of a communicator with a team. All members make
 // it alike.
 struct BlockingCall {
-  EngineCall::What what = EngineCall::What::barrier;
+  EngineCollective what = EngineCollective::barrier;
   const void* send = nullptr;
   void* receive = nullptr;
   std::size_t amount = 0;  // as of an EngineCall

@@ -230,22 +230,20 @@ int check_not_in_place(const SideNames& names, const void* buffer) {
   return error(MPI_ERR_BUFFER, "%s is MPI_IN_PLACE: not allowed here; pass memory", names.buffer);
 }
 
-int read_block(Schedule& schedule, const SideNames& names, const void* buffer, MPI_Count count, MPI_Datatype datatype,
-               Block* block) {
-  constexpr MPI_Count kMostBytes = MPI_Count{1} << 48;
-  if (count < 0)
-    return error(MPI_ERR_COUNT, "%s %lld: it must not be negative", names.count, static_cast<long long>(count));
+int read_block(Schedule& schedule, const SideNames& names, const BlockArguments& given, Block* block) {
+  if (given.count < 0)
+    return error(MPI_ERR_COUNT, "%s %lld: it must not be negative", names.count, static_cast<long long>(given.count));
   Type* type = nullptr;
-  if (const int code = committed_type(datatype, names.type, &type); code != MPI_SUCCESS) return code;
-  if (const int code = check_not_in_place(names, buffer); code != MPI_SUCCESS) return code;
+  if (const int code = committed_type(given.type, names.type, &type); code != MPI_SUCCESS) return code;
+  if (const int code = check_not_in_place(names, given.buffer); code != MPI_SUCCESS) return code;
   const MPI_Count largest = std::max({type->size, type->extent, -type->extent});
-  if (largest > 0 && count > kMostBytes / largest)
+  if (largest > 0 && given.count > kMostBytes / largest)
     return error(MPI_ERR_COUNT, "%s %lld: elements of %lld bytes; at most 2^48 bytes are moved at once", names.count,
-                 static_cast<long long>(count), static_cast<long long>(largest));
-  *block = {const_cast<void*>(buffer), count, type};
+                 static_cast<long long>(given.count), static_cast<long long>(largest));
+  *block = {const_cast<void*>(given.buffer), given.count, type};
   if (block->bytes() > 0 && start_of(*block) == nullptr)
     return error(MPI_ERR_BUFFER, "%s is null, and %s is %lld; pass memory", names.buffer, names.count,
-                 static_cast<long long>(count));
+                 static_cast<long long>(given.count));
   if (schedule.described.bytes == Described::kUnknown) {
     schedule.described.bytes = block->bytes();
     schedule.described.kind = block->bytes() == 0 ? 0 : kind_of(*type);
@@ -269,7 +267,7 @@ int check_lists(const SideNames& names, const Counts& counts, const Counts& disp
 int read_blocks(Schedule& schedule, const SideNames& names, const Listed& listed, int size, Blocks* blocks) {
   if (const int code = check_lists(names, listed.counts, listed.displacements, size); code != MPI_SUCCESS) return code;
   Block first;
-  if (const int code = read_block(schedule, names, listed.buffer, 0, listed.datatype, &first); code != MPI_SUCCESS)
+  if (const int code = read_block(schedule, names, {listed.buffer, 0, listed.datatype}, &first); code != MPI_SUCCESS)
     return code;
   for (int i = 0; i < size; ++i) {
     Block block = shifted(first, listed.displacements[i] * first.type->extent);
@@ -293,7 +291,7 @@ int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& l
     Block block;
     if (const int code = check_not_in_place(names, listed.buffer); code != MPI_SUCCESS) return code;
     const Block at = shifted({const_cast<void*>(listed.buffer), 0, nullptr}, listed.displacements[i]);
-    if (const int code = read_block(schedule, names, at.buffer, listed.counts[i], listed.datatypes[i], &block);
+    if (const int code = read_block(schedule, names, {at.buffer, listed.counts[i], listed.datatypes[i]}, &block);
         code != MPI_SUCCESS)
       return code;
     blocks->add(block);

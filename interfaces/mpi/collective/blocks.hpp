@@ -74,9 +74,14 @@ inline constexpr SideNames kSend{"sendbuf", "sendcount", "sendtype"};
 inline constexpr SideNames kReceive{"recvbuf", "recvcount", "recvtype"};
 inline constexpr SideNames kBuffer{"buffer", "count", "datatype"};
 
+// A block as the program passes it.
+struct BlockArguments {
+  const void* buffer;
+  MPI_Count count;
+  MPI_Datatype type;
+};
 // The type is held by the schedule.
-int read_block(Schedule& schedule, const SideNames& names, const void* buffer, MPI_Count count, MPI_Datatype datatype,
-               Block* block);
+int read_block(Schedule& schedule, const SideNames& names, const BlockArguments& given, Block* block);
 // `size` blocks, as the v forms list them.
 struct Listed {
   const void* buffer;

@@ -19,23 +19,23 @@ struct Receive {
   MPI_Datatype type;
 };
 
-int read(Schedule& schedule, const Send& send, Block* block) {
-  return read_block(schedule, kSend, send.buffer, send.count, send.type, block);
+int read_side_block(Schedule& schedule, const Send& send, Block* block) {
+  return read_block(schedule, kSend, {send.buffer, send.count, send.type}, block);
 }
-int read(Schedule& schedule, const Receive& receive, Block* block) {
-  return read_block(schedule, kReceive, receive.buffer, receive.count, receive.type, block);
+int read_side_block(Schedule& schedule, const Receive& receive, Block* block) {
+  return read_block(schedule, kReceive, {receive.buffer, receive.count, receive.type}, block);
 }
 // One block for each process with which this one exchanges data.
 template <class Side>
 int read_even(Schedule& schedule, const Side& side, Blocks* blocks) {
   Block first;
-  if (const int code = read(schedule, side, &first); code != MPI_SUCCESS) return code;
+  if (const int code = read_side_block(schedule, side, &first); code != MPI_SUCCESS) return code;
   const Comm& comm = schedule.communicator();
   *blocks = Blocks::even(first, comm.inter() ? comm.remote_size() : comm.size());
   return MPI_SUCCESS;
 }
 
-int barrier_in(Call call, const Way& way, MPI_Comm comm) {
+int barrier_in(Call call, const CallWay& way, MPI_Comm comm) {
   return run_collective(call, comm, way, [](Schedule& schedule) -> int {
     if (schedule.communicator().inter())
       add_inter_barrier(schedule);
@@ -45,13 +45,13 @@ int barrier_in(Call call, const Way& way, MPI_Comm comm) {
   });
 }
 
-int bcast_in(Call call, const Way& way, const Receive& data, int root, MPI_Comm comm) {
+int bcast_in(Call call, const CallWay& way, const Receive& data, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     Block block;
     if (!inter || root != MPI_PROC_NULL) {
-      const int code = read_block(schedule, kBuffer, data.buffer, data.count, data.type, &block);
+      const int code = read_block(schedule, kBuffer, {data.buffer, data.count, data.type}, &block);
       if (code != MPI_SUCCESS) return code;
     }
     if (inter)
@@ -69,12 +69,12 @@ int inter_gather(Schedule& schedule, const Send& send, const Receive& receive, i
   if (root == MPI_ROOT)
     code = read_even(schedule, receive, &blocks);
   else if (root != MPI_PROC_NULL)
-    code = read(schedule, send, &block);
+    code = read_side_block(schedule, send, &block);
   if (code == MPI_SUCCESS) add_inter_gather(schedule, block, blocks, root);
   return code;
 }
 
-int gather_in(Call call, const Way& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
+int gather_in(Call call, const CallWay& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter()) return inter_gather(schedule, send, receive, root);
@@ -83,21 +83,21 @@ int gather_in(Call call, const Way& way, const Send& send, const Receive& receiv
     Block block;
     Blocks blocks;
     if (!in_place)
-      if (const int code = read(schedule, send, &block); code != MPI_SUCCESS) return code;
+      if (const int code = read_side_block(schedule, send, &block); code != MPI_SUCCESS) return code;
     if (at_root)
       if (const int code = read_even(schedule, receive, &blocks); code != MPI_SUCCESS) return code;
     return add_gather(schedule, in_place ? nullptr : &block, blocks, root, false);
   });
 }
 
-int allgather_in(Call call, const Way& way, const Send& send, const Receive& receive, MPI_Comm comm) {
+int allgather_in(Call call, const CallWay& way, const Send& send, const Receive& receive, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;
     Block block;
     Blocks blocks;
     if (!in_place)
-      if (const int code = read(schedule, send, &block); code != MPI_SUCCESS) return code;
+      if (const int code = read_side_block(schedule, send, &block); code != MPI_SUCCESS) return code;
     if (const int code = read_even(schedule, receive, &blocks); code != MPI_SUCCESS) return code;
     if (!inter) return add_allgather(schedule, in_place ? nullptr : &block, blocks);
     add_inter_alltoall(schedule, Blocks::same(block, schedule.communicator().remote_size()), blocks);
@@ -112,12 +112,12 @@ int inter_scatter(Schedule& schedule, const Send& send, const Receive& receive, 
   if (root == MPI_ROOT)
     code = read_even(schedule, send, &blocks);
   else if (root != MPI_PROC_NULL)
-    code = read(schedule, receive, &block);
+    code = read_side_block(schedule, receive, &block);
   if (code == MPI_SUCCESS) add_inter_scatter(schedule, blocks, block, root);
   return code;
 }
 
-int scatter_in(Call call, const Way& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
+int scatter_in(Call call, const CallWay& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter()) return inter_scatter(schedule, send, receive, root);
@@ -128,12 +128,12 @@ int scatter_in(Call call, const Way& way, const Send& send, const Receive& recei
     if (at_root)
       if (const int code = read_even(schedule, send, &blocks); code != MPI_SUCCESS) return code;
     if (!in_place)
-      if (const int code = read(schedule, receive, &block); code != MPI_SUCCESS) return code;
+      if (const int code = read_side_block(schedule, receive, &block); code != MPI_SUCCESS) return code;
     return add_scatter(schedule, blocks, in_place ? nullptr : &block, root, false);
   });
 }
 
-int alltoall_in(Call call, const Way& way, const Send& send, const Receive& receive, MPI_Comm comm) {
+int alltoall_in(Call call, const CallWay& way, const Send& send, const Receive& receive, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;
@@ -173,7 +173,7 @@ int bcast(Call call, void* buffer, MPI_Count count, MPI_Datatype datatype, int r
   if (!short_way || data.at == nullptr || !has_member(*comm, root)) [[unlikely]]
     return bcast_in(call, {}, {buffer, count, datatype}, root, handle);
   const auto from = static_cast<std::uint32_t>(root);
-  return told(call, comm, run_blocking(*comm, {EngineCall::What::broadcast, nullptr, data.at, data.bytes, from}));
+  return told(call, comm, run_blocking(*comm, {EngineCollective::broadcast, nullptr, data.at, data.bytes, from}));
 }
 int ibcast(Call call, void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
            MPI_Request* request) {
@@ -240,7 +240,7 @@ int allgather(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype 
   if (!short_way || from.at == nullptr || to.at == nullptr || from.bytes != to.bytes ||
       !lie_apart(from, 1, to, comm->members.size()))
     return allgather_in(call, {}, {sendbuf, sendcount, sendtype}, {recvbuf, recvcount, recvtype}, handle);
-  return told(call, comm, run_blocking(*comm, {EngineCall::What::allgather, from.at, to.at, to.bytes}));
+  return told(call, comm, run_blocking(*comm, {EngineCollective::allgather, from.at, to.at, to.bytes}));
 }
 int iallgather(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
                MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
@@ -261,7 +261,7 @@ int alltoall(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype s
   if (!short_way || from.at == nullptr || to.at == nullptr || from.bytes != to.bytes ||
       !lie_apart(from, comm->members.size(), to, comm->members.size()))
     return alltoall_in(call, {}, {sendbuf, sendcount, sendtype}, {recvbuf, recvcount, recvtype}, handle);
-  return told(call, comm, run_blocking(*comm, {EngineCall::What::alltoall, from.at, to.at, to.bytes}));
+  return told(call, comm, run_blocking(*comm, {EngineCollective::alltoall, from.at, to.at, to.bytes}));
 }
 int ialltoall(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
               MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {

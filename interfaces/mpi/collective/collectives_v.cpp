@@ -5,15 +5,6 @@
 namespace heddle::mpi {
 namespace {
 
-struct One {
-  const void* buffer;
-  MPI_Count count;
-  MPI_Datatype type;
-};
-
-int read(Schedule& schedule, const SideNames& names, const One& one, Block* block) {
-  return read_block(schedule, names, one.buffer, one.count, one.type, block);
-}
 // One block for each process with which this one exchanges data.
 template <class List>
 int read_list(Schedule& schedule, const SideNames& names, const List& list, Blocks* blocks) {
@@ -22,7 +13,8 @@ int read_list(Schedule& schedule, const SideNames& names, const List& list, Bloc
   return read_blocks(schedule, names, list, comm.inter() ? comm.remote_size() : comm.size(), blocks);
 }
 
-int gatherv_in(Call call, const Way& way, const One& send, const Listed& receive, int root, MPI_Comm comm) {
+int gatherv_in(Call call, const CallWay& way, const BlockArguments& send, const Listed& receive, int root,
+               MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
@@ -32,7 +24,7 @@ int gatherv_in(Call call, const Way& way, const One& send, const Listed& receive
     Block block;
     Blocks blocks;
     if (gives)
-      if (const int code = read(schedule, kSend, send, &block); code != MPI_SUCCESS) return code;
+      if (const int code = read_block(schedule, kSend, send, &block); code != MPI_SUCCESS) return code;
     if (at_root)
       if (const int code = read_list(schedule, kReceive, receive, &blocks); code != MPI_SUCCESS) return code;
     if (!inter) return add_gather(schedule, in_place ? nullptr : &block, blocks, root, true);
@@ -41,7 +33,8 @@ int gatherv_in(Call call, const Way& way, const One& send, const Listed& receive
   });
 }
 
-int scatterv_in(Call call, const Way& way, const Listed& send, const One& receive, int root, MPI_Comm comm) {
+int scatterv_in(Call call, const CallWay& way, const Listed& send, const BlockArguments& receive, int root,
+                MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
@@ -53,21 +46,21 @@ int scatterv_in(Call call, const Way& way, const Listed& send, const One& receiv
     if (at_root)
       if (const int code = read_list(schedule, kSend, send, &blocks); code != MPI_SUCCESS) return code;
     if (gets)
-      if (const int code = read(schedule, kReceive, receive, &block); code != MPI_SUCCESS) return code;
+      if (const int code = read_block(schedule, kReceive, receive, &block); code != MPI_SUCCESS) return code;
     if (!inter) return add_scatter(schedule, blocks, in_place ? nullptr : &block, root, true);
     add_inter_scatter(schedule, blocks, block, root);
     return MPI_SUCCESS;
   });
 }
 
-int allgatherv_in(Call call, const Way& way, const One& send, const Listed& receive, MPI_Comm comm) {
+int allgatherv_in(Call call, const CallWay& way, const BlockArguments& send, const Listed& receive, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;
     Block block;
     Blocks blocks;
     if (!in_place)
-      if (const int code = read(schedule, kSend, send, &block); code != MPI_SUCCESS) return code;
+      if (const int code = read_block(schedule, kSend, send, &block); code != MPI_SUCCESS) return code;
     if (const int code = read_list(schedule, kReceive, receive, &blocks); code != MPI_SUCCESS) return code;
     if (!inter) return add_allgather(schedule, in_place ? nullptr : &block, blocks);
     add_inter_alltoall(schedule, Blocks::same(block, schedule.communicator().remote_size()), blocks);
@@ -76,7 +69,7 @@ int allgatherv_in(Call call, const Way& way, const One& send, const Listed& rece
 }
 
 template <class List>
-int alltoallv_in(Call call, const Way& way, const List& send, const List& receive, MPI_Comm comm) {
+int alltoallv_in(Call call, const CallWay& way, const List& send, const List& receive, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;

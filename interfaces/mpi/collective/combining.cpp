@@ -5,12 +5,10 @@
 namespace heddle::mpi {
 namespace {
 
-using What = EngineCall::What;
-
 constexpr int kNoRoot = -1;
 
 // By the engine's reduction. `result`: this process gets one.
-void add_engine(Schedule& schedule, What operation, const Reducing& what, bool result, int root) {
+void add_engine(Schedule& schedule, EngineCollective operation, const Reducing& what, bool result, int root) {
   const Reducer& reducer = reducer_of(schedule, what);
   const Operand from = operand_of(schedule, reducer, what.send);
   Operand to;
@@ -36,7 +34,7 @@ void add_ordered(Schedule& schedule, const Reducing& what, std::size_t parts, in
   const Operand from = operand_of(schedule, reducer, what.send);
   add_load(schedule, reducer, what.send, from);
   EngineCall call;
-  call.what = root == kNoRoot ? What::allgather : What::gather;
+  call.what = root == kNoRoot ? EngineCollective::allgather : EngineCollective::gather;
   call.send = from.at;
   call.amount = bytes;
   call.root = root == kNoRoot ? 0 : static_cast<std::uint32_t>(root);
@@ -76,7 +74,7 @@ void add_exchanged(Schedule& schedule, const Reducing& what, const std::vector<M
   add_load(schedule, reducer, what.send, from);
   std::byte* const all = schedule.room(size * bytes_of(reducer, mine));
   EngineCall call;
-  call.what = even ? What::alltoall : What::alltoallv;
+  call.what = even ? EngineCollective::alltoall : EngineCollective::alltoallv;
   call.send = from.at;
   call.receive = all;
   call.amount = bytes_of(reducer, mine);
@@ -124,19 +122,19 @@ void add_fold(Schedule& schedule, const Reducer& reducer, std::byte* first, std:
 void add_reduce(Schedule& schedule, const Reducing& what, int root) {
   if (is_trivial(schedule, what)) return;
   const bool at_root = schedule.communicator().rank == root;
-  if (what.op->commutative) return add_engine(schedule, What::reduce, what, at_root, root);
+  if (what.op->commutative) return add_engine(schedule, EngineCollective::reduce, what, at_root, root);
   add_ordered(schedule, what, at_root ? static_cast<std::size_t>(schedule.communicator().size()) : 0, root);
 }
 
 void add_allreduce(Schedule& schedule, const Reducing& what) {
   if (is_trivial(schedule, what)) return;
-  if (what.op->commutative) return add_engine(schedule, What::allreduce, what, true, kNoRoot);
+  if (what.op->commutative) return add_engine(schedule, EngineCollective::allreduce, what, true, kNoRoot);
   add_ordered(schedule, what, static_cast<std::size_t>(schedule.communicator().size()), kNoRoot);
 }
 
 void add_scan(Schedule& schedule, const Reducing& what) {
   if (is_trivial(schedule, what)) return;
-  if (what.op->commutative) return add_engine(schedule, What::scan, what, true, kNoRoot);
+  if (what.op->commutative) return add_engine(schedule, EngineCollective::scan, what, true, kNoRoot);
   add_ordered(schedule, what, static_cast<std::size_t>(schedule.communicator().rank) + 1, kNoRoot);
 }
 
@@ -156,7 +154,7 @@ void add_exscan(Schedule& schedule, const Reducing& what) {
   std::byte* const scanned = schedule.room(bytes);
   add_load(schedule, reducer, what.send, from);
   EngineCall call;
-  call.what = What::scan;
+  call.what = EngineCollective::scan;
   call.send = from.at;
   call.receive = scanned;
   call.amount = static_cast<std::size_t>(what.send.count);
@@ -179,7 +177,7 @@ void add_reduce_scatter(Schedule& schedule, const Reducing& what, const std::vec
                                    : operand_of(schedule, reducer, what.receive);
   add_load(schedule, reducer, what.send, from);
   EngineCall call;
-  call.what = What::reduce_scatter;
+  call.what = EngineCollective::reduce_scatter;
   call.send = from.at;
   call.receive = to.at;
   call.amount = static_cast<std::size_t>(what.receive.count);

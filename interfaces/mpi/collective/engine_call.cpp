@@ -23,20 +23,19 @@ heddle_status in_form(const Ask& ask, Arguments... arguments) {
 }
 
 heddle_status call_lists(const EngineCall& call, const Ask& ask) {
-  using What = EngineCall::What;
   const heddle_blocks from = call.send_places.blocks();
   const heddle_blocks to = call.receive_places.blocks();
   switch (call.what) {
-    case What::allgatherv:
+    case EngineCollective::allgatherv:
       return in_form<heddle_allgatherv, heddle_allgatherv_start, heddle_allgatherv_init>(ask, call.send, call.receive,
                                                                                          &to);
-    case What::alltoallv:
+    case EngineCollective::alltoallv:
       return in_form<heddle_alltoallv, heddle_alltoallv_start, heddle_alltoallv_init>(ask, call.send, &from,
                                                                                       call.receive, &to);
-    case What::gatherv:
+    case EngineCollective::gatherv:
       return in_form<heddle_gatherv, heddle_gatherv_start, heddle_gatherv_init>(ask, call.send, call.amount,
                                                                                 call.receive, &to, call.root);
-    case What::scatterv:
+    case EngineCollective::scatterv:
       return in_form<heddle_scatterv, heddle_scatterv_start, heddle_scatterv_init>(ask, call.send, &from, call.receive,
                                                                                    call.amount, call.root);
     default:
@@ -52,28 +51,28 @@ heddle_status call_lists(const EngineCall& call, const Ask& ask) {
 heddle_status EngineCall::call(heddle_team team, Form form, heddle_collective* collective) const {
   const Ask ask{team, form, collective};
   switch (what) {
-    case What::barrier:
+    case EngineCollective::barrier:
       return in_form<heddle_barrier, heddle_barrier_start, heddle_barrier_init>(ask);
-    case What::broadcast:
+    case EngineCollective::broadcast:
       return in_form<heddle_broadcast, heddle_broadcast_start, heddle_broadcast_init>(ask, receive, amount, root);
-    case What::reduce:
+    case EngineCollective::reduce:
       return in_form<heddle_reduce, heddle_reduce_start, heddle_reduce_init>(ask, send, receive, amount, &reduction,
                                                                              root);
-    case What::allreduce:
+    case EngineCollective::allreduce:
       return in_form<heddle_allreduce, heddle_allreduce_start, heddle_allreduce_init>(ask, send, receive, amount,
                                                                                       &reduction);
-    case What::gather:
+    case EngineCollective::gather:
       return in_form<heddle_gather, heddle_gather_start, heddle_gather_init>(ask, send, receive, amount, root);
-    case What::allgather:
+    case EngineCollective::allgather:
       return in_form<heddle_allgather, heddle_allgather_start, heddle_allgather_init>(ask, send, receive, amount);
-    case What::scatter:
+    case EngineCollective::scatter:
       return in_form<heddle_scatter, heddle_scatter_start, heddle_scatter_init>(ask, send, receive, amount, root);
-    case What::alltoall:
+    case EngineCollective::alltoall:
       return in_form<heddle_alltoall, heddle_alltoall_start, heddle_alltoall_init>(ask, send, receive, amount);
-    case What::reduce_scatter:
+    case EngineCollective::reduce_scatter:
       return in_form<heddle_reduce_scatter, heddle_reduce_scatter_start, heddle_reduce_scatter_init>(
           ask, send, receive, amount, &reduction);
-    case What::scan:
+    case EngineCollective::scan:
       return in_form<heddle_scan, heddle_scan_start, heddle_scan_init>(ask, send, receive, amount, &reduction);
     default:
       return call_lists(*this, ask);

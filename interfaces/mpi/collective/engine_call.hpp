@@ -18,25 +18,26 @@ struct Places {
   [[nodiscard]] heddle_blocks blocks() const { return {lengths.data(), offsets.data(), 1}; }
 };
 
+enum class EngineCollective : std::uint8_t {
+  barrier,
+  broadcast,
+  reduce,
+  allreduce,
+  gather,
+  allgather,
+  scatter,
+  alltoall,
+  reduce_scatter,
+  scan,
+  allgatherv,
+  alltoallv,
+  gatherv,
+  scatterv,
+  neighbor_alltoallv,
+};
+
 struct EngineCall {
-  enum class What : std::uint8_t {
-    barrier,
-    broadcast,
-    reduce,
-    allreduce,
-    gather,
-    allgather,
-    scatter,
-    alltoall,
-    reduce_scatter,
-    scan,
-    allgatherv,
-    alltoallv,
-    gatherv,
-    scatterv,
-    neighbor_alltoallv,
-  };
-  What what = What::barrier;
+  EngineCollective what = EngineCollective::barrier;
   const void* send = nullptr;
   void* receive = nullptr;
   std::size_t amount = 0;  // bytes, or elements where there is a reduction
@@ -50,7 +51,7 @@ struct EngineCall {
   // `collective`: of the forms that have one.
   heddle_status call(heddle_team team, Form form, heddle_collective* collective) const;
   // The members' lists are compared in each call.
-  [[nodiscard]] bool lists_blocks() const { return what >= What::allgatherv; }
+  [[nodiscard]] bool lists_blocks() const { return what >= EngineCollective::allgatherv; }
 };
 
 }  // namespace heddle::mpi

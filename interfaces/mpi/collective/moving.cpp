@@ -7,16 +7,14 @@
 namespace heddle::mpi {
 namespace {
 
-using What = EngineCall::What;
-
-int check_way(const Way& way) {
+int check_way(const CallWay& way) {
   if (way.form == Form::blocking) return MPI_SUCCESS;
   if (way.request == nullptr) return null_argument("request");
   if (way.info != MPI_INFO_NULL && info_of(way.info) == nullptr) return bad_info(way.info);
   return MPI_SUCCESS;
 }
 
-int make_and_run(Call call, Comm& comm, const Way& way, const Build& build) {
+int make_and_run(Call call, Comm& comm, const CallWay& way, const Build& build) {
   if (way.form == Form::blocking) {
     Schedule schedule(comm, way.form);
     schedule.caller = call;
@@ -44,7 +42,7 @@ int check_own(const Block& from, const Block& to, const Block& first_from, const
 
 }  // namespace
 
-int run_collective(Call call, MPI_Comm handle, const Way& way, const Build& build) {
+int run_collective(Call call, MPI_Comm handle, const CallWay& way, const Build& build) {
   if (const int code = check_running(); code != MPI_SUCCESS) return told(call, code);
   Comm* const comm = comm_of(handle);
   if (comm == nullptr) return told(call, bad_comm(handle));
@@ -67,7 +65,7 @@ void add_broadcast(Schedule& schedule, const Block& data, int root) {
   const bool at_root = schedule.communicator().rank == root;
   if (at_root) add_pack(schedule, blocks, wire);
   EngineCall call;
-  call.what = What::broadcast;
+  call.what = EngineCollective::broadcast;
   call.receive = wire.base;
   call.amount = data.bytes();
   call.root = static_cast<std::uint32_t>(root);
@@ -84,7 +82,7 @@ int add_gather(Schedule& schedule, const Block* send, const Blocks& receive, int
   }
   if (is_alone(schedule.communicator())) return MPI_SUCCESS;
   EngineCall call;
-  call.what = listed ? What::gatherv : What::gather;
+  call.what = listed ? EngineCollective::gatherv : EngineCollective::gather;
   call.root = static_cast<std::uint32_t>(root);
   Wire to;
   const Blocks given = send == nullptr ? Blocks() : Blocks::even(*send, 1);
@@ -114,7 +112,7 @@ int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive) 
   }
   if (is_alone(schedule.communicator())) return MPI_SUCCESS;
   EngineCall call;
-  call.what = receive.is_even() ? What::allgather : What::allgatherv;
+  call.what = receive.is_even() ? EngineCollective::allgather : EngineCollective::allgatherv;
   const Blocks given = send == nullptr ? Blocks() : Blocks::even(*send, 1);
   const Wire to = wire_of_received(schedule, receive, &given);
   call.receive = to.base;
@@ -142,7 +140,7 @@ int add_scatter(Schedule& schedule, const Blocks& send, const Block* receive, in
   }
   if (is_alone(schedule.communicator())) return MPI_SUCCESS;
   EngineCall call;
-  call.what = listed ? What::scatterv : What::scatter;
+  call.what = listed ? EngineCollective::scatterv : EngineCollective::scatter;
   call.root = static_cast<std::uint32_t>(root);
   Wire from;
   if (at_root) {
@@ -179,7 +177,7 @@ int add_alltoall(Schedule& schedule, const Blocks* send, const Blocks& receive) 
   const Wire to = wire_of_received(schedule, receive, send);
   add_pack(schedule, sent, from);
   EngineCall call;
-  call.what = receive.is_even() ? What::alltoall : What::alltoallv;
+  call.what = receive.is_even() ? EngineCollective::alltoall : EngineCollective::alltoallv;
   call.send = from.base;
   call.receive = to.base;
   call.send_places = from.places;

@@ -10,21 +10,21 @@
 namespace heddle::mpi {
 
 // How a call is made.
-struct Way {
+struct CallWay {
   Form form = Form::blocking;
   MPI_Info info = MPI_INFO_NULL;
   MPI_Request* request = nullptr;
 };
-inline Way nonblocking(MPI_Request* request) {
+inline CallWay nonblocking(MPI_Request* request) {
   return {Form::nonblocking, MPI_INFO_NULL, request};
 }
-inline Way persistent(MPI_Info info, MPI_Request* request) {
+inline CallWay persistent(MPI_Info info, MPI_Request* request) {
   return {Form::persistent, info, request};
 }
 
 // Makes a schedule by build(schedule), which returns an error's code, and runs it.
 using Build = std::function<int(Schedule&)>;
-int run_collective(Call call, MPI_Comm handle, const Way& way, const Build& build);
+int run_collective(Call call, MPI_Comm handle, const CallWay& way, const Build& build);
 
 // The communicator has one member, and no team.
 [[nodiscard]] inline bool is_alone(const Comm& comm) {

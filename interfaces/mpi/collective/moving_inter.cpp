@@ -15,8 +15,8 @@ std::vector<int> everybody(const Comm& comm) {
 }
 
 // The i-th block goes to to[i], or comes from from[i].
-void exchange(Schedule& schedule, const Blocks& send, std::span<const int> to, const Blocks& receive,
-              std::span<const int> from) {
+void add_inter_exchange(Schedule& schedule, const Blocks& send, std::span<const int> to, const Blocks& receive,
+                        std::span<const int> from) {
   Wire out;
   Wire in;
   if (!to.empty()) out = wire_of(schedule, send);
@@ -51,33 +51,33 @@ void add_inter_broadcast(Schedule& schedule, const Block& data, int root) {
   if (root == MPI_PROC_NULL) return;
   const std::vector<int> all = everybody(schedule.communicator());
   if (root == MPI_ROOT)
-    exchange(schedule, Blocks::same(data, schedule.communicator().remote_size()), all, {}, {});
+    add_inter_exchange(schedule, Blocks::same(data, schedule.communicator().remote_size()), all, {}, {});
   else
-    exchange(schedule, {}, {}, Blocks::even(data, 1), {&root, 1});
+    add_inter_exchange(schedule, {}, {}, Blocks::even(data, 1), {&root, 1});
 }
 
 void add_inter_gather(Schedule& schedule, const Block& send, const Blocks& receive, int root) {
   schedule.use_messages();
   if (root == MPI_PROC_NULL) return;
   if (root == MPI_ROOT)
-    exchange(schedule, {}, {}, receive, everybody(schedule.communicator()));
+    add_inter_exchange(schedule, {}, {}, receive, everybody(schedule.communicator()));
   else
-    exchange(schedule, Blocks::even(send, 1), {&root, 1}, {}, {});
+    add_inter_exchange(schedule, Blocks::even(send, 1), {&root, 1}, {}, {});
 }
 
 void add_inter_scatter(Schedule& schedule, const Blocks& send, const Block& receive, int root) {
   schedule.use_messages();
   if (root == MPI_PROC_NULL) return;
   if (root == MPI_ROOT)
-    exchange(schedule, send, everybody(schedule.communicator()), {}, {});
+    add_inter_exchange(schedule, send, everybody(schedule.communicator()), {}, {});
   else
-    exchange(schedule, {}, {}, Blocks::even(receive, 1), {&root, 1});
+    add_inter_exchange(schedule, {}, {}, Blocks::even(receive, 1), {&root, 1});
 }
 
 void add_inter_alltoall(Schedule& schedule, const Blocks& send, const Blocks& receive) {
   schedule.use_messages();
   const std::vector<int> all = everybody(schedule.communicator());
-  exchange(schedule, send, all, receive, all);
+  add_inter_exchange(schedule, send, all, receive, all);
 }
 
 }  // namespace heddle::mpi

@@ -45,7 +45,7 @@ void add_to_itself(Schedule& schedule, const Partners& partners, const Blocks& s
   }
 }
 
-void list(const Wire& wire, const Blocks& blocks, std::size_t i, Places* places) {
+void list_block(const Wire& wire, const Blocks& blocks, std::size_t i, Places* places) {
   const std::size_t bytes = blocks[static_cast<int>(i)].bytes();
   places->lengths.push_back(bytes);
   places->offsets.push_back(bytes == 0 ? 0 : static_cast<std::size_t>(wire.at(static_cast<int>(i)) - wire.base));
@@ -59,18 +59,18 @@ void add_exchange(Schedule& schedule, const Partners& partners, const Blocks& se
   if (receive.size() > 0) to = wire_of_received(schedule, receive, &send);
   add_pack(schedule, send, from);
   EngineCall call;
-  call.what = EngineCall::What::neighbor_alltoallv;
+  call.what = EngineCollective::neighbor_alltoallv;
   call.send = from.base;
   call.receive = to.base;
   for (std::size_t i = 0; i < partners.targets.size(); ++i) {
     if (partners.targets[i] == MPI_PROC_NULL) continue;
     call.targets.push_back(static_cast<std::uint32_t>(partners.targets[i]));
-    list(from, send, i, &call.send_places);
+    list_block(from, send, i, &call.send_places);
   }
   for (const std::size_t i : partners.arrivals) {
     if (partners.sources[i] == MPI_PROC_NULL) continue;
     call.sources.push_back(static_cast<std::uint32_t>(partners.sources[i]));
-    list(to, receive, i, &call.receive_places);
+    list_block(to, receive, i, &call.receive_places);
   }
   schedule.engine(std::move(call));
   // What nobody sends stays as it is.
@@ -81,41 +81,33 @@ void add_exchange(Schedule& schedule, const Partners& partners, const Blocks& se
   }
 }
 
-// What a process sends to all, or gets from each.
-struct One {
-  const void* buffer;
-  MPI_Count count;
-  MPI_Datatype type;
-};
 // All sides: what lies where, of `count` blocks.
 struct SameSide {
-  One one;
+  BlockArguments one;
 };
 struct EvenSide {
-  One one;
+  BlockArguments one;
 };
-int read_side(Schedule& schedule, const SideNames& names, const SameSide& side, int count, Blocks* blocks) {
+int read_partner_blocks(Schedule& schedule, const SideNames& names, const SameSide& side, int count, Blocks* blocks) {
   Block block;
-  const One& one = side.one;
-  const int code = read_block(schedule, names, one.buffer, one.count, one.type, &block);
+  const int code = read_block(schedule, names, side.one, &block);
   if (code == MPI_SUCCESS) *blocks = Blocks::same(block, count);
   return code;
 }
-int read_side(Schedule& schedule, const SideNames& names, const EvenSide& side, int count, Blocks* blocks) {
+int read_partner_blocks(Schedule& schedule, const SideNames& names, const EvenSide& side, int count, Blocks* blocks) {
   Block block;
-  const One& one = side.one;
-  const int code = read_block(schedule, names, one.buffer, one.count, one.type, &block);
+  const int code = read_block(schedule, names, side.one, &block);
   if (code == MPI_SUCCESS) *blocks = Blocks::even(block, count);
   return code;
 }
 template <class List>
-int read_side(Schedule& schedule, const SideNames& names, const List& side, int count, Blocks* blocks) {
+int read_partner_blocks(Schedule& schedule, const SideNames& names, const List& side, int count, Blocks* blocks) {
   if (const int code = check_not_in_place(names, side.buffer); code != MPI_SUCCESS) return code;
   return read_blocks(schedule, names, side, count, blocks);
 }
 
 template <class Send, class Receive>
-int exchange_in(Call call, const Way& way, const Send& send, const Receive& receive, MPI_Comm comm) {
+int exchange_in(Call call, const CallWay& way, const Send& send, const Receive& receive, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     Partners partners;
     if (const int code = find_partners(schedule.communicator(), &partners); code != MPI_SUCCESS) return code;
@@ -123,8 +115,9 @@ int exchange_in(Call call, const Way& way, const Send& send, const Receive& rece
     Blocks to;
     const int targets = static_cast<int>(partners.targets.size());
     const int sources = static_cast<int>(partners.sources.size());
-    if (const int code = read_side(schedule, kSend, send, targets, &from); code != MPI_SUCCESS) return code;
-    if (const int code = read_side(schedule, kReceive, receive, sources, &to); code != MPI_SUCCESS) return code;
+    if (const int code = read_partner_blocks(schedule, kSend, send, targets, &from); code != MPI_SUCCESS) return code;
+    if (const int code = read_partner_blocks(schedule, kReceive, receive, sources, &to); code != MPI_SUCCESS)
+      return code;
     add_exchange(schedule, partners, from, to);
     return MPI_SUCCESS;
   });

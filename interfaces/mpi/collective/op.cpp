@@ -44,7 +44,7 @@ Predefined g_predefined[kOpValues];
   set(MPI_NO_OP, OpKind::no_op);
 }
 
-int create(MPI_User_function* fn, MPI_User_function_c* fn_large, int commute, MPI_Op* handle) {
+int create_op(MPI_User_function* fn, MPI_User_function_c* fn_large, int commute, MPI_Op* handle) {
   if (fn == nullptr && fn_large == nullptr) return null_argument("user_fn");
   if (handle == nullptr) return null_argument("op");
   Op* const op = g_ops.take();
@@ -136,10 +136,10 @@ int check_reduction(const Op& op, const Type& type) {
 }
 
 int op_create(Call call, MPI_User_function* user_fn, int commute, MPI_Op* op) {
-  return told(call, create(user_fn, nullptr, commute, op));
+  return told(call, create_op(user_fn, nullptr, commute, op));
 }
 int op_create(Call call, MPI_User_function_c* user_fn, int commute, MPI_Op* op) {
-  return told(call, create(nullptr, user_fn, commute, op));
+  return told(call, create_op(nullptr, user_fn, commute, op));
 }
 
 int op_free(Call call, MPI_Op* op) {

@@ -8,7 +8,7 @@ namespace heddle::mpi {
 namespace {
 
 // As the program passes it.
-struct Vectors {
+struct ReducedVectors {
   const void* send;
   void* receive;
   MPI_Count count;
@@ -17,25 +17,25 @@ struct Vectors {
 };
 
 // What a process does in a reduction.
-struct Part {
+struct ReductionPart {
   bool gives = true;
   bool gets = true;
 };
 
-int read(Schedule& schedule, const Vectors& vectors, const Part& part, Reducing* what) {
+int read_vectors(Schedule& schedule, const ReducedVectors& vectors, const ReductionPart& part, Reducing* what) {
   constexpr SideNames kFrom{"sendbuf", "count", "datatype"};
   constexpr SideNames kTo{"recvbuf", "count", "datatype"};
   what->op = op_of(vectors.op);
   if (what->op == nullptr) return bad_op(vectors.op);
   what->in_place = part.gives && part.gets && !schedule.communicator().inter() && vectors.send == MPI_IN_PLACE;
   if (part.gets)
-    if (const int code = read_block(schedule, kTo, vectors.receive, vectors.count, vectors.type, &what->receive);
+    if (const int code = read_block(schedule, kTo, {vectors.receive, vectors.count, vectors.type}, &what->receive);
         code != MPI_SUCCESS)
       return code;
   if (what->in_place) {
     what->send = what->receive;
   } else if (part.gives) {
-    if (const int code = read_block(schedule, kFrom, vectors.send, vectors.count, vectors.type, &what->send);
+    if (const int code = read_block(schedule, kFrom, {vectors.send, vectors.count, vectors.type}, &what->send);
         code != MPI_SUCCESS)
       return code;
     if (part.gets)
@@ -49,13 +49,14 @@ int read(Schedule& schedule, const Vectors& vectors, const Part& part, Reducing*
   return MPI_SUCCESS;
 }
 
-int reduce_in(Call call, const Way& way, const Vectors& vectors, int root, MPI_Comm comm) {
+int reduce_in(Call call, const CallWay& way, const ReducedVectors& vectors, int root, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
-    const Part part = inter ? Part{root >= 0, root == MPI_ROOT} : Part{true, schedule.communicator().rank == root};
+    const ReductionPart part =
+        inter ? ReductionPart{root >= 0, root == MPI_ROOT} : ReductionPart{true, schedule.communicator().rank == root};
     Reducing what;
-    if (const int code = read(schedule, vectors, part, &what); code != MPI_SUCCESS) return code;
+    if (const int code = read_vectors(schedule, vectors, part, &what); code != MPI_SUCCESS) return code;
     if (inter)
       add_inter_reduce(schedule, what, root);
     else
@@ -64,10 +65,10 @@ int reduce_in(Call call, const Way& way, const Vectors& vectors, int root, MPI_C
   });
 }
 
-int allreduce_in(Call call, const Way& way, const Vectors& vectors, MPI_Comm comm) {
+int allreduce_in(Call call, const CallWay& way, const ReducedVectors& vectors, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     Reducing what;
-    if (const int code = read(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
+    if (const int code = read_vectors(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter())
       add_inter_allreduce(schedule, what);
     else
@@ -76,29 +77,29 @@ int allreduce_in(Call call, const Way& way, const Vectors& vectors, MPI_Comm com
   });
 }
 
-int check_intra(const Comm& comm) {
+int check_can_scan(const Comm& comm) {
   if (!comm.inter()) return MPI_SUCCESS;
   return error(MPI_ERR_COMM, "an intercommunicator: scans are defined for intracommunicators only");
 }
 
-int scan_in(Call call, const Way& way, const Vectors& vectors, MPI_Comm comm) {
+int scan_in(Call call, const CallWay& way, const ReducedVectors& vectors, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_intra(schedule.communicator()); code != MPI_SUCCESS) return code;
+    if (const int code = check_can_scan(schedule.communicator()); code != MPI_SUCCESS) return code;
     Reducing what;
-    if (const int code = read(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
+    if (const int code = read_vectors(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
     add_scan(schedule, what);
     return MPI_SUCCESS;
   });
 }
 
-int exscan_in(Call call, const Way& way, const Vectors& vectors, MPI_Comm comm) {
+int exscan_in(Call call, const CallWay& way, const ReducedVectors& vectors, MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_intra(schedule.communicator()); code != MPI_SUCCESS) return code;
+    if (const int code = check_can_scan(schedule.communicator()); code != MPI_SUCCESS) return code;
     // The first member gets nothing, so it needs no memory for it.
     const bool in_place = vectors.send == MPI_IN_PLACE;
     Reducing what;
-    const Part part{true, schedule.communicator().rank != 0 || in_place};
-    if (const int code = read(schedule, vectors, part, &what); code != MPI_SUCCESS) return code;
+    const ReductionPart part{true, schedule.communicator().rank != 0 || in_place};
+    if (const int code = read_vectors(schedule, vectors, part, &what); code != MPI_SUCCESS) return code;
     add_exscan(schedule, what);
     return MPI_SUCCESS;
   });
@@ -111,7 +112,7 @@ struct ShortVectors {
   std::size_t count = 0;
   heddle_reduction reduction{};
 };
-ShortVectors short_vectors(const Vectors& vectors, bool gets) {
+ShortVectors short_vectors(const ReducedVectors& vectors, bool gets) {
   const Op* const op = op_of(vectors.op);
   const ShortData from = short_data(vectors.send, vectors.count, vectors.type);
   const ShortData to = gets ? short_data(vectors.receive, vectors.count, vectors.type) : ShortData{};
@@ -130,13 +131,13 @@ int allreduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MP
               MPI_Comm handle) {
   Comm* const comm = comm_of(handle);
   const bool short_way = has_team(comm);
-  const Vectors vectors{sendbuf, recvbuf, count, datatype, op};
+  const ReducedVectors vectors{sendbuf, recvbuf, count, datatype, op};
   const ShortVectors path = short_vectors(vectors, true);
   if (!short_way || path.send == nullptr) [[unlikely]]
     return allreduce_in(call, {}, vectors, handle);
   return told(
       call, comm,
-      run_blocking(*comm, {EngineCall::What::allreduce, path.send, path.receive, path.count, 0, &path.reduction}));
+      run_blocking(*comm, {EngineCollective::allreduce, path.send, path.receive, path.count, 0, &path.reduction}));
 }
 int iallreduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                MPI_Comm comm, MPI_Request* request) {
@@ -151,7 +152,7 @@ int reduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_D
            MPI_Comm handle) {
   Comm* const comm = comm_of(handle);
   const bool short_way = has_team(comm);
-  const Vectors vectors{sendbuf, recvbuf, count, datatype, op};
+  const ReducedVectors vectors{sendbuf, recvbuf, count, datatype, op};
   if (!short_way || !has_member(*comm, root)) [[unlikely]]
     return reduce_in(call, {}, vectors, root, handle);
   const ShortVectors path = short_vectors(vectors, comm->rank == root);
@@ -160,7 +161,7 @@ int reduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_D
   const auto to = static_cast<std::uint32_t>(root);
   return told(
       call, comm,
-      run_blocking(*comm, {EngineCall::What::reduce, path.send, path.receive, path.count, to, &path.reduction}));
+      run_blocking(*comm, {EngineCollective::reduce, path.send, path.receive, path.count, to, &path.reduction}));
 }
 int ireduce(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root,
             MPI_Comm comm, MPI_Request* request) {
@@ -175,11 +176,11 @@ int scan(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Dat
          MPI_Comm handle) {
   Comm* const comm = comm_of(handle);
   const bool short_way = has_team(comm);
-  const Vectors vectors{sendbuf, recvbuf, count, datatype, op};
+  const ReducedVectors vectors{sendbuf, recvbuf, count, datatype, op};
   const ShortVectors path = short_vectors(vectors, true);
   if (!short_way || path.send == nullptr) return scan_in(call, {}, vectors, handle);
   return told(call, comm,
-              run_blocking(*comm, {EngineCall::What::scan, path.send, path.receive, path.count, 0, &path.reduction}));
+              run_blocking(*comm, {EngineCollective::scan, path.send, path.receive, path.count, 0, &path.reduction}));
 }
 int iscan(Call call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
           MPI_Comm comm, MPI_Request* request) {

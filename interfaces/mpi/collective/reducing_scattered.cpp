@@ -7,29 +7,29 @@
 namespace heddle::mpi {
 namespace {
 
-constexpr SideNames kFrom{"sendbuf", "the sum of recvcounts", "datatype"};
-constexpr SideNames kTo{"recvbuf", "recvcount", "datatype"};
-
 // As the program passes it.
-struct Vectors {
+struct ScatteredVectors {
   const void* send;
   void* receive;
   MPI_Datatype type;
   MPI_Op op;
 };
 
-int read(Schedule& schedule, const Vectors& vectors, const std::vector<MPI_Count>& counts, Reducing* what) {
+int read_scattered(Schedule& schedule, const ScatteredVectors& vectors, const std::vector<MPI_Count>& counts,
+                   Reducing* what) {
+  constexpr SideNames kFrom{"sendbuf", "the sum of recvcounts", "datatype"};
+  constexpr SideNames kTo{"recvbuf", "recvcount", "datatype"};
   const Comm& comm = schedule.communicator();
   what->op = op_of(vectors.op);
   if (what->op == nullptr) return bad_op(vectors.op);
   const MPI_Count all = std::accumulate(counts.begin(), counts.end(), MPI_Count{0});
   const MPI_Count mine = counts[static_cast<std::size_t>(comm.rank)];
   what->in_place = !comm.inter() && vectors.send == MPI_IN_PLACE;
-  if (const int code = read_block(schedule, kTo, vectors.receive, mine, vectors.type, &what->receive);
+  if (const int code = read_block(schedule, kTo, {vectors.receive, mine, vectors.type}, &what->receive);
       code != MPI_SUCCESS)
     return code;
   const void* const from = what->in_place ? vectors.receive : vectors.send;
-  if (const int code = read_block(schedule, kFrom, from, all, vectors.type, &what->send); code != MPI_SUCCESS)
+  if (const int code = read_block(schedule, kFrom, {from, all, vectors.type}, &what->send); code != MPI_SUCCESS)
     return code;
   what->type = what->send.type;
   if (!what->in_place && mine > 0 && all > 0 && vectors.send == vectors.receive && vectors.send != MPI_BOTTOM)
@@ -39,9 +39,9 @@ int read(Schedule& schedule, const Vectors& vectors, const std::vector<MPI_Count
   return MPI_SUCCESS;
 }
 
-int add(Schedule& schedule, const Vectors& vectors, const std::vector<MPI_Count>& counts) {
+int add_scattered(Schedule& schedule, const ScatteredVectors& vectors, const std::vector<MPI_Count>& counts) {
   Reducing what;
-  if (const int code = read(schedule, vectors, counts, &what); code != MPI_SUCCESS) return code;
+  if (const int code = read_scattered(schedule, vectors, counts, &what); code != MPI_SUCCESS) return code;
   if (schedule.communicator().inter())
     add_inter_reduce_scatter(schedule, what, counts);
   else
@@ -49,29 +49,31 @@ int add(Schedule& schedule, const Vectors& vectors, const std::vector<MPI_Count>
   return MPI_SUCCESS;
 }
 
-int check_count(MPI_Count count, int rank) {
+int check_recvcount(MPI_Count count, int rank) {
   constexpr MPI_Count kMost = MPI_Count{1} << 48;
   if (count >= 0 && count <= kMost) return MPI_SUCCESS;
   return error(MPI_ERR_COUNT, "recvcount %lld of rank %d: it must be 0 to 2^48", static_cast<long long>(count), rank);
 }
 
-int reduce_scatter_in(Call call, const Way& way, const Vectors& vectors, Counts recvcounts, MPI_Comm comm) {
+int reduce_scatter_in(Call call, const CallWay& way, const ScatteredVectors& vectors, Counts recvcounts,
+                      MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
     if (!recvcounts.present()) return null_argument("recvcounts");
     std::vector<MPI_Count> counts;
     for (int rank = 0; rank < schedule.communicator().size(); ++rank) {
-      if (const int code = check_count(recvcounts[rank], rank); code != MPI_SUCCESS) return code;
+      if (const int code = check_recvcount(recvcounts[rank], rank); code != MPI_SUCCESS) return code;
       counts.push_back(recvcounts[rank]);
     }
-    return add(schedule, vectors, counts);
+    return add_scattered(schedule, vectors, counts);
   });
 }
 
-int reduce_scatter_block_in(Call call, const Way& way, const Vectors& vectors, MPI_Count recvcount, MPI_Comm comm) {
+int reduce_scatter_block_in(Call call, const CallWay& way, const ScatteredVectors& vectors, MPI_Count recvcount,
+                            MPI_Comm comm) {
   return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
-    if (const int code = check_count(recvcount, schedule.communicator().rank); code != MPI_SUCCESS) return code;
+    if (const int code = check_recvcount(recvcount, schedule.communicator().rank); code != MPI_SUCCESS) return code;
     const auto size = static_cast<std::size_t>(schedule.communicator().size());
-    return add(schedule, vectors, std::vector<MPI_Count>(size, recvcount));
+    return add_scattered(schedule, vectors, std::vector<MPI_Count>(size, recvcount));
   });
 }
 

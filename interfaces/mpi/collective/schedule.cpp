@@ -64,8 +64,8 @@ void Schedule::engine(EngineCall call) {
 }
 
 void Schedule::use_messages() {
-  constexpr std::uint32_t kSequences = 1U << 18;
-  const std::uint32_t sequence = comm_.collective_sequence.fetch_add(1, std::memory_order_relaxed) % kSequences;
+  const std::uint32_t sequence =
+      comm_.collective_sequence.fetch_add(1, std::memory_order_relaxed) % InternalTag::kSequences;
   tag_ = InternalTag::kCollective + static_cast<int>(sequence);
 }
 

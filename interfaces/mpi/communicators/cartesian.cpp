@@ -25,7 +25,7 @@ int read_grid(const Comm& comm, int ndims, const int dims[], const int periods[]
   return error(MPI_ERR_DIMS, "dims: their product is larger than %d, the number of processes of comm", comm.size());
 }
 
-int create(Comm& comm, int ndims, const int dims[], const int periods[], MPI_Comm* out) {
+int create_grid(Comm& comm, int ndims, const int dims[], const int periods[], MPI_Comm* out) {
   auto grid = std::make_shared<Topology>();
   int volume = 0;
   if (const int code = read_grid(comm, ndims, dims, periods, grid.get(), &volume); code != MPI_SUCCESS) return code;
@@ -33,7 +33,7 @@ int create(Comm& comm, int ndims, const int dims[], const int periods[], MPI_Com
   return make_with(comm, first_of(comm, volume), std::move(grid), out);
 }
 
-int map(const Comm& comm, int ndims, const int dims[], const int periods[], int* newrank) {
+int map_grid(const Comm& comm, int ndims, const int dims[], const int periods[], int* newrank) {
   Topology grid;
   int volume = 0;
   if (const int code = read_grid(comm, ndims, dims, periods, &grid, &volume); code != MPI_SUCCESS) return code;
@@ -53,7 +53,7 @@ int find_grid(const Comm& comm, const Topology** grid) {
 }
 
 // The part of the grid that has this process's coordinates in the dimensions that are not kept.
-int sub(Comm& comm, const int remain_dims[], MPI_Comm* out) {
+int sub_grid(Comm& comm, const int remain_dims[], MPI_Comm* out) {
   const Topology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (remain_dims == nullptr && !grid->dims.empty()) return null_argument("remain_dims");
@@ -113,7 +113,7 @@ int coords_of(const Comm& comm, int rank, int maxdims, int coords[]) {
 }
 
 // Stores the dimensions that there is room for.
-int get(const Comm& comm, int maxdims, int dims[], int periods[], int coords[]) {
+int get_grid(const Comm& comm, int maxdims, int dims[], int periods[], int coords[]) {
   const Topology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (maxdims < 0) return error(MPI_ERR_ARG, "maxdims %d is negative", maxdims);
@@ -131,7 +131,7 @@ int get(const Comm& comm, int maxdims, int dims[], int periods[], int coords[]) 
   return MPI_SUCCESS;
 }
 
-int shift(const Comm& comm, int direction, int disp, int* source, int* dest) {
+int shift_in_grid(const Comm& comm, int direction, int disp, int* source, int* dest) {
   const Topology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (direction < 0 || static_cast<std::size_t>(direction) >= grid->dims.size()) {
@@ -172,15 +172,15 @@ int cart_neighbour(const Topology& cart, int rank, std::size_t dimension, std::i
 
 int cart_create(Call call, MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int /*reorder*/,
                 MPI_Comm* comm_cart) {
-  return on_comm(call, comm_old, [&](Comm& comm) { return create(comm, ndims, dims, periods, comm_cart); });
+  return on_comm(call, comm_old, [&](Comm& comm) { return create_grid(comm, ndims, dims, periods, comm_cart); });
 }
 
 int cart_sub(Call call, MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
-  return on_comm(call, comm, [&](Comm& found) { return sub(found, remain_dims, newcomm); });
+  return on_comm(call, comm, [&](Comm& found) { return sub_grid(found, remain_dims, newcomm); });
 }
 
 int cart_map(Call call, MPI_Comm comm, int ndims, const int dims[], const int periods[], int* newrank) {
-  return on_comm(call, comm, [&](const Comm& found) { return map(found, ndims, dims, periods, newrank); });
+  return on_comm(call, comm, [&](const Comm& found) { return map_grid(found, ndims, dims, periods, newrank); });
 }
 
 int cart_rank(Call call, MPI_Comm comm, const int coords[], int* rank) {
@@ -192,11 +192,12 @@ int cart_coords(Call call, MPI_Comm comm, int rank, int maxdims, int coords[]) {
 }
 
 int cart_get(Call call, MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]) {
-  return on_comm(call, comm, [&](const Comm& found) { return get(found, maxdims, dims, periods, coords); });
+  return on_comm(call, comm, [&](const Comm& found) { return get_grid(found, maxdims, dims, periods, coords); });
 }
 
 int cart_shift(Call call, MPI_Comm comm, int direction, int disp, int* rank_source, int* rank_dest) {
-  return on_comm(call, comm, [&](const Comm& found) { return shift(found, direction, disp, rank_source, rank_dest); });
+  return on_comm(call, comm,
+                 [&](const Comm& found) { return shift_in_grid(found, direction, disp, rank_source, rank_dest); });
 }
 
 int cartdim_get(Call call, MPI_Comm comm, int* ndims) {

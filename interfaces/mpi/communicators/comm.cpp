@@ -33,7 +33,7 @@ constinit Pool<Comm, kMostComms> g_comms;
 constexpr std::uint32_t kBaseNumber = 0;
 constexpr std::uint32_t kWorldNumber = 2;
 constexpr std::uint32_t kSelfNumber = 4;
-std::mutex g_mutex;                 // guards what follows
+std::mutex g_comms_mutex;           // guards what follows
 std::vector<std::uint32_t> g_free;  // given back
 std::uint32_t g_next = 6;           // never used yet
 
@@ -90,7 +90,7 @@ std::vector<Freed> g_freed;  // by the program, and not ended yet
 std::size_t g_ending = 0;    // how many those are, with the ones that a thread goes on with
 
 bool take_number(std::uint32_t* number) {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_comms_mutex);
   if (!g_free.empty()) {
     *number = g_free.back();
     g_free.pop_back();
@@ -125,7 +125,7 @@ bool go_on(Freed& freed) {
 }
 
 std::size_t ending() {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_comms_mutex);
   return g_ending;
 }
 
@@ -213,7 +213,7 @@ Comm* new_comm(GroupPointer group, std::uint32_t* number) {
   if (!take_number(number)) return nullptr;
   Comm* const comm = g_comms.take();
   if (comm == nullptr) {
-    const std::scoped_lock lock(g_mutex);
+    const std::scoped_lock lock(g_comms_mutex);
     g_free.push_back(*number);
     return nullptr;
   }
@@ -228,14 +228,13 @@ void discard_comm(Comm* comm) {
   const std::uint32_t number = comm->number;
   const bool retired = comm->retired;
   g_comms.give_back(comm);
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_comms_mutex);
   if (number > kSelfNumber && !retired) g_free.push_back(number);
 }
 
 int next_make_tag(Comm& parent) {
-  constexpr std::uint32_t kTags = 1U << 18;
   const std::uint32_t sequence = parent.made.fetch_add(1, std::memory_order_relaxed);
-  return InternalTag::kMake + static_cast<int>(sequence % kTags);
+  return InternalTag::kMake + static_cast<int>(sequence % InternalTag::kSequences);
 }
 
 int make_comm(const NewComm& what, Comm** made) {
@@ -262,11 +261,11 @@ int make_from(Comm* parent, GroupPointer group, Comm** made, bool by_tag) {
 void end_freed() {
   std::vector<Freed> all;
   {
-    const std::scoped_lock lock(g_mutex);
+    const std::scoped_lock lock(g_comms_mutex);
     all.swap(g_freed);
   }
   const std::size_t gone = std::erase_if(all, go_on);
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_comms_mutex);
   g_ending -= gone;
   std::ranges::move(all, std::back_inserter(g_freed));
 }
@@ -288,7 +287,7 @@ bool wait_for_freed(Lane& lane) {
 void free_comm(Comm* comm) {
   comm->freed = true;
   {
-    const std::scoped_lock lock(g_mutex);
+    const std::scoped_lock lock(g_comms_mutex);
     g_freed.push_back({comm, nullptr});
     ++g_ending;
   }
@@ -309,13 +308,13 @@ std::vector<std::uint32_t> all_ranks() {
 
 int open_base() {
   g_base = fixed_comm(kBaseNumber, all_ranks(), "");
-  return g_base == nullptr ? error(MPI_ERR_NO_MEM, "no memory for communicators") : MPI_SUCCESS;
+  return g_base == nullptr ? no_memory_for("communicators") : MPI_SUCCESS;
 }
 
 int open_world() {
   Comm* const world = fixed_comm(kWorldNumber, all_ranks(), "MPI_COMM_WORLD");
   Comm* const self = fixed_comm(kSelfNumber, {g_job.rank}, "MPI_COMM_SELF");
-  if (world == nullptr || self == nullptr) return error(MPI_ERR_NO_MEM, "no memory for communicators");
+  if (world == nullptr || self == nullptr) return no_memory_for("communicators");
   if (g_job.size > 1) world->team = g_job.world;
   g_world = world;
   g_self = self;

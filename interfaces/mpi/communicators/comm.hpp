@@ -18,6 +18,7 @@
 #include "mpi/communicators/group.hpp"
 #include "mpi/core/attributes.hpp"
 #include "mpi/core/info.hpp"
+#include "mpi/core/job.hpp"
 #include "mpi/core/progress.hpp"
 
 namespace heddle::mpi {
@@ -80,7 +81,7 @@ struct Comm {
   // For reports: of the thread that is in one.
   std::uint64_t blocking_calls = 0;
   std::uint32_t now_root = 0;
-  std::uint8_t now_in = 0;  // EngineCall::What
+  std::uint8_t now_in = 0;  // EngineCollective
   // Intercommunicators: an intracommunicator of the local group, for the library itself.
   Comm* local = nullptr;
 
@@ -130,6 +131,12 @@ MPI_Comm handle_of(Comm* comm);
 }
 // Why comm_of() was null: an error's code.
 [[gnu::cold]] int bad_comm(MPI_Comm handle);
+// The communicator of a call that needs the job. MPI_SUCCESS or an error's code.
+inline int read_comm(MPI_Comm handle, Comm** comm) {
+  if (const int code = check_running(); code != MPI_SUCCESS) return code;
+  *comm = comm_of(handle);
+  return *comm == nullptr ? bad_comm(handle) : MPI_SUCCESS;
+}
 
 // ---- making communicators -----------------------------------------------------------------------
 

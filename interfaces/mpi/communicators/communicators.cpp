@@ -18,12 +18,6 @@
 namespace heddle::mpi {
 namespace {
 
-int read_comm(MPI_Comm handle, Comm** comm) {
-  if (const int code = check_running(); code != MPI_SUCCESS) return code;
-  *comm = comm_of(handle);
-  return *comm == nullptr ? bad_comm(handle) : MPI_SUCCESS;
-}
-
 // Calls function(comm), which returns a code.
 template <class Result, class Function>
 int with_comm(Call call, MPI_Comm handle, const Result* result, const char* name, Function&& function) {
@@ -70,7 +64,7 @@ namespace {
 
 int give_group(GroupPointer group, MPI_Group* handle) {
   *handle = new_handle(std::move(group));
-  return *handle == MPI_GROUP_NULL ? error(MPI_ERR_NO_MEM, "no memory for one more group") : MPI_SUCCESS;
+  return *handle == MPI_GROUP_NULL ? no_memory_for("one more group") : MPI_SUCCESS;
 }
 
 }  // namespace
@@ -88,7 +82,7 @@ int comm_remote_group(Call call, MPI_Comm comm, MPI_Group* group) {
 
 namespace {
 
-int compare(const Group& a, const Group& b) {
+int similarity_of(const Group& a, const Group& b) {
   if (a.ranks() == b.ranks()) return MPI_CONGRUENT;
   return a.size() == b.size() && std::ranges::is_permutation(a.ranks(), b.ranks()) ? MPI_SIMILAR : MPI_UNEQUAL;
 }
@@ -104,8 +98,8 @@ int comm_compare(Call call, MPI_Comm comm1, MPI_Comm comm2, int* result) {
     } else if (one.inter() != other->inter()) {
       *result = MPI_UNEQUAL;
     } else {
-      *result = compare(*one.group, *other->group);
-      if (one.inter()) *result = std::max(*result, compare(*one.remote_group, *other->remote_group));
+      *result = similarity_of(*one.group, *other->group);
+      if (one.inter()) *result = std::max(*result, similarity_of(*one.remote_group, *other->remote_group));
     }
     return MPI_SUCCESS;
   });
@@ -144,18 +138,18 @@ int comm_get_parent(Call call, MPI_Comm* parent) {
 
 namespace {
 
-constexpr std::array kHints{kNoAnyTag, "mpi_assert_no_any_source", "mpi_assert_exact_length",
-                            "mpi_assert_allow_overtaking"};
+constexpr std::array kCommHints{kNoAnyTag, "mpi_assert_no_any_source", "mpi_assert_exact_length",
+                                "mpi_assert_allow_overtaking"};
 
 // Of the hints, those that are known are kept.
 void take_hints(Comm& comm, const Info& hints) {
-  for (const char* key : kHints) {
+  for (const char* key : kCommHints) {
     if (hints.find(key) != nullptr) comm.info.set(key, hints.flag(key, false) ? "true" : "false");
   }
-  comm.no_any_tag = comm.info.flag(kHints[0], false);
-  comm.no_any_source = comm.info.flag(kHints[1], false);
-  comm.exact_length = comm.info.flag(kHints[2], false);
-  comm.allow_overtaking = comm.info.flag(kHints[3], false);
+  comm.no_any_tag = comm.info.flag(kCommHints[0], false);
+  comm.no_any_source = comm.info.flag(kCommHints[1], false);
+  comm.exact_length = comm.info.flag(kCommHints[2], false);
+  comm.allow_overtaking = comm.info.flag(kCommHints[3], false);
 }
 
 }  // namespace
@@ -163,10 +157,10 @@ void take_hints(Comm& comm, const Info& hints) {
 int comm_get_info(Call call, MPI_Comm comm, MPI_Info* info_used) {
   return with_comm(call, comm, info_used, "info_used", [&](const Comm& of) -> int {
     Info used;
-    for (const char* key : kHints) used.set(key, of.info.flag(key, false) ? "true" : "false");
+    for (const char* key : kCommHints) used.set(key, of.info.flag(key, false) ? "true" : "false");
     if (of.by_tag) used.set(kNoAnyTag, "true");  // it is in use, whatever was said later
     *info_used = new_handle(used);
-    return *info_used == MPI_INFO_NULL ? error(MPI_ERR_NO_MEM, "no memory for an info") : MPI_SUCCESS;
+    return *info_used == MPI_INFO_NULL ? no_memory_for("an info") : MPI_SUCCESS;
   });
 }
 
@@ -184,7 +178,7 @@ int comm_set_info(Call call, MPI_Comm comm, MPI_Info info) {
 namespace {
 
 // `hints` null: none. A duplicate does not have its parent's.
-bool asserts_no_any_tag(const Info* hints) {
+bool hints_assert_no_any_tag(const Info* hints) {
   return hints != nullptr && hints->flag(kNoAnyTag, false);
 }
 
@@ -196,11 +190,11 @@ int hand_down(Comm& parent, const Info* hints, Comm& made) {
   return copy_attributes(handle_of(&parent), parent.attributes, &made.attributes);
 }
 
-int duplicate(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
+int duplicate_comm(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
   Comm* made = nullptr;
   *newcomm = MPI_COMM_NULL;
   const int code = parent.inter() ? duplicate_inter(parent, &made)
-                                  : make_from(&parent, parent.group, &made, asserts_no_any_tag(hints));
+                                  : make_from(&parent, parent.group, &made, hints_assert_no_any_tag(hints));
   if (code != MPI_SUCCESS) return code;
   *newcomm = handle_of(made);
   if (const int copied = hand_down(parent, hints, *made); copied != MPI_SUCCESS) {
@@ -264,7 +258,7 @@ std::unique_ptr<StepwiseMaking> making_of_duplicate(Comm& parent, const Info* hi
   std::size_t mine = 0;
   std::vector<Route> routes = routes_to(parent, *parent.group, &mine);
   return std::make_unique<Making>(parent.group, std::move(routes), mine, next_make_tag(parent),
-                                  asserts_no_any_tag(hints));
+                                  hints_assert_no_any_tag(hints));
 }
 
 int duplicate_later(Comm& parent, const Info* hints, MPI_Comm* newcomm, MPI_Request* request) {
@@ -278,14 +272,14 @@ int duplicate_later(Comm& parent, const Info* hints, MPI_Comm* newcomm, MPI_Requ
 }  // namespace
 
 int comm_dup(Call call, MPI_Comm comm, MPI_Comm* newcomm) {
-  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) { return duplicate(of, nullptr, newcomm); });
+  return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) { return duplicate_comm(of, nullptr, newcomm); });
 }
 
 int comm_dup_with_info(Call call, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
     Info hints;
     if (const int code = read_info(info, &hints); code != MPI_SUCCESS) return code;
-    return duplicate(of, &hints, newcomm);
+    return duplicate_comm(of, &hints, newcomm);
   });
 }
 
@@ -315,10 +309,6 @@ int check_members(const Comm& parent, const Group& group) {
   return MPI_SUCCESS;
 }
 
-void give(Comm* made, MPI_Comm* newcomm) {
-  *newcomm = handle_of(made);
-}
-
 }  // namespace
 
 int comm_create(Call call, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
@@ -329,7 +319,7 @@ int comm_create(Call call, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
     if (const int code = check_members(of, *wanted); code != MPI_SUCCESS) return code;
     Comm* made = nullptr;
     const int code = of.inter() ? create_inter(of, wanted, &made) : make_from(&of, wanted, &made);
-    give(made, newcomm);
+    *newcomm = handle_of(made);
     return code;
   });
 }
@@ -347,29 +337,28 @@ int comm_create_group(Call call, MPI_Comm comm, MPI_Group group, int tag, MPI_Co
     const int internal = InternalTag::kGroupTags + tag % InternalTag::kGroupTags;
     const int code = make_comm({wanted, &of, internal}, &made);
     if (made != nullptr) made->errhandler = retain(of.errhandler);
-    give(made, newcomm);
+    *newcomm = handle_of(made);
     return code;
   });
 }
 
 namespace {
 
-struct Choice {
+struct SplitKey {
   int colour;
   int key;
 };
 
-int split(Comm& parent, const Choice& mine, MPI_Comm* newcomm) {
+int split_intra(Comm& parent, const SplitKey& mine, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
   if (mine.colour < 0 && mine.colour != MPI_UNDEFINED)
     return error(MPI_ERR_ARG, "color %d is negative, and not MPI_UNDEFINED", mine.colour);
-  std::vector<Choice> all(static_cast<std::size_t>(parent.size()));
-  std::vector<int> ranks(all.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  if (const int code = internal_allgather(parent, ranks, static_cast<std::size_t>(parent.rank), next_make_tag(parent),
-                                          &mine, sizeof mine, all.data());
+  std::vector<SplitKey> all(static_cast<std::size_t>(parent.size()));
+  if (const int code = internal_allgather(parent, next_make_tag(parent), &mine, sizeof mine, all.data());
       code != MPI_SUCCESS)
     return code;
+  std::vector<int> ranks(all.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
   std::erase_if(ranks, [&](int rank) { return all[static_cast<std::size_t>(rank)].colour != mine.colour; });
   std::ranges::stable_sort(ranks, {}, [&](int rank) { return all[static_cast<std::size_t>(rank)].key; });
   std::vector<std::uint32_t> members;
@@ -377,7 +366,7 @@ int split(Comm& parent, const Choice& mine, MPI_Comm* newcomm) {
   if (mine.colour == MPI_UNDEFINED) members.clear();
   Comm* made = nullptr;
   const int code = make_from(&parent, std::make_shared<Group>(std::move(members), parent.group->session()), &made);
-  give(made, newcomm);
+  *newcomm = handle_of(made);
   return code;
 }
 
@@ -385,7 +374,7 @@ int split(Comm& parent, const Choice& mine, MPI_Comm* newcomm) {
 
 int comm_split(Call call, MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   return with_comm(call, comm, newcomm, "newcomm", [&](Comm& of) -> int {
-    return of.inter() ? split_inter(of, color, key, newcomm) : split(of, {color, key}, newcomm);
+    return of.inter() ? split_inter(of, color, key, newcomm) : split_intra(of, {color, key}, newcomm);
   });
 }
 
@@ -396,7 +385,7 @@ int comm_split_type(Call call, MPI_Comm comm, int split_type, int key, MPI_Info 
     if (const int code = read_info(info, &hints); code != MPI_SUCCESS) return code;
     int colour = MPI_UNDEFINED;
     if (const int code = colour_of_type(of, split_type, hints, &colour); code != MPI_SUCCESS) return code;
-    return of.inter() ? split_inter(of, colour, key, newcomm) : split(of, {colour, key}, newcomm);
+    return of.inter() ? split_inter(of, colour, key, newcomm) : split_intra(of, {colour, key}, newcomm);
   });
 }
 

@@ -97,7 +97,7 @@ class Balance {
   int spread_ = 0;  // of the best: the largest less the smallest
 };
 
-int create(int nnodes, int ndims, int dims[]) {
+int fill_dims(int nnodes, int ndims, int dims[]) {
   if (nnodes < 1) return error(MPI_ERR_ARG, "nnodes %d: there is at least 1", nnodes);
   if (ndims < 0) return error(MPI_ERR_DIMS, "ndims %d is negative", ndims);
   if (ndims > 0 && dims == nullptr) return null_argument("dims");
@@ -124,7 +124,7 @@ int create(int nnodes, int ndims, int dims[]) {
 
 int dims_create(Call call, int nnodes, int ndims, int dims[]) {
   try {
-    return told(call, create(nnodes, ndims, dims));
+    return told(call, fill_dims(nnodes, ndims, dims));
   } catch (const std::bad_alloc&) {
     return told(call, error(MPI_ERR_NO_MEM, "no memory for %d dimensions", ndims));
   }

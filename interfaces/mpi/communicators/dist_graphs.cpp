@@ -44,7 +44,7 @@ int check_weights(const int* weights, std::size_t count, const char* argument) {
 
 // ---- made of the edges of each process ----------------------------------------------------------
 
-struct Side {
+struct AdjacentEdges {
   int degree;
   const int* ranks;
   const int* weights;
@@ -53,7 +53,7 @@ struct Side {
   const char* weights_name;
 };
 
-int check_side(const Comm& comm, const Side& side) {
+int check_adjacent(const Comm& comm, const AdjacentEdges& side) {
   if (side.degree < 0) return error(MPI_ERR_ARG, "%s %d is negative", side.degree_name, side.degree);
   const auto degree = static_cast<std::size_t>(side.degree);
   if (degree > 0 && side.ranks == nullptr) return null_argument(side.ranks_name);
@@ -65,10 +65,10 @@ int check_side(const Comm& comm, const Side& side) {
   return check_weights(side.weights, degree, side.weights_name);
 }
 
-int create_adjacent(Comm& comm, const Side& in, const Side& out, MPI_Info info, MPI_Comm* made) {
+int create_adjacent(Comm& comm, const AdjacentEdges& in, const AdjacentEdges& out, MPI_Info info, MPI_Comm* made) {
   if (const int code = check_intra(comm); code != MPI_SUCCESS) return code;
-  if (const int code = check_side(comm, in); code != MPI_SUCCESS) return code;
-  if (const int code = check_side(comm, out); code != MPI_SUCCESS) return code;
+  if (const int code = check_adjacent(comm, in); code != MPI_SUCCESS) return code;
+  if (const int code = check_adjacent(comm, out); code != MPI_SUCCESS) return code;
   if (info != MPI_INFO_NULL && info_of(info) == nullptr) return bad_info(info);
   if (made == nullptr) return null_argument("comm_dist_graph");
   if ((in.weights == MPI_UNWEIGHTED) != (out.weights == MPI_UNWEIGHTED)) {
@@ -129,7 +129,7 @@ EdgeLists sort_out(const Comm& comm, const Given& given) {
 }
 
 // Sends `out` to one process while it receives `in` from another.
-int exchange(Comm& comm, int to, const std::vector<Edge>& out, int from, std::vector<Edge>* in) {
+int exchange_edges(Comm& comm, int to, const std::vector<Edge>& out, int from, std::vector<Edge>* in) {
   const std::uint64_t sent = out.size();
   std::uint64_t coming = 0;
   const auto both = [&](const void* give, std::size_t give_bytes, void* take, std::size_t take_bytes) {
@@ -162,13 +162,13 @@ int collect(Comm& comm, const EdgeLists& out, EdgeLists* in) {
     const int to = (comm.rank + distance) % size;
     const int from = (comm.rank - distance + size) % size;
     const int code =
-        exchange(comm, to, out[static_cast<std::size_t>(to)], from, &(*in)[static_cast<std::size_t>(from)]);
+        exchange_edges(comm, to, out[static_cast<std::size_t>(to)], from, &(*in)[static_cast<std::size_t>(from)]);
     if (code != MPI_SUCCESS) return code;
   }
   return MPI_SUCCESS;
 }
 
-int create(Comm& comm, const Given& given, MPI_Info info, MPI_Comm* made) {
+int create_dist_graph(Comm& comm, const Given& given, MPI_Info info, MPI_Comm* made) {
   if (const int code = check_intra(comm); code != MPI_SUCCESS) return code;
   if (const int code = check_given(comm, given); code != MPI_SUCCESS) return code;
   if (info != MPI_INFO_NULL && info_of(info) == nullptr) return bad_info(info);
@@ -196,38 +196,30 @@ int create(Comm& comm, const Given& given, MPI_Info info, MPI_Comm* made) {
 
 // ---- asking -------------------------------------------------------------------------------------
 
-int find_graph(const Comm& comm, const Topology** graph) {
+int find_dist_graph(const Comm& comm, const Topology** graph) {
   return find_topology(comm, Topology::Kind::dist_graph, graph);
 }
 
-// Stores what there is room for.
-int store(const std::vector<int>& values, int most, int* out, const char* argument) {
-  const std::size_t count = std::min(values.size(), static_cast<std::size_t>(most));
-  if (count > 0 && out == nullptr) return null_argument(argument);
-  std::copy_n(values.begin(), count, out);
-  return MPI_SUCCESS;
-}
-
 int store_weights(const std::vector<int>& values, int most, int* out, const char* argument) {
-  return out == MPI_UNWEIGHTED || out == MPI_WEIGHTS_EMPTY ? MPI_SUCCESS : store(values, most, out, argument);
+  return out == MPI_UNWEIGHTED || out == MPI_WEIGHTS_EMPTY ? MPI_SUCCESS : store_fitting(values, most, out, argument);
 }
 
-int neighbours(const Comm& comm, int maxindegree, int* sources, int* sourceweights, int maxoutdegree, int* destinations,
-               int* destweights) {
+int get_dist_neighbours(const Comm& comm, int maxindegree, int* sources, int* sourceweights, int maxoutdegree,
+                        int* destinations, int* destweights) {
   const Topology* graph = nullptr;
-  if (const int code = find_graph(comm, &graph); code != MPI_SUCCESS) return code;
+  if (const int code = find_dist_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (maxindegree < 0) return error(MPI_ERR_ARG, "maxindegree %d is negative", maxindegree);
   if (maxoutdegree < 0) return error(MPI_ERR_ARG, "maxoutdegree %d is negative", maxoutdegree);
-  int code = store(graph->sources, maxindegree, sources, "sources");
-  if (code == MPI_SUCCESS) code = store(graph->destinations, maxoutdegree, destinations, "destinations");
+  int code = store_fitting(graph->sources, maxindegree, sources, "sources");
+  if (code == MPI_SUCCESS) code = store_fitting(graph->destinations, maxoutdegree, destinations, "destinations");
   if (code == MPI_SUCCESS) code = store_weights(graph->source_weights, maxindegree, sourceweights, "sourceweights");
   if (code == MPI_SUCCESS) code = store_weights(graph->destination_weights, maxoutdegree, destweights, "destweights");
   return code;
 }
 
-int neighbours_count(const Comm& comm, int* indegree, int* outdegree, int* weighted) {
+int count_dist_neighbours(const Comm& comm, int* indegree, int* outdegree, int* weighted) {
   const Topology* graph = nullptr;
-  if (const int code = find_graph(comm, &graph); code != MPI_SUCCESS) return code;
+  if (const int code = find_dist_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (indegree == nullptr) return null_argument("indegree");
   if (outdegree == nullptr) return null_argument("outdegree");
   if (weighted == nullptr) return null_argument("weighted");
@@ -243,26 +235,27 @@ int dist_graph_create(Call call, MPI_Comm comm_old, int n, const int sources[], 
                       const int destinations[], const int weights[], MPI_Info info, int /*reorder*/,
                       MPI_Comm* comm_dist_graph) {
   const Given given{n, sources, degrees, destinations, weights};
-  return on_comm(call, comm_old, [&](Comm& comm) { return create(comm, given, info, comm_dist_graph); });
+  return on_comm(call, comm_old, [&](Comm& comm) { return create_dist_graph(comm, given, info, comm_dist_graph); });
 }
 
 int dist_graph_create_adjacent(Call call, MPI_Comm comm_old, int indegree, const int sources[],
                                const int sourceweights[], int outdegree, const int destinations[],
                                const int destweights[], MPI_Info info, int /*reorder*/, MPI_Comm* comm_dist_graph) {
-  const Side in{indegree, sources, sourceweights, "indegree", "sources", "sourceweights"};
-  const Side out{outdegree, destinations, destweights, "outdegree", "destinations", "destweights"};
+  const AdjacentEdges in{indegree, sources, sourceweights, "indegree", "sources", "sourceweights"};
+  const AdjacentEdges out{outdegree, destinations, destweights, "outdegree", "destinations", "destweights"};
   return on_comm(call, comm_old, [&](Comm& comm) { return create_adjacent(comm, in, out, info, comm_dist_graph); });
 }
 
 int dist_graph_neighbors(Call call, MPI_Comm comm, int maxindegree, int sources[], int sourceweights[],
                          int maxoutdegree, int destinations[], int destweights[]) {
   return on_comm(call, comm, [&](const Comm& found) {
-    return neighbours(found, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights);
+    return get_dist_neighbours(found, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights);
   });
 }
 
 int dist_graph_neighbors_count(Call call, MPI_Comm comm, int* indegree, int* outdegree, int* weighted) {
-  return on_comm(call, comm, [&](const Comm& found) { return neighbours_count(found, indegree, outdegree, weighted); });
+  return on_comm(call, comm,
+                 [&](const Comm& found) { return count_dist_neighbours(found, indegree, outdegree, weighted); });
 }
 
 }  // namespace heddle::mpi

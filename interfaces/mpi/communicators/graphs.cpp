@@ -36,14 +36,14 @@ int read_graph(const Comm& comm, int nnodes, const int indx[], const int edges[]
   return MPI_SUCCESS;
 }
 
-int create(Comm& comm, int nnodes, const int indx[], const int edges[], MPI_Comm* out) {
+int create_graph(Comm& comm, int nnodes, const int indx[], const int edges[], MPI_Comm* out) {
   auto graph = std::make_shared<Topology>();
   if (const int code = read_graph(comm, nnodes, indx, edges, graph.get()); code != MPI_SUCCESS) return code;
   if (out == nullptr) return null_argument("comm_graph");
   return make_with(comm, first_of(comm, nnodes), std::move(graph), out);
 }
 
-int map(const Comm& comm, int nnodes, const int indx[], const int edges[], int* newrank) {
+int map_graph(const Comm& comm, int nnodes, const int indx[], const int edges[], int* newrank) {
   Topology graph;
   if (const int code = read_graph(comm, nnodes, indx, edges, &graph); code != MPI_SUCCESS) return code;
   if (newrank == nullptr) return null_argument("newrank");
@@ -55,21 +55,13 @@ int find_graph(const Comm& comm, const Topology** graph) {
   return find_topology(comm, Topology::Kind::graph, graph);
 }
 
-// Stores what there is room for.
-int store(const std::vector<int>& values, int most, int* out, const char* argument) {
-  const std::size_t count = std::min(values.size(), static_cast<std::size_t>(most));
-  if (count > 0 && out == nullptr) return null_argument(argument);
-  std::copy_n(values.begin(), count, out);
-  return MPI_SUCCESS;
-}
-
-int get(const Comm& comm, int maxindex, int maxedges, int indx[], int edges[]) {
+int get_graph(const Comm& comm, int maxindex, int maxedges, int indx[], int edges[]) {
   const Topology* graph = nullptr;
   if (const int code = find_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (maxindex < 0) return error(MPI_ERR_ARG, "maxindex %d is negative", maxindex);
   if (maxedges < 0) return error(MPI_ERR_ARG, "maxedges %d is negative", maxedges);
-  if (const int code = store(graph->index, maxindex, indx, "index"); code != MPI_SUCCESS) return code;
-  return store(graph->edges, maxedges, edges, "edges");
+  if (const int code = store_fitting(graph->index, maxindex, indx, "index"); code != MPI_SUCCESS) return code;
+  return store_fitting(graph->edges, maxedges, edges, "edges");
 }
 
 // The graph of the communicator, and its edges from `rank`.
@@ -82,7 +74,7 @@ int find_edges(const Comm& comm, int rank, const Topology** graph, EdgeRange* ra
   return MPI_SUCCESS;
 }
 
-int neighbours(const Comm& comm, int rank, int maxneighbors, int out[]) {
+int get_neighbours(const Comm& comm, int rank, int maxneighbors, int out[]) {
   const Topology* graph = nullptr;
   EdgeRange range{};
   if (const int code = find_edges(comm, rank, &graph, &range); code != MPI_SUCCESS) return code;
@@ -93,7 +85,7 @@ int neighbours(const Comm& comm, int rank, int maxneighbors, int out[]) {
   return MPI_SUCCESS;
 }
 
-int neighbours_count(const Comm& comm, int rank, int* count) {
+int count_neighbours(const Comm& comm, int rank, int* count) {
   const Topology* graph = nullptr;
   EdgeRange range{};
   if (const int code = find_edges(comm, rank, &graph, &range); code != MPI_SUCCESS) return code;
@@ -102,7 +94,7 @@ int neighbours_count(const Comm& comm, int rank, int* count) {
   return MPI_SUCCESS;
 }
 
-int dims(const Comm& comm, int* nnodes, int* nedges) {
+int get_graph_dims(const Comm& comm, int* nnodes, int* nedges) {
   const Topology* graph = nullptr;
   if (const int code = find_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (nnodes == nullptr) return null_argument("nnodes");
@@ -121,27 +113,27 @@ EdgeRange edges_of(const Topology& graph, int rank) {
 
 int graph_create(Call call, MPI_Comm comm_old, int nnodes, const int indx[], const int edges[], int /*reorder*/,
                  MPI_Comm* comm_graph) {
-  return on_comm(call, comm_old, [&](Comm& comm) { return create(comm, nnodes, indx, edges, comm_graph); });
+  return on_comm(call, comm_old, [&](Comm& comm) { return create_graph(comm, nnodes, indx, edges, comm_graph); });
 }
 
 int graph_map(Call call, MPI_Comm comm, int nnodes, const int indx[], const int edges[], int* newrank) {
-  return on_comm(call, comm, [&](const Comm& found) { return map(found, nnodes, indx, edges, newrank); });
+  return on_comm(call, comm, [&](const Comm& found) { return map_graph(found, nnodes, indx, edges, newrank); });
 }
 
 int graph_get(Call call, MPI_Comm comm, int maxindex, int maxedges, int indx[], int edges[]) {
-  return on_comm(call, comm, [&](const Comm& found) { return get(found, maxindex, maxedges, indx, edges); });
+  return on_comm(call, comm, [&](const Comm& found) { return get_graph(found, maxindex, maxedges, indx, edges); });
 }
 
 int graph_neighbors(Call call, MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) {
-  return on_comm(call, comm, [&](const Comm& found) { return neighbours(found, rank, maxneighbors, neighbors); });
+  return on_comm(call, comm, [&](const Comm& found) { return get_neighbours(found, rank, maxneighbors, neighbors); });
 }
 
 int graph_neighbors_count(Call call, MPI_Comm comm, int rank, int* nneighbors) {
-  return on_comm(call, comm, [&](const Comm& found) { return neighbours_count(found, rank, nneighbors); });
+  return on_comm(call, comm, [&](const Comm& found) { return count_neighbours(found, rank, nneighbors); });
 }
 
 int graphdims_get(Call call, MPI_Comm comm, int* nnodes, int* nedges) {
-  return on_comm(call, comm, [&](const Comm& found) { return dims(found, nnodes, nedges); });
+  return on_comm(call, comm, [&](const Comm& found) { return get_graph_dims(found, nnodes, nedges); });
 }
 
 }  // namespace heddle::mpi

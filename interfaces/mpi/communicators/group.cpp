@@ -1,7 +1,6 @@
 #include "mpi/communicators/group.hpp"
 
 #include <algorithm>
-#include <new>
 
 #include <units/groups.hpp>
 #include "mpi/check/leaks.hpp"
@@ -23,24 +22,20 @@ const GroupPointer& empty_group() {
   return empty;
 }
 
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for a group");
-}
-
-int find(MPI_Group handle, GroupPointer* group) {
+int find_group(MPI_Group handle, GroupPointer* group) {
   *group = group_of(handle);
   return *group == nullptr ? bad_group(handle) : MPI_SUCCESS;
 }
-int find(MPI_Group handle1, MPI_Group handle2, GroupPointer* group1, GroupPointer* group2) {
-  if (const int code = find(handle1, group1); code != MPI_SUCCESS) return code;
-  return find(handle2, group2);
+int find_groups(MPI_Group handle1, MPI_Group handle2, GroupPointer* group1, GroupPointer* group2) {
+  if (const int code = find_group(handle1, group1); code != MPI_SUCCESS) return code;
+  return find_group(handle2, group2);
 }
 
 // `of`: what it is derived from.
-int give(std::vector<std::uint32_t> ranks, const Group& of, MPI_Group* out) {
+int give_derived(std::vector<std::uint32_t> ranks, const Group& of, MPI_Group* out) {
   const MPI_Group handle =
       new_handle(ranks.empty() ? empty_group() : std::make_shared<const Group>(std::move(ranks), of.session()));
-  if (handle == MPI_GROUP_NULL) return no_memory();
+  if (handle == MPI_GROUP_NULL) return no_memory_for("a group");
   *out = handle;
   return MPI_SUCCESS;
 }
@@ -64,7 +59,7 @@ class Index {
   std::vector<int> ranks_;
 };
 
-int check_rank(const Group& group, std::int64_t rank, const char* argument, int place) {
+int check_rank_of_group(const Group& group, std::int64_t rank, const char* argument, int place) {
   if (rank >= 0 && rank < group.size()) return MPI_SUCCESS;
   if (group.size() == 0) {
     return error(MPI_ERR_RANK, "%s[%d] is %lld: the group has no members", argument, place,
@@ -75,12 +70,12 @@ int check_rank(const Group& group, std::int64_t rank, const char* argument, int 
 }
 
 // Ranks of a group, each at most once.
-class Choice {
+class ChosenRanks {
  public:
-  explicit Choice(const Group& group) : group_(group), chosen_(static_cast<std::size_t>(group.size())) {}
+  explicit ChosenRanks(const Group& group) : group_(group), chosen_(static_cast<std::size_t>(group.size())) {}
   // `place`: in the program's list, for the message.
   int add(std::int64_t rank, const char* argument, int place) {
-    if (const int code = check_rank(group_, rank, argument, place); code != MPI_SUCCESS) return code;
+    if (const int code = check_rank_of_group(group_, rank, argument, place); code != MPI_SUCCESS) return code;
     const auto index = static_cast<std::size_t>(rank);
     if (chosen_[index]) {
       return error(MPI_ERR_RANK, "%s[%d]: it names rank %lld once more", argument, place, static_cast<long long>(rank));
@@ -103,7 +98,7 @@ class Choice {
   std::vector<std::uint32_t> ranks_;
 };
 
-int choose(Choice* choice, int n, const int ranks[]) {
+int choose(ChosenRanks* choice, int n, const int ranks[]) {
   if (n < 0) return error(MPI_ERR_ARG, "n %d is negative", n);
   if (n > 0 && ranks == nullptr) return null_argument("ranks");
   for (int i = 0; i < n; ++i)
@@ -112,7 +107,7 @@ int choose(Choice* choice, int n, const int ranks[]) {
 }
 
 // Each range is first, last, stride: first, first + stride, … not beyond last.
-int choose(Choice* choice, int n, int ranges[][3]) {
+int choose(ChosenRanks* choice, int n, int ranges[][3]) {
   if (n < 0) return error(MPI_ERR_ARG, "n %d is negative", n);
   if (n > 0 && ranges == nullptr) return null_argument("ranges");
   for (int i = 0; i < n; ++i) {
@@ -134,11 +129,11 @@ enum class Keep { chosen, others };
 template <class Ranks>
 int subset(MPI_Group handle, int n, Ranks ranks, Keep keep, MPI_Group* out) {
   GroupPointer group;
-  if (const int code = find(handle, &group); code != MPI_SUCCESS) return code;
+  if (const int code = find_group(handle, &group); code != MPI_SUCCESS) return code;
   if (out == nullptr) return null_argument("newgroup");
-  Choice choice(*group);
+  ChosenRanks choice(*group);
   if (const int code = choose(&choice, n, ranks); code != MPI_SUCCESS) return code;
-  return give(keep == Keep::chosen ? std::move(choice).in_order_given() : choice.others(), *group, out);
+  return give_derived(keep == Keep::chosen ? std::move(choice).in_order_given() : choice.others(), *group, out);
 }
 
 // Those of `first` that are in `second`, or that are not.
@@ -151,23 +146,23 @@ std::vector<std::uint32_t> part(const Group& first, const Group& second, bool in
 }
 
 enum class Join { sum, common, difference };
-int join(MPI_Group handle1, MPI_Group handle2, Join how, MPI_Group* out) {
+int join_groups(MPI_Group handle1, MPI_Group handle2, Join how, MPI_Group* out) {
   GroupPointer group1;
   GroupPointer group2;
-  if (const int code = find(handle1, handle2, &group1, &group2); code != MPI_SUCCESS) return code;
+  if (const int code = find_groups(handle1, handle2, &group1, &group2); code != MPI_SUCCESS) return code;
   if (out == nullptr) return null_argument("newgroup");
   const Group& of = group1->session() != nullptr ? *group1 : *group2;
-  if (how != Join::sum) return give(part(*group1, *group2, how == Join::common), of, out);
+  if (how != Join::sum) return give_derived(part(*group1, *group2, how == Join::common), of, out);
   std::vector<std::uint32_t> ranks = group1->ranks();
   const std::vector<std::uint32_t> more = part(*group2, *group1, false);
   ranks.insert(ranks.end(), more.begin(), more.end());
-  return give(std::move(ranks), of, out);
+  return give_derived(std::move(ranks), of, out);
 }
 
-int compare(MPI_Group handle1, MPI_Group handle2, int* result) {
+int compare_groups(MPI_Group handle1, MPI_Group handle2, int* result) {
   GroupPointer group1;
   GroupPointer group2;
-  if (const int code = find(handle1, handle2, &group1, &group2); code != MPI_SUCCESS) return code;
+  if (const int code = find_groups(handle1, handle2, &group1, &group2); code != MPI_SUCCESS) return code;
   if (result == nullptr) return null_argument("result");
   if (group1 == group2 || group1->ranks() == group2->ranks()) {
     *result = MPI_IDENT;
@@ -182,13 +177,13 @@ int compare(MPI_Group handle1, MPI_Group handle2, int* result) {
 int translate(MPI_Group handle1, int n, const int ranks1[], MPI_Group handle2, int ranks2[]) {
   GroupPointer group1;
   GroupPointer group2;
-  if (const int code = find(handle1, handle2, &group1, &group2); code != MPI_SUCCESS) return code;
+  if (const int code = find_groups(handle1, handle2, &group1, &group2); code != MPI_SUCCESS) return code;
   if (n < 0) return error(MPI_ERR_ARG, "n %d is negative", n);
   if (n > 0 && ranks1 == nullptr) return null_argument("ranks1");
   if (n > 0 && ranks2 == nullptr) return null_argument("ranks2");
   for (int i = 0; i < n; ++i) {
     if (ranks1[i] == MPI_PROC_NULL) continue;
-    if (const int code = check_rank(*group1, ranks1[i], "ranks1", i); code != MPI_SUCCESS) return code;
+    if (const int code = check_rank_of_group(*group1, ranks1[i], "ranks1", i); code != MPI_SUCCESS) return code;
   }
   constexpr int kFewRanks = 4;
   if (n <= kFewRanks) {
@@ -211,15 +206,6 @@ int free_group(MPI_Group* handle) {
   }
   *handle = MPI_GROUP_NULL;
   return MPI_SUCCESS;
-}
-
-template <class Function>
-int guarded(Call call, Function&& function) {
-  try {
-    return told(call, function());
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
 }
 
 }  // namespace
@@ -267,7 +253,7 @@ std::uint32_t group_number(MPI_Group handle) {
 
 int group_size(Call call, MPI_Group group, int* size) {
   GroupPointer found;
-  if (const int code = find(group, &found); code != MPI_SUCCESS) return told(call, code);
+  if (const int code = find_group(group, &found); code != MPI_SUCCESS) return told(call, code);
   if (size == nullptr) return told(call, null_argument("size"));
   *size = found->size();
   return MPI_SUCCESS;
@@ -275,46 +261,46 @@ int group_size(Call call, MPI_Group group, int* size) {
 
 int group_rank(Call call, MPI_Group group, int* rank) {
   GroupPointer found;
-  if (const int code = find(group, &found); code != MPI_SUCCESS) return told(call, code);
+  if (const int code = find_group(group, &found); code != MPI_SUCCESS) return told(call, code);
   if (rank == nullptr) return told(call, null_argument("rank"));
   *rank = found->rank_of(g_job.rank);
   return MPI_SUCCESS;
 }
 
 int group_compare(Call call, MPI_Group group1, MPI_Group group2, int* result) {
-  return guarded(call, [&] { return compare(group1, group2, result); });
+  return told(call, guarded("a group", [&] { return compare_groups(group1, group2, result); }));
 }
 
 int group_translate_ranks(Call call, MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) {
-  return guarded(call, [&] { return translate(group1, n, ranks1, group2, ranks2); });
+  return told(call, guarded("a group", [&] { return translate(group1, n, ranks1, group2, ranks2); }));
 }
 
 int group_union(Call call, MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return guarded(call, [&] { return join(group1, group2, Join::sum, newgroup); });
+  return told(call, guarded("a group", [&] { return join_groups(group1, group2, Join::sum, newgroup); }));
 }
 
 int group_intersection(Call call, MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return guarded(call, [&] { return join(group1, group2, Join::common, newgroup); });
+  return told(call, guarded("a group", [&] { return join_groups(group1, group2, Join::common, newgroup); }));
 }
 
 int group_difference(Call call, MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return guarded(call, [&] { return join(group1, group2, Join::difference, newgroup); });
+  return told(call, guarded("a group", [&] { return join_groups(group1, group2, Join::difference, newgroup); }));
 }
 
 int group_incl(Call call, MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
-  return guarded(call, [&] { return subset(group, n, ranks, Keep::chosen, newgroup); });
+  return told(call, guarded("a group", [&] { return subset(group, n, ranks, Keep::chosen, newgroup); }));
 }
 
 int group_excl(Call call, MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
-  return guarded(call, [&] { return subset(group, n, ranks, Keep::others, newgroup); });
+  return told(call, guarded("a group", [&] { return subset(group, n, ranks, Keep::others, newgroup); }));
 }
 
 int group_range_incl(Call call, MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
-  return guarded(call, [&] { return subset(group, n, ranges, Keep::chosen, newgroup); });
+  return told(call, guarded("a group", [&] { return subset(group, n, ranges, Keep::chosen, newgroup); }));
 }
 
 int group_range_excl(Call call, MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
-  return guarded(call, [&] { return subset(group, n, ranges, Keep::others, newgroup); });
+  return told(call, guarded("a group", [&] { return subset(group, n, ranges, Keep::others, newgroup); }));
 }
 
 int group_free(Call call, MPI_Group* group) {

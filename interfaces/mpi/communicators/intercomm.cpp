@@ -1,7 +1,6 @@
 #include "mpi/communicators/intercomm.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include <units/communicators.hpp>
 #include "mpi/communicators/making.hpp"
@@ -11,23 +10,16 @@ namespace heddle::mpi {
 namespace {
 
 // What a member of one group tells the other.
-struct Record {
+struct MemberRecord {
   std::uint32_t job_rank = 0;
   std::uint32_t number = 0;
   std::int32_t code = MPI_SUCCESS;
 };
 
-std::vector<int> all_ranks(const Comm& comm) {
-  std::vector<int> ranks(static_cast<std::size_t>(comm.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 template <class T>
 int gather_all(Comm& comm, int tag, const T& mine, std::vector<T>* all) {
-  const std::vector<int> ranks = all_ranks(comm);
-  all->resize(ranks.size());
-  return internal_allgather(comm, ranks, static_cast<std::size_t>(comm.rank), tag, &mine, sizeof mine, all->data());
+  all->resize(static_cast<std::size_t>(comm.size()));
+  return internal_allgather(comm, tag, &mine, sizeof mine, all->data());
 }
 
 // The root's bytes go to all members.
@@ -53,7 +45,7 @@ int swap(const Bridge& bridge, const void* mine, std::size_t bytes, void* theirs
 
 // All of one side get a list of the other: `mine` is this side's, which the leader has.
 template <class T>
-int exchange(const Bridge& bridge, const std::vector<T>& mine, std::vector<T>* theirs) {
+int exchange_lists(const Bridge& bridge, const std::vector<T>& mine, std::vector<T>* theirs) {
   const int tag = next_make_tag(*bridge.local);
   const std::uint64_t count = mine.size();
   std::uint64_t their_count = 0;
@@ -74,13 +66,13 @@ int exchange(const Bridge& bridge, const std::vector<T>& mine, std::vector<T>* t
 }
 
 // The members of both sides are known. Errors of any of them are errors of all.
-int fill(Comm& comm, const std::vector<Record>& mine, const std::vector<Record>& theirs, int rank) {
-  for (const std::vector<Record>* side : {&mine, &theirs}) {
-    for (const Record& record : *side)
+int fill(Comm& comm, const std::vector<MemberRecord>& mine, const std::vector<MemberRecord>& theirs, int rank) {
+  for (const std::vector<MemberRecord>* side : {&mine, &theirs}) {
+    for (const MemberRecord& record : *side)
       if (record.code != MPI_SUCCESS) return error(record.code, "a member has no memory for one more communicator");
   }
   std::vector<std::uint32_t> remote;
-  for (const Record& record : theirs) {
+  for (const MemberRecord& record : theirs) {
     if (comm.group->rank_of(record.job_rank) != MPI_UNDEFINED)
       return error(MPI_ERR_COMM, "rank %u of MPI_COMM_WORLD is in both groups", record.job_rank);
     remote.push_back(record.job_rank);
@@ -96,14 +88,14 @@ int fill(Comm& comm, const std::vector<Record>& mine, const std::vector<Record>&
 int make_inter(const Bridge& bridge, Comm** made) {
   Comm& local = *bridge.local;
   *made = nullptr;
-  Record mine{g_job.rank, 0, MPI_SUCCESS};
+  MemberRecord mine{g_job.rank, 0, MPI_SUCCESS};
   Comm* const comm = new_comm(local.group, &mine.number);
   if (comm == nullptr) mine.code = MPI_ERR_NO_MEM;
-  std::vector<Record> ours;
-  std::vector<Record> theirs;
+  std::vector<MemberRecord> ours;
+  std::vector<MemberRecord> theirs;
   int code = gather_all(local, next_make_tag(local), mine, &ours);
-  if (code == MPI_SUCCESS) code = exchange(bridge, ours, &theirs);
-  if (code == MPI_SUCCESS && comm == nullptr) code = error(MPI_ERR_NO_MEM, "no memory for one more communicator");
+  if (code == MPI_SUCCESS) code = exchange_lists(bridge, ours, &theirs);
+  if (code == MPI_SUCCESS && comm == nullptr) code = no_memory_for("one more communicator");
   if (code == MPI_SUCCESS) code = fill(*comm, ours, theirs, local.rank);
   if (code == MPI_SUCCESS) code = make_from(&local, local.group, &comm->local);
   if (code != MPI_SUCCESS) {
@@ -144,23 +136,23 @@ int make_part(Comm& parent, GroupPointer ours, int their_first, Comm** made) {
 int create_inter(Comm& parent, GroupPointer group, Comm** made) {
   const int first = group->size() == 0 ? MPI_UNDEFINED : parent.group->rank_of((*group)[0]);
   std::vector<int> theirs;
-  const int code = exchange<int>({parent.local, 0, &parent, 0, next_make_tag(parent)}, {first}, &theirs);
+  const int code = exchange_lists<int>({parent.local, 0, &parent, 0, next_make_tag(parent)}, {first}, &theirs);
   if (code != MPI_SUCCESS) return code;
   return make_part(parent, std::move(group), theirs[0], made);
 }
 
 namespace {
 
-struct Choice {
+struct SplitMember {
   int colour;
   int key;
   int rank;  // in its group
 };
 
 // Those of one colour, in the order of key and rank.
-std::vector<Choice> of_colour(std::vector<Choice> all, int colour) {
-  std::erase_if(all, [&](const Choice& one) { return one.colour != colour; });
-  std::ranges::stable_sort(all, {}, &Choice::key);
+std::vector<SplitMember> of_colour(std::vector<SplitMember> all, int colour) {
+  std::erase_if(all, [&](const SplitMember& one) { return one.colour != colour; });
+  std::ranges::stable_sort(all, {}, &SplitMember::key);
   return all;
 }
 
@@ -168,25 +160,24 @@ std::vector<Choice> of_colour(std::vector<Choice> all, int colour) {
 
 int gather_both(Comm& inter, std::span<const std::byte> mine, std::vector<std::byte>* ours,
                 std::vector<std::byte>* theirs) {
-  const std::vector<int> ranks = all_ranks(*inter.local);
-  ours->resize(ranks.size() * mine.size());
-  const int code = internal_allgather(*inter.local, ranks, static_cast<std::size_t>(inter.rank),
-                                      next_make_tag(*inter.local), mine.data(), mine.size(), ours->data());
-  return code == MPI_SUCCESS ? exchange({inter.local, 0, &inter, 0, next_make_tag(inter)}, *ours, theirs) : code;
+  ours->resize(static_cast<std::size_t>(inter.local->size()) * mine.size());
+  const int code =
+      internal_allgather(*inter.local, next_make_tag(*inter.local), mine.data(), mine.size(), ours->data());
+  return code == MPI_SUCCESS ? exchange_lists({inter.local, 0, &inter, 0, next_make_tag(inter)}, *ours, theirs) : code;
 }
 
 int split_inter(Comm& parent, int colour, int key, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
   if (colour < 0 && colour != MPI_UNDEFINED)
     return error(MPI_ERR_ARG, "color %d is negative, and not MPI_UNDEFINED", colour);
-  std::vector<Choice> ours;
-  std::vector<Choice> theirs;
-  int code = gather_all(*parent.local, next_make_tag(*parent.local), Choice{colour, key, parent.rank}, &ours);
-  if (code == MPI_SUCCESS) code = exchange({parent.local, 0, &parent, 0, next_make_tag(parent)}, ours, &theirs);
+  std::vector<SplitMember> ours;
+  std::vector<SplitMember> theirs;
+  int code = gather_all(*parent.local, next_make_tag(*parent.local), SplitMember{colour, key, parent.rank}, &ours);
+  if (code == MPI_SUCCESS) code = exchange_lists({parent.local, 0, &parent, 0, next_make_tag(parent)}, ours, &theirs);
   if (code != MPI_SUCCESS) return code;
   std::vector<std::uint32_t> members;
   if (colour != MPI_UNDEFINED) {
-    for (const Choice& one : of_colour(ours, colour)) members.push_back((*parent.group)[one.rank]);
+    for (const SplitMember& one : of_colour(ours, colour)) members.push_back((*parent.group)[one.rank]);
     theirs = of_colour(theirs, colour);
   }
   Comm* made = nullptr;
@@ -200,7 +191,7 @@ int split_inter(Comm& parent, int colour, int key, MPI_Comm* newcomm) {
 
 namespace {
 
-int create(Comm& local, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm* made) {
+int create_intercomm(Comm& local, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm* made) {
   if (local.inter()) return error(MPI_ERR_COMM, "local_comm is an intercommunicator");
   if (local_leader < 0 || local_leader >= local.size())
     return error(MPI_ERR_RANK, "local_leader %d: local_comm has ranks 0-%d", local_leader, local.size() - 1);
@@ -223,7 +214,7 @@ int create(Comm& local, int local_leader, MPI_Comm peer_comm, int remote_leader,
 int merge(Comm& inter, int high, MPI_Comm* merged) {
   std::vector<int> theirs;
   const int mine = high != 0 ? 1 : 0;
-  int code = exchange<int>({inter.local, 0, &inter, 0, next_make_tag(inter)}, {mine}, &theirs);
+  int code = exchange_lists<int>({inter.local, 0, &inter, 0, next_make_tag(inter)}, {mine}, &theirs);
   if (code != MPI_SUCCESS) return code;
   const int tag = next_make_tag(inter);
   const bool first = mine != theirs[0] ? mine == 0 : (*inter.group)[0] < (*inter.remote_group)[0];
@@ -257,7 +248,7 @@ int intercomm_create(Call call, MPI_Comm local_comm, int local_leader, MPI_Comm 
   if (local == nullptr) return report(call, bad_comm(local_comm));
   if (newintercomm == nullptr) return report(call, local, null_argument("newintercomm"));
   *newintercomm = MPI_COMM_NULL;
-  return told(call, local, create(*local, local_leader, peer_comm, remote_leader, tag, newintercomm));
+  return told(call, local, create_intercomm(*local, local_leader, peer_comm, remote_leader, tag, newintercomm));
 }
 
 int intercomm_merge(Call call, MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {

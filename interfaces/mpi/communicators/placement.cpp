@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <numeric>
 #include <span>
 
 #include "mpi/communicators/intercomm.hpp"
@@ -13,16 +12,16 @@ namespace {
 
 using Packed = std::array<std::byte, HEDDLE_PACKED_REGION_BYTES>;
 
-struct Record {
+struct SharedProbe {
   Packed region{};
   std::uint64_t bytes = 0;  // 0: this member has no memory for it
   std::uint32_t job_rank = 0;
 };
 
 // True: this process can load and store in the memory of the member.
-bool maps(const Record& record) {
+bool maps(const SharedProbe& probe) {
   heddle_remote_region remote{};
-  if (heddle_region_unpack(g_job.context, record.region.data(), record.bytes, &remote) < 0) return false;
+  if (heddle_region_unpack(g_job.context, probe.region.data(), probe.bytes, &remote) < 0) return false;
   int mapped = 0;
   const bool known = heddle_remote_mapped({remote, 0}, 1, &mapped) >= 0;
   static_cast<void>(heddle_remote_region_release(remote));
@@ -32,13 +31,10 @@ bool maps(const Record& record) {
 // `mine` of all members; of an intercommunicator, those of the local group and then those of the
 // remote one.
 template <class T>
-int gather(Comm& comm, const T& mine, std::vector<T>* all) {
+int gather_from_all(Comm& comm, const T& mine, std::vector<T>* all) {
   if (!comm.inter()) {
-    std::vector<int> ranks(static_cast<std::size_t>(comm.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    all->resize(ranks.size());
-    return internal_allgather(comm, ranks, static_cast<std::size_t>(comm.rank), next_make_tag(comm), &mine, sizeof mine,
-                              all->data());
+    all->resize(static_cast<std::size_t>(comm.size()));
+    return internal_allgather(comm, next_make_tag(comm), &mine, sizeof mine, all->data());
   }
   std::vector<std::byte> ours;
   std::vector<std::byte> theirs;
@@ -55,23 +51,23 @@ int gather(Comm& comm, const T& mine, std::vector<T>* all) {
 int shared_with(Comm& comm, int* colour) {
   constexpr std::size_t kBytes = 4096;
   heddle_region region{};
-  Record mine;
+  SharedProbe mine;
   mine.job_rank = g_job.rank;
   if (heddle_region_alloc(g_job.context, kBytes, &region) >= 0) {
     std::size_t bytes = mine.region.size();
     if (heddle_region_pack(region, mine.region.data(), &bytes) >= 0) mine.bytes = bytes;
   }
-  std::vector<Record> all;
-  int code = gather(comm, mine, &all);
+  std::vector<SharedProbe> all;
+  int code = gather_from_all(comm, mine, &all);
   std::uint32_t first = g_job.rank;
-  for (const Record& record : all) {
-    const bool better = record.job_rank < first && record.bytes != 0 && mine.bytes != 0;
-    if (better && maps(record)) first = record.job_rank;
+  for (const SharedProbe& probe : all) {
+    const bool better = probe.job_rank < first && probe.bytes != 0 && mine.bytes != 0;
+    if (better && maps(probe)) first = probe.job_rank;
   }
   *colour = static_cast<int>(first);
   // all have looked when all have told
   std::vector<int> colours;
-  if (code == MPI_SUCCESS) code = gather(comm, *colour, &colours);
+  if (code == MPI_SUCCESS) code = gather_from_all(comm, *colour, &colours);
   if (region.id != 0) static_cast<void>(heddle_region_release(region));
   return code;
 }
@@ -79,7 +75,7 @@ int shared_with(Comm& comm, int* colour) {
 // A split that leaves the communicator as it is gives nothing.
 int smaller_only(Comm& comm, int* colour) {
   std::vector<int> colours;
-  if (const int code = gather(comm, *colour, &colours); code != MPI_SUCCESS) return code;
+  if (const int code = gather_from_all(comm, *colour, &colours); code != MPI_SUCCESS) return code;
   bool same = true;
   for (const int other : colours) same = same && other == *colour;
   if (same) *colour = MPI_UNDEFINED;

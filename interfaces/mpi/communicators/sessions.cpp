@@ -8,7 +8,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -35,7 +34,7 @@ std::mutex g_joining;
 // ---- errors -------------------------------------------------------------------------------------
 
 // Reports to a handler that no object has yet.
-int report_to(Call call, Errhandler* errhandler, int code) {
+int report_without_object(Call call, Errhandler* errhandler, int code) {
   switch (errhandler->kind) {
     case Errhandler::Kind::returns:
       return code;
@@ -179,7 +178,7 @@ int group_of_set(const Session& session, const char* name, MPI_Group* group) {
   std::vector<std::uint32_t> ranks;
   if (const int code = ranks_of_set(name, &ranks); code != MPI_SUCCESS) return code;
   *group = new_handle(std::make_shared<const Group>(std::move(ranks), session.buffer));
-  return *group == MPI_GROUP_NULL ? error(MPI_ERR_NO_MEM, "no memory for a group") : MPI_SUCCESS;
+  return *group == MPI_GROUP_NULL ? no_memory_for("a group") : MPI_SUCCESS;
 }
 
 int info_of_set(const char* name, MPI_Info* out) {
@@ -189,7 +188,7 @@ int info_of_set(const char* name, MPI_Info* out) {
   Info info;
   info.set("mpi_size", std::to_string(ranks.size()));
   *out = new_handle(info);
-  return *out == MPI_INFO_NULL ? error(MPI_ERR_NO_MEM, "no memory for an info") : MPI_SUCCESS;
+  return *out == MPI_INFO_NULL ? no_memory_for("an info") : MPI_SUCCESS;
 }
 
 // ---- communicators without a parent -------------------------------------------------------------
@@ -303,20 +302,12 @@ int from_groups(const Wishes& wishes, const Sides& sides, MPI_Comm* out) {
   return code != MPI_SUCCESS ? code : grant(wishes, made, out);
 }
 
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for what the call makes");
-}
-
 // Runs inner() and reports what it returns to the session's handler; checks the session before.
 template <class Inner>
 int of_session(Call call, MPI_Session handle, Inner&& inner) {
   Session* const session = session_of(handle);
   if (session == nullptr) return told(call, bad_session(handle));
-  try {
-    return told(call, session, inner(*session));
-  } catch (const std::bad_alloc&) {
-    return told(call, session, no_memory());
-  }
+  return told(call, session, guarded("what the call makes", [&] { return inner(*session); }));
 }
 
 // The same with the error handler that a call is given for the object that it makes.
@@ -324,13 +315,8 @@ template <class Inner>
 int with_handler(Call call, MPI_Errhandler handle, Errhandler::Kind kind, Inner&& inner) {
   Errhandler* errhandler = nullptr;
   if (const int code = check_errhandler(handle, kind, &errhandler); code != MPI_SUCCESS) return told(call, code);
-  int code = MPI_SUCCESS;
-  try {
-    code = inner(errhandler);
-  } catch (const std::bad_alloc&) {
-    code = no_memory();
-  }
-  return code == MPI_SUCCESS ? code : report_to(call, errhandler, code);
+  const int code = guarded("what the call makes", [&] { return inner(errhandler); });
+  return code == MPI_SUCCESS ? code : report_without_object(call, errhandler, code);
 }
 
 }  // namespace
@@ -384,7 +370,7 @@ int session_get_info(Call call, MPI_Session session, MPI_Info* info_used) {
   return of_session(call, session, [&](Session& which) -> int {
     if (info_used == nullptr) return null_argument("info_used");
     *info_used = new_handle(which.info);
-    return *info_used == MPI_INFO_NULL ? no_memory() : MPI_SUCCESS;
+    return *info_used == MPI_INFO_NULL ? no_memory_for("what the call makes") : MPI_SUCCESS;
   });
 }
 

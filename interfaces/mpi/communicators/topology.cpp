@@ -1,6 +1,8 @@
 // What the kinds of topology share.
 #include "mpi/communicators/topology.hpp"
 
+#include <algorithm>
+
 #include <units/topologies.hpp>
 #include "mpi/core/errors.hpp"
 
@@ -11,7 +13,7 @@ struct KindText {
   const char* name;
   const char* maker;
 };
-KindText text_of(Topology::Kind kind) {
+KindText words_for(Topology::Kind kind) {
   switch (kind) {
     case Topology::Kind::cart:
       return {"Cartesian", "MPI_Cart_create"};
@@ -27,13 +29,13 @@ KindText text_of(Topology::Kind kind) {
 
 int find_topology(const Comm& comm, Topology::Kind kind, const Topology** topology) {
   *topology = comm.topology.get();
-  const KindText wanted = text_of(kind);
+  const KindText wanted = words_for(kind);
   if (*topology == nullptr) {
     return error(MPI_ERR_TOPOLOGY, "comm: it has no topology; %s makes a communicator with one", wanted.maker);
   }
   if ((*topology)->kind == kind) return MPI_SUCCESS;
   return error(MPI_ERR_TOPOLOGY, "comm: it has a %s topology; %s makes a communicator with a %s one",
-               text_of((*topology)->kind).name, wanted.maker, wanted.name);
+               words_for((*topology)->kind).name, wanted.maker, wanted.name);
 }
 
 int check_intra(const Comm& comm) {
@@ -53,6 +55,13 @@ int make_with(Comm& parent, GroupPointer group, std::shared_ptr<const Topology> 
   if (const int code = make_from(&parent, std::move(group), &made); code != MPI_SUCCESS) return code;
   if (made != nullptr) made->topology = std::move(topology);
   *out = made == nullptr ? MPI_COMM_NULL : handle_of(made);
+  return MPI_SUCCESS;
+}
+
+int store_fitting(const std::vector<int>& values, int most, int* out, const char* argument) {
+  const std::size_t count = std::min(values.size(), static_cast<std::size_t>(most));
+  if (count > 0 && out == nullptr) return null_argument(argument);
+  std::copy_n(values.begin(), count, out);
   return MPI_SUCCESS;
 }
 

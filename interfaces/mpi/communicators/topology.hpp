@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "mpi/communicators/comm.hpp"
@@ -57,6 +56,9 @@ int make_with(Comm& parent, GroupPointer group, std::shared_ptr<const Topology> 
 // The first `count` processes of the communicator's group.
 GroupPointer first_of(const Comm& comm, int count);
 
+// Stores the first `most` values at `out`, which is the program's `argument`.
+int store_fitting(const std::vector<int>& values, int most, int* out, const char* argument);
+
 // Of a grid: how many processes it has, at most `most` (more: `most` + 1).
 int volume_of(const Topology& cart, int most);
 // The rank of the process `distance` away from `rank` in a dimension; MPI_PROC_NULL beyond a
@@ -74,13 +76,7 @@ template <class Function>
 int on_comm(Call call, MPI_Comm handle, Function&& function) {
   Comm* const comm = comm_of(handle);
   if (comm == nullptr) return told(call, bad_comm(handle));
-  int code = MPI_SUCCESS;
-  try {
-    code = function(*comm);
-  } catch (const std::bad_alloc&) {
-    code = error(MPI_ERR_NO_MEM, "no memory for a topology");
-  }
-  return told(call, comm, code);
+  return told(call, comm, guarded("a topology", [&] { return function(*comm); }));
 }
 
 }  // namespace heddle::mpi

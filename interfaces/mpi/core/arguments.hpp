@@ -16,6 +16,9 @@ using Call = const char*;
 
 static_assert(std::is_same_v<MPI_Aint, MPI_Count>, "one 64-bit type for lengths and addresses: LP64 systems");
 
+// Of data that is moved at once.
+inline constexpr MPI_Count kMostBytes = MPI_Count{1} << 48;
+
 // A list of numbers that the program passes: of int, or of MPI_Count and MPI_Aint. May be null.
 class Counts {
  public:

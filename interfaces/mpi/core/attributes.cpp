@@ -39,23 +39,19 @@ struct Keyval {
 
 namespace {
 
-constexpr int kFirstNumber = 0x1000;  // predefined keys are smaller
+constexpr int kFirstKeyval = 0x1000;  // predefined keys are smaller
 constexpr std::uint32_t kMostKeyvals = 1U << 20;
 Pool<Keyval, kMostKeyvals> g_keyvals;
 // Guards the attributes of all objects, and what changes of keys. Not held while functions of the
 // program run.
-std::mutex g_mutex;
-
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for an attribute");
-}
+std::mutex g_attributes_mutex;
 
 int number_of(const Keyval* keyval) {
-  return kFirstNumber + static_cast<int>(g_keyvals.number(keyval));
+  return kFirstKeyval + static_cast<int>(g_keyvals.number(keyval));
 }
 
-// With g_mutex held.
-void release(Keyval* keyval) {
+// With g_attributes_mutex held.
+void release_keyval(Keyval* keyval) {
   if (--keyval->references == 0) g_keyvals.give_back(keyval);
 }
 
@@ -71,7 +67,7 @@ const char* name_of(KeyvalKind kind) {
   return "";
 }
 
-bool predefined(int number) {
+bool is_predefined_key(int number) {
   return number >= MPI_TAG_UB && number <= MPI_WIN_MODEL;
 }
 
@@ -79,13 +75,13 @@ bool predefined(int number) {
 // it: these may be got and deleted by the number that the program has kept.
 enum class Purpose { change, look };
 
-// With g_mutex held.
+// With g_attributes_mutex held.
 int find_keyval(int number, KeyvalKind kind, Purpose purpose, Keyval** out) {
   if (number == MPI_KEYVAL_INVALID) return error(MPI_ERR_KEYVAL, "keyval is MPI_KEYVAL_INVALID");
-  if (predefined(number))
+  if (is_predefined_key(number))
     return error(MPI_ERR_KEYVAL, "keyval %d: it is a key of the library, which does not change", number);
   Keyval* const keyval =
-      number < kFirstNumber ? nullptr : g_keyvals.at(static_cast<std::uint32_t>(number - kFirstNumber));
+      number < kFirstKeyval ? nullptr : g_keyvals.at(static_cast<std::uint32_t>(number - kFirstKeyval));
   if (keyval == nullptr || (keyval->freed && purpose == Purpose::change))
     return error(MPI_ERR_KEYVAL, "keyval %d: it is no key, or was freed", number);
   if (keyval->kind != kind) {
@@ -159,11 +155,11 @@ int copy_entry(void* from, const Attributes::Entry& entry, Attributes* copies) {
     if (flag == 0) return MPI_SUCCESS;
     value = copy;
   }
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_attributes_mutex);
   try {
     copies->entries.push_back({entry.keyval, value});
   } catch (const std::bad_alloc&) {
-    return no_memory();
+    return no_memory_for("an attribute");
   }
   ++entry.keyval->references;
   return MPI_SUCCESS;
@@ -171,21 +167,21 @@ int copy_entry(void* from, const Attributes::Entry& entry, Attributes* copies) {
 
 // ---- attributes of an object --------------------------------------------------------------------
 
-// Calls the delete function, then forgets the attribute. Not with g_mutex held.
+// Calls the delete function, then forgets the attribute. Not with g_attributes_mutex held.
 int delete_entry(void* of, Attributes* attributes, Attributes::Entry entry) {
   if (const int code = run_delete(of, *entry.keyval, entry.value); code != MPI_SUCCESS) return code;
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_attributes_mutex);
   const auto found = find_entry(*attributes, entry.keyval);
   if (found == attributes->entries.end()) return MPI_SUCCESS;  // the function has deleted it
   attributes->entries.erase(found);
-  release(entry.keyval);
+  release_keyval(entry.keyval);
   return MPI_SUCCESS;
 }
 
 // The attribute of a key of the program. *found: there is one.
-int look(const Attributes& attributes, KeyvalKind kind, int number, Purpose purpose, Attributes::Entry* entry,
-         bool* found) {
-  const std::scoped_lock lock(g_mutex);
+int look_up(const Attributes& attributes, KeyvalKind kind, int number, Purpose purpose, Attributes::Entry* entry,
+            bool* found) {
+  const std::scoped_lock lock(g_attributes_mutex);
   Keyval* keyval = nullptr;
   if (const int code = find_keyval(number, kind, purpose, &keyval); code != MPI_SUCCESS) return code;
   const auto place = std::ranges::find(attributes.entries, keyval, &Attributes::Entry::keyval);
@@ -194,40 +190,42 @@ int look(const Attributes& attributes, KeyvalKind kind, int number, Purpose purp
   return MPI_SUCCESS;
 }
 
-int set(void* of, Attributes* attributes, KeyvalKind kind, int number, void* value) {
+int set_attribute(void* of, Attributes* attributes, KeyvalKind kind, int number, void* value) {
   Attributes::Entry entry{};
   bool found = false;
-  if (const int code = look(*attributes, kind, number, Purpose::change, &entry, &found); code != MPI_SUCCESS)
+  if (const int code = look_up(*attributes, kind, number, Purpose::change, &entry, &found); code != MPI_SUCCESS)
     return code;
   if (found) {
     if (const int code = delete_entry(of, attributes, entry); code != MPI_SUCCESS) return code;
   }
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_attributes_mutex);
   // The delete function may have freed the key.
   Keyval* keyval = nullptr;
   if (const int code = find_keyval(number, kind, Purpose::change, &keyval); code != MPI_SUCCESS) return code;
   try {
     attributes->entries.push_back({keyval, value});
   } catch (const std::bad_alloc&) {
-    return no_memory();
+    return no_memory_for("an attribute");
   }
   ++keyval->references;
   return MPI_SUCCESS;
 }
 
-int get(const Attributes& attributes, KeyvalKind kind, int number, void* value, int* flag) {
+int get_attribute(const Attributes& attributes, KeyvalKind kind, int number, void* value, int* flag) {
   Attributes::Entry entry{};
   bool found = false;
-  if (const int code = look(attributes, kind, number, Purpose::look, &entry, &found); code != MPI_SUCCESS) return code;
+  if (const int code = look_up(attributes, kind, number, Purpose::look, &entry, &found); code != MPI_SUCCESS)
+    return code;
   *flag = found ? 1 : 0;
   if (found) *static_cast<void**>(value) = entry.value;
   return MPI_SUCCESS;
 }
 
-int remove(void* of, Attributes* attributes, KeyvalKind kind, int number) {
+int delete_attribute(void* of, Attributes* attributes, KeyvalKind kind, int number) {
   Attributes::Entry entry{};
   bool found = false;
-  if (const int code = look(*attributes, kind, number, Purpose::look, &entry, &found); code != MPI_SUCCESS) return code;
+  if (const int code = look_up(*attributes, kind, number, Purpose::look, &entry, &found); code != MPI_SUCCESS)
+    return code;
   return found ? delete_entry(of, attributes, entry) : MPI_SUCCESS;
 }
 
@@ -244,7 +242,7 @@ int g_tag_ub = kTagUb;
 int g_io = MPI_ANY_SOURCE;  // all processes can do input and output by C's functions
 int g_host = MPI_PROC_NULL;
 int g_wtime_is_global = 0;
-int g_universe_size = 0;  // written with g_mutex held
+int g_universe_size = 0;  // written with g_attributes_mutex held
 
 // Null: MPI_APPNUM, which nobody tells.
 int* value_of_comms(int number) {
@@ -260,7 +258,7 @@ int* value_of_comms(int number) {
     case MPI_LASTUSEDCODE:
       return last_used_code();
     case MPI_UNIVERSE_SIZE: {
-      const std::scoped_lock lock(g_mutex);
+      const std::scoped_lock lock(g_attributes_mutex);
       g_universe_size = static_cast<int>(g_job.size);
       return &g_universe_size;
     }
@@ -272,7 +270,7 @@ int* value_of_comms(int number) {
 int get_of_comm(const Comm& comm, int number, void* value, int* flag) {
   if (const int code = check_out(value, flag); code != MPI_SUCCESS) return code;
   if (number < MPI_TAG_UB || number > MPI_UNIVERSE_SIZE) {
-    return get(comm.attributes, KeyvalKind::comm, number, value, flag);
+    return get_attribute(comm.attributes, KeyvalKind::comm, number, value, flag);
   }
   int* const known = value_of_comms(number);
   *flag = known != nullptr ? 1 : 0;
@@ -300,7 +298,7 @@ int get_of_win(Win& win, int number, void* value, int* flag) {
       known = &win.model;
       break;
     default:
-      return get(win.attributes, KeyvalKind::win, number, value, flag);
+      return get_attribute(win.attributes, KeyvalKind::win, number, value, flag);
   }
   *static_cast<void**>(value) = known;
   *flag = 1;
@@ -312,18 +310,18 @@ int get_of_win(Win& win, int number, void* value, int* flag) {
 int create_keyval(const Keyval& keyval, int* out) {
   if (out == nullptr) return null_argument("keyval");
   Keyval* const made = g_keyvals.take(keyval);
-  if (made == nullptr) return no_memory();
+  if (made == nullptr) return no_memory_for("an attribute");
   *out = number_of(made);
   return MPI_SUCCESS;
 }
 
 int free_keyval(KeyvalKind kind, int* number) {
   if (number == nullptr) return null_argument("keyval");
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_attributes_mutex);
   Keyval* keyval = nullptr;
   if (const int code = find_keyval(*number, kind, Purpose::change, &keyval); code != MPI_SUCCESS) return code;
   keyval->freed = true;
-  release(keyval);
+  release_keyval(keyval);
   *number = MPI_KEYVAL_INVALID;
   return MPI_SUCCESS;
 }
@@ -343,17 +341,17 @@ int create_of_comms(MPI_Comm_copy_attr_function* copy, MPI_Comm_delete_attr_func
 int copy_attributes(void* from, const Attributes& attributes, Attributes* copies) {
   std::vector<Attributes::Entry> entries;  // functions of the program may change the attributes
   try {
-    const std::scoped_lock lock(g_mutex);
+    const std::scoped_lock lock(g_attributes_mutex);
     entries = attributes.entries;
   } catch (const std::bad_alloc&) {
-    return no_memory();
+    return no_memory_for("an attribute");
   }
   for (const Attributes::Entry& entry : entries) {
     const int code = copy_entry(from, entry, copies);
     if (code == MPI_SUCCESS) continue;
     // There is no new object that delete functions could be called for.
-    const std::scoped_lock lock(g_mutex);
-    for (const Attributes::Entry& made : copies->entries) release(made.keyval);
+    const std::scoped_lock lock(g_attributes_mutex);
+    for (const Attributes::Entry& made : copies->entries) release_keyval(made.keyval);
     copies->entries.clear();
     return code;
   }
@@ -364,7 +362,7 @@ int delete_attributes(void* of, Attributes* attributes) {
   for (;;) {
     Attributes::Entry last{};
     {
-      const std::scoped_lock lock(g_mutex);
+      const std::scoped_lock lock(g_attributes_mutex);
       if (attributes->entries.empty()) return MPI_SUCCESS;
       last = attributes->entries.back();
     }
@@ -386,7 +384,7 @@ int comm_free_keyval(Call call, int* comm_keyval) {
 int comm_set_attr(Call call, MPI_Comm comm, int comm_keyval, void* attribute_val) {
   Comm* const object = comm_of(comm);
   if (object == nullptr) return told(call, bad_comm(comm));
-  return told(call, object, set(comm, &object->attributes, KeyvalKind::comm, comm_keyval, attribute_val));
+  return told(call, object, set_attribute(comm, &object->attributes, KeyvalKind::comm, comm_keyval, attribute_val));
 }
 
 int comm_get_attr(Call call, MPI_Comm comm, int comm_keyval, void* attribute_val, int* flag) {
@@ -398,7 +396,7 @@ int comm_get_attr(Call call, MPI_Comm comm, int comm_keyval, void* attribute_val
 int comm_delete_attr(Call call, MPI_Comm comm, int comm_keyval) {
   Comm* const object = comm_of(comm);
   if (object == nullptr) return told(call, bad_comm(comm));
-  return told(call, object, remove(comm, &object->attributes, KeyvalKind::comm, comm_keyval));
+  return told(call, object, delete_attribute(comm, &object->attributes, KeyvalKind::comm, comm_keyval));
 }
 
 int keyval_create(Call call, MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, int* keyval,
@@ -437,21 +435,21 @@ int type_free_keyval(Call call, int* type_keyval) {
 int type_set_attr(Call call, MPI_Datatype datatype, int type_keyval, void* attribute_val) {
   Type* const object = type_of(datatype);
   if (object == nullptr) return told(call, bad_type(datatype));
-  return told(call, set(datatype, &object->attributes, KeyvalKind::type, type_keyval, attribute_val));
+  return told(call, set_attribute(datatype, &object->attributes, KeyvalKind::type, type_keyval, attribute_val));
 }
 
 int type_get_attr(Call call, MPI_Datatype datatype, int type_keyval, void* attribute_val, int* flag) {
   const Type* const object = type_of(datatype);
   if (object == nullptr) return told(call, bad_type(datatype));
   int code = check_out(attribute_val, flag);
-  if (code == MPI_SUCCESS) code = get(object->attributes, KeyvalKind::type, type_keyval, attribute_val, flag);
+  if (code == MPI_SUCCESS) code = get_attribute(object->attributes, KeyvalKind::type, type_keyval, attribute_val, flag);
   return told(call, code);
 }
 
 int type_delete_attr(Call call, MPI_Datatype datatype, int type_keyval) {
   Type* const object = type_of(datatype);
   if (object == nullptr) return told(call, bad_type(datatype));
-  return told(call, remove(datatype, &object->attributes, KeyvalKind::type, type_keyval));
+  return told(call, delete_attribute(datatype, &object->attributes, KeyvalKind::type, type_keyval));
 }
 
 // ---- windows ------------------------------------------------------------------------------------
@@ -473,7 +471,7 @@ int win_free_keyval(Call call, int* win_keyval) {
 int win_set_attr(Call call, MPI_Win win, int win_keyval, void* attribute_val) {
   Win* const object = win_of(win);
   if (object == nullptr) return told(call, bad_win(win));
-  return told(call, object, set(win, &object->attributes, KeyvalKind::win, win_keyval, attribute_val));
+  return told(call, object, set_attribute(win, &object->attributes, KeyvalKind::win, win_keyval, attribute_val));
 }
 
 int win_get_attr(Call call, MPI_Win win, int win_keyval, void* attribute_val, int* flag) {
@@ -485,7 +483,7 @@ int win_get_attr(Call call, MPI_Win win, int win_keyval, void* attribute_val, in
 int win_delete_attr(Call call, MPI_Win win, int win_keyval) {
   Win* const object = win_of(win);
   if (object == nullptr) return told(call, bad_win(win));
-  return told(call, object, remove(win, &object->attributes, KeyvalKind::win, win_keyval));
+  return told(call, object, delete_attribute(win, &object->attributes, KeyvalKind::win, win_keyval));
 }
 
 }  // namespace heddle::mpi

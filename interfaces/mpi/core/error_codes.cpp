@@ -6,7 +6,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <new>
 
 #include <units/errors.hpp>
 #include "mpi/core/errors.hpp"
@@ -117,7 +116,7 @@ struct Added {
   bool has_text = false;
   std::string text;
 };
-std::mutex g_mutex;  // guards what follows
+std::mutex g_added_mutex;  // guards what follows
 std::map<int, Added>& added() {
   static std::map<int, Added> codes;
   return codes;
@@ -136,8 +135,8 @@ struct Reported {
 };
 using ThreadReported = PerThread<Reported>;
 
-int add(int of_class, int* out) {
-  const std::scoped_lock lock(g_mutex);
+int add_code(int of_class, int* out) {
+  const std::scoped_lock lock(g_added_mutex);
   const int code = g_last_used + 1;
   if (of_class != 0 && find_text(of_class) == nullptr) {
     const auto found = added().find(of_class);
@@ -152,7 +151,7 @@ int add(int of_class, int* out) {
   return MPI_SUCCESS;
 }
 
-// With g_mutex held. Null, with *code: it is not the program's.
+// With g_added_mutex held. Null, with *code: it is not the program's.
 Added* find_added(int number, const char* argument, int* code) {
   const auto found = added().find(number);
   if (found != added().end()) return &found->second;
@@ -167,7 +166,7 @@ int add_string(int number, const char* string) {
     return error(MPI_ERR_ARG, "string: it has %zu characters; at most %d fit", std::strlen(string),
                  MPI_MAX_ERROR_STRING - 1);
   }
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_added_mutex);
   int code = MPI_SUCCESS;
   Added* const found = find_added(number, "errorcode", &code);
   if (found == nullptr) return code;
@@ -177,7 +176,7 @@ int add_string(int number, const char* string) {
 }
 
 int remove_string(int number) {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_added_mutex);
   int code = MPI_SUCCESS;
   Added* const found = find_added(number, "errorcode", &code);
   if (found == nullptr) return code;
@@ -188,7 +187,7 @@ int remove_string(int number) {
 }
 
 int remove_code(int number) {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_added_mutex);
   int code = MPI_SUCCESS;
   const Added* const found = find_added(number, "errorcode", &code);
   if (found == nullptr) return code;
@@ -203,7 +202,7 @@ int remove_code(int number) {
 }
 
 int remove_class(int number) {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_added_mutex);
   int code = MPI_SUCCESS;
   const Added* const found = find_added(number, "errorclass", &code);
   if (found == nullptr) return code;
@@ -222,10 +221,6 @@ int remove_class(int number) {
   return MPI_SUCCESS;
 }
 
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for an error code");
-}
-
 }  // namespace
 
 const char* name_of_class(int code) {
@@ -240,7 +235,7 @@ const char* text_of_class(int code) {
 
 int class_of(int code) {
   if (find_text(code) != nullptr) return code;
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_added_mutex);
   const auto found = added().find(code);
   return found == added().end() ? MPI_ERR_UNKNOWN : found->second.of_class;
 }
@@ -254,7 +249,7 @@ std::string text_of(int code) {
     }
     return told;
   }
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_added_mutex);
   const auto found = added().find(code);
   if (found != added().end()) return found->second.text;
   return std::to_string(code) + " is no error code";
@@ -275,29 +270,17 @@ void remember_reported(Call call, int code, const char* text) {
 
 int add_error_class(Call call, int* errorclass) {
   if (errorclass == nullptr) return told(call, null_argument("errorclass"));
-  try {
-    return told(call, add(0, errorclass));
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
+  return told(call, guarded("an error code", [&] { return add_code(0, errorclass); }));
 }
 
 int add_error_code(Call call, int errorclass, int* errorcode) {
   if (errorcode == nullptr) return told(call, null_argument("errorcode"));
   if (errorclass == MPI_SUCCESS) return told(call, error(MPI_ERR_ARG, "errorclass 0: MPI_SUCCESS is no error"));
-  try {
-    return told(call, add(errorclass, errorcode));
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
+  return told(call, guarded("an error code", [&] { return add_code(errorclass, errorcode); }));
 }
 
 int add_error_string(Call call, int errorcode, const char* string) {
-  try {
-    return told(call, add_string(errorcode, string));
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
+  return told(call, guarded("an error code", [&] { return add_string(errorcode, string); }));
 }
 
 int remove_error_class(Call call, int errorclass) {
@@ -319,16 +302,14 @@ int error_class(Call call, int errorcode, int* errorclass) {
 int error_string(Call call, int errorcode, char* string, int* resultlen) {
   if (string == nullptr) return told(call, null_argument("string"));
   if (resultlen == nullptr) return told(call, null_argument("resultlen"));
-  try {
-    const std::string text = text_of(errorcode);
-    const std::size_t length = std::min<std::size_t>(text.size(), MPI_MAX_ERROR_STRING - 1);
-    std::memcpy(string, text.data(), length);
-    string[length] = '\0';
-    *resultlen = static_cast<int>(length);
-    return MPI_SUCCESS;
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
+  return told(call, guarded("an error code", [&] {
+                const std::string text = text_of(errorcode);
+                const std::size_t length = std::min<std::size_t>(text.size(), MPI_MAX_ERROR_STRING - 1);
+                std::memcpy(string, text.data(), length);
+                string[length] = '\0';
+                *resultlen = static_cast<int>(length);
+                return MPI_SUCCESS;
+              }));
 }
 
 }  // namespace heddle::mpi

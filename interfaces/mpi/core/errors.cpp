@@ -55,7 +55,7 @@ const char* text_about(int code, char (&space)[kTextBytes]) {
 
 // ---- the end of the job -------------------------------------------------------------------------
 
-void name_of(const Comm* comm, char* out, std::size_t bytes) {
+void describe_rank(const Comm* comm, char* out, std::size_t bytes) {
   const char* name = comm->name.c_str();
   if (*name == '\0' && comm == g_world) name = "MPI_COMM_WORLD";
   if (*name == '\0' && comm == g_self) name = "MPI_COMM_SELF";
@@ -97,7 +97,7 @@ constexpr std::uint32_t kMostErrhandlers = 1U << 20;
 Pool<Errhandler, kMostErrhandlers> g_errhandlers;
 Errhandler* g_file_errhandler = &g_errors_return;
 
-bool predefined(const Errhandler* errhandler) {
+bool is_predefined(const Errhandler* errhandler) {
   return errhandler == &g_errors_are_fatal || errhandler == &g_errors_abort || errhandler == &g_errors_return;
 }
 
@@ -121,16 +121,16 @@ class Running {
   Errhandler* errhandler_;
 };
 
-void run(Errhandler* errhandler, MPI_Comm handle, int code) {
+void run_handler(Errhandler* errhandler, MPI_Comm handle, int code) {
   errhandler->fn.comm(&handle, &code);
 }
-void run(Errhandler* errhandler, MPI_Win handle, int code) {
+void run_handler(Errhandler* errhandler, MPI_Win handle, int code) {
   errhandler->fn.win(&handle, &code);
 }
-void run(Errhandler* errhandler, MPI_File handle, int code) {
+void run_handler(Errhandler* errhandler, MPI_File handle, int code) {
   errhandler->fn.file(&handle, &code);
 }
-void run(Errhandler* errhandler, MPI_Session handle, int code) {
+void run_handler(Errhandler* errhandler, MPI_Session handle, int code) {
   errhandler->fn.session(&handle, &code);
 }
 
@@ -142,7 +142,7 @@ void raise(Call call, Errhandler* errhandler, Handle handle, int code, const cha
   }
   if (errhandler->kind == Errhandler::Kind::returns || t_depth >= kDeepest) return;
   const Running running(errhandler);
-  run(errhandler, handle, code);
+  run_handler(errhandler, handle, code);
 }
 
 bool ends_job(const Errhandler* errhandler) {
@@ -151,7 +151,7 @@ bool ends_job(const Errhandler* errhandler) {
 
 void raise(Call call, Comm* comm, int code) {
   char where[MPI_MAX_OBJECT_NAME + 64] = "";
-  if (ends_job(comm->errhandler)) name_of(comm, where, sizeof where);
+  if (ends_job(comm->errhandler)) describe_rank(comm, where, sizeof where);
   raise(call, comm->errhandler, handle_of(comm), code, where);
 }
 void raise(Call call, Win* win, int code) {
@@ -173,7 +173,7 @@ void remember(Call call, int code) {
 }
 
 template <class Object>
-int report_to(Call call, Object* object, int code) {
+int report_about(Call call, Object* object, int code) {
   if (object == nullptr) return report(call, code);
   remember(call, code);
   raise(call, object, code);
@@ -271,22 +271,26 @@ ErrorClass null_argument(const char* name) {
   return error(MPI_ERR_ARG, "%s is a null pointer, where the function needs memory", name);
 }
 
+ErrorClass no_memory_for(const char* what) {
+  return error(MPI_ERR_NO_MEM, "no memory for %s", what);
+}
+
 void end_job(Call call, const Comm* comm, int code) {
   char where[MPI_MAX_OBJECT_NAME + 64] = "";
-  name_of(comm, where, sizeof where);
+  describe_rank(comm, where, sizeof where);
   end_job(call, code, where);
 }
 
 // ---- reporting ----------------------------------------------------------------------------------
 
 int report(Call call, Comm* comm, int code) {
-  return report_to(call, comm, code);
+  return report_about(call, comm, code);
 }
 int report(Call call, Win* win, int code) {
-  return report_to(call, win, code);
+  return report_about(call, win, code);
 }
 int report(Call call, Session* session, int code) {
-  return report_to(call, session, code);
+  return report_about(call, session, code);
 }
 
 int report(Call call, int code) {
@@ -325,12 +329,12 @@ MPI_Errhandler handle_of(Errhandler* errhandler) {
 }
 
 Errhandler* retain(Errhandler* errhandler) {
-  if (!predefined(errhandler)) errhandler->references.fetch_add(1, std::memory_order_relaxed);
+  if (!is_predefined(errhandler)) errhandler->references.fetch_add(1, std::memory_order_relaxed);
   return errhandler;
 }
 
 void release(Errhandler* errhandler) {
-  if (predefined(errhandler)) return;
+  if (is_predefined(errhandler)) return;
   if (errhandler->references.fetch_sub(1, std::memory_order_acq_rel) == 1) g_errhandlers.give_back(errhandler);
 }
 
@@ -348,11 +352,11 @@ int bad_errhandler(MPI_Errhandler handle) {
   return error(MPI_ERR_ERRHANDLER, "errhandler %p: it is no error handler, or was freed", static_cast<void*>(handle));
 }
 
-int create(Errhandler::Kind kind, const void* function, MPI_Errhandler* out, Errhandler** made) {
+int create_errhandler(Errhandler::Kind kind, const void* function, MPI_Errhandler* out, Errhandler** made) {
   if (function == nullptr) return null_argument("the function");
   if (out == nullptr) return null_argument("errhandler");
   Errhandler* const errhandler = g_errhandlers.take();
-  if (errhandler == nullptr) return error(MPI_ERR_NO_MEM, "no memory for an error handler");
+  if (errhandler == nullptr) return no_memory_for("an error handler");
   errhandler->kind = kind;
   *out = handle_of(errhandler);
   *made = errhandler;
@@ -375,10 +379,10 @@ const char* object_of(Errhandler::Kind kind) {
 }
 
 // Of an object whose handlers are of `kind`.
-int set(Errhandler** place, Errhandler::Kind kind, MPI_Errhandler handle) {
+int set_errhandler(Errhandler** place, Errhandler::Kind kind, MPI_Errhandler handle) {
   Errhandler* const errhandler = errhandler_of(handle);
   if (errhandler == nullptr) return bad_errhandler(handle);
-  if (!predefined(errhandler) && errhandler->kind != kind) {
+  if (!is_predefined(errhandler) && errhandler->kind != kind) {
     return error(MPI_ERR_ERRHANDLER, "errhandler: it was created for %s, not for %s", object_of(errhandler->kind),
                  object_of(kind));
   }
@@ -387,7 +391,7 @@ int set(Errhandler** place, Errhandler::Kind kind, MPI_Errhandler handle) {
   return MPI_SUCCESS;
 }
 
-int get(Errhandler* errhandler, MPI_Errhandler* out) {
+int get_errhandler(Errhandler* errhandler, MPI_Errhandler* out) {
   if (out == nullptr) return null_argument("errhandler");
   *out = handle_of(retain(errhandler));
   return MPI_SUCCESS;
@@ -414,21 +418,24 @@ int errhandler_free(Call call, MPI_Errhandler* errhandler) {
 
 int comm_create_errhandler(Call call, MPI_Comm_errhandler_function* comm_errhandler_fn, MPI_Errhandler* errhandler) {
   Errhandler* made = nullptr;
-  const int code = create(Errhandler::Kind::comm, reinterpret_cast<const void*>(comm_errhandler_fn), errhandler, &made);
+  const int code =
+      create_errhandler(Errhandler::Kind::comm, reinterpret_cast<const void*>(comm_errhandler_fn), errhandler, &made);
   if (made != nullptr) made->fn.comm = comm_errhandler_fn;
   return told(call, code);
 }
 
 int win_create_errhandler(Call call, MPI_Win_errhandler_function* win_errhandler_fn, MPI_Errhandler* errhandler) {
   Errhandler* made = nullptr;
-  const int code = create(Errhandler::Kind::win, reinterpret_cast<const void*>(win_errhandler_fn), errhandler, &made);
+  const int code =
+      create_errhandler(Errhandler::Kind::win, reinterpret_cast<const void*>(win_errhandler_fn), errhandler, &made);
   if (made != nullptr) made->fn.win = win_errhandler_fn;
   return told(call, code);
 }
 
 int file_create_errhandler(Call call, MPI_File_errhandler_function* file_errhandler_fn, MPI_Errhandler* errhandler) {
   Errhandler* made = nullptr;
-  const int code = create(Errhandler::Kind::file, reinterpret_cast<const void*>(file_errhandler_fn), errhandler, &made);
+  const int code =
+      create_errhandler(Errhandler::Kind::file, reinterpret_cast<const void*>(file_errhandler_fn), errhandler, &made);
   if (made != nullptr) made->fn.file = file_errhandler_fn;
   return told(call, code);
 }
@@ -436,8 +443,8 @@ int file_create_errhandler(Call call, MPI_File_errhandler_function* file_errhand
 int session_create_errhandler(Call call, MPI_Session_errhandler_function* session_errhandler_fn,
                               MPI_Errhandler* errhandler) {
   Errhandler* made = nullptr;
-  const int code =
-      create(Errhandler::Kind::session, reinterpret_cast<const void*>(session_errhandler_fn), errhandler, &made);
+  const int code = create_errhandler(Errhandler::Kind::session, reinterpret_cast<const void*>(session_errhandler_fn),
+                                     errhandler, &made);
   if (made != nullptr) made->fn.session = session_errhandler_fn;
   return told(call, code);
 }
@@ -445,48 +452,48 @@ int session_create_errhandler(Call call, MPI_Session_errhandler_function* sessio
 int comm_set_errhandler(Call call, MPI_Comm comm, MPI_Errhandler errhandler) {
   Comm* const object = comm_of(comm);
   if (object == nullptr) return told(call, bad_comm(comm));
-  return told(call, object, set(&object->errhandler, Errhandler::Kind::comm, errhandler));
+  return told(call, object, set_errhandler(&object->errhandler, Errhandler::Kind::comm, errhandler));
 }
 
 int win_set_errhandler(Call call, MPI_Win win, MPI_Errhandler errhandler) {
   Win* const object = win_of(win);
   if (object == nullptr) return told(call, bad_win(win));
-  return told(call, object, set(&object->errhandler, Errhandler::Kind::win, errhandler));
+  return told(call, object, set_errhandler(&object->errhandler, Errhandler::Kind::win, errhandler));
 }
 
 int session_set_errhandler(Call call, MPI_Session session, MPI_Errhandler errhandler) {
   Session* const object = session_of(session);
   if (object == nullptr) return told(call, bad_session(session));
-  return told(call, object, set(&object->errhandler, Errhandler::Kind::session, errhandler));
+  return told(call, object, set_errhandler(&object->errhandler, Errhandler::Kind::session, errhandler));
 }
 
 int file_set_errhandler(Call call, MPI_File file, MPI_Errhandler errhandler) {
   int code = file == MPI_FILE_NULL ? MPI_SUCCESS : bad_file();
-  if (code == MPI_SUCCESS) code = set(&g_file_errhandler, Errhandler::Kind::file, errhandler);
+  if (code == MPI_SUCCESS) code = set_errhandler(&g_file_errhandler, Errhandler::Kind::file, errhandler);
   return code == MPI_SUCCESS ? code : report_file(call, code);
 }
 
 int comm_get_errhandler(Call call, MPI_Comm comm, MPI_Errhandler* errhandler) {
   Comm* const object = comm_of(comm);
   if (object == nullptr) return told(call, bad_comm(comm));
-  return told(call, object, get(object->errhandler, errhandler));
+  return told(call, object, get_errhandler(object->errhandler, errhandler));
 }
 
 int win_get_errhandler(Call call, MPI_Win win, MPI_Errhandler* errhandler) {
   Win* const object = win_of(win);
   if (object == nullptr) return told(call, bad_win(win));
-  return told(call, object, get(object->errhandler, errhandler));
+  return told(call, object, get_errhandler(object->errhandler, errhandler));
 }
 
 int session_get_errhandler(Call call, MPI_Session session, MPI_Errhandler* errhandler) {
   Session* const object = session_of(session);
   if (object == nullptr) return told(call, bad_session(session));
-  return told(call, object, get(object->errhandler, errhandler));
+  return told(call, object, get_errhandler(object->errhandler, errhandler));
 }
 
 int file_get_errhandler(Call call, MPI_File file, MPI_Errhandler* errhandler) {
   int code = file == MPI_FILE_NULL ? MPI_SUCCESS : bad_file();
-  if (code == MPI_SUCCESS) code = get(g_file_errhandler, errhandler);
+  if (code == MPI_SUCCESS) code = get_errhandler(g_file_errhandler, errhandler);
   return code == MPI_SUCCESS ? code : report_file(call, code);
 }
 

@@ -9,6 +9,7 @@
 #include <heddle/heddle.h>
 
 #include <atomic>
+#include <new>
 
 #include "mpi/core/arguments.hpp"
 
@@ -36,6 +37,8 @@ class ErrorClass {
 [[gnu::cold, gnu::format(printf, 2, 3)]] ErrorClass error(int error_class, const char* format, ...);
 // An argument must not be null.
 [[gnu::cold]] ErrorClass null_argument(const char* name);
+// `what`: what memory was wanted for, as the text says it: "an info".
+[[gnu::cold]] ErrorClass no_memory_for(const char* what);
 // The class of an engine's status, with the engine's text. DONE, POSTED and AGAIN are MPI_SUCCESS.
 [[gnu::cold]] int error_of_status(heddle_status status);
 inline int code_of(heddle_status status) {
@@ -59,6 +62,17 @@ inline int told(Call call, Object* object, int code) {
 }
 inline int told(Call call, int code) {
   return code == MPI_SUCCESS ? code : report(call, code);
+}
+
+// Runs what allocates: body() returns a code, and may throw std::bad_alloc. `what`: as of
+// no_memory_for().
+template <class Body>
+int guarded(const char* what, Body&& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return no_memory_for(what);
+  }
 }
 
 // ---- error handlers -----------------------------------------------------------------------------

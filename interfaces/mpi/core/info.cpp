@@ -27,10 +27,6 @@ namespace {
 constexpr std::uint32_t kMostInfos = 1U << 20;
 Pool<Info, kMostInfos> g_infos;
 
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for an info");
-}
-
 // ---- what the process was started with ----------------------------------------------------------
 
 // The arguments that the program was started with, program first.
@@ -136,17 +132,17 @@ int not_changeable(MPI_Info handle) {
   return error(MPI_ERR_INFO, "info: MPI_INFO_ENV does not change; use a copy by MPI_Info_dup");
 }
 
-int give(const Info& info, MPI_Info* out, const char* argument) {
+int give_info(const Info& info, MPI_Info* out, const char* argument) {
   if (out == nullptr) return null_argument(argument);
   const MPI_Info handle = new_handle(info);
-  if (handle == MPI_INFO_NULL) return no_memory();
+  if (handle == MPI_INFO_NULL) return no_memory_for("an info");
   *out = handle;
   return MPI_SUCCESS;
 }
 
 // ---- the functions, inside ----------------------------------------------------------------------
 
-int set(MPI_Info handle, const char* key, const char* value) {
+int set_value(MPI_Info handle, const char* key, const char* value) {
   Info* const info = changeable(handle);
   if (info == nullptr) return not_changeable(handle);
   if (const int code = check_key(key); code != MPI_SUCCESS) return code;
@@ -160,7 +156,7 @@ int set(MPI_Info handle, const char* key, const char* value) {
   return MPI_SUCCESS;
 }
 
-int remove(MPI_Info handle, const char* key) {
+int remove_key(MPI_Info handle, const char* key) {
   Info* const info = changeable(handle);
   if (info == nullptr) return not_changeable(handle);
   if (const int code = check_key(key); code != MPI_SUCCESS) return code;
@@ -179,7 +175,7 @@ int free_info(MPI_Info* handle) {
 }
 
 // MPI_SUCCESS, and *value is null if the key is not there.
-int find(MPI_Info handle, const char* key, const std::string** value) {
+int find_value(MPI_Info handle, const char* key, const std::string** value) {
   const Info* const info = info_of(handle);
   if (info == nullptr) return bad_info(handle);
   if (const int code = check_key(key); code != MPI_SUCCESS) return code;
@@ -188,40 +184,40 @@ int find(MPI_Info handle, const char* key, const std::string** value) {
 }
 
 // Stores what fits in `most` characters, and the zero after it.
-void store(const std::string& text, std::size_t most, char* out) {
+void store_start(const std::string& text, std::size_t most, char* out) {
   const std::size_t length = std::min(text.size(), most);
   std::memcpy(out, text.data(), length);
   out[length] = '\0';
 }
 
-int get(MPI_Info handle, const char* key, int valuelen, char* value, int* flag) {
+int get_value(MPI_Info handle, const char* key, int valuelen, char* value, int* flag) {
   const std::string* found = nullptr;
-  if (const int code = find(handle, key, &found); code != MPI_SUCCESS) return code;
+  if (const int code = find_value(handle, key, &found); code != MPI_SUCCESS) return code;
   if (valuelen < 0) return error(MPI_ERR_ARG, "valuelen %d is negative", valuelen);
   if (value == nullptr) return null_argument("value");
   if (flag == nullptr) return null_argument("flag");
   *flag = found != nullptr ? 1 : 0;
-  if (found != nullptr) store(*found, static_cast<std::size_t>(valuelen), value);
+  if (found != nullptr) store_start(*found, static_cast<std::size_t>(valuelen), value);
   return MPI_SUCCESS;
 }
 
 int get_string(MPI_Info handle, const char* key, int* buflen, char* value, int* flag) {
   const std::string* found = nullptr;
-  if (const int code = find(handle, key, &found); code != MPI_SUCCESS) return code;
+  if (const int code = find_value(handle, key, &found); code != MPI_SUCCESS) return code;
   if (buflen == nullptr) return null_argument("buflen");
   if (flag == nullptr) return null_argument("flag");
   if (*buflen < 0) return error(MPI_ERR_ARG, "buflen %d is negative", *buflen);
   if (*buflen > 0 && value == nullptr) return null_argument("value");
   *flag = found != nullptr ? 1 : 0;
   if (found == nullptr) return MPI_SUCCESS;
-  if (*buflen > 0) store(*found, static_cast<std::size_t>(*buflen) - 1, value);
+  if (*buflen > 0) store_start(*found, static_cast<std::size_t>(*buflen) - 1, value);
   *buflen = static_cast<int>(found->size()) + 1;
   return MPI_SUCCESS;
 }
 
 int get_length(MPI_Info handle, const char* key, int* valuelen, int* flag) {
   const std::string* found = nullptr;
-  if (const int code = find(handle, key, &found); code != MPI_SUCCESS) return code;
+  if (const int code = find_value(handle, key, &found); code != MPI_SUCCESS) return code;
   if (valuelen == nullptr) return null_argument("valuelen");
   if (flag == nullptr) return null_argument("flag");
   *flag = found != nullptr ? 1 : 0;
@@ -236,25 +232,14 @@ int get_key(MPI_Info handle, int n, char* key) {
   if (n < 0 || static_cast<std::size_t>(n) >= info->entries.size()) {
     return error(MPI_ERR_ARG, "n %d: the info has %zu keys, numbered from 0", n, info->entries.size());
   }
-  store(info->entries[static_cast<std::size_t>(n)].first, MPI_MAX_INFO_KEY - 1, key);
+  store_start(info->entries[static_cast<std::size_t>(n)].first, MPI_MAX_INFO_KEY - 1, key);
   return MPI_SUCCESS;
 }
 
 int create_env(int argc, char* argv[], MPI_Info* out) {
   std::vector<std::string> words;
   for (int i = 0; argv != nullptr && i < argc && argv[i] != nullptr; ++i) words.emplace_back(argv[i]);
-  return give(environment(words.empty() ? command_line() : words), out, "info");
-}
-
-// ---- the border ---------------------------------------------------------------------------------
-
-template <class Function>
-int guarded(Call call, Function&& function) {
-  try {
-    return told(call, function());
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
+  return give_info(environment(words.empty() ? command_line() : words), out, "info");
 }
 
 }  // namespace
@@ -296,7 +281,7 @@ Info* info_of(MPI_Info handle) {
 
 int bad_info(MPI_Info handle) {
   if (handle == MPI_INFO_NULL) return error(MPI_ERR_INFO, "info is MPI_INFO_NULL");
-  if (handle == MPI_INFO_ENV) return no_memory();
+  if (handle == MPI_INFO_ENV) return no_memory_for("an info");
   return error(MPI_ERR_INFO, "info %p: it is no info, or was freed", static_cast<void*>(handle));
 }
 
@@ -335,16 +320,16 @@ std::uint32_t number_of(const Info* info) {
 // ---- the functions ------------------------------------------------------------------------------
 
 int info_create(Call call, MPI_Info* info) {
-  return told(call, give(Info{}, info, "info"));
+  return told(call, give_info(Info{}, info, "info"));
 }
 
 int info_create_env(Call call, int argc, char* argv[], MPI_Info* info) {
-  return guarded(call, [&] { return create_env(argc, argv, info); });
+  return told(call, guarded("an info", [&] { return create_env(argc, argv, info); }));
 }
 
 int info_dup(Call call, MPI_Info info, MPI_Info* newinfo) {
   const Info* const old = info_of(info);
-  return told(call, old == nullptr ? bad_info(info) : give(*old, newinfo, "newinfo"));
+  return told(call, old == nullptr ? bad_info(info) : give_info(*old, newinfo, "newinfo"));
 }
 
 int info_free(Call call, MPI_Info* info) {
@@ -352,15 +337,15 @@ int info_free(Call call, MPI_Info* info) {
 }
 
 int info_set(Call call, MPI_Info info, const char* key, const char* value) {
-  return guarded(call, [&] { return set(info, key, value); });
+  return told(call, guarded("an info", [&] { return set_value(info, key, value); }));
 }
 
 int info_delete(Call call, MPI_Info info, const char* key) {
-  return told(call, remove(info, key));
+  return told(call, remove_key(info, key));
 }
 
 int info_get(Call call, MPI_Info info, const char* key, int valuelen, char* value, int* flag) {
-  return told(call, get(info, key, valuelen, value, flag));
+  return told(call, get_value(info, key, valuelen, value, flag));
 }
 
 int info_get_string(Call call, MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
@@ -386,11 +371,11 @@ int info_get_nthkey(Call call, MPI_Info info, int n, char* key) {
 // The types of resource by which MPI_Comm_split_type can split, and whether this process is
 // restricted to one of each.
 int get_hw_resource_info(Call call, MPI_Info* hw_info) {
-  return guarded(call, [&] {
-    Info info;
-    info.set("mpi_shared_memory", "true");
-    return give(info, hw_info, "hw_info");
-  });
+  return told(call, guarded("an info", [&] {
+                Info info;
+                info.set("mpi_shared_memory", "true");
+                return give_info(info, hw_info, "hw_info");
+              }));
 }
 
 }  // namespace heddle::mpi

@@ -27,8 +27,8 @@ Job g_job;
 
 namespace {
 
-std::mutex g_mutex;  // guards joining and leaving
-int g_users = 0;     // of the job: MPI_Init, sessions
+std::mutex g_job_mutex;  // guards joining and leaving
+int g_users = 0;         // of the job: MPI_Init, sessions
 
 // Lanes of a process with MPI_THREAD_MULTIPLE: one for each of its cores, as far as known.
 constexpr std::uint32_t kLeastLanes = 4;
@@ -55,7 +55,7 @@ bool has_helpers() {
 }
 
 // What the engine takes for true, which has refused other texts.
-bool asserts_no_any_tag() {
+bool environment_asserts_no_any_tag() {
   const char* const text = std::getenv("HEDDLE_MPI_NO_ANY_TAG");
   const std::string_view value = text == nullptr ? "" : text;
   return value == "1" || value == "yes" || value == "on" || value == "true";
@@ -104,7 +104,7 @@ int learn_of_others(bool checks_wanted) {
   return MPI_SUCCESS;
 }
 
-int join(int level) {
+int join_context(int level) {
   bool checks_wanted = false;
   if (const int code = read_checks(&checks_wanted); code != MPI_SUCCESS) return code;
   heddle_context_options options{};
@@ -123,14 +123,14 @@ int join(int level) {
   g_job.thread_level = level;
   g_job.main_thread = std::this_thread::get_id();
   if (const int code = open_lanes(level); code != MPI_SUCCESS) return code;
-  g_job.no_any_tag = asserts_no_any_tag() && g_job.lanes.size() > 1;
+  g_job.no_any_tag = environment_asserts_no_any_tag() && g_job.lanes.size() > 1;
   if (const int code = learn_of_others(checks_wanted); code != MPI_SUCCESS) return code;
   if (const int code = code_of(heddle_team_world(g_job.context, &g_job.world)); code != MPI_SUCCESS) return code;
   g_job.joined = true;
   return open_base();
 }
 
-int leave() {
+int leave_context() {
   close_base();
   tool::keep_counts();
   g_job.joined = false;
@@ -147,7 +147,7 @@ int leave() {
 
 // Processes that used only sessions leave the job when they end.
 void leave_at_exit(int exit_code, void* /*unused*/) {
-  if (exit_code == 0 && g_job.joined && g_job.phase.load() != Job::Phase::running) static_cast<void>(leave());
+  if (exit_code == 0 && g_job.joined && g_job.phase.load() != Job::Phase::running) static_cast<void>(leave_context());
 }
 
 }  // namespace
@@ -160,26 +160,26 @@ int check_running() {
 }
 
 int join_job(int level) {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_job_mutex);
   if (g_job.joined) return MPI_SUCCESS;
   if (g_job.context.id != 0 || g_job.phase.load() == Job::Phase::finalized)
     return error(MPI_ERR_OTHER, "the process has left its job, and cannot join it again");
-  if (::on_exit(leave_at_exit, nullptr) != 0) return error(MPI_ERR_NO_MEM, "no memory for an exit handler");
-  return join(level);
+  if (::on_exit(leave_at_exit, nullptr) != 0) return no_memory_for("an exit handler");
+  return join_context(level);
 }
 
 void retain_job() {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_job_mutex);
   ++g_users;
 }
 
 int release_job() {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_job_mutex);
   if (--g_users > 0 || !g_job.joined) return MPI_SUCCESS;
   // Sessions alone may come and go: the job is left at the end of the process, or with
   // MPI_Finalize.
   if (g_job.phase.load() == Job::Phase::before) return MPI_SUCCESS;
-  return leave();
+  return leave_context();
 }
 
 // ---- the world model ----------------------------------------------------------------------------
@@ -205,7 +205,7 @@ int begin_world(int required, int* provided) {
 
 // A session that is open may have objects of its own.
 bool is_last_user() {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_job_mutex);
   return g_users == 1;
 }
 

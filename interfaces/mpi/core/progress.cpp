@@ -11,7 +11,7 @@ namespace {
 // Operations of several steps. Whoever is inside makes the steps, and others go on without. A step
 // may add and remove operations, its own and others: removed ones become null, and leave the list
 // after the round.
-std::recursive_mutex g_mutex;  // guards the list
+std::recursive_mutex g_stepped_mutex;  // guards the list
 std::list<Stepped*> g_stepped;
 // Their number: read without the lock. Release after a change of the list, acquire by who looks.
 std::atomic<std::size_t> g_steps{0};
@@ -19,7 +19,7 @@ thread_local bool t_stepping = false;
 
 bool step_all() {
   if (g_steps.load(std::memory_order_acquire) == 0 || t_stepping) return false;
-  const std::unique_lock lock(g_mutex, std::try_to_lock);
+  const std::unique_lock lock(g_stepped_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   t_stepping = true;
   for (Stepped*& stepped : g_stepped) {
@@ -35,13 +35,13 @@ bool step_all() {
 }  // namespace
 
 void add_stepped(Stepped* stepped) {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_stepped_mutex);
   g_stepped.push_back(stepped);
   g_steps.fetch_add(1, std::memory_order_release);
 }
 
 void remove_stepped(Stepped* stepped) {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_stepped_mutex);
   for (Stepped*& one : g_stepped) {
     if (one != stepped) continue;
     one = nullptr;

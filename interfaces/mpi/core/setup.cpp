@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <new>
 #include <string>
 #include <thread>
 
@@ -57,7 +56,7 @@ int store_text(const std::string& text, int most, char* out, const char* name, i
 
 int store_info(const Info& info, MPI_Info* out) {
   *out = new_handle(info);
-  return *out == MPI_INFO_NULL ? error(MPI_ERR_NO_MEM, "no memory for an info") : MPI_SUCCESS;
+  return *out == MPI_INFO_NULL ? no_memory_for("an info") : MPI_SUCCESS;
 }
 
 // ---- Fortran ------------------------------------------------------------------------------------
@@ -140,10 +139,6 @@ int get_abi_info(MPI_Info* out) {
   return store_info(info, out);
 }
 
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for an info");
-}
-
 }  // namespace
 
 // ---- the ABI ------------------------------------------------------------------------------------
@@ -157,19 +152,11 @@ int abi_get_version(Call call, int* abi_major, int* abi_minor) {
 }
 
 int abi_get_info(Call call, MPI_Info* info) {
-  try {
-    return told(call, get_abi_info(info));
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
+  return told(call, guarded("an info", [&] { return get_abi_info(info); }));
 }
 
 int abi_get_fortran_info(Call call, MPI_Info* info) {
-  try {
-    return told(call, get_fortran_info(info));
-  } catch (const std::bad_alloc&) {
-    return told(call, no_memory());
-  }
+  return told(call, guarded("an info", [&] { return get_fortran_info(info); }));
 }
 
 // The sizes are fixed: those that all Fortran compilers have unless they are told to make INTEGER

@@ -48,7 +48,7 @@ inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
   if (static_cast<std::uint64_t>(count) > kInlineBytes) return false;
   const std::size_t bytes = static_cast<std::size_t>(count) * plain.size;
   const Member& member = comm->members[to];
-  const Way way = way_to(*comm, member, tag);
+  const SendWay way = way_to(*comm, member, tag);
   if (bytes > kInlineBytes || way.lane.waiting.load(std::memory_order_relaxed) != 0) return false;
   const heddle_status status = heddle_try_send(way.lane.worker, way.target, wire_tag(member.number, tag),
                                                static_cast<const std::byte*>(buf) + plain.begin, bytes, nullptr);

@@ -13,18 +13,18 @@ namespace heddle::mpi {
 namespace {
 
 // MPI_Buffer_attach: of the process.
-std::mutex g_mutex;
+std::mutex g_buffer_mutex;
 std::shared_ptr<BsendBuffer> g_buffer;
 
 std::shared_ptr<BsendBuffer> buffer_of(const Comm& comm) {
   if (comm.buffer != nullptr) return comm.buffer;
   if (const auto& session = comm.group->session(); session != nullptr)
     if (std::shared_ptr<BsendBuffer> buffer = session->get(); buffer != nullptr) return buffer;
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_buffer_mutex);
   return g_buffer;
 }
 
-constexpr std::size_t kAlignment = 16;
+constexpr std::size_t kPieceAlignment = 16;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void BsendBuffer::reap() {
 // First fit. Null: no room.
 BsendBuffer::Piece* BsendBuffer::take(std::size_t bytes) {
   reap();
-  const std::size_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t room = (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
   if (automatic()) {
     std::unique_ptr<std::byte[]> own(new (std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)]);
     if (own == nullptr) return nullptr;
@@ -66,7 +66,7 @@ int BsendBuffer::send(Comm& comm, const Data& data, int rank, int tag) {
   }
   pack(data.buffer, data.count, *data.type, piece->begin);
   const Member& member = comm.members[static_cast<std::size_t>(rank)];
-  const Way way = way_to(comm, member, tag);
+  const SendWay way = way_to(comm, member, tag);
   return post_send(way.lane, {way.target, wire_tag(member.number, tag) | kind_on_wire(*data.type), piece->begin,
                               data.bytes(), HEDDLE_WHEN_LOCAL, &piece->ended});
 }
@@ -87,7 +87,7 @@ int send_buffered(Comm& comm, const Data& data, int rank, int tag) {
 
 namespace {
 
-void flush(BsendBuffer& buffer) {
+void flush_buffer(BsendBuffer& buffer) {
   wait_until(*g_job.lanes[0], [&] {
     progress_all();
     return buffer.empty();
@@ -97,7 +97,7 @@ void flush(BsendBuffer& buffer) {
 int detach_from(std::shared_ptr<BsendBuffer>* where, void* buffer_addr, CountOut size) {
   if (buffer_addr == nullptr || !size.present()) return null_argument(buffer_addr == nullptr ? "buffer_addr" : "size");
   if (*where == nullptr) return error(MPI_ERR_BUFFER, "no buffer is attached");
-  flush(**where);
+  flush_buffer(**where);
   *static_cast<void**>(buffer_addr) = (*where)->address();
   size.set((*where)->bytes());
   where->reset();
@@ -125,7 +125,7 @@ int iflush(std::shared_ptr<BsendBuffer> buffer, MPI_Request* request) {
 }
 
 std::shared_ptr<BsendBuffer> own_buffer() {
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_buffer_mutex);
   return g_buffer;
 }
 
@@ -140,13 +140,13 @@ int attach_to(std::shared_ptr<BsendBuffer>* where, void* buffer, MPI_Count size)
 }  // namespace
 
 void flush_buffers() {
-  if (const auto buffer = own_buffer(); buffer != nullptr) flush(*buffer);
+  if (const auto buffer = own_buffer(); buffer != nullptr) flush_buffer(*buffer);
 }
 
 void detach_at_end(SessionBuffer& session) {
   const std::shared_ptr<BsendBuffer> buffer = session.get();
   if (buffer == nullptr) return;
-  flush(*buffer);
+  flush_buffer(*buffer);
   const std::scoped_lock lock(session.mutex);
   session.attached.reset();
 }
@@ -159,7 +159,7 @@ bool has_no_buffered(const Comm& comm) {
 
 int buffer_attach(Call call, void* buffer, MPI_Count size) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_buffer_mutex);
   return told(call, attach_to(&g_buffer, buffer, size));
 }
 
@@ -167,7 +167,7 @@ int buffer_detach(Call call, void* buffer_addr, CountOut size) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   std::shared_ptr<BsendBuffer> buffer = own_buffer();
   const int code = detach_from(&buffer, buffer_addr, size);
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_buffer_mutex);
   if (code == MPI_SUCCESS) g_buffer.reset();
   return told(call, code);
 }
@@ -184,16 +184,6 @@ int buffer_iflush(Call call, MPI_Request* request) {
 }
 
 // ---- of a communicator --------------------------------------------------------------------------
-
-namespace {
-
-int read_comm(MPI_Comm handle, Comm** comm) {
-  if (const int code = check_running(); code != MPI_SUCCESS) return code;
-  *comm = comm_of(handle);
-  return *comm == nullptr ? bad_comm(handle) : MPI_SUCCESS;
-}
-
-}  // namespace
 
 int comm_attach_buffer(Call call, MPI_Comm handle, void* buffer, MPI_Count size) {
   Comm* comm = nullptr;
@@ -212,7 +202,7 @@ int comm_detach_buffer(Call call, MPI_Comm handle, void* buffer_addr, CountOut s
 int comm_flush_buffer(Call call, MPI_Comm handle) {
   Comm* comm = nullptr;
   const int code = read_comm(handle, &comm);
-  if (code == MPI_SUCCESS && comm->buffer != nullptr) flush(*comm->buffer);
+  if (code == MPI_SUCCESS && comm->buffer != nullptr) flush_buffer(*comm->buffer);
   return told(call, comm, code);
 }
 
@@ -260,7 +250,7 @@ int session_flush_buffer(Call call, MPI_Session handle) {
   Session* session = nullptr;
   const int code = read_session(handle, &session);
   if (code == MPI_SUCCESS)
-    if (const auto buffer = session->buffer->get(); buffer != nullptr) flush(*buffer);
+    if (const auto buffer = session->buffer->get(); buffer != nullptr) flush_buffer(*buffer);
   return told(call, session, code);
 }
 

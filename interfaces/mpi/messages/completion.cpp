@@ -36,7 +36,7 @@ Comm* comm_of_request(const Request* request) {
   return request == nullptr ? nullptr : request->comm.get();
 }
 
-MPI_Status* at(MPI_Status* statuses, std::ptrdiff_t i) {
+MPI_Status* status_at(MPI_Status* statuses, std::ptrdiff_t i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
 
@@ -101,7 +101,7 @@ int finish_all(Call call, Requests requests, MPI_Status* statuses) {
   Verdict verdict;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Request* const request = request_in(requests[i]);
-    MPI_Status* const status = at(statuses, static_cast<std::ptrdiff_t>(i));
+    MPI_Status* const status = status_at(statuses, static_cast<std::ptrdiff_t>(i));
     if (is_active(request))
       finish_one(&requests[i], request, status, &verdict);
     else
@@ -173,7 +173,7 @@ int waitall(Call call, int count, MPI_Request array_of_requests[], MPI_Status* a
   Verdict verdict;
   int wrong = MPI_SUCCESS;  // of what is no request
   for (int i = 0; i < count; ++i) {
-    const int code = complete_one(&array_of_requests[i], at(array_of_statuses, i), &verdict);
+    const int code = complete_one(&array_of_requests[i], status_at(array_of_statuses, i), &verdict);
     if (code != MPI_SUCCESS) wrong = code;
   }
   if (wrong != MPI_SUCCESS) return report(call, wrong);
@@ -259,7 +259,7 @@ int finish_some(Call call, Requests requests, int* outcount, int* indices, MPI_S
     if (!is_active(request)) continue;
     active = true;
     if (request != &g_sent && !poll_request(*request)) continue;
-    finish_one(&requests[i], request, at(statuses, count), &verdict);
+    finish_one(&requests[i], request, status_at(statuses, count), &verdict);
     indices[count++] = static_cast<int>(i);
   }
   *outcount = active ? count : MPI_UNDEFINED;
@@ -335,7 +335,7 @@ int request_get_status_all(Call call, int count, const MPI_Request array_of_requ
     if (!ask(array_of_requests[i], &outcome)) *flag = 0;
   for (int i = 0; *flag != 0 && i < count; ++i) {
     ask(array_of_requests[i], &outcome);
-    store_with_error(outcome, at(array_of_statuses, i));
+    store_with_error(outcome, status_at(array_of_statuses, i));
   }
   return MPI_SUCCESS;
 }
@@ -367,7 +367,7 @@ int request_get_status_some(Call call, int incount, const MPI_Request array_of_r
     active = true;
     Outcome outcome;
     if (!ask(array_of_requests[i], &outcome)) continue;
-    store_with_error(outcome, at(array_of_statuses, count));
+    store_with_error(outcome, status_at(array_of_statuses, count));
     array_of_indices[count++] = i;
   }
   *outcount = active ? count : MPI_UNDEFINED;

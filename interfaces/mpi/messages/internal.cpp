@@ -138,12 +138,12 @@ bool InternalAllgather::step(int* code) {
   return true;
 }
 
-int internal_allgather(Comm& comm, std::span<const int> ranks, std::size_t mine, int tag, const void* data,
-                       std::size_t bytes, void* all) {
+int internal_allgather(Comm& comm, int tag, const void* data, std::size_t bytes, void* all) {
+  const auto mine = static_cast<std::size_t>(comm.rank);
   std::memcpy(static_cast<std::byte*>(all) + mine * bytes, data, bytes);
-  if (ranks.size() == 1) return MPI_SUCCESS;
+  if (comm.size() == 1) return MPI_SUCCESS;
   std::vector<Route> routes;
-  for (const int rank : ranks) routes.push_back(route_of(comm, rank));
+  for (int rank = 0; rank < comm.size(); ++rank) routes.push_back(route_of(comm, rank));
   InternalAllgather exchange(std::move(routes), mine, tag, all, bytes);
   int code = MPI_SUCCESS;
   wait_until(exchange.lane(), [&] { return exchange.step(&code); });

@@ -3,7 +3,6 @@
 // All return MPI_SUCCESS or an error's code.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "mpi/communicators/comm.hpp"
@@ -12,15 +11,16 @@ namespace heddle::mpi {
 
 // Who uses which tag; each user's messages between two ranks are received in the order of sending.
 struct InternalTag {
+  static constexpr std::uint32_t kSequences = 1U << 18;
   static constexpr int kIntercomm = 3;
   static constexpr int kTopology = 4;
   static constexpr int kWindow = 5;
   static constexpr int kFree = 6;
-  // + a sequence number below 2^18: collectives that are made of messages
+  // + a sequence number below kSequences: collectives that are made of messages
   static constexpr int kCollective = 1 << 18;
-  // + a sequence number below 2^18: communicators made by all of a parent
+  // + a sequence number below kSequences: communicators made by all of a parent
   static constexpr int kMake = 1 << 19;
-  // + a sequence number below 2^18: what members call, where checks are on
+  // + a sequence number below kSequences: what members call, where checks are on
   static constexpr int kCompare = kMake + (1 << 18);
   // + the program's tag mod 2^27: MPI_Comm_create_group, sessions
   static constexpr int kGroupTags = 1 << 27;
@@ -93,7 +93,7 @@ class InternalAllgather {
   bool received_ = false;
   std::uint32_t looks_ = 0;
 };
-int internal_allgather(Comm& comm, std::span<const int> ranks, std::size_t mine, int tag, const void* data,
-                       std::size_t bytes, void* all);
+// The same of all members of an intracommunicator, at once.
+int internal_allgather(Comm& comm, int tag, const void* data, std::size_t bytes, void* all);
 
 }  // namespace heddle::mpi

@@ -19,11 +19,11 @@ namespace heddle::mpi {
 }
 
 // A message of this process to a member.
-struct Way {
+struct SendWay {
   Lane& lane;
   heddle_peer target;
 };
-[[gnu::always_inline]] inline Way way_to(const Comm& comm, const Member& to, int tag) {
+[[gnu::always_inline]] inline SendWay way_to(const Comm& comm, const Member& to, int tag) {
   if (!to.by_tag) [[likely]]
     return {*comm.lane, to.peer};
   const auto lanes = static_cast<std::uint32_t>(g_job.lanes.size());

@@ -11,7 +11,6 @@ namespace heddle::mpi {
 namespace {
 
 constexpr std::int64_t kNoWait = 0;
-constexpr std::size_t kMostBytes = std::size_t{1} << 48;
 
 class Partitioned final : public Operation {
  public:
@@ -144,8 +143,8 @@ struct Init {
   int tag;
 };
 
-int init(Call call, const Init& what, void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Comm handle,
-         MPI_Request* request) {
+int init_partitioned(Call call, const Init& what, void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Comm handle,
+                     MPI_Request* request) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   Comm* const comm = comm_of(handle);
   if (comm == nullptr) return report(call, bad_comm(handle));
@@ -156,7 +155,7 @@ int init(Call call, const Init& what, void* buf, MPI_Count count, MPI_Datatype d
   if (code == MPI_SUCCESS) code = read_data(buf, count, datatype, &part);
   if (code == MPI_SUCCESS && what.partitions <= 0)
     code = error(MPI_ERR_ARG, "partitions %d: one at least", what.partitions);
-  if (code == MPI_SUCCESS && part.bytes() > kMostBytes / static_cast<std::uint32_t>(what.partitions))
+  if (code == MPI_SUCCESS && part.bytes() > std::size_t{kMostBytes} / static_cast<std::uint32_t>(what.partitions))
     code = error(MPI_ERR_COUNT, "count %lld: %d partitions of %zu bytes each; at most 2^48 bytes are moved at once",
                  static_cast<long long>(count), what.partitions, part.bytes());
   if (code != MPI_SUCCESS) return report(call, comm, code);
@@ -184,12 +183,12 @@ int bad(MPI_Request handle) {
 
 int psend_init(Call call, const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                MPI_Comm comm, MPI_Info /*info*/, MPI_Request* request) {
-  return init(call, {true, partitions, dest, tag}, const_cast<void*>(buf), count, datatype, comm, request);
+  return init_partitioned(call, {true, partitions, dest, tag}, const_cast<void*>(buf), count, datatype, comm, request);
 }
 
 int precv_init(Call call, void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag,
                MPI_Comm comm, MPI_Info /*info*/, MPI_Request* request) {
-  return init(call, {false, partitions, source, tag}, buf, count, datatype, comm, request);
+  return init_partitioned(call, {false, partitions, source, tag}, buf, count, datatype, comm, request);
 }
 
 int pready(Call call, int partition, MPI_Request request) {

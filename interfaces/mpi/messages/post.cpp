@@ -22,7 +22,7 @@ heddle_status try_post(Lane& lane, const Waiting& send) {
   return status;
 }
 
-bool same(heddle_peer a, heddle_peer b) {
+bool is_same_worker(heddle_peer a, heddle_peer b) {
   return a.rank == b.rank && a.worker == b.worker;
 }
 
@@ -32,7 +32,7 @@ bool must_wait(Lane& lane, heddle_peer target) {
   if (lane.waiting.load(std::memory_order_relaxed) == 0) return false;
   const std::scoped_lock lock(lane.mutex);
   for (const Waiting& send : lane.sends)
-    if (same(send.target, target)) return true;
+    if (is_same_worker(send.target, target)) return true;
   return false;
 }
 
@@ -56,7 +56,7 @@ bool post_waiting(Lane& lane) {
   std::vector<heddle_peer> stuck;
   for (auto at = lane.sends.begin(); at != lane.sends.end();) {
     bool behind = false;
-    for (const heddle_peer peer : stuck) behind = behind || same(peer, at->target);
+    for (const heddle_peer peer : stuck) behind = behind || is_same_worker(peer, at->target);
     if (behind || try_post(lane, *at) == HEDDLE_AGAIN) {
       if (!behind) stuck.push_back(at->target);
       ++at;

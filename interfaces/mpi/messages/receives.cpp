@@ -46,7 +46,7 @@ void complete_without_process(Request& request) {
 
 int prepare_receive(Comm* comm, const Data& data, const Source& from, Request** made) {
   Request* const request = take_request();
-  if (request == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
+  if (request == nullptr) return no_memory_for("one more request");
   request->kind = Request::Kind::receive;
   request->comm = comm;
   request->lane = &receiving_lane(*comm, from.tag);
@@ -82,7 +82,7 @@ int make_receive(Call call, bool persistent, void* buf, MPI_Count count, MPI_Dat
 // AGAIN: there is none. PEER_FAILED: nor will there be one of the source that has died; if any
 // member may send it, one has died, as for receives (wait_receive). `claim`: it is taken out of
 // matching.
-heddle_status look(Comm& comm, const Source& from, bool claim, heddle_receive* found) {
+heddle_status look_for_message(Comm& comm, const Source& from, bool claim, heddle_receive* found) {
   const heddle_wanted wanted = of_any_kind(wanted_of(comm, from.rank, from.tag));
   const auto try_it = claim ? heddle_try_claim : heddle_try_probe;
   Lane& lane = receiving_lane(comm, from.tag);
@@ -94,7 +94,7 @@ heddle_status look(Comm& comm, const Source& from, bool claim, heddle_receive* f
                                                                                          : status;
 }
 
-Outcome outcome_of(const Comm& comm, const heddle_receive& found) {
+Outcome outcome_of_probe(const Comm& comm, const heddle_receive& found) {
   Outcome outcome;
   outcome.source = comm.rank_of_job(found.source.rank);
   outcome.tag = tag_of(found.tag);
@@ -112,17 +112,18 @@ int probe_in(Call call, Comm& comm, const Source& from, int* flag, Request** mes
   }
   heddle_receive mine;
   Request* taken = nullptr;
-  if (message != nullptr && (taken = take_request()) == nullptr)
-    return error(MPI_ERR_NO_MEM, "no memory for one more message");
+  if (message != nullptr && (taken = take_request()) == nullptr) return no_memory_for("one more message");
   heddle_receive* const found = taken != nullptr ? &taken->receive : &mine;
-  heddle_status outcome = look(comm, from, taken != nullptr, found);
+  heddle_status outcome = look_for_message(comm, from, taken != nullptr, found);
   if (flag == nullptr && outcome == HEDDLE_AGAIN) {
-    const auto ready = [&] { return (outcome = look(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN; };
+    const auto ready = [&] {
+      return (outcome = look_for_message(comm, from, taken != nullptr, found)) != HEDDLE_AGAIN;
+    };
     const auto fill = [&](heddle_wait_facts& facts) { tell_sought(facts, {call, &comm, from.rank, from.tag}); };
     wait_until(receiving_lane(comm, from.tag), ready, call, fill);
   }
   if (flag != nullptr) *flag = outcome == HEDDLE_DONE ? 1 : 0;
-  if (outcome == HEDDLE_DONE) store(outcome_of(comm, *found), status);
+  if (outcome == HEDDLE_DONE) store(outcome_of_probe(comm, *found), status);
   if (taken != nullptr && outcome == HEDDLE_DONE) {
     taken->kind = Request::Kind::message;
     taken->comm = &comm;
@@ -158,7 +159,7 @@ int take_message(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message*
   if (handle == nullptr) return null_argument("message");
   if (const int code = read_data(buf, count, datatype, &data); code != MPI_SUCCESS) return code;
   if (*handle == MPI_MESSAGE_NO_PROC) {
-    if ((*request = take_request()) == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
+    if ((*request = take_request()) == nullptr) return no_memory_for("one more request");
     (*request)->kind = Request::Kind::done;
     (*request)->active = true;
     (*request)->lane = g_job.lanes[0];

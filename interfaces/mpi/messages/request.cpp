@@ -246,7 +246,7 @@ bool has_pending(const Comm& comm) {
 
 int new_request(std::unique_ptr<Operation> operation, bool persistent, MPI_Request* handle) {
   Request* const request = take_request();
-  if (request == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
+  if (request == nullptr) return no_memory_for("one more request");
   request->kind = Request::Kind::operation;
   request->lane = &operation->lane();
   request->comm = operation->comm();

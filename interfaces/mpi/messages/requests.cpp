@@ -68,7 +68,7 @@ int request_free(Call call, MPI_Request* handle) {
 
 namespace {
 
-int check_status(const MPI_Status* status) {
+int check_not_ignored(const MPI_Status* status) {
   return status == MPI_STATUS_IGNORE ? error(MPI_ERR_ARG, "status is MPI_STATUS_IGNORE") : MPI_SUCCESS;
 }
 
@@ -76,13 +76,13 @@ int check_status(const MPI_Status* status) {
 
 int test_cancelled(Call call, const MPI_Status* status, int* flag) {
   if (flag == nullptr) return report(call, null_argument("flag"));
-  if (const int code = check_status(status); code != MPI_SUCCESS) return report(call, code);
+  if (const int code = check_not_ignored(status); code != MPI_SUCCESS) return report(call, code);
   *flag = is_cancelled(*status) ? 1 : 0;
   return MPI_SUCCESS;
 }
 
 int status_set_cancelled(Call call, MPI_Status* status, int flag) {
-  if (const int code = check_status(status); code != MPI_SUCCESS) return report(call, code);
+  if (const int code = check_not_ignored(status); code != MPI_SUCCESS) return report(call, code);
   set_cancelled(status, flag != 0);
   return MPI_SUCCESS;
 }
@@ -91,13 +91,13 @@ namespace {
 
 int read_field(Call call, const MPI_Status* status, int MPI_Status::* field, int* value) {
   if (value == nullptr) return report(call, null_argument("the result"));
-  if (const int code = check_status(status); code != MPI_SUCCESS) return report(call, code);
+  if (const int code = check_not_ignored(status); code != MPI_SUCCESS) return report(call, code);
   *value = status->*field;
   return MPI_SUCCESS;
 }
 
 int write_field(Call call, MPI_Status* status, int MPI_Status::* field, int value) {
-  if (const int code = check_status(status); code != MPI_SUCCESS) return report(call, code);
+  if (const int code = check_not_ignored(status); code != MPI_SUCCESS) return report(call, code);
   status->*field = value;
   return MPI_SUCCESS;
 }

@@ -16,12 +16,12 @@ heddle_when when_of(Mode mode) {
   return mode == Mode::synchronous ? HEDDLE_WHEN_MATCHED : HEDDLE_WHEN_LOCAL;
 }
 
-struct Target {
+struct Destination {
   int rank;
   int tag;
 };
 
-int check_send(Comm* comm, const Target& to) {
+int check_send(Comm* comm, const Destination& to) {
   if (const int code = check_target(*comm, to.rank, "dest"); code != MPI_SUCCESS) return code;
   return check_tag(to.tag);
 }
@@ -39,13 +39,13 @@ int travelling(const Data& data, std::unique_ptr<std::byte[]>* packed, const voi
   return MPI_SUCCESS;
 }
 
-int send_now(Comm& comm, Mode mode, const Data& data, const Target& to) {
+int send_now(Comm& comm, Mode mode, const Data& data, const Destination& to) {
   std::unique_ptr<std::byte[]> packed;
   const void* bytes = nullptr;
   if (const int code = travelling(data, &packed, &bytes); code != MPI_SUCCESS) return code;
   const Member& member = comm.members[static_cast<std::size_t>(to.rank)];
   std::atomic<int> ended{kPending};
-  const Way way = way_to(comm, member, to.tag);
+  const SendWay way = way_to(comm, member, to.tag);
   const int code = post_send(way.lane, {way.target, wire_tag(member.number, to.tag) | kind_on_wire(*data.type), bytes,
                                         data.bytes(), when_of(mode), &ended});
   if (code != MPI_SUCCESS) return code;
@@ -55,7 +55,8 @@ int send_now(Comm& comm, Mode mode, const Data& data, const Target& to) {
   return error(failure, "the send to rank %d with tag %d has failed", to.rank, to.tag);
 }
 
-int send_blocking(Comm* comm, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype, const Target& to) {
+int send_blocking(Comm* comm, Mode mode, const void* buf, MPI_Count count, MPI_Datatype datatype,
+                  const Destination& to) {
   Data data;
   if (const int code = check_send(comm, to); code != MPI_SUCCESS) return code;
   if (const int code = read_data(buf, count, datatype, &data); code != MPI_SUCCESS) return code;
@@ -65,9 +66,9 @@ int send_blocking(Comm* comm, Mode mode, const void* buf, MPI_Count count, MPI_D
 }
 
 // A request with everything that it needs, not begun.
-int prepare_send(Comm* comm, Mode mode, const Data& data, const Target& to, Request** made) {
+int prepare_send(Comm* comm, Mode mode, const Data& data, const Destination& to, Request** made) {
   Request* const request = take_request();
-  if (request == nullptr) return error(MPI_ERR_NO_MEM, "no memory for one more request");
+  if (request == nullptr) return no_memory_for("one more request");
   request->kind = Request::Kind::send;
   request->mode = mode;
   request->comm = comm;
@@ -97,7 +98,7 @@ int begin_send(Request& request) {
   const void* bytes = nullptr;
   if (const int code = travelling(data, &request.packed, &bytes); code != MPI_SUCCESS) return code;
   const Member& member = request.comm->members[static_cast<std::size_t>(request.peer)];
-  const Way way = way_to(*request.comm, member, request.tag);
+  const SendWay way = way_to(*request.comm, member, request.tag);
   return post_send(way.lane, {way.target, wire_tag(member.number, request.tag) | kind_on_wire(*data.type), bytes,
                               data.bytes(), when_of(request.mode), &request.ended});
 }

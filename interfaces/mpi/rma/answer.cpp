@@ -37,7 +37,7 @@ struct Answer {
   }
 };
 
-std::mutex g_mutex;  // guards the list
+std::mutex g_waiting_mutex;  // guards the list
 std::list<Answer*> g_waiting;
 
 void answer_sent(void* arg, heddle_status /*status*/) {
@@ -60,7 +60,7 @@ void send_answer(std::unique_ptr<Answer> answer) {
     static_cast<void>(answer.release());
     return;
   }
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_waiting_mutex);
   g_waiting.push_back(answer.release());
   g_answers.fetch_add(1, std::memory_order_relaxed);
 }
@@ -88,7 +88,7 @@ std::byte* memory_of(Win& win, std::uint64_t offset, std::uint64_t bytes) {
   return is_attached(win, offset, bytes) ? static_cast<std::byte*>(pointer_from(offset)) : nullptr;
 }
 
-const Type* element_of(std::uint32_t number) {
+const Type* element_at(std::uint32_t number) {
   return number < kMostBasicTypes && g_basic_types[number].predefined ? &g_basic_types[number] : nullptr;
 }
 
@@ -100,7 +100,7 @@ std::uint64_t span_of(const Type& element, std::uint64_t count) {
 }
 
 int do_accumulate(const Arrival& in, Answer& answer) {
-  const Type* const element = element_of(in.header.type);
+  const Type* const element = element_at(in.header.type);
   if (element == nullptr) return MPI_ERR_TYPE;
   Op op;
   op.kind = static_cast<OpKind>(in.header.detail);
@@ -131,7 +131,7 @@ int do_accumulate(const Arrival& in, Answer& answer) {
 
 // The payload: the value to compare, then the new one.
 int do_compare_swap(const Arrival& in, Answer& answer) {
-  const Type* const element = element_of(in.header.type);
+  const Type* const element = element_at(in.header.type);
   if (element == nullptr) return MPI_ERR_TYPE;
   const auto bytes = static_cast<std::size_t>(element->size);
   std::byte* const target = memory_of(in.win, in.header.offset, bytes);
@@ -174,14 +174,14 @@ bool post_answers() {
     Answer* answer = nullptr;
     {
       // Not held while the engine is called: it may run handlers.
-      const std::scoped_lock lock(g_mutex);
+      const std::scoped_lock lock(g_waiting_mutex);
       if (g_waiting.empty()) return moved;
       answer = g_waiting.front();
       g_waiting.pop_front();
     }
     const bool sent = try_answer(answer);
     if (!sent) {
-      const std::scoped_lock lock(g_mutex);
+      const std::scoped_lock lock(g_waiting_mutex);
       g_waiting.push_back(answer);
       continue;
     }

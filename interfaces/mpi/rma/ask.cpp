@@ -70,7 +70,7 @@ Asked::~Asked() {
 namespace {
 
 // An error: it was not sent, and is gone.
-heddle_status post(std::unique_ptr<Asked> asked) {
+heddle_status post_question(std::unique_ptr<Asked> asked) {
   Win& win = *asked->win;
   const auto rank = static_cast<std::size_t>(asked->rank);
   Far& far = win.far[rank];
@@ -97,7 +97,7 @@ heddle_status post(std::unique_ptr<Asked> asked) {
 }  // namespace
 
 int post_ask(std::unique_ptr<Asked> asked) {
-  return code_of(post(std::move(asked)));
+  return code_of(post_question(std::move(asked)));
 }
 
 int check_alive(const Win& win, int rank) {
@@ -114,7 +114,7 @@ int after_look(Win& win, int rank, int looks) {
 int post_waited(std::unique_ptr<Asked> asked, Asked** sent) {
   asked->waited = true;
   Asked* const posted = asked.get();
-  const heddle_status status = post(std::move(asked));
+  const heddle_status status = post_question(std::move(asked));
   *sent = status >= 0 ? posted : nullptr;
   return code_of(status);
 }

@@ -1,6 +1,5 @@
 // The unit rma: the calls, without the short paths (inline/rma.hpp).
 #include <cstring>
-#include <new>
 
 #include "mpi/inline/rma.hpp"
 #include "mpi/messages/request.hpp"
@@ -11,24 +10,10 @@
 namespace heddle::mpi {
 namespace {
 
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for what the operation needs");
-}
-
-// Reports what body() returns to the window's error handler. body: int(Win&).
-template <class Body>
-int with_window(Call call, MPI_Win handle, Body&& body) {
-  Win* const win = win_of(handle);
-  if (win == nullptr) return told(call, bad_win(handle));
-  try {
-    return told(call, win, body(*win));
-  } catch (const std::bad_alloc&) {
-    return told(call, win, no_memory());
-  }
-}
+constexpr const char* kForOperation = "what the operation needs";
 
 struct Put {
-  Way way;
+  Direction direction;
   const void* buffer;
   MPI_Count count;
   MPI_Datatype datatype;
@@ -49,7 +34,7 @@ int run_put(Win& win, const Put& what) {
   Reach reach;
   const int code = read_put(win, what, &origin, &reach);
   if (code != MPI_SUCCESS || reach.rank == MPI_PROC_NULL) return code;
-  return transfer(what.way, origin, reach, nullptr);
+  return transfer(what.direction, origin, reach, nullptr);
 }
 
 int check_passive(Win& win, int rank) {
@@ -70,7 +55,7 @@ int run_put(Win& win, const Put& what, MPI_Request* request) {
   if (code == MPI_SUCCESS) code = check_passive(win, what.rank);
   if (code != MPI_SUCCESS) return code;
   return issue_request(win, reach.rank, request, [&](Tracker* tracker) {
-    return reach.rank == MPI_PROC_NULL ? MPI_SUCCESS : transfer(what.way, origin, reach, tracker);
+    return reach.rank == MPI_PROC_NULL ? MPI_SUCCESS : transfer(what.direction, origin, reach, tracker);
   });
 }
 
@@ -193,46 +178,46 @@ int run_fetch_and_op(Win& win, const void* origin, void* result, MPI_Datatype da
   if (type != nullptr && !type->predefined)
     return error(MPI_ERR_TYPE, "datatype: MPI_Fetch_and_op takes only predefined types");
   const Old old{result, 1, datatype};
-  return run_accumulate(win, {Way::put, origin, 1, datatype, rank, disp, 1, datatype}, &old, op);
+  return run_accumulate(win, {Direction::put, origin, 1, datatype, rank, disp, 1, datatype}, &old, op);
 }
 
 }  // namespace
 
 int put_any(Call call, const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
             MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) {
-    return run_put(found, {Way::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-                           target_datatype});
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_put(found, {Direction::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                           target_count, target_datatype});
   });
 }
 
 int get_any(Call call, void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
             MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) {
-    return run_put(found, {Way::get, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-                           target_datatype});
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_put(found, {Direction::get, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                           target_count, target_datatype});
   });
 }
 
 int rput(Call call, const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
          MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win,
          MPI_Request* request) {
-  return with_window(call, win, [&](Win& found) {
-    return run_put(
-        found,
-        {Way::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype},
-        request);
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_put(found,
+                   {Direction::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                    target_datatype},
+                   request);
   });
 }
 
 int rget(Call call, void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
          MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win,
          MPI_Request* request) {
-  return with_window(call, win, [&](Win& found) {
-    return run_put(
-        found,
-        {Way::get, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype},
-        request);
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_put(found,
+                   {Direction::get, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                    target_datatype},
+                   request);
   });
 }
 
@@ -242,22 +227,22 @@ int accumulate(Call call, const void* origin_addr, MPI_Count origin_count, MPI_D
   if (origin_datatype == target_datatype && origin_count == target_count &&
       accumulate_shortly({win, target_rank, target_disp, target_count, target_datatype}, origin_addr, nullptr, op))
     return MPI_SUCCESS;
-  return with_window(call, win, [&](Win& found) {
-    return run_accumulate(
-        found,
-        {Way::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype},
-        nullptr, op);
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_accumulate(found,
+                          {Direction::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                           target_count, target_datatype},
+                          nullptr, op);
   });
 }
 
 int raccumulate(Call call, const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
                 int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
                 MPI_Win win, MPI_Request* request) {
-  return with_window(call, win, [&](Win& found) {
-    return run_accumulate(
-        found,
-        {Way::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype},
-        nullptr, op, request);
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_accumulate(found,
+                          {Direction::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                           target_count, target_datatype},
+                          nullptr, op, request);
   });
 }
 
@@ -265,11 +250,11 @@ int get_accumulate(Call call, const void* origin_addr, MPI_Count origin_count, M
                    void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank,
                    MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
   const Old old{result_addr, result_count, result_datatype};
-  return with_window(call, win, [&](Win& found) {
-    return run_accumulate(
-        found,
-        {Way::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype},
-        &old, op);
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_accumulate(found,
+                          {Direction::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                           target_count, target_datatype},
+                          &old, op);
   });
 }
 
@@ -278,11 +263,11 @@ int rget_accumulate(Call call, const void* origin_addr, MPI_Count origin_count, 
                     MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win,
                     MPI_Request* request) {
   const Old old{result_addr, result_count, result_datatype};
-  return with_window(call, win, [&](Win& found) {
-    return run_accumulate(
-        found,
-        {Way::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype},
-        &old, op, request);
+  return with_window(call, win, kForOperation, [&](Win& found) {
+    return run_accumulate(found,
+                          {Direction::put, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                           target_count, target_datatype},
+                          &old, op, request);
   });
 }
 
@@ -291,14 +276,14 @@ int fetch_and_op(Call call, const void* origin_addr, void* result_addr, MPI_Data
   if (result_addr != nullptr &&
       accumulate_shortly({win, target_rank, target_disp, 1, datatype}, origin_addr, result_addr, op))
     return MPI_SUCCESS;
-  return with_window(call, win, [&](Win& found) {
+  return with_window(call, win, kForOperation, [&](Win& found) {
     return run_fetch_and_op(found, origin_addr, result_addr, datatype, target_rank, target_disp, op);
   });
 }
 
 int compare_and_swap(Call call, const void* origin_addr, const void* compare_addr, void* result_addr,
                      MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) {
+  return with_window(call, win, kForOperation, [&](Win& found) {
     return run_compare_swap(found, origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp);
   });
 }

@@ -35,7 +35,7 @@ void forget(Win::Known& known) {
   known.pieces.clear();
 }
 
-std::unique_ptr<Asked> question(Win& win, int rank, Question what) {
+std::unique_ptr<Asked> ask_about_attached(Win& win, int rank, Question what) {
   auto asked = std::make_unique<Asked>();
   asked->header.question = what;
   asked->win = &win;
@@ -49,13 +49,13 @@ int version_of(Win& win, int rank, std::uint64_t* version) {
     return MPI_SUCCESS;
   }
   std::unique_ptr<Asked> answer;
-  const int code = ask_and_wait(question(win, rank, Question::version), &answer);
+  const int code = ask_and_wait(ask_about_attached(win, rank, Question::version), &answer);
   if (code == MPI_SUCCESS) std::memcpy(version, answer->answer, sizeof *version);
   return code;
 }
 
 int ask_owner(Win& win, int rank, std::uint64_t address, std::uint64_t bytes) {
-  auto asked = question(win, rank, Question::resolve);
+  auto asked = ask_about_attached(win, rank, Question::resolve);
   asked->header.offset = address;
   std::unique_ptr<Asked> answer;
   if (const int code = ask_and_wait(std::move(asked), &answer); code != MPI_SUCCESS) {

@@ -2,8 +2,7 @@
 // exposure.cpp.
 #include <units/epochs.hpp>
 
-#include <new>
-
+#include "mpi/rma/epochs.hpp"
 #include "mpi/rma/locks.hpp"
 #include "mpi/rma/make.hpp"
 #include "mpi/rma/order.hpp"
@@ -15,17 +14,6 @@ namespace {
 constexpr std::uint8_t kWithoutLock = 1;
 constexpr std::uint8_t kShared = 2;
 constexpr std::uint8_t kExclusive = 3;
-
-template <class Body>
-int with_window(Call call, MPI_Win handle, Body&& body) {
-  Win* const win = win_of(handle);
-  if (win == nullptr) return told(call, bad_win(handle));
-  try {
-    return told(call, win, body(*win));
-  } catch (const std::bad_alloc&) {
-    return told(call, win, error(MPI_ERR_NO_MEM, "no memory for what the epoch needs"));
-  }
-}
 
 const char* name_of(Access access) {
   switch (access) {
@@ -47,13 +35,7 @@ int wrong_epoch(Access access, const char* wanted) {
   return error(MPI_ERR_RMA_SYNC, "%s: this rank has %s", wanted, name_of(access));
 }
 
-int check_assertion(int given, int allowed) {
-  if ((given & ~allowed) == 0) return MPI_SUCCESS;
-  return error(MPI_ERR_ASSERT, "assert %d: the bits %#x are no assertion that this call takes", given,
-               static_cast<unsigned>(given & ~allowed));
-}
-
-int check_rank(const Win& win, int rank) {
+int check_rank_of_window(const Win& win, int rank) {
   if (rank >= 0 && rank < win.size()) return MPI_SUCCESS;
   return error(MPI_ERR_RANK, "rank %d: the window has ranks 0-%d", rank, win.size() - 1);
 }
@@ -104,7 +86,7 @@ int lock_target(Win& win, int type, int rank, int assertion) {
     return error(MPI_ERR_LOCKTYPE, "lock_type %d: neither MPI_LOCK_EXCLUSIVE nor MPI_LOCK_SHARED", type);
   if (const int code = check_assertion(assertion, MPI_MODE_NOCHECK); code != MPI_SUCCESS) return code;
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
-  if (const int code = check_rank(win, rank); code != MPI_SUCCESS) return code;
+  if (const int code = check_rank_of_window(win, rank); code != MPI_SUCCESS) return code;
   if (const int code = check_alive(win, rank); code != MPI_SUCCESS) return code;
   const bool exclusive = type == MPI_LOCK_EXCLUSIVE;
   const bool unchecked = (assertion & MPI_MODE_NOCHECK) != 0;
@@ -121,7 +103,7 @@ int lock_target(Win& win, int type, int rank, int assertion) {
 
 int unlock_target(Win& win, int rank) {
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
-  if (const int code = check_rank(win, rank); code != MPI_SUCCESS) return code;
+  if (const int code = check_rank_of_window(win, rank); code != MPI_SUCCESS) return code;
   std::uint8_t held = 0;
   {
     const std::scoped_lock lock(win.mutex);
@@ -181,7 +163,7 @@ bool is_locked(const Win& win, int rank) {
 
 int flush_target(Win& win, int rank) {
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
-  if (const int code = check_rank(win, rank); code != MPI_SUCCESS) return code;
+  if (const int code = check_rank_of_window(win, rank); code != MPI_SUCCESS) return code;
   if (!is_locked(win, rank))
     return error(MPI_ERR_RMA_SYNC,
                  "a flush of rank %d, which is not locked: call MPI_Win_lock or MPI_Win_lock_all first", rank);
@@ -196,36 +178,42 @@ int flush_all(Win& win) {
 
 }  // namespace
 
+int check_assertion(int given, int allowed) {
+  if ((given & ~allowed) == 0) return MPI_SUCCESS;
+  return error(MPI_ERR_ASSERT, "assert %d: the bits %#x are no assertion that this call takes", given,
+               static_cast<unsigned>(given & ~allowed));
+}
+
 int win_fence(Call call, int assertion, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return fence(found, assertion); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return fence(found, assertion); });
 }
 int win_lock(Call call, int lock_type, int rank, int assertion, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return lock_target(found, lock_type, rank, assertion); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return lock_target(found, lock_type, rank, assertion); });
 }
 int win_unlock(Call call, int rank, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return unlock_target(found, rank); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return unlock_target(found, rank); });
 }
 int win_lock_all(Call call, int assertion, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return lock_all(found, assertion); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return lock_all(found, assertion); });
 }
 int win_unlock_all(Call call, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return unlock_all(found); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return unlock_all(found); });
 }
 int win_flush(Call call, int rank, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return flush_target(found, rank); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return flush_target(found, rank); });
 }
 int win_flush_all(Call call, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return flush_all(found); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return flush_all(found); });
 }
 // The engine tells of no earlier point at which the origin's memory may be reused.
 int win_flush_local(Call call, int rank, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return flush_target(found, rank); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return flush_target(found, rank); });
 }
 int win_flush_local_all(Call call, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return flush_all(found); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return flush_all(found); });
 }
 int win_sync(Call call, MPI_Win win) {
-  return with_window(call, win, [](Win&) {
+  return with_window(call, win, kForEpoch, [](Win&) {
     full_fence();
     return MPI_SUCCESS;
   });

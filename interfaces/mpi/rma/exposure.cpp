@@ -1,9 +1,8 @@
 // Epochs of groups: post and wait at the targets, start and complete at the origins. Each call's
 // word to a rank is a message without data.
-#include <new>
-
 #include <units/epochs.hpp>
 #include "mpi/messages/internal.hpp"
+#include "mpi/rma/epochs.hpp"
 #include "mpi/rma/order.hpp"
 #include "mpi/rma/transfer.hpp"
 
@@ -13,17 +12,6 @@ namespace {
 // Tags within the window's own communicator.
 constexpr int kPosted = InternalTag::kWindow + (1 << 8);
 constexpr int kCompleted = kPosted + 1;
-
-template <class Body>
-int with_window(Call call, MPI_Win handle, Body&& body) {
-  Win* const win = win_of(handle);
-  if (win == nullptr) return told(call, bad_win(handle));
-  try {
-    return told(call, win, body(*win));
-  } catch (const std::bad_alloc&) {
-    return told(call, win, error(MPI_ERR_NO_MEM, "no memory for what the epoch needs"));
-  }
-}
 
 // The window's ranks of a group.
 int read_group(const Win& win, MPI_Group handle, std::vector<int>* ranks) {
@@ -38,12 +26,6 @@ int read_group(const Win& win, MPI_Group handle, std::vector<int>* ranks) {
   return MPI_SUCCESS;
 }
 
-int check_assertion(int given, int allowed) {
-  if ((given & ~allowed) == 0) return MPI_SUCCESS;
-  return error(MPI_ERR_ASSERT, "assert %d: the bits %#x are no assertion that this call takes", given,
-               static_cast<unsigned>(given & ~allowed));
-}
-
 // To one origin. What fails, because it has died, is told by the call that ends the epoch: so all
 // others come to their words.
 int post_to(Win& win, int origin) {
@@ -53,11 +35,11 @@ int post_to(Win& win, int origin) {
   return internal_send(*win.comm, origin, kPosted, nullptr, 0);
 }
 
-void note(Win& win, int code) {
+void note_exposure(Win& win, int code) {
   if (win.exposure_code == MPI_SUCCESS) win.exposure_code = code;
 }
 
-int post(Win& win, MPI_Group group, int assertion) {
+int begin_exposure(Win& win, MPI_Group group, int assertion) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
   if (const int code = check_assertion(assertion, kAllowed); code != MPI_SUCCESS) return code;
   std::vector<int> origins;
@@ -74,7 +56,7 @@ int post(Win& win, MPI_Group group, int assertion) {
   win.completions.clear();
   win.exposure_code = MPI_SUCCESS;
   full_fence();  // what this rank has stored is there when an origin reads it
-  for (const int rank : win.origins) note(win, post_to(win, rank));
+  for (const int rank : win.origins) note_exposure(win, post_to(win, rank));
   return MPI_SUCCESS;
 }
 
@@ -96,7 +78,7 @@ int end_access(Win& win) {
 }
 
 // The targets have posted, whatever is asserted: their words are on the way in any case.
-int start(Win& win, MPI_Group group, int assertion) {
+int begin_access(Win& win, MPI_Group group, int assertion) {
   if (const int code = check_assertion(assertion, MPI_MODE_NOCHECK); code != MPI_SUCCESS) return code;
   std::vector<int> targets;
   if (const int code = read_group(win, group, &targets); code != MPI_SUCCESS) return code;
@@ -141,16 +123,16 @@ int not_exposed(const char* name) {
   return error(MPI_ERR_RMA_SYNC, "%s without MPI_Win_post", name);
 }
 
-int wait(Win& win) {
+int wait_exposure(Win& win) {
   if (!win.exposed) return not_exposed("MPI_Win_wait");
-  for (const auto& message : win.completions) note(win, message->wait());
+  for (const auto& message : win.completions) note_exposure(win, message->wait());
   return end_exposure(win);
 }
 
 // How often MPI_Win_test looks for a message that is not there.
-constexpr int kLooks = 16;
+constexpr int kTestLooks = 16;
 
-int test(Win& win, int* flag) {
+int test_exposure(Win& win, int* flag) {
   if (flag == nullptr) return null_argument("flag");
   if (!win.exposed) return not_exposed("MPI_Win_test");
   *flag = 0;
@@ -158,10 +140,10 @@ int test(Win& win, int* flag) {
     int code = MPI_SUCCESS;
     // A helper may be inside the lane just now, and the message be there all the same.
     for (int look = 0; !message->test(&code); ++look) {
-      if (look == kLooks) return MPI_SUCCESS;
+      if (look == kTestLooks) return MPI_SUCCESS;
       progress_all();
     }
-    note(win, code);
+    note_exposure(win, code);
   }
   *flag = 1;
   return end_exposure(win);
@@ -170,19 +152,19 @@ int test(Win& win, int* flag) {
 }  // namespace
 
 int win_post(Call call, MPI_Group group, int assertion, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return post(found, group, assertion); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return begin_exposure(found, group, assertion); });
 }
 int win_start(Call call, MPI_Group group, int assertion, MPI_Win win) {
-  return with_window(call, win, [&](Win& found) { return start(found, group, assertion); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return begin_access(found, group, assertion); });
 }
 int win_complete(Call call, MPI_Win win) {
-  return with_window(call, win, [](Win& found) { return complete_epoch(found); });
+  return with_window(call, win, kForEpoch, [](Win& found) { return complete_epoch(found); });
 }
 int win_wait(Call call, MPI_Win win) {
-  return with_window(call, win, [](Win& found) { return wait(found); });
+  return with_window(call, win, kForEpoch, [](Win& found) { return wait_exposure(found); });
 }
 int win_test(Call call, MPI_Win win, int* flag) {
-  return with_window(call, win, [&](Win& found) { return test(found, flag); });
+  return with_window(call, win, kForEpoch, [&](Win& found) { return test_exposure(found, flag); });
 }
 
 }  // namespace heddle::mpi

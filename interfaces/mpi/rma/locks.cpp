@@ -69,7 +69,7 @@ Control* control_of(const Win& win, int rank) {
   return win.far[static_cast<std::size_t>(rank)].control;
 }
 
-std::unique_ptr<Asked> question(Win& win, int rank, LockStep step) {
+std::unique_ptr<Asked> ask_for_lock(Win& win, int rank, LockStep step) {
   auto asked = std::make_unique<Asked>();
   asked->header.question = Question::lock;
   asked->header.detail = static_cast<std::uint8_t>(step);
@@ -92,7 +92,7 @@ int step_at(Win& win, int rank, LockStep step, bool* done) {
     return outcome_at(rank, try_lock_step(win, *control, step, win.comm->rank), done);
   }
   std::unique_ptr<Asked> answer;
-  const int code = ask_and_wait(question(win, rank, step), &answer);
+  const int code = ask_and_wait(ask_for_lock(win, rank, step), &answer);
   if (code != MPI_SUCCESS) return code;
   return outcome_at(rank, static_cast<LockOutcome>(answer->answer[0]), done);
 }
@@ -130,7 +130,7 @@ bool share(Control& control, int rank, bool barges) {
 // A step that always succeeds. The target need not have heard of it when this returns.
 int told_target(Win& win, int rank, LockStep step) {
   Control* const control = control_of(win, rank);
-  if (control == nullptr) return post_ask(question(win, rank, step));
+  if (control == nullptr) return post_ask(ask_for_lock(win, rank, step));
   lock_step(*control, step, win.comm->rank);
   return MPI_SUCCESS;
 }
@@ -170,7 +170,7 @@ int ask_all(Win& win, std::vector<bool>* taken) {
       continue;
     }
     Asked* asked = nullptr;
-    first = post_waited(question(win, rank, LockStep::take_shared), &asked);
+    first = post_waited(ask_for_lock(win, rank, LockStep::take_shared), &asked);
     if (first == MPI_SUCCESS) sent[static_cast<std::size_t>(rank)] = asked;
   }
   for (std::size_t rank = 0; rank < sent.size(); ++rank) {

@@ -1,7 +1,5 @@
 #include "mpi/rma/make.hpp"
 
-#include <numeric>
-
 #include "mpi/collective/blocking.hpp"
 #include "mpi/messages/internal.hpp"
 #include "mpi/rma/ask.hpp"
@@ -11,15 +9,8 @@
 namespace heddle::mpi {
 namespace {
 
-int gather(Win& win, const void* mine, std::size_t bytes, void* all) {
-  std::vector<int> ranks(static_cast<std::size_t>(win.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return internal_allgather(*win.comm, ranks, static_cast<std::size_t>(win.comm->rank), InternalTag::kWindow, mine,
-                            bytes, all);
-}
-
 // Hints of which the library makes something, and what they are if the program says nothing.
-constexpr std::pair<const char*, const char*> kHints[] = {
+constexpr std::pair<const char*, const char*> kWindowHints[] = {
     {"no_locks", "false"},       {"accumulate_ordering", "rar,raw,war,waw"},
     {"same_size", "false"},      {"accumulate_ops", "same_op_no_op"},
     {"same_disp_unit", "false"},
@@ -39,7 +30,7 @@ int begin_window(Comm& parent, const Info& hints, int flavor, Win** made) {
   win->comm = comm;
   win->ranks = comm->size();
   win->flavor = flavor;
-  for (const auto& [key, value] : kHints) win->info.set(key, value);
+  for (const auto& [key, value] : kWindowHints) win->info.set(key, value);
   if (flavor == MPI_WIN_FLAVOR_SHARED) win->info.set("alloc_shared_noncontig", "false");
   for (const auto& [key, value] : hints.entries) win->info.set(key, value);
   const std::string* const ordering = win->info.find("accumulate_ordering");
@@ -53,7 +44,9 @@ int begin_window(Comm& parent, const Info& hints, int flavor, Win** made) {
 
 int exchange_parts(Win& win, const Part& mine, std::vector<Part>* all) {
   all->resize(static_cast<std::size_t>(win.size()));
-  if (const int code = gather(win, &mine, sizeof mine, all->data()); code != MPI_SUCCESS) return code;
+  if (const int code = internal_allgather(*win.comm, InternalTag::kWindow, &mine, sizeof mine, all->data());
+      code != MPI_SUCCESS)
+    return code;
   if (mine.code != MPI_SUCCESS) return mine.code;
   for (int rank = 0; rank < win.size(); ++rank)
     if (const int code = (*all)[static_cast<std::size_t>(rank)].code; code != MPI_SUCCESS)
@@ -65,7 +58,7 @@ int exchange_parts(Win& win, const Part& mine, std::vector<Part>* all) {
 int agree(Win& win, int code) {
   std::vector<std::int32_t> codes(static_cast<std::size_t>(win.size()));
   const std::int32_t mine = code;
-  const int failed = gather(win, &mine, sizeof mine, codes.data());
+  const int failed = internal_allgather(*win.comm, InternalTag::kWindow, &mine, sizeof mine, codes.data());
   if (code != MPI_SUCCESS || failed != MPI_SUCCESS) return code != MPI_SUCCESS ? code : failed;
   for (int rank = 0; rank < win.size(); ++rank)
     if (const int other = codes[static_cast<std::size_t>(rank)]; other != MPI_SUCCESS)
@@ -79,7 +72,7 @@ int barrier(Win& win) {
   if (win.comm->team.id != 0) return run_barrier(*win.comm);
   std::vector<std::byte> all(static_cast<std::size_t>(win.size()));
   const std::byte mine{};
-  return gather(win, &mine, sizeof mine, all.data());
+  return internal_allgather(*win.comm, InternalTag::kWindow, &mine, sizeof mine, all.data());
 }
 
 void keep_memory(Win& win) {

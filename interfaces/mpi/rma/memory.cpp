@@ -13,21 +13,20 @@
 namespace heddle::mpi {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLeastAlignment = 64;
 
 struct Allocation {
   std::size_t bytes = 0;
   heddle_region region{};  // {0}: of the C library
 };
-std::mutex g_mutex;  // guards the map
+std::mutex g_allocations_mutex;  // guards the map
 std::map<std::uintptr_t, Allocation> g_allocations;
 
 // Null: there is no such memory.
 void* allocate(std::size_t bytes, std::size_t alignment, Allocation* made) {
   made->bytes = bytes;
   void* address = nullptr;
-  if (bytes >= kPage && alignment <= kPage && heddle_region_alloc(g_job.context, bytes, &made->region) >= 0) {
+  if (bytes >= kPageBytes && alignment <= kPageBytes && heddle_region_alloc(g_job.context, bytes, &made->region) >= 0) {
     if (heddle_region_address(made->region, &address, nullptr) >= 0) return address;
     heddle_region_release(made->region);
   }
@@ -51,7 +50,7 @@ int alloc(MPI_Aint size, MPI_Info handle, void* baseptr) {
   void* const address = allocate(static_cast<std::size_t>(size), wanted_alignment(info, kLeastAlignment), &made);
   if (address == nullptr) return error(MPI_ERR_NO_MEM, "no memory for %lld bytes", static_cast<long long>(size));
   try {
-    const std::scoped_lock lock(g_mutex);
+    const std::scoped_lock lock(g_allocations_mutex);
     g_allocations[reinterpret_cast<std::uintptr_t>(address)] = made;
   } catch (const std::bad_alloc&) {
     give_memory(address, made);
@@ -64,7 +63,7 @@ int alloc(MPI_Aint size, MPI_Info handle, void* baseptr) {
 int free_memory(void* base) {
   Allocation allocation;
   {
-    const std::scoped_lock lock(g_mutex);
+    const std::scoped_lock lock(g_allocations_mutex);
     const auto found = g_allocations.find(reinterpret_cast<std::uintptr_t>(base));
     if (found == g_allocations.end())
       return error(MPI_ERR_BASE, "%p: not what MPI_Alloc_mem returned, or it was freed already", base);
@@ -78,7 +77,7 @@ int free_memory(void* base) {
 
 bool find_allocated(const void* base, std::size_t bytes, heddle_region* region, std::uint64_t* offset) {
   const auto address = reinterpret_cast<std::uintptr_t>(base);
-  const std::scoped_lock lock(g_mutex);
+  const std::scoped_lock lock(g_allocations_mutex);
   auto after = g_allocations.upper_bound(address);
   if (after == g_allocations.begin()) return false;
   --after;

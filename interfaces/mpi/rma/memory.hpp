@@ -11,6 +11,8 @@
 
 namespace heddle::mpi {
 
+inline constexpr std::size_t kPageBytes = 4096;
+
 // The region that has these bytes, and where in it they begin. False: none of MPI_Alloc_mem.
 bool find_allocated(const void* base, std::size_t bytes, heddle_region* region, std::uint64_t* offset);
 // What the key mpi_minimum_memory_alignment asks for; a power of two, `least` at least.

@@ -1,23 +1,23 @@
 #include "mpi/rma/reach.hpp"
 
+#include "mpi/core/int128.hpp"
 #include "mpi/rma/dynamic.hpp"
 #include "mpi/types/loops.hpp"
 
 namespace heddle::mpi {
 namespace {
 
-__extension__ using Wide = __int128;
-
 // The memory that elements occupy, from the first one's address on.
 struct Bounds {
-  Wide from = 0;
-  Wide to = 0;
+  Int128 from = 0;
+  Int128 to = 0;
 };
 
 Bounds bounds_of(MPI_Count count, const Type& type) {
   if (count == 0 || type.size == 0) return {};
-  const Wide last = Wide{count - 1} * type.extent;
-  return {Wide{type.true_lb} + (last < 0 ? last : 0), Wide{type.true_lb} + type.true_extent + (last > 0 ? last : 0)};
+  const Int128 last = Int128{count - 1} * type.extent;
+  return {Int128{type.true_lb} + (last < 0 ? last : 0),
+          Int128{type.true_lb} + type.true_extent + (last > 0 ? last : 0)};
 }
 
 // A dynamic window's addresses are checked where they are resolved.
@@ -26,7 +26,7 @@ int read_dynamic(Win& win, MPI_Aint disp, Reach* reach) {
   if (reach->rank != win.comm->rank) return MPI_SUCCESS;
   bool attached = true;
   if (reach->count > 0)
-    for (const Block& block : blocks_of(reach->count, *reach->type, reach->offset))
+    for (const MemoryBlock& block : blocks_of(reach->count, *reach->type, reach->offset))
       attached = attached && is_attached(win, block.offset, block.bytes);
   if (!attached)
     return error(MPI_ERR_RMA_RANGE, "address %#llx: this rank has not attached all of what is accessed there",
@@ -39,10 +39,10 @@ int read_place(Win& win, MPI_Aint disp, Reach* reach) {
   if (win.dynamic()) return read_dynamic(win, disp, reach);
   if (disp < 0) return error(MPI_ERR_DISP, "target_disp %lld: it must not be negative", static_cast<long long>(disp));
   const Target& target = win.targets[static_cast<std::size_t>(reach->rank)];
-  const Wide offset = Wide{disp} * target.unit;
+  const Int128 offset = Int128{disp} * target.unit;
   const Bounds bounds = bounds_of(reach->count, *reach->type);
   if (bounds.from != bounds.to &&
-      (offset + bounds.from < 0 || offset + bounds.to > Wide{static_cast<MPI_Aint>(target.bytes)}))
+      (offset + bounds.from < 0 || offset + bounds.to > Int128{static_cast<MPI_Aint>(target.bytes)}))
     return error(MPI_ERR_RMA_RANGE,
                  "target_disp %lld (of %lld bytes each): the access leaves the %llu bytes of rank %d's window",
                  static_cast<long long>(disp), static_cast<long long>(target.unit),
@@ -94,8 +94,8 @@ int read_reach(Win& win, int rank, MPI_Aint disp, MPI_Count count, MPI_Datatype 
   return read_place(win, disp, reach);
 }
 
-std::vector<Block> blocks_of(MPI_Count count, const Type& type, std::uint64_t offset) {
-  std::vector<Block> blocks;
+std::vector<MemoryBlock> blocks_of(MPI_Count count, const Type& type, std::uint64_t offset) {
+  std::vector<MemoryBlock> blocks;
   if (count == 0 || type.size == 0) return blocks;
   if (type.contiguous) {
     blocks.push_back(
@@ -119,7 +119,7 @@ std::vector<Run> runs_of(MPI_Count count, const Type& type, const Type& element,
   }
   std::uint64_t position = 0;  // of the block, in packed form
   std::uint64_t next = 0;      // of the next element
-  for (const Block& block : blocks_of(count, type, offset)) {
+  for (const MemoryBlock& block : blocks_of(count, type, offset)) {
     // Elements that begin within the block. With gaps in the element, each block begins at most one
     // in its middle at a time.
     for (; next < position + block.bytes;) {

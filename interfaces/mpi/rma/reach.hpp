@@ -36,11 +36,11 @@ int read_reach(Win& win, int rank, MPI_Aint disp, MPI_Count count, MPI_Datatype 
 int check_epoch(Win& win, int rank);
 
 // Bytes in order: of a buffer from its address on, of a target from the window's start.
-struct Block {
+struct MemoryBlock {
   std::uint64_t offset;
   std::uint64_t bytes;
 };
-std::vector<Block> blocks_of(MPI_Count count, const Type& type, std::uint64_t offset);
+std::vector<MemoryBlock> blocks_of(MPI_Count count, const Type& type, std::uint64_t offset);
 // The same as runs of elements of the type's basic type.
 std::vector<Run> runs_of(MPI_Count count, const Type& type, const Type& element, std::uint64_t offset);
 // The basic type that it is made of; null: several.

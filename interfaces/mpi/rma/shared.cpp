@@ -1,24 +1,23 @@
 #include "mpi/rma/shared.hpp"
 
 #include <units/windows.hpp>
+#include "mpi/rma/memory.hpp"
 
 namespace heddle::mpi {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-
-std::uint64_t rounded(std::uint64_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
 // Where each rank's part begins: after the control blocks, one after the other, or each at a page.
 std::vector<std::uint64_t> offsets_of(const std::vector<Part>& parts, std::uint64_t* all) {
   const bool apart = parts[0].apart != 0;
   std::vector<std::uint64_t> offsets;
-  std::uint64_t next = rounded(parts.size() * sizeof(Control));
+  std::uint64_t next = whole_pages(parts.size() * sizeof(Control));
   for (const Part& part : parts) {
     offsets.push_back(next);
-    next += apart ? rounded(part.bytes) : part.bytes;
+    next += apart ? whole_pages(part.bytes) : part.bytes;
   }
   *all = next;
   return offsets;

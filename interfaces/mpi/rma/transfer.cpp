@@ -20,20 +20,20 @@ void tracked_ended(void* tracker, heddle_status status) {
 }
 
 // A request has ended when the origin's memory may be reused, or has what was got.
-heddle_when when_of(Way way) {
-  return way == Way::put ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE;
+heddle_when when_of(Direction direction) {
+  return direction == Direction::put ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE;
 }
 
 // One block at either side.
-int transfer_block(Way way, const Reach& reach, void* local, std::size_t bytes, heddle_remote remote,
+int transfer_block(Direction direction, const Reach& reach, void* local, std::size_t bytes, heddle_remote remote,
                    Tracker* tracker) {
   const heddle_worker worker = reach.win->comm->lane->worker;
-  const heddle_completion completion{tracked_ended, tracker, {}, when_of(way)};
+  const heddle_completion completion{tracked_ended, tracker, {}, when_of(direction)};
   const heddle_completion* const follows = tracker != nullptr ? &completion : nullptr;
   if (tracker != nullptr) tracker->add();
   const heddle_status status = until_taken(*reach.win, reach.rank, [&] {
-    return way == Way::put ? heddle_try_put(worker, local, bytes, remote, follows)
-                           : heddle_try_get(worker, local, bytes, remote, follows);
+    return direction == Direction::put ? heddle_try_put(worker, local, bytes, remote, follows)
+                                       : heddle_try_get(worker, local, bytes, remote, follows);
   });
   count_posted(reach.far());
   if (tracker != nullptr && status != HEDDLE_POSTED) tracker->end(code_of(status));
@@ -59,7 +59,7 @@ void list_ended(void* arg, heddle_status status) {
   far.asked.fetch_sub(1, std::memory_order_release);
 }
 
-int post_list(Way way, const Reach& reach, std::vector<heddle_segment> segments, Tracker* tracker) {
+int post_list(Direction direction, const Reach& reach, std::vector<heddle_segment> segments, Tracker* tracker) {
   if (segments.empty()) return MPI_SUCCESS;
   auto list = std::make_unique<List>();
   list->segments = std::move(segments);
@@ -69,11 +69,11 @@ int post_list(Way way, const Reach& reach, std::vector<heddle_segment> segments,
   list->far->asked.fetch_add(1, std::memory_order_relaxed);
   const heddle_worker worker = reach.win->comm->lane->worker;
   List* const sent = list.release();
-  const heddle_completion completion{list_ended, sent, {}, when_of(way)};
+  const heddle_completion completion{list_ended, sent, {}, when_of(direction)};
   const std::size_t count = sent->segments.size();
   const heddle_status status = until_taken(*reach.win, reach.rank, [&] {
-    return way == Way::put ? heddle_try_put_list(worker, sent->segments.data(), count, &completion)
-                           : heddle_try_get_list(worker, sent->segments.data(), count, &completion);
+    return direction == Direction::put ? heddle_try_put_list(worker, sent->segments.data(), count, &completion)
+                                       : heddle_try_get_list(worker, sent->segments.data(), count, &completion);
   });
   count_posted(reach.far());
   if (status == HEDDLE_POSTED) return MPI_SUCCESS;
@@ -86,7 +86,7 @@ int post_list(Way way, const Reach& reach, std::vector<heddle_segment> segments,
 
 // Where a block of the target lies for the engine. What lies elsewhere, in the next piece that was
 // attached to a dynamic window, is cut off.
-int place_of(const Reach& reach, Block* block, heddle_remote* place) {
+int place_of(const Reach& reach, MemoryBlock* block, heddle_remote* place) {
   if (reach.win->dynamic()) return resolve(*reach.win, reach.rank, block->offset, &block->bytes, place);
   const Far& far = reach.far();
   *place = {far.region, far.offset + block->offset};
@@ -94,15 +94,16 @@ int place_of(const Reach& reach, Block* block, heddle_remote* place) {
 }
 
 // Walks the blocks of both sides at the same pace.
-int transfer_blocks(Way way, const Side& origin, const Reach& reach, Tracker* tracker) {
+int transfer_blocks(Direction direction, const Side& origin, const Reach& reach, Tracker* tracker) {
   constexpr std::size_t kMostSegments = 4096;  // of one list
-  const std::vector<Block> here = blocks_of(origin.count, *origin.type, reinterpret_cast<std::uint64_t>(origin.buffer));
-  std::vector<Block> there = blocks_of(reach.count, *reach.type, reach.offset);
+  const std::vector<MemoryBlock> here =
+      blocks_of(origin.count, *origin.type, reinterpret_cast<std::uint64_t>(origin.buffer));
+  std::vector<MemoryBlock> there = blocks_of(reach.count, *reach.type, reach.offset);
   std::vector<heddle_segment> segments;
   std::size_t mine = 0;
   std::uint64_t mine_done = 0;
   for (std::size_t next = 0; next < there.size();) {
-    Block block = there[next];
+    MemoryBlock block = there[next];
     heddle_remote place{};
     if (const int code = place_of(reach, &block, &place); code != MPI_SUCCESS) return code;
     there[next] = {block.offset + block.bytes, there[next].bytes - block.bytes};
@@ -114,29 +115,30 @@ int transfer_blocks(Way way, const Side& origin, const Reach& reach, Tracker* tr
       mine_done += bytes;
       if (mine_done == here[mine].bytes) ++mine, mine_done = 0;
       if (segments.size() < kMostSegments) continue;
-      if (const int code = post_list(way, reach, std::move(segments), tracker); code != MPI_SUCCESS) return code;
+      if (const int code = post_list(direction, reach, std::move(segments), tracker); code != MPI_SUCCESS) return code;
       segments = {};
     }
   }
-  return post_list(way, reach, std::move(segments), tracker);
+  return post_list(direction, reach, std::move(segments), tracker);
 }
 
-int check_sizes(Way way, const Side& origin, const Reach& reach) {
-  const MPI_Count from = way == Way::put ? origin.bytes() : reach.bytes();
-  const MPI_Count to = way == Way::put ? reach.bytes() : origin.bytes();
+int check_sizes(Direction direction, const Side& origin, const Reach& reach) {
+  const MPI_Count from = direction == Direction::put ? origin.bytes() : reach.bytes();
+  const MPI_Count to = direction == Direction::put ? reach.bytes() : origin.bytes();
   if (from <= to) return MPI_SUCCESS;
   return error(MPI_ERR_TRUNCATE, "%lld bytes do not fit into the %lld that count and datatype of the %s describe",
-               static_cast<long long>(from), static_cast<long long>(to), way == Way::put ? "target" : "origin");
+               static_cast<long long>(from), static_cast<long long>(to),
+               direction == Direction::put ? "target" : "origin");
 }
 
 }  // namespace
 
-int transfer(Way way, const Side& origin, const Reach& reach, Tracker* tracker) {
-  if (const int code = check_sizes(way, origin, reach); code != MPI_SUCCESS) return code;
+int transfer(Direction direction, const Side& origin, const Reach& reach, Tracker* tracker) {
+  if (const int code = check_sizes(direction, origin, reach); code != MPI_SUCCESS) return code;
   const MPI_Count bytes = std::min(origin.bytes(), reach.bytes());
   if (bytes == 0) return MPI_SUCCESS;
   if (reach.memory != nullptr) {
-    if (way == Way::put)
+    if (direction == Direction::put)
       copy(origin.buffer, origin.count, *origin.type, reach.memory, reach.count, *reach.type);
     else
       copy(reach.memory, reach.count, *reach.type, origin.buffer, origin.count, *origin.type);
@@ -144,17 +146,17 @@ int transfer(Way way, const Side& origin, const Reach& reach, Tracker* tracker) 
   }
   if (reach.win->dynamic())
     if (const int code = refresh_known(*reach.win, reach.rank); code != MPI_SUCCESS) return code;
-  if (!origin.type->contiguous || !reach.type->contiguous) return transfer_blocks(way, origin, reach, tracker);
-  Block block{reach.offset + static_cast<std::uint64_t>(reach.type->true_lb), static_cast<std::uint64_t>(bytes)};
+  if (!origin.type->contiguous || !reach.type->contiguous) return transfer_blocks(direction, origin, reach, tracker);
+  MemoryBlock block{reach.offset + static_cast<std::uint64_t>(reach.type->true_lb), static_cast<std::uint64_t>(bytes)};
   heddle_remote place{};
   if (const int code = place_of(reach, &block, &place); code != MPI_SUCCESS) return code;
-  if (block.bytes != static_cast<std::uint64_t>(bytes)) return transfer_blocks(way, origin, reach, tracker);
-  return transfer_block(way, reach, begin_of(origin.buffer, *origin.type), block.bytes, place, tracker);
+  if (block.bytes != static_cast<std::uint64_t>(bytes)) return transfer_blocks(direction, origin, reach, tracker);
+  return transfer_block(direction, reach, begin_of(origin.buffer, *origin.type), block.bytes, place, tracker);
 }
 
 namespace {
 
-int flush(Win& win, int rank) {
+int flush_engine(Win& win, int rank) {
   const std::uint32_t job_rank = win.comm->members[static_cast<std::size_t>(rank)].peer.rank;
   return code_of(until_taken(win, rank, [&] { return heddle_try_flush(win.comm->lane->worker, job_rank); }));
 }
@@ -178,7 +180,7 @@ int complete_posted(Win& win, int rank) {
   const std::uint64_t posted = far.posted.load(std::memory_order_relaxed);
   if (far.flushed.load(std::memory_order_relaxed) >= posted) return MPI_SUCCESS;
   int code = wait_asked(win, rank, 1);
-  if (code == MPI_SUCCESS) code = flush(win, rank);
+  if (code == MPI_SUCCESS) code = flush_engine(win, rank);
   // Other threads may have come further meanwhile.
   std::uint64_t flushed = far.flushed.load(std::memory_order_relaxed);
   while (flushed < posted && !far.flushed.compare_exchange_weak(flushed, posted, std::memory_order_acq_rel)) {

@@ -5,10 +5,10 @@
 
 namespace heddle::mpi {
 
-enum class Way : bool { put, get };
+enum class Direction : bool { put, get };
 
 // Begins it. `tracker`: of a request; null: the target's next flush completes it.
-int transfer(Way way, const Side& origin, const Reach& reach, Tracker* tracker);
+int transfer(Direction direction, const Side& origin, const Reach& reach, Tracker* tracker);
 
 // All operations on the target that this process has issued are complete there. Returns the first
 // one's error; if the target has died and its memory is mapped here, that error: whether there was

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <string_view>
 
 #include <units/windows.hpp>
@@ -27,24 +26,22 @@ int bad_win(MPI_Win handle) {
 
 namespace {
 
-int no_memory() {
-  return error(MPI_ERR_NO_MEM, "no memory for what is asked of the window");
-}
+constexpr const char* kForQuery = "what is asked of the window";
 
 int group_of_window(const Win& win, MPI_Group* group) {
   if (group == nullptr) return null_argument("group");
   *group = new_handle(win.comm->group);
-  return *group == MPI_GROUP_NULL ? no_memory() : MPI_SUCCESS;
+  return *group == MPI_GROUP_NULL ? no_memory_for(kForQuery) : MPI_SUCCESS;
 }
 
 int info_of_window(const Win& win, MPI_Info* info) {
   if (info == nullptr) return null_argument("info_used");
   *info = new_handle(win.info);
-  return *info == MPI_INFO_NULL ? no_memory() : MPI_SUCCESS;
+  return *info == MPI_INFO_NULL ? no_memory_for(kForQuery) : MPI_SUCCESS;
 }
 
 // Hints that are about how the window was made stay as they are.
-int set_info(Win& win, MPI_Info handle) {
+int set_window_info(Win& win, MPI_Info handle) {
   Info hints;
   if (const int code = read_info(handle, &hints); code != MPI_SUCCESS) return code;
   for (const auto& [key, value] : hints.entries)
@@ -62,33 +59,22 @@ int name_of_window(const Win& win, char* name, int* length) {
   return MPI_SUCCESS;
 }
 
-int set_name(Win& win, const char* name) {
+int set_window_name(Win& win, const char* name) {
   if (name == nullptr) return null_argument("win_name");
   win.name.assign(name, ::strnlen(name, MPI_MAX_OBJECT_NAME - 1));
   return MPI_SUCCESS;
 }
 
-template <class Body>
-int with_window(Call call, MPI_Win handle, Body&& body) {
-  Win* const win = win_of(handle);
-  if (win == nullptr) return told(call, bad_win(handle));
-  try {
-    return told(call, win, body(*win));
-  } catch (const std::bad_alloc&) {
-    return told(call, win, no_memory());
-  }
-}
-
 }  // namespace
 
 int win_get_group(Call call, MPI_Win win, MPI_Group* group) {
-  return with_window(call, win, [&](Win& found) { return group_of_window(found, group); });
+  return with_window(call, win, kForQuery, [&](Win& found) { return group_of_window(found, group); });
 }
 int win_get_info(Call call, MPI_Win win, MPI_Info* info_used) {
-  return with_window(call, win, [&](Win& found) { return info_of_window(found, info_used); });
+  return with_window(call, win, kForQuery, [&](Win& found) { return info_of_window(found, info_used); });
 }
 int win_set_info(Call call, MPI_Win win, MPI_Info info) {
-  return with_window(call, win, [&](Win& found) { return set_info(found, info); });
+  return with_window(call, win, kForQuery, [&](Win& found) { return set_window_info(found, info); });
 }
 int win_get_name(Call call, MPI_Win win, char* win_name, int* resultlen) {
   if (win == MPI_WIN_NULL && win_name != nullptr && resultlen != nullptr) {
@@ -97,10 +83,10 @@ int win_get_name(Call call, MPI_Win win, char* win_name, int* resultlen) {
     win_name[kName.size()] = '\0';
     return MPI_SUCCESS;
   }
-  return with_window(call, win, [&](Win& found) { return name_of_window(found, win_name, resultlen); });
+  return with_window(call, win, kForQuery, [&](Win& found) { return name_of_window(found, win_name, resultlen); });
 }
 int win_set_name(Call call, MPI_Win win, const char* win_name) {
-  return with_window(call, win, [&](Win& found) { return set_name(found, win_name); });
+  return with_window(call, win, kForQuery, [&](Win& found) { return set_window_name(found, win_name); });
 }
 
 }  // namespace heddle::mpi

@@ -150,4 +150,13 @@ inline MPI_Win handle_of(Win* win) {
 // Why win_of() was null: an error's code.
 [[gnu::cold]] int bad_win(MPI_Win handle);
 
+// Runs what a function does on the window that it is called for, and reports the error. body:
+// int(Win&). `what` it allocates for, see guarded().
+template <class Body>
+int with_window(Call call, MPI_Win handle, const char* what, Body&& body) {
+  Win* const win = win_of(handle);
+  if (win == nullptr) return told(call, bad_win(handle));
+  return told(call, win, guarded(what, [&] { return body(*win); }));
+}
+
 }  // namespace heddle::mpi

@@ -164,7 +164,7 @@ int make_window(const Wish& wish, void* baseptr, MPI_Win* handle) {
   return MPI_SUCCESS;
 }
 
-int guarded(Call call, MPI_Comm comm, Wish wish, void* baseptr, MPI_Win* handle) {
+int create_window(Call call, MPI_Comm comm, Wish wish, void* baseptr, MPI_Win* handle) {
   if (const int code = check_running(); code != MPI_SUCCESS) return told(call, code);
   wish.comm = comm_of(comm);
   if (wish.comm == nullptr) return told(call, bad_comm(comm));
@@ -200,23 +200,23 @@ int free_window(Call call, MPI_Win* handle, Win& win) {
 }  // namespace
 
 int win_create(Call call, void* base, MPI_Aint size, MPI_Count disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
-  return guarded(call, comm, {MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info, nullptr}, nullptr, win);
+  return create_window(call, comm, {MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info, nullptr}, nullptr, win);
 }
 
 int win_allocate(Call call, MPI_Aint size, MPI_Count disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,
                  MPI_Win* win) {
   if (baseptr == nullptr) return told(call, null_argument("baseptr"));
-  return guarded(call, comm, {MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info, nullptr}, baseptr, win);
+  return create_window(call, comm, {MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info, nullptr}, baseptr, win);
 }
 
 int win_allocate_shared(Call call, MPI_Aint size, MPI_Count disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,
                         MPI_Win* win) {
   if (baseptr == nullptr) return told(call, null_argument("baseptr"));
-  return guarded(call, comm, {MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info, nullptr}, baseptr, win);
+  return create_window(call, comm, {MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info, nullptr}, baseptr, win);
 }
 
 int win_create_dynamic(Call call, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
-  return guarded(call, comm, {MPI_WIN_FLAVOR_DYNAMIC, MPI_BOTTOM, 0, 1, info, nullptr}, nullptr, win);
+  return create_window(call, comm, {MPI_WIN_FLAVOR_DYNAMIC, MPI_BOTTOM, 0, 1, info, nullptr}, nullptr, win);
 }
 
 int win_free(Call call, MPI_Win* win) {

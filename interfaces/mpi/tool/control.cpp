@@ -15,10 +15,9 @@
 namespace heddle::mpi {
 namespace {
 
-using tool::Control;
 using tool::g_tool;
 
-constexpr std::string_view kPrefix = "HEDDLE_";
+constexpr std::string_view kVariablePrefix = "HEDDLE_";
 
 // Settings whose default is this library's own; they are variables also when the environment does
 // not set them.
@@ -34,17 +33,17 @@ constexpr Own kOwn[] = {
 struct CvarHandle {
   std::size_t number;
 };
-Pool<CvarHandle, 1U << 20> g_handles;
+Pool<CvarHandle, 1U << 20> g_cvar_handles;
 
-bool known(std::string_view name) {
+bool is_known_cvar(std::string_view name) {
   return std::any_of(g_tool.controls.begin(), g_tool.controls.end(),
-                     [&](const Control& each) { return each.name == name; });
+                     [&](const tool::Control& each) { return each.name == name; });
 }
 
-bool valid(int index) {
+bool is_cvar(int index) {
   return index >= 0 && static_cast<std::size_t>(index) < g_tool.controls.size();
 }
-const Control& at(int index) {
+const tool::Control& cvar_at(int index) {
   return g_tool.controls[static_cast<std::size_t>(index)];
 }
 
@@ -53,14 +52,15 @@ const Control& at(int index) {
 void tool::read_controls() {
   const std::size_t before = g_tool.controls.size();
   for (const Own& own : kOwn) {
-    if (known(own.name)) continue;
+    if (is_known_cvar(own.name)) continue;
     const char* const value = std::getenv(own.name);
     g_tool.controls.push_back({own.name, value != nullptr ? value : own.otherwise, own.description});
   }
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
     const std::string_view text = *each;
     const std::size_t end = text.find('=');
-    if (!text.starts_with(kPrefix) || end == std::string_view::npos || known(text.substr(0, end))) continue;
+    if (!text.starts_with(kVariablePrefix) || end == std::string_view::npos || is_known_cvar(text.substr(0, end)))
+      continue;
     g_tool.controls.push_back(
         {std::string(text.substr(0, end)), std::string(text.substr(end + 1)),
          "from the environment of this process; `heddle info settings` describes the engine's settings"});
@@ -79,8 +79,8 @@ int t_cvar_get_num(Call /*call*/, int* num_cvar) {
 int t_cvar_get_info(Call /*call*/, int cvar_index, char* name, int* name_len, int* verbosity, MPI_Datatype* datatype,
                     MPI_T_enum* enumtype, char* desc, int* desc_len, int* bind, int* scope) {
   return tool::locked([&] {
-    if (!valid(cvar_index)) return MPI_T_ERR_INVALID_INDEX;
-    const Control& control = at(cvar_index);
+    if (!is_cvar(cvar_index)) return MPI_T_ERR_INVALID_INDEX;
+    const tool::Control& control = cvar_at(cvar_index);
     tool::store_text(control.name, name, name_len);
     tool::store_text(control.description, desc, desc_len);
     tool::store(verbosity, MPI_T_VERBOSITY_USER_BASIC);
@@ -106,12 +106,12 @@ int t_cvar_get_index(Call /*call*/, const char* name, int* cvar_index) {
 
 int t_cvar_handle_alloc(Call /*call*/, int cvar_index, void* /*obj_handle*/, MPI_T_cvar_handle* handle, int* count) {
   return tool::locked([&] {
-    if (!valid(cvar_index)) return MPI_T_ERR_INVALID_INDEX;
+    if (!is_cvar(cvar_index)) return MPI_T_ERR_INVALID_INDEX;
     if (handle == nullptr || count == nullptr) return MPI_T_ERR_INVALID;
-    CvarHandle* const made = g_handles.take(CvarHandle{static_cast<std::size_t>(cvar_index)});
+    CvarHandle* const made = g_cvar_handles.take(CvarHandle{static_cast<std::size_t>(cvar_index)});
     if (made == nullptr) return MPI_T_ERR_OUT_OF_HANDLES;
     *handle = reinterpret_cast<MPI_T_cvar_handle>(made);
-    *count = static_cast<int>(at(cvar_index).value.size()) + 1;  // with its zero
+    *count = static_cast<int>(cvar_at(cvar_index).value.size()) + 1;  // with its zero
     return MPI_SUCCESS;
   });
 }
@@ -119,9 +119,9 @@ int t_cvar_handle_alloc(Call /*call*/, int cvar_index, void* /*obj_handle*/, MPI
 int t_cvar_handle_free(Call /*call*/, MPI_T_cvar_handle* handle) {
   return tool::locked([&] {
     if (handle == nullptr) return MPI_T_ERR_INVALID;
-    CvarHandle* const which = g_handles.find(*handle);
+    CvarHandle* const which = g_cvar_handles.find(*handle);
     if (which == nullptr) return MPI_T_ERR_INVALID_HANDLE;
-    g_handles.give_back(which);
+    g_cvar_handles.give_back(which);
     *handle = MPI_T_CVAR_HANDLE_NULL;
     return MPI_SUCCESS;
   });
@@ -129,7 +129,7 @@ int t_cvar_handle_free(Call /*call*/, MPI_T_cvar_handle* handle) {
 
 int t_cvar_read(Call /*call*/, MPI_T_cvar_handle handle, void* buf) {
   return tool::locked([&] {
-    const CvarHandle* const which = g_handles.find(handle);
+    const CvarHandle* const which = g_cvar_handles.find(handle);
     if (which == nullptr) return MPI_T_ERR_INVALID_HANDLE;
     if (buf == nullptr) return MPI_T_ERR_INVALID;
     const std::string& value = g_tool.controls[which->number].value;
@@ -140,7 +140,7 @@ int t_cvar_read(Call /*call*/, MPI_T_cvar_handle handle, void* buf) {
 
 int t_cvar_write(Call /*call*/, MPI_T_cvar_handle handle, const void* buf) {
   return tool::locked([&] {
-    if (g_handles.find(handle) == nullptr) return MPI_T_ERR_INVALID_HANDLE;
+    if (g_cvar_handles.find(handle) == nullptr) return MPI_T_ERR_INVALID_HANDLE;
     return buf == nullptr ? MPI_T_ERR_INVALID : MPI_T_ERR_CVAR_SET_NEVER;
   });
 }

@@ -67,20 +67,20 @@ struct PvarHandle {
 struct PvarSession {
   std::vector<PvarHandle*> handles;
 };
-Pool<PvarSession, 1U << 16> g_sessions;
-Pool<PvarHandle, 1U << 20> g_handles;
+Pool<PvarSession, 1U << 16> g_pvar_sessions;
+Pool<PvarHandle, 1U << 20> g_pvar_handles;
 
-bool valid(int index) {
+bool is_pvar(int index) {
   return index >= 0 && static_cast<std::size_t>(index) < kCounts.size();
 }
 
 // MPI_SUCCESS: `handle` is one of `session`, or all of its handles (*which is null then).
-int find(MPI_T_pvar_session session, MPI_T_pvar_handle handle, PvarHandle** which) {
+int find_pvar(MPI_T_pvar_session session, MPI_T_pvar_handle handle, PvarHandle** which) {
   *which = nullptr;
-  const PvarSession* const of = g_sessions.find(session);
+  const PvarSession* const of = g_pvar_sessions.find(session);
   if (of == nullptr) return MPI_T_ERR_INVALID_SESSION;
   if (handle == MPI_T_PVAR_ALL_HANDLES) return MPI_SUCCESS;
-  *which = g_handles.find(handle);
+  *which = g_pvar_handles.find(handle);
   if (*which == nullptr) return MPI_T_ERR_INVALID_HANDLE;
   return (*which)->session == of ? MPI_SUCCESS : MPI_T_ERR_INVALID_SESSION;
 }
@@ -89,7 +89,7 @@ int find(MPI_T_pvar_session session, MPI_T_pvar_handle handle, PvarHandle** whic
 int never(MPI_T_pvar_session session, MPI_T_pvar_handle handle, int code) {
   return tool::locked([&] {
     PvarHandle* which = nullptr;
-    if (const int found = find(session, handle, &which); found != MPI_SUCCESS) return found;
+    if (const int found = find_pvar(session, handle, &which); found != MPI_SUCCESS) return found;
     return which == nullptr ? MPI_SUCCESS : code;
   });
 }
@@ -117,7 +117,7 @@ int t_pvar_get_info(Call /*call*/, int pvar_index, char* name, int* name_len, in
                     MPI_Datatype* datatype, MPI_T_enum* enumtype, char* desc, int* desc_len, int* bind, int* readonly,
                     int* continuous, int* atomic) {
   return tool::locked([&] {
-    if (!valid(pvar_index)) return MPI_T_ERR_INVALID_INDEX;
+    if (!is_pvar(pvar_index)) return MPI_T_ERR_INVALID_INDEX;
     const Count& count = kCounts[static_cast<std::size_t>(pvar_index)];
     tool::store_text(count.name, name, name_len);
     tool::store_text(count.description, desc, desc_len);
@@ -149,7 +149,7 @@ int t_pvar_get_index(Call /*call*/, const char* name, int var_class, int* pvar_i
 int t_pvar_session_create(Call /*call*/, MPI_T_pvar_session* session) {
   return tool::locked([&] {
     if (session == nullptr) return MPI_T_ERR_INVALID;
-    PvarSession* const made = g_sessions.take();
+    PvarSession* const made = g_pvar_sessions.take();
     if (made == nullptr) return MPI_T_ERR_OUT_OF_SESSIONS;
     *session = reinterpret_cast<MPI_T_pvar_session>(made);
     return MPI_SUCCESS;
@@ -159,10 +159,10 @@ int t_pvar_session_create(Call /*call*/, MPI_T_pvar_session* session) {
 int t_pvar_session_free(Call /*call*/, MPI_T_pvar_session* session) {
   return tool::locked([&] {
     if (session == nullptr) return MPI_T_ERR_INVALID;
-    PvarSession* const which = g_sessions.find(*session);
+    PvarSession* const which = g_pvar_sessions.find(*session);
     if (which == nullptr) return MPI_T_ERR_INVALID_SESSION;
-    for (PvarHandle* handle : which->handles) g_handles.give_back(handle);
-    g_sessions.give_back(which);
+    for (PvarHandle* handle : which->handles) g_pvar_handles.give_back(handle);
+    g_pvar_sessions.give_back(which);
     *session = MPI_T_PVAR_SESSION_NULL;
     return MPI_SUCCESS;
   });
@@ -171,12 +171,12 @@ int t_pvar_session_free(Call /*call*/, MPI_T_pvar_session* session) {
 int t_pvar_handle_alloc(Call /*call*/, MPI_T_pvar_session session, int pvar_index, void* /*obj_handle*/,
                         MPI_T_pvar_handle* handle, int* count) {
   return tool::locked([&] {
-    PvarSession* const which = g_sessions.find(session);
+    PvarSession* const which = g_pvar_sessions.find(session);
     if (which == nullptr) return MPI_T_ERR_INVALID_SESSION;
-    if (!valid(pvar_index)) return MPI_T_ERR_INVALID_INDEX;
+    if (!is_pvar(pvar_index)) return MPI_T_ERR_INVALID_INDEX;
     if (handle == nullptr || count == nullptr) return MPI_T_ERR_INVALID;
     which->handles.reserve(which->handles.size() + 1);
-    PvarHandle* const made = g_handles.take(PvarHandle{which, static_cast<std::size_t>(pvar_index)});
+    PvarHandle* const made = g_pvar_handles.take(PvarHandle{which, static_cast<std::size_t>(pvar_index)});
     if (made == nullptr) return MPI_T_ERR_OUT_OF_HANDLES;
     which->handles.push_back(made);
     *handle = reinterpret_cast<MPI_T_pvar_handle>(made);
@@ -189,10 +189,10 @@ int t_pvar_handle_free(Call /*call*/, MPI_T_pvar_session session, MPI_T_pvar_han
   return tool::locked([&]() -> int {
     if (handle == nullptr) return MPI_T_ERR_INVALID;
     PvarHandle* which = nullptr;
-    if (const int code = find(session, *handle, &which); code != MPI_SUCCESS) return code;
+    if (const int code = find_pvar(session, *handle, &which); code != MPI_SUCCESS) return code;
     if (which == nullptr) return MPI_T_ERR_INVALID_HANDLE;  // MPI_T_PVAR_ALL_HANDLES
     std::erase(which->session->handles, which);
-    g_handles.give_back(which);
+    g_pvar_handles.give_back(which);
     *handle = MPI_T_PVAR_HANDLE_NULL;
     return MPI_SUCCESS;
   });
@@ -213,7 +213,7 @@ int t_pvar_reset(Call /*call*/, MPI_T_pvar_session session, MPI_T_pvar_handle ha
 int t_pvar_read(Call /*call*/, MPI_T_pvar_session session, MPI_T_pvar_handle handle, void* buf) {
   return tool::locked([&]() -> int {
     PvarHandle* which = nullptr;
-    if (const int code = find(session, handle, &which); code != MPI_SUCCESS) return code;
+    if (const int code = find_pvar(session, handle, &which); code != MPI_SUCCESS) return code;
     if (which == nullptr) return MPI_T_ERR_INVALID_HANDLE;  // one value cannot be that of all
     if (buf == nullptr) return MPI_T_ERR_INVALID;
     const unsigned long long value = g_kept[which->number] + counted_now(kCounts[which->number]);
@@ -225,7 +225,7 @@ int t_pvar_read(Call /*call*/, MPI_T_pvar_session session, MPI_T_pvar_handle han
 int t_pvar_readreset(Call /*call*/, MPI_T_pvar_session session, MPI_T_pvar_handle handle, void* buf) {
   return tool::locked([&]() -> int {
     PvarHandle* which = nullptr;
-    if (const int code = find(session, handle, &which); code != MPI_SUCCESS) return code;
+    if (const int code = find_pvar(session, handle, &which); code != MPI_SUCCESS) return code;
     if (which == nullptr) return MPI_T_ERR_INVALID_HANDLE;
     return buf == nullptr ? MPI_T_ERR_INVALID : MPI_T_ERR_PVAR_NO_WRITE;
   });
@@ -234,7 +234,7 @@ int t_pvar_readreset(Call /*call*/, MPI_T_pvar_session session, MPI_T_pvar_handl
 int t_pvar_write(Call /*call*/, MPI_T_pvar_session session, MPI_T_pvar_handle handle, const void* buf) {
   return tool::locked([&]() -> int {
     PvarHandle* which = nullptr;
-    if (const int code = find(session, handle, &which); code != MPI_SUCCESS) return code;
+    if (const int code = find_pvar(session, handle, &which); code != MPI_SUCCESS) return code;
     if (which == nullptr) return MPI_T_ERR_INVALID_HANDLE;
     return buf == nullptr ? MPI_T_ERR_INVALID : MPI_T_ERR_PVAR_NO_WRITE;
   });

@@ -223,14 +223,14 @@ int darray(Call call, const Darray& array, MPI_Datatype oldtype, MPI_Datatype* n
 int type_create_subarray(Call call, int ndims, Counts array_of_sizes, Counts array_of_subsizes, Counts array_of_starts,
                          int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const Subarray array{ndims, array_of_sizes, array_of_subsizes, array_of_starts, order};
-  return told(call, guarded([&] { return subarray(call, array, oldtype, newtype); }));
+  return told(call, guarded("the datatype", [&] { return subarray(call, array, oldtype, newtype); }));
 }
 
 int type_create_darray(Call call, int size, int rank, int ndims, Counts array_of_gsizes, const int array_of_distribs[],
                        const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype,
                        MPI_Datatype* newtype) {
   const Darray array{size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order};
-  return told(call, guarded([&] { return darray(call, array, oldtype, newtype); }));
+  return told(call, guarded("the datatype", [&] { return darray(call, array, oldtype, newtype); }));
 }
 
 }  // namespace heddle::mpi

@@ -124,7 +124,7 @@ Type& made_basic(MPI_Datatype handle, const char* name, Basic basic) {
   return type;
 }
 
-MPI_Count rounded(MPI_Count value, MPI_Count to) {
+MPI_Count rounded_up(MPI_Count value, MPI_Count to) {
   return (value + to - 1) / to * to;
 }
 
@@ -132,11 +132,11 @@ void make_pair(const PairRow& row) {
   Type& type = made_basic(row.handle, row.name, Basic::pair);
   const Type& value = *basic_type(row.value);
   const Type& index = *basic_type(row.index);
-  const MPI_Count place = rounded(value.size, index.alignment);
+  const MPI_Count place = rounded_up(value.size, index.alignment);
   type.alignment = std::max(value.alignment, index.alignment);
   type.size = value.size + index.size;
   type.true_extent = place + index.size;
-  type.extent = rounded(type.true_extent, type.alignment);
+  type.extent = rounded_up(type.true_extent, type.alignment);
   type.contiguous = type.extent == type.size;
   LoopList loops;
   loops.add({nullptr, 0, value.size});

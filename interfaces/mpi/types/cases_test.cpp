@@ -13,7 +13,7 @@
 #include "mpi/types/layout.hpp"
 #include "mpi/types/status.hpp"
 
-namespace heddle::mpi {
+namespace heddle::mpi::cases_test {
 namespace {
 
 // Freed at its end.
@@ -350,4 +350,4 @@ TEST(External, AValueThatDoesNotFitIsAnError) {
 }
 
 }  // namespace
-}  // namespace heddle::mpi
+}  // namespace heddle::mpi::cases_test

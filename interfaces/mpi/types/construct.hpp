@@ -1,25 +1,12 @@
 // What the constructors of datatypes share.
 #pragma once
 
-#include <new>
 #include <utility>
 
 #include "mpi/types/envelope.hpp"
 #include "mpi/types/layout.hpp"
 
 namespace heddle::mpi {
-
-[[gnu::cold]] int no_memory_for_type();
-
-// Runs what allocates by a size that the program gave.
-template <class Body>
-int guarded(Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return no_memory_for_type();
-  }
-}
 
 // A new datatype with one reference, its handle; null: no memory.
 Type* new_type(Layout layout, std::shared_ptr<const Envelope> envelope, bool committed);

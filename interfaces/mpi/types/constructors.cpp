@@ -10,7 +10,7 @@ std::shared_ptr<Envelope> envelope(int combiner, Call call) {
 }
 
 // displacements[i] × unit, of `count` blocks; of one length if `lengths` is absent.
-struct Blocks {
+struct ListedBlocks {
   MPI_Count count;
   MPI_Count length;
   Counts lengths;
@@ -18,13 +18,13 @@ struct Blocks {
   MPI_Count unit;
 };
 
-int check_blocks(const Blocks& blocks) {
+int check_blocks(const ListedBlocks& blocks) {
   if (const int code = check_count("count", blocks.count)) return code;
   if (blocks.count != 0 && !blocks.displacements.present()) return null_argument("array_of_displacements");
   return MPI_SUCCESS;
 }
 
-int join(const Type& old, const Blocks& blocks, Layout* made) {
+int join_blocks(const Type& old, const ListedBlocks& blocks, Layout* made) {
   Joined joined;
   joined.reserve(static_cast<std::size_t>(blocks.count));
   for (MPI_Count i = 0; i < blocks.count; ++i) {
@@ -88,14 +88,14 @@ int hvector(Call call, const Steps& steps, MPI_Datatype oldtype, MPI_Datatype* n
 }
 
 // MPI_Type_indexed (`of_elements`: displacements count elements) and MPI_Type_create_hindexed.
-int indexed(Call call, Blocks blocks, bool of_elements, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+int indexed(Call call, ListedBlocks blocks, bool of_elements, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
   Layout made;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check_blocks(blocks)) return code;
   if (const int code = check_lengths("array_of_blocklengths", blocks.lengths, blocks.count)) return code;
   blocks.unit = of_elements ? old->extent : 1;
-  if (const int code = join(*old, blocks, &made)) return code;
+  if (const int code = join_blocks(*old, blocks, &made)) return code;
   auto how = envelope(of_elements ? MPI_COMBINER_INDEXED : MPI_COMBINER_HINDEXED, call);
   how->count(blocks.count).counts_of(blocks.lengths, blocks.count).type(old);
   if (of_elements)
@@ -105,14 +105,14 @@ int indexed(Call call, Blocks blocks, bool of_elements, MPI_Datatype oldtype, MP
   return give_type(std::move(made), std::move(how), newtype);
 }
 
-int indexed_block(Call call, Blocks blocks, bool of_elements, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+int indexed_block(Call call, ListedBlocks blocks, bool of_elements, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
   Layout made;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check_blocks(blocks)) return code;
   if (const int code = check_steps({blocks.count, blocks.length, 0})) return code;
   blocks.unit = of_elements ? old->extent : 1;
-  if (const int code = join(*old, blocks, &made)) return code;
+  if (const int code = join_blocks(*old, blocks, &made)) return code;
   auto how = envelope(of_elements ? MPI_COMBINER_INDEXED_BLOCK : MPI_COMBINER_HINDEXED_BLOCK, call);
   how->count(blocks.count).count(blocks.length).type(old);
   if (of_elements)
@@ -169,52 +169,54 @@ int resized(Call call, MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI
 }  // namespace
 
 int type_contiguous(Call call, MPI_Count count, MPI_Datatype oldtype, MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return contiguous(call, count, oldtype, newtype); }));
+  return told(call, guarded("the datatype", [&] { return contiguous(call, count, oldtype, newtype); }));
 }
 
 int type_vector(Call call, MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype,
                 MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return vector(call, {count, blocklength, stride}, oldtype, newtype); }));
+  return told(call,
+              guarded("the datatype", [&] { return vector(call, {count, blocklength, stride}, oldtype, newtype); }));
 }
 
 int type_create_hvector(Call call, MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype,
                         MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return hvector(call, {count, blocklength, stride}, oldtype, newtype); }));
+  return told(call,
+              guarded("the datatype", [&] { return hvector(call, {count, blocklength, stride}, oldtype, newtype); }));
 }
 
 int type_indexed(Call call, MPI_Count count, Counts array_of_blocklengths, Counts array_of_displacements,
                  MPI_Datatype oldtype, MPI_Datatype* newtype) {
-  const Blocks blocks{count, 0, array_of_blocklengths, array_of_displacements, 1};
-  return told(call, guarded([&] { return indexed(call, blocks, true, oldtype, newtype); }));
+  const ListedBlocks blocks{count, 0, array_of_blocklengths, array_of_displacements, 1};
+  return told(call, guarded("the datatype", [&] { return indexed(call, blocks, true, oldtype, newtype); }));
 }
 
 int type_create_hindexed(Call call, MPI_Count count, Counts array_of_blocklengths, Counts array_of_displacements,
                          MPI_Datatype oldtype, MPI_Datatype* newtype) {
-  const Blocks blocks{count, 0, array_of_blocklengths, array_of_displacements, 1};
-  return told(call, guarded([&] { return indexed(call, blocks, false, oldtype, newtype); }));
+  const ListedBlocks blocks{count, 0, array_of_blocklengths, array_of_displacements, 1};
+  return told(call, guarded("the datatype", [&] { return indexed(call, blocks, false, oldtype, newtype); }));
 }
 
 int type_create_indexed_block(Call call, MPI_Count count, MPI_Count blocklength, Counts array_of_displacements,
                               MPI_Datatype oldtype, MPI_Datatype* newtype) {
-  const Blocks blocks{count, blocklength, {}, array_of_displacements, 1};
-  return told(call, guarded([&] { return indexed_block(call, blocks, true, oldtype, newtype); }));
+  const ListedBlocks blocks{count, blocklength, {}, array_of_displacements, 1};
+  return told(call, guarded("the datatype", [&] { return indexed_block(call, blocks, true, oldtype, newtype); }));
 }
 
 int type_create_hindexed_block(Call call, MPI_Count count, MPI_Count blocklength, Counts array_of_displacements,
                                MPI_Datatype oldtype, MPI_Datatype* newtype) {
-  const Blocks blocks{count, blocklength, {}, array_of_displacements, 1};
-  return told(call, guarded([&] { return indexed_block(call, blocks, false, oldtype, newtype); }));
+  const ListedBlocks blocks{count, blocklength, {}, array_of_displacements, 1};
+  return told(call, guarded("the datatype", [&] { return indexed_block(call, blocks, false, oldtype, newtype); }));
 }
 
 int type_create_struct(Call call, MPI_Count count, Counts array_of_blocklengths, Counts array_of_displacements,
                        const MPI_Datatype array_of_types[], MPI_Datatype* newtype) {
-  return told(call, guarded([&] {
+  return told(call, guarded("the datatype", [&] {
                 return structure(call, count, array_of_blocklengths, array_of_displacements, array_of_types, newtype);
               }));
 }
 
 int type_create_resized(Call call, MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return resized(call, oldtype, lb, extent, newtype); }));
+  return told(call, guarded("the datatype", [&] { return resized(call, oldtype, lb, extent, newtype); }));
 }
 
 }  // namespace heddle::mpi

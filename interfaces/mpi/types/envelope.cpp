@@ -100,7 +100,7 @@ int give_types(const Envelope& envelope, MPI_Datatype* handles) {
     if (twin == nullptr) {
       while (i-- > 0)
         if (!envelope.types[i]->predefined) release(type_of(handles[i]));
-      return no_memory_for_type();
+      return no_memory_for("the datatype");
     }
     handles[i] = handle_of(twin);
   }
@@ -171,7 +171,7 @@ int type_get_envelope_c(Call call, MPI_Datatype datatype, MPI_Count* num_integer
 
 int type_get_contents(Call call, MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes,
                       int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[]) {
-  return told(call, guarded([&] {
+  return told(call, guarded("the datatype", [&] {
                 const Envelope* const envelope = envelope_of(datatype);
                 if (envelope == nullptr) return bad_type(datatype);
                 if (const int code = check_small(*envelope, call)) return code;
@@ -184,7 +184,7 @@ int type_get_contents_c(Call call, MPI_Datatype datatype, MPI_Count max_integers
                         MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[],
                         MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[],
                         MPI_Datatype array_of_datatypes[]) {
-  return told(call, guarded([&] {
+  return told(call, guarded("the datatype", [&] {
                 const Envelope* const envelope = envelope_of(datatype);
                 if (envelope == nullptr) return bad_type(datatype);
                 return get_contents(*envelope, {max_integers, max_addresses, max_large_counts, max_datatypes},

@@ -80,7 +80,7 @@ void write_native(std::uint64_t value, std::byte* to, std::size_t bytes) {
     std::memcpy(to, &low, 4);
 }
 
-bool fits(std::uint64_t value, const Format& format) {
+bool fits_external(std::uint64_t value, const Format& format) {
   if (format.rule == Rule::narrow_unsigned) return value >> (8 * format.external) == 0;
   const auto number = static_cast<std::int64_t>(value);
   return number >= INT32_MIN && number <= INT32_MAX;
@@ -109,7 +109,7 @@ bool convert_out(const Format& format, const std::byte* native, std::byte* exter
       break;
   }
   const std::uint64_t value = read_native(native, format.native);
-  if (!fits(value, format)) return false;
+  if (!fits_external(value, format)) return false;
   for (std::size_t i = 0; i < format.external; ++i)
     external[i] = static_cast<std::byte>(value >> (8 * (format.external - 1 - i)));
   return true;

@@ -62,7 +62,7 @@ int give_kind(int combiner, int precision, int range, MPI_Datatype of, MPI_Datat
     how->integer(range);
     kind.envelope = std::move(how);
     kind.type = new_type(*basic_type(of), kind.envelope, true);
-    if (kind.type == nullptr) return no_memory_for_type();
+    if (kind.type == nullptr) return no_memory_for("the datatype");
     kind.type->basic = basic_type(of)->basic;
     kind.type->predefined = true;
   }
@@ -145,15 +145,15 @@ int value_index(MPI_Datatype value, MPI_Datatype index, MPI_Datatype* pair) {
 }  // namespace
 
 int type_create_f90_real(Call call, int p, int r, MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return create_real(p, r, false, newtype); }));
+  return told(call, guarded("the datatype", [&] { return create_real(p, r, false, newtype); }));
 }
 
 int type_create_f90_complex(Call call, int p, int r, MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return create_real(p, r, true, newtype); }));
+  return told(call, guarded("the datatype", [&] { return create_real(p, r, true, newtype); }));
 }
 
 int type_create_f90_integer(Call call, int r, MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return create_integer(r, newtype); }));
+  return told(call, guarded("the datatype", [&] { return create_integer(r, newtype); }));
 }
 
 int type_match_size(Call call, int typeclass, int size, MPI_Datatype* datatype) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "mpi/core/int128.hpp"
+
 namespace heddle::mpi {
 namespace {
-
-__extension__ typedef __int128 Wide;
 
 [[gnu::cold]] int too_large(const char* what) {
   return error(MPI_ERR_ARG,
@@ -14,7 +14,7 @@ __extension__ typedef __int128 Wide;
                what);
 }
 
-bool fits(Wide value) {
+bool fits_count(Int128 value) {
   return value >= INT64_MIN && value <= INT64_MAX;
 }
 
@@ -23,16 +23,16 @@ bool is_empty(const Layout& layout) {
 }
 
 struct Range {
-  Wide low;
-  Wide high;
+  Int128 low;
+  Int128 high;
 };
 Range spread(MPI_Count lb, MPI_Count extent, MPI_Count count, MPI_Count stride) {
-  const Wide last = Wide{count - 1} * stride;
-  return {lb + std::min(last, Wide{0}), Wide{lb} + extent + std::max(last, Wide{0})};
+  const Int128 last = Int128{count - 1} * stride;
+  return {lb + std::min(last, Int128{0}), Int128{lb} + extent + std::max(last, Int128{0})};
 }
-bool store(const Range& range, MPI_Count* lb, MPI_Count* extent) {
-  const Wide length = range.high - range.low;
-  if (!fits(range.low) || !fits(range.high) || !fits(length)) return false;
+bool store_range(const Range& range, MPI_Count* lb, MPI_Count* extent) {
+  const Int128 length = range.high - range.low;
+  if (!fits_count(range.low) || !fits_count(range.high) || !fits_count(length)) return false;
   *lb = static_cast<MPI_Count>(range.low);
   *extent = static_cast<MPI_Count>(length);
   return true;
@@ -82,9 +82,9 @@ int repeat(const Layout& of, MPI_Count count, MPI_Count stride, Layout* made) {
   result.marked = of.marked;
   result.alignment = of.alignment;
   if (__builtin_mul_overflow(of.size, count, &result.size)) return too_large("size");
-  if (!store(spread(of.lb, of.extent, count, stride), &result.lb, &result.extent)) return too_large("extent");
+  if (!store_range(spread(of.lb, of.extent, count, stride), &result.lb, &result.extent)) return too_large("extent");
   if (of.size != 0) {
-    if (!store(spread(of.true_lb, of.true_extent, count, stride), &result.true_lb, &result.true_extent))
+    if (!store_range(spread(of.true_lb, of.true_extent, count, stride), &result.true_lb, &result.true_extent))
       return too_large("true extent");
     if (const int code = repeat_signature(of, count, &result)) return code;
     set_loop(repeated(loop_of(of), count, stride), &result);
@@ -101,7 +101,7 @@ int repeat_blocks(const Layout& of, MPI_Count count, MPI_Count blocklength, MPI_
 }
 
 int resize(MPI_Count lb, MPI_Count extent, Layout* made) {
-  if (!fits(Wide{lb} + extent)) return too_large("upper bound");
+  if (!fits_count(Int128{lb} + extent)) return too_large("upper bound");
   made->lb = lb;
   made->extent = extent;
   made->marked = true;
@@ -138,15 +138,15 @@ int Joined::add(const Layout& of, MPI_Count blocklength, MPI_Count displacement)
       one = &last_;
     }
   }
-  const Wide low = Wide{one->lb} + displacement;
-  const Wide high = low + one->extent;
-  if (!fits(low) || !fits(high)) return too_large("extent");
+  const Int128 low = Int128{one->lb} + displacement;
+  const Int128 high = low + one->extent;
+  if (!fits_count(low) || !fits_count(high)) return too_large("extent");
   (one->marked ? marked_ : all_).include(static_cast<MPI_Count>(low), static_cast<MPI_Count>(high));
   alignment_ = std::max(alignment_, one->alignment);
   if (one->size == 0) return MPI_SUCCESS;
-  const Wide first = Wide{one->true_lb} + displacement;
-  const Wide last = first + one->true_extent;
-  if (!fits(first) || !fits(last)) return too_large("true extent");
+  const Int128 first = Int128{one->true_lb} + displacement;
+  const Int128 last = first + one->true_extent;
+  if (!fits_count(first) || !fits_count(last)) return too_large("true extent");
   true_.include(static_cast<MPI_Count>(first), static_cast<MPI_Count>(last));
   if (__builtin_add_overflow(size_, one->size, &size_)) return too_large("size");
   if (!signature_.add(of, blocklength)) return too_large("number of elements");
@@ -162,8 +162,8 @@ int Joined::take(Layout* made) {
   result.size = size_;
   result.marked = marked_.any;
   result.alignment = alignment_;
-  if (!store({bounds.low, bounds.high}, &result.lb, &result.extent)) return too_large("extent");
-  if (!store({true_.low, true_.high}, &result.true_lb, &result.true_extent)) return too_large("true extent");
+  if (!store_range({bounds.low, bounds.high}, &result.lb, &result.extent)) return too_large("extent");
+  if (!store_range({true_.low, true_.high}, &result.true_lb, &result.true_extent)) return too_large("true extent");
   if (size_ != 0) {
     signature_.take(&result);
     set_loop(loops_.take(), &result);

@@ -9,12 +9,12 @@ namespace heddle::mpi {
 namespace {
 
 // What all have: the data, checked, and the bytes of its packed form.
-struct Data {
+struct PackedData {
   Type* type = nullptr;
   MPI_Count bytes = 0;
 };
 
-int check_data(MPI_Count count, MPI_Datatype datatype, bool external, Data* data) {
+int check_data(MPI_Count count, MPI_Datatype datatype, bool external, PackedData* data) {
   if (const int code = committed_type(datatype, "datatype", &data->type)) return code;
   if (count < 0)
     return error(MPI_ERR_COUNT, "the count is %lld: it must not be negative", static_cast<long long>(count));
@@ -27,14 +27,15 @@ int check_data(MPI_Count count, MPI_Datatype datatype, bool external, Data* data
 }
 
 // The program's data may be at MPI_BOTTOM, which is a null pointer, by a datatype with addresses.
-int check_buffer(const void* buffer, const char* name, const Data& data) {
+int check_buffer(const void* buffer, const char* name, const PackedData& data) {
   if (buffer == MPI_BOTTOM && data.bytes != 0 && data.type->predefined)
     return error(MPI_ERR_BUFFER, "%s is a null pointer", name);
   return MPI_SUCCESS;
 }
 
 // The packed form lies in a buffer of `size` bytes, from `position` on.
-int check_packed(const void* packed, const char* name, MPI_Count size, const CountOut& position, const Data& data) {
+int check_packed(const void* packed, const char* name, MPI_Count size, const CountOut& position,
+                 const PackedData& data) {
   if (!position.present()) return null_argument("position");
   if (size < 0)
     return error(MPI_ERR_ARG, "the size of %s is %lld: it must not be negative", name, static_cast<long long>(size));
@@ -65,7 +66,7 @@ int find_comm_of(MPI_Comm handle, Comm** comm) {
 int pack(Call call, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
          CountOut position, MPI_Comm comm) {
   Comm* of = nullptr;
-  Data data;
+  PackedData data;
   int code = find_comm_of(comm, &of);
   if (code == MPI_SUCCESS) code = check_data(incount, datatype, false, &data);
   if (code == MPI_SUCCESS) code = check_buffer(inbuf, "inbuf", data);
@@ -80,7 +81,7 @@ int pack(Call call, const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
 int unpack(Call call, const void* inbuf, MPI_Count insize, CountOut position, void* outbuf, MPI_Count outcount,
            MPI_Datatype datatype, MPI_Comm comm) {
   Comm* of = nullptr;
-  Data data;
+  PackedData data;
   int code = find_comm_of(comm, &of);
   if (code == MPI_SUCCESS) code = check_data(outcount, datatype, false, &data);
   if (code == MPI_SUCCESS) code = check_buffer(outbuf, "outbuf", data);
@@ -94,7 +95,7 @@ int unpack(Call call, const void* inbuf, MPI_Count insize, CountOut position, vo
 
 int pack_size(Call call, MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, CountOut size) {
   Comm* of = nullptr;
-  Data data;
+  PackedData data;
   int code = find_comm_of(comm, &of);
   if (code == MPI_SUCCESS) code = check_data(incount, datatype, false, &data);
   if (code == MPI_SUCCESS && !size.present()) code = null_argument("size");
@@ -105,7 +106,7 @@ int pack_size(Call call, MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm
 
 int pack_external(Call call, const char* datarep, const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
                   void* outbuf, MPI_Count outsize, CountOut position) {
-  Data data;
+  PackedData data;
   int code = check_representation(datarep);
   if (code == MPI_SUCCESS) code = check_data(incount, datatype, true, &data);
   if (code == MPI_SUCCESS) code = check_buffer(inbuf, "inbuf", data);
@@ -119,7 +120,7 @@ int pack_external(Call call, const char* datarep, const void* inbuf, MPI_Count i
 
 int unpack_external(Call call, const char* datarep, const void* inbuf, MPI_Count insize, CountOut position,
                     void* outbuf, MPI_Count outcount, MPI_Datatype datatype) {
-  Data data;
+  PackedData data;
   int code = check_representation(datarep);
   if (code == MPI_SUCCESS) code = check_data(outcount, datatype, true, &data);
   if (code == MPI_SUCCESS) code = check_buffer(outbuf, "outbuf", data);
@@ -132,7 +133,7 @@ int unpack_external(Call call, const char* datarep, const void* inbuf, MPI_Count
 }
 
 int pack_external_size(Call call, const char* datarep, MPI_Count incount, MPI_Datatype datatype, CountOut size) {
-  Data data;
+  PackedData data;
   int code = check_representation(datarep);
   if (code == MPI_SUCCESS) code = check_data(incount, datatype, true, &data);
   if (code == MPI_SUCCESS && !size.present()) code = null_argument("size");

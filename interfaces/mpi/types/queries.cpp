@@ -63,7 +63,7 @@ int set_elements(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
 
 // ---- names, addresses ---------------------------------------------------------------------------
 
-int set_name(MPI_Datatype datatype, const char* name) {
+int set_type_name(MPI_Datatype datatype, const char* name) {
   Type* const type = type_of(datatype);
   if (type == nullptr) return bad_type(datatype);
   if (name == nullptr) return null_argument("type_name");
@@ -71,7 +71,7 @@ int set_name(MPI_Datatype datatype, const char* name) {
   return MPI_SUCCESS;
 }
 
-int get_name(MPI_Datatype datatype, char* name, int* length) {
+int get_type_name(MPI_Datatype datatype, char* name, int* length) {
   const Type* const type = type_of(datatype);
   if (type == nullptr && datatype != MPI_DATATYPE_NULL) return bad_type(datatype);
   if (name == nullptr) return null_argument("type_name");
@@ -129,11 +129,11 @@ int status_set_elements_x(Call call, MPI_Status* status, MPI_Datatype datatype, 
 }
 
 int type_set_name(Call call, MPI_Datatype datatype, const char* type_name) {
-  return told(call, guarded([&] { return set_name(datatype, type_name); }));
+  return told(call, guarded("the datatype", [&] { return set_type_name(datatype, type_name); }));
 }
 
 int type_get_name(Call call, MPI_Datatype datatype, char* type_name, int* resultlen) {
-  return told(call, get_name(datatype, type_name, resultlen));
+  return told(call, get_type_name(datatype, type_name, resultlen));
 }
 
 int get_address(Call call, const void* location, MPI_Aint* address) {

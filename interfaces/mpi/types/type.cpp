@@ -13,7 +13,7 @@ namespace heddle::mpi {
 namespace {
 
 Pool<Type, 1U << 18> g_types;
-constexpr int kFirstNumber = static_cast<int>(kFirstType + kMostBasicTypes);
+constexpr int kFirstDerivedNumber = static_cast<int>(kFirstType + kMostBasicTypes);
 
 bool is_basic(const Type* type) {
   return type >= g_basic_types && type < g_basic_types + kMostBasicTypes;
@@ -32,12 +32,12 @@ MPI_Datatype handle_of(const Type* type) {
 
 int number_of(const Type* type) {
   if (is_basic(type)) return static_cast<int>(kFirstType) + static_cast<int>(type - g_basic_types);
-  return kFirstNumber + static_cast<int>(g_types.number(type));
+  return kFirstDerivedNumber + static_cast<int>(g_types.number(type));
 }
 
 Type* type_at(int number) {
-  if (number < kFirstNumber) return type_of(handle_from<MPI_Datatype>(static_cast<std::uintptr_t>(number)));
-  return g_types.at(static_cast<std::uint32_t>(number - kFirstNumber));
+  if (number < kFirstDerivedNumber) return type_of(handle_from<MPI_Datatype>(static_cast<std::uintptr_t>(number)));
+  return g_types.at(static_cast<std::uint32_t>(number - kFirstDerivedNumber));
 }
 
 int bad_type(MPI_Datatype handle) {
@@ -77,10 +77,6 @@ void release(Type* type) {
 
 // ---- what the constructors share ----------------------------------------------------------------
 
-int no_memory_for_type() {
-  return error(MPI_ERR_NO_MEM, "no memory for the datatype");
-}
-
 Type* new_type(Layout layout, std::shared_ptr<const Envelope> envelope, bool committed) {
   Type* const type = g_types.take();
   if (type == nullptr) return nullptr;
@@ -92,7 +88,7 @@ Type* new_type(Layout layout, std::shared_ptr<const Envelope> envelope, bool com
 
 int give_type(Layout layout, std::shared_ptr<const Envelope> envelope, MPI_Datatype* newtype) {
   Type* const type = new_type(std::move(layout), std::move(envelope), false);
-  if (type == nullptr) return no_memory_for_type();
+  if (type == nullptr) return no_memory_for("the datatype");
   *newtype = handle_of(type);
   return MPI_SUCCESS;
 }
@@ -142,7 +138,7 @@ int free_type(MPI_Datatype* datatype) {
   return MPI_SUCCESS;
 }
 
-int duplicate(Call call, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+int duplicate_type(Call call, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   auto envelope = std::make_shared<Envelope>(MPI_COMBINER_DUP, call);
@@ -152,7 +148,7 @@ int duplicate(Call call, MPI_Datatype oldtype, MPI_Datatype* newtype) {
     if (const int code = copy_attributes(oldtype, old->attributes, &copies)) return code;
   }
   Type* const type = new_type(*old, std::move(envelope), old->committed);
-  if (type == nullptr) return no_memory_for_type();
+  if (type == nullptr) return no_memory_for("the datatype");
   type->attributes = std::move(copies);
   *newtype = handle_of(type);
   return MPI_SUCCESS;
@@ -169,7 +165,7 @@ int type_free(Call call, MPI_Datatype* datatype) {
 }
 
 int type_dup(Call call, MPI_Datatype oldtype, MPI_Datatype* newtype) {
-  return told(call, guarded([&] { return duplicate(call, oldtype, newtype); }));
+  return told(call, guarded("the datatype", [&] { return duplicate_type(call, oldtype, newtype); }));
 }
 
 }  // namespace heddle::mpi

@@ -13,7 +13,7 @@
 #include "mpi/types/layout.hpp"
 #include "mpi/types/status.hpp"
 
-namespace heddle::mpi {
+namespace heddle::mpi::types_test {
 namespace {
 
 using Random = std::mt19937;
@@ -416,4 +416,4 @@ TEST(Types, CopyGoesThroughThePackedForm) {
 }
 
 }  // namespace
-}  // namespace heddle::mpi
+}  // namespace heddle::mpi::types_test
