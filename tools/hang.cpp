@@ -10,7 +10,7 @@
 namespace heddle::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kHangHelp =
     R"(usage: heddle hang [PID]
 
 Asks a running job of this machine and this user what each rank waits for, and says who keeps it
@@ -32,7 +32,7 @@ The exit code is 0, 1 if no job answers, and 2 for wrong arguments.
 int hang_command(int argc, char** argv) {
   const std::string_view word = argc > 1 ? argv[1] : "";
   if (word == "-h" || word == "--help") {
-    std::fputs(kHelp, stdout);
+    std::fputs(kHangHelp, stdout);
     return 0;
   }
   if (argc > 2 && !word.starts_with('-')) {

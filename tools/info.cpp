@@ -12,7 +12,7 @@
 namespace heddle::tools {
 namespace {
 
-constexpr const char* kHelp = R"(usage: heddle info [SECTION…] [--all] [--json]
+constexpr const char* kInfoHelp = R"(usage: heddle info [SECTION…] [--all] [--json]
        heddle info --job
        heddle info --schedule NAME [options]
 
@@ -76,7 +76,7 @@ std::string read_words(int argc, char** argv, Words* words) {
     } else if (word == "--job" || word == "--schedule") {
       return std::string(word) + " stands first: heddle info " + std::string(word);
     } else if (word.starts_with("-")) {
-      return "unknown option " + std::string(word) + base::did_you_mean(word, base::options_in(kHelp));
+      return "unknown option " + std::string(word) + base::did_you_mean(word, base::options_in(kInfoHelp));
     } else if (words->sections.size() == 1 && takes_pattern(words->sections.front()) && words->pattern.empty()) {
       words->pattern = word;
     } else {
@@ -113,7 +113,7 @@ int info_command(int argc, char** argv) {
                      : refuse(std::string("--job takes no further words, and ") + argv[2] + " is one");
   }
   if (std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--help" || word == "-h"; })) {
-    std::fputs(kHelp, stdout);
+    std::fputs(kInfoHelp, stdout);
     return 0;
   }
   Words words;

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace heddle::tools {
+namespace heddle::tools::info_job_test {
 namespace {
 
 TEST(InfoJob, RanksInARowAreWrittenAsARange) {
@@ -88,4 +88,4 @@ TEST(InfoJob, ARowArrivesAsItWasSent) {
 }
 
 }  // namespace
-}  // namespace heddle::tools
+}  // namespace heddle::tools::info_job_test

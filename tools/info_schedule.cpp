@@ -24,7 +24,7 @@ constexpr Rank kMostRanks = 200'000;
 constexpr Rank kMostRanksOfProof = 64;
 constexpr std::uint64_t kMostCommands = 20'000'000;
 
-constexpr const char* kHelp = R"(usage: heddle info --schedule NAME [options]
+constexpr const char* kScheduleHelp = R"(usage: heddle info --schedule NAME [options]
        heddle info --schedule list
 
 Shows the schedule of a collective algorithm: what each rank does, in which queue, and what releases it.
@@ -171,7 +171,7 @@ int info_schedule_command(int argc, char** argv) {
   }
   words.request.spread = !together;
   if (help) {
-    std::fputs(kHelp, stdout);
+    std::fputs(kScheduleHelp, stdout);
     return 0;
   }
   if (words.name.empty() || words.name == "list") return list();

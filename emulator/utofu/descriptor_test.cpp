@@ -6,7 +6,7 @@
 
 #include "base/random.hpp"
 
-namespace tofu_emulator {
+namespace tofu_emulator::descriptor_test {
 namespace {
 
 Settings world() {
@@ -197,4 +197,4 @@ TEST_F(DescriptorTest, WhatNobodyEncodedIsNoCommand) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::descriptor_test

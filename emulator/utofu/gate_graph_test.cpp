@@ -12,7 +12,7 @@ extern "C" {
 #include "utofu/programs/wiring.h"
 }
 
-namespace tofu_emulator {
+namespace tofu_emulator::gate_graph_test {
 namespace {
 
 constexpr std::uint64_t id_of(int rank, int gate) {
@@ -275,4 +275,4 @@ TEST(GateGraph, ModelTimesAreThoseOfTheLastToArrive) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::gate_graph_test

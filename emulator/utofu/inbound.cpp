@@ -14,7 +14,6 @@ constexpr std::uint32_t kPacketsOfTurn = 64;
 // padding overwrites at most the rest of the target's cache lines
 constexpr std::uint64_t kLine = 256;
 constexpr std::byte kJunk{0xDB};
-constexpr std::size_t kExchangeBytes = 16;  // operand and compare
 
 Refusal refusal_of(Denied denied) {
   switch (denied) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tofu_emulator {
+namespace tofu_emulator::job_watch_test {
 namespace {
 
 using Finding = JobWatch::Finding;
@@ -91,4 +91,4 @@ TEST(JobWatch, OfNoLimitFindsNothing) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::job_watch_test

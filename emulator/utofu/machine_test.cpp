@@ -7,7 +7,7 @@
 
 #include "base/random.hpp"
 
-namespace tofu_emulator {
+namespace tofu_emulator::machine_test {
 namespace {
 
 Settings settings_of(Shape shape, std::uint32_t processes, std::uint32_t per_node, std::uint64_t seed = 1) {
@@ -267,4 +267,4 @@ TEST(Machine, CapsAreThoseOfFugaku) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::machine_test

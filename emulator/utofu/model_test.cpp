@@ -15,7 +15,7 @@
 #include "utofu/machine.hpp"
 #include "utofu/model_parameters.hpp"
 
-namespace tofu_emulator {
+namespace tofu_emulator::model_test {
 namespace {
 
 namespace p = model_parameters;
@@ -444,4 +444,4 @@ TEST_F(ModelTest, RegistrationHasAPriceAndOneThreadAtATime) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::model_test

@@ -10,7 +10,6 @@ namespace tofu_emulator {
 namespace {
 
 constexpr std::uint32_t kCommandsOfTurn = 32;
-constexpr std::size_t kExchangeBytes = 16;  // operand and compare
 
 int tcq_error(Denied denied) {
   switch (denied) {

@@ -30,6 +30,8 @@ enum class Refusal : std::uint8_t { none, peer, stadd, length, memory };
 // PacketHead::op of a put whose sender could not continue to read its memory: ignored.
 inline constexpr std::uint8_t kGivenUp = 0xFF;
 
+inline constexpr std::size_t kExchangeBytes = 16;  // operand and compare
+
 struct PacketHead {
   std::uint64_t source_vcq = 0;  // raw id
   std::uint64_t stadd = 0;       // requests: of the message's first byte, at the target

@@ -15,7 +15,7 @@ namespace tofu_emulator {
 namespace {
 
 // For signal handlers, which cannot call get(). Release in the constructor, acquire in the handler.
-std::atomic<const Process*> known{nullptr};
+std::atomic<const Process*> this_process{nullptr};
 
 std::string text_of(const Coords& coords) {
   std::string text;
@@ -80,9 +80,9 @@ Process::Process(const Settings& settings, std::unique_ptr<World> world)
       model_({settings.model, settings.spinners}, &links_),
       engine_(*this) {
   set_reporter(settings_, place_.c_str(), &world_->ended());
-  known.store(this, std::memory_order_release);
+  this_process.store(this, std::memory_order_release);
   Memory::watch_faults([](utofu_vcq_id_t vcq, char* text, std::size_t bytes) {
-    const Process* process = known.load(std::memory_order_acquire);
+    const Process* process = this_process.load(std::memory_order_acquire);
     if (process != nullptr) std::snprintf(text, bytes, "%s", process->machine().name_of(vcq).text);
   });
 }
@@ -91,7 +91,7 @@ Process::Process(const Settings& settings, std::unique_ptr<World> world)
 Process::~Process() {
   for (CommandQueue* cq : std::vector<CommandQueue*>(list_)) engine_.drain(*cq);
   say_counts();
-  known.store(nullptr, std::memory_order_release);
+  this_process.store(nullptr, std::memory_order_release);
   set_reporter(settings_, "", nullptr);
 }
 

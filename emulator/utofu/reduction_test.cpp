@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace tofu_emulator {
+namespace tofu_emulator::reduction_test {
 namespace {
 
 double sum_of(const std::vector<double>& values) {
@@ -99,4 +99,4 @@ TEST(GateValue, ArgumentsAreChecked) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::reduction_test

@@ -23,8 +23,8 @@ struct Reporter {
   const char* node = "";
   std::atomic<std::uint32_t>* ended = nullptr;
 };
-Reporter reporter;               // written before `known`
-std::atomic<bool> known{false};  // release by set_reporter, acquire by threads that report
+Reporter reporter;                      // written before `has_reporter`
+std::atomic<bool> has_reporter{false};  // release by set_reporter, acquire by threads that report
 
 // The lines of one call site, identified by its format.
 struct Kind {
@@ -61,7 +61,7 @@ bool is_new(const char* format, std::string_view line) {
 // Prints with one write, so that lines of several processes do not mix.
 [[gnu::format(printf, 2, 0)]] void say(const char* kind, const char* format, va_list values, bool once) {
   char line[1024];
-  int length = known.load(std::memory_order_acquire)
+  int length = has_reporter.load(std::memory_order_acquire)
                    ? std::snprintf(line, sizeof line, "utofu emulator: process %u (node %s): %s",
                                    reporter.settings->process, reporter.node, kind)
                    : std::snprintf(line, sizeof line, "utofu emulator: %s", kind);
@@ -79,7 +79,7 @@ bool is_new(const char* format, std::string_view line) {
 }
 
 void tell_world() {
-  if (known.load(std::memory_order_acquire) && reporter.ended != nullptr) {
+  if (has_reporter.load(std::memory_order_acquire) && reporter.ended != nullptr) {
     std::uint32_t nobody = 0;
     reporter.ended->compare_exchange_strong(nobody, reporter.settings->process + 1, std::memory_order_relaxed);
   }
@@ -94,7 +94,7 @@ void tell_world() {
 
 void set_reporter(const Settings& settings, const char* node, std::atomic<std::uint32_t>* ended) {
   reporter = {&settings, node, ended};
-  known.store(true, std::memory_order_release);
+  has_reporter.store(true, std::memory_order_release);
 }
 
 void fatal(const char* format, ...) {
@@ -106,7 +106,7 @@ void fatal(const char* format, ...) {
 }
 
 void broken_rule(const char* format, ...) {
-  if (!known.load(std::memory_order_acquire) || !reporter.settings->strict()) return;
+  if (!has_reporter.load(std::memory_order_acquire) || !reporter.settings->strict()) return;
   va_list values;
   va_start(values, format);
   say("broken rule: ", format, values, true);
@@ -123,7 +123,7 @@ void last_words(const char* format, ...) {
 }
 
 void trouble(const char* format, ...) {
-  const bool strict = known.load(std::memory_order_acquire) && reporter.settings->strict();
+  const bool strict = has_reporter.load(std::memory_order_acquire) && reporter.settings->strict();
   va_list values;
   va_start(values, format);
   say(strict ? "broken rule: " : "", format, values, true);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tofu_emulator {
+namespace tofu_emulator::settings_test {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -137,4 +137,4 @@ TEST(Settings, TheSmallestShapeHoldsTheNodes) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::settings_test

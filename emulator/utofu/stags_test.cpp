@@ -10,7 +10,7 @@
 
 #include "base/test_waits.hpp"
 
-namespace tofu_emulator {
+namespace tofu_emulator::stags_test {
 namespace {
 
 Settings world() {
@@ -227,4 +227,4 @@ TEST_F(StagsTest, RemovingWaitsForWhoHoldsTheRange) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator
+}  // namespace tofu_emulator::stags_test

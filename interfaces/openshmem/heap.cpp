@@ -22,7 +22,8 @@ namespace heddle::shmem {
 namespace {
 
 constexpr std::size_t kDefaultBytes = std::size_t{512} << 20U;
-constexpr std::size_t kLine = 64;  // larger blocks begin at a line, against false sharing
+// Blocks of a line or more begin at one, against false sharing.
+constexpr std::size_t kAlignedFromBytes = 64;
 
 // The lock serializes threads of a program that allocate.
 struct Heap {
@@ -137,13 +138,13 @@ void close_heap_books() {
 }
 
 void* malloc(Call call, std::size_t size) {
-  return allocate(call, size, size >= kLine ? kLine : 1);
+  return allocate(call, size, size >= kAlignedFromBytes ? kAlignedFromBytes : 1);
 }
 
 void* malloc_with_hints(Call call, std::size_t size, long hints) {
   check_initialized(call);
   // Unknown hints belong to other libraries or later versions; they may be ignored.
-  return allocate(call, size, hints != 0 ? kLine : size >= kLine ? kLine : 1);
+  return allocate(call, size, hints != 0 ? kAlignedFromBytes : size >= kAlignedFromBytes ? kAlignedFromBytes : 1);
 }
 
 void* align(Call call, std::size_t alignment, std::size_t size) {
@@ -165,7 +166,7 @@ void* calloc(Call call, std::size_t count, std::size_t size) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX;
   if (bytes == 0) return nullptr;
-  void* block = take(call, bytes, bytes >= kLine ? kLine : 1);
+  void* block = take(call, bytes, bytes >= kAlignedFromBytes ? kAlignedFromBytes : 1);
   // before the barrier: nobody has put anything there yet
   if (block != nullptr) std::memset(block, 0, bytes);
   meet(call, {given("count", count), given("size", size)});
@@ -182,7 +183,7 @@ void* realloc(Call call, void* ptr, std::size_t size) {
   }
   // Puts that are in flight to the old block arrive before it is copied.
   meet(call, {given_block(ptr), given("size", size)});
-  void* block = take(call, size, size >= kLine ? kLine : 1);
+  void* block = take(call, size, size >= kAlignedFromBytes ? kAlignedFromBytes : 1);
   if (block != nullptr) {
     std::memcpy(block, ptr, std::min(old_bytes, size));
     give_back(ptr);

@@ -15,9 +15,9 @@ constexpr std::size_t kBlockBytes = 8192;
 // The most bytes that a member reads from all boards. Above it, dividing the work is worth a second
 // sync.
 constexpr std::size_t kReadBytes = 65536;
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kLineBytes = 64;
 
-struct alignas(kLine) Block {
+struct alignas(kLineBytes) Block {
   std::byte bytes[kBlockBytes];
 };
 
@@ -47,7 +47,7 @@ bool is_small(const Group& group, std::size_t bytes) {
 template <class Work>
 void for_my_blocks(const Group& group, std::size_t bytes, const Work& work) {
   const auto n = static_cast<std::size_t>(group.members.size);
-  const std::size_t part = ((bytes + n - 1) / n + kLine - 1) / kLine * kLine;
+  const std::size_t part = ((bytes + n - 1) / n + kLineBytes - 1) / kLineBytes * kLineBytes;
   const std::size_t begin = std::min(bytes, static_cast<std::size_t>(group.me) * part);
   const std::size_t end = std::min(bytes, begin + part);
   for (std::size_t offset = begin; offset < end; offset += kBlockBytes) {

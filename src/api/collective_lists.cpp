@@ -27,7 +27,7 @@ struct Side {
   std::uint64_t bytes = 0;
   bool listed = true;  // as blocks
 };
-struct Arguments {
+struct ListArguments {
   const char* function;  // with heddle_, for messages
   Operation operation;
   Side send;
@@ -37,17 +37,17 @@ struct Arguments {
   bool same = false;  // one block of send goes to all targets
 };
 
-Status wrong_list(const Arguments& arguments, const Side& side, const char* what) {
+Status wrong_list(const ListArguments& arguments, const Side& side, const char* what) {
   return base::fail(HEDDLE_ERR_ARGUMENT, "%s: the blocks of %s: %s", arguments.function, side.name, what);
 }
 
-Status too_large(const Arguments& arguments, const Side& side, std::size_t block) {
+Status too_large(const ListArguments& arguments, const Side& side, std::size_t block) {
   return base::fail(HEDDLE_ERR_SIZE, "%s: block %zu of %s ends beyond 2^48 bytes", arguments.function, block,
                     side.name);
 }
 
 // The blocks of `side`, block i with peers[i].
-Status read_blocks(const Arguments& arguments, const Side& side, std::span<const std::uint32_t> peers,
+Status read_blocks(const ListArguments& arguments, const Side& side, std::span<const std::uint32_t> peers,
                    std::vector<Message>* to) {
   if (side.blocks == nullptr) return wrong_list(arguments, side, "null; say which they are");
   const heddle_blocks& blocks = *side.blocks;
@@ -82,7 +82,7 @@ Status read_blocks(const Arguments& arguments, const Side& side, std::span<const
   return HEDDLE_DONE;
 }
 
-Status read_one(const Arguments& arguments, const Side& side, std::uint32_t peer, std::vector<Message>* to) {
+Status read_one(const ListArguments& arguments, const Side& side, std::uint32_t peer, std::vector<Message>* to) {
   if (side.bytes > kMostCollectiveBytes) {
     return base::fail(HEDDLE_ERR_SIZE, "%s: %llu bytes are more than 2^48", arguments.function,
                       static_cast<unsigned long long>(side.bytes));
@@ -95,7 +95,7 @@ Status read_one(const Arguments& arguments, const Side& side, std::uint32_t peer
 }
 
 // Blocks of one length with the ranks of a list.
-Status read_equal(const Arguments& arguments, const Side& side, std::span<const std::uint32_t> peers, bool same,
+Status read_equal(const ListArguments& arguments, const Side& side, std::span<const std::uint32_t> peers, bool same,
                   std::vector<Message>* to) {
   if (!peers.empty() && side.bytes > kMostCollectiveBytes / peers.size()) {
     return base::fail(HEDDLE_ERR_SIZE, "%s: %zu blocks of %llu bytes are more than 2^48 bytes", arguments.function,
@@ -110,7 +110,7 @@ Status read_equal(const Arguments& arguments, const Side& side, std::span<const 
   return HEDDLE_DONE;
 }
 
-Status read_neighbors(const Team& team, const Arguments& arguments, Exchange* lists) {
+Status read_neighbors(const Team& team, const ListArguments& arguments, Exchange* lists) {
   const heddle_neighbors* neighbors = arguments.neighbors;
   if (neighbors == nullptr) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s: neighbors is null; name those there are, or empty lists",
@@ -136,7 +136,7 @@ Status read_neighbors(const Team& team, const Arguments& arguments, Exchange* li
   return read("targets", neighbors->targets, neighbors->target_count, arguments.send, arguments.same, &lists->given);
 }
 
-Status read_lists(const Team& team, const Arguments& arguments, Exchange* lists) {
+Status read_lists(const Team& team, const ListArguments& arguments, Exchange* lists) {
   const std::uint32_t rank = team.rank();
   const bool root = rank == arguments.root;
   const auto blocks = [&](const Side& side, std::vector<Message>* to) {
@@ -181,7 +181,7 @@ struct Extent {
 
 // The memory that is received into must overlap nothing, except in place with a block that this
 // member gives to itself.
-Status check_overlap(const Arguments& arguments, const Call& call, std::uint32_t rank, const Exchange& lists) {
+Status check_overlap(const ListArguments& arguments, const Call& call, std::uint32_t rank, const Exchange& lists) {
   std::vector<Extent> extents;
   const auto add = [&](const std::vector<Message>& messages, const void* buffer, bool taken) {
     for (const Message& message : messages) {
@@ -218,7 +218,7 @@ Status check_overlap(const Arguments& arguments, const Call& call, std::uint32_t
 }
 
 // Checks the arguments and fills *call and *lists.
-Status prepare(const Team& team, const Arguments& arguments, Exchange* lists, Call* call) {
+Status prepare_lists(const Team& team, const ListArguments& arguments, Exchange* lists, Call* call) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait(arguments.function);
   if (arguments.root >= team.size()) {
     return base::fail(HEDDLE_ERR_RANK, "%s: root %u: the team has members 0-%u", arguments.function, arguments.root,
@@ -246,49 +246,49 @@ Status prepare(const Team& team, const Arguments& arguments, Exchange* lists, Ca
 }
 
 // Allocates memory; an exception becomes a status.
-auto preparing(const Arguments& arguments, Exchange* lists) {
+auto preparing_lists(const ListArguments& arguments, Exchange* lists) {
   return [&arguments, lists](const Team& team, Call* call) {
-    return guarded([&]() -> Status { return prepare(team, arguments, lists, call); });
+    return guarded([&]() -> Status { return prepare_lists(team, arguments, lists, call); });
   };
 }
 
-Status run(heddle_team team, const Arguments& arguments) {
+Status run_lists(heddle_team team, const ListArguments& arguments) {
   Exchange lists;
-  return run_form(team, preparing(arguments, &lists));
+  return run_form(team, preparing_lists(arguments, &lists));
 }
-Status begin(heddle_team team, const Arguments& arguments, heddle_collective* collective) {
+Status start_lists(heddle_team team, const ListArguments& arguments, heddle_collective* collective) {
   Exchange lists;
-  return start_form(arguments.function, team, preparing(arguments, &lists), collective);
+  return start_form(arguments.function, team, preparing_lists(arguments, &lists), collective);
 }
-Status make(heddle_team team, const Arguments& arguments, const heddle_collective_options* options,
-            heddle_collective* collective) {
+Status init_lists(heddle_team team, const ListArguments& arguments, const heddle_collective_options* options,
+                  heddle_collective* collective) {
   Exchange lists;
-  return init_form(arguments.function, team, preparing(arguments, &lists), options, collective);
+  return init_form(arguments.function, team, preparing_lists(arguments, &lists), options, collective);
 }
 
-Arguments allgatherv_of(const char* function, const void* send, void* receive, const heddle_blocks* blocks) {
+ListArguments allgatherv_of(const char* function, const void* send, void* receive, const heddle_blocks* blocks) {
   return {function, Operation::allgatherv, {"send", send}, {"receive", receive, blocks}};
 }
-Arguments alltoallv_of(const char* function, const void* send, const heddle_blocks* send_blocks, void* receive,
-                       const heddle_blocks* receive_blocks) {
+ListArguments alltoallv_of(const char* function, const void* send, const heddle_blocks* send_blocks, void* receive,
+                           const heddle_blocks* receive_blocks) {
   return {function, Operation::alltoallv, {"send", send, send_blocks}, {"receive", receive, receive_blocks}};
 }
-Arguments gatherv_of(const char* function, const void* send, std::size_t bytes, void* receive,
-                     const heddle_blocks* blocks, std::uint32_t root) {
+ListArguments gatherv_of(const char* function, const void* send, std::size_t bytes, void* receive,
+                         const heddle_blocks* blocks, std::uint32_t root) {
   return {function, Operation::gatherv, {"send", send, nullptr, bytes}, {"receive", receive, blocks}, root};
 }
-Arguments scatterv_of(const char* function, const void* send, const heddle_blocks* blocks, void* receive,
-                      std::size_t bytes, std::uint32_t root) {
+ListArguments scatterv_of(const char* function, const void* send, const heddle_blocks* blocks, void* receive,
+                          std::size_t bytes, std::uint32_t root) {
   return {function, Operation::scatterv, {"send", send, blocks}, {"receive", receive, nullptr, bytes}, root};
 }
 
-Arguments neighbors_of(const char* function, const heddle_neighbors* neighbors, const void* send,
-                       const heddle_blocks* send_blocks, void* receive, const heddle_blocks* receive_blocks) {
+ListArguments neighbors_of(const char* function, const heddle_neighbors* neighbors, const void* send,
+                           const heddle_blocks* send_blocks, void* receive, const heddle_blocks* receive_blocks) {
   return {function, Operation::neighbor_alltoallv, {"send", send, send_blocks}, {"receive", receive, receive_blocks}, 0,
           neighbors};
 }
-Arguments equal_of(const char* function, const heddle_neighbors* neighbors, const void* send, void* receive,
-                   std::size_t bytes, bool same) {
+ListArguments equal_of(const char* function, const heddle_neighbors* neighbors, const void* send, void* receive,
+                       std::size_t bytes, bool same) {
   return {function,
           Operation::neighbor_alltoallv,
           {"send", send, nullptr, bytes, false},
@@ -301,108 +301,112 @@ Arguments equal_of(const char* function, const heddle_neighbors* neighbors, cons
 }  // namespace
 
 heddle_status heddle_allgatherv(heddle_team team, const void* send, void* receive, const heddle_blocks* blocks) {
-  return run(team, allgatherv_of("heddle_allgatherv", send, receive, blocks));
+  return run_lists(team, allgatherv_of("heddle_allgatherv", send, receive, blocks));
 }
 heddle_status heddle_allgatherv_start(heddle_team team, const void* send, void* receive, const heddle_blocks* blocks,
                                       heddle_collective* collective) {
-  return begin(team, allgatherv_of("heddle_allgatherv_start", send, receive, blocks), collective);
+  return start_lists(team, allgatherv_of("heddle_allgatherv_start", send, receive, blocks), collective);
 }
 heddle_status heddle_allgatherv_init(heddle_team team, const void* send, void* receive, const heddle_blocks* blocks,
                                      const heddle_collective_options* options, heddle_collective* collective) {
-  return make(team, allgatherv_of("heddle_allgatherv_init", send, receive, blocks), options, collective);
+  return init_lists(team, allgatherv_of("heddle_allgatherv_init", send, receive, blocks), options, collective);
 }
 
 heddle_status heddle_alltoallv(heddle_team team, const void* send, const heddle_blocks* send_blocks, void* receive,
                                const heddle_blocks* receive_blocks) {
-  return run(team, alltoallv_of("heddle_alltoallv", send, send_blocks, receive, receive_blocks));
+  return run_lists(team, alltoallv_of("heddle_alltoallv", send, send_blocks, receive, receive_blocks));
 }
 heddle_status heddle_alltoallv_start(heddle_team team, const void* send, const heddle_blocks* send_blocks,
                                      void* receive, const heddle_blocks* receive_blocks,
                                      heddle_collective* collective) {
-  return begin(team, alltoallv_of("heddle_alltoallv_start", send, send_blocks, receive, receive_blocks), collective);
+  return start_lists(team, alltoallv_of("heddle_alltoallv_start", send, send_blocks, receive, receive_blocks),
+                     collective);
 }
 heddle_status heddle_alltoallv_init(heddle_team team, const void* send, const heddle_blocks* send_blocks, void* receive,
                                     const heddle_blocks* receive_blocks, const heddle_collective_options* options,
                                     heddle_collective* collective) {
-  return make(team, alltoallv_of("heddle_alltoallv_init", send, send_blocks, receive, receive_blocks), options,
-              collective);
+  return init_lists(team, alltoallv_of("heddle_alltoallv_init", send, send_blocks, receive, receive_blocks), options,
+                    collective);
 }
 
 heddle_status heddle_gatherv(heddle_team team, const void* send, size_t bytes, void* receive,
                              const heddle_blocks* blocks, uint32_t root) {
-  return run(team, gatherv_of("heddle_gatherv", send, bytes, receive, blocks, root));
+  return run_lists(team, gatherv_of("heddle_gatherv", send, bytes, receive, blocks, root));
 }
 heddle_status heddle_gatherv_start(heddle_team team, const void* send, size_t bytes, void* receive,
                                    const heddle_blocks* blocks, uint32_t root, heddle_collective* collective) {
-  return begin(team, gatherv_of("heddle_gatherv_start", send, bytes, receive, blocks, root), collective);
+  return start_lists(team, gatherv_of("heddle_gatherv_start", send, bytes, receive, blocks, root), collective);
 }
 heddle_status heddle_gatherv_init(heddle_team team, const void* send, size_t bytes, void* receive,
                                   const heddle_blocks* blocks, uint32_t root, const heddle_collective_options* options,
                                   heddle_collective* collective) {
-  return make(team, gatherv_of("heddle_gatherv_init", send, bytes, receive, blocks, root), options, collective);
+  return init_lists(team, gatherv_of("heddle_gatherv_init", send, bytes, receive, blocks, root), options, collective);
 }
 
 heddle_status heddle_scatterv(heddle_team team, const void* send, const heddle_blocks* blocks, void* receive,
                               size_t bytes, uint32_t root) {
-  return run(team, scatterv_of("heddle_scatterv", send, blocks, receive, bytes, root));
+  return run_lists(team, scatterv_of("heddle_scatterv", send, blocks, receive, bytes, root));
 }
 heddle_status heddle_scatterv_start(heddle_team team, const void* send, const heddle_blocks* blocks, void* receive,
                                     size_t bytes, uint32_t root, heddle_collective* collective) {
-  return begin(team, scatterv_of("heddle_scatterv_start", send, blocks, receive, bytes, root), collective);
+  return start_lists(team, scatterv_of("heddle_scatterv_start", send, blocks, receive, bytes, root), collective);
 }
 heddle_status heddle_scatterv_init(heddle_team team, const void* send, const heddle_blocks* blocks, void* receive,
                                    size_t bytes, uint32_t root, const heddle_collective_options* options,
                                    heddle_collective* collective) {
-  return make(team, scatterv_of("heddle_scatterv_init", send, blocks, receive, bytes, root), options, collective);
+  return init_lists(team, scatterv_of("heddle_scatterv_init", send, blocks, receive, bytes, root), options, collective);
 }
 
 heddle_status heddle_neighbor_alltoallv(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                         const heddle_blocks* send_blocks, void* receive,
                                         const heddle_blocks* receive_blocks) {
-  return run(team, neighbors_of("heddle_neighbor_alltoallv", neighbors, send, send_blocks, receive, receive_blocks));
+  return run_lists(team,
+                   neighbors_of("heddle_neighbor_alltoallv", neighbors, send, send_blocks, receive, receive_blocks));
 }
 heddle_status heddle_neighbor_alltoallv_start(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                               const heddle_blocks* send_blocks, void* receive,
                                               const heddle_blocks* receive_blocks, heddle_collective* collective) {
-  return begin(team,
-               neighbors_of("heddle_neighbor_alltoallv_start", neighbors, send, send_blocks, receive, receive_blocks),
-               collective);
+  return start_lists(
+      team, neighbors_of("heddle_neighbor_alltoallv_start", neighbors, send, send_blocks, receive, receive_blocks),
+      collective);
 }
 heddle_status heddle_neighbor_alltoallv_init(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                              const heddle_blocks* send_blocks, void* receive,
                                              const heddle_blocks* receive_blocks,
                                              const heddle_collective_options* options, heddle_collective* collective) {
-  return make(team,
-              neighbors_of("heddle_neighbor_alltoallv_init", neighbors, send, send_blocks, receive, receive_blocks),
-              options, collective);
+  return init_lists(
+      team, neighbors_of("heddle_neighbor_alltoallv_init", neighbors, send, send_blocks, receive, receive_blocks),
+      options, collective);
 }
 
 heddle_status heddle_neighbor_alltoall(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                        void* receive, size_t bytes) {
-  return run(team, equal_of("heddle_neighbor_alltoall", neighbors, send, receive, bytes, false));
+  return run_lists(team, equal_of("heddle_neighbor_alltoall", neighbors, send, receive, bytes, false));
 }
 heddle_status heddle_neighbor_alltoall_start(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                              void* receive, size_t bytes, heddle_collective* collective) {
-  return begin(team, equal_of("heddle_neighbor_alltoall_start", neighbors, send, receive, bytes, false), collective);
+  return start_lists(team, equal_of("heddle_neighbor_alltoall_start", neighbors, send, receive, bytes, false),
+                     collective);
 }
 heddle_status heddle_neighbor_alltoall_init(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                             void* receive, size_t bytes, const heddle_collective_options* options,
                                             heddle_collective* collective) {
-  return make(team, equal_of("heddle_neighbor_alltoall_init", neighbors, send, receive, bytes, false), options,
-              collective);
+  return init_lists(team, equal_of("heddle_neighbor_alltoall_init", neighbors, send, receive, bytes, false), options,
+                    collective);
 }
 
 heddle_status heddle_neighbor_allgather(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                         void* receive, size_t bytes) {
-  return run(team, equal_of("heddle_neighbor_allgather", neighbors, send, receive, bytes, true));
+  return run_lists(team, equal_of("heddle_neighbor_allgather", neighbors, send, receive, bytes, true));
 }
 heddle_status heddle_neighbor_allgather_start(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                               void* receive, size_t bytes, heddle_collective* collective) {
-  return begin(team, equal_of("heddle_neighbor_allgather_start", neighbors, send, receive, bytes, true), collective);
+  return start_lists(team, equal_of("heddle_neighbor_allgather_start", neighbors, send, receive, bytes, true),
+                     collective);
 }
 heddle_status heddle_neighbor_allgather_init(heddle_team team, const heddle_neighbors* neighbors, const void* send,
                                              void* receive, size_t bytes, const heddle_collective_options* options,
                                              heddle_collective* collective) {
-  return make(team, equal_of("heddle_neighbor_allgather_init", neighbors, send, receive, bytes, true), options,
-              collective);
+  return init_lists(team, equal_of("heddle_neighbor_allgather_init", neighbors, send, receive, bytes, true), options,
+                    collective);
 }

@@ -9,6 +9,8 @@
 
 namespace heddle::base {
 
+inline constexpr std::uint64_t kSecondNs = 1'000'000'000;
+
 class Clock {
  public:
   Clock() = default;

@@ -9,7 +9,6 @@
 namespace heddle::engine {
 
 using transport::Command;
-using transport::Completion;
 using transport::Event;
 using transport::Opcode;
 using transport::Token;
@@ -159,8 +158,8 @@ void Aggregator::end(Packet& packet, base::Status status) {
 }
 
 // Removes the completions of packets from `arrived`. Returns the number of records left.
-std::size_t Aggregator::take_ends(std::span<Completion> arrived) {
-  const auto left = std::remove_if(arrived.begin(), arrived.end(), [this](const Completion& completion) {
+std::size_t Aggregator::take_ends(std::span<transport::Completion> arrived) {
+  const auto left = std::remove_if(arrived.begin(), arrived.end(), [this](const transport::Completion& completion) {
     if (completion.event == Event::message || completion.token < kPacketToken) return false;
     Packet& packet = packets_[completion.token % kPackets];
     if (packet.stage == Stage::under_way && completion.token == token_of(packet) && completion.event == Event::done) {
@@ -172,12 +171,12 @@ std::size_t Aggregator::take_ends(std::span<Completion> arrived) {
 }
 
 // Reports the messages of packets that have ended.
-std::size_t Aggregator::tell(std::span<Completion> room) {
+std::size_t Aggregator::tell(std::span<transport::Completion> room) {
   std::size_t told = 0;
   while (ended_count_ != 0 && told < room.size()) {
     Packet& packet = packets_[ended_[ended_first_]];
     while (packet.told < packet.messages && told < room.size()) {
-      room[told] = Completion{};
+      room[told] = transport::Completion{};
       room[told].status = packet.status;
       room[told++].token = packet.tokens[packet.told++];
     }
@@ -189,7 +188,7 @@ std::size_t Aggregator::tell(std::span<Completion> room) {
   return told;
 }
 
-std::size_t Aggregator::poll(std::span<Completion> completions) {
+std::size_t Aggregator::poll(std::span<transport::Completion> completions) {
   if (waiting_ != 0) [[unlikely]]
     flush();
   // Ended packets get at most half of the room, so that arrivals do not wait behind them.

@@ -3,7 +3,7 @@
 
 #include "engine/test_core.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::active_messages_test {
 namespace {
 
 constexpr std::uint32_t kHandler = 3;
@@ -129,4 +129,4 @@ TEST_F(ActiveMessagesTest, CreditOfAUserMessageThatFailsComesBack) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::active_messages_test

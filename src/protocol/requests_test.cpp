@@ -5,7 +5,7 @@
 
 #include "engine/test_core.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::requests_test {
 namespace {
 
 constexpr std::uint64_t kRegion = 77;  // the owner's number
@@ -124,4 +124,4 @@ TEST_F(RequestsTest, AnUnknownRegionIsAnsweredWithAnError) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::requests_test

@@ -20,7 +20,7 @@ namespace {
 
 // Of ours: enough that a get is worth its price, not so many that the sender finds nothing left
 // when it comes.
-constexpr std::uint64_t kPart = std::uint64_t{256} << 10;
+constexpr std::uint64_t kFetchedPart = std::uint64_t{256} << 10;
 constexpr std::uint64_t kSharedPart = std::uint64_t{64} << 10;
 // after so many receives in a row that were shown in vain, 2^6 are not shown
 constexpr std::uint32_t kMostVain = 6;
@@ -224,7 +224,7 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
   Shown::Fetching& fetching = shown.fetching[which];
   if (!fetching.claimed) {
     const bool shared = place.shared.load(std::memory_order_relaxed) != 0;
-    if (!wire::claim_part(place, shown.total, shared ? kSharedPart : kPart, &fetching.part)) return false;
+    if (!wire::claim_part(place, shown.total, shared ? kSharedPart : kFetchedPart, &fetching.part)) return false;
     fetching.claimed = true;
   }
   if (!shown.imported) {

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kGraceNs = 2'000;
 // Copied within one call of progress, and shorter than the patience of a receiver that comes
 // meanwhile and wants our help.
-constexpr std::uint64_t kPart = std::uint64_t{32} << 10;
+constexpr std::uint64_t kPushedPart = std::uint64_t{32} << 10;
 // Memory of a peer that cannot be written for so long, though it could before and the peer lives,
 // is gone.
 constexpr std::uint64_t kRefusedNs = 1'000'000'000;
@@ -186,7 +186,7 @@ bool Tagged::push_part(Offered& offered) {
   BoardPlace& place = *offered.place;
   wire::Part& part = offered.left;
   if (!reach(offered)) return false;
-  if (part.bytes == 0 && !wire::claim_part(place, offered.total, kPart, &part)) return false;
+  if (part.bytes == 0 && !wire::claim_part(place, offered.total, kPushedPart, &part)) return false;
   offered.began = true;
   auto* const source = static_cast<std::byte*>(offered.memory.memory.address);
   if (copy_alone(offered.view->to, offered.room, transport::Opcode::put, source + part.at, part)) {

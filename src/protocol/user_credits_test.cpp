@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::engine {
+namespace heddle::engine::user_credits_test {
 namespace {
 
 TEST(UserCredits, AMessageNeverCountsMoreThanHalfAWindow) {
@@ -62,4 +62,4 @@ TEST(UserCredits, ThreadsTakeTogetherNoMoreThanThereIs) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::user_credits_test

@@ -15,7 +15,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::gate_test {
 namespace {
 
 struct Rank {
@@ -205,4 +205,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, GateTest, testing::Values(Sharing::delegate, Sha
                          [](const auto& of) { return of.param == Sharing::delegate ? "delegate" : "offload"; });
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::gate_test

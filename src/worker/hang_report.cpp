@@ -7,16 +7,13 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/probes.hpp"
 #include "worker/modes.hpp"
 #include "worker/report.hpp"
 
 namespace heddle::engine {
-namespace {
-
-constexpr std::uint64_t kSecond = 1'000'000'000;
-
-}  // namespace
+namespace {}  // namespace
 
 void awaits(diagnosis::Wait& wait, const char* format, ...) {
   std::array<char, diagnosis::kMostText> text{};
@@ -61,7 +58,7 @@ Watch::Due Watch::look_for_others(bool napping) {
   // Nobody else would tell: then it is told if the user has asked for it.
   const base::Config& config = context_.environment().config;
   const std::uint64_t period =
-      config.is_set(base::Var::hang_seconds) ? config.number(base::Var::hang_seconds) * kSecond : 0;
+      config.is_set(base::Var::hang_seconds) ? config.number(base::Var::hang_seconds) * base::kSecondNs : 0;
   if (period == 0) return due;
   const std::uint64_t now = context_.clock().now_ns();
   if (waited_.next_ns == 0) waited_.next_ns = now + period;

@@ -19,7 +19,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::inbox_test {
 namespace {
 
 using transport::Command;
@@ -387,4 +387,4 @@ TEST_F(InboxTest, ProducersKeepTheirOrderWhileTheMailboxIsFullNowAndThen) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::inbox_test

@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/peek.hpp"
 #include "engine/running.hpp"
 #include "worker/context.hpp"
@@ -18,8 +19,7 @@
 namespace heddle::engine {
 namespace {
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
-constexpr std::uint64_t kNoticeNs = kSecond;  // or a quarter of HEDDLE_HANG_SECONDS
+constexpr std::uint64_t kNoticeNs = base::kSecondNs;  // or a quarter of HEDDLE_HANG_SECONDS
 // Besides the time that all have: for threads that wait.
 constexpr std::uint64_t kSlowAnswersNs = 750'000'000;
 
@@ -88,7 +88,7 @@ static_assert(static_cast<int>(diagnosis::Cause::answer) == HEDDLE_WAIT_ANSWER &
 }  // namespace
 
 void Inspection::begin() {
-  const std::uint64_t period = context_.bootstrap().watch_seconds() * kSecond;
+  const std::uint64_t period = context_.bootstrap().watch_seconds() * base::kSecondNs;
   watched_ = context_.bootstrap().can_be_asked();
   notice_ns_ = std::min(kNoticeNs, period / 4);
   {
@@ -148,7 +148,7 @@ std::uint64_t Inspection::due_seconds(Thread& thread, const Waiting& waiting, st
   const base::Config& config = context_.environment().config;
   if (watched_ || waiting.tell == nullptr || !config.is_set(base::Var::hang_seconds)) return 0;
   const std::uint64_t seconds = config.number(base::Var::hang_seconds) * (thread.reports + 1);
-  if (seconds == 0 || now - thread.since < seconds * kSecond) return 0;
+  if (seconds == 0 || now - thread.since < seconds * base::kSecondNs) return 0;
   ++thread.reports;
   return seconds;
 }

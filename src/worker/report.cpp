@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kMostLines = 16;  // operations that are told one by one
 // At a worker that another thread is inside of: it may have lost its core there.
-constexpr std::uint64_t kLookNs = 200'000'000;
+constexpr std::uint64_t kSettleNs = 200'000'000;
 
 unsigned long long number(std::uint64_t value) {
   return value;
@@ -191,7 +191,7 @@ void find_operation(Worker& worker, Findings& findings, const Operation& operati
 void report_operations(Worker& worker) {
   const base::Log& log = worker.context().environment().log;
   try {
-    const std::uint64_t end = worker.context().clock().now_ns() + kLookNs;
+    const std::uint64_t end = worker.context().clock().now_ns() + kSettleNs;
     for (;;) {
       Findings findings(worker.context());
       const bool told = look_inside(worker, findings);

@@ -17,7 +17,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::tagged_close_test {
 namespace {
 
 constexpr std::size_t kBytes = 300'000;
@@ -132,4 +132,4 @@ TEST(TaggedClose, StoppedSendersAreWaitedForTogether) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::tagged_close_test

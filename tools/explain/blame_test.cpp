@@ -8,7 +8,7 @@
 #include "base/random.hpp"
 #include "tools/explain/report.hpp"
 
-namespace heddle::tools::explain {
+namespace heddle::tools::explain::blame_test {
 namespace {
 
 using diagnosis::Cause;
@@ -306,4 +306,4 @@ TEST(Report, LargestFirstAndWhoIsToBlame) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::explain
+}  // namespace heddle::tools::explain::blame_test

@@ -13,7 +13,7 @@
 namespace heddle::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kExplainHelp =
     R"(usage: heddle explain [options] PATH
 
 Says where the time went that the ranks of a traced job spent waiting: by cause, largest first, who
@@ -66,7 +66,7 @@ int explain_command(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "-h" || word == "--help") {
-      std::fputs(kHelp, stdout);
+      std::fputs(kExplainHelp, stdout);
       return 0;
     }
     if (word == "-a" || word == "--all") {

@@ -17,7 +17,7 @@
 #include "tools/trace/merge.hpp"
 #include "tools/trace/packed.hpp"
 
-namespace heddle::tools::explain {
+namespace heddle::tools::explain::story_test {
 namespace {
 
 using base::TraceEvent;
@@ -206,4 +206,4 @@ TEST_F(Stories, WaitsForEachOtherWithoutEnd) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::explain
+}  // namespace heddle::tools::explain::story_test

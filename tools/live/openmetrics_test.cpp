@@ -7,7 +7,7 @@
 #include <sstream>
 #include <vector>
 
-namespace heddle::tools::live {
+namespace heddle::tools::live::openmetrics_test {
 namespace {
 
 using diagnosis::RankCounters;
@@ -59,4 +59,4 @@ TEST(OpenMetrics, EndsWithItsMark) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::live
+}  // namespace heddle::tools::live::openmetrics_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::tools::live {
+namespace heddle::tools::live::table_test {
 namespace {
 
 using diagnosis::RankCounters;
@@ -102,4 +102,4 @@ TEST(Table, OfNoRanksHasASum) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::live
+}  // namespace heddle::tools::live::table_test

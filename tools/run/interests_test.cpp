@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-namespace heddle::tools::run {
+namespace heddle::tools::run::interests_test {
 namespace {
 
 struct Pipe {
@@ -136,4 +136,4 @@ TEST(Interests, AnErrorIsTold) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::run
+}  // namespace heddle::tools::run::interests_test

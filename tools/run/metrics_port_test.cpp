@@ -19,7 +19,7 @@
 #include "tools/run/other_end.hpp"
 #include "tools/run/spawn.hpp"
 
-namespace heddle::tools::run {
+namespace heddle::tools::run::metrics_port_test {
 namespace {
 
 constexpr int kLongMs = 60'000;
@@ -218,4 +218,4 @@ TEST(OtherEnd, is_of_another_user) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::run
+}  // namespace heddle::tools::run::metrics_port_test

@@ -22,7 +22,7 @@ namespace {
 constexpr double kMaxSeconds = 1e9;
 
 // The help of `heddle run`; in_words_of() derives that of oshrun.
-constexpr const char* kHelp = R"(usage: heddle run [options] program [arguments]
+constexpr const char* kRunHelp = R"(usage: heddle run [options] program [arguments]
 
 Starts a program as the ranks of a job on this machine, or any program that many times.
 
@@ -223,7 +223,7 @@ base::Status unknown_option(const std::string& word, const Names& names) {
       if (known != nullptr && option == known) instead = hint.instead;
     }
   }
-  const std::string meant = instead == nullptr ? base::did_you_mean(option, base::options_in(kHelp)) : "";
+  const std::string meant = instead == nullptr ? base::did_you_mean(option, base::options_in(kRunHelp)) : "";
   return base::fail(HEDDLE_ERR_ARGUMENT, "unknown option %s%s%s%s; `%s --help` lists the options", word.c_str(),
                     instead != nullptr ? ": " : "", instead != nullptr ? instead : "", meant.c_str(), names.command);
 }
@@ -372,7 +372,7 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    *answer = in_words_of(names, kHelp);
+    *answer = in_words_of(names, kRunHelp);
     return options;
   } catch (const CLI::CallForVersion&) {
     *answer = version_of(names);

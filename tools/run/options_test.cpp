@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace heddle::tools::run {
+namespace heddle::tools::run::options_test {
 namespace {
 
 base::Result<Options> parsed(std::vector<std::string> words, std::string* answer = nullptr,
@@ -253,4 +253,4 @@ TEST(options, nonsense_is_refused) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::run
+}  // namespace heddle::tools::run::options_test

@@ -11,7 +11,7 @@
 
 #include "base/clock.hpp"
 
-namespace heddle::tools::run {
+namespace heddle::tools::run::output_test {
 namespace {
 
 class Pipe {
@@ -206,4 +206,4 @@ TEST(output, who_goes_on_writing_after_the_end_is_not_listened_to_for_ever) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::run
+}  // namespace heddle::tools::run::output_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::tools::run {
+namespace heddle::tools::run::spawn_test {
 namespace {
 
 TEST(placement, gives_each_rank_cores_of_its_own_as_long_as_there_are_some) {
@@ -33,4 +33,4 @@ TEST(descriptors, a_rank_has_one_for_each_peer_as_far_as_the_hard_limit_goes) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::run
+}  // namespace heddle::tools::run::spawn_test

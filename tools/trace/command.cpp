@@ -9,7 +9,7 @@
 namespace heddle::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kTraceHelp =
     R"(usage: heddle trace PATH
 
 Makes one file of what the ranks of a job have noted in PATH.rank0, PATH.rank1, … (a job started
@@ -32,7 +32,7 @@ int trace_command(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "-h" || word == "--help") {
-      std::fputs(kHelp, stdout);
+      std::fputs(kTraceHelp, stdout);
       return 0;
     }
     if (word == "-k" || word == "--keep") {

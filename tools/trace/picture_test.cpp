@@ -15,7 +15,7 @@
 #include "base/tracer.hpp"
 #include "tools/trace/test_perfetto.hpp"
 
-namespace heddle::tools::trace {
+namespace heddle::tools::trace::picture_test {
 namespace {
 
 using base::TraceEvent;
@@ -212,4 +212,4 @@ TEST_F(Pictures, NestWhateverIsMissing) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::trace
+}  // namespace heddle::tools::trace::picture_test

@@ -19,7 +19,7 @@
 #include "base/tracer.hpp"
 #include "tools/trace/merge.hpp"
 
-namespace heddle::tools::trace {
+namespace heddle::tools::trace::recording_test {
 namespace {
 
 using base::TraceEvent;
@@ -380,4 +380,4 @@ TEST_F(Recordings, OfSeveralMachinesAreAlignedByTheirMessages) {
 }
 
 }  // namespace
-}  // namespace heddle::tools::trace
+}  // namespace heddle::tools::trace::recording_test

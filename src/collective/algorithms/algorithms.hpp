@@ -28,6 +28,14 @@ struct Algorithm {
 std::span<const Algorithm> algorithms();
 const Algorithm* find_algorithm(std::string_view name);
 
+// The counters of slots that are filled again and again: slot s holds data; slot s may be filled.
+constexpr std::uint32_t full_counter(std::uint32_t slot) {
+  return 2 * slot;
+}
+constexpr std::uint32_t free_counter(std::uint32_t slot) {
+  return 2 * slot + 1;
+}
+
 Schedule barrier_dissemination(const Request& request);
 Schedule barrier_flat(const Request& request);
 Schedule barrier_wide(const Request& request);

@@ -13,17 +13,6 @@
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective {
-namespace {
-
-constexpr std::uint32_t full(std::uint32_t slot) {
-  return 2 * slot;
-}
-constexpr std::uint32_t free(std::uint32_t slot) {
-  return 2 * slot + 1;
-}
-
-}  // namespace
-
 Schedule allreduce_doubling(const Request& request) {
   const std::uint64_t bytes = request.bytes;
   const Rank power = std::bit_floor(request.ranks);
@@ -32,27 +21,29 @@ Schedule allreduce_doubling(const Request& request) {
   const auto steps = static_cast<std::uint32_t>(std::countr_zero(power));
   const bool small = bytes <= kBesideBytes;
   const auto slot = [&](std::uint32_t s) {
-    return small ? beside(full(s), bytes) : Block{Place::scratch, s * bytes, bytes};
+    return small ? beside(full_counter(s), bytes) : Block{Place::scratch, s * bytes, bytes};
   };
   const Block given{Place::send, 0, bytes};
   const Block sum{Place::receive, 0, bytes};
   Builder builder(request);
   if (!small) builder.scratch((1 + steps) * bytes);
-  const auto exchange_with = [&](std::uint32_t s) { builder.counter(full(s), 1).counter(free(s), 1, 1); };
+  const auto exchange_with = [&](std::uint32_t s) {
+    builder.counter(full_counter(s), 1).counter(free_counter(s), 1, 1);
+  };
   const auto fill = [&](std::uint32_t s, const Block& from, Rank target) {
-    wait(give(builder.put(0, from, target, slot(s)), full(s)), free(s), 1);
+    wait(give(builder.put(0, from, target, slot(s)), full_counter(s)), free_counter(s), 1);
   };
   if (rank >= power) {
     exchange_with(0);
     fill(0, given, rank - power);
-    wait(builder.copy(0, slot(0), sum), full(0), 1);
-    builder.signal(0, rank - power, free(0));
+    wait(builder.copy(0, slot(0), sum), full_counter(0), 1);
+    builder.signal(0, rank - power, free_counter(0));
     return builder.take();
   }
   builder.copy(0, given, sum);
   const auto add = [&](std::uint32_t s, Rank from) {
-    wait(builder.reduce(0, slot(s), sum), full(s), 1);
-    builder.signal(0, from, free(s));
+    wait(builder.reduce(0, slot(s), sum), full_counter(s), 1);
+    builder.signal(0, from, free_counter(s));
   };
   if (rank < extra) {
     exchange_with(0);

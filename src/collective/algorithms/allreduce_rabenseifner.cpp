@@ -23,13 +23,6 @@
 namespace heddle::collective {
 namespace {
 
-constexpr std::uint32_t full(std::uint32_t slot) {
-  return 2 * slot;
-}
-constexpr std::uint32_t free(std::uint32_t slot) {
-  return 2 * slot + 1;
-}
-
 // The parts [first, end) of the vector that `all` describes, at a rank in one step.
 struct Parts {
   Rank first;
@@ -58,8 +51,8 @@ class Halving {
     Block sum = given;
     if (request_.rank < extra_) {
       sum = {Place::scratch, slots_[0], request_.bytes};
-      builder_.counter(full(0), 1);
-      wait(builder_.reduce(0, given, sum), full(0), 1);
+      builder_.counter(full_counter(0), 1);
+      wait(builder_.reduce(0, given, sum), full_counter(0), 1);
     }
     halve(sum);
     double_up();
@@ -108,25 +101,26 @@ class Halving {
 
   void give_whole() {
     const Rank below = request_.rank - power_;
-    builder_.counter(free(0), 1, 1).counter(whole(0), 1);
+    builder_.counter(free_counter(0), 1, 1).counter(whole(0), 1);
     const Block given{Place::send, 0, request_.bytes};
-    wait(give(builder_.put(0, given, below, {Place::scratch, slots_[0], request_.bytes}), full(0)), free(0), 1);
+    wait(give(builder_.put(0, given, below, {Place::scratch, slots_[0], request_.bytes}), full_counter(0)),
+         free_counter(0), 1);
     wait(builder_.nop(0), whole(0), 1);
   }
 
   void halve(Block sum) {
     Parts parts{0, power_};
-    const auto done_with = [&](std::uint32_t slot, Rank giver) { builder_.signal(0, giver, free(slot)); };
+    const auto done_with = [&](std::uint32_t slot, Rank giver) { builder_.signal(0, giver, free_counter(slot)); };
     for (std::uint32_t step = 0; step < steps_; ++step) {
       const std::uint32_t slot = 1 + step;
       const Parts keeps = kept(parts, step);
-      builder_.counter(full(slot), 1).counter(free(slot), 1, 1);
+      builder_.counter(full_counter(slot), 1).counter(free_counter(slot), 1, 1);
       const Block away = within(sum, parts, given_away(parts, step));
-      wait(give(builder_.put(0, away, partner(step), {Place::scratch, slots_[slot], away.bytes}), full(slot)),
-           free(slot), 1);
+      wait(give(builder_.put(0, away, partner(step), {Place::scratch, slots_[slot], away.bytes}), full_counter(slot)),
+           free_counter(slot), 1);
       const Block mine = within(sum, parts, keeps);
       const Block arrived{Place::scratch, slots_[slot], mine.bytes};
-      wait(builder_.reduce(0, mine, arrived), full(slot), 1);
+      wait(builder_.reduce(0, mine, arrived), full_counter(slot), 1);
       if (step > 0)
         done_with(step, partner(step - 1));
       else if (request_.rank < extra_)

@@ -9,13 +9,6 @@
 namespace heddle::collective {
 namespace {
 
-constexpr std::uint32_t full(std::uint32_t step) {
-  return 2 * step;
-}
-constexpr std::uint32_t free(std::uint32_t step) {
-  return 2 * step + 1;
-}
-
 // Steps until each of n ranks has data from all.
 std::uint32_t steps_for(Rank n) {
   return n <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(n - 1));
@@ -38,14 +31,16 @@ Schedule allgather_bruck(const Request& request) {
   for (std::uint32_t step = 0; step < steps; ++step) {
     const Rank distance = Rank{1} << step;
     const Rank count = std::min(distance, n - distance);
-    builder.counter(full(step), 1).counter(free(step), 1, 1);
+    builder.counter(full_counter(step), 1).counter(free_counter(step), 1, 1);
     const Rank target = (rank + n - distance) % n;
-    wait(give(builder.put(0, blocks(0, count), target, blocks(distance, count)), full(step)), free(step), 1);
-    wait(builder.nop(0), full(step), 1);
+    wait(give(builder.put(0, blocks(0, count), target, blocks(distance, count)), full_counter(step)),
+         free_counter(step), 1);
+    wait(builder.nop(0), full_counter(step), 1);
   }
   builder.copy(0, blocks(0, n - rank), {Place::receive, rank * bytes, (n - rank) * bytes});
   if (rank > 0) builder.copy(0, blocks(n - rank, rank), {Place::receive, 0, rank * bytes});
-  for (std::uint32_t step = 0; step < steps; ++step) builder.signal(0, (rank + (Rank{1} << step)) % n, free(step));
+  for (std::uint32_t step = 0; step < steps; ++step)
+    builder.signal(0, (rank + (Rank{1} << step)) % n, free_counter(step));
   return builder.take();
 }
 
@@ -69,17 +64,17 @@ Schedule alltoall_bruck(const Request& request) {
     const std::uint64_t slot = builder.scratch(all);
     for (std::size_t j = 0; j < going.size(); ++j)
       builder.copy(0, at[going[j]], {Place::scratch, packed + j * bytes, bytes});
-    builder.counter(full(step), 1).counter(free(step), 1, 1);
+    builder.counter(full_counter(step), 1).counter(free_counter(step), 1, 1);
     wait(give(builder.put(0, {Place::scratch, packed, all}, (rank + distance) % n, {Place::scratch, slot, all}),
-              full(step)),
-         free(step), 1);
-    wait(builder.nop(0), full(step), 1);
+              full_counter(step)),
+         free_counter(step), 1);
+    wait(builder.nop(0), full_counter(step), 1);
     for (std::size_t j = 0; j < going.size(); ++j) at[going[j]] = {Place::scratch, slot + j * bytes, bytes};
   }
   // Block i has come from the rank i before this one.
   for (Rank i = 0; i < n; ++i) builder.copy(0, at[i], {Place::receive, (rank + n - i) % n * bytes, bytes});
   for (std::uint32_t step = 0; step < steps; ++step)
-    builder.signal(0, (rank + n - (Rank{1} << step) % n) % n, free(step));
+    builder.signal(0, (rank + n - (Rank{1} << step) % n) % n, free_counter(step));
   return builder.take();
 }
 

@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::uint32_t kBlocks = 0;
 
-constexpr std::uint32_t begun(std::uint32_t slot) {
+constexpr std::uint32_t peer_begun_counter(std::uint32_t slot) {
   return 1 + 2 * slot;
 }
-constexpr std::uint32_t free(std::uint32_t slot) {
+constexpr std::uint32_t slots_free_counter(std::uint32_t slot) {
   return 2 + 2 * slot;
 }
 
@@ -35,7 +35,7 @@ class Maker {
     for (const Message& message : mine_.taken) blocks_ += moves(message) ? 1 : 0;
     builder_.scratch(kept_bytes(rank_, mine_));
     builder_.counter(kBlocks, blocks_);
-    if (!mine_.kept) tell_peers(begun);
+    if (!mine_.kept) tell_peers(peer_begun_counter);
     for (const Message& message : of_peer(mine_.given, rank_)) {
       if (message.bytes > 0)
         builder_.copy(1, {Place::send, message.here, message.bytes}, {Place::receive, message.there, message.bytes});
@@ -52,7 +52,7 @@ class Maker {
                          {Place::receive, message.here, message.bytes}),
            kBlocks, blocks_);
     }
-    tell_peers(free);
+    tell_peers(slots_free_counter);
     return builder_.take();
   }
 
@@ -71,13 +71,13 @@ class Maker {
 
   void give(const Message& message) {
     if (!moves(message)) return;
-    builder_.counter(begun(message.slot), message.kept ? 0 : 1);
-    builder_.counter(free(message.slot), message.kept ? 1 : 0, 1);
+    builder_.counter(peer_begun_counter(message.slot), message.kept ? 0 : 1);
+    builder_.counter(slots_free_counter(message.slot), message.kept ? 1 : 0, 1);
     const Place place = message.kept ? Place::scratch : Place::receive;
     wait(give_shared(builder_.put(0, {Place::send, message.here, message.bytes}, message.peer,
                                   {place, message.there, message.bytes}),
                      kBlocks),
-         message.kept ? free(message.slot) : begun(message.slot), 1);
+         message.kept ? slots_free_counter(message.slot) : peer_begun_counter(message.slot), 1);
   }
 
   void give_all() {

@@ -60,7 +60,7 @@ class Grid {
 
 constexpr std::uint32_t kPassed = 0;
 constexpr std::uint32_t kCame = 1;
-constexpr std::uint32_t kFree = 2;
+constexpr std::uint32_t kGridFree = 2;
 
 // One rank's part. Its scratch: what it passes on, row by row of its column and within a row by
 // sender; then what has come for it, from each rank of its column but itself.
@@ -84,7 +84,7 @@ class Part {
     for (Rank step = 1; step < height_; ++step) pass_on((grid_.row(rank_) + step) % height_);
     take_own();
     for (const Rank sender : senders_)
-      if (sender != rank_) builder_.signal(0, sender, kFree + column_);
+      if (sender != rank_) builder_.signal(0, sender, kGridFree + column_);
     if (height_ > 1) wait(builder_.nop(0), kCame, height_ - 1);
     for (Rank row = 0; row < height_; ++row)
       if (row != grid_.row(rank_)) take(row);
@@ -113,7 +113,7 @@ class Part {
     const std::vector<Rank> senders = relay == rank_ ? senders_ : grid_.senders(relay);
     const auto own = static_cast<std::uint64_t>(std::ranges::find(senders, rank_) - senders.begin());
     const Rank height = grid_.height(column);
-    if (relay != rank_) builder_.counter(kFree + column, 1, 1);
+    if (relay != rank_) builder_.counter(kGridFree + column, 1, 1);
     for (Rank row = 0; row < height; ++row) {
       const Block from = block(Place::send, grid_.at(row, column));
       const Block to = block(Place::scratch, row * senders.size() + own);
@@ -122,13 +122,13 @@ class Part {
         continue;
       }
       Command& put = builder_.put(0, from, relay, to);
-      if (row == 0) wait(put, kFree + column, 1);
+      if (row == 0) wait(put, kGridFree + column, 1);
       if (row + 1 == height) give_shared(put, kPassed);
     }
   }
   void pass_on(Rank row) {
     const Rank target = grid_.at(row, column_);
-    const std::uint32_t free = kFree + grid_.columns() + row;
+    const std::uint32_t free = kGridFree + grid_.columns() + row;
     builder_.counter(free, 1, 1);
     Command& put = builder_.put(0, block(Place::scratch, row * senders_.size(), senders_.size()), target,
                                 block(Place::scratch, came_at(target, grid_.row(rank_)), senders_.size()));
@@ -147,7 +147,7 @@ class Part {
   void take(Rank row) {
     const Rank relay = grid_.at(row, column_);
     copy_out(came_at(rank_, row), grid_.senders(relay));
-    builder_.signal(0, relay, kFree + grid_.columns() + grid_.row(rank_));
+    builder_.signal(0, relay, kGridFree + grid_.columns() + grid_.row(rank_));
   }
 
   const Request& request_;
