@@ -9,8 +9,7 @@
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.."
 
-rooms=(src/base src/queue src/wire src/memory src/bootstrap src/engine src/protocol src/transport/loopback src/transport/fault
-  src/transport/shm)
+rooms=(src/base src/queue src/wire src/memory src/bootstrap src/engine src/protocol src/transport/shm)
 case ${1:-} in
   --quick) ;;
   '') rooms+=(src/transport src/worker) ;;

@@ -34,6 +34,7 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+from changed import base_of, git  # noqa: E402
 from cpp_text import comments  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -99,40 +100,6 @@ def included(file, folders):
     names = re.findall(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', file.read_text(encoding="utf-8"), re.M)
     places = ((folder / name).resolve() for name in names for folder in (file.parent, *folders))
     return {place for place in places if place.is_file() and place.is_relative_to(ROOT)}
-
-
-def git(*words):
-    """What git prints; None if it fails."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def commit(name):
-    return git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-
-
-def base_of(given):
-    """The commit from which the change is counted, and what it is. None: there is none."""
-    if given:
-        found = commit(given)
-        if not found:
-            sys.exit(f"check_tidy: {given} is no commit of this clone")
-        return found, given
-    head = commit("HEAD")
-    for name in ("origin/main", "main"):
-        left = commit(name) and git("merge-base", "HEAD", name)
-        if left and left != head:
-            return left, f"where HEAD has left {name}"
-        if left:
-            break
-    if head:
-        until = int(git("show", "--no-patch", "--format=%ct", head)) - HOURS * 3600
-        # First parents: what was merged since counts, however old it is.
-        lines = git("log", "--first-parent", "--format=%ct %H", head).splitlines()
-        for time, name in map(str.split, lines):
-            if int(time) < until:
-                return name, f"the main branch {HOURS} hours before"
-    return None, ""
 
 
 def without_comments(text):
@@ -254,7 +221,7 @@ def selected(options, commands):
         sys.exit("check_tidy: nothing to check")
     if options.all or options.only:
         return sorted(named), "all that match" if options.only else "everything"
-    base, what = base_of(options.base)
+    base, what = base_of(options.base, HOURS)
     if not base:
         return sorted(named), "everything, for no commit to compare with was found"
     changed = changed_since(base)

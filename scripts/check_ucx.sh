@@ -34,7 +34,5 @@ export LD_LIBRARY_PATH=$PWD/$inside/lib HEDDLE_UCX_LIBRARY=libucp.so.0
 said=$("$tree/tools/heddle" info transports ucx)
 echo "$said" | grep 'set up as'
 [[ $said == *"UCX 1.22"* ]] || { echo "check_ucx: another UCX was opened"; failed=1; }
-for filter in '*ucx_tcp*' '*ucx_posix*' '*joint_shm_ucx/*'; do
-  timeout 600 "$tree/src/transport/conformance_test" --gtest_brief=1 --gtest_filter="$filter" || failed=1
-done
+ctest --test-dir "$tree" --output-on-failure --no-tests=error -R '^conformance_ucx_(tcp|posix|joint)$' || failed=1
 exit $failed

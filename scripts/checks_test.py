@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the checks themselves: on small trees and files with planted faults, each of which must be found."""
 
+import fnmatch
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import changed  # noqa: E402
 import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
@@ -255,12 +257,12 @@ class TidySelects(unittest.TestCase):
 
     def setUp(self):
         self.root = Tree(self, self.FILES).root
-        kept = check_tidy.ROOT
-        self.addCleanup(setattr, check_tidy, "ROOT", kept)
-        check_tidy.ROOT = self.root
+        for module in (check_tidy, changed):
+            self.addCleanup(setattr, module, "ROOT", module.ROOT)
+            module.ROOT = self.root
         check_tidy.included.cache_clear()
         # Inside a hook of git they would name the repository that the hook is of.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "HEDDLE_TIDY"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "HEDDLE_TIDY", "HEDDLE_CHANGED"))}
         patch = unittest.mock.patch.dict(os.environ, kept, clear=True)
         patch.start()
         self.addCleanup(patch.stop)
@@ -306,14 +308,14 @@ class TidySelects(unittest.TestCase):
         self.git("checkout", "-q", "-b", "work")
         self.commit("src/d", 0)
         self.commit("second", 0)
-        self.assertEqual(check_tidy.base_of(None)[0], main)
+        self.assertEqual(changed.base_of(None, check_tidy.HOURS)[0], main)
         self.assertEqual(self.selected()[0], ["d.cpp"])
 
     def test_the_remote_branch_counts_before_the_local_one(self):
         first = self.git("rev-parse", "HEAD")
         self.commit("src/d", 0)
         self.git("update-ref", "refs/remotes/origin/main", first)
-        self.assertEqual(check_tidy.base_of(None)[0], first)
+        self.assertEqual(changed.base_of(None, check_tidy.HOURS)[0], first)
 
     def test_on_main_the_base_is_half_a_day_old(self):
         old = self.commit("old", 1)
@@ -321,7 +323,7 @@ class TidySelects(unittest.TestCase):
         self.commit("src/d", 0)
         self.git("checkout", "-q", "--detach")
         self.git("update-ref", "refs/remotes/origin/main", "HEAD")
-        self.assertEqual(check_tidy.base_of(None)[0], old)
+        self.assertEqual(changed.base_of(None, check_tidy.HOURS)[0], old)
         self.assertEqual(self.selected()[0], ["b.cpp", "d.cpp"])
 
     def test_what_was_merged_lately_counts_though_it_is_old(self):
@@ -330,14 +332,14 @@ class TidySelects(unittest.TestCase):
         self.git("checkout", "-q", "main")
         old = self.commit("old", 10)
         self.git("merge", "-q", "--no-ff", "-m", "merge", "side", date=self.now)
-        self.assertEqual(check_tidy.base_of(None)[0], old)
+        self.assertEqual(changed.base_of(None, check_tidy.HOURS)[0], old)
         self.assertEqual(self.selected()[0], ["d.cpp"])
 
     def test_where_nothing_is_older_everything_is_looked_at(self):
         self.git("checkout", "-q", "--orphan", "fresh")
         self.git("branch", "-D", "main")
         self.commit("src/d", 0.2)
-        self.assertEqual(check_tidy.base_of(None), (None, ""))
+        self.assertEqual(changed.base_of(None, check_tidy.HOURS), (None, ""))
         self.assertEqual(self.selected()[0], ["a.cpp", "b.cpp", "c.cpp", "d.cpp"])
 
     def test_comments_and_moves_do_not_count(self):
@@ -369,8 +371,49 @@ class TidySelects(unittest.TestCase):
 
     def test_a_base_that_is_none_is_an_error(self):
         with self.assertRaises(SystemExit) as refused:
-            check_tidy.base_of("no-such-branch")
+            changed.base_of("no-such-branch")
         self.assertIn("no-such-branch", str(refused.exception))
+
+
+class Changed(unittest.TestCase):
+    """Which checks a change can break."""
+
+    def test_each_file_has_its_part(self):
+        for path, part in {
+            "src/engine/core.cpp": "core",
+            "include/heddle/heddle.h": "core",
+            "tools/run/launcher.cpp": "core",
+            "tests/api/order_test.cpp": "core",
+            "scripts/changed.py": "core",
+            ".ci/run": "core",
+            "CMakeLists.txt": "core",
+            "docs/site/howto/CMakeLists.txt": "docs",
+            "README.md": "docs",
+            "interfaces/mpi/README.md": "docs",
+            "interfaces/mpi/rma/win.cpp": "mpi",
+            "examples/mpi/wave.cpp": "mpi",
+            "examples/halo.cpp": "examples",
+            "interfaces/openshmem/rma.cpp": "openshmem",
+            "interfaces/python/src/module.cpp": "python",
+            "emulator/utofu/cq.cpp": "tofu",
+            "bench/tofu/threads.c": "tofu",
+            "bench/main.cpp": "bench",
+            "tools/explain/blame.cpp": "observe",
+        }.items():
+            self.assertEqual(changed.part_of(path), part, path)
+
+    def test_each_wing_has_files_and_users(self):
+        files = subprocess.run(["git", "ls-files"], cwd=changed.ROOT, capture_output=True, text=True, check=True).stdout.split()
+        if not files:
+            self.skipTest("no clone of git")
+        for wing, patterns in changed.WINGS:
+            self.assertIn(wing, changed.USERS)
+            for pattern in patterns:
+                self.assertTrue(fnmatch.filter(files, pattern), f"{wing}: nothing matches {pattern}")
+
+    def test_a_wing_means_the_tests_of_those_that_use_it(self):
+        self.assertEqual(changed.labels_of({"mpi", "docs"}), ["example", "mpi", "observe"])
+        self.assertEqual(changed.labels_of({"docs"}), [])
 
 
 SHAPES = r"""

@@ -4,7 +4,7 @@
     test_targets.py TREE [CTEST-ARGUMENTS…]     such as: test_targets.py build/tsan -L unit -LE slow
 
 A test's targets are the files of the tree that its command names and ninja knows; what these need in turn, ninja knows as well.
-Exit 1: nothing is selected, or ctest or ninja do not answer.
+Exit 3: nothing is selected. Exit 1: ctest or ninja do not answer.
 """
 
 import json
@@ -57,7 +57,8 @@ def main():
             sys.exit(f"test_targets: {tree} has no command of the test {name}; configure it anew")
         found |= targets_of(commands[name], tree, known)
     if not found:
-        sys.exit(f"test_targets: no test of {tree} is selected that has something to build")
+        print(f"test_targets: no test of {tree} is selected that has something to build", file=sys.stderr)
+        sys.exit(3)
     print("\n".join(sorted(found)))
 
 
