@@ -1,5 +1,5 @@
-# heddle_room(NAME SOURCES … DEPENDS …)   one room of src/ as a static library heddle_NAME
-# heddle_test(SOURCE ROOM… [LABELS …])    one GoogleTest program beside its source, registered with ctest
+# heddle_room(NAME [HOT] SOURCES … DEPENDS …)   one room of src/ as a static library heddle_NAME; HOT: each operation passes it
+# heddle_unite(TARGET COUNT)              its sources are compiled COUNT at once, where HEDDLE_UNITY is ON
 
 add_library(heddle_flags INTERFACE)
 target_compile_options(heddle_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
@@ -62,14 +62,28 @@ function(heddle_precompile target kind)
   endif()
 endfunction()
 
+# Sources that are compiled together parse their headers once: half of the time to compile. Those with options of their own stay alone. An
+# include that is missing stays hidden: clang-tidy and the nightly build see each file by itself.
+function(heddle_unite target count)
+  if(HEDDLE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${count})
+    # To g++ they are headers then, in which nothing may be built of what is private to a file.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 function(heddle_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ROOM "HOT" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(heddle_${name} STATIC ${ROOM_SOURCES})
   target_link_libraries(heddle_${name} PUBLIC heddle_flags)
   foreach(other ${ROOM_DEPENDS})
     target_link_libraries(heddle_${name} PUBLIC heddle_${other})
   endforeach()
   heddle_precompile(heddle_${name} rooms)
+  # Of a long source g++ inlines less: the limits of instructions (tests/instructions) hold for short ones.
+  if(NOT ROOM_HOT OR HEDDLE_SANITIZE)
+    heddle_unite(heddle_${name} 6)
+  endif()
 endfunction()
 
 # heddle_abi(TARGET NAME MAP)    makes of a library what abidiff reads (docs/abi.md): compiled in no time, as nobody runs it, with the types of
@@ -79,46 +93,4 @@ function(heddle_abi target name map)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} SOVERSION 0 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/abi
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${map})
   target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${map})
-endfunction()
-
-# heddle_over_networks(TEST)  tells a test which of the transports between nodes are built, for
-#                          transport/test_ucx.hpp and test_ofi.hpp
-function(heddle_over_networks test)
-  target_compile_definitions(${test} PRIVATE HEDDLE_HAS_UCX=$<BOOL:${HEDDLE_HAS_UCX}> HEDDLE_HAS_OFI=$<BOOL:${HEDDLE_HAS_OFI}>)
-  target_link_libraries(${test} PRIVATE ${CMAKE_DL_LIBS})
-endfunction()
-
-# heddle_emulated(TEST)    tells a test where the emulator's library is, and builds that before it;
-#                          "" where none is built
-function(heddle_emulated test)
-  if(TARGET tofucom)
-    target_compile_definitions(${test} PRIVATE HEDDLE_TOFUCOM="$<TARGET_FILE:tofucom>")
-    add_dependencies(${test} tofucom)
-  else()
-    target_compile_definitions(${test} PRIVATE HEDDLE_TOFUCOM="")
-  endif()
-endfunction()
-
-function(heddle_test source)
-  if(NOT HEDDLE_TESTS)
-    return()
-  endif()
-  cmake_parse_arguments(TEST "" "TIMEOUT" "LABELS;ROOMS" ${ARGN})
-  get_filename_component(name ${source} NAME_WE)
-  add_executable(${name} ${source})
-  foreach(room ${TEST_ROOMS})
-    target_link_libraries(${name} PRIVATE heddle_${room})
-  endforeach()
-  target_link_libraries(${name} PRIVATE heddle_flags GTest::gtest GTest::gtest_main)
-  heddle_precompile(${name} tests)
-  # Limits for what hangs without noticing it. With sanitizers everything takes several times as long.
-  if(NOT TEST_TIMEOUT)
-    set(TEST_TIMEOUT 300)
-  endif()
-  if(HEDDLE_SANITIZE)
-    math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * 3")
-  endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}"
-                       SKIP_REGULAR_EXPRESSION "^skipped:")
 endfunction()

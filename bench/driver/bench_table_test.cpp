@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace heddle::bench::driver {
+namespace heddle::bench::driver::bench_table_test {
 namespace {
 
 using harness::Record;
@@ -126,4 +126,4 @@ TEST(programs, a_wrong_result_is_said_of_the_row_whatever_sample_it_was_in) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::driver
+}  // namespace heddle::bench::driver::bench_table_test

@@ -3,7 +3,7 @@
 
 #include "driver/tuning.hpp"
 
-namespace heddle::bench::driver {
+namespace heddle::bench::driver::bench_tuning_test {
 namespace {
 
 using collective::find_algorithm;
@@ -52,4 +52,4 @@ TEST(Tuning, HasNothingToSayOfWhatWasNotMeasured) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::driver
+}  // namespace heddle::bench::driver::bench_tuning_test

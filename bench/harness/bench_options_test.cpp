@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace heddle::bench::harness {
+namespace heddle::bench::harness::bench_options_test {
 namespace {
 
 std::optional<Options> parse(std::vector<std::string> words, std::string* error) {
@@ -140,4 +140,4 @@ TEST(Options, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::harness
+}  // namespace heddle::bench::harness::bench_options_test

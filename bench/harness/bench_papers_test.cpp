@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace heddle::bench::harness {
+namespace heddle::bench::harness::bench_papers_test {
 namespace {
 
 Record record(const char* bench, const char* op, const char* metric, const char* sharing, std::uint32_t threads,
@@ -117,4 +117,4 @@ TEST(Papers, OneOtherFigureOfTheSameRun) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::harness
+}  // namespace heddle::bench::harness::bench_papers_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace heddle::bench::harness {
+namespace heddle::bench::harness::bench_record_test {
 namespace {
 
 Sample sample(const std::string& transport, const std::string& op, double value, Distance distance = Distance::near) {
@@ -201,4 +201,4 @@ TEST(Record, LatencyIsAlsoAMultipleOfP) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::harness
+}  // namespace heddle::bench::harness::bench_record_test

@@ -13,7 +13,7 @@
 
 #include "base/test_waits.hpp"
 
-namespace heddle::bench::harness {
+namespace heddle::bench::harness::bench_session_test {
 namespace {
 
 // Processes as threads, each with a mapping of its own.
@@ -274,4 +274,4 @@ TEST(Together, WhatAnotherFindsWrongIsTold) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::harness
+}  // namespace heddle::bench::harness::bench_session_test

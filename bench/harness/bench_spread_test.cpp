@@ -6,7 +6,7 @@
 
 #include "harness/stamp.hpp"
 
-namespace heddle::bench::harness {
+namespace heddle::bench::harness::bench_spread_test {
 namespace {
 
 TEST(Spread, EqualValuesAreTheirMeanWhateverTheirSize) {
@@ -49,4 +49,4 @@ TEST(Stamp, TicksAreTime) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::harness
+}  // namespace heddle::bench::harness::bench_spread_test

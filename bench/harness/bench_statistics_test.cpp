@@ -8,7 +8,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::bench::harness {
+namespace heddle::bench::harness::bench_statistics_test {
 namespace {
 
 TEST(Statistics, MedianOfNothingOneOddAndEven) {
@@ -71,4 +71,4 @@ TEST(Statistics, IntervalCoversTheMedianOfASkewedDistribution) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::harness
+}  // namespace heddle::bench::harness::bench_statistics_test

@@ -12,7 +12,7 @@
 
 #include "measure/all.hpp"
 
-namespace heddle::bench::measure {
+namespace heddle::bench::measure::bench_measure_test {
 namespace {
 
 using harness::Channel;
@@ -184,4 +184,4 @@ TEST(Measure, EverythingThatTheLibraryHas) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::measure
+}  // namespace heddle::bench::measure::bench_measure_test

@@ -13,7 +13,7 @@
 #include "harness/options.hpp"
 #include "report/verdict.hpp"
 
-namespace heddle::bench::report {
+namespace heddle::bench::report::bench_report_test {
 namespace {
 
 using harness::Record;
@@ -243,4 +243,4 @@ TEST(Table, ShowsRatiosAndMarksWhatIsWrongOrFar) {
 }
 
 }  // namespace
-}  // namespace heddle::bench::report
+}  // namespace heddle::bench::report::bench_report_test

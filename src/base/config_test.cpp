@@ -6,7 +6,7 @@
 
 #include "base/nearest.hpp"
 
-namespace heddle::base {
+namespace heddle::base::config_test {
 namespace {
 
 // `allowed`: the accepted values, as the message states them.
@@ -116,4 +116,4 @@ TEST(Config, TheEnvironmentCountsAndOverridesCountMore) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::config_test

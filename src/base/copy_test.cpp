@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace heddle::base {
+namespace heddle::base::copy_test {
 namespace {
 
 constexpr std::size_t kMargin = 256;
@@ -89,4 +89,4 @@ TEST(Copy, NothingFromNowhere) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::copy_test

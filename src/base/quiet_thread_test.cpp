@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace heddle::base {
+namespace heddle::base::quiet_thread_test {
 namespace {
 
 TEST(QuietThread, TakesNoSignalThatIsSent) {
@@ -35,4 +35,4 @@ TEST(QuietThread, ACrashReachesTheHandlerOfTheApplication) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::quiet_thread_test

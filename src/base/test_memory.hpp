@@ -1,11 +1,8 @@
-// Memory that runs out when a test says so. Only one file of a program may include this: it
-// replaces operator new.
+// Memory that runs out when a test says so. test_memory.cpp replaces operator new, so tests that use
+// this are in programs of their own.
 #pragma once
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <new>
 
 #include "base/test_sanitizer.hpp"
 
@@ -14,47 +11,6 @@ namespace heddle::test {
 // Number of allocations of this thread that still succeed; negative: all succeed.
 inline thread_local long allocations_left = -1;
 inline thread_local bool allocation_failed = false;
-
-inline void* take(std::size_t bytes) noexcept {
-  if (allocations_left == 0) {
-    allocation_failed = true;
-    return nullptr;
-  }
-  if (allocations_left > 0) --allocations_left;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-
-}  // namespace heddle::test
-
-// NOLINTBEGIN(misc-definitions-in-headers): what replaces these may not be inline
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (void* memory = heddle::test::take(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return heddle::test::take(bytes);
-}
-[[gnu::noinline]] void* operator new[](std::size_t bytes) {
-  return operator new(bytes);
-}
-[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return heddle::test::take(bytes);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
-// NOLINTEND(misc-definitions-in-headers)
-
-namespace heddle::test {
 
 // While it lives, memory is exhausted after `allocations` more allocations.
 class Exhausted {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::base {
+namespace heddle::base::thread_number_test {
 namespace {
 
 TEST(ThreadNumber, StaysTheSameInAThread) {
@@ -55,4 +55,4 @@ TEST(ThreadNumber, NumbersComeBackWithWhatWasWritten) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::thread_number_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::base {
+namespace heddle::base::timeout_test {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
@@ -50,4 +50,4 @@ TEST(Timeout, OfNothingIsOverAtOnce) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::timeout_test

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <numeric>
 
-namespace heddle::base {
+namespace heddle::base::topology_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -204,4 +204,4 @@ TEST(Topology, NoProcessorIsLeft) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::topology_test

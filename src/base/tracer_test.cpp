@@ -16,7 +16,7 @@
 
 #include "base/fence.hpp"
 
-namespace heddle::base {
+namespace heddle::base::tracer_test {
 namespace {
 
 class Traces : public testing::Test {
@@ -302,4 +302,4 @@ TEST_F(Traces, AreWrittenByAllThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::tracer_test

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-namespace heddle::base {
+namespace heddle::base::wait_test {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
@@ -324,4 +324,4 @@ TEST(StepAside, LeavesTheThreadsCoresAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace heddle::base
+}  // namespace heddle::base::wait_test

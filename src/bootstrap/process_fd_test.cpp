@@ -14,7 +14,7 @@
 #include <cerrno>
 #include <thread>
 
-namespace heddle::bootstrap {
+namespace heddle::bootstrap::process_fd_test {
 namespace {
 
 // True if `check` returns 0 in a forked child.
@@ -133,4 +133,4 @@ TEST(process_fd, forks_beside_a_thread_that_opens_and_closes) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap
+}  // namespace heddle::bootstrap::process_fd_test

@@ -6,7 +6,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::arena_test {
 namespace {
 
 struct Memory {
@@ -59,4 +59,4 @@ TEST(Arena, KeepsAPieceUntilAllThatPeersOweHasCome) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::arena_test

@@ -12,7 +12,7 @@
 #include "bootstrap/inproc/inproc.hpp"
 #include "collective/team.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::assembly_test {
 namespace {
 
 // A piece is taken for a team of so many members at most, and prepared before it is known which.
@@ -59,4 +59,4 @@ TEST(Assembly, MembersOfALargeTeamMeetFew) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::assembly_test

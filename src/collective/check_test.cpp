@@ -12,7 +12,7 @@
 #include "base/test_sanitizer.hpp"
 #include "collective/algorithms/algorithms.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::check_test {
 namespace {
 
 std::vector<Schedule> schedules(const Algorithm& algorithm, Request request) {
@@ -382,4 +382,4 @@ TEST(Table, KnowsWhoPutsIntoTheCallersMemory) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::check_test

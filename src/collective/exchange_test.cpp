@@ -11,7 +11,7 @@
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/check.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::exchange_test {
 namespace {
 
 enum class Lengths { zero, random, one_has_all };
@@ -145,4 +145,4 @@ TEST_F(Lists, NewsForAnotherRank) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::exchange_test

@@ -10,7 +10,7 @@
 #include "collective/assembly.hpp"
 #include "collective/reduction.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::gate_offload_test {
 namespace {
 
 // What happened to a chain; the chain may be destroyed already.
@@ -169,4 +169,4 @@ TEST(GateOffload, AStartThatTheInterfaceRefusesEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::gate_offload_test

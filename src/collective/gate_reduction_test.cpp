@@ -16,7 +16,7 @@
 #include "base/random.hpp"
 #include "collective/reduction.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::gate_reduction_test {
 namespace {
 
 constexpr std::uint32_t kWords = 6;
@@ -158,4 +158,4 @@ TEST(GateReduction, WhatTheyCannotDo) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::gate_reduction_test

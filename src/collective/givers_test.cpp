@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace heddle::collective {
+namespace heddle::collective::givers_test {
 namespace {
 
 Request request_of(Operation operation, Rank rank, Rank ranks, std::uint64_t bytes) {
@@ -50,4 +50,4 @@ TEST(Givers, AreNotLookedForInVastTeamsOrListsOfOthers) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::givers_test

@@ -13,7 +13,7 @@
 
 #include "collective/reduction.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::reduction_kernels_test {
 namespace {
 
 template <class T>
@@ -247,4 +247,4 @@ TEST(Reduction, ItsNameTellsTypesAndOperatorsApart) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::reduction_kernels_test

@@ -7,7 +7,7 @@
 
 #include "collective/select.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::selection_test {
 namespace {
 
 Selection selection(const std::string& names, const std::string& rows) {
@@ -164,4 +164,4 @@ TEST(Table, ThatIsNotThereIsTold) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::selection_test

@@ -8,7 +8,7 @@
 
 #include "collective/assembly.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::session_offload_test {
 namespace {
 
 // What happened to a session; the session may be destroyed already.
@@ -165,4 +165,4 @@ TEST(SessionOffload, LeavesToTheInterfaceWhatMembersMayReach) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::session_offload_test

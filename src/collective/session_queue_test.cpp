@@ -12,7 +12,7 @@
 #include "base/test_waits.hpp"
 #include "collective/algorithms/algorithms.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::session_queue_test {
 namespace {
 
 void add_bytes(void* inout, const void* in, std::uint64_t bytes, const void* /*argument*/) {
@@ -361,4 +361,4 @@ TEST(SessionQueue, EndsWhenItIsToldThatAPeerHasFailed) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::session_queue_test

@@ -10,7 +10,7 @@
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/session_queue.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::session_walk_test {
 namespace {
 
 constexpr Rank kRanks = 4;
@@ -174,4 +174,4 @@ TEST_F(Walk, KeepsCreditsThatComeEarly) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::session_walk_test

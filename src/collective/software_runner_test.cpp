@@ -15,7 +15,7 @@
 #include "collective/reduction.hpp"
 #include "collective/team.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::software_runner_test {
 namespace {
 
 constexpr std::uint32_t kMembers = 2;
@@ -215,4 +215,4 @@ TEST_F(TwoMembers, NameTheCountersThatARunWaitsFor) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::software_runner_test

@@ -13,7 +13,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::collective {
+namespace heddle::collective::team_gates_test {
 namespace {
 
 struct Signal {
@@ -212,4 +212,4 @@ TEST(TeamGates, AsManyGatesAsStagesAndTwoMore) {
 }
 
 }  // namespace
-}  // namespace heddle::collective
+}  // namespace heddle::collective::team_gates_test

@@ -6,7 +6,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::diagnosis {
+namespace heddle::diagnosis::counters_test {
 namespace {
 
 RankCounters rank_with(std::uint32_t number, std::uint64_t puts) {
@@ -102,4 +102,4 @@ TEST(Counters, AnyBytesAreRead) {
 }
 
 }  // namespace
-}  // namespace heddle::diagnosis
+}  // namespace heddle::diagnosis::counters_test

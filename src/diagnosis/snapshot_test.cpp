@@ -6,7 +6,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::diagnosis {
+namespace heddle::diagnosis::snapshot_test {
 namespace {
 
 using base::Random;
@@ -160,4 +160,4 @@ TEST(Snapshot, TheWaitsAreWhatIsKeptOfOneThatIsTooLong) {
 }
 
 }  // namespace
-}  // namespace heddle::diagnosis
+}  // namespace heddle::diagnosis::snapshot_test

@@ -10,7 +10,7 @@
 #include "base/random.hpp"
 #include "diagnosis/verdict.hpp"
 
-namespace heddle::diagnosis {
+namespace heddle::diagnosis::verdict_programs_test {
 namespace {
 
 using base::Random;
@@ -357,4 +357,4 @@ TEST(Programs, TheRankAtFaultIsNamed) {
 }
 
 }  // namespace
-}  // namespace heddle::diagnosis
+}  // namespace heddle::diagnosis::verdict_programs_test

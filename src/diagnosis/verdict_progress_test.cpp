@@ -4,7 +4,7 @@
 
 #include "diagnosis/test_views.hpp"
 
-namespace heddle::diagnosis {
+namespace heddle::diagnosis::verdict_progress_test {
 namespace {
 
 void expect_not_said(const Job& job, const std::string& words) {
@@ -362,4 +362,4 @@ TEST(Locks, ACycleOfLocksExplainsMoreThanWhoWaitsForAWord) {
 }
 
 }  // namespace
-}  // namespace heddle::diagnosis
+}  // namespace heddle::diagnosis::verdict_progress_test

@@ -7,7 +7,7 @@
 #include "base/random.hpp"
 #include "diagnosis/test_views.hpp"
 
-namespace heddle::diagnosis {
+namespace heddle::diagnosis::verdict_test {
 namespace {
 
 // ---- lists
@@ -530,4 +530,4 @@ TEST(Verdict, IsALineWhateverTheRanksSay) {
 }
 
 }  // namespace
-}  // namespace heddle::diagnosis
+}  // namespace heddle::diagnosis::verdict_test

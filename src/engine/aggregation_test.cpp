@@ -7,7 +7,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::aggregation_test {
 namespace {
 
 struct Sent {
@@ -115,4 +115,4 @@ TEST(Aggregation, HostilePacketsAreNeverReadBeyondTheirEnd) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::aggregation_test

@@ -14,7 +14,7 @@
 #include "base/random.hpp"
 #include "engine/aggregation.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::aggregator_test {
 namespace {
 
 using transport::Command;
@@ -334,4 +334,4 @@ TEST_F(AggregatorTest, KeepsOrderAndLosesNothingWhateverTheTransportTakes) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::aggregator_test

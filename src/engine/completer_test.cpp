@@ -6,7 +6,7 @@
 
 #include "engine/test_core.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::completer_test {
 namespace {
 
 class Double final : public Protocol {
@@ -207,4 +207,4 @@ TEST_F(CompleterTest, ABatchIsPostedAsFarAsThereIsRoom) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::completer_test

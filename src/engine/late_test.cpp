@@ -10,7 +10,7 @@
 #include "engine/test_core.hpp"
 #include "transport/common/forwarding.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::late_test {
 namespace {
 
 // Imports what the test says.
@@ -191,4 +191,4 @@ TEST_F(Late, ThreadsMeetWaitAndRelease) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::late_test

@@ -12,7 +12,7 @@
 
 #include "engine/test_core.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::objects_test {
 namespace {
 
 // ---- Owned --------------------------------------------------------------------------------------
@@ -344,4 +344,4 @@ TEST_F(ObjectsTest, TheJobFindsTheHandlerThatWasRegisteredLast) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::objects_test

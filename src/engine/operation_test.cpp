@@ -6,7 +6,7 @@
 
 #include "engine/handles.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::operation_test {
 namespace {
 
 TEST(OperationPool, GivesEachSlotOnceAndKnowsStaleTokens) {
@@ -117,4 +117,4 @@ TEST(Handles, AreTypedAndNeverUsedTwice) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::operation_test

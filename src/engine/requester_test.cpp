@@ -7,7 +7,7 @@
 
 #include "engine/test_requester.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::requester_test {
 namespace {
 
 using test::RequesterTest;
@@ -235,4 +235,4 @@ TEST_F(RequesterTest, OfSeveralThoseThatAreDoneAreNotCounted) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::requester_test

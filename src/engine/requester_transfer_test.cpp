@@ -8,7 +8,7 @@
 
 #include "engine/test_requester.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::requester_transfer_test {
 namespace {
 
 using test::RequesterTest;
@@ -386,4 +386,4 @@ TEST_F(RequesterTest, ALongMessageGoesInPartsAndEndsByOneAnswer) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::requester_transfer_test

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-namespace heddle::engine {
+namespace heddle::engine::responder_test {
 namespace {
 
 // Takes as many messages as it is allowed, and keeps their reply headers.
@@ -67,4 +67,4 @@ TEST(Responder, AnswersWaitInOrderAndAreForgottenWithTheirPeer) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::responder_test

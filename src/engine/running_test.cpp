@@ -8,7 +8,7 @@
 
 #include "engine/inside.hpp"
 
-namespace heddle::engine {
+namespace heddle::engine::running_test {
 namespace {
 
 // Only its address is looked at.
@@ -112,4 +112,4 @@ TEST(Running, ManyThreadsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace heddle::engine
+}  // namespace heddle::engine::running_test

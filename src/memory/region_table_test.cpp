@@ -10,7 +10,7 @@
 #include "base/random.hpp"
 #include "base/test_waits.hpp"
 
-namespace heddle::memory {
+namespace heddle::memory::region_table_test {
 namespace {
 
 TEST(RegionTable, FindsWhatIsInsideAndNothingElse) {
@@ -106,4 +106,4 @@ TEST(RegionTable, ReadersNeverSeeTwoRegionsMixed) {
 }
 
 }  // namespace
-}  // namespace heddle::memory
+}  // namespace heddle::memory::region_table_test

@@ -17,7 +17,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 
-namespace heddle::memory {
+namespace heddle::memory::registration_cache_test {
 namespace {
 
 const auto kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -565,4 +565,4 @@ TEST_P(RegistrationCacheModel, DoesTheSame) {
 INSTANTIATE_TEST_SUITE_P(Seeds, RegistrationCacheModel, testing::Range(1u, 33u));
 
 }  // namespace
-}  // namespace heddle::memory
+}  // namespace heddle::memory::registration_cache_test

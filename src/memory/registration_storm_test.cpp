@@ -21,7 +21,7 @@
 #include "memory/registration_cache.hpp"
 #include "memory/test_pages.hpp"
 
-namespace heddle::memory {
+namespace heddle::memory::registration_storm_test {
 namespace {
 
 using test::Pages;
@@ -142,4 +142,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, RegistrationStorm,
                          });
 
 }  // namespace
-}  // namespace heddle::memory
+}  // namespace heddle::memory::registration_storm_test

@@ -31,7 +31,7 @@
 #include "memory/registration_cache.hpp"
 #include "memory/test_pages.hpp"
 
-namespace heddle::memory {
+namespace heddle::memory::unmap_watch_test {
 namespace {
 
 using test::Pages;
@@ -359,4 +359,4 @@ TEST(UnmapWatchOfProcess, IsSharedAndEndsWithItsLastUser) {
 }
 
 }  // namespace
-}  // namespace heddle::memory
+}  // namespace heddle::memory::unmap_watch_test

@@ -8,7 +8,7 @@
 
 #include "base/fence.hpp"
 
-namespace heddle::queue {
+namespace heddle::queue::bell_test {
 namespace {
 
 TEST(Bell, RingsAreCountedAndWaitsEnd) {
@@ -107,4 +107,4 @@ TEST(Bell, ARingForAPlaceWakesOnlyWhoSleepsOnIt) {
 }
 
 }  // namespace
-}  // namespace heddle::queue
+}  // namespace heddle::queue::bell_test

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::queue {
+namespace heddle::queue::bounded_queue_test {
 namespace {
 
 TEST(BoundedQueue, FirstInFirstOutFullAndEmpty) {
@@ -53,4 +53,4 @@ TEST(BoundedQueue, NumbersAreInOneHandAtATime) {
 }
 
 }  // namespace
-}  // namespace heddle::queue
+}  // namespace heddle::queue::bounded_queue_test

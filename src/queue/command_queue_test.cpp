@@ -16,7 +16,7 @@
 #include "queue/sleeper.hpp"
 #include "queue/try_lock.hpp"
 
-namespace heddle::queue {
+namespace heddle::queue::command_queue_test {
 namespace {
 
 struct Words {
@@ -442,4 +442,4 @@ TEST(TryLockStress, GuardsPlainData) {
 }
 
 }  // namespace
-}  // namespace heddle::queue
+}  // namespace heddle::queue::command_queue_test

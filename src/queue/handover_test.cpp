@@ -16,7 +16,7 @@
 #include "base/test_kernel.hpp"
 #include "base/test_waits.hpp"
 
-namespace heddle::queue {
+namespace heddle::queue::handover_test {
 namespace {
 
 std::uint32_t thread_number() {
@@ -294,4 +294,4 @@ TEST(Handover, StressOwnerAgainstHelpers) {
 }
 
 }  // namespace
-}  // namespace heddle::queue
+}  // namespace heddle::queue::handover_test

@@ -15,7 +15,7 @@
 #include "base/fence.hpp"
 #include "queue/fetching_mutex.hpp"
 
-namespace heddle::queue {
+namespace heddle::queue::helper_claim_test {
 namespace {
 
 std::uint32_t thread_number() {
@@ -141,4 +141,4 @@ TEST(FetchingMutex, StressHelpersAndOthers) {
 }
 
 }  // namespace
-}  // namespace heddle::queue
+}  // namespace heddle::queue::helper_claim_test

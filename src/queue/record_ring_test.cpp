@@ -10,7 +10,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::queue {
+namespace heddle::queue::record_ring_test {
 namespace {
 
 // One ring with both ends, on one mapping, so that ThreadSanitizer sees what each side does.
@@ -423,4 +423,4 @@ TEST(RecordRing, TwoThreadsKeepOrderAndContents) {
 }
 
 }  // namespace
-}  // namespace heddle::queue
+}  // namespace heddle::queue::record_ring_test

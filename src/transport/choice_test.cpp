@@ -10,7 +10,7 @@
 #include "bootstrap/nodes.hpp"
 #include "transport/transport.hpp"
 
-namespace heddle::transport {
+namespace heddle::transport::choice_test {
 namespace {
 
 using Overrides = base::Config::Overrides;
@@ -201,4 +201,4 @@ TEST(Nodes, AreFilledInTheOrderOfRanks) {
 }
 
 }  // namespace
-}  // namespace heddle::transport
+}  // namespace heddle::transport::choice_test

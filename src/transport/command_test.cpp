@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace heddle::transport {
+namespace heddle::transport::command_test {
 namespace {
 
 std::vector<std::byte> some_bytes(std::size_t count, unsigned first) {
@@ -64,4 +64,4 @@ TEST(Command, AWordBeforeThePayload) {
 }
 
 }  // namespace
-}  // namespace heddle::transport
+}  // namespace heddle::transport::command_test

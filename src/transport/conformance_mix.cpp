@@ -11,7 +11,7 @@
 namespace heddle::transport::conformance {
 namespace {
 
-constexpr std::uint32_t kRanks = 3;
+constexpr std::uint32_t kMixRanks = 3;
 constexpr std::uint32_t kWorkers = 2;
 constexpr std::uint64_t kSlot = 20'000;
 constexpr std::uint64_t kSlots = 32;
@@ -19,20 +19,20 @@ constexpr std::uint64_t kSlots = 32;
 // One rank's part of the mix: a region where every worker of every rank has slots of its own, each
 // used once.
 struct Region {
-  std::vector<std::byte> bytes = std::vector<std::byte>(kRanks * kWorkers * kSlots * kSlot);
+  std::vector<std::byte> bytes = std::vector<std::byte>(kMixRanks * kWorkers * kSlots * kSlot);
   LocalMemory local;
 };
 
 class Mix {
  public:
-  Mix(const Setting& setting, std::uint64_t seed) : world_(setting, kRanks, kWorkers), random_(seed) {
-    for (std::uint32_t r = 0; r < kRanks; ++r) {
+  Mix(const Setting& setting, std::uint64_t seed) : world_(setting, kMixRanks, kWorkers), random_(seed) {
+    for (std::uint32_t r = 0; r < kMixRanks; ++r) {
       auto local = world_.transport(r).register_memory(regions_[r].bytes.data(), regions_[r].bytes.size());
       if (!local) throw std::runtime_error(base::last_message());
       regions_[r].local = *local;
     }
-    for (std::uint32_t from = 0; from < kRanks; ++from) {
-      for (std::uint32_t to = 0; to < kRanks; ++to) {
+    for (std::uint32_t from = 0; from < kMixRanks; ++from) {
+      for (std::uint32_t to = 0; to < kMixRanks; ++to) {
         auto memory = world_.transport(from).import(to, regions_[to].local.key);
         if (!memory) throw std::runtime_error(base::last_message());
         memory_[from][to] = *memory;
@@ -40,8 +40,8 @@ class Mix {
     }
   }
   ~Mix() {
-    for (std::uint32_t from = 0; from < kRanks; ++from) {
-      for (std::uint32_t to = 0; to < kRanks; ++to) world_.transport(from).release(memory_[from][to]);
+    for (std::uint32_t from = 0; from < kMixRanks; ++from) {
+      for (std::uint32_t to = 0; to < kMixRanks; ++to) world_.transport(from).release(memory_[from][to]);
       world_.transport(from).deregister(regions_[from].local);
     }
   }
@@ -69,13 +69,13 @@ class Mix {
   };
 
   Port& some_port() {
-    return world_.port(static_cast<std::uint32_t>(random_.below(kRanks)),
+    return world_.port(static_cast<std::uint32_t>(random_.below(kMixRanks)),
                        static_cast<std::uint32_t>(random_.below(kWorkers)));
   }
 
   std::size_t received() {
     std::size_t n = 0;
-    for (std::uint32_t r = 0; r < kRanks; ++r) {
+    for (std::uint32_t r = 0; r < kMixRanks; ++r) {
       for (std::uint32_t w = 0; w < kWorkers; ++w) n += world_.port(r, w).arrivals.size();
     }
     return n;
@@ -88,7 +88,7 @@ class Mix {
   }
 
   Command prepare(const Port& port, Job* job) {
-    const auto to = static_cast<std::uint32_t>(random_.below(kRanks));
+    const auto to = static_cast<std::uint32_t>(random_.below(kMixRanks));
     const RemoteMemory& memory = memory_[port.rank()][to];
     const std::uint64_t choice = random_.below(3);
     const bool room = next_slot_[port.rank()][port.index()][to] < kSlots;
@@ -150,7 +150,7 @@ class Mix {
       ASSERT_TRUE(std::equal(job.expected.begin(), job.expected.end(), job.place)) << "a put left something else";
     }
     std::set<std::uint64_t> got;
-    for (std::uint32_t r = 0; r < kRanks; ++r) {
+    for (std::uint32_t r = 0; r < kMixRanks; ++r) {
       for (std::uint32_t w = 0; w < kWorkers; ++w) {
         for (const Arrival& arrival : world_.port(r, w).arrivals) {
           ASSERT_EQ(arrival.immediate, arrival.data.size());
@@ -166,12 +166,12 @@ class Mix {
     ASSERT_EQ(got, sent_);
   }
 
-  Region regions_[kRanks];
-  RemoteMemory memory_[kRanks][kRanks];
+  Region regions_[kMixRanks];
+  RemoteMemory memory_[kMixRanks][kMixRanks];
   std::deque<Job> jobs_;  // accepted; a deque: buffers are in use
-  std::deque<Job> left_[kRanks][kWorkers];
-  std::deque<Command> commands_[kRanks][kWorkers];  // prepared, not accepted yet
-  std::uint64_t next_slot_[kRanks][kWorkers][kRanks]{};
+  std::deque<Job> left_[kMixRanks][kWorkers];
+  std::deque<Command> commands_[kMixRanks][kWorkers];  // prepared, not accepted yet
+  std::uint64_t next_slot_[kMixRanks][kWorkers][kMixRanks]{};
   std::uint64_t messages_ = 0;
   std::set<std::uint64_t> sent_;
   World world_;  // after the memory that its workers may still use

@@ -9,7 +9,7 @@
 #include "wire/partitioned.hpp"
 #include "wire/tagged.hpp"
 
-namespace heddle::wire {
+namespace heddle::wire::packet_test {
 namespace {
 
 template <class Header>
@@ -233,4 +233,4 @@ TEST(PackedRegion, ANarrowOneLeavesOutWhatIsForOthers) {
 }
 
 }  // namespace
-}  // namespace heddle::wire
+}  // namespace heddle::wire::packet_test

@@ -14,7 +14,7 @@
 #include "api/test_job.hpp"
 #include "base/mappings.hpp"
 
-namespace heddle::test {
+namespace heddle::test::adopted_test {
 namespace {
 
 std::size_t page() {
@@ -396,4 +396,4 @@ TEST(AdoptedMemory, OfADeadPeerIsNotMapped) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::adopted_test

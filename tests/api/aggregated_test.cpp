@@ -9,7 +9,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::aggregated_test {
 namespace {
 
 constexpr std::uint64_t kMessages = 3000;
@@ -246,4 +246,4 @@ TEST(AggregationFailure, WhatWaitsForADeadPeerEnds) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::aggregated_test

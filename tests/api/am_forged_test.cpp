@@ -15,7 +15,7 @@
 #include "wire/packet.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::test {
+namespace heddle::test::am_forged_test {
 namespace {
 
 constexpr std::uint32_t kHandler = 3;
@@ -207,4 +207,4 @@ TEST_P(AmForged, AnswersAreChecked) {
 INSTANTIATE_TEST_SUITE_P(Transports, AmForged, testing::Values("shm", "loopback"));
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::am_forged_test

@@ -14,7 +14,7 @@
 #include "base/random.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::am_rendezvous_test {
 namespace {
 
 constexpr std::uint32_t kNetwork = 5;
@@ -524,4 +524,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, AmBounds,
                          name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::am_rendezvous_test

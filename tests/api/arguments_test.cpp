@@ -12,7 +12,7 @@
 #include "base/test_sanitizer.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::test {
+namespace heddle::test::arguments_test {
 namespace {
 
 void expect_error(Status status, Status expected, const char* words) {
@@ -562,4 +562,4 @@ TEST(Failure, DirectMemoryOfADeadRankIsClosed) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::arguments_test

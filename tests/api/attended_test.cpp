@@ -15,7 +15,7 @@
 #include "engine/handles.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::test {
+namespace heddle::test::attended_test {
 namespace {
 
 struct Mode {
@@ -226,4 +226,4 @@ INSTANTIATE_TEST_SUITE_P(Waits, Attended,
                          });
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::attended_test

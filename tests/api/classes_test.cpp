@@ -11,7 +11,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::classes_test {
 namespace {
 
 constexpr std::uint32_t kUser = HEDDLE_AM_USER + 7;
@@ -537,4 +537,4 @@ INSTANTIATE_TEST_SUITE_P(All, Inside,
                          name_of_parameter);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::classes_test

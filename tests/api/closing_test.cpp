@@ -10,7 +10,7 @@
 #include "engine/handles.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::test {
+namespace heddle::test::closing_test {
 namespace {
 
 constexpr std::size_t kLong = 300'000;  // by rendezvous everywhere: its end is an answer
@@ -212,4 +212,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, Silent,
 INSTANTIATE_TEST_SUITE_P(Settings, Closing, testing::ValuesIn(settings()), name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::closing_test

@@ -5,7 +5,7 @@
 
 #include "api/test_collective.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_errors_test {
 namespace {
 
 void expect_error(Status status, Status expected, const char* words) {
@@ -242,4 +242,4 @@ TEST_P(Disagreement, IsToldToAllMembersAndTheTeamGoesOn) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_errors_test

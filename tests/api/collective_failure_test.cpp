@@ -6,7 +6,7 @@
 
 #include "api/test_collective.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_failure_test {
 namespace {
 
 constexpr std::uint32_t kRanks = 4;
@@ -213,4 +213,4 @@ TEST(DeathOfAMember, WhileOthersMakeATeamAndOfNoOtherTeam) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_failure_test

@@ -9,7 +9,7 @@
 #include "base/random.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_gates_test {
 namespace {
 
 const heddle_reduction kSum{HEDDLE_INT64, HEDDLE_SUM, nullptr, nullptr, 0};
@@ -464,4 +464,4 @@ TEST_F(Gates, ZTheDeathOfAMemberIsTold) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_gates_test

@@ -9,7 +9,7 @@
 #include "base/wait.hpp"
 #include "queue/fetching_mutex.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_helped_test {
 namespace {
 
 // The sum of bytes; a helper of the lowest priority stays inside until it is brought to another
@@ -122,4 +122,4 @@ TEST(HelpedCollectives, ABarrierOrdersWhatAHelperHasExecuted) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_helped_test

@@ -7,7 +7,7 @@
 
 #include "api/test_collective.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_lists_test {
 namespace {
 
 constexpr std::array<const char*, 3> kTransports = {"shm", "loopback", "loopback-messages"};
@@ -212,4 +212,4 @@ TEST(Lists, StartTwiceAndFreeWhileARunIsUnderWay) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_lists_test

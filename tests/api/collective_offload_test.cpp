@@ -7,7 +7,7 @@
 #include "api/test_collective.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_offload_test {
 namespace {
 
 constexpr const char* kAlgorithms[] = {"broadcast.chain_session", "broadcast.trinary_session"};
@@ -304,4 +304,4 @@ TEST_F(Offloaded, ZTheDeathOfAMemberIsTold) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_offload_test

@@ -3,7 +3,7 @@
 #include "api/test_collective.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_operations_test {
 namespace {
 
 class OperationsOf : public testing::TestWithParam<Operation> {};
@@ -82,4 +82,4 @@ TEST_P(OperationsOf, PipelinesInSegmentsThatDoNotDivideTheBytes) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_operations_test

@@ -5,7 +5,7 @@
 
 #include "api/test_collective.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_order_test {
 namespace {
 
 class Outstanding : public testing::TestWithParam<const char*> {};
@@ -179,4 +179,4 @@ TEST(Waiting, TimesOutAndGoesOn) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_order_test

@@ -9,7 +9,7 @@
 #include "base/random.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_random_test {
 namespace {
 
 class RandomCollectives : public testing::TestWithParam<Setting> {};
@@ -110,4 +110,4 @@ TEST(Starts, AHundredThousandOfOneHandleLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_random_test

@@ -6,7 +6,7 @@
 
 #include "api/test_collective.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_reductions_test {
 namespace {
 
 template <class T>
@@ -146,7 +146,7 @@ TEST(Reductions, HaveTheSameBitsEverywhere) {
   }
 }
 
-TEST(Wrappers, DoWhatTheirFunctionsDo) {
+TEST(ReductionWrappers, DoWhatTheirFunctionsDo) {
   run_members(3, "shm", [](const Member& member) {
     const Team& team = member.world;
     const std::uint32_t me = member.rank();
@@ -195,4 +195,4 @@ TEST(Wrappers, DoWhatTheirFunctionsDo) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_reductions_test

@@ -5,7 +5,7 @@
 
 #include "api/test_collective.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_setup_test {
 namespace {
 
 const heddle_reduction kSum{HEDDLE_UINT64, HEDDLE_SUM, nullptr, nullptr, 0};
@@ -153,4 +153,4 @@ TEST(CollectiveSetup, RanksThatReachEachOtherDifferentlyAreTold) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_setup_test

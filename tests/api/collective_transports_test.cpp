@@ -2,7 +2,7 @@
 #include "api/test_collective.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collective_transports_test {
 namespace {
 
 class CollectivesOver : public testing::TestWithParam<Setting> {};
@@ -57,4 +57,4 @@ TEST(CollectivesOfANode, EveryOperationInEveryForm) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collective_transports_test

@@ -7,7 +7,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::collectives_test {
 namespace {
 
 struct Told {
@@ -263,4 +263,4 @@ TEST(Exchange, BarriersAndExchangesInTurnKeepTheirOrder) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::collectives_test

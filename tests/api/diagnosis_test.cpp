@@ -19,7 +19,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::test {
+namespace heddle::test::diagnosis_test {
 namespace {
 
 using diagnosis::Cause;
@@ -339,4 +339,4 @@ TEST_F(Diagnosis, MessagesThatNobodyReceivesAreCounted) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::diagnosis_test

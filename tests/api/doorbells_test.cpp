@@ -11,7 +11,7 @@
 #include "api/test_job.hpp"
 #include "transport/verbs/idle_verbs.hpp"
 
-namespace heddle::test {
+namespace heddle::test::doorbells_test {
 namespace {
 
 constexpr std::uint64_t kThreads = 15;
@@ -70,4 +70,4 @@ TEST(Doorbells, PutsThatManyThreadsQueueLeaveWithTwoCalls) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::doorbells_test

@@ -14,7 +14,7 @@
 #include "api/test_job.hpp"
 #include "base/fence.hpp"
 
-namespace heddle::test {
+namespace heddle::test::executors_test {
 namespace {
 
 using Settings = std::vector<std::pair<const char*, const char*>>;
@@ -224,4 +224,4 @@ TEST(ExecutorSettings, WrongOnesAreErrorsThatNameThem) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::executors_test

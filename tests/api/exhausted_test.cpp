@@ -8,7 +8,7 @@
 #include "api/test_job.hpp"
 #include "base/test_memory.hpp"
 
-namespace heddle::test {
+namespace heddle::test::exhausted_test {
 namespace {
 
 class ExhaustedEverywhere : public testing::TestWithParam<const char*> {};
@@ -132,4 +132,4 @@ TEST(Exhausted, JoiningFailsInGoodOrder) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::exhausted_test

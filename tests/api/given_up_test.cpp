@@ -15,7 +15,7 @@
 #include "api/test_job.hpp"
 #include "transport/test_ucx.hpp"
 
-namespace heddle::test {
+namespace heddle::test::given_up_test {
 namespace {
 
 bool is_connection(int descriptor) {
@@ -109,4 +109,4 @@ INSTANTIATE_TEST_SUITE_P(
     name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::given_up_test

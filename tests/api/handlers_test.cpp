@@ -13,7 +13,7 @@
 #include "api/test_job.hpp"
 #include "base/test_memory.hpp"
 
-namespace heddle::test {
+namespace heddle::test::handlers_test {
 namespace {
 
 constexpr std::uint32_t kNetwork = 3;
@@ -275,4 +275,4 @@ TEST(WorkersUser, IsNullWithoutAndOfTheFirstVersion) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::handlers_test

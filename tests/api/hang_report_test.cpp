@@ -14,7 +14,7 @@
 #include "api/test_collective.hpp"
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::hang_report_test {
 namespace {
 
 // Standard error while it lives, read as it is written.
@@ -347,4 +347,4 @@ TEST(HangReportOfCollectives, NamesTheMemberThatHasNotCome) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::hang_report_test

@@ -5,7 +5,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::join_test {
 namespace {
 
 Status join(const Job& job, const char* transport, heddle_context* context) {
@@ -34,4 +34,4 @@ TEST(Join, IsLeftToBeTriedAgain) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::join_test

@@ -6,7 +6,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::messages_test {
 namespace {
 
 bool has(const std::string& text, const std::string& part) {
@@ -166,4 +166,4 @@ TEST(Messages, TheLogTellsAtInfoWhatWasJoinedAndAtDebugWhoWasMet) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::messages_test

@@ -6,7 +6,7 @@
 
 #include "api/test_collective.hpp"
 
-namespace heddle::test {
+namespace heddle::test::neighbor_test {
 namespace {
 
 constexpr std::array<const char*, 3> kTransports = {"shm", "loopback", "loopback-messages"};
@@ -166,4 +166,4 @@ TEST(Neighbors, Arguments) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::neighbor_test

@@ -11,7 +11,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::one_thread_test {
 namespace {
 
 const std::vector<std::pair<const char*, const char*>> kLibrary = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
@@ -182,4 +182,4 @@ TEST(OneThreadDeathTest, TheLibraryNotices) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::one_thread_test

@@ -9,7 +9,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::operations_test {
 namespace {
 
 class Operations : public testing::TestWithParam<Setting> {
@@ -495,4 +495,4 @@ TEST_P(Operations, FenceOrdersAPutBeforeAMessage) {
 INSTANTIATE_TEST_SUITE_P(Transports, Operations, testing::ValuesIn(all_settings()), name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::operations_test

@@ -8,7 +8,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::order_test {
 namespace {
 
 class Order : public testing::TestWithParam<Setting> {
@@ -113,4 +113,4 @@ TEST_P(Order, AGetAfterAFenceSeesThePutAndTheAtomicBeforeIt) {
 INSTANTIATE_TEST_SUITE_P(Transports, Order, testing::ValuesIn(all_settings()), name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::order_test

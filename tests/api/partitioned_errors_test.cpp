@@ -8,7 +8,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::partitioned_errors_test {
 namespace {
 
 // TEST_TRANSPORT=NAME: that one alone, as all_settings().
@@ -400,4 +400,4 @@ TEST(PartitionedErrors, ARankThatDies) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::partitioned_errors_test

@@ -9,7 +9,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::partitioned_test {
 namespace {
 
 constexpr std::uint64_t kTag = 7;
@@ -361,4 +361,4 @@ TEST_P(PartitionedThreads, MarkInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::partitioned_test

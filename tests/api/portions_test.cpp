@@ -8,7 +8,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::portions_test {
 namespace {
 
 constexpr std::size_t kOperations = 8192;
@@ -104,4 +104,4 @@ TEST_F(Portions, OfThePeersClosing) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::portions_test

@@ -26,7 +26,7 @@
 #include "worker/context.hpp"
 #include "worker/progress/policy.hpp"
 
-namespace heddle::test {
+namespace heddle::test::progress_test {
 namespace {
 
 using Time = std::chrono::steady_clock;
@@ -567,4 +567,4 @@ TEST(Fork, AChildHasNoHelpers) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::progress_test

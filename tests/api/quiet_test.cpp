@@ -11,7 +11,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::quiet_test {
 namespace {
 
 // All ranks in the test's thread: the others do nothing but live, or fail.
@@ -314,4 +314,4 @@ std::vector<AfterDeath> deaths() {
 INSTANTIATE_TEST_SUITE_P(Modes, QuietAfterADeath, testing::ValuesIn(deaths()), after_death_name);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::quiet_test

@@ -10,7 +10,7 @@
 #include "api/test_job.hpp"
 #include "base/random.hpp"
 
-namespace heddle::test {
+namespace heddle::test::registered_test {
 namespace {
 
 struct Way {
@@ -281,4 +281,4 @@ TEST(SmallOffloadAlone, AnUnknownWordIsRefused) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::registered_test

@@ -9,7 +9,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::release_test {
 namespace {
 
 // Counts the completions of one operation.
@@ -342,4 +342,4 @@ TEST_P(ReleaseEverywhere, EveryOperationEndsOnce) {
 INSTANTIATE_TEST_SUITE_P(Transports, ReleaseEverywhere, testing::ValuesIn(all_settings()), name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::release_test

@@ -11,7 +11,7 @@
 #include "api/test_job.hpp"
 #include "base/random.hpp"
 
-namespace heddle::test {
+namespace heddle::test::sharing_test {
 namespace {
 
 using Parameter = std::tuple<heddle_sharing, Setting>;
@@ -415,4 +415,4 @@ TEST(SharingNames, UnknownModeAndUnknownNameAreErrors) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::sharing_test

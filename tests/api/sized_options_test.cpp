@@ -10,7 +10,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::sized_options_test {
 namespace {
 
 // A structure as a later header may have it: this version's, with more at its end.
@@ -144,4 +144,4 @@ TEST(Stats, FillWhatTheCallerHas) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::sized_options_test

@@ -9,7 +9,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::tagged_failure_test {
 namespace {
 
 constexpr heddle_peer kAnybody{HEDDLE_ANY, HEDDLE_ANY};
@@ -356,4 +356,4 @@ TEST(TaggedArguments, TheWindowIsChecked) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::tagged_failure_test

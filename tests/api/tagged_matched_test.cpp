@@ -13,7 +13,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::tagged_matched_test {
 namespace {
 
 using Parameter = std::tuple<const char*, Setting>;
@@ -449,4 +449,4 @@ TEST(MatchedArguments, OnlySendsWaitForAReceive) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::tagged_matched_test

@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::tagged_rendezvous_model_test {
 namespace {
 
 enum class Step : std::uint8_t {
@@ -193,4 +193,4 @@ TEST(RendezvousModel, LongRandomPlaysPairAsMatchingSays) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::tagged_rendezvous_model_test

@@ -15,7 +15,7 @@
 #include "base/test_sanitizer.hpp"
 #include "base/wait.hpp"
 
-namespace heddle::test {
+namespace heddle::test::tagged_rendezvous_test {
 namespace {
 
 TEST(Rendezvous, TheSenderCopiesWhileTheReceiverComputes) {
@@ -338,9 +338,9 @@ TEST(RendezvousStress, BothCopyAtOnceWithHelpers) {
 // Of two workers that send to each other each needs operations to fetch what the other has sent.
 // Every third message is an active one: what has no room must be told so, and not wait in the queue
 // before the receives.
-class Operations : public testing::TestWithParam<Setting> {};
+class RendezvousOperations : public testing::TestWithParam<Setting> {};
 
-TEST_P(Operations, AreNotAllTakenByLongSends) {
+TEST_P(RendezvousOperations, AreNotAllTakenByLongSends) {
   constexpr std::size_t kMessages = 60;
   auto settings = GetParam().variables;
   settings.emplace_back("HEDDLE_WORKER_OPERATIONS", "16");
@@ -422,7 +422,7 @@ TEST_P(Operations, AreNotAllTakenByLongSends) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Transports, Operations,
+    Transports, RendezvousOperations,
     testing::Values(Setting{"shm", "shm", {}}, Setting{"shm_offered", "shm", {{"HEDDLE_TAG_READY", "0"}}},
                     Setting{"shm_bounce", "shm", {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
                     Setting{"loopback_messages", "loopback-messages", {}},
@@ -431,4 +431,4 @@ INSTANTIATE_TEST_SUITE_P(
     name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::tagged_rendezvous_test

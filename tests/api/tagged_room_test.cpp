@@ -7,7 +7,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::tagged_room_test {
 namespace {
 
 constexpr std::int64_t kLong = 120'000'000'000;
@@ -122,4 +122,4 @@ TEST(TaggedRoom, TheSameWhereMessagesOvertakeEachOther) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::tagged_room_test

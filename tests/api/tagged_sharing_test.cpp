@@ -9,7 +9,7 @@
 #include "api/test_job.hpp"
 #include "base/random.hpp"
 
-namespace heddle::test {
+namespace heddle::test::tagged_sharing_test {
 namespace {
 
 using Parameter = std::tuple<const char*, Setting>;
@@ -143,4 +143,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, TaggedSharing,
                          });
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::tagged_sharing_test

@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "base/test_sanitizer.hpp"
 
-namespace heddle::test {
+namespace heddle::test::tagged_test {
 namespace {
 
 constexpr heddle_peer kAnybody{HEDDLE_ANY, HEDDLE_ANY};
@@ -528,4 +528,4 @@ TEST_P(TaggedMessages, RandomSendsAndReceivesPairAsTwoListsSay) {
 INSTANTIATE_TEST_SUITE_P(Transports, TaggedMessages, testing::ValuesIn(all_settings()), name_of);
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::tagged_test

@@ -9,7 +9,7 @@
 #include "api/test_collective.hpp"
 #include "base/fence.hpp"
 
-namespace heddle::test {
+namespace heddle::test::team_offers_test {
 namespace {
 
 const std::vector<std::pair<const char*, const char*>> kLittle = {{"HEDDLE_COLLECTIVE_BYTES", "1M"}};
@@ -404,4 +404,4 @@ TEST(TeamOfferArguments, RecordsAreChecked) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::team_offers_test

@@ -6,7 +6,7 @@
 #include "api/test_collective.hpp"
 #include "base/fence.hpp"
 
-namespace heddle::test {
+namespace heddle::test::teams_test {
 namespace {
 
 // The members of the team by their numbers in the job, as an operation of the team itself sees
@@ -216,4 +216,4 @@ TEST(TeamArguments, ATeamWithOpenOperationsIsNotFreed) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::teams_test

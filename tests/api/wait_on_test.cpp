@@ -12,7 +12,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::wait_on_test {
 namespace {
 
 constexpr std::int64_t kLongNs = 30'000'000'000;
@@ -294,4 +294,4 @@ TEST(WaitOnArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::wait_on_test

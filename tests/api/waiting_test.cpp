@@ -10,7 +10,7 @@
 #include "api/test_job.hpp"
 #include "base/fence.hpp"
 
-namespace heddle::test {
+namespace heddle::test::waiting_test {
 namespace {
 
 constexpr std::chrono::milliseconds kWait{500};
@@ -304,4 +304,4 @@ TEST(WorkerWait, IsRefusedInHandlersAndOnClosedWorkers) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::waiting_test

@@ -18,7 +18,7 @@
 #include "api/test_job.hpp"
 #include "base/fence.hpp"
 
-namespace heddle::test {
+namespace heddle::test::worker_descriptor_test {
 namespace {
 
 struct Case {
@@ -354,4 +354,4 @@ TEST(Descriptor, IsNotArmedInAHandler) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::worker_descriptor_test

@@ -8,7 +8,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test {
+namespace heddle::test::wrappers_test {
 namespace {
 
 // ---- owners -------------------------------------------------------------------------------------
@@ -280,4 +280,4 @@ TEST(Counters, CountResetAndWait) {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::wrappers_test

@@ -5,7 +5,7 @@
 #include "expect.hpp"
 #include "queue/bell.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::bell_explore_test {
 namespace {
 
 // A futex that never wakes by itself: a lost wake-up is a thread that waits for ever.
@@ -159,4 +159,4 @@ TEST(Bell, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::bell_explore_test

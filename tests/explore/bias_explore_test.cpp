@@ -6,7 +6,7 @@
 #include "queue/bias.hpp"
 #include "queue/try_lock.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::bias_explore_test {
 namespace {
 
 enum class Bug { none, no_barrier };
@@ -135,4 +135,4 @@ TEST(Bias, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::bias_explore_test

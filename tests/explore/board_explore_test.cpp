@@ -7,7 +7,7 @@
 #include "expect.hpp"
 #include "wire/board.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::board_explore_test {
 namespace {
 
 using wire::Part;
@@ -205,4 +205,4 @@ TEST(BoardPlace, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::board_explore_test

@@ -9,7 +9,7 @@
 #include "queue/sleeper.hpp"
 #include "queue/try_lock.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::command_queue_explore_test {
 namespace {
 
 // A futex that never wakes by itself: a lost wake-up is a thread that waits for ever.
@@ -352,4 +352,4 @@ TEST(TryLock, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::command_queue_explore_test

@@ -9,7 +9,7 @@
 #include "expect.hpp"
 #include "protocol/user_credits.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::credits_explore_test {
 namespace {
 
 constexpr Options kBounded{.weak = false, .preemptions = 3};
@@ -175,4 +175,4 @@ TEST(HelpersSleep, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::credits_explore_test

@@ -8,7 +8,7 @@
 #include "queue/command_queue.hpp"
 #include "queue/delegation.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::delegation_explore_test {
 namespace {
 
 // A read-modify-write with release waits until all earlier stores of its thread are visible, and
@@ -163,4 +163,4 @@ TEST(Delegation, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::delegation_explore_test

@@ -4,7 +4,7 @@
 #include "emulator/utofu/doorbell.hpp"
 #include "expect.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::doorbell_explore_test {
 namespace {
 
 // As the kernel does it: only who is in it is woken; `gate` is its own.
@@ -60,4 +60,4 @@ TEST(Doorbell, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::doorbell_explore_test

@@ -10,7 +10,7 @@
 #include "expect.hpp"
 #include "queue/command_queue.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::engine_explore_test {
 namespace {
 
 // ---- engine::Counter ----------------------------------------------------------------------------
@@ -264,4 +264,4 @@ TEST(HandlerTable, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::engine_explore_test

@@ -7,7 +7,7 @@
 
 #include "expect.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::explorer_test {
 namespace {
 
 template <std::memory_order kStore, std::memory_order kLoad>
@@ -162,4 +162,4 @@ TEST(Explorer, ReportsTheScheduleAsAList) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::explorer_test

@@ -18,7 +18,7 @@
 #include "queue/command_queue.hpp"
 #include "queue/try_lock.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::gathering_explore_test {
 namespace {
 
 using engine::Aggregator;
@@ -584,4 +584,4 @@ TEST(GatheringInPackets, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::gathering_explore_test

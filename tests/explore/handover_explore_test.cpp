@@ -5,7 +5,7 @@
 #include "expect.hpp"
 #include "queue/handover.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::handover_explore_test {
 namespace {
 
 enum class Bug { none, no_barrier };
@@ -206,4 +206,4 @@ TEST(Handover, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::handover_explore_test

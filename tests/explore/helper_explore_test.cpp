@@ -9,7 +9,7 @@
 #include "queue/helper_claim.hpp"
 #include "queue/try_lock.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::helper_explore_test {
 namespace {
 
 enum class Bug { none, claims_late, no_wake };
@@ -170,4 +170,4 @@ TEST(FetchingMutex, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::helper_explore_test

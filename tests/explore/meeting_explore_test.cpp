@@ -6,7 +6,7 @@
 #include "expect.hpp"
 #include "queue/meeting.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::meeting_explore_test {
 namespace {
 
 enum class Last { comes, comes_twice, elsewhere, dies_before, dies_after };
@@ -89,4 +89,4 @@ TEST(Meeting, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::meeting_explore_test

@@ -7,7 +7,7 @@
 #include "engine/notifier.hpp"
 #include "expect.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::notifier_explore_test {
 namespace {
 
 enum class Bug { none, no_barrier, looks_before_arming };
@@ -75,4 +75,4 @@ TEST(Notifier, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::notifier_explore_test

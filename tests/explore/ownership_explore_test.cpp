@@ -7,7 +7,7 @@
 #include "expect.hpp"
 #include "worker/ownership.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::ownership_explore_test {
 namespace {
 
 struct ModelThread {
@@ -92,4 +92,4 @@ TEST(Ownership, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::ownership_explore_test

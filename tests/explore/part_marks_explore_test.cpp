@@ -6,7 +6,7 @@
 #include "expect.hpp"
 #include "queue/part_marks.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::part_marks_explore_test {
 namespace {
 
 enum class Bug { none, collects_before_it_opens };
@@ -132,4 +132,4 @@ TEST(PartMarks, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::part_marks_explore_test

@@ -11,7 +11,7 @@
 #include "queue/bounded_queue.hpp"
 #include "queue/record_ring.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::queue_explore_test {
 namespace {
 
 enum class Bug { none, published_before_filled, released_before_read };
@@ -322,4 +322,4 @@ TEST(BoundedQueue, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::queue_explore_test

@@ -4,7 +4,7 @@
 #include "expect.hpp"
 #include "memory/region_table.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::region_explore_test {
 namespace {
 
 // Planted: a second look, the only relaxed one, that says again what the first has said.
@@ -60,4 +60,4 @@ TEST(RegionSlot, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::region_explore_test

@@ -7,7 +7,7 @@
 #include "expect.hpp"
 #include "memory/invalidation_log.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::registration_explore_test {
 namespace {
 
 using memory::Gone;
@@ -136,4 +136,4 @@ TEST(InvalidationLog, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::registration_explore_test

@@ -12,7 +12,7 @@
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/small_slot.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::shm_explore_test {
 namespace {
 
 namespace shm = transport::shm;
@@ -387,4 +387,4 @@ TEST(Connect, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::shm_explore_test

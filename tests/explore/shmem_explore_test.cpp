@@ -6,7 +6,7 @@
 
 #include "expect.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::shmem_explore_test {
 namespace {
 
 constexpr std::uint64_t kUses = 3;  // so that a place is used again
@@ -248,4 +248,4 @@ TEST(ShmemLock, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::shmem_explore_test

@@ -14,7 +14,7 @@
 #include "worker/rounds.hpp"
 #include "worker/standby.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::standby_explore_test {
 namespace {
 
 using engine::ExecutorRole;
@@ -542,4 +542,4 @@ TEST(Standby, PlantedBugsOfTheSleeperAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::standby_explore_test

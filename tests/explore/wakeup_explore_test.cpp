@@ -14,7 +14,7 @@
 #include "queue/try_lock.hpp"
 #include "worker/wakeup.hpp"
 
-namespace heddle::explore {
+namespace heddle::explore::wakeup_explore_test {
 namespace {
 
 enum class Bug { none, no_second_look, failure_not_seen, arrival_not_seen, bell_read_late };
@@ -202,4 +202,4 @@ TEST(Wakeup, PlantedBugsAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::explore
+}  // namespace heddle::explore::wakeup_explore_test

@@ -18,7 +18,7 @@
 #include "base/cache_line.hpp"
 #include "sharing/findings.hpp"
 
-namespace heddle::sharing {
+namespace heddle::sharing::shared_lines_test {
 namespace {
 
 constexpr std::uint32_t kLanes = 16;
@@ -343,4 +343,4 @@ TEST(SharingOf, PlantedWordsInCommonLinesAreFound) {
 }
 
 }  // namespace
-}  // namespace heddle::sharing
+}  // namespace heddle::sharing::shared_lines_test

@@ -4,7 +4,7 @@
 // them where threads share a core.
 #include "system/launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::windows_test {
 namespace {
 
 struct Case {
@@ -60,4 +60,4 @@ TEST_P(Windows, FewSleepsInTheKernel) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::windows_test

@@ -6,7 +6,7 @@
 #include "launched.hpp"
 #include "networks.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::bundle_death_test {
 namespace {
 
 struct Way {
@@ -52,4 +52,4 @@ INSTANTIATE_TEST_SUITE_P(each, BundleDeath, testing::ValuesIn(ways()),
                          [](const testing::TestParamInfo<Way>& one) { return std::string(one.param.name); });
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::bundle_death_test

@@ -8,7 +8,7 @@
 #include "launched.hpp"
 #include "networks.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::collective_death_test {
 namespace {
 
 struct Case {
@@ -122,4 +122,4 @@ INSTANTIATE_TEST_SUITE_P(All, CollectiveDeath, testing::ValuesIn(cases()), case_
 INSTANTIATE_TEST_SUITE_P(Slow, CollectiveDeath, testing::ValuesIn(more_cases()), case_name);
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::collective_death_test

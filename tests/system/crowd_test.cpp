@@ -3,7 +3,7 @@
 #include "launched.hpp"
 #include "networks.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::crowd_test {
 namespace {
 
 constexpr long long kKiB = 1024;
@@ -92,4 +92,4 @@ INSTANTIATE_TEST_SUITE_P(over, Crowd,
                          });
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::crowd_test

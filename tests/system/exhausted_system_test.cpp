@@ -4,7 +4,7 @@
 
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::exhausted_system_test {
 namespace {
 
 struct Case {
@@ -39,4 +39,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, Exhausted,
                          });
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::exhausted_system_test

@@ -4,7 +4,7 @@
 
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::failure_test {
 namespace {
 
 struct Case {
@@ -79,4 +79,4 @@ INSTANTIATE_TEST_SUITE_P(All, Failure, testing::ValuesIn(cases()), [](const test
 });
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::failure_test

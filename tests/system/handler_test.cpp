@@ -5,7 +5,7 @@
 
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::handler_test {
 namespace {
 
 class Handler : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
@@ -32,4 +32,4 @@ INSTANTIATE_TEST_SUITE_P(All, Handler,
                          });
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::handler_test

@@ -4,7 +4,7 @@
 
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::hang_test {
 namespace {
 
 constexpr std::size_t kRanks = 3;
@@ -268,4 +268,4 @@ TEST(HangCommand, RefusesWrongArguments) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::hang_test

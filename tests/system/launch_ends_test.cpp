@@ -13,7 +13,7 @@
 #include "base/test_waits.hpp"
 #include "launch_support.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::launch_ends_test {
 namespace {
 
 // ---- failures -----------------------------------------------------------------------------------
@@ -420,4 +420,4 @@ TEST(launch, a_program_that_comes_after_another_in_one_rank_is_told_why_it_canno
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::launch_ends_test

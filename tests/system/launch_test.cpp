@@ -13,7 +13,7 @@
 #include "bootstrap/local/channel.hpp"
 #include "launch_support.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::launch_test {
 namespace {
 
 // ---- the ordinary -------------------------------------------------------------------------------
@@ -337,4 +337,4 @@ TEST(launch, a_rank_does_not_outlive_its_launcher) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::launch_test

@@ -8,7 +8,7 @@
 
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::launchers_test {
 namespace {
 
 constexpr const char* kRank = HEDDLE_LAUNCH_RANK;
@@ -274,4 +274,4 @@ TEST_F(Promised, a_pmix_server_that_is_gone) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::launchers_test

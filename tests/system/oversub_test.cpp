@@ -3,7 +3,7 @@
 // oversubscription`); the times here only end what hangs.
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::oversub_test {
 namespace {
 
 struct Case {
@@ -43,4 +43,4 @@ TEST_P(Oversubscribed, EightProcessesOfEightThreadsFinish) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::oversub_test

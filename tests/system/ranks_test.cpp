@@ -4,7 +4,7 @@
 
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::ranks_test {
 namespace {
 
 // Peers are met at the first access, whatever the size of the job.
@@ -181,4 +181,4 @@ TEST(Ranks, TheLauncherIsKilledWhileRanksMeet) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::ranks_test

@@ -6,7 +6,7 @@
 #include "heddle/heddle.h"
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::rendezvous_test {
 namespace {
 
 struct Case {
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(All, Rendezvous, testing::ValuesIn(cases()), [](const t
 });
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::rendezvous_test

@@ -2,7 +2,7 @@
 // its memory is bounded.
 #include "launched.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::scale_test {
 namespace {
 
 constexpr long long kGiB = 1LL << 30;
@@ -50,4 +50,4 @@ TEST(Scale, EightProcessesOfEightThreadsOnFewCores) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::scale_test

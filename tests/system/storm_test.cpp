@@ -10,7 +10,7 @@
 #include "launched.hpp"
 #include "networks.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::storm_test {
 namespace {
 
 struct Case {
@@ -203,4 +203,4 @@ INSTANTIATE_TEST_SUITE_P(Slow, UcxStorm, testing::ValuesIn(all_deaths({"all", "a
 INSTANTIATE_TEST_SUITE_P(Slow, OfiStorm, testing::ValuesIn(all_deaths({"all"})), deaths_name);
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::storm_test

@@ -10,7 +10,7 @@
 #include "launched.hpp"
 #include "networks.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::trace_test {
 namespace {
 
 using tools::trace::see;
@@ -191,4 +191,4 @@ TEST(Jobs, ThatAreNotTracedAreToldSo) {
 }
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::trace_test

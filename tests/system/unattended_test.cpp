@@ -3,7 +3,7 @@
 #include "launched.hpp"
 #include "networks.hpp"
 
-namespace heddle::tests {
+namespace heddle::tests::unattended_test {
 namespace {
 
 struct Way {
@@ -45,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(each, Unattended, testing::ValuesIn(ways()),
                          [](const testing::TestParamInfo<Way>& one) { return std::string(one.param.name); });
 
 }  // namespace
-}  // namespace heddle::tests
+}  // namespace heddle::tests::unattended_test

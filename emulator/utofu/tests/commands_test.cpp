@@ -8,7 +8,7 @@
 
 #include "utofu/tests/world_of.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::commands_test {
 namespace {
 
 // A sanitizer multiplies the memory of each process.
@@ -336,4 +336,4 @@ INSTANTIATE_TEST_SUITE_P(, Modes, testing::Values("plain", "strict"),
                          [](const auto& mode) { return std::string(mode.param); });
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::commands_test

@@ -18,7 +18,7 @@
 #include "utofu/tests/world_of.hpp"
 #include "utofu/world.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::emulator_failure_test {
 namespace {
 
 #define CHECK(condition)                                                           \
@@ -346,4 +346,4 @@ TEST(Worlds, InFilesThatOthersCanReadAreRefused) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::emulator_failure_test

@@ -21,7 +21,7 @@
 
 #include "utofu/tests/one_process.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::engine_rules_test {
 namespace {
 
 constexpr std::size_t kPacket = 1920;
@@ -550,4 +550,4 @@ TEST_F(EngineRules, MemoryThatIsNoLongerMappedIsNoticed) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::engine_rules_test

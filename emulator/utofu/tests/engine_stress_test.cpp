@@ -7,7 +7,7 @@
 #include "base/random.hpp"
 #include "utofu/tests/one_process.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::engine_stress_test {
 namespace {
 
 constexpr std::size_t kThreads = 4;
@@ -129,4 +129,4 @@ TEST(Stress, FlagsComeAfterData) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::engine_stress_test

@@ -9,11 +9,6 @@
 
 namespace {
 
-const bool kEnvironment = [] {
-  ::setenv("UTOFU_EMU_MODE", "strict", 1);
-  return true;
-}();
-
 constexpr utofu_vbg_id_t kNone = UTOFU_VBG_ID_NULL;
 
 // Two start gates of one process act as two ranks': each feeds itself and the other.

@@ -13,7 +13,7 @@
 
 #include "utofu/tests/one_process.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::invalid_test {
 namespace {
 
 // The arguments shared by all commands; each test makes one invalid.
@@ -477,4 +477,4 @@ TEST_F(Invalid, EdataOfMoreThanAByteIsTheHardwaresToRefuse) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::invalid_test

@@ -11,15 +11,8 @@
 
 #include "utofu/tests/one_process.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::manage_test {
 namespace {
-
-const bool kEnvironment = [] {
-  ::setenv("UTOFU_EMU_SHAPE", "3x2x1x2x3x2", 1);
-  ::setenv("UTOFU_EMU_MODE", "strict", 1);
-  ::setenv("UTOFU_EMU_SEED", "20", 1);
-  return true;
-}();
 
 int create(utofu_tni_id_t tni, unsigned long flags, std::vector<utofu_vcq_hdl_t>* all) {
   utofu_vcq_hdl_t handle = 0;
@@ -236,4 +229,4 @@ TEST(Memory, CqsHaveDifferentAddresses) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::manage_test

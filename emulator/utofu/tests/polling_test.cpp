@@ -30,7 +30,7 @@ extern "C" int sched_yield() noexcept {  // NOLINT: the C library's name
   return static_cast<int>(::syscall(SYS_sched_yield));
 }
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::polling_test {
 namespace {
 
 #define CHECK(condition)                                                           \
@@ -146,4 +146,4 @@ TEST(Polling, AJobThatStandsStillIsToldByEachProcessThatPolls) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::polling_test

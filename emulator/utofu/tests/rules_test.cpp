@@ -14,14 +14,8 @@
 
 #include "utofu/tests/one_process.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::rules_test {
 namespace {
-
-const bool kEnvironment = [] {
-  ::setenv("UTOFU_EMU_SHAPE", "2x1x1x2x3x2", 1);
-  ::setenv("UTOFU_EMU_MODE", "strict", 1);
-  return true;
-}();
 
 class Rules : public ::testing::Test {
  protected:
@@ -505,4 +499,4 @@ TEST_F(Rules, ReadOnlyMemoryIsNotWrittenFromAfar) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::rules_test

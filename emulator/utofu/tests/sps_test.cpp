@@ -9,7 +9,7 @@
 #include "base/random.hpp"
 #include "utofu/tests/world_of.hpp"
 
-namespace tofu_emulator::test {
+namespace tofu_emulator::test::sps_test {
 namespace {
 
 #define CHECK(condition)                                                           \
@@ -209,4 +209,4 @@ TEST(Session, RunsAsTheModelSaysInStrictMode) {
 }
 
 }  // namespace
-}  // namespace tofu_emulator::test
+}  // namespace tofu_emulator::test::sps_test

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace heddle::shmem::memory {
+namespace heddle::shmem::memory::allocator_test {
 namespace {
 
 constexpr std::size_t kBegin = 4096;
@@ -108,4 +108,4 @@ TEST(Allocator, WhatIsNoBlockIsRefused) {
 }
 
 }  // namespace
-}  // namespace heddle::shmem::memory
+}  // namespace heddle::shmem::memory::allocator_test

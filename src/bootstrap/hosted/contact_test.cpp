@@ -8,7 +8,7 @@
 
 #include "bootstrap/hosted/launcher.hpp"
 
-namespace heddle::bootstrap::hosted {
+namespace heddle::bootstrap::hosted::contact_test {
 namespace {
 
 Contact example() {
@@ -91,4 +91,4 @@ TEST(contact, this_machine_is_itself) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::hosted
+}  // namespace heddle::bootstrap::hosted::contact_test

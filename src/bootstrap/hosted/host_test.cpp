@@ -20,7 +20,7 @@
 #include "bootstrap/hosted/sockets.hpp"
 #include "bootstrap/local/member.hpp"
 
-namespace heddle::bootstrap::hosted {
+namespace heddle::bootstrap::hosted::host_test {
 namespace {
 
 ProcessFd visit(const Contact& contact) {
@@ -417,4 +417,4 @@ TEST(host, listens_to_the_network_only_where_it_must) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::hosted
+}  // namespace heddle::bootstrap::hosted::host_test

@@ -15,7 +15,7 @@
 #include "bootstrap/hosted/service.hpp"
 #include "bootstrap/hosted/test_job.hpp"
 
-namespace heddle::bootstrap::hosted {
+namespace heddle::bootstrap::hosted::hosted_test {
 namespace {
 
 std::vector<std::byte> bytes_of(std::uint32_t count, std::uint32_t value) {
@@ -290,4 +290,4 @@ TEST(service, a_forked_child_waits_for_nothing) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::hosted
+}  // namespace heddle::bootstrap::hosted::hosted_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::bootstrap::hosted {
+namespace heddle::bootstrap::hosted::proof_test {
 namespace {
 
 JobSecret counting() {
@@ -51,4 +51,4 @@ TEST(proof, each_side_proves_something_else) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::hosted
+}  // namespace heddle::bootstrap::hosted::proof_test

@@ -10,7 +10,7 @@
 #include "base/wait.hpp"
 #include "bootstrap/common.hpp"
 
-namespace heddle::bootstrap {
+namespace heddle::bootstrap::inproc_test {
 namespace {
 
 using Parts = std::vector<std::vector<std::byte>>;
@@ -195,4 +195,4 @@ TEST(single, abort_says_who_and_exits_with_the_code) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap
+}  // namespace heddle::bootstrap::inproc_test

@@ -10,7 +10,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::bootstrap::local {
+namespace heddle::bootstrap::local::broker_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -262,4 +262,4 @@ TEST_F(BrokerTest, random_streams_neither_crash_nor_disturb_the_others) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::local
+}  // namespace heddle::bootstrap::local::broker_test

@@ -12,7 +12,7 @@
 #include <array>
 #include <cstring>
 
-namespace heddle::bootstrap::local {
+namespace heddle::bootstrap::local::channel_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -163,4 +163,4 @@ TEST(channel, the_kernel_names_the_sender_if_asked) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::local
+}  // namespace heddle::bootstrap::local::channel_test

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <thread>
 
-namespace heddle::bootstrap::local {
+namespace heddle::bootstrap::local::door_test {
 namespace {
 
 constexpr int kLongMs = 60'000;  // more than anything takes
@@ -361,4 +361,4 @@ TEST_F(DoorTest, EndsWithTheProcessThatHasOpenedIt) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::local
+}  // namespace heddle::bootstrap::local::door_test

@@ -10,7 +10,7 @@
 #include "base/random.hpp"
 #include "bootstrap/local/channel.hpp"
 
-namespace heddle::bootstrap::local {
+namespace heddle::bootstrap::local::frame_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -170,4 +170,4 @@ TEST(channel, a_promised_descriptor_must_be_there) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::local
+}  // namespace heddle::bootstrap::local::frame_test

@@ -10,7 +10,7 @@
 #include "base/test_waits.hpp"
 #include "bootstrap/process_fd.hpp"
 
-namespace heddle::bootstrap::local {
+namespace heddle::bootstrap::local::member_test {
 namespace {
 
 // A rank whose broker is rank 0.
@@ -107,4 +107,4 @@ TEST(member, who_waits_for_the_card_of_a_rank_that_goes_is_told) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::local
+}  // namespace heddle::bootstrap::local::member_test

@@ -18,7 +18,7 @@
 #include "base/clock.hpp"
 #include "base/random.hpp"
 
-namespace heddle::bootstrap::local {
+namespace heddle::bootstrap::local::watchdog_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -484,4 +484,4 @@ TEST(Watchdog, SurvivesRandomAnswers) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::local
+}  // namespace heddle::bootstrap::local::watchdog_test

@@ -10,7 +10,7 @@
 
 #include "base/fd.hpp"
 
-namespace heddle::bootstrap::pmi {
+namespace heddle::bootstrap::pmi::client_test {
 namespace {
 
 const std::vector<std::string> kGreeting = {"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
@@ -217,4 +217,4 @@ TEST(pmi_client, garbage_does_no_harm) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::pmi
+}  // namespace heddle::bootstrap::pmi::client_test

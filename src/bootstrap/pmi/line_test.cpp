@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace heddle::bootstrap::pmi {
+namespace heddle::bootstrap::pmi::line_test {
 namespace {
 
 TEST(pmi_line, fields) {
@@ -61,4 +61,4 @@ TEST(pmi_line, mappings) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::pmi
+}  // namespace heddle::bootstrap::pmi::line_test

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace heddle::bootstrap::pmix {
+namespace heddle::bootstrap::pmix::mark_test {
 namespace {
 
 // A name of this process alone, since all processes of the machine share the names.
@@ -42,4 +42,4 @@ TEST(mark, no_descriptor_is_said) {
 }
 
 }  // namespace
-}  // namespace heddle::bootstrap::pmix
+}  // namespace heddle::bootstrap::pmix::mark_test

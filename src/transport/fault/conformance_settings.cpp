@@ -1,7 +1,7 @@
 // The faults for the conformance suite, one by one and together, over the reference.
 #include "transport/conformance_settings.hpp"
 
-namespace heddle::transport::conformance {
+namespace heddle::transport::conformance::fault_settings {
 namespace {
 
 const Variables kStorms = {{"HEDDLE_FAULT_AGAIN", "50"}};
@@ -25,4 +25,4 @@ const Given kGiven([]() -> std::vector<Setting> {
 });
 
 }  // namespace
-}  // namespace heddle::transport::conformance
+}  // namespace heddle::transport::conformance::fault_settings

@@ -13,7 +13,7 @@
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/loopback/loopback.hpp"
 
-namespace heddle::transport::fault {
+namespace heddle::transport::fault::fault_test {
 namespace {
 
 using Overrides = base::Config::Overrides;
@@ -230,4 +230,4 @@ TEST(Fault, ReorderingIsSaidAndDone) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::fault
+}  // namespace heddle::transport::fault::fault_test

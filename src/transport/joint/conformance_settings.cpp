@@ -2,7 +2,7 @@
 // needs.
 #include "transport/conformance_settings.hpp"
 
-namespace heddle::transport::conformance {
+namespace heddle::transport::conformance::joint_settings {
 namespace {
 
 const Given kGiven([]() -> std::vector<Setting> {
@@ -19,4 +19,4 @@ const Given kGiven([]() -> std::vector<Setting> {
 });
 
 }  // namespace
-}  // namespace heddle::transport::conformance
+}  // namespace heddle::transport::conformance::joint_settings

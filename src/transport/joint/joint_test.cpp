@@ -16,7 +16,7 @@
 #include "transport/joint/worker.hpp"
 #include "transport/transport.hpp"
 
-namespace heddle::transport {
+namespace heddle::transport::joint_test {
 namespace {
 
 using Overrides = base::Config::Overrides;
@@ -298,4 +298,4 @@ TEST(Joint, RefusesATransportThatDoesNotReachOthers) {
 }
 
 }  // namespace
-}  // namespace heddle::transport
+}  // namespace heddle::transport::joint_test

@@ -12,7 +12,7 @@
 #include "transport/loopback/key.hpp"
 #include "transport/loopback/node.hpp"
 
-namespace heddle::transport::loopback {
+namespace heddle::transport::loopback::loopback_test {
 namespace {
 
 // A job of a few ranks with a worker each.
@@ -239,4 +239,4 @@ TEST(LoopbackKey, BelongsToItsJob) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::loopback
+}  // namespace heddle::transport::loopback::loopback_test

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace heddle::transport::network {
+namespace heddle::transport::network::completions_test {
 namespace {
 
 constexpr std::uint32_t kSlots = 4;
@@ -116,4 +116,4 @@ TEST(Completions, CountEndsOfOneToken) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::network
+}  // namespace heddle::transport::network::completions_test

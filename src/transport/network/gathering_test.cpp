@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace heddle::transport::network {
+namespace heddle::transport::network::gathering_test {
 namespace {
 
 struct Packet {
@@ -136,4 +136,4 @@ TEST_F(GatheringTest, EachPeerHasItsOwn) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::network
+}  // namespace heddle::transport::network::gathering_test

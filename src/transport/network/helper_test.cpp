@@ -14,12 +14,7 @@
 #include "transport/test_ofi.hpp"
 #include "transport/test_ucx.hpp"
 
-// libfabric 1.17 loses a fi_info with some connections that are cut off.
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
-  return "leak:libfabric.so";
-}
-
-namespace heddle::transport::network {
+namespace heddle::transport::network::helper_test {
 namespace {
 
 using conformance::alone;
@@ -266,4 +261,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, Served, testing::ValuesIn(networks()),
                          [](const auto& setting) { return conformance::name_of(setting.param); });
 
 }  // namespace
-}  // namespace heddle::transport::network
+}  // namespace heddle::transport::network::helper_test

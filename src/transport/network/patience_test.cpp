@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::transport::network {
+namespace heddle::transport::network::patience_test {
 namespace {
 
 constexpr std::uint64_t kMost = 3000;
@@ -32,4 +32,4 @@ TEST(Patience, WhatHasGoneWellBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::network
+}  // namespace heddle::transport::network::patience_test

@@ -13,7 +13,7 @@
 
 #include "base/fd.hpp"
 
-namespace heddle::transport::network {
+namespace heddle::transport::network::silence_test {
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
@@ -196,4 +196,4 @@ TEST(silence, what_is_no_descriptor_is_left_alone) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::network
+}  // namespace heddle::transport::network::silence_test

@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <vector>
 
-namespace heddle::transport::network {
+namespace heddle::transport::network::wire_test {
 namespace {
 
 // Values of the counters, also such that wrap within the window.
@@ -91,4 +91,4 @@ TEST(NetworkNews, OfMessagesOfOneLengthThoseAreLeftThatEndBehindWhatHasArrived) 
 }
 
 }  // namespace
-}  // namespace heddle::transport::network
+}  // namespace heddle::transport::network::wire_test

@@ -7,7 +7,7 @@ extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reser
   return "leak:libfabric.so";
 }
 
-namespace heddle::transport::conformance {
+namespace heddle::transport::conformance::ofi_settings {
 namespace {
 
 // The connections of messages (1.17), or those of the provider itself (newer).
@@ -36,4 +36,4 @@ const Given kGiven([]() -> std::vector<Setting> {
 });
 
 }  // namespace
-}  // namespace heddle::transport::conformance
+}  // namespace heddle::transport::conformance::ofi_settings

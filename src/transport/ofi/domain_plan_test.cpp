@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::transport::ofi {
+namespace heddle::transport::ofi::domain_plan_test {
 namespace {
 
 constexpr int kVerbs = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -34,4 +34,4 @@ TEST(DomainPlan, SaysWhatTheProviderWants) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::ofi
+}  // namespace heddle::transport::ofi::domain_plan_test

@@ -16,12 +16,7 @@
 #include "transport/conformance.hpp"
 #include "transport/network/test_alone.hpp"
 
-// What libfabric does not let go stays. By the program's name, since there may be no symbols.
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
-  return "leak:ofi_faults_test\nleak:strict_fabric";
-}
-
-namespace heddle::transport::ofi {
+namespace heddle::transport::ofi::ofi_faults_test {
 namespace {
 
 using conformance::message_to;
@@ -266,4 +261,4 @@ std::string name_of(const testing::TestParamInfo<const char*>& of) {
 INSTANTIATE_TEST_SUITE_P(Modes, OfiFaults, testing::Values("local prov_key virt_addr", "endpoint prov_key"), name_of);
 
 }  // namespace
-}  // namespace heddle::transport::ofi
+}  // namespace heddle::transport::ofi::ofi_faults_test

@@ -15,11 +15,6 @@
 #include "transport/ofi/wire.hpp"
 #include "transport/test_ofi.hpp"
 
-// libfabric 1.17 loses a fi_info with some connections that are cut off.
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
-  return "leak:libfabric.so";
-}
-
 namespace heddle::transport::ofi {
 namespace {
 

@@ -14,12 +14,7 @@
 #include "transport/network/test_alone.hpp"
 #include "transport/test_ofi.hpp"
 
-// libfabric 1.17 loses a fi_info with some connections that are cut off.
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
-  return "leak:libfabric.so";
-}
-
-namespace heddle::transport::ofi {
+namespace heddle::transport::ofi::ofi_test {
 namespace {
 
 using conformance::message_to;
@@ -107,4 +102,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& setting) { return conformance::name_of(setting.param); });
 
 }  // namespace
-}  // namespace heddle::transport::ofi
+}  // namespace heddle::transport::ofi::ofi_test

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-namespace heddle::transport::ofi {
+namespace heddle::transport::ofi::provider_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,4 +52,4 @@ TEST(OwnProvider, IsNoneThatRunsOverTcp) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::ofi
+}  // namespace heddle::transport::ofi::provider_test

@@ -54,7 +54,7 @@ extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
   return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, bytes));
 }
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::adoption_back_test {
 namespace {
 
 TEST_F(AdoptionTest, MemoryComesBackWithoutSpareDescriptors) {
@@ -177,4 +177,4 @@ TEST(AdoptionBack, AStrictSystemIsAskedForMemoryBeforeItIsTouched) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::adoption_back_test

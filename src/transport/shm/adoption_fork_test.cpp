@@ -7,7 +7,7 @@
 #include "transport/shm/adoption.hpp"
 #include "transport/shm/test_adoption.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::adoption_fork_test {
 namespace {
 
 TEST_F(AdoptionTest, TheChildOfAForkHasItsOwn) {
@@ -85,4 +85,4 @@ TEST_F(AdoptionTest, TheChildKeepsWhatIsMappedWhereMemoryWasMovedAwayAndReleased
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::adoption_fork_test

@@ -25,7 +25,7 @@
 #include "transport/shm/region_key.hpp"
 #include "transport/shm/test_adoption.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::adoption_test {
 namespace {
 
 TEST_F(AdoptionTest, PeersMapWholePagesAndTheOwnerKeepsItsMemory) {
@@ -403,4 +403,4 @@ TEST(Adoption, TheEndOfTheTransportPutsMemoryBack) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::adoption_test

@@ -1,7 +1,7 @@
 // The ways of data through shm, for the conformance suite.
 #include "transport/conformance_settings.hpp"
 
-namespace heddle::transport::conformance {
+namespace heddle::transport::conformance::shm_settings {
 namespace {
 
 const Variables kNotDirect = {{"HEDDLE_SHM_DIRECT", "0"}};
@@ -31,4 +31,4 @@ const Given kGiven([]() -> std::vector<Setting> {
 });
 
 }  // namespace
-}  // namespace heddle::transport::conformance
+}  // namespace heddle::transport::conformance::shm_settings

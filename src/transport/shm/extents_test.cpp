@@ -7,7 +7,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::extents_test {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -85,4 +85,4 @@ TEST(Extents, RandomUseNeverOverlapsAndComesBackWhole) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::extents_test

@@ -4,7 +4,7 @@
 
 #include "queue/record_ring.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::layout_test {
 namespace {
 
 TEST(Layout, RingsAreAsLongAsTheJobPermits) {
@@ -24,4 +24,4 @@ TEST(Layout, RingsAreAsLongAsTheJobPermits) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::layout_test

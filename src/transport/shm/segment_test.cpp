@@ -14,7 +14,7 @@
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/region_key.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::segment_test {
 namespace {
 
 TEST(Segment, ExtentsInOneWindowShareAMapping) {
@@ -221,4 +221,4 @@ TEST(Bounce, PoolIsMadeOnce) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::segment_test

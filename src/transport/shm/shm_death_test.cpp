@@ -14,7 +14,7 @@
 #include "transport/shm/layout.hpp"
 #include "transport/shm/test_job.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::shm_death_test {
 namespace {
 
 // What one process sends to the other: its card and a region of registered memory.
@@ -305,4 +305,4 @@ TEST(ShmDeath, SegmentHasNoName) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::shm_death_test

@@ -6,7 +6,7 @@
 
 #include "transport/shm/test_job.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::shm_device_test {
 namespace {
 
 // Cards that are under way for as long as the test wants.
@@ -168,4 +168,4 @@ TEST_F(FirstContact, many_threads_at_once_take_one_card) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::shm_device_test

@@ -7,7 +7,7 @@
 #include "base/test_memory.hpp"
 #include "transport/shm/test_job.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::shm_exhausted_test {
 namespace {
 
 // post() returns how many commands it accepted, and their receiver gets them; the rest may be
@@ -47,4 +47,4 @@ TEST(ShmExhausted, ABatchEndsWhereItsNextPeerCannotBeMet) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::shm_exhausted_test

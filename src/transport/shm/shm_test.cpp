@@ -16,7 +16,7 @@
 #include "transport/shm/rings.hpp"
 #include "transport/shm/test_job.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::shm_test {
 namespace {
 
 // Decisions 0008 and 0055.
@@ -476,4 +476,4 @@ TEST(Shm, ThreadsExchangeMessages) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::shm_test

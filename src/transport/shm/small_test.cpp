@@ -12,7 +12,7 @@
 #include "base/test_kernel.hpp"
 #include "transport/shm/test_job.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::small_test {
 namespace {
 
 using Settings = TestRank::Settings;
@@ -574,4 +574,4 @@ TEST_F(Small, StressWithATargetThatPollsNowAndThen) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::small_test

@@ -11,7 +11,7 @@
 #include "base/test_kernel.hpp"
 #include "transport/shm/test_job.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::transfer_test {
 namespace {
 
 using Settings = TestRank::Settings;
@@ -419,4 +419,4 @@ TEST(Transfer, WorkersShareThePool) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::transfer_test

@@ -11,7 +11,7 @@
 #include "transport/shm/test_job.hpp"
 #include "transport/shm/transfer.hpp"
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::transfer_way_test {
 namespace {
 
 using Settings = TestRank::Settings;
@@ -427,4 +427,4 @@ TEST_F(WayOfTransfer, WithoutTheKernelTheSlowTargetGetsAll) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::transfer_way_test

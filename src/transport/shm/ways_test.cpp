@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace heddle::transport::shm {
+namespace heddle::transport::shm::ways_test {
 namespace {
 
 constexpr std::uint64_t kBytes = 65536;
@@ -193,4 +193,4 @@ TEST(Ways, ImpossibleFiguresDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::shm
+}  // namespace heddle::transport::shm::ways_test

@@ -2,7 +2,7 @@
 #include "transport/conformance_settings.hpp"
 #include "transport/test_ucx.hpp"
 
-namespace heddle::transport::conformance {
+namespace heddle::transport::conformance::ucx_settings {
 namespace {
 
 const Variables kTcp = {{"HEDDLE_UCX_TLS", "tcp"}};
@@ -29,4 +29,4 @@ const Given kGiven([]() -> std::vector<Setting> {
 });
 
 }  // namespace
-}  // namespace heddle::transport::conformance
+}  // namespace heddle::transport::conformance::ucx_settings

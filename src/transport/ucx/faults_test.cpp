@@ -10,7 +10,7 @@
 #include "transport/test_ucx.hpp"
 #include "transport/ucx/faulty_ucp.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::ucx::faults_test {
 namespace {
 
 using conformance::message_to;
@@ -149,4 +149,4 @@ TEST_F(UcxFaults, PutsToAWorkerThatClosesAreFlushed) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::ucx::faults_test

@@ -10,7 +10,7 @@
 #include "transport/network/test_alone.hpp"
 #include "transport/test_ucx.hpp"
 
-namespace heddle::transport::ucx {
+namespace heddle::transport::ucx::ucx_test {
 namespace {
 
 using conformance::pattern;
@@ -115,4 +115,4 @@ INSTANTIATE_TEST_SUITE_P(Settings, Ucx,
                          [](const auto& setting) { return conformance::name_of(setting.param); });
 
 }  // namespace
-}  // namespace heddle::transport::ucx
+}  // namespace heddle::transport::ucx::ucx_test

@@ -2,7 +2,7 @@
 // CMakeLists.txt runs these in plain and in strict mode.
 #include "transport/conformance_settings.hpp"
 
-namespace heddle::transport::conformance {
+namespace heddle::transport::conformance::utofu_settings {
 namespace {
 
 const Variables kUtofu = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
@@ -22,4 +22,4 @@ const Given kGiven([]() -> std::vector<Setting> {
 });
 
 }  // namespace
-}  // namespace heddle::transport::conformance
+}  // namespace heddle::transport::conformance::utofu_settings

@@ -14,7 +14,7 @@
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/utofu/utofu.hpp"
 
-namespace heddle::transport::utofu {
+namespace heddle::transport::utofu::gates_test {
 namespace {
 
 using Overrides = base::Config::Overrides;
@@ -210,4 +210,4 @@ TEST(UtofuGates, WhatIsLeftStays) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::utofu
+}  // namespace heddle::transport::utofu::gates_test

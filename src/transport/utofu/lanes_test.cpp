@@ -9,7 +9,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::transport::utofu {
+namespace heddle::transport::utofu::lanes_test {
 namespace {
 
 utofu_mrq_notice notice_of(const Operation& operation) {
@@ -178,4 +178,4 @@ TEST(Operations, NoTagIsNull) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::utofu
+}  // namespace heddle::transport::utofu::lanes_test

@@ -4,7 +4,7 @@
 
 #include "transport/utofu/test_side.hpp"
 
-namespace heddle::transport::utofu {
+namespace heddle::transport::utofu::puts_test {
 namespace {
 
 // Puts of words up to the last byte of a region, and none beyond it; regions shorter than a word.
@@ -91,4 +91,4 @@ TEST(Puts, ARefusedWordIsAsItWas) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::utofu
+}  // namespace heddle::transport::utofu::puts_test

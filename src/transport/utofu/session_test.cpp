@@ -17,7 +17,7 @@
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/utofu/utofu.hpp"
 
-namespace heddle::transport::utofu {
+namespace heddle::transport::utofu::session_test {
 namespace {
 
 using Overrides = base::Config::Overrides;
@@ -402,4 +402,4 @@ TEST(UtofuSession, WhatIsLeftStays) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::utofu
+}  // namespace heddle::transport::utofu::session_test

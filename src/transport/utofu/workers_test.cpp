@@ -17,7 +17,7 @@
 #include "transport/utofu/layout.hpp"
 #include "transport/utofu/test_side.hpp"
 
-namespace heddle::transport::utofu {
+namespace heddle::transport::utofu::workers_test {
 namespace {
 
 // Each reading advances the time by a step.
@@ -547,4 +547,4 @@ TEST(Workers, AnImportWaitsForNobodysCard) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::utofu
+}  // namespace heddle::transport::utofu::workers_test

@@ -3,7 +3,7 @@
 #include "transport/conformance_settings.hpp"
 #include "transport/test_verbs.hpp"
 
-namespace heddle::transport::conformance {
+namespace heddle::transport::conformance::verbs_settings {
 namespace {
 
 #ifdef HEDDLE_IDLE_VERBS
@@ -28,4 +28,4 @@ const Given kGiven([]() -> std::vector<Setting> {
 });
 
 }  // namespace
-}  // namespace heddle::transport::conformance
+}  // namespace heddle::transport::conformance::verbs_settings

@@ -3,7 +3,7 @@
 
 #include "transport/verbs/test_idle.hpp"
 
-namespace heddle::transport::verbs {
+namespace heddle::transport::verbs::verbs_events_test {
 namespace {
 
 class VerbsEvents : public Verbs {
@@ -108,4 +108,4 @@ TEST_F(VerbsEvents, OtherEventsAreOnlyTold) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::verbs
+}  // namespace heddle::transport::verbs::verbs_events_test

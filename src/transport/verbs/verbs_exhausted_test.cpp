@@ -7,7 +7,7 @@
 
 #include "transport/verbs/test_idle.hpp"
 
-namespace heddle::transport::verbs {
+namespace heddle::transport::verbs::verbs_exhausted_test {
 namespace {
 
 // A world of two ranks; null: something was missing, of which it tells.
@@ -94,4 +94,4 @@ TEST_F(Verbs, OpeningNeedsDescriptors) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::verbs
+}  // namespace heddle::transport::verbs::verbs_exhausted_test

@@ -3,7 +3,7 @@
 
 #include "transport/verbs/test_idle.hpp"
 
-namespace heddle::transport::verbs {
+namespace heddle::transport::verbs::verbs_faults_test {
 namespace {
 
 TEST_F(Verbs, LostAndDoubledDatagramsDoNoHarm) {
@@ -315,4 +315,4 @@ TEST_F(Verbs, AHandshakeThatTakesTooLongEnds) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::verbs
+}  // namespace heddle::transport::verbs::verbs_faults_test

@@ -5,7 +5,7 @@
 #include "base/random.hpp"
 #include "transport/verbs/test_stripes.hpp"
 
-namespace heddle::transport::verbs {
+namespace heddle::transport::verbs::verbs_stripes_faults_test {
 namespace {
 
 constexpr std::uint32_t kOwn = 1;    // the adapter of worker 0, as a bit
@@ -310,4 +310,4 @@ TEST_F(VerbsStripesSoak, EachTransferEndsOnce) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::verbs
+}  // namespace heddle::transport::verbs::verbs_stripes_faults_test

@@ -6,7 +6,7 @@
 
 #include "transport/verbs/test_stripes.hpp"
 
-namespace heddle::transport::verbs {
+namespace heddle::transport::verbs::verbs_stripes_test {
 namespace {
 
 TEST_F(VerbsStripes, LongTransfersTakeTwoRequests) {
@@ -107,4 +107,4 @@ TEST_F(VerbsStripes, AnAdapterThatFailsWhileATransferIsPosted) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::verbs
+}  // namespace heddle::transport::verbs::verbs_stripes_test

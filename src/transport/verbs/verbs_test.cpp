@@ -2,7 +2,7 @@
 // adapters it uses.
 #include "transport/verbs/test_idle.hpp"
 
-namespace heddle::transport::verbs {
+namespace heddle::transport::verbs::verbs_test {
 namespace {
 
 // A question for a worker that is opened later is acknowledged, though there is no answer yet.
@@ -251,4 +251,4 @@ TEST_F(Verbs, APeerTakesOneRing) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::verbs
+}  // namespace heddle::transport::verbs::verbs_test
