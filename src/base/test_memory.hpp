@@ -1,5 +1,5 @@
-// Memory that runs out when a test says so. test_memory.cpp replaces operator new, so tests that use
-// this are in programs of their own.
+// Memory that runs out when a test says so. test_memory.cpp replaces operator new, so tests that
+// use this are in programs of their own.
 #pragma once
 
 #include <gtest/gtest.h>
