@@ -107,7 +107,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   if (argc > 1) {
-    std::fprintf(stderr, "%s: unknown argument %s; --only=FILE[,FILE...] and GoogleTest's flags are known\n", argv[0], argv[1]);
+    std::fprintf(stderr, "%s: unknown argument %s; --only=FILE[,FILE...] and GoogleTest's flags are known\n", argv[0],
+                 argv[1]);
     return 2;
   }
   return RUN_ALL_TESTS();
