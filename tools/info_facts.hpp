@@ -57,14 +57,14 @@ struct Facts {
   std::vector<UnknownFacts> unknown;  // HEDDLE_… variables in the environment that are no settings
 };
 
-// What is wrong with the settings; empty: nothing is.
+// The errors in the settings; empty: there are none.
 inline const std::string& problem_of(const Facts& facts) {
   return facts.settings_problem.empty() ? facts.choice_problem : facts.settings_problem;
 }
 
-// Collects the facts for the sections. Of transports and settings, only those whose names match
-// `pattern`: with * and ? it must match the whole name, without them a part; case does not count.
-// If no setting's name matches, the descriptions are searched.
+// Collects the facts for the sections. Transports and settings are included only if their names
+// match `pattern`: with * and ? it must match the whole name, without them a part; case does not
+// count. If no setting's name matches, the descriptions are searched.
 Facts find_facts(const std::vector<Section>& sections, const std::string& pattern);
 
 // Print text for people: one screen about everything, or all facts of the sections.

@@ -1,4 +1,4 @@
-// What heddle info --job prints.
+// The output of heddle info --job.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ std::string encode(const JobRow& row);
 std::optional<JobRow> decode(const std::vector<std::byte>& bytes);
 
 inline constexpr const char* kWork = "work";
-// What the rows tell of the kernel's copies, as lines; empty: nothing was tried.
+// The rows' results about the kernel's copies, as lines; empty: nothing was tried.
 std::string copies_text(const std::vector<JobRow>& rows);
 
 // "0-3,7", of ascending ranks.

@@ -19,7 +19,7 @@ inline constexpr int kAnswerMs = 10'000;  // that a job may take to answer
 [[nodiscard]] std::vector<pid_t> ranks_of(pid_t job, int timeout_ms);
 
 // The job that a command's argument means: the number of its launcher's process or of a rank's;
-// empty: the only job that there is. What is wrong is written, with the command's name.
+// empty: the only job that there is. An error is written, with the command's name.
 struct FoundJob {
   pid_t job = 0;  // the process to ask; 0: there is none
   int code = 0;   // then: the command's exit code

@@ -81,7 +81,7 @@ int version_command(int, char**) {
   return 0;
 }
 
-// A command that could not write what it had to say has not done what it was asked to.
+// A command fails if it could not write its output.
 int after_output(std::string_view name, int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;

@@ -1,4 +1,4 @@
-// Which rows a tuning run writes for times that it has measured.
+// The rows that a tuning run writes for the times that it has measured.
 #include <gtest/gtest.h>
 
 #include "driver/tuning.hpp"

@@ -31,7 +31,7 @@ constexpr std::uint64_t kSilenceNs = 60'000'000'000;
 // with peers, or two settings to compare: each takes part so many times, in turns
 constexpr std::uint32_t kTurns = 3;
 
-// What goes on, on one line of the terminal, or nothing where there is none.
+// Shows the progress on one line of the terminal, or nothing if there is no terminal.
 class Progress {
  public:
   Progress() : shown_(isatty(2) == 1) {}
@@ -53,7 +53,7 @@ class Progress {
   bool shown_;
 };
 
-// What all participants have told in all turns.
+// The samples that all participants have reported in all turns.
 struct Told {
   std::vector<Sample> samples;
   std::set<std::string> left_out;
@@ -122,8 +122,8 @@ class Turns {
   std::uint64_t turn_began_ = began_;
 };
 
-// Before anything is measured. An older file stays as it is until there are results, and where
-// there was none there is none.
+// Checks the file before anything is measured. An older file does not change until there are
+// results. If there was none, none is left behind.
 bool can_write(const std::string& path) {
   if (path.empty() || path == "-") return true;
   std::error_code error;
@@ -173,7 +173,7 @@ int run_session(const Options& given) {
   return good ? status : 1;
 }
 
-// Where options.json says. False: it could not be written, which has been told.
+// Writes the file that options.json names. False: it could not be written, which has been reported.
 static bool write_results(const Options& options, const harness::Results& results) {
   if (options.json == "-") {
     std::fputs(to_json(results).c_str(), stdout);
@@ -198,7 +198,7 @@ int finish(const Options& options, const harness::Origin& origin, const std::vec
   const std::vector<harness::Record> programs = harness::aggregate_apart(other);
   records.insert(records.end(), programs.begin(), programs.end());
   records = harness::with_ratios(records);
-  // the results have standard output for themselves
+  // the results are alone on standard output
   std::FILE* to = options.json == "-" ? stderr : stdout;
   std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
   std::fflush(to);

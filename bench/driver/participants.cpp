@@ -26,7 +26,7 @@ struct Peer {
   std::string name;
   std::string path;  // of its program
   std::string packages;
-  Words start;  // what stands before the number of processes and the path; empty: it forks
+  Words start;  // the words before the number of processes and the path; empty: it forks
   Words environment = {};
   bool in_all = false;    // not only in `programs`
   bool in_pairs = false;  // duplex also by several pairs of processes
@@ -99,7 +99,7 @@ std::string missing(const Peer& peer) {
   return peer.start[0] + " is not in PATH (Debian: " + peer.packages + ")";
 }
 
-// Whatever the caller has chosen, which would contradict it, or measure something else than the
+// Removes the caller's choices that would contradict this, or measure something other than the
 // peer.
 Words over(const char* transport, Words more = {}) {
   more.insert(more.end(), {std::string("HEDDLE_TRANSPORT=") + transport, "HEDDLE_TRANSPORTS", "HEDDLE_NODE_RANKS",
@@ -216,8 +216,8 @@ class Party {
                  {std::string("HEDDLE_PROGRESS=") + policy});
     }
     if (wants("overhead")) {
-      // A fabric of 1 µs one way, as LLCL's was: what a mode adds there is another share of the
-      // whole.
+      // A fabric of 1 µs one way, as LLCL's was. There, the cost that a mode adds is a different
+      // share of the whole.
       Options fabric = alone("overhead", options_.threads.empty() ? 1 : 0);
       fabric.memory = "registered";
       add_heddle("heddle on a fabric of 1 us", fabric, over("fault+shm", {"HEDDLE_FAULT_LATENCY=1us"}));
@@ -238,7 +238,8 @@ class Party {
       }
     }
   }
-  // A bench of one transport measures that, whatever the caller has chosen for jobs.
+  // A bench of one transport measures that transport, even if the caller has chosen another for
+  // jobs.
   static void tell_unused(const char* name, const char* transport) {
     for (const char* variable : {"HEDDLE_TRANSPORTS", "HEDDLE_TRANSPORT"}) {
       const char* const set = std::getenv(variable);

@@ -1,4 +1,5 @@
-// Who takes part in a session: Heddle and the limit always, the peers whose programs were built.
+// The participants of a session: Heddle and the limit always, and the peers whose programs were
+// built.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ namespace heddle::bench::driver {
 
 namespace {
 
-volatile sig_atomic_t running_group = 0;  // of the one participant that runs; for the handler below
+volatile sig_atomic_t running_group = 0;  // the participant that runs; for the handler below
 
 // Ctrl-C reaches only the driver, since participants have groups of their own: hand it on, then end
 // as usual.

@@ -47,7 +47,7 @@ std::string ratio_text(const Record& record, const std::vector<Record>& records,
   return (stands == harness::Standing::ahead ? "\033[32m" : "\033[31m") + plain + "\033[0m";
 }
 
-// What the repeats say of the median; too few of them say nothing.
+// What the repeats tell about the median. Too few repeats tell nothing.
 std::string spread_text(const Record& record) {
   if (record.repeats >= kLeastRepeats) {
     return "[" + figure_text(record.low95) + "–" + figure_text(record.high95) + "]";

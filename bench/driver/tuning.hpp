@@ -21,10 +21,10 @@ struct Measured {
   std::map<std::uint64_t, std::map<const collective::Algorithm*, std::vector<double>>> times_ns;
 };
 
-// The fastest for each size, of all that were measured of one operation in one form, by ascending
-// ranks. The one of the size before stays unless another is faster by more than 3 %, for that is
-// noise. Between two sizes, and two numbers of ranks, the border is their geometric mean; the last
-// has none.
+// The fastest algorithm for each size, from all measurements of one operation in one form, by
+// ascending ranks. The algorithm of the previous size stays unless another is faster by more than 3
+// %, because smaller differences are noise. The border between two sizes, and between two numbers
+// of ranks, is their geometric mean. The last has no border.
 std::vector<collective::SelectionTable::Row> fastest(const std::vector<Measured>& measured);
 
 // The exit status: 0; 1 (a job failed, the file could not be written); 2 (it was called in a job).

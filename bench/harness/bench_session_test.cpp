@@ -225,7 +225,7 @@ bool all_have(const AllSeen& seen, std::uint32_t size, std::atomic<std::uint64_t
   return true;
 }
 
-// Three repeats; `wrong`: who finds its result wrong.
+// Three repeats; `wrong`: the process that finds its result wrong.
 std::vector<Sample> run_together(std::uint32_t size, std::uint32_t wrong, AllSeen* seen) {
   return measure(size, short_options(3), [&](Session& session) {
     const std::uint32_t rank = session.rank();

@@ -23,7 +23,7 @@ TEST(Spread, EqualValuesAreTheirMeanWhateverTheirSize) {
 }
 
 // 20 of 20 to 39 cycles, one of a lost time slice, one of 0: the twentieths at both ends are left
-// out. Of two parts that were made apart.
+// out. The spread is made of two parts that were collected apart.
 TEST(Spread, InterruptionsAreLeftOut) {
   Spread parts[2];
   for (std::uint64_t i = 0; i < 18; ++i) parts[i % 2].add(20 + i);

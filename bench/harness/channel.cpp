@@ -78,8 +78,8 @@ void Channel::reset() {
 
 bool Channel::arrive() {
   expected_ += size_;
-  // seq_cst with the addition and the load in sleep_until_met: either the last one sees that
-  // somebody sleeps, or who is about to sleep sees the last arrival.
+  // seq_cst with the addition and the load in sleep_until_met: either the last process sees that
+  // another one sleeps, or a process that is about to sleep sees the last arrival.
   const std::uint32_t arrived = memory_->arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (arrived != expected_) return false;
   if (memory_->sleeping.load(std::memory_order_seq_cst) != 0) wake_all(&memory_->arrived);

@@ -1,10 +1,9 @@
-// Where the processes of a participant meet, apart from the library that is measured: a page of
+// The meeting point of a participant's processes, independent of the measured library: a page of
 // shared memory with a barrier, a place to hand over numbers, and the lines of the ping-pong P.
-// They are two, or several pairs: ranks 2i and 2i + 1; for collectives any number.
-//
-// Whoever starts the participants creates the channel and gives its path (/proc/PID/fd/N of a
-// memfd: nothing is left behind) to every process. One participant uses it at a time; reset() makes
-// it fresh for the next.
+// There are two processes, or several pairs: ranks 2i and 2i + 1; for collectives any number. The
+//process that starts the participants creates the channel and gives its path (/proc/PID/fd/N of a
+//memfd: nothing is left behind) to every process. One participant uses it at a time; reset() makes
+//it fresh for the next.
 #pragma once
 
 #include <array>
@@ -29,12 +28,13 @@ struct alignas(kApart) Line {
   std::atomic<std::uint64_t> word;
 };
 
-// What all processes find out together of one run. The barriers before and after it order all.
+// The results of one run that all processes collect together. The barriers before and after it
+// order all accesses.
 struct TogetherMemory {
   alignas(kApart) std::atomic<std::uint32_t> wrong;  // processes that found a wrong result
   std::atomic<std::uint64_t> begin_ns;               // the first
   std::atomic<std::uint64_t> end_ns;                 // the last
-  // Switches of all processes meanwhile: those that slept; yields and slices that ended.
+  // Context switches of all processes meanwhile: by sleeping; by yields and ended time slices.
   std::atomic<std::uint64_t> voluntary;
   std::atomic<std::uint64_t> involuntary;
 };
@@ -65,7 +65,7 @@ class Channel {
   [[nodiscard]] std::string path() const;
   void reset();
 
-  // Which of how many this process is. After fork, the child says so again.
+  // The rank of this process, and the number of processes. After fork, the child sets it again.
   void set_rank(std::uint32_t rank, std::uint32_t size = 2) {
     rank_ = rank;
     size_ = size;
@@ -73,12 +73,12 @@ class Channel {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
 
-  // Waits for the other processes: spins a little, then sleeps, so that who waits leaves its core
-  // alone.
+  // Waits for the other processes: spins a little, then sleeps, so that a waiting process leaves
+  // its core free.
   void barrier() {
     if (!arrive()) sleep_until_met();
   }
-  // The same, with `work()` over and over while it waits: progress of the library that is measured.
+  // The same, but calls `work()` over and over while it waits: progress of the measured library.
   template <class Work>
   void barrier_while(Work&& work) {
     arrive();

@@ -1,5 +1,5 @@
-// A computation of a given length: work, not time, so that who loses its core meanwhile takes
-// longer. And how fast the core runs.
+// A computation of a given length: an amount of work, not of time, so a thread that loses its core
+// meanwhile takes longer. Also the speed of the core.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Which core a process and each of its threads run on: the same for Heddle and for all peers,
-// whatever launcher bound them.
+// The core on which a process and each of its threads run: the same for Heddle and for all peers,
+// independent of the launcher's binding.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ class Cores {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::size_t count() const { return cpus_.size(); }
 
-  // The calling thread as thread `thread` of process `rank` of 2 that are both at work: each has
-  // its share of the cores.
+  // Binds the calling thread as thread `thread` of process `rank`, of two processes that are both
+  // at work: each has its share of the cores.
   void pin_sharing(std::uint32_t rank, std::uint32_t thread) const;
-  // The calling thread on any of them. So that threads which it starts, the library's own among
-  // them, find a free core.
+  // Lets the calling thread run on any of them, so that threads which it starts, including the
+  // library's own, find a free core.
   void unpin() const;
-  // The calling thread as one of a process that works alone, while the other sleeps: all cores are
-  // its own.
+  // Binds the calling thread as one of a process that works alone while the other sleeps: it has
+  // all cores.
   void pin_alone(std::uint32_t rank, std::uint32_t thread) const;
 
  private:

@@ -1,8 +1,8 @@
 // Random access (GUPS): the stream of updates, the same for Heddle and for its peers.
 //
 // Each thread has its own seeded stream. An update xors a 64-bit random number into a word of the
-// table, which that number chooses; so applying all updates twice gives the first table again, and
-// what differs then was lost to a race.
+// table, which that number chooses; so applying all updates twice gives the first table again. A
+// word that differs then has lost an update to a race.
 #pragma once
 
 #include <cstdint>

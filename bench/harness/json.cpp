@@ -1,5 +1,5 @@
 // The JSON form of samples, records and results. Input comes from child processes and from files:
-// anything may be in it. Of the harness, this file alone includes the JSON library, which takes
+// anything may be in it. In the harness, only this file includes the JSON library, which takes
 // seconds to compile.
 #include <algorithm>
 #include <cmath>

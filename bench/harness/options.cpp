@@ -164,7 +164,7 @@ struct Option {
   Of of;
   std::string expected;                                // of a value; empty: it takes none
   std::function<bool(const std::string& value)> read;  // false: it is not what is expected
-  std::function<std::string()> told = {};              // what a participant is told; empty: nothing
+  std::function<std::string()> told = {};              // the value for a participant; empty: none
   const Strings* known = nullptr;                      // where items of a list are names
 };
 
@@ -198,7 +198,7 @@ Option names(std::string_view name, Of of, const char* expected, const Strings& 
   return out;
 }
 
-// Not told to participants: what is the driver's own matter.
+// Not passed to participants: options of the driver alone.
 std::vector<Option> options_into(Options* to, std::uint64_t* max) {
   const auto up_to_64 = [](const std::string& item, std::uint32_t* one) { return parse_number(item, 1, 64, one); };
   const auto milliseconds = [to](const std::string& value) {
@@ -269,7 +269,7 @@ std::string unknown_bench(std::string_view word) {
   return "there is no bench \"" + std::string(word) + "\"" + base::did_you_mean(word, known);
 }
 
-// What is wrong with words that are right each by itself; empty: nothing.
+// Errors in the combination of options that are valid each by itself; empty: none.
 std::string contradiction(const Options& options, const std::vector<const Option*>& given) {
   const bool collectives = are_collectives(options);
   for (const std::string& name : options.names) {

@@ -1,4 +1,4 @@
-// What the command line of `heddle bench` and of every peer program says: the same for all.
+// The command line of `heddle bench` and of every peer program: the same for all.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace heddle::bench::harness {
 
-// The line that follows what was wrong with the words of a command.
+// The line that follows an error in the arguments of a command.
 inline constexpr const char* kHelpHint = "`heddle bench --help` lists what can be measured, and the options\n";
 
 inline bool contains(const std::vector<std::string>& names, std::string_view name) {
@@ -46,7 +46,7 @@ struct Options {
   std::uint64_t target_ns = 20'000'000;  // time of one repeat
   // of the whole session, 0: none; then there are as many repeats as fit
   std::uint64_t limit_ns = 0;
-  // for repeating what was disturbed, in the whole session
+  // for repeating disturbed measurements, in the whole session
   std::uint64_t retry_ns = 15'000'000'000;
 
   // Of collectives.
@@ -64,8 +64,8 @@ struct Options {
   std::uint32_t processes = 2;  // how many, then
 };
 
-// What runs where none is named, and what runs only by name: progress policies, and measurements as
-// papers made them.
+// The benches that run if none is named, and those that run only by name: progress policies, and
+// measurements as papers made them.
 inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
 inline const std::vector<std::string> kOtherNames = {
     "reaction",    "compute",          "overhead",    "fairness",      "duplex",      "convolution", "overlap",
@@ -108,7 +108,7 @@ bool wants_op(const Options& options, std::string_view op);  // named, or none i
 // For benches that compare modes: those given, or all but mutex.
 bool wants_mode(const Options& options, std::string_view name);
 std::vector<std::uint32_t> threads_of(const Options& options);
-// Of `duplex`, each thread of a process has its own stretch of so many bytes.
+// In `duplex`, each thread of a process has its own stretch of so many bytes.
 std::uint64_t duplex_stretch(const Options& options);
 // The one of kNetworkNames that these options name; null: none. And its numbers of threads.
 const char* network_of(const Options& options);

@@ -74,7 +74,7 @@ class Ratios {
     key.sharing = sharing;
     key.workers = key.threads;
   }
-  // Of another figure of the same run, whose key differs by `change`; 0: there is none.
+  // The value of another figure of the same run, whose key differs by `change`; 0: there is none.
   template <class Change>
   [[nodiscard]] double median_of(Change&& change) const {
     Key key = key_;
@@ -85,7 +85,7 @@ class Ratios {
     return found == records_.end() ? 0 : found->median;
   }
   void add(const std::string& against, double reference) { add(against, reference, ours_.median); }
-  // What adds nothing, or has nothing beside it, has no ratio.
+  // A figure that adds nothing, or has nothing to compare with, has no ratio.
   void add(const std::string& against, double reference, double value) {
     if (!(reference > 0) || !(value > 0)) return;
     out_->push_back(ours_);

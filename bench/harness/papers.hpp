@@ -1,5 +1,5 @@
-// What the measurements of papers are compared with: figures of the paper, and other figures of the
-// same run.
+// The comparisons of measurements from papers: with figures of the paper, and with other figures of
+// the same run.
 #pragma once
 
 #include <vector>

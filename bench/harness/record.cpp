@@ -13,15 +13,15 @@ namespace heddle::bench::harness {
 
 namespace {
 
-// What the two figures are of: an overlap is the same whatever makes the progress, which stands
-// behind the "_"; and two-sided messages of peers stand beside active messages too.
+// The task of the two figures. An overlap is the same task for every way to make progress; this way
+// stands behind the "_". Two-sided messages of peers are compared with active messages too.
 bool comparable_ops(const Key& ours, const Key& other) {
   if (ours.bench == "overlap") return ours.op.substr(0, ours.op.find('_')) == other.op;
   return ours.op == other.op || (ours.op == "am" && other.op == "tagged");
 }
 
 constexpr double kSameP = 1.6;
-constexpr std::uint64_t kLeastRepeats = 3;  // fewer say nothing of how far a figure may be trusted
+constexpr std::uint64_t kLeastRepeats = 3;  // fewer do not show how reliable a figure is
 
 // The median P of all samples that were not disturbed: how the machine mostly stood.
 double usual_p(const std::vector<Sample>& samples) {
@@ -32,7 +32,7 @@ double usual_p(const std::vector<Sample>& samples) {
   return median_of(ps);
 }
 
-// What is said of a figure that has no sample near the usual P.
+// The note about a figure that has no sample near the usual P.
 const char* label_of(const std::vector<const Sample*>& group, double usual) {
   const auto all = [&](auto condition) { return std::all_of(group.begin(), group.end(), condition); };
   if (all([&](const Sample* one) { return one->distance == Distance::near && one->p_ns < usual; })) return "close";
@@ -140,7 +140,7 @@ std::vector<Record> aggregate_apart(const std::vector<Sample>& samples) {
     for (Record& record : aggregate(some)) {
       // close: both cores were one physical core, near to nothing else
       if (record.distance != "close") record.distance = distance_name(distance);
-      // A result that was wrong is said of all records of its figure.
+      // If a result was wrong, all records of its figure say so.
       record.verified = !wrong.contains(record.key);
       out.push_back(std::move(record));
     }

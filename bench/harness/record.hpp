@@ -1,6 +1,6 @@
-// What a measurement is called, what one repeat of it gave, and what is said of all repeats. As
-// JSON they travel from the participants (Heddle, its peers, the limit) to the driver, into files
-// and into the report.
+// The key of a measurement, the sample of one repeat, and the record of all repeats. They travel as
+// JSON from the participants (Heddle, its peers, the limit) to the driver, into files and into the
+// report.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace heddle::bench::harness {
 
-// What was measured. Two participants' figures are comparable if everything but transport, sharing
-// and workers is equal.
+// The measured task. Two participants' figures are comparable if everything except transport,
+// sharing and workers is equal.
 struct Key {
   std::string bench;  // one of kUsualNames, kOtherNames
   std::string op;     // put, get, am, fadd, …
@@ -48,10 +48,10 @@ struct Record {
   double high95 = 0;
   std::uint64_t repeats = 0;
   double p_ns = 0;
-  std::string distance;  // near; close, far or changed where that could not be repeated away
+  std::string distance;  // near; close, far or changed if repeating did not help
   bool verified = true;  // results were checked and right (gups: the error bound held)
   std::string against;   // a peer, or "limit"; empty (null in JSON): none
-  double ratio = 0;      // this / against, whichever is better
+  double ratio = 0;      // this / against, whichever of the two is better
 };
 
 // One line of JSON without newline, and back. Empty optional: the line is not well formed, or a
@@ -65,24 +65,25 @@ std::optional<Sample> sample_from(std::string_view line, std::string* error);
 // time compare with nothing else.
 std::vector<Record> aggregate(const std::vector<Sample>& samples);
 
-// Of programs: samples of times when the cores were near, and when they were far, are two records:
-// neither hides the other. Those during which it changed count only where there are no others.
+// For programs, samples taken while the cores were near and samples taken while they were far are
+// two records, so that neither hides the other. Samples during which the distance changed count
+// only if there are no others.
 std::vector<Record> aggregate_apart(const std::vector<Sample>& samples);
 
 // For every Heddle record the same record again for each comparable figure of a peer and of the
-// limit, with ratio; of programs for each at the same distance. Latencies of a whole transfer are
-// also compared with P itself.
+// limit, with ratio; for programs, for each figure at the same distance. Latencies of a whole
+// transfer are also compared with P itself.
 std::vector<Record> with_ratios(const std::vector<Record>& records);
 
-// True if the two figures are of the same task: who did it, and on how many workers, does not
+// True if the two figures are of the same task. The participant and the number of workers do not
 // count.
 bool comparable(const Key& ours, const Key& other);
 
 // The peer's record that a record with a ratio is `against`; null: it is no peer's.
 const Record* peer_of(const Record& ratio, const std::vector<Record>& records);
 
-// Where a figure stands beside another's: level where the 95 % intervals overlap, or one has fewer
-// than 3 repeats.
+// Compares a figure with another one: level if the 95 % intervals overlap, or if one has fewer than
+// 3 repeats.
 enum class Standing : std::uint8_t { ahead, level, behind };
 Standing standing(const Record& ours, const Record& other);
 
@@ -90,7 +91,7 @@ Standing standing(const Record& ours, const Record& other);
 bool larger_is_better(std::string_view metric);
 // True for transports that are Heddle's own.
 bool is_heddle(const Key& key);
-// What a ratio is `against` where this is the peer's figure.
+// The value of `against` in ratios to this peer's figure.
 std::string peer_name(const Key& key);
 
 }  // namespace heddle::bench::harness

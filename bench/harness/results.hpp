@@ -21,7 +21,7 @@ struct Origin {
   std::string version;  // of Heddle
   std::string command;
   double cores = 0;  // that the processes may use
-  double load = 0;   // of the machine when the session began: programs that ran or wanted to
+  double load = 0;   // of the machine at the beginning: programs that ran or were ready to
 };
 
 struct Results {

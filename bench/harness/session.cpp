@@ -76,7 +76,8 @@ bool Session::wants(const char* bench, const char* op) const {
   if (!wants_bench(options_, bench)) return false;
   if (op == nullptr) return true;
   const std::string name = op;
-  // put_flush and put_wait are put; tagged is what peers have for am; fadd stands for all atomics.
+  // put_flush and put_wait are put; tagged is the peers' counterpart of am; fadd stands for all
+  // atomics.
   return wants_op(options_, op) || (name.starts_with("put") && wants_op(options_, "put")) ||
          (name == "tagged" && wants_op(options_, "am"));
 }
@@ -90,8 +91,8 @@ std::uint64_t Session::find_iterations(const Body& body) {
   while (true) {
     std::uint64_t took = time(n);
     // One interruption must not pass for a slow operation, or the repeats are too short to say
-    // anything. Nor must what each run costs once, such as a last answer: so n is extrapolated only
-    // from a run of half that time.
+    // anything. The same is true of costs that each run has once, such as a last answer. So n is
+    // extrapolated only from a run of half that time.
     if (2 * took >= options_.target_ns) took = std::min(took, time(n));
     const double more = static_cast<double>(options_.target_ns) / static_cast<double>(took);
     if (more <= 2) return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(n) * more));

@@ -1,5 +1,5 @@
 // One participant's measurements: finds how many iterations fill the time, warms up by that,
-// measures P around each repeat, repeats what was disturbed, and hands the samples on. All
+// measures P around each repeat, repeats disturbed measurements, and hands the samples on. All
 // processes of the participant make the same calls; between ranks 0 and 1 P is measured.
 #pragma once
 
@@ -17,12 +17,13 @@
 
 namespace heddle::bench::harness {
 
-// What one run of `n` iterations gave. Rank 0's counts; the other's is ignored.
+// The result of one run of `n` iterations. Rank 0's result counts; those of other ranks are
+// ignored.
 struct Run {
   double elapsed_ns = 0;
   bool verified = true;
   std::vector<double> values =
-      {};  // where a body gives several figures: one for each, in its unit, instead of the time
+      {};  // if a body gives several figures: one value for each, in its unit, instead of the time
   // For figures with these metrics: context switches of all processes. Threads that sleep in the
   // kernel; and yields, and slices that ended.
   double voluntary = 0;
@@ -37,7 +38,7 @@ struct Interval {
   [[nodiscard]] double ns() const { return static_cast<double>(end_ns - begin_ns); }
 };
 
-// What every process does, if the time counts from the first begin to the last end. Called a few
+// The work of every process, if the time counts from the first begin to the last end. Called a few
 // times per figure.
 struct Together {
   std::function<void()> prepare;                 // before all begin
@@ -90,8 +91,8 @@ class Session {
 // makes the channel's rank known and calls `work(rank)` in each; the exit status of all.
 int run_group(Channel& channel, std::uint32_t processes, const std::function<int(std::uint32_t rank)>& work);
 
-// The same of a size that a bench does not measure, and the sizes that it takes: a line that begins
-// with kLeftOut.
+// The same for a size that a bench does not measure, with the sizes that it takes: a line that
+// begins with kLeftOut.
 inline constexpr std::string_view kLeftOut = "left out: ";
 void print_left_out(const char* bench, std::uint64_t bytes, const std::string& takes);
 

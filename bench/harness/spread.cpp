@@ -28,7 +28,7 @@ double Spread::middle_mean() const {
     before += one.count;
     const std::uint64_t end = std::min(before, last);
     if (begin >= end) continue;
-    // Of a class that is cut, a share at its mean.
+    // A class that is cut counts with a share, at its mean.
     sum += static_cast<double>(one.sum) * static_cast<double>(end - begin) / static_cast<double>(one.count);
   }
   return last == first ? 0 : sum / static_cast<double>(last - first);

@@ -17,7 +17,7 @@ class Spread {
   }
   void merge(const Spread& other);
   [[nodiscard]] std::uint64_t count() const;
-  // The mean of the middle nine tenths: what an operation takes that was not interrupted. A
+  // The mean of the middle nine tenths: the time of an operation that was not interrupted. A
   // counter's ticks may be as long as the operations, so a median would be a multiple of the tick.
   // 0 if there are none.
   [[nodiscard]] double middle_mean() const;

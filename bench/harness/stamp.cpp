@@ -58,7 +58,7 @@ TickRate measure_ticks() {
 
 std::vector<double> times_of(const Spread& post, const Spread& total, const TickRate& rate) {
   const auto ns = [&](const Spread& spread) {
-    // Never nothing: what is shorter than the stamps' own time cannot be told apart from it.
+    // Never 0: a time shorter than the stamps' own time cannot be told apart from it.
     return std::max(spread.middle_mean() * rate.ns_per_tick - rate.empty_ns, 0.01);
   };
   return {ns(post), ns(post) * rate.core_ghz, ns(total)};

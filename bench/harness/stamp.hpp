@@ -15,7 +15,7 @@
 
 namespace heddle::bench::harness {
 
-// Ticks. What stands before it in the program has been executed, and nothing behind it has begun.
+// Returns ticks. All instructions before it have been executed, and none after it has begun.
 inline std::uint64_t stamp() {
 #if defined(__x86_64__)
   unsigned int processor = 0;

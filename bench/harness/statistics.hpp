@@ -1,4 +1,4 @@
-// What is said about repeated measurements: the median, and how far it may be off.
+// Statistics of repeated measurements: the median, and how far it may be off.
 #pragma once
 
 #include <cstddef>

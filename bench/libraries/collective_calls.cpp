@@ -10,7 +10,8 @@ namespace {
 
 constexpr heddle_reduction kSum{HEDDLE_DOUBLE, HEDDLE_SUM, nullptr, nullptr, 0};
 
-// An operation's three functions with the same arguments between the team and what each ends with.
+// An operation's three functions. They have the same arguments between the team and the last
+// arguments, which differ.
 template <class Blocking, class Start, class Init, class... Arguments>
 heddle_status in_form(const CollectiveCall& call, Blocking blocking, Start start, Init init, Arguments... arguments) {
   if (call.form == Form::blocking) return blocking(call.team, arguments...);
@@ -21,7 +22,7 @@ heddle_status in_form(const CollectiveCall& call, Blocking blocking, Start start
 #define HEDDLE_IN_FORM(name, ...) \
   in_form(call, heddle_##name, heddle_##name##_start, heddle_##name##_init __VA_OPT__(, ) __VA_ARGS__)
 
-// Those of one buffer for each member.
+// The operations with one buffer for each member.
 heddle_status call_plain(std::string_view operation, const CollectiveCall& call, std::size_t bytes) {
   if (operation == "barrier") return HEDDLE_IN_FORM(barrier);
   if (operation == "broadcast") return HEDDLE_IN_FORM(broadcast, call.receive, bytes, 0U);
@@ -37,7 +38,8 @@ heddle_status call_plain(std::string_view operation, const CollectiveCall& call,
   return HEDDLE_ERR_ARGUMENT;
 }
 
-// Those of lists: equal blocks, one after the other, for each member or each of two neighbours.
+// The operations with lists: equal blocks, one after the other, for each member or each of two
+// neighbours.
 heddle_status call_list(std::string_view operation, const CollectiveCall& call, std::size_t bytes) {
   const std::vector<std::size_t> counts(std::max(call.size, 2U), call.doubles);
   const heddle_blocks blocks{counts.data(), nullptr, sizeof(double)};

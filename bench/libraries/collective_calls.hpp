@@ -11,8 +11,8 @@ namespace heddle::bench::libraries {
 
 enum class Form { persistent, nonblocking, blocking };
 
-// What one member passes: blocks of `doubles`, the root is 0, sums are of doubles, lists (…v) have
-// equal blocks, neighbours are those of a ring.
+// The arguments of one member: blocks of `doubles`, the root is 0, sums are of doubles, lists (…v)
+// have equal blocks, neighbours are those of a ring.
 struct CollectiveCall {
   Form form;
   heddle_team team;
@@ -25,7 +25,7 @@ struct CollectiveCall {
   heddle_collective* collective;             // persistent, nonblocking: out
 };
 
-// As the function of heddle/collectives.h that it is. ARGUMENT: there is none of this name.
+// Calls the function of heddle/collectives.h of this name. ARGUMENT: there is none.
 heddle_status call_collective(std::string_view operation, const CollectiveCall& call);
 
 }  // namespace heddle::bench::libraries

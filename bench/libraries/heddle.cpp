@@ -106,7 +106,8 @@ std::string transport_name() {
     if (set != nullptr && *set != '\0') key.transport = set;
   }
   const char* const nodes = std::getenv("HEDDLE_NODE_RANKS");
-  // the library has chosen a network where each rank is a node, by what is there: no name is known
+  // each rank is a node, and the library has chosen a network from those available: its name is not
+  // known
   const bool several = nodes != nullptr && std::string_view(nodes) == "1";
   if (several && key.transport == "shm" && std::getenv("HEDDLE_TRANSPORT") == nullptr) key.transport = "network";
   return harness::is_heddle(key) ? key.transport : "heddle " + key.transport;
@@ -115,7 +116,7 @@ std::string transport_name() {
 Identity Heddle::identity() const {
   const std::string name = transport_name();
   bool signals = name.find("ofi") != std::string::npos || name.find("verbs") != std::string::npos;
-  if (signals && memory_.size() == 2) {  // both on one node, and shm is beside it: then not
+  if (signals && memory_.size() == 2) {  // unless both are on one node, with shm
     std::uint32_t rank = 0;
     int mapped = 0;
     must(heddle_context_rank(job_context, &rank), "heddle_context_rank");
@@ -154,7 +155,7 @@ void Heddle::on_message(const heddle_am_arrival* arrival, void* self) {
   count(desk_of(arrival, self).arrived);
 }
 
-// The answer's source lies still: who has asked asks again when it has the answer.
+// The answer's source does not change: the asker asks again only when it has the answer.
 void Heddle::on_ask(const heddle_am_arrival* arrival, void* self) {
   Desk& desk = desk_of(arrival, self);
   answer(desk, *arrival, {kOnMessage, 0, nullptr, desk.answer.get(), arrival->payload_bytes});

@@ -30,13 +30,14 @@ inline heddle_status must(heddle_status status, const char* what) {
   return status >= 0 ? status : must_fail(status, what);
 }
 
-// The transports in use, by the name that records have: another than UCX's own, which is a peer.
+// The transports in use, by their name in records. It differs from the name of UCX itself, which is
+// a peer.
 std::string transport_name();
-// What the options name, by the team of all ranks.
+// The collectives that the options name, on the team of all ranks.
 void measure_collectives(harness::Session& session);
 
-// What all objects have in common: the memory of all ranks. Words and data, which peers can map;
-// and as much data in memory of the program's own (registered, or adopted).
+// The part that all objects share: the memory of all ranks. It has words and data that peers can
+// map, and as much data in the program's own memory (registered or adopted).
 class Memory {
  public:
   // Collective.
@@ -79,7 +80,7 @@ inline constexpr const Mode& kExclusive = kModes[0];
 
 class Heddle {
  public:
-  // Of a send: what wait_all waits for stands in the lane.
+  // For a send: wait_all uses the count in the lane.
   struct Request {
     heddle_receive receive;
     bool waits = false;
@@ -87,14 +88,14 @@ class Heddle {
 
   // Collective: all ranks make the same objects in the same order, so that workers have the same
   // numbers. Opening an offload worker starts its thread, on the cores that the caller may use now.
-  // The object that was made last has the handlers. The first one's first worker is the process's
+  // The most recently made object has the handlers. The first one's first worker is the process's
   // worker 0, which serves registered memory.
   Heddle(Memory& memory, const Mode& mode, std::uint32_t lanes, heddle_choice aggregation = HEDDLE_CHOICE_DEFAULT);
   Heddle(const Heddle&) = delete;
   Heddle& operator=(const Heddle&) = delete;
   ~Heddle();
 
-  // Where data is from now on: allocated, registered or adopted.
+  // Sets where data is from now on: allocated, registered or adopted.
   void set_memory(const char* kind) {
     kind_ = kind;
     registered_ = std::strcmp(kind, "allocated") != 0;
@@ -241,7 +242,7 @@ class Heddle {
     *reply = desk.came[desk.taken++ % measure::kMostOutstanding];
     return true;
   }
-  // Until n calls are answered.
+  // Waits until n calls are answered.
   void serve(std::uint32_t lane, std::uint64_t n) {
     Desk& desk = desks_[lane];
     desk.served += n;
@@ -260,8 +261,8 @@ class Heddle {
     heddle_counter counter{};
     std::uint64_t posted = 0;  // sends that the counter will count
     std::uint64_t waited = 0;
-    // Of set_word: they lie still while the put may be on its way. Programs wait for an answer
-    // within as many.
+    // The values of set_word. They must not change while the put may be on its way. Programs wait
+    // for an answer within as many signals.
     std::uint64_t next = 0;
     std::array<std::uint64_t, 64> values{};
   };
@@ -270,8 +271,8 @@ class Heddle {
     heddle_peer to;
     heddle_am_message message;
   };
-  // What handlers of a lane count: one at a time, perhaps on another thread than the one that
-  // waits.
+  // The counts of a lane's handlers. The handlers run one at a time, perhaps on another thread than
+  // the one that waits.
   struct alignas(harness::kApart) Desk {
     std::atomic<std::uint64_t> arrived{0};
     std::atomic<std::uint64_t> called{0};

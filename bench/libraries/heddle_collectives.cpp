@@ -42,7 +42,7 @@ class Team {
     call_.doubles = doubles;
     place(doubles * std::max(call_.size, 2U));
     if (call_.form != Form::persistent) return true;
-    // Of another operation than the one that is named: what is chosen.
+    // For any other operation than the named one: the library chooses.
     const bool named = options_.algorithm.starts_with(operation + ".");
     how_ = {sizeof how_, named ? options_.algorithm.c_str() : nullptr, 0};
     call();

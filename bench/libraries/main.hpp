@@ -1,4 +1,4 @@
-// What all programs that measure a library begin with.
+// The beginning of all programs that measure a library.
 #pragma once
 
 #include <cstdio>

@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
   using namespace heddle::bench;
   const harness::Options options = libraries::options_or_exit(argc, argv);
   const bool collectives = harness::are_collectives(options);
-  // As programs do that have no threads, and as those do that have.
+  // Initialises as programs without threads do, and as programs with threads do.
   const bool threads = !collectives && (!measure::only_programs(options) || measure::has_threads(options));
   const int wanted = threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
   int provided = 0;

@@ -28,7 +28,7 @@ namespace heddle::bench::libraries {
 
 enum class Form { persistent, nonblocking, blocking };
 
-// What one process passes; the root is 0.
+// The arguments of one process; the root is 0.
 struct Call {
   Form form = Form::blocking;
   MPI_Comm all = MPI_COMM_NULL;
@@ -41,7 +41,7 @@ struct Call {
   MPI_Request* request = nullptr;
 };
 
-// The three forms of an operation, whose arguments are the same but for what each ends with.
+// The three forms of an operation. Their arguments are the same, except for the last ones.
 #define HEDDLE_MPI_ROW(name, direct, started, ...)                                         \
   Row {                                                                                    \
     name, [](const Call& call) {                                                           \
@@ -86,7 +86,8 @@ class MpiCollectives {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     size_ = static_cast<std::size_t>(size);
-    // To the next its first block and from the last the first: see measure::Member.
+    // Sends the first block to the next process and receives the first block of the last: see
+    // measure::Member.
     const std::array<int, 2> targets{(rank + 1) % size, (rank + size - 1) % size};
     const std::array<int, 2> sources{targets[1], targets[0]};
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources.data(), MPI_UNWEIGHTED, 2, targets.data(), MPI_UNWEIGHTED,

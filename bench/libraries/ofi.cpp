@@ -1,6 +1,6 @@
 // libfabric as a library that is measured over a network: puts, gets and messages, by an endpoint
-// in a domain for each thread (FI_THREAD_DOMAIN), or one endpoint for all. Who waits reads the
-// completion queue in a loop, as programs on libfabric do.
+// in a domain for each thread (FI_THREAD_DOMAIN), or one endpoint for all. A waiting thread reads
+// the completion queue in a loop, as programs on libfabric do.
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -38,7 +38,7 @@ void must(long answer, const char* what) {
   std::exit(1);
 }
 
-// What a rank shows to the others, in memory that all have from before the fork.
+// A rank's data for the others, in memory that all share since before the fork.
 struct Card {
   std::byte addresses[measure::kLanes][256];
   std::uint64_t base;  // of the memory, as accesses name it
@@ -87,7 +87,7 @@ fi_info* choose_provider(bool threads) {
   return nullptr;
 }
 
-// What an operation is known by until its completion.
+// The identity of an operation until its completion.
 struct Slot {
   fi_context2 context{};      // first: libfabric's
   std::byte* data = nullptr;  // of a receive

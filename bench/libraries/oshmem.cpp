@@ -48,7 +48,7 @@ class Shmem {
   [[nodiscard]] measure::Identity identity() const { return {kName, name_, "allocated", own_contexts_, false, false}; }
   [[nodiscard]] std::byte* own(std::uint64_t offset) const { return own_ + offset; }
 
-  // 8 bytes at most as programs put and get a word, blocking; a get of them is there.
+  // At most 8 bytes go as programs put and get a word, blocking. A get of them is complete at once.
   bool put(std::uint32_t lane, std::uint32_t to, std::uint64_t offset, const void* data, std::uint64_t bytes) {
     if (bytes == 8) {
       std::uint64_t value = 0;
@@ -130,7 +130,8 @@ class Shmem {
   std::vector<shmem_ctx_t> contexts_;  // by lane
 };
 
-// What only OpenSHMEM tells apart: a put without waiting, and one that is waited for each time.
+// The measurements that only OpenSHMEM distinguishes: a put without waiting, and one that is waited
+// for each time.
 void put_rates(measure::Bench& bench, Shmem& library) {
   for (const std::uint32_t threads : harness::threads_of(bench.options())) {
     std::vector<std::uint64_t> values(threads);

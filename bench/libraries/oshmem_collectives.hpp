@@ -59,7 +59,7 @@ class ShmemCollectives {
     fresh_ = true;
     return form == "blocking" && (operation == "barrier" || operation == "broadcast" || operation == "allreduce");
   }
-  // Once: broadcasts are from `send`, where the root's data is not yet.
+  // Runs once: broadcasts are from `send`, which does not have the root's data yet.
   void start() {
     if (fresh_ && operation_ == "broadcast") std::copy_n(receive_, doubles_, send_);
     fresh_ = false;

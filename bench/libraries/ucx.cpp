@@ -1,5 +1,5 @@
-// UCX as a library that is measured: puts, gets, atomics, tagged and active messages; who waits
-// makes progress in a loop, as UCX's programs do.
+// UCX as a library that is measured: puts, gets, atomics, tagged and active messages; a waiting
+// thread makes progress in a loop, as UCX's programs do.
 #include <sched.h>
 #include <sys/mman.h>
 #include <ucp/api/ucp.h>
@@ -34,7 +34,7 @@ void must(ucs_status_t status, const char* what) {
   std::exit(1);
 }
 
-// What a rank shows to the others, in memory that all have from before the fork.
+// A rank's data for the others, in memory that all share since before the fork.
 struct Card {
   std::uint64_t base;
   std::byte key[4096];
@@ -95,7 +95,7 @@ class Context {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] Card& card(std::uint32_t rank) const { return cards_.card[rank]; }
-  // UCX has no barrier: the launcher's, while which there is progress.
+  // UCX has no barrier: uses the launcher's, and makes progress meanwhile.
   template <class Progress>
   void meet(Progress&& progress) {
     const std::uint32_t target = ++meetings_ * size_;
@@ -348,7 +348,7 @@ class Ucx {
   void open(Worker* worker, std::uint32_t number);
   void connect(Worker* worker, std::uint32_t number);
 
-  // It ends by itself: what is sent lies still.
+  // It ends by itself, since the sent data does not change.
   static void send_active(ucp_ep_h endpoint, unsigned id, const void* data, std::uint64_t bytes) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;

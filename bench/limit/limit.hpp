@@ -1,5 +1,5 @@
-// What the machine itself can do between two processes: caches, rings, copies and atomic
-// instructions, without Heddle.
+// The machine's own limits between two processes: caches, rings, copies and atomic instructions,
+// without Heddle.
 #pragma once
 
 #include "harness/session.hpp"

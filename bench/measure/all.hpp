@@ -1,4 +1,4 @@
-// All that is measured of a library, in the order of the table, as far as it has what that takes.
+// All measurements of a library, in the order of the table, as far as the library supports them.
 #pragma once
 
 #include "measure/exchange.hpp"
@@ -66,7 +66,7 @@ void run_rates(Bench& bench, L& library) {
   }
 }
 
-// All but programs. Of an object that has a queue for each thread.
+// All measurements except programs, of an object that has a queue for each thread.
 template <Library L>
 void run_all(Bench& bench, L& library) {
   run_latencies(bench, library);
@@ -80,7 +80,7 @@ void run_all(Bench& bench, L& library) {
   if constexpr (Active<L>) network(bench, library, true, true);
 }
 
-// Of one that has a queue for all threads: what depends on that.
+// The measurements of an object with one queue for all threads that depend on this queue.
 template <Library L>
 void run_shared(Bench& bench, L& library) {
   run_rates(bench, library);
@@ -117,8 +117,7 @@ void run_programs(Bench& bench, L& library) {
   halo(bench, library);
 }
 
-// A queue that all threads use; `variant`: also what a single thread does by it, to tell what that
-// costs.
+// One queue for all threads. `variant`: also measures a single thread on it, to show the cost.
 template <Library L>
 void run_shared_programs(Bench& bench, L& library, bool variant) {
   if constexpr (Messages<L>) {

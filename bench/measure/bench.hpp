@@ -1,5 +1,6 @@
-// What every measurement is written with: who takes part, how it is run, labelled and checked.
-// Nothing here knows a library; a Library's hooks are called between the timed loops only.
+// The parts of which every measurement is made: its participants, and how it is run, labelled and
+// checked. Nothing here depends on a particular library. A Library's hooks are called only between
+// the timed loops.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace heddle::bench::measure {
 using harness::Figure;
 using harness::Run;
 
-// A figure's name and size, without who measures it.
+// A figure's name and size, without the participant.
 struct Task {
   std::string bench;
   std::string op;
@@ -30,16 +31,17 @@ struct Task {
   std::uint32_t threads = 1;
 };
 
-// What threads do, and what stands before and after, each called with the run's number.
+// The work of the threads, and the actions before and after it, each called with the run's number.
 struct Work {
   std::function<void(std::uint64_t run)> prepare = {};
   std::function<void(std::uint32_t lane, std::uint64_t n)> each;  // n iterations
   std::function<bool(std::uint64_t run)> right = {};
 };
 
-// Ordinary memory, as programs have their large buffers in. It begins with a page, or as far behind
-// one as malloc does: where that puts it by chance decides nothing. A copy whose target lies a
-// little behind its source, counted from the beginnings of their pages, waits for its own stores.
+// Ordinary memory, as programs have their large buffers in. It begins at a page, or as far behind
+// one as malloc's memory does, so that its position does not depend on chance. A copy waits for its
+// own stores if its target lies a little behind its source, counted from the beginnings of their
+// pages.
 class Buffer {
  public:
   Buffer(std::uint64_t bytes, const harness::Options& options)
@@ -61,7 +63,7 @@ class Buffer {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// What a payload is filled with: another in each process, thread and run, never 0.
+// The fill value of a payload: different in each process, thread and run, and never 0.
 inline std::byte pattern(std::uint32_t rank, std::uint32_t thread, std::uint64_t run) {
   return static_cast<std::byte>(1 + (rank * 31 + thread * 7 + run * 83) % 251);
 }
@@ -72,7 +74,7 @@ inline bool is_filled(const std::byte* data, std::uint64_t bytes, std::byte with
   return std::all_of(data, data + bytes, [with](std::byte one) { return one == with; });
 }
 
-// Whether it is true of each of so many lanes.
+// Whether the condition is true for each of so many lanes.
 template <class Right>
 bool of_all(std::uint32_t lanes, Right&& right) {
   bool all = true;
@@ -80,14 +82,14 @@ bool of_all(std::uint32_t lanes, Right&& right) {
   return all;
 }
 
-// What these options take: ways into the library for as many threads, and memory.
+// The resources that these options need: ways into the library for as many threads, and memory.
 struct Needs {
   std::uint32_t lanes;
   std::uint64_t region_bytes;
 };
 Needs needs_of(const harness::Session& session);
 
-// What the owner of memory does while another works with it.
+// The work of a memory's owner while another process works with the memory.
 enum class Owner : std::uint8_t { sleeps, helps };
 
 class Bench {
@@ -95,7 +97,7 @@ class Bench {
   explicit Bench(harness::Session& session)
       : session_(session), options_(session.options()), rank_(session.rank()), size_(session.size()) {}
 
-  // Whose figures are measured from now on.
+  // Sets the participant whose figures are measured from now on.
   template <Library L>
   void use(L& library) {
     identity_ = library.identity();
@@ -103,7 +105,7 @@ class Bench {
     progress_ = [&library](std::uint32_t lane) { return library.progress(lane); };
   }
 
-  // Ranks 0 and 1 alone work; the others are there to be another node.
+  // Only ranks 0 and 1 work; the others stand for another node.
   void only_first_pair() { only_first_pair_ = true; }
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
@@ -121,14 +123,14 @@ class Bench {
   [[nodiscard]] bool wants(const char* bench, const char* op = nullptr) const { return session_.wants(bench, op); }
   // Is the program asked for, and one of so many processes?
   [[nodiscard]] bool wants_program(const char* program) const;
-  // Those that are asked for, or the standard ones, up to `most`. What is asked for and above it is
-  // told as left out of `bench`.
+  // The sizes that are asked for, or the standard ones, up to `most`. Sizes that are asked for and
+  // larger than `most` are reported as left out of `bench`.
   [[nodiscard]] std::vector<std::uint64_t> sizes(const char* bench, std::vector<std::uint64_t> standard,
                                                  std::uint64_t most = kMostBytes) const;
   // Tells the driver that a size is not measured, if it was asked for. `takes`: the sizes that are,
   // such as "at most 4096".
   void leave_out(const char* bench, std::uint64_t bytes, const std::string& takes) const;
-  // Of programs: one is enough for a quick run.
+  // For programs: one size, or one number of threads, is enough for a quick run.
   [[nodiscard]] std::vector<std::uint64_t> program_sizes(std::vector<std::uint64_t> standard) const;
   [[nodiscard]] std::vector<std::uint32_t> program_threads(std::vector<std::uint32_t> standard) const;
   [[nodiscard]] Task program(const std::string& op, const char* metric, std::uint64_t bytes, double per_iteration,
@@ -136,8 +138,8 @@ class Bench {
     return {bench_name(options_.busy), op, metric, bytes, per_iteration, threads};
   }
   [[nodiscard]] Figure figure(const Task& task) const;
-  // What a program of windows measures, by iterations of so many windows: with --switches also how
-  // often threads of all processes gave their cores away for one.
+  // The figures of a program of windows, by iterations of so many windows. With --switches also the
+  // number of context switches of all processes for one window.
   [[nodiscard]] std::vector<Figure> by_windows(const Task& task, std::uint64_t windows) const;
 
   // All processes work, with so many threads each. The time is from the first beginning to the last
@@ -161,7 +163,7 @@ class Bench {
  private:
   harness::Session& session_;
   const harness::Options& options_;
-  const std::uint32_t rank_;  // here, since timed loops ask for it
+  const std::uint32_t rank_;  // kept here, since timed loops read it
   const std::uint32_t size_;
   Identity identity_;
   std::function<void()> meet_;

@@ -19,7 +19,7 @@ using harness::Channel;
 using harness::Sample;
 using harness::Session;
 
-// What two processes, which are threads here, share.
+// The state that two processes, which are threads here, share.
 struct Wire {
   std::mutex mutex;
   // by rank and tag
@@ -164,7 +164,7 @@ TEST(Overlap, ComputationsAreAsLongAsThePapers) {
   EXPECT_EQ(overlap_compute_ns(32768), 100'000U);
 }
 
-// What a library lacks is left out, and what it has is measured, labelled and checked.
+// Features that a library lacks are left out; those that it has are measured, labelled and checked.
 TEST(Measure, EverythingThatTheLibraryHas) {
   static_assert(Library<Model> && Messages<Model>);
   static_assert(!Signals<Model> && !Active<Model> && !Counts<Model> && !HasAtomic<Model, Atomic::fetch_add>);

@@ -17,9 +17,10 @@
 
 namespace heddle::bench::measure {
 
-// What a library must offer. make(operation, form, doubles): blocks of so many; false: it has none.
-// Of what was made: buffers to send from and to receive in, the algorithm's name ("none": nobody
-// knows), and start, wait (blocking: wait does all), drop. exchange: in the order of ranks.
+// The functions that a library must offer. make(operation, form, doubles): makes an operation with
+// blocks of so many; false: it has none. For the made operation: buffers to send from and to
+// receive in, the algorithm's name ("none": not known), and start, wait (blocking: wait does all),
+// drop. exchange: in the order of ranks.
 template <class L>
 concept Collectives = requires(L& l, const std::string& text, const void* mine, void* all, std::size_t n) {
   { l.name() } -> std::convertible_to<std::string>;
@@ -34,7 +35,7 @@ concept Collectives = requires(L& l, const std::string& text, const void* mine, 
   l.drop();
 };
 
-// Who calls which operation. The root is 0; neighbours are a ring.
+// A member's part in an operation. The root is 0; neighbours are a ring.
 struct Member {
   std::string_view operation;
   std::uint32_t rank;
@@ -51,7 +52,8 @@ struct Member {
     if (rank != 0 && (operation == "reduce" || is("gather"))) return 0;
     return is("gather") || is("allgather") || is("alltoall") ? ranks : 1;
   }
-  // What a member gives in place i, and what this one has in place i in the end.
+  // The value that a member gives in place i, and the value that this member has in place i in the
+  // end.
   [[nodiscard]] static double given(std::uint32_t rank, std::size_t i) { return static_cast<double>(rank + 1 + i % 5); }
   [[nodiscard]] double got(std::size_t i) const {
     const auto block = static_cast<std::uint32_t>(i / doubles);
@@ -60,7 +62,8 @@ struct Member {
     if (is("scatter")) return given(0, mine);
     if (is("gather") || is("allgather")) return given(block, i % doubles);
     if (is("alltoall")) return given(block, mine);
-    // From the one before its first block, which goes to the next; from the next its second.
+    // From the member before: its first block, which goes to the next member. From the next member:
+    // its second block.
     if (operation == "neighbor_alltoallv") return given((rank + (block == 0 ? ranks - 1 : 1)) % ranks, i);
     const std::uint32_t givers = operation == "scan" ? rank + 1 : ranks;
     double sum = 0;
@@ -93,9 +96,9 @@ class CollectiveTimes {
   }
 
  private:
-  // Of one run by one member: begun, started, ended.
+  // The times of one run at one member: begun, started, ended.
   using Stamps = std::array<std::uint64_t, 3>;
-  // Of so many runs, the last ones, medians are taken: libraries exchange no more than a mebibyte.
+  // Medians are taken over so many runs, the last ones: libraries exchange no more than a mebibyte.
   static constexpr std::uint64_t kMostStamps = 16384;
 
   [[nodiscard]] harness::Figure figure(const std::string& op) {

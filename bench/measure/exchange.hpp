@@ -1,7 +1,7 @@
-// Programs that exchange with all neighbours in rounds: halos, and what programs of OpenSHMEM do
-// that aggregate: a buffer of some KiB is put to each of the other processes and told there by a
-// flag or by an atomic count; they wait for these words, or all meet in a barrier; then what came
-// is read.
+// Programs that exchange with all neighbours in rounds: halos, and the aggregation of OpenSHMEM
+// programs. In the latter, each process puts a buffer of some KiB to each other process, and
+// signals it by a flag or by an atomic count. The processes wait for these words, or all meet in a
+// barrier. Then they read the received data.
 #pragma once
 
 #include <cstring>
@@ -15,8 +15,9 @@ namespace heddle::bench::measure {
 
 // ---- halo ---------------------------------------------------------------------------------------
 // Each thread has a face to the left and one to the right, both of the other process: two processes
-// in a ring. A step sends both and waits for both. Faces are kept twice, by the step's parity: who
-// is at step s + 2 has had the other's step s + 1, sent after s was used.
+// in a ring. A step sends both and waits for both. There are two copies of each face, by the step's
+// parity: a process at step s + 2 has received the other's step s + 1, which was sent after s was
+// used.
 
 inline constexpr std::uint64_t kFaces = 2;
 inline constexpr std::uint64_t kFaceRoom = kDataBytes / (kMostThreads * kFaces * 2);
@@ -68,7 +69,7 @@ class Halo {
       wrong_ = wrong_ || number != steps_;
     }
   }
-  // Of the last step: all that came, behind the number.
+  // For the last step: all received data after the number.
   [[nodiscard]] bool right(std::uint64_t bytes, std::byte with) const {
     bool good = !wrong_;
     for (std::uint64_t face = 0; face < kFaces; ++face) {
@@ -123,14 +124,13 @@ void halo(Bench& bench, L& library) {
 
 // ---- buffers for all ----------------------------------------------------------------------------
 
-// How a process learns that all buffers of a round have come: a flag for each that puts, and the
-// wait for each flag; one atomic count of bytes, and the wait for it; or the count, read after a
-// barrier.
+// How a process learns that all buffers of a round have come: it waits for a flag of each process
+// that puts; or it waits for one atomic count of bytes; or it reads the count after a barrier.
 enum class Told { flag, count, barrier };
 
-// A process's side. There are two places for the buffer of each process, by the round's parity: who
-// puts in round r + 2 has had from all what they put in round r + 1, after they had read round r.
-// For the same reason there are two counts.
+// A process's side. There are two places for the buffer of each process, by the round's parity. A
+// process that puts in round r + 2 has received from all others their buffers of round r + 1, which
+// they put after they had read round r. For the same reason there are two counts.
 template <class L>
 class Exchanging {
  public:
@@ -198,7 +198,7 @@ class Exchanging {
       }
     }
   }
-  // Every word of it, as who sorts out what the buffer has for whom.
+  // Reads every word of it, like a program that sorts the buffer's contents by their destination.
   void read(std::uint32_t from, std::uint64_t parity, std::uint64_t bytes) {
     const auto* words = reinterpret_cast<const std::uint64_t*>(library_.own(place_of(from, parity)));
     std::uint64_t sum = 0;

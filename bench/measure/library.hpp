@@ -1,6 +1,7 @@
-// What a library must offer to be measured. Each measurement is a template over it, written once,
-// so that every library runs the same loops and its calls are compiled straight into them. What a
-// library lacks it does not declare: a concept below fails, and the measurement is left out.
+// The functions that a library must offer to be measured. Each measurement is a template over it,
+// written once, so that every library runs the same loops and its calls are compiled straight into
+// them. A library does not declare features that it lacks. Then a concept below fails, and the
+// measurement is left out.
 #pragma once
 
 #include <concepts>
@@ -25,7 +26,7 @@ inline constexpr std::uint32_t kAny = ~std::uint32_t{0};  // as the source of a 
 inline constexpr std::uint32_t kLanes = 64;               // at most
 // of a message that is answered
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
-// Of puts and gets as long as the memory: the bench bandwidth.
+// For puts and gets as long as the memory: the bench bandwidth.
 inline constexpr std::uint64_t kMostBandwidthBytes = std::uint64_t{1} << 28;
 
 enum class Atomic { fetch_add, swap, compare_swap, add, bit_xor, bit_and, bit_or };
@@ -83,7 +84,8 @@ concept Messages = requires(L& l, typename L::Request& request, const void* in, 
 template <class L>
 concept Signals = requires(L& l) { l.wait_signal(0U, std::uint64_t{}, std::uint64_t{}); };
 
-// Buffers that are told of by words or counts: an atomic count, and a barrier that completes all.
+// Buffers that are announced by words or counts: an atomic count, and a barrier that completes all
+// puts.
 template <class L>
 concept Counts = requires(L& l) {
   l.put_now(0U, 0U, std::uint64_t{}, static_cast<const void*>(nullptr), std::uint64_t{});

@@ -25,7 +25,7 @@ struct Ends {
   std::uint64_t answer = 0;
 };
 
-// Those of all threads, with messages of so many bytes; and what is done with all of them.
+// The memory of all threads, with messages of so many bytes, and operations on all of it.
 class AllEnds {
  public:
   AllEnds(Bench& bench, std::uint32_t threads, std::uint64_t bytes = 8) : bench_(bench), bytes_(bytes) {
@@ -217,7 +217,7 @@ void ping_pongs_of_threads(Bench& bench, L& library, const char* op) {
 
 // ---- active messages ----------------------------------------------------------------------------
 
-// What the messages of each thread carry: its number, in front.
+// The contents of each thread's messages: its number comes first.
 class Payloads {
  public:
   Payloads(const Bench& bench, std::uint32_t threads, std::uint64_t bytes) {
@@ -232,7 +232,8 @@ class Payloads {
   std::vector<Buffer> buffers_;
 };
 
-// What has arrived for each lane when all so far is through. Both processes begin together.
+// The number of arrivals for each lane when all messages so far have arrived. Both processes begin
+// together.
 template <Active L>
 std::vector<std::uint64_t> arrived_so_far(L& library, std::uint32_t threads) {
   std::vector<std::uint64_t> due(threads);

@@ -28,7 +28,7 @@ std::atomic_ref<std::uint64_t> own_word(L& library, std::uint64_t at) {
   return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(library.own(at)));
 }
 
-// How who waits looks at the word: the program itself, or a wait of the library.
+// How a waiting thread looks at the word: the program itself, or a wait of the library.
 enum class Watch : std::uint8_t { polls, waits };
 
 // A word, with data before it where there are more bytes, goes there and back.
@@ -284,7 +284,8 @@ class Gups {
     }
     library_.quiet(lane);
   }
-  // The updates again, atomically: what is not as at first then was lost.
+  // Makes the updates again, atomically. A word that differs from its first value then has lost an
+  // update.
   bool verify(std::uint32_t threads, bool atomic) {
     // Enough that a lost one in a hundred would show, few enough that the check takes no time.
     const std::uint64_t check = bench_.options().quick ? 20'000 : 500'000;
@@ -327,7 +328,7 @@ void windows(Bench& bench, L& library, const char* name, bool put) {
   const bool origin = bench.rank() == 0;
   for (const std::uint64_t bytes : bench.program_sizes({8, 4096, 65536})) {
     const std::uint64_t places = std::min(kWindow, kDataBytes / bytes);
-    // of who holds the data: put 0, get 1
+    // the rank that holds the data: put 0, get 1
     std::byte* const from = put ? local.data() : library.own(kDataAt);
     std::byte* const to = put ? library.own(kDataAt) : local.data();
     bench.measure(
@@ -353,7 +354,7 @@ void windows(Bench& bench, L& library, const char* name, bool put) {
   }
 }
 
-// A put with a signal there and back; who waits, waits for the word.
+// A put with a signal there and back. The receiver waits for the word.
 template <Library L>
 void put_latency(Bench& bench, L& library) {
   if constexpr (Signals<L>) {

@@ -1,9 +1,9 @@
-// As for LLCL: each thread posts an operation, waits for it, and so on. t1 - t0 is what posting
-// costs, t2 - t0 the latency; and the rate when the threads post without waiting. For each sharing
-// mode and number of threads.
+// As for LLCL: each thread posts an operation, waits for it, and so on. t1 - t0 is the cost of
+// posting, t2 - t0 the latency. Also measured: the rate when the threads post without waiting. For
+// each sharing mode and number of threads.
 //
-//   get  of 8 bytes: their RDMA READ. Of registered memory it passes the queues of Heddle's worker
-//        and the kernel's copy, of allocated memory it is a load by the caller
+//   get  of 8 bytes: their RDMA READ. With registered memory it passes the queues of Heddle's
+//        worker and the kernel's copy; with allocated memory it is a load by the caller
 //   am   a message, its t2 when the handler's answer is there. At the peer, a thread for each waits
 //        for the questions
 #pragma once
@@ -97,7 +97,7 @@ void overhead(Bench& bench, L& library) {
   const Identity& it = bench.identity();
   const std::string& memory = bench.options().memory;
   for (const std::uint32_t threads : harness::threads_or(bench.options(), harness::kOverheadThreads)) {
-    // The caller's own load, whatever the mode: one thread tells.
+    // A load by the caller itself, in any mode: one thread is enough.
     const bool tells = !it.is_variant || threads == 1 || memory == "allocated" || it.memory != "allocated";
     if (bench.wants("overhead", "get") && tells) overhead_get(bench, library, threads);
     if constexpr (Active<L>) {

@@ -51,7 +51,7 @@ void overlap_case(Bench& bench, L& library, const Task& task, const OverlapCase&
                        [&](std::uint64_t run) { return sends || !what.message || ends.right(run); }});
 }
 
-// `suffix`: behind the names, of whoever else makes progress.
+// `suffix`: follows the names, and names who else makes progress.
 template <class L>
 void overlap(Bench& bench, L& library, const std::string& suffix) {
   if constexpr (Messages<L>) {
@@ -68,8 +68,8 @@ void overlap(Bench& bench, L& library, const std::string& suffix) {
 }
 
 // ---- the program: receive and send are begun, then as long as they take alone is computed, then
-// they are waited for. Given is what the communication adds to the computing: 0 would be all
-// hidden, as long as alone none.
+// they are waited for. The figure is the time that the communication adds to the computing: 0 means
+// that all of it is hidden; the time of the communication alone means that none is.
 
 template <Messages L>
 class Exchange {

@@ -1,5 +1,5 @@
-// What `heddle bench programs` consists of: which program runs in how many processes, and what both
-// the participants and the driver must know of it.
+// The parts of `heddle bench programs`: which program runs in how many processes, and the facts
+// that both the participants and the driver need.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Programs in which one serves others: RPC with many requests outstanding, and many to one.
 //
 // Both are tasks rather than operations: each library does them by the means that its programs
-// would take. RPC: active messages, else messages, else puts with signals.
+// would use. RPC: active messages, else messages, else puts with signals.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kCallBytes = 64;
 struct Call {
   std::uint64_t slot;
   std::uint64_t number;  // of the request; the reply has its answer
-  std::uint64_t lane;    // of who asks, and of who answers
+  std::uint64_t lane;    // of the client, and of the server
   std::byte rest[kCallBytes - 24];
 };
 static_assert(sizeof(Call) == kCallBytes);
@@ -31,7 +31,7 @@ inline std::uint64_t answer_to(std::uint64_t number) {
   return number * 3 + 1;
 }
 
-// The client's side: which slots are free, and what each has asked.
+// The client's side: the free slots, and each slot's request.
 class Client {
  public:
   Client(std::uint32_t lane, std::uint32_t outstanding) {
@@ -215,8 +215,8 @@ void calls(Bench& bench, L& library, const char* name, const std::vector<std::ui
 
 // ---- many to one --------------------------------------------------------------------------------
 
-// All but rank 0 send windows of 8 bytes to rank 0, which receives from whoever comes and answers
-// each window of each.
+// All ranks except 0 send windows of 8 bytes to rank 0. Rank 0 receives from any source and answers
+// each window of each rank.
 template <class L>
 class ManyToOne {
  public:

@@ -20,8 +20,8 @@ const std::set<std::string> kModes = {"shared", "offload", "delegate", "mutex", 
 const std::set<std::string> kSizes = {"pingpong", "bandwidth", "duplex", "overlap", "programs"};
 const std::set<std::string> kKept = {"--time", "--repeat", "--total-words"};
 
-// What --op calls it: variants of a program have one name. Empty: the bench runs all of its
-// operations.
+// The operation's name for --op: variants of a program have one name. Empty: the bench runs all of
+// its operations.
 std::string option_of(const std::string& bench, const std::string& op) {
   if (bench != "programs") return kOps.contains(op) && bench != "oversubscription" ? op : "";
   std::string longest;

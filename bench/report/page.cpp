@@ -1,4 +1,4 @@
-// What the page shows: the answer, cards, charts and tables, as the data of its script.
+// The contents of the page: the answer, cards, charts and tables, as the data of its script.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -33,7 +33,7 @@ bool is_policy_bench(const std::string& bench) {
   return bench == "convolution" || bench == "compute" || bench == "reaction";
 }
 
-// Figures of one subject stand in one chart: it is what they measure, not how it was done.
+// Figures of one subject stand in one chart. The subject is what they measure, not how it was done.
 std::string subject_of(const harness::Key& key) {
   const std::string& op = key.op;
   if (is_policy_bench(key.bench)) return "by progress policy";
@@ -52,7 +52,7 @@ bool by_size(const std::string& subject, const std::set<std::uint64_t>& sizes) {
   return sizes.size() > 1 && subject != "cache lines";
 }
 
-// Where a figure stands in a chart of bars, by number and then by name.
+// The place of a figure in a chart of bars, by number and then by name.
 using Group = std::pair<std::uint64_t, std::string>;
 Group group_of(const harness::Key& key) {
   if (key.bench == "limit") return {0, key.op};
@@ -69,7 +69,7 @@ Group group_of(const harness::Key& key) {
   return {std::uint64_t{key.processes} << 32 | key.threads, text};
 }
 
-// Who, and in which way: the name of a line or of bars.
+// The participant and its way of doing it: the name of a line or of bars.
 std::string series_of(const harness::Key& key, const std::string& subject) {
   static const std::set<std::string> usual = {"exclusive", "own", "none", "single", "multiple", ""};
   std::string name = key.transport == "limit" ? key.op : library_name(key.transport);
@@ -99,7 +99,7 @@ std::string colour_of(const harness::Key& key, std::set<std::string>* taken) {
   return "#8a94a0";
 }
 
-// What is said of a figure beside others, and in which tone.
+// The text that compares a figure with others, and its tone.
 Json notes_of(const Figure& figure) {
   const Record& record = *figure.record;
   Json out = Json::array();
@@ -121,7 +121,7 @@ Json notes_of(const Figure& figure) {
   return out;
 }
 
-// All that is said of a figure: in a table, and under the mouse.
+// All text about a figure: in a table, and under the mouse.
 Json json_of(const Figure& figure, bool several_runs) {
   const Record& record = *figure.record;
   const harness::Key& key = record.key;
@@ -197,7 +197,7 @@ class Chart {
     const std::string who = series_of(key, subject);
     std::string name = who + (figure.repeated ? " · " + figure.run->name : "");
     const std::uint64_t place = lines_ ? key.size_bytes : places_.at(group_of(key));
-    // Of programs, figures of near and of far cores stand side by side.
+    // For programs, figures of near and of far cores stand side by side.
     if (points_[name].contains(place)) name += ", cores " + figure.record->distance;
     if (points_[name].empty()) {
       if (!colours_.contains(who)) colours_[who] = colour_of(key, &taken_);
@@ -230,8 +230,8 @@ class Chart {
   std::vector<Json> series_;
 };
 
-// Charts in the order in which their figures were measured. Where sizes vary, each number of
-// threads has a chart of its own.
+// Charts in the order in which their figures were measured. If sizes vary, each number of threads
+// has a chart of its own.
 Json charts_of(const std::vector<Figure>& figures) {
   using Name = std::tuple<std::string, std::string, std::uint32_t, std::uint32_t>;
   std::map<std::pair<std::string, std::string>, std::set<std::uint64_t>> sizes;
@@ -323,7 +323,7 @@ std::vector<std::pair<std::string, std::vector<Figure>>> benches_of(const std::v
       bench->second.push_back({&one, &run, *in.rbegin() != &run, in.size() > 1, index++});
     }
   }
-  // What the machine can do stands behind what was done with it.
+  // The machine's limits stand behind the figures measured on it.
   const auto limit = std::find_if(out.begin(), out.end(), [](const auto& bench) { return bench.first == "limit"; });
   if (limit != out.end()) std::rotate(limit, limit + 1, out.end());
   return out;
@@ -363,7 +363,7 @@ std::string page_data(const std::vector<NamedResults>& runs) {
   }
   data["names"] = names;
   data["figures"] = all;
-  // Of the latest run that has an answer: others may have measured something else.
+  // The answer of the latest run that has one: others may have measured something else.
   const auto answered = [](const NamedResults& run) { return answer(run.results.records).size() > 1; };
   const auto latest = std::find_if(runs.rbegin(), runs.rend(), answered);
   data["main"] = latest == runs.rend() ? 0 : runs.rend() - latest - 1;

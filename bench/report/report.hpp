@@ -19,14 +19,14 @@ struct NamedResults {
   std::string name;  // the file's
   harness::Results results;
 };
-// What the page shows, as JSON that can stand in a script element: in it is no "<". All sentences
-// are made here; the page's script draws them.
+// The contents of the page, as JSON that can stand in a script element: it contains no "<". All
+// sentences are made here; the page's script draws them.
 std::string page_data(const std::vector<NamedResults>& runs);
 // The page itself.
 std::string page(const std::vector<NamedResults>& runs);
 
-// The command that measures these figures again: of one bench, and of one run, whose command was
-// `given`.
+// The command that measures these figures again. They are of one bench and of one run, whose
+// command was `given`.
 std::string command_for(const std::vector<const harness::Record*>& figures, const std::string& given);
 
 }  // namespace heddle::bench::report

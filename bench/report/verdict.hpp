@@ -1,4 +1,4 @@
-// What a session comes to, in sentences: the answer in one line, where Heddle is ahead and where
+// The summary of a session, in sentences: the answer in one line, where Heddle is ahead and where
 // not, how far the figures may be trusted, and what has changed since an earlier session.
 #pragma once
 
@@ -13,11 +13,11 @@ namespace heddle::bench::report {
 // "rate put of 8 bytes, 2 threads": a figure by its name.
 std::string name_of(const harness::Record& record);
 
-// Whoever did the work and is neither Heddle nor the machine.
+// Whether a participant is neither Heddle nor the machine.
 bool is_peer(const harness::Record& record);
 
 // First the answer: "On this machine: 3.1 × UCX with 2 threads, 1.15 × the limit." Then the figures
-// it is made of. Which figures is fixed: the best ones are not picked.
+// it is made of. The choice of figures is fixed: the best ones are not picked.
 std::vector<std::string> answer(const std::vector<harness::Record>& records);
 
 // First how many figures are ahead, behind and level, each beside the best peer that did the same;

@@ -1,4 +1,4 @@
-// What a report says in words: of names, of noise, of one figure beside another.
+// The words of a report: about names, about noise, about one figure compared with another.
 #pragma once
 
 #include <optional>
@@ -16,14 +16,14 @@ std::string figure_text(const harness::Record& record);
 // Two digits: "0.79 %", "313 %".
 std::string percent_text(double percent);
 
-// What the name of a bench or an operation means; empty if nothing is known of it.
+// The meaning of the name of a bench or an operation; empty if nothing is known of it.
 std::string meaning(const std::string& name);
 
 // "Heddle", "UCX", "Open MPI": a transport, or what a ratio is `against`, as people call it.
 std::string library_name(const std::string& name);
 
-// Whatever makes a figure worth less than it seems, or its noise: "steady: ±1 %", "noisy: ±40 %,
-// only a rough figure", "measured once: its noise is unknown".
+// Anything that makes a figure less reliable than it seems, or else its noise: "steady: ±1 %",
+// "noisy: ±40 %, only a rough figure", "measured once: its noise is unknown".
 std::string noise_words(const harness::Record& record);
 
 // "3.1 × ", "1.15 × ".
@@ -37,7 +37,7 @@ std::string beside_words(const harness::Record& ours, const harness::Record& pee
 // slower, within the noise of ±5 %", "2.4 × as fast, beyond the noise of ±5 %".
 struct Change {
   harness::Standing standing = harness::Standing::level;  // ahead: the later run is the better one
-  // of the figure itself, whatever is better
+  // change of the figure itself, no matter which is better
   double percent = 0;
   std::string words;
 };

@@ -3,15 +3,17 @@
  *   heddle_tofu_broadcast [ALGORITHM [BYTES,… [SEGMENT [RUNS [ROOT]]]]]
  *
  * One operation after the other, of so many bytes each, from one root after the other. Every run is
- * started and waited for, and its bytes are checked. Told: whether the interface carried it out;
- * how long a run took in the model, from one start to the next, the calls that make the operation,
- * start it and wait for it, each at the rank where that was longest; how much of a computation
- * between start and wait that is as long as the wait was costs nothing; and what that TNI of a rank
- * that put most put in a run, in thirds of the bytes, at most and in the mean of all ranks. One
- * third is what a link carries.
+ * started and waited for, and its bytes are checked. The program prints whether the interface
+ * carried it out. It prints how long a run took in the model, from one start to the next, and how
+ * long the calls took that make the operation, start it and wait for it, each at the rank where it
+ * was longest. It prints which part of a computation between start and wait, as long as the wait
+ * was, costs nothing. And it prints the bytes put in a run by the busiest TNI of a rank, in thirds
+ * of the message, as the maximum and the mean over all ranks. One third is the share that a link
+ * carries.
  *
- * For `heddle run --utofu SHAPE` with UTOFU_EMU_MODEL=1. The times are a model's guess; those on
- * the wall would be those of threads that play network interfaces, and are not told. */
+ * For `heddle run --utofu SHAPE` with UTOFU_EMU_MODEL=1. The times are a model's estimate.
+ * Wall-clock times would be those of threads that simulate network interfaces, so they are not
+ * printed. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include <dlfcn.h>
 #include <heddle/collectives.h>
@@ -28,7 +30,7 @@ struct emulator {
   uint64_t (*put_bytes)(unsigned tni);
 };
 
-/* Of one rank; of all it is the most that is told. */
+/* Of one rank. The maximum over all ranks is printed. */
 struct figures {
   uint64_t software; /* 1: it ran there */
   uint64_t model_ns; /* of a run */
@@ -148,7 +150,7 @@ static int broadcast(heddle_team team, const char* algorithm, size_t bytes, uint
   const heddle_collective_options options = {sizeof options, algorithm, segment};
   heddle_collective made;
   const struct emulator emulator = find_emulator();
-  check(heddle_barrier(team), "heddle_barrier"); /* what one waits for another is not of the call */
+  check(heddle_barrier(team), "heddle_barrier"); /* waits for others do not count */
   const uint64_t began = now(&emulator);
   check(heddle_broadcast_init(team, data, bytes, root % size, &options, &made), "heddle_broadcast_init");
   const uint64_t init_ns = now(&emulator) - began;

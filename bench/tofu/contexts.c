@@ -5,11 +5,12 @@
  *
  * An update gets a word of a random PE's table, changes it (XOR), and puts it back, each waited
  * for. Each thread has words of its own in every table, so that no update is lost; all is done
- * twice, after which all words must be zero again. Told: millions of updates a second of all PEs.
+ * twice, after which all words must be zero again. It prints millions of updates a second of all
+ * PEs.
  *
  * Under `heddle run --utofu SHAPE` with HEDDLE_TRANSPORT=utofu and UTOFU_EMU_MODEL=1 the times of
- * the emulator's timing model are printed too: those are a model's guess, and the only ones that
- * say something about Tofu. */
+ * the emulator's timing model are printed too: these are a model's estimate, and the only times
+ * that say something about Tofu. */
 #define _GNU_SOURCE /* RTLD_NOLOAD, pthread_barrier_t */
 #include <dlfcn.h>
 #include <inttypes.h>

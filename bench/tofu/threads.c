@@ -7,10 +7,10 @@
  * pingpong: puts into the partner's memory, whose last word the partner polls; half a round trip.
  * put, get: rounds without waiting, then a flush, and one after EVERY so many, too; millions a
  * second of one rank, from 1 KiB on also what that is in GB/s. Neighbouring threads share a worker
- * if there are more threads, in the mode named. What arrives is checked.
+ * if there are more threads, in the mode named. All arriving data is checked.
  *
  * Under `heddle run --utofu 2x1x1x1x1x1 -n 2` with UTOFU_EMU_MODEL=1 the times of the emulator's
- * timing model are printed too: those are a model's guess, and the only ones that say something
+ * timing model are printed too: these are a model's estimate, and the only times that say something
  * about Tofu. */
 #define _GNU_SOURCE /* RTLD_NOLOAD, pthread_barrier_t */
 #include <dlfcn.h>

@@ -55,7 +55,7 @@ class Block {
   void compute_rest() {
     for (std::size_t row = 2; row < size_.rows; ++row) compute(row, 2, size_.columns - 1);
   }
-  // Of the step that was computed: the frontier on a side, and the margin that a neighbour sent.
+  // For the computed step: the frontier on a side, and the margin that a neighbour sent.
   void give(std::size_t side, std::vector<std::uint32_t>* values) const {
     const Line line = line_at(side, 1);
     for (std::size_t i = 0; i < values->size(); ++i) (*values)[i] = next_[line.first + i * line.step];
@@ -130,7 +130,7 @@ class Grid {
   std::uint32_t half_;
 };
 
-// What one thread has.
+// The part of one thread.
 struct Part {
   Block block;
   std::array<std::optional<Grid::Who>, kSides> neighbours;

@@ -1,7 +1,8 @@
 // The bench `overhead` where there is no adapter: the threads of one process put into its own
 // memory over the transport verbs, on a libibverbs that executes requests within the process and
 // counts calls of ibv_post_send (src/transport/verbs/idle_verbs.hpp). HEDDLE_VERBS_LIBRARY names
-// it. What posting costs, and how many operations share such a call, are Heddle's doing alone.
+// it. So the cost of posting, and the number of operations that share such a call, depend on Heddle
+// alone.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -18,11 +19,12 @@ namespace {
 using harness::Run;
 using measure::Owner;
 
-// By each thread in a repeat: what few of them share before all are at work says nothing.
+// Operations by each thread in a repeat. There must be many: calls that few threads share before
+// all are at work say nothing.
 constexpr std::uint64_t kPuts = 5000;
 constexpr std::uint64_t kQuickPuts = 50;
 
-// The first word of what it exports. Null: there is no such library.
+// The first word of the data that the library exports. Null: there is no such library.
 const std::atomic<std::uint64_t>* find_counter() {
   const char* name = std::getenv("HEDDLE_VERBS_LIBRARY");
   void* library = name != nullptr ? ::dlopen(name, RTLD_NOW | RTLD_NODELETE) : nullptr;

@@ -61,7 +61,7 @@ std::vector<double> values_of(const std::vector<Counts>& runs) {
   return values;
 }
 
-// Which of the receiving threads this is; the library's own threads are the last.
+// The number of this receiving thread; the library's own threads have the last number.
 thread_local std::uint32_t receiver = kThreads;
 
 struct alignas(harness::kApart) Callbacks {
@@ -74,11 +74,11 @@ struct Receivers {
   alignas(harness::kApart) std::atomic<std::uint64_t> arrived{0};
 };
 
-// The receivers and who measures. All of them run when they go on: a thread that slept would come
-// late to its messages.
+// The barrier of the receivers and the measuring thread. None of them sleeps in it: a thread that
+// slept would come late to its messages.
 class Meeting {
  public:
-  // The how many-th meeting it is.
+  // The number of this meeting.
   void meet(std::uint64_t number) {
     here_.fetch_add(1, std::memory_order_acq_rel);  // partner: the others' loads
     while (here_.load(std::memory_order_acquire) < number * (kThreads + 1)) sched_yield();

@@ -59,8 +59,8 @@ void measure_memcpy(Bench& bench, Heddle& library) {
   }
 }
 
-// "" without helpers; what stands behind the name of the figure. "_offload": small messages may be
-// registered only.
+// "" without helpers; the suffix of the figure's name. "_offload": small messages may be registered
+// only.
 std::string policy_suffix() {
   const char* set = std::getenv("HEDDLE_PROGRESS");
   const std::string policy = set != nullptr ? set : "";
@@ -112,7 +112,8 @@ void measure_exclusive(Bench& bench, Heddle& library, Memory& memory) {
   if (named) measure::overhead(bench, library);
 }
 
-// With a worker for all threads: where it is asked for, or what is there to compare modes.
+// With a worker for all threads: in the modes that are asked for, or in those that are there for
+// comparing modes.
 void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Mode& mode) {
   const Options& options = bench.options();
   const bool any = options.sharing.empty();
@@ -147,7 +148,7 @@ void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Mod
 void measure_programs(Bench& bench, Memory& memory, std::uint32_t lanes) {
   for (const Mode& mode : kModes) {
     if (!harness::wants_mode(bench.options(), mode.name)) continue;
-    // where the thread that opens a worker may run, there its executor may
+    // an executor may run where the thread that opens its worker may run
     bench.session().cores().unpin();
     Heddle library(memory, mode, lanes);
     bench.use(library);
@@ -173,7 +174,7 @@ void measure_all(harness::Session& session) {
   measure_aggregation(bench, memory);
 }
 
-// The samples of a session go to the driver; where there is none, rank 0 has them to itself.
+// The samples of a session go to the driver. If there is none, rank 0 keeps them.
 int measure_with(harness::Channel& channel, const Options& options) {
   std::vector<harness::Sample> samples;
   const bool alone = options.channel.empty();
@@ -188,7 +189,7 @@ int measure_with(harness::Channel& channel, const Options& options) {
   return alone && session.rank() == 0 ? driver::finish(options, origin, samples) : 0;
 }
 
-// What can be measured with more than one pair of processes, each alone.
+// The measurements with more than one pair of processes, each alone.
 bool takes_pairs(const Options& options) {
   const std::vector<std::string> names = {"duplex", "oversubscription", "mixed_job", "programs"};
   return options.names.size() == 1 && std::find(names.begin(), names.end(), options.names[0]) != names.end();

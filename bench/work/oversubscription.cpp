@@ -1,7 +1,8 @@
-// More processes and threads than cores. Each kind of operation by all processes at once, 4 and 8
-// of them: what one takes when whoever must answer may have to get the core first. Given are the
-// median and the 99th percentile of the process that is worst off. And a fixed amount of mixed work
-// by 8 processes of 8 threads, beside the same by 2 processes of 1 thread.
+// More processes and threads than cores. All processes, 4 and 8 of them, do each kind of operation
+// at the same time. The figure is the time of one operation when the process that must answer may
+// have to get a core first: the median and the 99th percentile of the slowest process. Also
+// measured: a fixed amount of mixed work by 8 processes of 8 threads, compared with the same work
+// by 2 processes of 1 thread.
 #include <algorithm>
 #include <array>
 

@@ -1,5 +1,5 @@
-// Of progress policies: how long a peer whose owner does not call the library takes to answer a
-// message; and what helpers take from a program that computes on all its cores.
+// Progress policies: how long a peer takes to answer a message while its owner does not call the
+// library; and how much time helpers take from a program that computes on all its cores.
 #include <time.h>
 
 #include <array>
@@ -26,8 +26,8 @@ void sleep_ns(long ns) {
   ::nanosleep(&time, nullptr);
 }
 
-// At the peer, on whichever thread makes progress: a direct put of what came into the sender's
-// word.
+// Runs at the peer, on any thread that makes progress: a direct put of the received value into the
+// sender's word.
 void answer(const heddle_am_arrival* message, void* library) {
   const heddle_remote to = static_cast<Heddle*>(library)->at(message->source.rank, kAnswer);
   must(heddle_try_put(message->worker, message->payload, message->payload_bytes, to, nullptr), "the answer");
@@ -49,8 +49,8 @@ double ask(Heddle& library, std::uint64_t n, std::uint64_t* number) {
   return static_cast<double>(elapsed);
 }
 
-// `computing`: the peer's owner uses its core, and the asker the other one, so that only what the
-// scheduler gives to helpers beside them is left. Else it sleeps, its core is free.
+// `computing`: the peer's owner uses its core and the asker uses the other one, so helpers get only
+// the time that the scheduler gives them beside these two. Else it sleeps, its core is free.
 void measure_reaction(Bench& bench, Heddle& library, bool computing) {
   measure::clear_words(library, 40, 2);
   const auto stop = measure::own_word(library, kStop);

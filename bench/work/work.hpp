@@ -1,4 +1,4 @@
-// Heddle as a participant, and what is measured of Heddle alone.
+// Heddle as a participant, and the measurements of Heddle alone.
 #pragma once
 
 #include "libraries/heddle.hpp"

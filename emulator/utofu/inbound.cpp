@@ -408,7 +408,8 @@ void Engine::land(const Arrival& arrival, Message& message) {
   if (hold.denied != Denied::none) {
     message.error = local_error(hold.denied);
   } else if (std::uint64_t{head.offset} + head.bytes > message.length) {
-    // What a packet says of its own length is checked where it arrives; this get asked for less.
+    // The length that a packet states for itself is checked on arrival. Here the packet is longer
+    // than this get asked for.
     message.error = UTOFU_ERR_MRQ_LCL_MEMORY;
     message.cq->stags().release(hold);
   } else {

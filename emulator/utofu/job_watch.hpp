@@ -1,8 +1,8 @@
 // Decides whether the job stands still, or whether its interfaces lack a processor. Values come in
 // and a finding goes out: no clock, no system call.
 //
-// What counts as moved is what the processes posted, executed, received and read, never a poll: a
-// process that polls in vain looks busy and does not go on.
+// Commands that are posted or executed, and data that is received or read, count as movement. A
+// poll never does: a process that polls in vain looks busy but does not go on.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class JobWatch {
   enum class Finding : std::uint8_t {
     nothing,
     // For the limit nothing has moved in any process, and this process uses the processor: it
-    // computes, or it polls for what nobody has posted. Once for each standstill.
+    // computes, or it polls for something that nobody has posted. Once for each standstill.
     stands_still,
     // The job moves; for a quarter of the limit or more this process's engine was ready and got no
     // core. Once.
@@ -50,7 +50,7 @@ class JobWatch {
     return Finding::stands_still;
   }
 
-  // Of the last whole window, which is at least the limit long.
+  // The finding for the last whole window, which is at least as long as the limit.
   [[nodiscard]] std::uint64_t last_kept_out_ns() const { return last_kept_out_ns_; }
   [[nodiscard]] std::uint64_t last_window_ns() const { return last_window_ns_; }
 

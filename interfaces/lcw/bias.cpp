@@ -25,8 +25,8 @@ Bias::Bias() : owner_(kNone) {
 
 void Bias::evict(std::uint64_t owner) {
   owner_.store(kNone, std::memory_order_relaxed);
-  // It was registered, so only a filter of system calls that came later refuses it: then nobody can
-  // tell whether the owner is inside.
+  // The process is registered, so the call fails only under a filter of system calls that was
+  // installed later. Then nobody can find out whether the owner is inside.
   if (!membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) fail("membarrier is refused since the process has started");
   const std::atomic<std::uint32_t>& mark = marks_[owner & kNumber];
   // it may have lost its core inside

@@ -1,10 +1,9 @@
-// Who may use something without read-modify-writes: one thread, its owner, until another one comes.
-//
-// The owner marks with plain stores that it is inside. Another thread takes the ownership away,
-// pays for a barrier in all threads of the process (membarrier), and waits until the owner is
-// outside: then either the owner saw that it is none any more, or the other one saw the mark. Each
-// ownership has a mark of its own, so what a former owner still writes concerns nobody. After
-// kOwnerships of them there is no owner any more, for ever.
+// Lets one thread, the owner, use something without read-modify-writes until another thread comes.
+//The owner marks with plain stores that it is inside. Another thread takes the ownership away,
+//executes a barrier in all threads of the process (membarrier), and waits until the owner is
+//outside. After the barrier, either the owner has seen that it is no longer the owner, or the other
+//thread has seen the mark. Each ownership has its own mark, so marks that a former owner still
+//writes have no effect. After kOwnerships ownerships there is never an owner again.
 #pragma once
 
 #include <array>

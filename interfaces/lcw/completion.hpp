@@ -8,7 +8,7 @@
 
 namespace heddle::for_lcw {
 
-// What LCW's comp_t points to. Two kinds, told apart without a virtual call.
+// The object that LCW's comp_t points to. There are two kinds, told apart without a virtual call.
 class Completion {
  public:
   Completion(const Completion&) = delete;
@@ -31,10 +31,10 @@ class Handler final : public Completion {
   explicit Handler(::lcw::handler_t function) : Completion(function) {}
 };
 
-// Unbounded. While one thread polls it, what that thread itself completes goes through a buffer of
-// its own, and what others complete is taken out without a read-modify-write: a locked instruction
-// would wait until the stores that made a message visible, or took one, have reached the other
-// core.
+// Unbounded. While only one thread polls it, that thread's own completions go through a separate
+// buffer, and those of other threads are taken out without a read-modify-write. A locked
+// instruction would wait until the stores that made a message visible, or took one, have reached
+// the other core.
 class CompletionQueue final : public Completion {
  public:
   CompletionQueue() : Completion(nullptr) {}
@@ -55,12 +55,13 @@ class CompletionQueue final : public Completion {
   static CompletionQueue* of(::lcw::comp_t comp) { return static_cast<CompletionQueue*>(Completion::of(comp)); }
 
  private:
-  // A thread that is not the owner: it becomes the owner, or all threads share the queue from here.
+  // For a thread that is not the owner: it becomes the owner, or from now on all threads share the
+  // queue.
   bool pop_as_another(::lcw::request_t* request);
 
   Bias bias_;
   OwnBuffer own_;      // the owner's
-  SharedRing shared_;  // anybody pushes; the owner pops, or everybody once there is none
+  SharedRing shared_;  // any thread pushes; the owner pops, or any thread once there is no owner
 };
 
 }  // namespace heddle::for_lcw

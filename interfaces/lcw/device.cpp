@@ -217,14 +217,14 @@ void Device::deliver(Record* record) {
     } while (!completed_.compare_exchange_weak(latest, record, std::memory_order_release, std::memory_order_relaxed));
     return;
   }
-  // A null completion: nobody wants to know.
+  // The completion is null: nobody is to be notified.
   if (completion != nullptr) static_cast<CompletionQueue*>(completion)->push(record->request);
   Records::give(record);
 }
 
 Record* Device::next_handler() {
   if (!handlers_wait()) return nullptr;
-  // Another thread takes one at this moment: it, or the next progress, sees to the rest.
+  // Another thread takes one at this moment. That thread, or the next progress, handles the rest.
   if (ready_busy_.test_and_set(std::memory_order_acquire)) return nullptr;
   Record* first = ready_.load(std::memory_order_relaxed);
   if (first == nullptr) {
@@ -242,8 +242,8 @@ Record* Device::next_handler() {
 }
 
 bool Device::run_handlers() {
-  // As many as a worker takes operations at a time; handlers that post on and on do not keep the
-  // thread here for ever.
+  // The number of operations that a worker takes at a time. So handlers that post again and again
+  // do not keep the thread here for ever.
   constexpr int kMost = 64;
   int ran = 0;
   while (ran < kMost) {
@@ -260,7 +260,7 @@ bool Device::run_handlers() {
 
 bool Device::progress() {
   const int events = heddle_worker_progress(worker_);
-  // STATE: the program's allocator, which runs inside the worker, makes progress.
+  // STATE: the program's allocator runs inside the worker and makes progress.
   if (events < 0 && events != HEDDLE_ERR_STATE) {
     fail("progress on device %u: %s", index_, heddle_last_error());
   }
@@ -308,8 +308,7 @@ void Device::signal_round(std::uint32_t round, std::uint32_t target) {
 }
 
 void Device::wait_for_round(std::uint32_t round, std::uint32_t source, std::uint64_t epoch) {
-  // Peers may need another device of this process before they come here; and one that has died
-  // does not come.
+  // Peers may need another device of this process before they come here. A dead peer never comes.
   constexpr std::uint32_t kLong = 1024;
   std::uint32_t fruitless = 0;
   while (arrivals_[round].load(std::memory_order_acquire) < epoch) {

@@ -18,7 +18,7 @@ struct Job {
   heddle_context context;
   std::uint32_t rank;
   std::uint32_t size;
-  // Where puts land; the program may replace it while devices are open.
+  // The memory for arriving puts; the program may replace it while devices are open.
   std::atomic<::lcw::allocator_base_t*> allocator;
 };
 
@@ -33,8 +33,8 @@ class Device {
   // messages, which are registered before a peer can reach the worker.
   Device(Job* job, std::uint32_t index, ::lcw::comp_t put_completion);
   // Waits for sends and puts, cancels receives and drops what arrives later. Completions that
-  // nobody has seen are lost, handlers that have not run do not run. No other thread may use the
-  // device.
+  // nobody has polled are lost, and handlers that have not run yet never run. No other thread may
+  // use the device.
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -68,7 +68,7 @@ class Device {
 
   Record* new_record(::lcw::op_t op, ::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer, std::int64_t length,
                      Completion* completion, void* context);
-  // What a call returned that has posted the record's operation.
+  // Handles the status of the call that has posted the record's operation.
   bool posted(Record* record, heddle_status status);
   // The operation is complete: tells the queue, or leaves the record to the next progress().
   void deliver(Record* record);
@@ -92,8 +92,8 @@ class Device {
   std::atomic<bool> closing_{false};
   // Completed operations whose handlers wait: pushed by any thread, latest first …
   alignas(64) std::atomic<Record*> completed_{nullptr};
-  // … and moved here in their order, one to be taken at a time: so a handler that makes progress
-  // until another one has run does not wait for itself. Both under ready_busy_.
+  // … and moved here in their order, to be taken one at a time. So a handler may make progress
+  // until another handler has run, without waiting for itself. Both under ready_busy_.
   std::atomic_flag ready_busy_ = ATOMIC_FLAG_INIT;
   std::atomic<Record*> ready_{nullptr};
   // Barriers: arrivals in each round, of all barriers together; and how many began.

@@ -8,7 +8,8 @@ namespace heddle::for_lcw {
 // Prints the text, formatted as by printf, with rank and place, and aborts.
 [[noreturn, gnu::cold]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Fails unless the status is HEDDLE_DONE; `what` was tried, such as "opening a device".
+// Fails unless the status is HEDDLE_DONE. `what`: the action that was tried, such as "opening a
+// device".
 inline void must(heddle_status status, const char* what) {
   if (status != HEDDLE_DONE) fail("%s: %s: %s", what, heddle_status_name(status), heddle_last_error());
 }

@@ -26,7 +26,7 @@ void Idle::leave_core() {
     return;
   }
   using Clock = std::chrono::steady_clock;
-  // A yield that nobody takes up is a system call of a few hundred nanoseconds.
+  // If no other thread takes the core, a yield is a system call of a few hundred nanoseconds.
   constexpr auto kTaken = std::chrono::nanoseconds(1500);
   const Clock::time_point before = Clock::now();
   ::sched_yield();

@@ -1,6 +1,6 @@
-// What a thread does that finds nothing again and again: it leaves its core to others, if there are
-// any. LCW's programs poll in loops of their own, and none of them ever gives up its core; with
-// more threads than cores each of them would use up its time slice for nothing.
+// A thread that finds nothing again and again leaves its core to others, if there are any. LCW's
+// programs poll in loops of their own and never give up their cores. With more threads than cores,
+// each thread would use up its time slice for nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ class Idle {
   static void set_enabled(bool enabled);
 
  private:
-  // Polls that find nothing before the core is left. If others used it, the next time comes soon;
-  // if nobody did, which costs a system call for nothing, it comes later and later.
+  // The number of polls that find nothing before the thread leaves the core. If other threads used
+  // the core, the number gets small. If nobody did, the system call was useless, and the number
+  // grows.
   static constexpr std::uint32_t kLeast = 16;
   static constexpr std::uint32_t kMost = 16384;
   struct State {

@@ -60,8 +60,7 @@ Job* join() {
 
 void suspend() {
   const heddle_status status = heddle_context_barrier(g_job.context, {0}, HEDDLE_FOREVER);
-  // A rank that died has been reported by whoever has communicated with it, and all others are
-  // here.
+  // Ranks that communicated with a dead rank have reported it, and all other ranks are here.
   if (status == HEDDLE_ERR_PEER_FAILED) {
     LCW_Warn("finalize: a rank has died or left without finalize\n");
   } else {

@@ -7,7 +7,8 @@
 namespace heddle::for_lcw {
 namespace {
 
-// What threads exchange: batches, as lists. Never destroyed: threads may end after main has.
+// Batches of records that threads exchange, as lists. Never destroyed: threads may end after main
+// has.
 struct Shared {
   std::mutex mutex;
   std::vector<Record*> batches;
@@ -22,7 +23,7 @@ Shared& shared() {
 
 thread_local Records::Kept* Records::t_kept = nullptr;
 
-// Gives back what a thread has kept when it ends.
+// Gives back a thread's kept records when it ends.
 struct Records::Exit {
   Kept kept{nullptr, 0};
   ~Exit() {

@@ -1,5 +1,5 @@
-// One operation under way, from its post until its completion was delivered; and where records come
-// from and go to without a lock, an atomic or malloc in the usual case.
+// One operation under way, from its post until its completion was delivered; and the store of free
+// records. Usually it needs no lock, no atomic and no malloc.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace heddle::for_lcw {
 
 class Completion;
 
-// The first line is all that a send or put touches besides `next`.
+// A send or put touches only the first cache line and `next`.
 struct alignas(64) Record {
   ::lcw::request_t request;
   Completion* completion;

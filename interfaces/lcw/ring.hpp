@@ -1,4 +1,4 @@
-// What completion queues are made of.
+// The parts of completion queues.
 #pragma once
 
 #include <array>
@@ -40,15 +40,16 @@ class OwnBuffer {
 
 // A queue that any number of threads fill and empty. Slots in a ring, each with the turn at which
 // it may be filled or emptied: one read-modify-write to push, one to pop, none to see that it is
-// empty. What does not fit is kept under a lock, in order, and everything after it too until that
-// is taken: nothing is lost, and nothing waits longer than what came later.
+// empty. Elements that do not fit are kept under a lock, in order, and so are all later ones until
+// those are taken. So nothing is lost, and no element is overtaken by a later one.
 //
 // Slot i has turn p when the push number p (p mod kSlots = i) may fill it, p + 1 when the pop
 // number p may empty it. The release store of a turn makes the request, or the slot's emptiness,
 // visible to the acquire load of it.
 class SharedRing {
  public:
-  // A few times what programs have outstanding, and small enough to stay in the cache.
+  // A few times the number of operations that programs have outstanding, and small enough to stay
+  // in the cache.
   static constexpr std::uint64_t kSlots = 1024;
 
   SharedRing();

@@ -13,8 +13,8 @@ struct Statement {
 };
 static_assert(sizeof(Statement) <= kExchangeBytes);
 
-// In a larger group each member looks at the next one only. Where not all are alike some member
-// differs from its next one; and to look at all, each would have to meet all.
+// In a larger group each member looks at the next one only. If not all are alike, some member
+// differs from its next one. To look at all, each member would have to meet all.
 constexpr int kMostCompared = 64;
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace heddle::shmem {
 namespace {
 
 bool g_ignored = false;           // SHMEM_DEATHS=ignore; written before anybody waits
-std::atomic<int> g_dead{-1};      // the first that was seen. Relaxed: who misses it looks again
-std::atomic<unsigned> g_turn{0};  // whom the next call looks at first. Relaxed: likewise
+std::atomic<int> g_dead{-1};      // the first seen. Relaxed: a miss leads to another look
+std::atomic<unsigned> g_turn{0};  // the PE that the next call looks at first. Relaxed: likewise
 
 constexpr int kLooks = 64;
 constexpr unsigned kTests = 64;
@@ -70,7 +70,7 @@ void end_if_in_vain(Call call, heddle_tell_wait tell, void* arg, int dead) {
   const int first = g_dead.load(std::memory_order_relaxed);
   switch (facts.cause) {
     case HEDDLE_WAIT_COLLECTIVE:
-      // One that lives, and itself waits for one who has died, finds that out.
+      // If all PEs that this one waits for live, a PE that waits for the dead one finds that out.
       if (dead >= 0) fail(call, "PE %d has died, and has not come to this call", dead);
       return;
     case HEDDLE_WAIT_LOCK:

@@ -30,7 +30,7 @@ Lock find(Call call, long* lock) {
   return {words, words + 1, place.offset, static_cast<int>(place.offset / sizeof *lock % n)};
 }
 
-// Whose turn it is.
+// The word that says whose turn it is.
 struct Turn {
   std::uint16_t served = 0;  // the ticket, its lower half
   std::uint16_t holder = kNobody;
@@ -65,7 +65,7 @@ State state_now(Call call, const Lock& lock) {
 }
 
 // The locks that this PE holds, for reports about jobs that hang; as many as there is room for.
-// Relaxed: they are looked at when nothing moves.
+// Relaxed: they are read when nothing moves.
 std::array<std::atomic<std::uint64_t>, 32> g_keys;
 
 // The lock's offset in the symmetric heap, which all PEs know it by; not 0.

@@ -16,7 +16,8 @@ constexpr std::uint32_t kFewSpins = 16;  // where the partner may need this core
 // after this many yields during which no other thread ran, the core counts as free again
 constexpr std::uint32_t kMostLevel = 8;
 constexpr std::uint64_t kTwoSwitchesNs = 1'500;
-// Whoever keeps the core for so long computes, and does not wait. For how long nobody yields then.
+// A thread that keeps the core for kSliceNs computes and does not wait. Then nobody yields for
+// kStrangersNs.
 constexpr std::uint64_t kSliceNs = 300'000;
 constexpr std::uint64_t kStrangersNs = 100'000'000;
 constexpr std::uint64_t kStrangerSpinNs = 100'000;
@@ -40,8 +41,8 @@ std::uint64_t g_longest_nap_ns = kLongestNapNs;  // likewise
 
 // As far as known there is a core for each PE. Written before anybody waits.
 bool g_roomy = false;
-// Yields in a row that another thread took the core in; and when to step aside again at the
-// earliest, and how long after that. Relaxed: hints, whose updates may be lost.
+// The number of yields in a row during which another thread took the core; the earliest time to
+// step aside again; and how long after that. Relaxed: hints, whose updates may be lost.
 constexpr std::uint32_t kMostShared = 16;
 constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
 std::atomic<std::uint32_t> g_shared{0};
@@ -63,7 +64,7 @@ void learn(std::uint64_t away_ns) {
   if (next != level) g_crowd.store(next, std::memory_order_relaxed);
 }
 
-// Two threads that yield to each other stay on one core for ever, however many others are free,
+// Two threads that yield to each other stay on one core for ever, even if other cores are free,
 // since neither waits in its run queue for long. True: this one should go.
 bool should_step_aside(std::uint64_t away_ns, std::uint64_t now) {
   if (away_ns < kTwoSwitchesNs || !g_roomy) {
@@ -73,7 +74,7 @@ bool should_step_aside(std::uint64_t away_ns, std::uint64_t now) {
   const std::uint32_t shared = g_shared.load(std::memory_order_relaxed) + 1;
   g_shared.store(shared, std::memory_order_relaxed);
   if (shared < kMostShared || now < g_not_before_ns.load(std::memory_order_relaxed)) return false;
-  // Where it does not help, because all cores are busy, it is tried less and less often.
+  // If it does not help because all cores are busy, it is tried less and less often.
   const std::uint64_t pause = g_pause_ns.load(std::memory_order_relaxed);
   g_pause_ns.store(std::min(2 * pause, kLongestPauseNs), std::memory_order_relaxed);
   g_not_before_ns.store(now + pause, std::memory_order_relaxed);
@@ -122,7 +123,7 @@ bool Patience::give_way() {
     sched_yield();
     const std::uint64_t now = now_ns();
     learn(now - before);
-    // To yield to a thread that computes is to wait until its slice is over.
+    // A yield to a thread that computes lasts until its time slice is over.
     if (now - before >= kSliceNs && g_roomy) {
       g_strangers_until_ns.store(now + kStrangersNs, std::memory_order_relaxed);
     }

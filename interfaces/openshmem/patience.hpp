@@ -49,7 +49,7 @@ class Patience {
   std::uint64_t since_ns_ = 0;  // time of the first yield since the last progress; 0: none
 };
 
-// What of a wait the engine is told, when it asks: describe(facts).
+// The description of a wait that the engine gets when it asks: describe(facts).
 template <class Describe>
 struct Noted {
   Call call;
@@ -61,17 +61,17 @@ struct Noted {
   }
 };
 
-// What those who have died did before has arrived as far as it will, and so has what the living did
-// up to now.
+// All that dead PEs wrote before their death has arrived, as far as it will, and so has all that
+// living PEs wrote up to now.
 void take_what_came(heddle_worker worker);
 
-// Of a wait that any PE may end.
+// For a wait that any PE may end.
 struct Anybody {
   int operator()() const { return -1; }
 };
 
-// describe(facts): sets what the wait is for, but for the call. dead(): who has died of those
-// without whom the wait cannot end; -1: nobody.
+// describe(facts): sets what the wait is for, except the call. dead(): a dead PE without which the
+// wait cannot end; -1: none.
 template <class Ready, class Describe, class Dead = Anybody>
 inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready, const Describe& describe,
                             const Dead& dead = {}) {
@@ -98,8 +98,8 @@ inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready,
     static_cast<void>(heddle_wait_end(worker, &noted));
 }
 
-// After a test that has failed: makes progress, so that a program which only tests does not stall
-// its peers, and now and then looks for deaths. describe(facts), dead(): as of a wait.
+// Called after a test that has failed. Makes progress, so that a program which only tests does not
+// stall its peers, and looks for deaths now and then. describe(facts), dead(): as for a wait.
 template <class Describe, class Dead = Anybody>
 inline void failed_test(Call call, const Describe& describe, const Dead& dead = {}) {
   heddle_worker_progress(default_context().worker);
@@ -109,7 +109,7 @@ inline void failed_test(Call call, const Describe& describe, const Dead& dead = 
   end_if_in_vain(call, &Noted<Describe>::tell, &noted, dead());
 }
 
-// Whether it is true within a second: for what is sure to come, but late.
+// Whether the condition becomes true within a second: for events that are sure to come, but late.
 bool comes_true(const std::function<bool()>& condition);
 
 // For describe().

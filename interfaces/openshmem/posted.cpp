@@ -9,7 +9,7 @@
 namespace heddle::shmem {
 namespace {
 
-// heddle_last_error is of another call, where the outcome came by a completion.
+// If the outcome came by a completion, heddle_last_error belongs to another call.
 void check_outcome(Call call, heddle_status status, int pe) {
   if (status >= 0) [[likely]]
     return;
@@ -24,7 +24,7 @@ class Outcome {
   explicit Outcome(heddle_when when) : completion_{&Outcome::arrived, this, {}, when} {}
   [[nodiscard]] const heddle_completion* completion() const { return &completion_; }
 
-  // `pe`: whom the operation is for.
+  // `pe`: the PE that the operation is for.
   void await(Call call, heddle_worker worker, int pe) {
     // Acquire. Partner: the callback's store, by any thread of this process that makes progress.
     wait_until_true(
@@ -42,7 +42,7 @@ class Outcome {
   std::atomic<heddle_status> status_{HEDDLE_POSTED};
 };
 
-// How an operation to `pe` goes.
+// The way that an operation to `pe` goes.
 struct Way {
   heddle_when when;
   Until until;

@@ -5,10 +5,10 @@
 namespace heddle::shmem {
 namespace {
 
-// glibc copies some KiB by one instruction, which current AMD processors execute 25 times as slowly
-// if the target begins 1 to 63 bytes after the source, modulo 4096, as memory from malloc does
-// after a symmetric page (decision 0049). Pieces of less than 2 KiB are copied otherwise. Source
-// and target may overlap.
+// glibc copies some KiB by one instruction. Current AMD processors execute it 25 times as slowly if
+// the target begins 1 to 63 bytes after the source, modulo 4096. This happens with memory from
+// malloc and a symmetric page (decision 0049). glibc copies pieces of less than 2 KiB in another
+// way. Source and target may overlap.
 void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr std::uintptr_t kPage = 4096;
   constexpr std::uintptr_t kLine = 64;

@@ -182,7 +182,7 @@ void* ptr(Call call, const void* dest, int pe) {
   return world < 0 ? nullptr : mapped(dest, world);
 }
 
-// The engine always counts, and keeps no buffers: what level 2 asks for is to tell what there is.
+// The engine always counts, and keeps no buffers. Level 2 asks for output of the counts so far.
 // Levels beyond it have no meaning here.
 void pcontrol(Call call, int level) {
   constexpr int kTell = 2;

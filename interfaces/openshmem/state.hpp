@@ -21,8 +21,8 @@ using Call = const char*;
 struct Segment {
   std::uintptr_t base = 0;  // in this process
   std::size_t bytes = kAbsent;
-  // [PE]: where operations access it; null: through the engine. Of large jobs also before the first
-  // access, see meet(). Any thread may write it at any time, and always the same value.
+  // [PE]: where operations access it; null: through the engine. In large jobs it is null before the
+  // first access too, see meet(). Any thread may write it at any time, and always the same value.
   std::byte* const* direct = nullptr;
   // [PE]: its address in this process; null: none. Equal to direct, except under HEDDLE_CHECK=full
   std::byte* const* mapped = nullptr;
@@ -164,7 +164,7 @@ std::byte* mapped(const void* address, int world);
 struct Place {
   const Segment* segment;
   std::size_t offset;
-  // Whoever asks accesses it next: the PE is met.
+  // The caller accesses the memory next, so the PE is met here.
   [[nodiscard]] heddle_remote on(int world) const;
 };
 // Ends the job, naming the call and the argument, if [address, address + bytes) is not symmetric.

@@ -21,7 +21,7 @@ void explain_waited(Call call, const char* argument, const void* address, std::s
 
 namespace {
 
-// The place that all PEs know by the same number, and its name.
+// The number by which all PEs know the place, and the place's name.
 void tell_place(heddle_wait_facts& facts, const void* address, char* name, std::size_t bytes) {
   facts.cause = HEDDLE_WAIT_WORD;
   for (const Segment* segment : {&g_state.heap, &g_state.statics}) {

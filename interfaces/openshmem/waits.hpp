@@ -53,7 +53,7 @@ inline bool holds(const T* ivar, int cmp, T value) {
   return compares(__atomic_load_n(ivar, __ATOMIC_ACQUIRE), cmp, value);
 }
 
-// What a wait is for, for its report.
+// Describes a wait for its report.
 struct Wanted {
   int cmp;
   std::uint64_t value;
@@ -159,7 +159,7 @@ std::size_t look_some(const Conditions<T>& set, std::size_t* indices) {
   return found;
 }
 
-// What a word is awaited for.
+// The condition that is awaited of a word.
 template <class T>
 auto telling(const T* ivar, int cmp, T value) {
   return [=](heddle_wait_facts& facts) {
@@ -248,7 +248,7 @@ inline std::size_t test_some_vector(Call call, T* ivars, std::size_t nelems, std
 
 inline std::uint64_t signal_fetch(Call call, const std::uint64_t* sig_addr) {
   check_waited(call, "sig_addr", sig_addr, 1, sizeof(std::uint64_t), SHMEM_CMP_EQ);
-  // Programs spin on it: whatever it holds, it may not be what they wait for.
+  // Programs spin on it: its value may not yet be the one that they wait for.
   const std::uint64_t seen = __atomic_load_n(sig_addr, __ATOMIC_RELAXED);
   failed_test(call, telling(sig_addr, SHMEM_CMP_NE, seen));
   return __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);

@@ -46,8 +46,8 @@ void heddle_calls_leave(const char* name) {
 
 /* ---- the real functions --------------------------------------------------------------------- */
 
-/* In the library of the caller and in those that it needs, which may be in no scope but its own:
- * Python loads its modules so, and with them the library of MPI. */
+/* Looks in the library of the caller and in those that it needs. They may be in no scope but their
+ * own: Python loads its modules in this way, and with them the library of MPI. */
 static void* find_for(const void* caller, const char* name) {
   Dl_info info;
   struct link_map* map = NULL;
@@ -58,7 +58,7 @@ static void* find_for(const void* caller, const char* name) {
   dlclose(library);
   void* own = NULL;
   struct link_map* found_in = NULL;
-  /* of a program, all that is loaded with it is looked at, and so this library, too */
+  /* for a program, everything loaded with it is searched, and so is this library */
   if (found == NULL || dladdr1(found, &info, (void**)&found_in, RTLD_DL_LINKMAP) == 0) return found;
   if (dladdr1((const void*)&heddle_calls_find, &info, &own, RTLD_DL_LINKMAP) != 0 && own == found_in) return NULL;
   return found;

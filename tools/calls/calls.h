@@ -1,6 +1,6 @@
-/* What the wrappers need that make_calls.py writes, one for each function of MPI or OpenSHMEM: they
- * note each call in the picture of a traced job, and call the real function. Hidden functions of
- * either library of wrappers; all may be called by any thread.
+/* Functions for the wrappers that make_calls.py writes, one for each function of MPI or OpenSHMEM.
+ * The wrappers note each call in the picture of a traced job, and call the real function. Hidden
+ * functions of either library of wrappers; all may be called by any thread.
  *
  * Until Heddle's library of the interface has joined its job, and if there is none, the wrappers
  * only pass the calls on. */
@@ -13,9 +13,9 @@
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
 #endif
-/* Called by the library of the interface, which finds it by dlsym: its job is joined, and the
- * functions that note its calls; or, with a context of 0, the job is about to be left. No call of
- * another thread may be in progress then. */
+/* Called by the library of the interface, which finds it by dlsym. Its job is joined; the arguments
+ * are the functions that note its calls. With a context of 0, the job is about to be left. No call
+ * of another thread may be in progress then. */
 void HEDDLE_CALLS_HOOK(heddle_context context, int (*begin)(heddle_context, const char*, const char*),
                        heddle_status (*end)(heddle_context, const char*));
 #if defined(__GNUC__)
@@ -26,8 +26,9 @@ void HEDDLE_CALLS_HOOK(heddle_context context, int (*begin)(heddle_context, cons
 extern uint64_t heddle_calls_context;
 #define HEDDLE_CALLS_ON (__atomic_load_n(&heddle_calls_context, __ATOMIC_RELAXED) != 0)
 
-/* The function that the wrapper `name` stands before, which the program in `caller` would call
- * without it; kept in *place. Ends the process, with a line that says why, if there is none. */
+/* The real function behind the wrapper `name`: the one that the program in `caller` would call
+ * without the wrapper. Kept in *place. If there is none, ends the process with a line that says
+ * why. */
 void* heddle_calls_find(void** place, const char* name, const void* caller);
 #define HEDDLE_CALLS_REAL(name)                           \
   static void* place;                                     \
@@ -42,9 +43,9 @@ void* heddle_calls_find(void** place, const char* name, const void* caller);
 uint64_t heddle_calls_begin(const char* name, const char* format, ...);
 void heddle_calls_end(const char* name, uint64_t begun);
 
-/* Of calls that look whether something has happened, programs make many in a row. Only the first
- * one is noted, and the one that found something, after it has returned.
- * heddle_calls_again: whether the calling thread's last call was this one, and found nothing. */
+/* Programs make many calls in a row that look whether something has happened. Only the first one is
+ * noted, and the one that finds something, after it has returned. heddle_calls_again: whether the
+ * calling thread's last call was this one, and found nothing. */
 int heddle_calls_again(const char* name);
 void heddle_calls_polled(const char* name, int found);
 

@@ -13,15 +13,14 @@ using diagnosis::Cause;
 // a message is noticed within this where somebody looks
 constexpr std::int64_t kUnnoticedNs = 50'000;
 constexpr std::int64_t kAfterNs = 20'000;  // what ends a wait may be noted so long after it
-// Who looks serves first, and notes then that nobody had looked: so much later, or an eighth of the
-// time, where others have the core meanwhile.
+// A thread that looks serves messages first. It notes that nobody had looked only after that: this
+// much later, or by an eighth of the time if others have the core meanwhile.
 constexpr std::int64_t kServeNs = 1'000'000;
 bool was_needed(const Span& away, std::int64_t end, std::int64_t common) {
   return away.end <= end + std::max(kServeNs, common / 8);
 }
 
-// The first of spans in the order of their ends that may have something in common with what begins
-// there.
+// Of spans in the order of their ends, the first that may overlap a span that begins there.
 template <class Spans, class Get>
 auto first_after(const Spans& spans, std::int64_t begin, Get&& span_of) {
   return std::ranges::partition_point(spans, [&](const auto& one) { return span_of(one).end <= begin; });
@@ -29,7 +28,7 @@ auto first_after(const Spans& spans, std::int64_t begin, Get&& span_of) {
 
 constexpr auto kSpan = [](const Span& span) { return span; };
 
-// A thread that sleeps does nothing else, so these follow each other.
+// A sleeping thread does nothing else, so these spans follow each other.
 std::vector<Span> sleeps_of(const Thread& thread) {
   std::vector<Span> sleeps;
   for (const Slice& slice : thread.slices) {
@@ -76,9 +75,9 @@ class Blamer {
   bool for_word(Building& building);
   bool for_cut_off(Building& building, const Awaited* awaited);
   void for_peer(Building& building, const Awaited& awaited);
-  // Until `end` the rank's thread had not done what was awaited.
+  // Until `end`, the rank's thread had not yet done the awaited thing.
   void late(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread);
-  // Until `end` it was about being noticed and moved by the rank's worker; kNoTraceWorker: any.
+  // Until `end`, the rank's worker had to notice it and move it; kNoTraceWorker: any worker.
   void moving(Building& building, std::int64_t end, std::size_t rank, std::uint8_t worker);
   void own_thread(Building& building, std::int64_t end);
   // Until `end` nobody was late.
@@ -109,9 +108,10 @@ std::size_t Blamer::index_of(std::uint32_t rank) const {
 }
 
 const std::vector<Blame>& Blamer::of(std::size_t wait) {
-  // Waits may be for each other without end, each a little later: so deep it is not followed.
+  // Waits may depend on each other without end, each a little later. They are not followed beyond
+  // this depth.
   constexpr int kDeepest = 200;
-  // one that waits for itself has no parts yet
+  // a wait that depends on itself has no parts yet
   if (state_[wait] != State::fresh || depth_ == kDeepest) return done_[wait];
   state_[wait] = State::under_way;
   Building building{story_.waits[wait], {}, story_.waits[wait].begin};
@@ -139,7 +139,7 @@ void Blamer::explain(Building& building) {
   add(building, wait.end, Why::unknown, kNoRank, 0);
 }
 
-// False: it has to be guessed from what came.
+// False: it must be guessed from the messages that came.
 bool Blamer::for_awaited(Building& building, const Awaited& awaited) {
   const Wait& wait = building.wait;
   switch (awaited.cause) {
@@ -186,7 +186,8 @@ void Blamer::add(Building& building, std::int64_t end, Why why, std::size_t rank
   building.at = end;
 }
 
-// What its kernel kept from that thread comes first: where within the span is not known.
+// The time for which the kernel gave that thread no core comes first. It is not known where in the
+// span it lies.
 void Blamer::add_late(Building& building, const Span& span, Why why, std::size_t rank, std::size_t thread) {
   if (span.length() == 0) return;
   const std::int64_t without = without_core(story_.ranks[rank].threads[thread], span);
@@ -212,7 +213,8 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
          ++at_part) {
       const Blame& part = *at_part;
       if (whole.within(part).length() == 0) continue;
-      // Who waits here is not late meanwhile; and what has come is not what never came.
+      // The waiting rank itself is not late meanwhile. If something has come, it is not the thing
+      // that never came.
       const bool itself =
           part.rank == building.wait.rank && part.thread == building.wait.thread &&
           (part.why == Why::late_sender || part.why == Why::late_receiver || part.why == Why::late_member);
@@ -226,8 +228,8 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
   add_late(building, {building.at, end}, why, rank, thread);
 }
 
-// For how long nobody looked at one of the rank's workers within the span, and at which. Where what
-// was waited for came before anybody looked, nobody had to.
+// For how long, within the span, nobody looked at one of the rank's workers, and at which one. If
+// the awaited thing came before anybody looked, nobody had to look.
 std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, const Span& span) const {
   std::pair<std::uint8_t, std::int64_t> longest{base::kNoTraceWorker, 0};
   for (const auto& [worker, all] : story_.ranks[rank].away) {
@@ -239,7 +241,7 @@ std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, con
   return longest;
 }
 
-// Who looked at that rank's worker last, or first after the span.
+// The thread that looked last at that rank's worker, or first after the span.
 std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const {
   const Rank& peer = story_.ranks[rank];
   constexpr int kMostLooked = 1000;
@@ -250,7 +252,7 @@ std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8
   return 0;
 }
 
-// Where it is not known which thread: the first that is not the library's own.
+// If the thread is not known: the first one that is not the library's own.
 std::size_t Blamer::program_thread(std::size_t rank) const {
   const std::vector<Thread>& threads = story_.ranks[rank].threads;
   const auto found =
@@ -288,7 +290,7 @@ void Blamer::own_thread(Building& building, std::int64_t end) {
   under_way(building, end);
 }
 
-// A thread that sleeps in its wait notices what comes when it is woken, or wakes by itself.
+// A thread that sleeps in its wait notices arrivals when it is woken, or when it wakes by itself.
 void Blamer::under_way(Building& building, std::int64_t end) {
   const Wait& wait = building.wait;
   const std::vector<Span>& sleeps = sleeps_[wait.rank][wait.thread];
@@ -301,8 +303,8 @@ void Blamer::under_way(Building& building, std::int64_t end) {
 
 // ---- what is waited for -------------------------------------------------------------------------
 
-// The trace ended before the wait did: what came meanwhile was not what it was for. False: it is
-// told all the same by who has come to a collective, or holds something.
+// The trace ended before the wait did, so nothing that came meanwhile was the awaited thing. False:
+// the cause is known all the same, from the ranks that have come to a collective or hold something.
 bool Blamer::for_cut_off(Building& building, const Awaited* awaited) {
   if (building.wait.ended) return false;
   const Cause cause = awaited == nullptr ? Cause::unknown : awaited->cause;
@@ -315,7 +317,8 @@ bool Blamer::for_cut_off(Building& building, const Awaited* awaited) {
   return true;
 }
 
-// Who has never come, of a collective of all ranks; kNoRank: all have, or it is not known.
+// The rank that has never come to a collective of all ranks; kNoRank: all have come, or it is not
+// known.
 std::size_t Blamer::missing(const Awaited& awaited, const std::vector<Entry>& entries) const {
   const auto members = story_.members.find({awaited.team, awaited.number});
   if (members == story_.members.end() || entries.size() >= members->second) return kNoRank;
@@ -335,7 +338,7 @@ bool Blamer::for_collective(Building& building, const Awaited& awaited) {
     late(building, building.wait.end, Why::late_member, never, program_thread(never));
   }
   late(building, last.at, Why::late_member, last.rank, last.thread);
-  // All have come: who does not advance it?
+  // All have come. Finds the rank that does not advance it.
   const Span rest{building.at, building.wait.end};
   std::size_t blamed = kNoRank;
   std::int64_t most = kUnnoticedNs;
@@ -350,7 +353,7 @@ bool Blamer::for_collective(Building& building, const Awaited& awaited) {
   return true;
 }
 
-// Which the wait's end may have been that of.
+// A collective whose end may have ended the wait.
 bool Blamer::for_ended_collective(Building& building) {
   const Wait& wait = building.wait;
   const std::vector<EndedCollective>& ended = story_.ranks[wait.rank].ended_collectives;
@@ -378,7 +381,7 @@ const Match* Blamer::received_before(const Wait& wait, const Message& message, s
   return nullptr;
 }
 
-// The message that was answered by this one: what that thread noted last before, right before.
+// The message that was answered by this one: the last one that its thread noted, right before.
 // Null: it came as soon as it was sent, or there was none.
 const Message* Blamer::asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const {
   constexpr std::int64_t kAnswerNs = 100'000;
@@ -394,7 +397,8 @@ const Message* Blamer::asked_by(const Message& answer, std::size_t sender, std::
   return nullptr;
 }
 
-// A receive's message that came in the wait, or what came last, or next. Null: there is none.
+// A receive's message that came during the wait, or else the last or next message. Null: there is
+// none.
 const Message* Blamer::ending(const Wait& wait, const Awaited* awaited, bool* received) const {
   const Rank& own = story_.ranks[wait.rank];
   const auto mine = [&](std::uint8_t worker) { return wait.worker == base::kNoTraceWorker || worker == wait.worker; };
@@ -419,7 +423,7 @@ const Message* Blamer::ending(const Wait& wait, const Awaited* awaited, bool* re
   return nullptr;
 }
 
-// A receive, or whatever a message has ended.
+// A receive, or another wait that a message has ended.
 bool Blamer::for_message(Building& building, const Awaited* awaited) {
   const Wait& wait = building.wait;
   bool received = false;
@@ -470,7 +474,7 @@ bool Blamer::for_receiver(Building& building, const Awaited& awaited) {
   return true;
 }
 
-// A put, get, atomic or message of which the end was waited for.
+// A put, get, atomic or message whose end was waited for.
 bool Blamer::for_operation(Building& building, const Awaited* awaited) {
   const Wait& wait = building.wait;
   const Operation* last = nullptr;
@@ -492,7 +496,7 @@ bool Blamer::for_operation(Building& building, const Awaited* awaited) {
   return true;
 }
 
-// Of the calls of others that may have written it, the last before the end.
+// The last call before the end, of the other ranks' calls that may have written the word.
 bool Blamer::for_word(Building& building) {
   auto write = std::ranges::upper_bound(story_.writes, building.wait.end, {}, &Entry::at);
   while (write != story_.writes.begin()) {
@@ -506,7 +510,7 @@ bool Blamer::for_word(Building& building) {
   return false;
 }
 
-// It is known who has to do something, and not when it did.
+// It is known which rank had to act, but not when it did.
 void Blamer::for_peer(Building& building, const Awaited& awaited) {
   std::size_t rank = index_of(awaited.rank);
   if (rank == kNoRank && awaited.cause == Cause::word) {

@@ -1,9 +1,9 @@
-// Why a wait lasted as long as it did: who is to blame for which part of it.
+// Why a wait lasted as long as it did: which rank is to blame for which part of it.
 //
 // The method is that of wait-state analysis (Böhme, Geimer, Wolf, Arnold, "Identifying the Root
 // Causes of Wait States in Large-Scale Parallel Applications", ICPP 2010): a wait is for an event
-// at another rank; until that event, the delay is that rank's, and where that rank was waiting
-// itself, the delay of whom it waited for.
+// at another rank. Until that event, that rank causes the delay. While that rank was waiting
+// itself, the rank that it waited for causes the delay.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ enum class Why : std::uint8_t {
   lock,             // held it
   unexpected_copy,  // messages came before their receives, and were copied
   mapping_copy,     // data was moved by operations, not written to mapped memory
-  never,            // had not done what was waited for when the trace ended
+  never,            // had not done the awaited thing when the trace ended
   under_way,        // nobody's delay: data was moving
   unknown
 };
@@ -37,11 +37,12 @@ inline constexpr std::size_t kNoRank = ~std::size_t{0};
 struct Blame : Span {
   Why why = Why::unknown;
   std::size_t rank = kNoRank;                  // whose delay: an index; kNoRank: nobody knows
-  std::size_t thread = 0;                      // of that rank, whose moment it was
-  std::uint8_t worker = base::kNoTraceWorker;  // no_progress: which nobody looked at
+  std::size_t thread = 0;                      // the thread of that rank that caused it
+  std::uint8_t worker = base::kNoTraceWorker;  // no_progress: the worker at which nobody looked
 };
 
-// Of each wait, in the order of Story::waits: parts in order, which together are the wait.
+// For each wait, in the order of Story::waits: its parts in order. Together they are the whole
+// wait.
 std::vector<std::vector<Blame>> blame_all(const Story& story);
 
 }  // namespace heddle::tools::explain

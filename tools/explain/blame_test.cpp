@@ -152,7 +152,7 @@ TEST(Blame, AnOperationWaitsForWhoLooksAtTheWorker) {
   EXPECT_EQ(parts.front().worker, 0);
 }
 
-// What was waited for came while nobody looked there: that was not needed.
+// The awaited thing came while nobody looked there: no look was needed.
 TEST(Blame, WhoLooksTooLateWasNotNeeded) {
   Story story = story_of(2);
   story.waits.push_back(wait_for(Cause::answer));
@@ -163,7 +163,8 @@ TEST(Blame, WhoLooksTooLateWasNotNeeded) {
   EXPECT_EQ(sums.at({Why::no_core, 0}), 2'000'000);
 }
 
-// Rank 1 waits for a message that rank 0 does not send, for that is in a barrier: the trace ends.
+// Rank 1 waits for a message that rank 0 does not send, because rank 0 is in a barrier. Then the
+// trace ends.
 TEST(Blame, WhatNeverCameIsToldAsThat) {
   Story story = story_of(2);
   Wait receive = wait_of(1, 1'000'000, 9'000'000);
@@ -183,7 +184,7 @@ TEST(Blame, WhatNeverCameIsToldAsThat) {
   story.entries[{0, 4}] = {{1'500'000, 0, 0}};
   story.members[{0, 4}] = 2;
   add_message(story, 0, 1, 1'100'000, 1'200'000);  // of another tag
-  // what a thread of the library itself does is not asked
+  // threads of the library itself are not considered
   story.ranks[0].threads.resize(2);
   story.ranks[0].threads[0].name = "heddle-progress";
   story.waits[1].thread = 1;
@@ -273,7 +274,7 @@ TEST(Blame, PartsAreTheWholeWait) {
   }
 }
 
-// However many parts a wait has for one cause, it is one; of very little no sentence is made.
+// All parts of a wait with the same cause count as one. A very short time gets no sentence.
 TEST(Report, CountsWaits) {
   Story story = story_of(2);
   story.waits.push_back(wait_for(Cause::answer));

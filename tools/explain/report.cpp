@@ -17,10 +17,10 @@ constexpr std::array<const char*, kWhys> kNames = {
     "credit used up", "lock",          "unexpected copy",      "copied, not mapped", "never came",   "data under way",
     "not known"};
 
-// Of less no sentence is made.
+// A shorter time gets no sentence.
 constexpr std::int64_t kLeastToldNs = 10'000;
 
-// What the thread did at that moment.
+// The thread's activity at that moment.
 std::string where_of(const Rank& rank, std::size_t thread, std::int64_t at) {
   if (thread >= rank.threads.size()) return "";
   const Slice* const slice = slice_at(rank.threads[thread], at);
@@ -221,7 +221,7 @@ std::string sentence(const Loss& loss, const Story& story) {
   return "";
 }
 
-// What would have helped, and by how much. Empty: nothing of the library's.
+// Says what would have helped, and by how much. Empty: the library has no advice.
 std::string advice(const Loss& loss, const Story& story) {
   const std::string most = "up to " + time_text(loss.ns);
   switch (loss.why) {

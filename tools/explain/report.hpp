@@ -1,4 +1,4 @@
-// What is said of a story: the time that ranks lost, by cause, largest first.
+// The report of a story: the time that ranks lost, by cause, largest first.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Loss {
   Why why = Why::unknown;
   // to blame: an index into Story::ranks; kNoRank: nobody, or nobody known
   std::size_t rank = kNoRank;
-  std::string where;                           // what its thread did meanwhile: a clause
+  std::string where;                           // its thread's activity meanwhile: a clause
   std::int64_t ns = 0;                         // of all who waited, together
   std::int64_t longest_ns = 0;                 // of one wait, or copy
   std::uint64_t times = 0;                     // waits, or copies

@@ -19,7 +19,7 @@ using trace::Moment;
 
 constexpr std::uint8_t kGet = 2;  // transport::Opcode
 
-// Who sends to whom, and which message: the same at both ends.
+// Sender, receiver and message: the same at both ends.
 using MessageKey = std::tuple<std::uint32_t, std::uint8_t, std::uint32_t, std::uint8_t, std::uint64_t>;
 struct Sent {
   std::int64_t at;
@@ -40,7 +40,7 @@ bool waits_for_words(std::string_view name) {
   return name.find("wait_until") != name.npos || name == "shmem_signal_wait_until";
 }
 
-// Calls of all ranks; those of a part of them are not told apart, and not counted.
+// Collective calls of all ranks. Calls of only some ranks are not told apart, and not counted.
 bool is_collective(std::string_view name) {
   return name == "shmem_barrier_all" || name == "shmem_sync_all" || name == "shmem_init" || name == "shmem_finalize";
 }
@@ -150,7 +150,7 @@ void Reader::take(std::size_t thread, const Moment& moment) {
     case TraceEvent::away:
       return take_away(thread, moment);
     case TraceEvent::receive: {
-      // Those whose ends are missing must not be looked through for ever.
+      // Entries whose ends are missing must not be searched for ever.
       constexpr std::size_t kMostOpen = 4096;
       std::deque<Receive>& receives = receives_[record.worker];
       if (receives.size() == kMostOpen) receives.pop_front();
@@ -211,8 +211,8 @@ void Reader::close(std::size_t thread, Slice::What what, std::int64_t at) {
   }
 }
 
-// An interface that waits by itself tells nothing of it: a long call in which no wait was noted is
-// one. Collective calls of all ranks are counted by their names.
+// An interface that waits by itself notes no wait. So a long call in which no wait was noted counts
+// as one. Collective calls of all ranks are counted by their names.
 void Reader::end_call(std::size_t thread, const Slice& call) {
   if (is_collective(call.name)) {
     const std::uint64_t number = ++collective_calls_[call.name];
@@ -288,7 +288,7 @@ bool Reader::take_slice(std::size_t thread, const Moment& moment) {
   }
 }
 
-// A wait inside a call of an interface above is that call's.
+// A wait inside a call of an interface above belongs to that call.
 void Reader::begin_wait(std::size_t thread, const Moment& moment) {
   State& state = states_[thread];
   const std::string name = process_.name(moment.record.id);
@@ -331,11 +331,11 @@ void Reader::end_wait(std::size_t thread, std::int64_t at) {
   if (state.waits.empty()) return;
   Wait wait = std::move(state.waits.back());
   state.waits.pop_back();
-  // That of heddle_worker_wait is seen by what the program does next.
+  // The event that ends a heddle_worker_wait is found in what the program does next.
   constexpr std::int64_t kSoonNs = 1'000'000;
   wait.end = at;
   wait.until = at + (wait.call == "heddle_worker_wait" ? kSoonNs : 0);
-  // What a wait within another one took is that one's.
+  // The time of a wait within another one belongs to the inner one.
   if (!state.waits.empty()) {
     Wait rest = state.waits.back();
     state.waits.back().ended = !cut_off_;
@@ -381,8 +381,8 @@ void Reader::take_posted(std::size_t thread, const Moment& moment) {
   operation.opcode = record.detail == base::kTraceWord ? std::uint8_t{0} : static_cast<std::uint8_t>(record.detail);
   operation.bytes = trace::bytes_of(record);
   if (operation.opcode == kGet) operation.of_message = brings_message(operation);
-  // A slot is used again once its operation has ended: one before it has lost its end. Long ones of
-  // which nobody is told share theirs.
+  // A slot is used again once its operation has ended. So if it is used again, the record of the
+  // earlier end was lost. Long operations without a completion share their slot.
   std::deque<Operation>& under_way = operations_[{record.worker, trace::slot_of(record) - 1}];
   if (trace::slot_of(record) - 1 != base::kTraceLongSlot) under_way.clear();
   under_way.push_back(operation);
@@ -397,7 +397,8 @@ void Reader::take_ended(const Moment& moment) {
   found->second.pop_front();
 }
 
-// A thread that slept for arrivals would have been woken by them: that is none of it.
+// A thread that slept for arrivals would have been woken by them, so its sleep is no time in which
+// nobody looked.
 void Reader::take_away(std::size_t thread, const Moment& moment) {
   constexpr std::int64_t kLeastNs = 20'000;
   Span span{process_.at(moment.record.id), moment.ns};
@@ -501,7 +502,7 @@ void join_pieces(Story& story) {
     last->end = wait.end;
     last->until = wait.until;
     last->ended = wait.ended;
-    // The longest piece says what the whole is for.
+    // The longest piece decides what the whole wait is for.
     if (wait.length() > last->longest_piece_ns && !wait.awaited.empty()) last->awaited = std::move(wait.awaited);
     last->longest_piece_ns = std::max(last->longest_piece_ns, wait.length());
   }
@@ -543,7 +544,7 @@ base::Result<Story> tell(const std::vector<trace::Process>& processes) {
   }
   join_pieces(story);
   std::ranges::sort(story.writes, {}, &Entry::at);
-  // Where records are missing, calls cannot be counted.
+  // If records are missing, calls cannot be counted.
   if (std::ranges::any_of(story.ranks, [](const Rank& rank) { return rank.lost != 0; })) {
     std::erase_if(story.entries, [](const auto& entry) { return (entry.first.first & kByName) != 0; });
   }
@@ -552,7 +553,7 @@ base::Result<Story> tell(const std::vector<trace::Process>& processes) {
 
 const Slice* slice_at(const Thread& thread, std::int64_t at) {
   const auto after = std::ranges::upper_bound(thread.slices, at, {}, &Slice::begin);
-  // Slices nest: one that began earlier, and is not over, lies around those that are between.
+  // Slices nest: a slice that began earlier and is not over encloses those that began later.
   constexpr int kMostSiblings = 4096;
   int looked = 0;
   for (auto slice = after; slice != thread.slices.begin() && looked < kMostSiblings; ++looked) {

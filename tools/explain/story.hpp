@@ -1,4 +1,4 @@
-// What a traced job did, as far as it tells why its ranks waited: read once from the records, then
+// The events of a traced job that explain why its ranks waited: read once from the records, then
 // only looked at.
 //
 // Times are nanoseconds of the job's clock. A rank is an index into Story::ranks, which is its
@@ -28,14 +28,14 @@ struct Span {
   }
 };
 
-// What a thread was in. Slices of one thread nest. call: of an interface; own: the program's own
-// (heddle_trace_begin).
+// A call or activity of a thread. Slices of one thread nest. call: of an interface; own: the
+// program's own (heddle_trace_begin).
 struct Slice : Span {
   enum class What : std::uint8_t { call, own, wait, sleep, task } what = What::call;
   std::string name;
 };
 
-// What a wait waits for, as the thread itself knows it.
+// The thing that a wait is for, as the thread itself knows it.
 struct Awaited {
   diagnosis::Cause cause = diagnosis::Cause::unknown;
   std::uint32_t rank = base::kAnyRank;
@@ -52,7 +52,7 @@ struct Wait : Span {
   // since when the thread is in one of an interface above; 0: it is not
   std::int64_t in_call = 0;
   std::vector<Awaited> awaited;  // as it was noted last
-  std::int64_t until = 0;        // what ended it has been noted before this
+  std::int64_t until = 0;        // its cause of ending was noted before this
   bool ended = true;             // false: it was under way when the trace ended
   std::int64_t longest_piece_ns = 0;
 };
@@ -130,7 +130,7 @@ struct Rank {
   std::vector<Message> messages;  // these by their moments
   std::vector<Match> matches;
   std::vector<Kept> kept;
-  // When nobody looked for arrivals, by worker, in order.
+  // The times when nobody looked for arrivals, by worker, in order.
   std::map<std::uint8_t, std::vector<Span>> away;
   std::vector<EndedCollective> ended_collectives;
   std::vector<Operation> operations;  // those that have ended, by their ends
@@ -146,7 +146,7 @@ struct Story {
   // how many there are
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> members;
   std::vector<Entry> writes;  // calls of interfaces that may have written a word of another rank
-  // Of a rank's number. Null: it has left no file.
+  // The rank of this number. Null: it has left no file.
   [[nodiscard]] const Rank* of(std::uint32_t number) const;
 };
 

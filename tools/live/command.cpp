@@ -123,7 +123,7 @@ base::Result<std::vector<RankCounters>> ask(pid_t job, int timeout_ms) {
   return diagnosis::read_counters(*text);
 }
 
-// What the terminal shows is put back at the end. Nothing where the output is none.
+// Restores the terminal's contents at the end. Does nothing if the output is no terminal.
 class Screen {
  public:
   explicit Screen(bool terminal) : terminal_(terminal) {

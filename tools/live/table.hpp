@@ -1,4 +1,4 @@
-// What `heddle top` shows: what the ranks of a job have done between two looks at their counters.
+// The table of `heddle top`: what the ranks of a job have done between two looks at their counters.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,13 @@ struct Row {
 };
 
 // A row for each rank of `now`, in its order. A worker that was not there before counts from its
-// opening on; what closed workers have done after `before` is not known.
+// opening on. The counts of closed workers after `before` are not known.
 [[nodiscard]] std::vector<Row> rows_of(std::span<const diagnosis::RankCounters> before,
                                        std::span<const diagnosis::RankCounters> now, double seconds);
 // Of all of them.
 [[nodiscard]] Row sum_of(std::span<const Row> rows);
 
-// Which of the job's ranks have answered: "3 ranks have answered", "1 of 2 ranks has answered;
+// The ranks of the job that have answered: "3 ranks have answered", "1 of 2 ranks has answered;
 // missing: rank 1". `size`: how many the job has; 0: it is not known.
 [[nodiscard]] std::string answered_text(std::span<const diagnosis::RankCounters> now, std::size_t size);
 

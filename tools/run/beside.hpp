@@ -1,4 +1,4 @@
-// Where libraries lie that `heddle run` hands to the ranks.
+// The places of libraries that `heddle run` hands to the ranks.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
 
-// What the ranks would get without us.
+// The value that the ranks would get without us.
 std::string preloaded(const Options& options) {
   const char* const inherited = std::getenv(kPreload);
   std::string value = inherited != nullptr ? inherited : "";

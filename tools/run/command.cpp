@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kSystemCode = 125;  // `heddle run` itself failed
 
-// Of a traced job that has ended with `code`: makes its picture. The exit code of the command.
+// Makes the picture of a traced job that has ended with `code`. Returns the command's exit code.
 int make_picture(const run::Options& options, bool joined, int code) {
   const char* const command = options.names->command;
   if (trace::merge(options.trace, trace::Parts::remove, command) == HEDDLE_DONE) return code;

@@ -20,7 +20,7 @@ constexpr pid_t kDismissed = 0;
 // The ranks, and the processes that have joined in their place.
 constexpr std::size_t kMostProcesses = std::size_t{2} * bootstrap::kMaxRanks;
 
-// What the guardian kills.
+// The processes that the guardian kills.
 struct Charges {
   std::array<pid_t, bootstrap::kMaxRanks> groups{};
   std::size_t group_count = 0;

@@ -63,7 +63,8 @@ std::span<const std::uint32_t> Interests::ready() {
   }
   if (forgotten) return ready_;
   // A descriptor was closed, but another process has a copy: a child between fork and exec, which
-  // may take any time. The kernel tells of it on and on, and takes no order about it any more.
+  // may take any time. The kernel reports it again and again, and its registration can no longer be
+  // changed.
   static_cast<void>(begin_anew());
   std::erase_if(ready_, [&](std::uint32_t number) { return entries_[number].fd < 0; });
   return ready_;

@@ -1,5 +1,6 @@
-// Descriptors that stay the same for long, and what is to be waited for on each: epoll(7), told
-// only of changes, so that a round costs what has happened and not how many descriptors there are.
+// Descriptors that stay the same for a long time, and the events to wait for on each. They use
+// epoll(7), which is told only of changes. So the cost of a round depends on what has happened, not
+// on the number of descriptors.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ class Interests {
   // but for -1 before and after.
   base::Status set(std::uint32_t number, int fd, short events);
 
-  // The numbers of some that are ready, each once; empty: none is. Never waits. What it returns is
-  // valid until the next call. A descriptor may have been closed since it became ready.
+  // The numbers of some that are ready, each once; empty: none is. Never waits. The result is valid
+  // until the next call. A descriptor may have been closed since it became ready.
   [[nodiscard]] std::span<const std::uint32_t> ready();
 
  private:

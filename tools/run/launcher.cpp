@@ -40,16 +40,18 @@ constexpr std::size_t kPipesPerRank = 2;
 // ranks and at the door, two sinks, an emulated machine's memory; what starting a rank takes
 // meanwhile (its ends of a socket and two pipes); reading a file in /proc.
 constexpr std::size_t kDescriptorsBesides = 16;
-// For who asks (`heddle top`, --metrics): so many more are wanted, and can be done without.
+// For clients that ask (`heddle top`, --metrics): so many more descriptors are wanted, but the
+// launcher can do without them.
 constexpr std::size_t kDescriptorsWanted = 128;
-// with one who asks, and what finds out whose process that is
+// for a client that asks, and for finding out whose process it is
 constexpr std::size_t kMetricsDescriptors = MetricsPort::kDescriptors + 2;
 
 std::uint64_t now_ns() {
   return base::SystemClock().now_ns();
 }
 
-// Who may ask at --metrics at a time, so that all else has its descriptors. Others ask at the door.
+// The most clients at --metrics at a time, so that everything else has its descriptors. Other
+// clients ask at the door.
 std::size_t guests_beyond(std::size_t needed) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur <= needed) return 1;
@@ -133,7 +135,7 @@ base::Status Launcher::watch_for_hangs() {
   watchdog_.emplace(*broker_, options_.ranks,
                     bootstrap::local::Watchdog::Options{config->number(base::Var::hang_seconds), names_.rank},
                     [this](const bootstrap::local::Watchdog::Lines& report) { say_each(report); });
-  // Without a door the job is watched all the same.
+  // Even without a door, the job is watched.
   static_cast<void>(watchdog_->open_door());
   return HEDDLE_DONE;
 }
@@ -254,7 +256,7 @@ base::Status Launcher::watch(std::uint32_t rank) {
   return HEDDLE_DONE;
 }
 
-// After what the last round has changed.
+// Follows the changes of the last round.
 void Launcher::watch_changed() {
   const bool paused = out_.full() != output_paused_ || err_.full() != error_paused_;
   output_paused_ = out_.full();
@@ -458,8 +460,8 @@ void Launcher::take_signals() {
 }
 
 // A rank may abort the job because of a death of which the others have heard through the dead one's
-// socket, which is closed a moment before its process has ended. That death comes first, but not
-// the end of others that abort the job, too. One moment is for all of them.
+// socket, which is closed a moment before its process has ended. That death is the first failure;
+// the end of other ranks that abort the job is not. They all share one such moment.
 void Launcher::await_deaths() {
   const std::uint64_t until = now_ns() + 200'000'000;
   const auto ends = [until](const base::Fd& pidfd) {
@@ -492,7 +494,7 @@ void Launcher::take_abort() {
   }
   const std::string text = std::string(names_.rank) + ' ' + std::to_string(abort->rank) + " aborts the job with code " +
                            std::to_string(abort->code) + colon + abort->message;
-  // After a death it says what could not go on without the dead.
+  // After a death, the message says what could not go on without the dead rank.
   if (code_ && stage_ == Stage::grace && !abort->message.empty()) say("%s", text.c_str());
   failure(abort->code, "%s", text.c_str());
   enter(Stage::terminating);
@@ -511,7 +513,7 @@ int Launcher::wait_ms() const {
   return static_cast<int>(std::min<std::uint64_t>((next - now) / 1'000'000 + 1, 3'600'000));
 }
 
-// Where ranks wait in the library, the user is told first for what.
+// If ranks wait in the library, the user is first told what they wait for.
 void Launcher::end_by_time() {
   timeout_at_ns_ = 0;
   patience_.over = Patience::Over::by_time;
@@ -535,7 +537,7 @@ void Launcher::check_deadlines() {
   if (stage_ends_ns_ == 0 || now < stage_ends_ns_ || running_ == 0) return;
   if (stage_ == Stage::grace) {
     if (held_) judge_held();
-    if (death_ && !code_) code_ = death_;  // who is ended now has not ended well
+    if (death_ && !code_) code_ = death_;  // a rank that is ended now has not ended well
     // No failure yet: a rank has closed its connection but its process still runs.
     failure(1, "%s %u (pid %d) has closed its connection to the launcher without %s", names_.rank, lost_,
             ranks_[lost_].child.pid, names_.leaving);
@@ -634,8 +636,8 @@ void Launcher::finish() {
 }
 
 // Writes what the ranks wrote before they ended. A process that has left its group may still hold a
-// pipe; the launcher does not wait for it. A reader of the output may take any time, as with other
-// programs (a pager, a stopped terminal), unless a signal or the time limit has ended the job, or
+// pipe; the launcher does not wait for it. As with other programs, a reader of the output may take
+// any time (a pager, a stopped terminal), unless a signal or the time limit has ended the job, or
 // comes now.
 void Launcher::finish_output() {
   patience_.signals = signals_.get();

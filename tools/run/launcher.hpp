@@ -41,7 +41,7 @@ class Launcher {
   };
   // Each stage includes the earlier ones.
   enum class Stage { running, grace, terminating, killing };
-  // What a rank's descriptors tell.
+  // The events of a rank's descriptors.
   enum Source : std::uint32_t { output, error, socket, joined_process, process, kSources };
 
   base::Status prepare();
@@ -104,7 +104,7 @@ class Launcher {
   std::uint32_t running_ = 0;
   // Those of the ranks: five of each. The few others are polled.
   Interests interests_;
-  std::vector<std::uint32_t> handled_;  // ranks of which what is to be waited for may have changed
+  std::vector<std::uint32_t> handled_;  // ranks whose awaited events may have changed
   bool output_paused_ = false;          // out_ was full when interests_ was told last
   bool error_paused_ = false;
   bool failed_output_told_ = false;

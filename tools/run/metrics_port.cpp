@@ -40,7 +40,8 @@ RequestLine request_line(std::string_view request) {
   return {line.substr(0, space), path.substr(0, path.find('?'))};
 }
 
-// Not a name that a page of another machine has made mean this one, in a browser here.
+// Whether the request names this machine. A page of another machine, in a browser here, may use a
+// name of its own that it has made mean this machine. Such a name does not count.
 bool names_this_machine(std::string_view request) {
   std::string head(request.substr(0, request.find("\r\n\r\n")));
   std::ranges::transform(head, head.begin(),
@@ -71,8 +72,8 @@ base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port,
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(port);
   socklen_t length = sizeof address;
-  // Told once of each that comes: where no descriptor is free for it, it must not be told again and
-  // again.
+  // Edge-triggered: each arrival is reported once. If no descriptor is free for it, it must not be
+  // reported again and again.
   epoll_event wanted{EPOLLIN | EPOLLET, {}};
   const int listener = made->listener_.get();
   errno = 0;
@@ -89,8 +90,9 @@ base::Result<std::unique_ptr<MetricsPort>> MetricsPort::open(std::uint16_t port,
   return made;
 }
 
-// The oldest make room: for the others, and where this process may have no more descriptors. Only
-// so many come in at once: whoever comes again and again must not keep the ranks waiting.
+// The oldest guests make room for new ones, also if this process may have no more descriptors. Only
+// so many come in per call, so that a guest that comes again and again does not keep the ranks
+// waiting.
 void MetricsPort::accept_guests() {
   pollfd waiting{listener_.get(), POLLIN, 0};
   for (int accepted = 0; accepted < kMostAtOnce && ::poll(&waiting, 1, 0) > 0; ++accepted) {
@@ -110,7 +112,7 @@ void MetricsPort::accept_guests() {
 }
 
 void MetricsPort::serve() {
-  // So that what is told once is not told again: all of it.
+  // Fetches all events, so that an event that is reported once is not reported again.
   std::array<epoll_event, kMostGuests + 1> seen{};
   static_cast<void>(::epoll_wait(epoll_.get(), seen.data(), static_cast<int>(seen.size()), 0));
   accept_guests();

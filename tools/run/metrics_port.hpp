@@ -1,5 +1,5 @@
 // `heddle run --metrics PORT`: serves the job's counters by HTTP on the loopback interface, for
-// Prometheus and whoever else asks for /metrics.
+// Prometheus and any other client that asks for /metrics.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ class MetricsPort {
   using Answer = std::function<void(std::string text)>;
   using Ask = std::function<void(Answer answer)>;
 
-  // Of this machine. `user`: who runs the job, and root.
+  // The clients that may ask, all of this machine. `user`: the user who runs the job, and root.
   enum class For { user, all };
 
-  // Of itself: a listener and what it is waited with. Each guest is one more, of `most_guests`, at
-  // least 1: if another comes, the one that came first is disconnected.
+  // The descriptors of the port itself: a listener and an epoll. Each guest needs one more, up to
+  // `most_guests`, at least 1. If one more guest comes, the oldest is disconnected.
   static constexpr std::size_t kDescriptors = 2;
   static constexpr std::size_t kMostGuests = 32;
 

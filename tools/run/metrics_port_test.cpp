@@ -130,7 +130,7 @@ TEST_F(Metrics, the_oldest_guest_makes_room_where_no_descriptor_is_free) {
   EXPECT_TRUE(answer_to(third).starts_with("HTTP/1.1 200 OK\r\n"));
 }
 
-// Whoever waits for the port would be woken again and again, for nothing.
+// Otherwise a thread that waits for the port would be woken again and again for nothing.
 TEST_F(Metrics, a_guest_for_whom_there_is_no_descriptor_is_told_of_once_and_comes_in_later) {
   open(8);
   const base::Fd first = socket_to_connect();
@@ -177,7 +177,7 @@ TEST(OtherEnd, is_of_this_user) {
   const Connection one = connection_of(listener);
   EXPECT_EQ(read_user_at_other_end(one.host.get()), ::geteuid());
   EXPECT_EQ(user_at_other_end(one.host.get()), ::geteuid());
-  // Where the kernel can be asked, it says the same.
+  // If the kernel can be asked, it gives the same answer.
   if (const auto asked = ask_user_at_other_end(one.host.get())) {
     EXPECT_EQ(*asked, ::geteuid());
   }

@@ -156,7 +156,7 @@ base::Status read_metrics(const Words& words, Options* options) {
   return HEDDLE_DONE;
 }
 
-// What can be known before the job has run of the file that is written after it.
+// Checks, before the job runs, the file that is written after it, as far as possible.
 base::Status check_trace_file(const std::string& given) {
   namespace fs = std::filesystem;
   const char* const name = given.c_str();
@@ -281,7 +281,7 @@ base::Status interpret(const Words& words, Options* options) {
   return status;
 }
 
-// An option whose value is missing or empty. What the value is has been given to CLI as its type.
+// An option whose value is missing or empty. CLI's type of the option says what the value is.
 base::Status no_value(const CLI::Option& option, const std::string& word, bool empty, const Names& names) {
   const std::string what = option.get_type_name();
   return base::fail(HEDDLE_ERR_ARGUMENT, "%s needs %s%s; `%s --help` lists the options", word.c_str(), what.c_str(),

@@ -22,7 +22,7 @@
 namespace heddle::tools::run {
 namespace {
 
-// As the socket at the other end has them.
+// The addresses as the socket at the other end has them.
 struct Ends {
   sockaddr_in own{};
   sockaddr_in peer{};
@@ -46,8 +46,8 @@ std::string in_table(const sockaddr_in& address, bool in_six) {
   return text.data();
 }
 
-// What follows the two addresses in a line of the table: state, queues, timer, retransmits, user,
-// timeout, inode. inode 0: no process has the socket any more, and the user is not told.
+// The fields after the two addresses in a line of the table: state, queues, timer, retransmits,
+// user, timeout, inode. inode 0: no process has the socket any more, and the user is not told.
 std::optional<uid_t> user_in(const std::string& rest) {
   std::istringstream words(rest);
   std::array<std::string, 4> skipped;

@@ -1,4 +1,4 @@
-// Who is at the other end of a TCP connection of this machine.
+// The user at the other end of a TCP connection of this machine.
 #pragma once
 
 #include <sys/types.h>

@@ -123,7 +123,7 @@ void TaggedStream::serve() {
   }
   sink_->flush();
   // The rank's next write then fails, as it would without the launcher: nobody reads. A full disk
-  // is no reason to end a rank: what it writes is read and lost, which the launcher tells.
+  // is no reason to end a rank. Its output is read and lost, and the launcher reports this.
   if (sink_->closed() && !sink_->failed()) close();
 }
 

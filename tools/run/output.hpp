@@ -48,7 +48,8 @@ class Sink {
   [[nodiscard]] bool closed() const { return closed_; }
   // The errno of the write that failed; 0: none did. EPIPE: the reader has gone.
   [[nodiscard]] int error() const { return error_; }
-  // It cannot be written (a full disk, say), although nobody has gone: what is added is lost.
+  // It cannot be written (a full disk, for example), although the reader is still there. Added data
+  // is lost.
   [[nodiscard]] bool failed() const { return error_ != 0 && error_ != EPIPE; }
 
  private:

@@ -25,7 +25,7 @@ struct SpawnPlan {
   int failures = -1;   // pipe: a child that cannot exec the program writes a SpawnFailure
 };
 
-// What a child could not do before it was the program.
+// The step that a child could not do before its exec.
 enum class SpawnStep : std::uint32_t { redirect, inherit, bind, limit, start };
 struct SpawnFailure {
   std::uint32_t rank = 0;

@@ -26,7 +26,7 @@ class Shortest {
  public:
   explicit Shortest(const std::vector<Process>& processes) : processes_(processes) {}
 
-  // All that was sent first, then what has arrived.
+  // First everything that was sent, then the arrivals.
   void add_sent(const Process& process, const Moment& moment) {
     const base::TraceRecord& record = moment.record;
     if (record.event != TraceEvent::posted || record.kind == 0 || record.rank >= processes_.front().size) return;
@@ -90,8 +90,8 @@ void set_offsets(std::vector<Process>& processes, const Shortest& shortest) {
 
 namespace {
 
-// The counter is one for all cores of a machine: what the process that has looked at the clocks for
-// longest knows of it holds for all, and better.
+// The counter is one for all cores of a machine: so the measurement of the process that has watched
+// the clocks for longest holds for all, and is the best.
 void share_clocks(std::vector<Process>& processes) {
   std::map<std::string, const Process*> best;
   const auto span = [](const Process& process) { return process.last_ticks - process.first_ticks; };

@@ -1,6 +1,6 @@
 // Writes a trace as Perfetto's protobuf (https://perfetto.dev/docs/reference/trace-packet-proto):
-// tracks, slices and instants on them, and flows between those. What is written here is read by
-// ui.perfetto.dev and trace_processor.
+// tracks, slices and instants on them, and flows between those. ui.perfetto.dev and trace_processor
+// read these files.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace heddle::tools::trace {
 
-// What is told of an event when a user selects it.
+// Details of an event, shown when a user selects it.
 struct Annotation {
   const char* name;
   std::variant<std::uint64_t, std::string> value;
@@ -36,7 +36,7 @@ class PerfettoWriter {
   ~PerfettoWriter();
 
   base::Status open(const std::string& path);
-  // Everything has been written; or why not. Once.
+  // Ends the file. Returns whether everything has been written, or the error. Call once.
   base::Status close();
 
   // `number` is unique among processes; `order` is where it stands among them.
@@ -50,7 +50,7 @@ class PerfettoWriter {
   void end(Track track, std::int64_t ns) { event(track, ns, kEnd, nullptr); }
   void instant(Track track, std::int64_t ns, const Mark& mark) { event(track, ns, kInstant, &mark); }
 
-  // Bytes that Perfetto passes over: of a row of them, named by its number, the next ones.
+  // Bytes that Perfetto passes over: the next ones of a sequence that the number names.
   static constexpr std::uint32_t kPacketField = 1;  // of Perfetto's Trace
   // of its TracePacket, which has none of that number
   static constexpr std::uint32_t kRecordingField = 0x8EDD1E;

@@ -1,5 +1,5 @@
-// What a process of a traced job did, as tracks of a picture: its threads, with calls, waits,
-// progress and messages; and the lives of its operations, receives and collectives.
+// The activity of a process of a traced job, as tracks of a picture: its threads, with calls,
+// waits, progress and messages; and the lives of its operations, receives and collectives.
 #pragma once
 
 #include <cstdint>

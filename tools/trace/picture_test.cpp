@@ -1,4 +1,4 @@
-// What is drawn of records: slices that nest, arrows from each message to its arrival, spans of
+// How records are drawn: slices that nest, arrows from each message to its arrival, spans of
 // operations, and what was lost at either end.
 #include "tools/trace/picture.hpp"
 

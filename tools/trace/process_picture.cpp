@@ -70,7 +70,7 @@ void ProcessPicture::open(Drawing& thread, Slice slice, std::int64_t ns, const M
   thread.open.push_back(slice);
 }
 
-// And those that were opened inside it. Nothing, if its begin was lost.
+// Ends it and the slices that were opened inside it. Does nothing if its begin was lost.
 void ProcessPicture::close(Drawing& thread, Slice slice, std::int64_t ns) {
   const auto found = std::ranges::find(thread.open.rbegin(), thread.open.rend(), slice);
   if (found == thread.open.rend()) return;
@@ -201,7 +201,7 @@ void ProcessPicture::take_command(Drawing& thread, const Moment& moment) {
   writer_.instant(thread.track, moment.ns, mark);
 }
 
-// Of what a recording has too many to list each.
+// For activities of which a recording has too many to list each one.
 void ProcessPicture::add_more(Mark& mark, const Moment& moment) {
   if (moment.more != 0) mark.annotations.emplace_back("and alike after it", moment.more);
 }
@@ -247,7 +247,7 @@ void ProcessPicture::take_queue(const Moment& moment) {
   std::deque<Open>& waiting = queued_[moment.record.worker];
   std::uint64_t& started = started_[moment.record.worker];
   if (moment.record.event == TraceEvent::queued) {
-    // Who starts it may have been faster than who has noted it.
+    // The thread that starts it may have been faster than the one that notes it.
     if (moment.record.id > started) waiting.push_back({moment.ns, moment.record});
     return;
   }
@@ -328,7 +328,7 @@ void ProcessPicture::take_schedule(Drawing& thread, const Moment& moment) {
   schedules_.erase(run);
 }
 
-// What nobody has ended goes on to the end of the trace.
+// An activity that nobody has ended goes on to the end of the trace.
 void ProcessPicture::close_all(std::int64_t ns) {
   for (Drawing& thread : drawings_) {
     show_call(thread);

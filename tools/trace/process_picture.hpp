@@ -13,8 +13,8 @@
 
 namespace heddle::tools::trace {
 
-// Slices that may overlap, which those of one track may not: on as few tracks of one name as that
-// takes.
+// Slices that may overlap, although those of one track may not. They are put on as few tracks of
+// one name as possible.
 class Lanes {
  public:
   Lanes(PerfettoWriter& writer, PerfettoWriter::Track parent, std::string name)
@@ -51,7 +51,7 @@ class ProcessPicture {
     std::string arguments;
     std::int64_t call_ns = 0;
   };
-  // Something under way, that a later record ends.
+  // An activity under way, which a later record ends.
   struct Open {
     std::int64_t begin;
     Record record;
@@ -85,7 +85,7 @@ class ProcessPicture {
   // by worker, slot
   std::map<std::pair<std::uint8_t, std::uint64_t>, std::deque<Open>> operations_;
   std::map<std::uint8_t, std::deque<Open>> queued_;  // by worker
-  std::map<std::uint8_t, std::uint64_t> started_;    // what is before that has left the queue
+  std::map<std::uint8_t, std::uint64_t> started_;    // entries before this have left the queue
   std::map<std::uint8_t, std::deque<Open>> receives_;
   std::map<std::uint8_t, std::deque<Open>> kept_;
   std::map<std::uint64_t, Open> schedules_;  // by the number of the run

@@ -43,7 +43,7 @@ constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 40;  // of a ring
 
 }  // namespace
 
-// A process that was killed may have left anything in what it was just writing.
+// A process that was killed may have left any bytes in the record that it was writing.
 base::Result<Process> head_of(const std::string& path) {
   const Mapping file(path);
   if (file.bytes() < base::kTraceHeadBytes) {
@@ -78,7 +78,7 @@ base::Result<Process> head_of(const std::string& path) {
   process.first_ticks = first.ticks;
   process.first_ns = signed_ns(first.monotonic_ns);
   process.clock = {process.first_ticks, process.first_ns, rate};
-  // It may have been killed long after it has looked at the clocks last.
+  // It may have been killed long after its last look at the clocks.
   process.last_ticks = last.ticks + static_cast<std::uint64_t>(kLongestBlind / rate);
   process.began_ns = signed_ns(first.calendar_ns);
   return process;
@@ -132,7 +132,8 @@ class Ring {
   std::uint64_t happened_ = 0;  // in all, with what had no room
 };
 
-// From which record on runs are read as single ones: as many of these as a ring has records.
+// The record from which on runs are read as single records. There are at most as many single
+// records as a ring holds.
 std::uint64_t Ring::first_single() const {
   std::uint64_t room = records_;
   std::uint64_t n = count_;
@@ -166,7 +167,7 @@ void Ring::read(Thread& thread) const {
     if (record.event != TraceEvent::repeated) {
       thread.moments.push_back({0, record});
       ++listed;
-    } else if (!thread.moments.empty()) {  // else what it repeats is gone
+    } else if (!thread.moments.empty()) {  // otherwise the record that it repeats is gone
       if (n >= single) {
         repeat(record, known, thread.moments);
       } else {

@@ -17,12 +17,12 @@ namespace heddle::tools::trace {
 struct Moment {
   std::int64_t ns = 0;
   base::TraceRecord record{};
-  // Of a run whose single records would be too many: how many followed this one that are as it is,
-  // but for the number of a message, which each time is the next.
+  // For a run with too many single records: how many records followed this one that are equal to
+  // it, except that the number of the message increases by one each time.
   std::uint64_t more = 0;
 };
 
-// What one thread has noted, in order; times never go back. Runs (base::TraceEvent::repeated) are
+// The records of one thread, in order; times never go back. Runs (base::TraceEvent::repeated) are
 // single records again, the newest of as many as a ring holds; their times are spread evenly from
 // the first to the last that was read, which is two microseconds later at most.
 struct Thread {
@@ -32,7 +32,7 @@ struct Thread {
   std::vector<Moment> moments;
 };
 
-// What is known of a process without its records.
+// The facts about a process, without its records.
 struct Process {
   std::string path;
   std::uint32_t rank = 0;
@@ -62,7 +62,7 @@ struct Process {
     constexpr double kMost = 1e18;  // what is damaged may say anything
     return clock.ns + offset_ns + static_cast<std::int64_t>(std::clamp(since, -kMost, kMost));
   }
-  // Of a name's number. "": it had no room.
+  // The name of a number. "": it had no room.
   [[nodiscard]] const char* name(std::uint64_t number) const {
     return number == 0 || number > names.size() ? "" : names[number - 1].c_str();
   }
@@ -72,9 +72,10 @@ struct Process {
 // files that belong to other jobs, or cannot be read, which are left out. ARGUMENT: no other is
 // there.
 base::Result<std::vector<Process>> find(const std::string& path, std::vector<std::string>* others);
-// ARGUMENT: what PATH is, where nothing of a job can be read, and what to give instead.
+// ARGUMENT: nothing of a job can be read there. The message says what PATH is, and what to give
+// instead.
 base::Status wrong_path(const std::string& path);
-// What a file tells of its process. ARGUMENT: it is no such file, or damaged.
+// The facts that a file has of its process. ARGUMENT: it is no such file, or damaged.
 base::Result<Process> head_of(const std::string& file);
 // All that is named PATH.rank…; a directory that is not there has none.
 std::vector<std::string> files_of(const std::string& path);

@@ -40,7 +40,7 @@ class Recordings : public testing::Test {
     EXPECT_TRUE(tracer) << base::last_message();
     return std::move(*tracer);
   }
-  // What the one thread of the one process has noted.
+  // The records of the one thread of the one process.
   [[nodiscard]] Thread read_one() const {
     std::vector<std::string> others;
     const auto processes = find(path(), &others);
@@ -246,7 +246,7 @@ TEST_F(Recordings, ListNoMoreThanARingHolds) {
   EXPECT_EQ(thread.moments.front().more, 998U);
 }
 
-// Wherever the ring's oldest record stands: in a run, before it, behind the last one.
+// For every position of the ring's oldest record: in a run, before it, behind the last one.
 TEST_F(Recordings, KnowWhatIsLostOfRuns) {
   std::mt19937_64 random(5);
   for (const std::uint64_t singles : {0, 1, 3, 3000}) {
@@ -279,7 +279,7 @@ TEST_F(Recordings, KnowWhatIsLostOfRuns) {
   }
 }
 
-// Killed anywhere: what was noted is there, and no more than that.
+// Killed at any point: the noted records are there, and no others.
 TEST_F(Recordings, OfKilledProcessesTellTheTruth) {
   struct Shared {
     std::atomic<std::uint64_t> begun;
@@ -310,8 +310,8 @@ TEST_F(Recordings, OfKilledProcessesTellTheTruth) {
   ::munmap(at, sizeof(Shared));
 }
 
-// Whatever was cut off or overwritten: an error that names the file, or fewer records; never a
-// crash.
+// After any part was cut off or overwritten: an error that names the file, or fewer records; never
+// a crash.
 TEST_F(Recordings, MayBeDamaged) {
   {
     const auto tracer = open(0, 1, 2048);

@@ -1,4 +1,4 @@
-// For tests: what a file of Perfetto's protobuf says.
+// For tests: the contents of a file of Perfetto's protobuf.
 #pragma once
 
 #include <cstdint>

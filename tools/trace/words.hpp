@@ -1,4 +1,4 @@
-// Words for what a trace has noted.
+// Words for the records of a trace.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace heddle::tools::trace {
 
 // "8 B", "64 KiB".
 std::string size_text(std::uint64_t bytes);
-// Of a posted command or an arrived message, without its target: "put 8 B", "tagged message 64
+// Names a posted command or an arrived message, without its target: "put 8 B", "tagged message 64
 // KiB".
 std::string command_text(const base::TraceRecord& record);
-// Of a message's kind: "active message".
+// The name of a message's kind: "active message".
 const char* kind_text(std::uint8_t kind);
-// Of a message's kind: it runs a handler, or is a request of the library or its answer.
+// True if a message of this kind runs a handler, or is a request of the library or its answer.
 bool is_active(std::uint8_t kind);
 // "rank 3"; "any rank".
 std::string rank_text(std::uint32_t rank);
@@ -24,11 +24,11 @@ std::string rank_text(std::uint32_t rank);
 constexpr std::uint64_t bytes_of(const base::TraceRecord& record) {
   return record.bytes & ((std::uint64_t{1} << base::kTraceSlotShift) - 1);
 }
-// Of a kept message: the ticks that it took to keep it.
+// For a kept message: the ticks that it took to keep it.
 constexpr std::uint64_t copy_ticks(const base::TraceRecord& kept) {
   return (kept.bytes >> base::kTraceSlotShift) * base::kTraceCopyUnit;
 }
-// Of a posted command; 0: no end will follow. Else its slot + 1.
+// For a posted command: its slot + 1; 0: no end will follow.
 constexpr std::uint64_t slot_of(const base::TraceRecord& posted) {
   return posted.bytes >> base::kTraceSlotShift;
 }

@@ -22,7 +22,7 @@ std::atomic<std::uint64_t> g_yields_of_engines{0};
 
 }  // namespace
 
-// Of the whole program: a yield is counted by who calls it.
+// For the whole program: counts yields by the calling thread.
 extern "C" int sched_yield() noexcept {  // NOLINT: the C library's name
   char name[16] = {};
   ::pthread_getname_np(::pthread_self(), name, sizeof name);

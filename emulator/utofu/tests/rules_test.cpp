@@ -330,8 +330,8 @@ TEST_F(Rules, WhatIsWrongHereIsSaidInPlainModeToo) {
       "a command of VCQ [0-9a-f]+ .node [0-9 ]+, TNI 0 CQ [0-8]. names local memory .* it ends before");
 }
 
-// Where rules are only reported, a loop that breaks one prints it a few times, and prints the count
-// at the end.
+// If rules are only reported, a loop that breaks one prints it a few times, and prints the count at
+// the end.
 TEST_F(Rules, ReportsDoNotFlood) {
   expect_clean(
       [] {

@@ -1,5 +1,6 @@
-// One wrong call, or a rank that dies: the program must end with a message. The argument says
-// which; the caller looks for the message. Exit 0: nothing was noticed, so the test has failed.
+// One wrong call, or a rank that dies: the program must end with a message. The argument selects
+// the case, and the caller looks for the message. Exit 0: nothing was noticed, so the test has
+// failed.
 #include <csignal>
 #include <cstring>
 

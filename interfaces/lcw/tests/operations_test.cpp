@@ -12,8 +12,8 @@ using test::seed_of;
 using test::sizes;
 
 test::CountingAllocator g_allocator;
-// Puts to this rank until here. Those of a rank that is further may arrive early, so the count is
-// one of the whole program, and compared where no rank can have begun to put again.
+// The number of puts to this rank so far. Puts of a rank that is ahead may arrive early. So the
+// count is for the whole program, and is compared where no rank can have begun to put again.
 long g_puts = 0;
 constexpr lcw::rank_t kAnyRank = -1;
 

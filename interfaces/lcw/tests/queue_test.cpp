@@ -74,8 +74,8 @@ void together(int pushers, int poppers, std::int64_t each) {
   for (const auto& times : seen) REQUIRE(times == 1);
 }
 
-// Threads that use the queue one after the other, more than there are ownerships; what one has left
-// the next one finds.
+// Threads that use the queue one after the other, more than there are ownerships; each finds what
+// the previous one has left.
 void owners_in_turn() {
   CompletionQueue queue;
   for (std::int64_t turn = 0; turn < 20; ++turn) {

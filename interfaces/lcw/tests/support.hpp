@@ -1,4 +1,4 @@
-// What the tests of the backend share. They use LCW's public header alone, so they run on every
+// Shared parts of the backend's tests. They use LCW's public header alone, so they run on every
 // backend of LCW.
 #pragma once
 
@@ -32,7 +32,7 @@ class Posting {
   Posting& operator=(const Posting&) = delete;
 };
 
-// Until the call is accepted, with progress.
+// Repeats the call until it is accepted, and makes progress in between.
 template <typename Call>
 void post(lcw::device_t device, Call call) {
   while (true) {
@@ -65,7 +65,7 @@ void progress_until(lcw::device_t device, Condition condition) {
   while (!condition()) lcw::do_progress(device);
 }
 
-// Bytes that depend on who sends what to whom.
+// Bytes that depend on the sender, the receiver and the message.
 inline unsigned char byte_at(std::uint64_t seed, std::size_t i) {
   return static_cast<unsigned char>(seed * 131 + i * 7 + (i >> 8));
 }

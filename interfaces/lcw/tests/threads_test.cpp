@@ -57,7 +57,7 @@ void own_queues(const std::vector<lcw::device_t>& devices, int rounds) {
   });
 }
 
-// All threads post and poll on one queue; who completes what is open.
+// All threads post and poll on one queue. Any thread may complete any operation.
 void one_queue(const std::vector<lcw::device_t>& devices, int rounds) {
   const lcw::rank_t me = lcw::get_rank();
   const lcw::rank_t next = (me + 1) % lcw::get_nranks();
@@ -112,7 +112,7 @@ void on_completion(lcw::request_t request) {
 // Puts of all threads to all ranks; handlers free what was sent and what has arrived.
 void puts_with_handlers(const std::vector<lcw::device_t>& devices, lcw::comp_t handler, int rounds) {
   const lcw::rank_t ranks = lcw::get_nranks();
-  // Puts of ranks that are further may have arrived in the barrier before: the count goes on.
+  // Puts of ranks that are ahead may have arrived during the barrier before, so the count goes on.
   static long all = 0;
   all += 2L * kThreads * rounds * ranks;
   run_threads([&](int t) {
@@ -130,7 +130,7 @@ void puts_with_handlers(const std::vector<lcw::device_t>& devices, lcw::comp_t h
   REQUIRE(g_handled == all && g_allocator.open == 0);
 }
 
-// Threads that make progress for others, who only post and poll.
+// Some threads make progress for others, which only post and poll.
 void progress_thread(lcw::device_t device, int rounds) {
   std::atomic<bool> over{false};
   std::thread mover([&] {

@@ -26,7 +26,7 @@ void sum_up(Request& request) {
 }
 
 int check_unchanged(const Request& request) {
-  // Nobody tells who has freed the request when the memory may go.
+  // If the program has freed the request, nothing tells it when the memory may be freed.
   if (request.freed || request.peer == MPI_PROC_NULL || sum_of(request) == request.sum) return MPI_SUCCESS;
   return error(MPI_ERR_BUFFER,
                "the buffer of the send to rank %d with tag %d has changed before the send was complete: wait for it "

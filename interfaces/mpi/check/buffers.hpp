@@ -1,6 +1,6 @@
-// The buffer of a nonblocking send must not be written to before the send is complete: what it
-// holds is summed up at both ends of that time. So any memory can be checked, and a write is told
-// when the send is completed.
+// The buffer of a nonblocking send must not be written to before the send is complete. So a
+// checksum of its contents is taken when the send begins and when it ends. This works for any
+// memory. A write is reported when the send is completed.
 #pragma once
 
 #include "mpi/messages/request.hpp"

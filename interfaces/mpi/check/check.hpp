@@ -1,4 +1,4 @@
-// HEDDLE_CHECK=full: what programs do wrong and MPI libraries mostly let pass.
+// HEDDLE_CHECK=full: finds errors of programs that MPI libraries mostly let pass.
 //
 //   kinds.hpp       a message of 4-byte integers is received as 8-byte floating-point numbers
 //   comparison.hpp  members of a communicator call different collectives, or with other arguments
@@ -17,7 +17,7 @@ extern bool g_checks;
 // Whether the environment says so for this process. MPI_SUCCESS, or an error's class if
 // HEDDLE_CHECK is none of off, on and full.
 int read_checks(bool* wanted);
-// The job is joined: `all`: all ranks want them. Closes the short paths.
+// Called when the job is joined. `all`: all ranks want the checks. Closes the short paths.
 void begin_checks(bool all);
 
 }  // namespace heddle::mpi

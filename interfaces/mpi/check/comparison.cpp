@@ -11,7 +11,7 @@
 namespace heddle::mpi {
 namespace {
 
-// Looks that find nothing, for one at the members' lives.
+// After so many looks that find nothing, checks whether the members live.
 constexpr std::uint32_t kLooksPerLifeCheck = 64;
 
 std::string_view function_of(Call call) {
@@ -79,7 +79,7 @@ bool Comparison::test() {
                 before_, description_of(theirs_).c_str(), comm_.rank, description_of(mine_).c_str()));
     }
   }
-  // Then the neighbour may have given up.
+  // In that case the neighbour may have given up.
   if (!received_ && ++looks_ % kLooksPerLifeCheck == 0 && has_dead_member(comm_)) return true;
   return sent_ && received_;
 }

@@ -1,10 +1,11 @@
-// Do all members of a communicator call the same collective, with arguments that fit? Each member
-// tells the next one what it calls, and compares what the one before it calls: if any two differ,
-// some neighbours do. Then the job ends with a line that has both, since neither could go on.
+// Checks that all members of a communicator call the same collective, with arguments that fit. Each
+// member tells the next one what it calls, and compares this with the call of the member before it.
+// If the calls of any two members differ, those of some neighbours differ. Then the job ends with a
+// line that names both calls, since neither could go on.
 //
-// Compared are the function, the root, the operator and, where all members must have the same, the
-// bytes of a block and the kind of its elements. Of intercommunicators, in each group: the
-// function.
+// The check compares the function, the root and the operator. Where all members must have the same,
+// it also compares the bytes of a block and the kind of its elements. On intercommunicators it
+// compares the function only, within each group.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@
 
 namespace heddle::mpi {
 
-// What a collective's arguments are, as far as they are compared. Goes from process to process.
+// The arguments of a collective that are compared. It is sent from process to process.
 struct Described {
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
   char function[40] = "";          // without MPI_ and _c

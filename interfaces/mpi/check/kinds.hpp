@@ -1,6 +1,6 @@
-// The kind of a message's elements travels in bits of its tag that nothing else uses, where checks
-// are on. Kinds are told apart by representation only: an int is an unsigned int or a C bool of the
-// same size is not reported. Bytes, packed data, pairs and types of several kinds fit all.
+// With checks, the kind of a message's elements travels in bits of its tag that nothing else uses.
+// Kinds are told apart by representation only: an int is an unsigned int or a C bool of the same
+// size is not reported. Bytes, packed data, pairs and types of several kinds fit all.
 #pragma once
 
 #include "mpi/check/check.hpp"
@@ -24,12 +24,12 @@ static_assert(kKindShift + 8 <= kNumberShift);
 [[nodiscard]] inline std::uint64_t kind_on_wire(const Type& type) {
   return g_checks ? std::uint64_t{kind_of(type)} << kKindShift : 0;
 }
-// What of the tag a receive of the long path looks at.
+// The bits of the tag that a receive of the long path compares.
 [[nodiscard]] inline heddle_wanted of_any_kind(heddle_wanted wanted) {
   if (g_checks) wanted.mask &= ~kKindMask;
   return wanted;
 }
-// With checks, of a message that was received: MPI_SUCCESS or an error's class.
+// With checks: compares the kinds for a message that was received. MPI_SUCCESS or an error's class.
 int check_kind(const Comm& comm, const heddle_receive& receive, const Type& type);
 
 }  // namespace heddle::mpi

@@ -1,4 +1,5 @@
-// What the program has made and not freed: told at MPI_Finalize, in one line of each rank.
+// The objects that the program has made and not freed. MPI_Finalize reports them, in one line for
+// each rank.
 #pragma once
 
 #include <cstddef>

@@ -135,7 +135,7 @@ struct LogicalExclusiveOr {
     return static_cast<T>((a != 0) != (b != 0));
   }
 };
-// Of equal values the one with the smaller index.
+// If the values are equal, the smaller index wins.
 struct MinLocation {
   template <class T>
   T operator()(T a, T b) const {

@@ -14,7 +14,7 @@
 
 namespace heddle::mpi {
 
-// What a communicator keeps, the operation that was used last first.
+// The operations that a communicator keeps, the most recently used one first.
 struct Kept {
   struct Key {
     EngineCollective what = EngineCollective::barrier;
@@ -25,7 +25,7 @@ struct Kept {
     bool operator==(const Key&) const = default;
   };
 
-  // Bytes that a member gives and gets. All: of all members' blocks.
+  // The bytes that a member gives and gets. "All": of all members' blocks together.
   struct Lengths {
     std::size_t send = 0;
     std::size_t receive = 0;
@@ -53,8 +53,8 @@ struct Kept {
 
 namespace {
 
-// More bytes of a block than this are not worth the copies; the blocks of all members may have
-// sixteen times as many.
+// If a block has more bytes than this, the copies cost too much. The blocks of all members together
+// may have sixteen times as many.
 constexpr std::size_t kShortBytes = 4096;
 constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
 constexpr std::size_t kMostKept = 32;
@@ -155,8 +155,8 @@ int first_barrier(Comm& comm, Kept& kept) {
   return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;  // it goes as a nonblocking one again
 }
 
-// Finds the operation, or makes it ready in the place of the one that was not used for longest.
-// Null: the engine has no memory for it; the members have met.
+// Finds the operation. If it is not there, makes it ready in the place of the least recently used
+// one. Null: the engine has no memory for it; the members have met.
 int find_ready(Comm& comm, const Kept::Key& key, const BlockingCall& call, Kept::Ready** found) {
   auto& ready = kept_of(comm).ready;
   const auto known = std::ranges::find_if(ready, [&](const auto& one) { return one->key == key; });
@@ -172,7 +172,7 @@ int find_ready(Comm& comm, const Kept::Key& key, const BlockingCall& call, Kept:
   if (code == MPI_ERR_NO_MEM) ready.clear();  // all members are told so
   *found = nullptr;
   if (code != MPI_SUCCESS) return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;
-  // All members have ended their runs of the others.
+  // All members have ended their runs of the other operations.
   if (ready.size() == kMostKept) ready.pop_back();
   ready.insert(ready.begin(), std::move(made));
   *found = ready.front().get();
@@ -311,8 +311,8 @@ int wait_collective(const Comm& comm, heddle_collective collective) {
     if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
       return code_of(status);
     noted.note();
-    // The wait has made progress on all lanes, but not on what the engine does not know, in any of
-    // them.
+    // The wait has made progress on all lanes, but on none of the operations that the engine does
+    // not know.
     if (has_steps() ? progress_all() : progress(*comm.lane)) wait_ns = kFirstNs;
   }
 }

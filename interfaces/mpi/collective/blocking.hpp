@@ -2,14 +2,14 @@
 //
 // The engine's blocking forms make no progress on a worker, so a member inside one would answer no
 // peer: no long message, no window, no collective of several steps. Here a member waits on the
-// communicator's lane, too, and looks at the rest in between. What is short runs as a persistent
-// operation of the engine that the communicator keeps ready, on memory of its own. Before anything
-// else the members meet in such a barrier; then none of them waits in the engine for one that is
-// elsewhere.
+// communicator's lane, too, and looks at the rest in between. Short operations run as persistent
+// operations of the engine, which the communicator keeps ready, on memory of their own. Before any
+// other operation the members meet in such a barrier. So no member waits in the engine for a member
+// that has not come yet.
 //
-// Threads must not call collectives of one communicator at once, but programs do (a barrier of
-// every thread of all processes), and other libraries let them: one after the other, but for those
-// that list blocks or are made of messages.
+// Threads must not call collectives of one communicator at the same time. But programs do so (a
+// barrier of every thread of all processes), and other libraries let them. Here such calls run one
+// after the other, except those that list blocks or consist of messages.
 #pragma once
 
 #include "mpi/collective/engine_call.hpp"

@@ -21,7 +21,7 @@ Block shifted(const Block& block, MPI_Count bytes) {
   return {pointer_from(address), block.count, block.type};
 }
 
-// The address relative to which blocks that are used as they are lie.
+// The base address of blocks that are used in place.
 std::byte* lowest(const Blocks& blocks) {
   std::byte* low = nullptr;
   for (int i = 0; i < blocks.size(); ++i) {
@@ -56,7 +56,7 @@ std::size_t total_of(const Blocks& blocks) {
   return bytes;
 }
 
-// The data of an even side is that of one block of as many elements.
+// The data of an even side is one block with the elements of all blocks.
 Block whole_of(const Blocks& blocks) {
   Block whole = blocks[0];
   whole.count *= blocks.size();
@@ -152,13 +152,13 @@ void add_extents(const Blocks& blocks, bool received, std::vector<Extent>* exten
   for (int i = 0; i < blocks.size(); ++i) add(blocks[i], i);
 }
 
-// Two of them, one received, that overlap. False: there are none.
+// Finds two blocks that overlap, at least one of them received. False: there are none.
 bool find_overlap(const Blocks& receive, const Blocks* send, Extent* one, Extent* other) {
   std::vector<Extent> extents;
   add_extents(receive, true, &extents);
   if (send != nullptr && send->contiguous()) add_extents(*send, false, &extents);
   if (!std::ranges::is_sorted(extents, {}, &Extent::begin)) std::ranges::sort(extents, {}, &Extent::begin);
-  // Of each kind, among the earlier extents, the one that ends last.
+  // For each kind, the earlier extent that ends last.
   const Extent* received = nullptr;
   const Extent* sent = nullptr;
   for (const Extent& extent : extents) {

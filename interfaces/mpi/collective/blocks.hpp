@@ -48,11 +48,12 @@ struct Wire {
   bool packed = false;
   [[nodiscard]] std::byte* at(int i) const;
 };
-// Finds the place; if the blocks are not contiguous or `apart`, makes it.
+// Finds the memory of the bytes. If the blocks are not contiguous, or with `apart`, allocates it.
 Wire wire_of(Schedule& schedule, const Blocks& blocks, bool apart = false);
-// The same for what is received, `send` being what this process gives: nothing, if null. Where
-// blocks overlap, which the standard forbids and other libraries let pass, they are received apart
-// and then come one after the other to their places; HEDDLE_CHECK=full tells it.
+// The same for received blocks. `send`: the blocks that this process gives; null: none. The
+// standard forbids blocks that overlap, but other libraries let them pass. Here they are received
+// into separate memory and then copied to their places one after the other. HEDDLE_CHECK=full
+// reports them.
 Wire wire_of_received(Schedule& schedule, const Blocks& receive, const Blocks* send);
 // Steps that pack and unpack, if the wire is packed; of all blocks, or of one.
 void add_pack(Schedule& schedule, const Blocks& blocks, const Wire& wire);
@@ -99,7 +100,8 @@ struct ListedTypes {
 };
 int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& listed, int size, Blocks* blocks);
 
-// A root of the schedule's communicator; of an intercommunicator MPI_ROOT and MPI_PROC_NULL, too.
+// Checks a root of the schedule's communicator. For an intercommunicator, MPI_ROOT and
+// MPI_PROC_NULL are valid too.
 int check_root(Schedule& schedule, int root);
 int check_not_in_place(const SideNames& names, const void* buffer);
 // The two do not begin at the same place.

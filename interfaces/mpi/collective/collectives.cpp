@@ -7,7 +7,7 @@
 namespace heddle::mpi {
 namespace {
 
-// What a process gives or gets, as the program passes it.
+// The buffer that a process gives or gets, as the program passes it.
 struct Send {
   const void* buffer;
   MPI_Count count;

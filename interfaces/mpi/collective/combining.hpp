@@ -1,6 +1,6 @@
-// Reductions, added to a schedule: of intracommunicators by the engine if the operator commutes,
-// otherwise from the contributions in the order of ranks; of intercommunicators by messages. The
-// caller has checked the arguments.
+// Reductions, added to a schedule. On intracommunicators the engine does them if the operator
+// commutes; otherwise the contributions are combined in the order of ranks. On intercommunicators
+// they go by messages. The caller has checked the arguments.
 #pragma once
 
 #include <vector>

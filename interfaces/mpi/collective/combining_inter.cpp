@@ -9,7 +9,7 @@ namespace {
 void add_sends(Schedule& schedule, const Operand& from, std::size_t bytes, int first, int end) {
   for (int rank = first; rank < end; ++rank) schedule.send(schedule.communicator(), rank, from.at, bytes);
 }
-// And the receives of all remote ones, into one piece of memory.
+// Adds the receives of all remote vectors, into one piece of memory.
 std::byte* add_receives(Schedule& schedule, std::size_t bytes) {
   const int remote = schedule.communicator().remote_size();
   std::byte* const all = schedule.room(static_cast<std::size_t>(remote) * bytes);

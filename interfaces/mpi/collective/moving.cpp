@@ -31,7 +31,7 @@ int make_and_run(Call call, Comm& comm, const CallWay& way, const Build& build) 
   return new_request(std::move(schedule), again, way.request);
 }
 
-// What this process sends itself; and the buffers, which begin with the first blocks.
+// The block that this process sends to itself, and the buffers, which begin with the first blocks.
 int check_own(const Block& from, const Block& to, const Block& first_from, const Block& first_to) {
   if (from.bytes() != to.bytes())
     return error(MPI_ERR_TRUNCATE, "this process sends itself %zu bytes, and receives %zu; both sides have to agree",

@@ -1,6 +1,6 @@
-// Collectives that move data, added to a schedule: of intracommunicators by the engine, of
-// intercommunicators by messages. The caller has checked the arguments. Null `send` or `receive`
-// blocks: in place.
+// Collectives that move data, added to a schedule. On intracommunicators the engine does them, on
+// intercommunicators they go by messages. The caller has checked the arguments. Null `send` or
+// `receive` blocks: in place.
 #pragma once
 
 #include <span>

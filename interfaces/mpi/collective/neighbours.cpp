@@ -9,16 +9,16 @@
 namespace heddle::mpi {
 namespace {
 
-// Whom this process exchanges blocks with, in the order of its buffers.
+// The processes with which this one exchanges blocks, in the order of its buffers.
 struct Partners {
   std::vector<int> sources;
   std::vector<int> targets;
-  // The order in which the blocks that come are matched with those that are sent: the n-th that i
-  // sends to j is the n-th that j has from i.
+  // The order in which received blocks match sent ones: the n-th block that i sends to j is the
+  // n-th block that j receives from i.
   std::vector<std::size_t> arrivals;
 };
 
-// In a grid, what goes to the neighbour below comes there from the one above.
+// In a grid, a block that goes to the neighbour below arrives there as the block from above.
 int find_partners(const Comm& comm, Partners* partners) {
   Neighbours neighbours;
   if (comm.inter() || !neighbours_of(comm, &neighbours))
@@ -73,7 +73,7 @@ void add_exchange(Schedule& schedule, const Partners& partners, const Blocks& se
     list_block(to, receive, i, &call.receive_places);
   }
   schedule.engine(std::move(call));
-  // What nobody sends stays as it is.
+  // Blocks that nobody sends stay as they are.
   if (!to.packed) return;
   for (std::size_t i = 0; i < partners.sources.size(); ++i) {
     if (partners.sources[i] == MPI_PROC_NULL) continue;
@@ -81,7 +81,7 @@ void add_exchange(Schedule& schedule, const Partners& partners, const Blocks& se
   }
 }
 
-// All sides: what lies where, of `count` blocks.
+// For all sides: where each of `count` blocks lies.
 struct SameSide {
   BlockArguments one;
 };

@@ -42,7 +42,7 @@ struct Op {
 Op* op_of(MPI_Op handle);
 MPI_Op handle_of(const Op* op);
 int bad_op(MPI_Op handle);
-// Of the integer form of a handle that the program made. Null: the number names none.
+// The operator of an integer handle that the program made. Null: the number names none.
 Op* op_at(std::uint32_t number);
 std::uint32_t number_of(const Op* op);
 Op* retain(Op* op);

@@ -7,7 +7,7 @@
 namespace heddle::mpi {
 namespace {
 
-// Nothing: the engine has none for it.
+// Empty: the engine has no reduction for it.
 std::optional<heddle_type> engine_type(const Type& type) {
   switch (type.basic) {
     case Basic::int8:

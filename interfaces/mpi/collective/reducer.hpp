@@ -1,4 +1,4 @@
-// How a reduction combines its elements, by the engine and here, and where they lie meanwhile.
+// How a reduction combines its elements, in the engine and here, and where they lie in between.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -13,7 +13,7 @@ namespace heddle::mpi {
 // The engine's reduction of a predefined operator on a predefined type; type 0: it has none, or the
 // operator does not take the type.
 heddle_reduction engine_reduction(const Op& op, const Type& type);
-// To what its elements of a predefined type have to be aligned.
+// The alignment that its elements of a predefined type need.
 std::size_t alignment_of(const Type& type);
 
 // Elements are combined as they lie in memory ("images"), if these are one block of memory;
@@ -49,8 +49,8 @@ class Reducer {
   const bool images_;
   const std::size_t element_bytes_;
   heddle_reduction reduction_{};
-  // Of elements that are packed on their way: where some of both operands are laid out. One
-  // combination at a time.
+  // For elements that are packed on their way: memory in which some elements of both operands are
+  // laid out. One combination at a time uses it.
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t most_ = 0;  // elements at a time
   std::byte* left_ = nullptr;

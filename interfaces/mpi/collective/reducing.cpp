@@ -16,7 +16,7 @@ struct ReducedVectors {
   MPI_Op op;
 };
 
-// What a process does in a reduction.
+// The part of a process in a reduction.
 struct ReductionPart {
   bool gives = true;
   bool gets = true;

@@ -164,7 +164,7 @@ bool Schedule::advance_steps() {
     begun_ = false;
     ++at_;
   }
-  if (compares) return false;  // whatever the members' calls have come to: that they differ is why
+  if (compares) return false;  // after an error too: a mismatch may be its cause
   over_ = true;
   return true;
 }

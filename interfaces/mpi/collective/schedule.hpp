@@ -1,10 +1,10 @@
-// A collective as a list of steps, each begun when the one before has ended: functions that run at
-// once, operations of the engine, sets of messages. All of them and their memory are made once, so
-// that a persistent collective only begins again.
+// A collective as a list of steps: functions that run at once, operations of the engine, sets of
+// messages. Each step begins when the one before it has ended. All steps and their memory are made
+// once, so that a persistent collective only begins again.
 //
 // All members begin a team's operations in the same order, and a nonblocking collective goes on
-// whenever somebody makes progress. So a step of the engine stands before any step of messages: it
-// begins in the call.
+// whenever any call makes progress. So engine steps come before all steps of messages, and begin
+// within the call.
 #pragma once
 
 #include <atomic>
@@ -37,25 +37,25 @@ class Schedule final : public Operation, public Stepped {
     kept_.push_back(std::move(kept));
     return object;
   }
-  // What the program may free before the collective ends.
+  // Keeps an object that the program may free before the collective ends.
   void hold(Type* type);
   void hold(Op* op);
   void local(std::function<void()> action);
   void engine(EngineCall call);
   // The program's, for texts; null: it is the library's own.
   Call caller = nullptr;
-  // What its arguments are, for the comparison with other members' (check/).
+  // Its arguments, for the comparison with those of other members (check/).
   Described described;
   // Takes the tag of its messages: called in the same order by all members.
   void use_messages();
-  // Begins a set of messages. What is sent and received from now on belongs to it; all are under
-  // way at once.
+  // Begins a set of messages. All sends and receives from now on belong to it. They are all under
+  // way at the same time.
   void messages();
   void send(Comm& comm, int rank, const void* data, std::size_t bytes);
   void receive(Comm& comm, int rank, void* data, std::size_t bytes);
 
-  // With checks: before it begins. The blocking form waits until it knows that all members call the
-  // same.
+  // With checks: called before the collective begins. The blocking form waits until it knows that
+  // all members call the same.
   void compare(Call call);
 
   // ---- running it; MPI_SUCCESS or an error's code
@@ -92,8 +92,8 @@ class Schedule final : public Operation, public Stepped {
   bool ended(Step& step, int* code);
   bool moves_ended(Step& step, int* code);
   int run_engine(Step& step);
-  // Goes on as far as possible without waiting. True: it has ended, with code_. Of one that is
-  // moved on by somebody else: false.
+  // Goes on as far as possible without waiting. True: it has ended, with code_. False also if
+  // another thread is moving it on.
   bool advance();
   bool advance_steps();
   bool compared();
@@ -112,8 +112,8 @@ class Schedule final : public Operation, public Stepped {
   std::vector<Op*> ops_;
   std::vector<std::unique_ptr<Step>> steps_;
 
-  // Who is moving the run on: the owner, or who makes progress. Acquire and release, since it
-  // guards what follows.
+  // Taken by the thread that moves the run on: the owner, or a thread that makes progress. Acquire
+  // and release: it guards the members below.
   std::atomic<bool> busy_{false};
   std::size_t at_ = 0;  // the step that is under way, or is next
   bool begun_ = false;  // it is under way

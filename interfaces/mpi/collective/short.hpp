@@ -1,6 +1,6 @@
-// The short path of blocking collectives on intracommunicators with more than one member, of
-// contiguous data that is not in place: no checks but those that keep it short, no memory. Whatever
-// does not fit goes the long way, which finds errors.
+// The short path of blocking collectives. It takes intracommunicators with more than one member,
+// and contiguous data that is not in place. It allocates no memory, and checks only whether it can
+// take the call. All other calls go the long path, which finds errors.
 #pragma once
 
 #include "mpi/check/check.hpp"

@@ -37,11 +37,11 @@ std::mutex g_comms_mutex;           // guards what follows
 std::vector<std::uint32_t> g_free;  // given back
 std::uint32_t g_next = 6;           // never used yet
 
-// The end of a communicator that this process has freed. The others may be anywhere, and their
-// engines still refer to memory of the team that is here; so its number and its team stay until all
-// members have freed it and have no operation of it under way. They tell each other by messages, in
-// the rounds of a dissemination barrier. Whoever makes or frees a communicator goes on with them:
-// nobody waits.
+// The end of a communicator that this process has freed. Other members may still use it, and their
+// engines refer to memory of the team on this process. So its number and its team stay until all
+// members have freed it and have no operation of it under way. The members tell each other by
+// messages, in the rounds of a dissemination barrier. Nobody waits for these rounds: calls that
+// make or free a communicator advance them.
 class Closing {
  public:
   enum class State : std::uint8_t { under_way, ended, died };
@@ -87,7 +87,7 @@ struct Freed {
   std::unique_ptr<Closing> closing;  // null: operations are under way here
 };
 std::vector<Freed> g_freed;  // by the program, and not ended yet
-std::size_t g_ending = 0;    // how many those are, with the ones that a thread goes on with
+std::size_t g_ending = 0;    // the number of those, and of the ones that a thread advances now
 
 bool take_number(std::uint32_t* number) {
   const std::scoped_lock lock(g_comms_mutex);
@@ -129,8 +129,9 @@ std::size_t ending() {
   return g_ending;
 }
 
-// The job is left: no number is taken any more. Members that use sessions alone may come here
-// before others have ended their last operation of a team, which so ends with the context.
+// Called when the job is left: no number is taken any more. If members use only sessions, this
+// process may come here before others have ended their last operation of a team. That operation
+// then ends with the context.
 void drop_freed() {
   std::erase_if(g_freed, [](Freed& freed) {
     freed.closing.reset();

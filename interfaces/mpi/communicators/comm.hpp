@@ -1,9 +1,9 @@
 // A communicator.
 //
-// Messages. A message's tag, of 64 bits, is made of the receiver's number of the communicator,
-// which each member chooses for itself and tells the others when the communicator is made, and of
-// the program's tag. Each communicator has two numbers: an even one for the program's messages, and
-// the odd one after it for the library's own.
+// Messages. A message's tag has 64 bits. It consists of the receiver's number of the communicator
+// and of the program's tag. Each member chooses its own number and tells it to the others when the
+// communicator is made. Each communicator has two numbers: an even one for the program's messages,
+// and the odd one after it for the library's own.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -61,12 +61,12 @@ struct Comm {
   // Of this process.
   std::uint32_t number = 0;  // even
   Lane* lane = nullptr;
-  // Messages for this process go by lanes of their tags (messages/lanes.hpp). So it was made with
-  // mpi_assert_no_any_tag here, or all are (HEDDLE_MPI_NO_ANY_TAG): nothing else depends on the
-  // order of messages of different tags.
+  // Messages for this process go by the lanes of their tags (messages/lanes.hpp). This is so if the
+  // communicator was made with mpi_assert_no_any_tag here, or if all are (HEDDLE_MPI_NO_ANY_TAG):
+  // only MPI_ANY_TAG depends on the order of messages with different tags.
   bool by_tag = false;
   int rank = 0;
-  // Whom messages go to, by rank: of an intercommunicator the remote group's members.
+  // The members to which messages go, by rank; in an intercommunicator, those of the remote group.
   std::vector<Member> members;
   std::shared_ptr<const Group> group;         // the local one
   std::shared_ptr<const Group> remote_group;  // null: an intracommunicator
@@ -75,8 +75,8 @@ struct Comm {
   heddle_team team{};  // of the local group; collectives of intracommunicators
   // operations of the team, for blocking collectives: to be reset before the team is freed
   std::shared_ptr<Kept> kept;
-  // A thread is in a blocking collective (collective/blocking.cpp). Release by who leaves, acquire
-  // by who enters.
+  // A thread is in a blocking collective (collective/blocking.cpp). Release: a thread leaves;
+  // acquire: a thread enters.
   std::atomic<bool> in_collective{false};
   // For reports: of the thread that is in one.
   std::uint64_t blocking_calls = 0;
@@ -92,15 +92,15 @@ struct Comm {
   std::shared_ptr<const Topology> topology;
   std::shared_ptr<BsendBuffer> buffer;  // MPI_Comm_attach_buffer
   bool freed = false;                   // by the program; operations may still be under way
-  // A member has died, and one that lives may not know that all others have freed it: its number
-  // and its team are not used again.
+  // A member has died, and a living member may not know that all others have freed the
+  // communicator. So its number and its team are not used again.
   bool retired = false;
   // Numbers of communicators and of collectives that the members have made together: for internal
   // tags.
   std::atomic<std::uint32_t> made{0};
   std::atomic<std::uint32_t> collective_sequence{0};
   std::atomic<std::uint32_t> compared{0};
-  // What the program asserts by info (mpi_assert_…).
+  // The program's assertions by info (mpi_assert_…).
   bool no_any_tag = false;
   bool no_any_source = false;
   bool allow_overtaking = false;
@@ -143,23 +143,23 @@ inline int read_comm(MPI_Comm handle, Comm** comm) {
 // A new communicator in the making. Collective over `group`.
 struct NewComm {
   std::shared_ptr<const Group> group;
-  // By whose messages the members tell each other their numbers, with this internal tag
+  // The communicator whose messages tell the members' numbers, with this internal tag
   // (messages/internal.hpp). It reaches all of `group`.
   Comm* over = nullptr;
   int tag = 0;
   bool by_tag = false;  // this process's
 };
-// Makes an intracommunicator: number, lane, members, team. What a parent hands down is the
-// caller's.
+// Makes an intracommunicator: number, lane, members, team. The caller copies what a parent hands
+// down.
 int make_comm(const NewComm& what, Comm** made);
-// The same of members of an intracommunicator, whose error handler it gets. Collective over
-// `parent`: processes that are not in `group` call it, too, and get null.
+// The same for members of an intracommunicator. The new one gets the parent's error handler.
+// Collective over `parent`: processes that are not in `group` call it too, and get null.
 int make_from(Comm* parent, std::shared_ptr<const Group> group, Comm** made, bool by_tag = false);
 // The internal tag of the next communicator that all of `parent` make together. Called in the same
 // order by all.
 int next_make_tag(Comm& parent);
-// Frees it, and waits for nobody: it goes when no operation of it is under way here, and all
-// members have freed it. Its attributes are deleted by the caller before.
+// Frees it and waits for nobody. It is destroyed when no operation of it is under way here and all
+// members have freed it. The caller has deleted its attributes before.
 void free_comm(Comm* comm);
 // Goes on with the end of those that were freed, without waiting.
 void end_freed();

@@ -141,7 +141,7 @@ namespace {
 constexpr std::array kCommHints{kNoAnyTag, "mpi_assert_no_any_source", "mpi_assert_exact_length",
                                 "mpi_assert_allow_overtaking"};
 
-// Of the hints, those that are known are kept.
+// Keeps the hints that are known.
 void take_hints(Comm& comm, const Info& hints) {
   for (const char* key : kCommHints) {
     if (hints.find(key) != nullptr) comm.info.set(key, hints.flag(key, false) ? "true" : "false");
@@ -182,7 +182,7 @@ bool hints_assert_no_any_tag(const Info* hints) {
   return hints != nullptr && hints->flag(kNoAnyTag, false);
 }
 
-// What a duplicate has of its parent, and its hints, if there are any.
+// Copies the parent's properties to a duplicate, and sets its hints, if there are any.
 int hand_down(Comm& parent, const Info* hints, Comm& made) {
   made.topology = parent.topology;
   made.name.clear();
@@ -250,7 +250,7 @@ class Duplicating final : public Operation, public Stepped {
   Comm like_;  // holds what the new one gets
   MPI_Comm* const newcomm_;
   int code_ = MPI_SUCCESS;
-  std::atomic<bool> ended_{false};  // release with code_ and *newcomm_, acquire by who tests
+  std::atomic<bool> ended_{false};  // release with code_ and *newcomm_; acquire by the test
 };
 
 std::unique_ptr<StepwiseMaking> making_of_duplicate(Comm& parent, const Info* hints) {
@@ -393,8 +393,9 @@ int comm_split_type(Call call, MPI_Comm comm, int split_type, int key, MPI_Info 
 
 namespace {
 
-// MPI_Comm_disconnect: until nothing of it is under way. Where a member has died, what is may wait
-// for it, a receive from any source for one: nobody waits for that.
+// MPI_Comm_disconnect: waits until no operation of it is under way. If a member has died, an
+// operation may wait for that member, such as a receive from any source. The call does not wait for
+// such operations.
 void wait_pending(const Comm& comm) {
   constexpr std::uint32_t kLooks = 64;
   std::uint32_t looks = 0;

@@ -31,9 +31,9 @@ std::int64_t power_up_to(std::int64_t value, std::size_t exponent, std::int64_t 
 }
 
 // Finds the factors of a number that are as close to each other as possible: the difference of the
-// largest and the smallest is least; of several such the sum is least, since that is the surface of
-// few long sides; of several such the largest is least. All factorisations that can be the best are
-// looked at, smallest factor first; few can.
+// largest and the smallest factor is least. If several factorisations have this difference, the sum
+// decides, since a small sum means a small surface; then the largest factor. The search looks at
+// all factorisations that can be the best, smallest factor first; these are few.
 class Balance {
  public:
   Balance(int number, std::size_t count) : number_(number), count_(count), divisors_(divisors_of(number)) {}

@@ -26,7 +26,7 @@ int check_weight(int weight, const char* argument, std::size_t place) {
   return error(MPI_ERR_ARG, "%s[%zu] is %d: weights are not negative", argument, place, weight);
 }
 
-// With MPI_WEIGHTS_EMPTY there are weights, of no edge.
+// With MPI_WEIGHTS_EMPTY the graph is weighted, but has no edges here.
 bool is_list(const int* weights) {
   return weights != nullptr && weights != MPI_UNWEIGHTED && weights != MPI_WEIGHTS_EMPTY;
 }
@@ -151,7 +151,7 @@ int exchange_edges(Comm& comm, int to, const std::vector<Edge>& out, int from, s
   return both(out.data(), out.size() * sizeof(Edge), in->data(), in->size() * sizeof(Edge));
 }
 
-// What each process knows of this process's edges. All processes send in the same order of
+// Collects what each process knows of this process's edges. All processes send in the same order of
 // distance, so that two of them never wait for each other.
 int collect(Comm& comm, const EdgeLists& out, EdgeLists* in) {
   const int size = comm.size();
@@ -178,7 +178,8 @@ int create_dist_graph(Comm& comm, const Given& given, MPI_Info info, MPI_Comm* m
   auto graph = std::make_shared<Topology>();
   graph->kind = Topology::Kind::dist_graph;
   graph->weighted = given.weights != MPI_UNWEIGHTED;
-  // In the order of those who gave them, which both ends of an edge see.
+  // The edges are in the order of the processes that gave them. Both ends of an edge see this
+  // order.
   for (const std::vector<Edge>& edges : known) {
     for (const Edge& edge : edges) {
       if (edge.destination == comm.rank) {

@@ -136,7 +136,7 @@ int subset(MPI_Group handle, int n, Ranks ranks, Keep keep, MPI_Group* out) {
   return give_derived(keep == Keep::chosen ? std::move(choice).in_order_given() : choice.others(), *group, out);
 }
 
-// Those of `first` that are in `second`, or that are not.
+// The members of `first` that are in `second`, or those that are not.
 std::vector<std::uint32_t> part(const Group& first, const Group& second, bool in_second) {
   const Index index(second);
   std::vector<std::uint32_t> ranks;

@@ -21,7 +21,8 @@ class Group {
   [[nodiscard]] const std::vector<std::uint32_t>& ranks() const { return ranks_; }
   // The rank of a rank of the job; MPI_UNDEFINED: it is no member.
   [[nodiscard]] int rank_of(std::uint32_t job_rank) const;
-  // Of the session that it is derived from, by way of groups and communicators; null: of none.
+  // The buffer of the session from which the group is derived, through groups and communicators;
+  // null: it is derived from none.
   [[nodiscard]] const std::shared_ptr<SessionBuffer>& session() const { return session_; }
 
  private:
@@ -35,7 +36,7 @@ GroupPointer group_of(MPI_Group handle);
 int bad_group(MPI_Group handle);
 // A new handle; MPI_GROUP_EMPTY for a group without members; MPI_GROUP_NULL: no memory.
 MPI_Group new_handle(GroupPointer group);
-// Of the integer form of a handle that the program made.
+// The group of an integer handle that the program made.
 MPI_Group group_at(std::uint32_t number);  // MPI_GROUP_NULL: there is none
 std::uint32_t group_number(MPI_Group handle);
 

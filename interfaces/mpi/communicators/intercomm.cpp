@@ -9,7 +9,7 @@
 namespace heddle::mpi {
 namespace {
 
-// What a member of one group tells the other.
+// What a member of one group tells the other group.
 struct MemberRecord {
   std::uint32_t job_rank = 0;
   std::uint32_t number = 0;
@@ -32,7 +32,7 @@ int broadcast(Comm& comm, int root, int tag, void* data, std::size_t bytes) {
   return MPI_SUCCESS;
 }
 
-// Each leader sends its bytes and gets the other's.
+// Each leader sends its bytes and receives those of the other leader.
 int swap(const Bridge& bridge, const void* mine, std::size_t bytes, void* theirs, std::size_t their_bytes) {
   InternalMessage out;
   InternalMessage in;
@@ -43,7 +43,8 @@ int swap(const Bridge& bridge, const void* mine, std::size_t bytes, void* theirs
   return code == MPI_SUCCESS ? of_send : code;
 }
 
-// All of one side get a list of the other: `mine` is this side's, which the leader has.
+// All members of one side get a list of the other side. `mine` is this side's list, which the
+// leader has.
 template <class T>
 int exchange_lists(const Bridge& bridge, const std::vector<T>& mine, std::vector<T>* theirs) {
   const int tag = next_make_tag(*bridge.local);
@@ -116,9 +117,9 @@ int duplicate_inter(Comm& parent, Comm** made) {
 
 namespace {
 
-// The part of each side: an intercommunicator of `ours`, which is of parent.local, and the remote
-// group's member `their_first` and its companions. Processes that are not in it, or have nobody to
-// talk to, get null.
+// The part of each side: makes an intercommunicator between `ours`, a group within parent.local,
+// and the remote group whose first member is `their_first`. Processes that are not in it, or whose
+// remote group is empty, get null.
 int make_part(Comm& parent, GroupPointer ours, int their_first, Comm** made) {
   *made = nullptr;
   const int tag = next_make_tag(parent);
@@ -149,7 +150,7 @@ struct SplitMember {
   int rank;  // in its group
 };
 
-// Those of one colour, in the order of key and rank.
+// The processes of one colour, in the order of key and rank.
 std::vector<SplitMember> of_colour(std::vector<SplitMember> all, int colour) {
   std::erase_if(all, [&](const SplitMember& one) { return one.colour != colour; });
   std::ranges::stable_sort(all, {}, &SplitMember::key);

@@ -20,7 +20,8 @@ struct Bridge {
 };
 int make_inter(const Bridge& bridge, Comm** made);
 int duplicate_inter(Comm& parent, Comm** made);
-// Of each side the members of its group; *made null: none on one side, or not this process.
+// Made of the members of each side's group. *made null: one side is empty, or this process is in
+// neither.
 int create_inter(Comm& parent, GroupPointer group, Comm** made);
 // `mine` of all members of both groups, in their order.
 int gather_both(Comm& inter, std::span<const std::byte> mine, std::vector<std::byte>* ours,

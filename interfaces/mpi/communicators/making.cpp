@@ -51,7 +51,7 @@ int Making::offer() {
 int Making::begin() {
   Record& mine = records_[mine_];
   mine.by_tag = by_tag_ ? 1 : 0;
-  // What has been freed here may still be in use elsewhere, shortly as a rule.
+  // A communicator that was freed here may still be in use elsewhere, usually for a short time.
   do mine.code = offer();
   while (mine.code == MPI_ERR_NO_MEM && wait_for_freed(lane()));
   if (routes_.size() == 1) return mine.code;

@@ -1,5 +1,5 @@
-// How a communicator comes into being: its members tell each other the numbers by which they know
-// it, and what the engine's team needs of each. By messages of a communicator that exists, step by
+// How a communicator is made: its members tell each other the numbers by which they know it, and
+// what the engine's team needs of each. They use messages of an existing communicator, step by
 // step, so that MPI_Comm_idup waits for nobody.
 #pragma once
 

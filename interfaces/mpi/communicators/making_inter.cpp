@@ -29,12 +29,12 @@ InterMaking::~InterMaking() {
 
 int InterMaking::begin() {
   comm_ = new_comm(parent_.group, &mine_.number);
-  // The other group waits for this process, whatever happens here.
+  // The other group waits for this process, even after an error here.
   local_code_ = local_->begin();
   return MPI_SUCCESS;
 }
 
-// `code`: how the local group's communicator has come out.
+// `code`: the result of making the local group's communicator.
 void InterMaking::begin_numbers(int code) {
   mine_.code = comm_ == nullptr ? MPI_ERR_NO_MEM : code;
   code_ = mine_.code;

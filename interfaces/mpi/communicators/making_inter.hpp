@@ -1,6 +1,6 @@
-// How a duplicate of an intercommunicator comes into being, step by step (MPI_Comm_idup): first the
-// local group's intracommunicator, then each process tells all of the other group its number, then
-// the local group agrees on how that went.
+// How a duplicate of an intercommunicator is made, step by step (MPI_Comm_idup). First the local
+// group makes its intracommunicator. Then each process tells its number to all of the other group.
+// Then the local group agrees on the result.
 #pragma once
 
 #include <memory>

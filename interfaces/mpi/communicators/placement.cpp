@@ -65,14 +65,14 @@ int shared_with(Comm& comm, int* colour) {
     if (better && maps(probe)) first = probe.job_rank;
   }
   *colour = static_cast<int>(first);
-  // all have looked when all have told
+  // once all have answered, all have looked
   std::vector<int> colours;
   if (code == MPI_SUCCESS) code = gather_from_all(comm, *colour, &colours);
   if (region.id != 0) static_cast<void>(heddle_region_release(region));
   return code;
 }
 
-// A split that leaves the communicator as it is gives nothing.
+// A split that would leave the communicator as it is gives MPI_UNDEFINED.
 int smaller_only(Comm& comm, int* colour) {
   std::vector<int> colours;
   if (const int code = gather_from_all(comm, *colour, &colours); code != MPI_SUCCESS) return code;

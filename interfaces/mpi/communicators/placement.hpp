@@ -1,4 +1,4 @@
-// Which members of a communicator are on one node, or share a resource of it: for
+// Finds the members of a communicator that are on one node, or share a resource of it: for
 // MPI_Comm_split_type.
 #pragma once
 

@@ -23,7 +23,7 @@ struct Session {
 Session* session_of(MPI_Session handle);
 MPI_Session handle_of(Session* session);
 int bad_session(MPI_Session handle);
-// Of the integer form of a handle.
+// The session of an integer handle.
 Session* session_at(std::uint32_t number);
 std::uint32_t number_of(const Session* session);
 

@@ -27,8 +27,8 @@ namespace heddle::mpi {
 namespace {
 
 Pool<Session, 1U << 16> g_sessions;
-// Sessions may begin and end in any thread; MPI_Init and MPI_Finalize exclude them by the program's
-// care.
+// Sessions may begin and end in any thread. The program takes care that none does so during
+// MPI_Init and MPI_Finalize.
 std::mutex g_joining;
 
 // ---- errors -------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ const char* name_of_level(int level) {
   return kLevels[0].name;
 }
 
-// The level that the program asks for; if it does not, MPI_THREAD_MULTIPLE, since no other part of
-// the program could get more later. The caller lowers it to what the job has.
+// The level that the program asks for. If it asks for none: MPI_THREAD_MULTIPLE, since no other
+// part of the program could raise the level later. The caller lowers it to the job's level.
 int read_level(const Info& info, int* level) {
   *level = MPI_THREAD_MULTIPLE;
   const std::string* const text = info.find("thread_level");
@@ -193,9 +193,9 @@ int info_of_set(const char* name, MPI_Info* out) {
 
 // ---- communicators without a parent -------------------------------------------------------------
 
-// The internal tag of a program's string: that of the messages by which the group makes the
-// communicator. Two strings may share one; then calls with them must not overlap in two threads of
-// one process, and nothing else changes.
+// The internal tag of a program's string. The messages by which the group makes the communicator
+// have this tag. Two strings may share a tag. Then calls with them must not overlap in two threads
+// of one process; nothing else changes.
 int tag_of_string(const char* string) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (; *string != '\0'; ++string) hash = (hash ^ static_cast<unsigned char>(*string)) * 1099511628211U;
@@ -218,7 +218,7 @@ int check_member(const Group& group, const char* argument) {
                g_job.rank);
 }
 
-// What the program gives a communicator in the making, besides its members.
+// The properties that the program gives a new communicator, besides its members.
 struct Wishes {
   Call call;
   const char* string;

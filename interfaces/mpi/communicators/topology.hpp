@@ -29,14 +29,14 @@ struct Topology {
   std::vector<int> destination_weights;
 };
 
-// Whom neighbourhood collectives exchange data with, in the order of the blocks in the buffers. Of
-// a grid: for each dimension the neighbour below, then the one above; MPI_PROC_NULL beyond a
-// border.
+// The processes with which neighbourhood collectives exchange data, in the order of the blocks in
+// the buffers. In a grid: for each dimension the neighbour below, then the one above; MPI_PROC_NULL
+// beyond a border.
 //
-// One process may stand several times in a list. Of a graph, the n-th block to a process is then
-// the n-th block from this one there. Of a grid with a period of 1 or 2, what goes to the neighbour
-// below comes from the neighbour above there: block 2 d of the sender is block 2 d + 1 of the
-// receiver, and the other way round.
+// One process may stand several times in a list. In a graph, the n-th block to a process is then
+// the n-th block that it receives from this one. In a grid with a period of 1 or 2, a block to the
+// neighbour below arrives there as the block from above: block 2 d of the sender is block 2 d + 1
+// of the receiver, and the other way round.
 struct Neighbours {
   std::vector<int> sources;
   std::vector<int> destinations;
@@ -59,7 +59,7 @@ GroupPointer first_of(const Comm& comm, int count);
 // Stores the first `most` values at `out`, which is the program's `argument`.
 int store_fitting(const std::vector<int>& values, int most, int* out, const char* argument);
 
-// Of a grid: how many processes it has, at most `most` (more: `most` + 1).
+// The number of processes of a grid; `most` + 1 if there are more than `most`.
 int volume_of(const Topology& cart, int most);
 // The rank of the process `distance` away from `rank` in a dimension; MPI_PROC_NULL beyond a
 // border.

@@ -1,5 +1,5 @@
-// What the C functions pass to their implementations. Each implementation serves MPI_Name and
-// MPI_Name_c.
+// The arguments that the C functions pass to their implementations. Each implementation serves
+// MPI_Name and MPI_Name_c.
 #pragma once
 
 #include <mpi.h>
@@ -16,7 +16,7 @@ using Call = const char*;
 
 static_assert(std::is_same_v<MPI_Aint, MPI_Count>, "one 64-bit type for lengths and addresses: LP64 systems");
 
-// Of data that is moved at once.
+// The most bytes that are moved at once.
 inline constexpr MPI_Count kMostBytes = MPI_Count{1} << 48;
 
 // A list of numbers that the program passes: of int, or of MPI_Count and MPI_Aint. May be null.
@@ -36,7 +36,7 @@ class Counts {
   const MPI_Count* wide_ = nullptr;
 };
 
-// Where a number is to be stored: an int, or a MPI_Count or MPI_Aint.
+// The place to store a number: an int, or a MPI_Count or MPI_Aint.
 class CountOut {
  public:
   CountOut(int* narrow) : narrow_(narrow) {}  // NOLINT(google-explicit-constructor)
@@ -45,9 +45,9 @@ class CountOut {
   [[nodiscard]] bool fits(MPI_Count value) const {
     return narrow_ == nullptr || (value >= INT_MIN && value <= INT_MAX);
   }
-  // What is stored there: of arguments that are read and written.
+  // The stored value, for arguments that are read and written.
   [[nodiscard]] MPI_Count get() const { return narrow_ != nullptr ? *narrow_ : *wide_; }
-  // What an int cannot hold is stored as MPI_UNDEFINED.
+  // A value that an int cannot hold is stored as MPI_UNDEFINED.
   void set(MPI_Count value) const {
     if (narrow_ != nullptr)
       *narrow_ = fits(value) ? static_cast<int>(value) : MPI_UNDEFINED;

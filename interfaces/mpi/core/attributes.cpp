@@ -18,8 +18,7 @@ namespace heddle::mpi {
 
 enum class KeyvalKind { comm, type, win };
 
-// What the program's functions are called with is an object's handle, of the type that its kind
-// has.
+// The program's functions are called with the handle of the object, in the handle type of its kind.
 struct Keyval {
   KeyvalKind kind = KeyvalKind::comm;
   union {
@@ -71,8 +70,8 @@ bool is_predefined_key(int number) {
   return number >= MPI_TAG_UB && number <= MPI_WIN_MODEL;
 }
 
-// What a call does with a key. One that the program has freed lives on in the attributes that have
-// it: these may be got and deleted by the number that the program has kept.
+// What a call does with a key. A key that the program has freed lives on while attributes have it.
+// The program may get and delete these attributes by the number that it has kept.
 enum class Purpose { change, look };
 
 // With g_attributes_mutex held.
@@ -132,8 +131,8 @@ int run_delete(void* of, const Keyval& keyval, void* value) {
   return error(code, "keyval %d: the program's delete function returned %d", number, code);
 }
 
-// The copy function that copies the value itself, MPI_COMM_DUP_FN for one, is no address of a
-// function.
+// The predefined copy functions that copy the value, such as MPI_COMM_DUP_FN, are not addresses of
+// functions.
 bool copies_value(const Keyval& keyval) {
   return keyval.copy.comm == MPI_COMM_DUP_FN;
 }
@@ -349,7 +348,7 @@ int copy_attributes(void* from, const Attributes& attributes, Attributes* copies
   for (const Attributes::Entry& entry : entries) {
     const int code = copy_entry(from, entry, copies);
     if (code == MPI_SUCCESS) continue;
-    // There is no new object that delete functions could be called for.
+    // There is no new object for which delete functions could be called.
     const std::scoped_lock lock(g_attributes_mutex);
     for (const Attributes::Entry& made : copies->entries) release_keyval(made.keyval);
     copies->entries.clear();

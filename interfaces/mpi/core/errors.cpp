@@ -101,7 +101,7 @@ bool is_predefined(const Errhandler* errhandler) {
   return errhandler == &g_errors_are_fatal || errhandler == &g_errors_abort || errhandler == &g_errors_return;
 }
 
-// A handler whose own calls fail is called by them again. From this depth on they return their
+// If calls within a handler fail, they call the handler again. From this depth on they return their
 // codes.
 constexpr int kDeepest = 8;
 thread_local int t_depth = 0;
@@ -378,7 +378,7 @@ const char* object_of(Errhandler::Kind kind) {
   }
 }
 
-// Of an object whose handlers are of `kind`.
+// Sets the handler of an object whose handlers are of `kind`.
 int set_errhandler(Errhandler** place, Errhandler::Kind kind, MPI_Errhandler handle) {
   Errhandler* const errhandler = errhandler_of(handle);
   if (errhandler == nullptr) return bad_errhandler(handle);

@@ -1,6 +1,6 @@
-// How errors come into being and reach the program. An inner function that finds one notes a text
-// about it and returns its MPI error class, up to the function that the program called, which
-// reports it: to the error handler of the object that the call was about.
+// How errors arise and reach the program. An inner function that finds an error notes a text about
+// it and returns its MPI error class. The class is passed up to the function that the program
+// called. That function reports it to the error handler of the object that the call was about.
 //
 //   inner       if (rank >= size) return error(MPI_ERR_RANK, "rank %d of 0-%d", rank, last);
 //   outermost   return told(call, comm, inner(…));
@@ -19,8 +19,8 @@ struct Comm;
 struct Win;
 struct Session;
 
-// The class of an error. Compilers and analyzers see that it is never MPI_SUCCESS, so that nobody
-// goes on with what was refused.
+// The class of an error. Compilers and analyzers see that it is never MPI_SUCCESS, so they know
+// that the caller does not go on after the error.
 class ErrorClass {
  public:
   explicit ErrorClass(int value) : value_(value) {}
@@ -37,7 +37,7 @@ class ErrorClass {
 [[gnu::cold, gnu::format(printf, 2, 3)]] ErrorClass error(int error_class, const char* format, ...);
 // An argument must not be null.
 [[gnu::cold]] ErrorClass null_argument(const char* name);
-// `what`: what memory was wanted for, as the text says it: "an info".
+// `what`: the purpose of the memory, as it stands in the text: "an info".
 [[gnu::cold]] ErrorClass no_memory_for(const char* what);
 // The class of an engine's status, with the engine's text. DONE, POSTED and AGAIN are MPI_SUCCESS.
 [[gnu::cold]] int error_of_status(heddle_status status);
@@ -96,7 +96,7 @@ Errhandler* errhandler_of(MPI_Errhandler handle);
 MPI_Errhandler handle_of(Errhandler* errhandler);
 Errhandler* retain(Errhandler* errhandler);
 void release(Errhandler* errhandler);
-// Of the integer form of a handle that the program made.
+// The error handler of an integer handle that the program made.
 Errhandler* errhandler_at(std::uint32_t number);
 std::uint32_t number_of(const Errhandler* errhandler);
 

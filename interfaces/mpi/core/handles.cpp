@@ -1,6 +1,6 @@
-// Handles as integers, for languages without pointers. A predefined handle is its value of the ABI;
-// another is kPredefined and its number, which its owner knows it by. What names nothing is the
-// null handle of its kind.
+// Handles as integers, for languages without pointers. A predefined handle is its value in the ABI.
+// Any other is kPredefined plus the number by which its owner knows it. A number that names nothing
+// gives the null handle of its kind.
 #include <units/handles.hpp>
 
 #include "mpi/collective/op.hpp"

@@ -50,8 +50,9 @@ void set_fitting(Info* info, std::string_view key, std::string_view value) {
   if (!value.empty() && value.size() < MPI_MAX_INFO_VAL) info->set(key, value);
 }
 
-// How many processes the job has. Known once it was joined, also after it was left; before, what
-// the launcher tells by the environment. 0: a launcher that tells it only to who joins.
+// How many processes the job has. It is known once the job was joined, also after it was left.
+// Before that, it is the number that the launcher tells by the environment. 0: the launcher tells
+// it only to processes that join.
 std::uint32_t processes() {
   if (g_job.size != 0) return g_job.size;
   const auto value_of = [](const char* name) {
@@ -123,7 +124,7 @@ int check_key(const char* key) {
                MPI_MAX_INFO_KEY - 1);
 }
 
-// What the program may change. Null: it may not, as not_changeable() says.
+// An info that the program may change. Null: it may not; not_changeable() gives the error.
 Info* changeable(MPI_Info handle) {
   return handle == MPI_INFO_ENV ? nullptr : info_of(handle);
 }
@@ -183,7 +184,7 @@ int find_value(MPI_Info handle, const char* key, const std::string** value) {
   return MPI_SUCCESS;
 }
 
-// Stores what fits in `most` characters, and the zero after it.
+// Stores at most `most` characters, and the zero after them.
 void store_start(const std::string& text, std::size_t most, char* out) {
   const std::size_t length = std::min(text.size(), most);
   std::memcpy(out, text.data(), length);

@@ -27,7 +27,7 @@ int bad_info(MPI_Info handle);
 MPI_Info new_handle(const Info& info);
 // The hints that a call is given: an empty info for MPI_INFO_NULL. Error: the handle names none.
 int read_info(MPI_Info handle, Info* info);
-// Of the integer form of a handle that the program made.
+// The info of an integer handle that the program made.
 Info* info_at(std::uint32_t number);
 std::uint32_t number_of(const Info* info);
 

@@ -48,13 +48,13 @@ std::uint64_t name_of_node() {
   return std::hash<std::string_view>()(names.nodename);
 }
 
-// Threads of the library make progress too, unless the user has said otherwise.
+// Threads of the library make progress too, unless the user chose otherwise.
 bool has_helpers() {
   const char* const progress = std::getenv("HEDDLE_PROGRESS");
   return progress == nullptr || std::string_view(progress) != "none";
 }
 
-// What the engine takes for true, which has refused other texts.
+// The texts that mean true to the engine. The engine has already refused invalid texts.
 bool environment_asserts_no_any_tag() {
   const char* const text = std::getenv("HEDDLE_MPI_NO_ANY_TAG");
   const std::string_view value = text == nullptr ? "" : text;
@@ -66,9 +66,8 @@ int open_lanes(int level) {
   const std::uint32_t wanted = level == MPI_THREAD_MULTIPLE ? cores : 1;
   heddle_worker_options options{};
   options.size = sizeof options;
-  // Beside helpers, one thread has shorter ways into an automatic worker than into an exclusive
-  // one.
-  // Peers may need any of them while a thread waits on one.
+  // When helpers run too, a single thread has a shorter path into an automatic worker than into an
+  // exclusive one. Peers may need any of the workers while a thread waits on one of them.
   options.attends = wanted > 1 ? 1 : 0;
   options.sharing = level == MPI_THREAD_MULTIPLE || has_helpers() ? HEDDLE_SHARING_AUTO : HEDDLE_SHARING_EXCLUSIVE;
   for (std::uint32_t i = 0; i < wanted; ++i) {
@@ -109,7 +108,8 @@ int join_context(int level) {
   if (const int code = read_checks(&checks_wanted); code != MPI_SUCCESS) return code;
   heddle_context_options options{};
   options.size = sizeof options;
-  // Programs send much before anybody receives, and MPI has no way to tell them to wait.
+  // Programs send many messages before anybody receives them, and MPI has no means to make them
+  // wait.
   static_cast<void>(::setenv("HEDDLE_TAG_CREDIT_BYTES", "64M", 0));
   // Progress threads answer peers' messages while this rank computes, unless the user chose
   // otherwise.
@@ -212,7 +212,8 @@ bool is_last_user() {
 int end_world() {
   if (const int code = delete_attributes(MPI_COMM_SELF, &g_self->attributes); code != MPI_SUCCESS) return code;
   flush_buffers();
-  // All ranks come here with their messages received; what they sent has to leave first.
+  // All ranks come here when they have received their messages. What they have sent must leave
+  // first.
   for (Lane* lane : g_job.lanes) wait_until(*lane, [&] { return lane->waiting.load() == 0; });
   const heddle_status status = heddle_context_barrier(g_job.context, g_job.lanes[0]->worker, HEDDLE_FOREVER);
   if (status < 0 && status != HEDDLE_ERR_PEER_FAILED) return error_of_status(status);

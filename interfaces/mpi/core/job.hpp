@@ -1,6 +1,6 @@
-// This process's membership in the job: the engine's context, the workers, and what every call asks
-// first. There is one, since MPI has no handle for it. Init and finalize write it, and no other
-// call may overlap them.
+// This process's membership in the job: the engine's context, the workers, and the state that every
+// call checks first. There is one, since MPI has no handle for it. Init and finalize write it, and
+// no other call may overlap them.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -19,7 +19,7 @@ struct Lane;
 
 struct Job {
   enum class Phase : int { before, running, finalized };
-  // Of MPI_Init and MPI_Finalize. Sessions may keep the job joined before and after.
+  // The state of MPI_Init and MPI_Finalize. Sessions may keep the job joined before and after.
   std::atomic<Phase> phase{Phase::before};
   bool joined = false;
   heddle_context context{};

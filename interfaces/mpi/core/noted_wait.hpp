@@ -5,8 +5,8 @@
 
 namespace heddle::mpi {
 
-// One wait of this thread. fill(facts) sets what it waits for, but for the call; may be called in
-// any call of Heddle that this thread makes, until the object ends.
+// One wait of this thread. fill(facts) sets everything that the wait is for, except the call. It
+// may be called in any call of Heddle that this thread makes, until the object ends.
 template <class Fill>
 class NotedWait {
  public:
@@ -34,7 +34,7 @@ class NotedWait {
   bool noted_ = false;
 };
 
-// For waits of which no more is known than what their worker has under way.
+// For waits of which only their worker's operations are known.
 inline constexpr auto kNothingMore = [](heddle_wait_facts&) {};
 
 }  // namespace heddle::mpi

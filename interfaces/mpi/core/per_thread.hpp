@@ -13,7 +13,7 @@ class PerThread {
  public:
   // Null: this thread has none yet.
   static T* find() { return t_object; }
-  // Null: no memory, or the thread has ended but for destructors.
+  // Null: no memory, or the thread has ended and only runs destructors.
   static T* get() {
     if (t_object == nullptr && !t_gone) {
       t_object = new (std::nothrow) T;

@@ -1,7 +1,7 @@
-// Where the objects behind handles lie: a handle is the address of its object. A pool reserves
-// addresses for all the objects that it may ever hold and never gives them back, so any value that
-// a program passes as a handle can be looked at without a fault: it is inside the pool's addresses
-// and names an object that is alive, or it is refused. An object's place in the pool is its number
+// The memory of the objects behind handles. A handle is the address of its object. A pool reserves
+// addresses for all the objects that it may ever hold, and never gives them back. So any value that
+// a program passes as a handle can be checked without a fault: it lies inside the pool's addresses
+// and names an object that is alive, or it is invalid. An object's place in the pool is its number
 // as an integer handle.
 //
 // Threads: take() and give_back() lock; find() does not: the program does not free a handle while

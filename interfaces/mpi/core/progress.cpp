@@ -8,12 +8,12 @@
 namespace heddle::mpi {
 namespace {
 
-// Operations of several steps. Whoever is inside makes the steps, and others go on without. A step
-// may add and remove operations, its own and others: removed ones become null, and leave the list
-// after the round.
+// Operations of several steps. The thread that is inside makes the steps; other threads go on
+// without making any. A step may add and remove operations, its own and others: removed ones become
+// null, and leave the list after the round.
 std::recursive_mutex g_stepped_mutex;  // guards the list
 std::list<Stepped*> g_stepped;
-// Their number: read without the lock. Release after a change of the list, acquire by who looks.
+// Their number, read without the lock. Release after a change of the list; acquire by the reader.
 std::atomic<std::size_t> g_steps{0};
 thread_local bool t_stepping = false;
 
@@ -75,12 +75,12 @@ bool Looks::pause() {
   constexpr std::uint32_t kSpins = 64;
   constexpr std::uint32_t kOthers = 16;  // every so many looks, the sends that wait in other lanes
   constexpr std::int64_t kNapNs = 1'000'000;
-  constexpr std::int64_t kStepNapNs = 20'000;  // with steps that no event tells of
+  constexpr std::int64_t kStepNapNs = 20'000;  // with steps that no event announces
   const bool steps = has_steps();
   if (++looks_ % kOthers == 0 && steps) post_all_waiting();
   if (looks_ < kSpins || steps) progress(lane_);
   if (looks_ < kSpins) return false;
-  // The wait spins, yields and sleeps as long as nothing moves: others may need this core.
+  // While nothing moves, the wait spins, then yields, then sleeps: others may need this core.
   return heddle_worker_wait(lane_.worker, steps ? kStepNapNs : kNapNs) == HEDDLE_ERR_TIMEOUT;
 }
 

@@ -2,9 +2,9 @@
 // yet. A communicator uses one lane of each of its members; threads on communicators of different
 // lanes share nothing.
 //
-// A call that waits makes progress on its lane, and nearly as often on the others, where peers may
-// be waiting for this rank: the lanes are opened so (heddle_worker_options.attends). It spins,
-// yields and sleeps as the engine's calls do.
+// A call that waits makes progress on its lane, and nearly as often on the others, because peers
+// may be waiting there for this rank. The lanes are opened with heddle_worker_options.attends for
+// this. It spins, yields and sleeps as the engine's calls do.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -19,8 +19,8 @@
 
 namespace heddle::mpi {
 
-// A send that the engine did not take: the peer's credit is used up, say. It is tried again by
-// progress; later sends to the same worker wait behind it, so that the order of messages is kept.
+// A send that the engine did not take: the peer's credit is used up, say. Progress tries it again.
+// Later sends to the same worker wait behind it, so that messages stay in order.
 struct Waiting {
   heddle_peer target{};
   std::uint64_t tag = 0;
@@ -41,8 +41,9 @@ struct Lane {
   std::list<Waiting> sends;
 };
 
-// Something that needs steps of this process while no call concerns it: operations of several steps
-// (see messages/operation.hpp). Each step is made by whoever makes progress.
+// Something that needs steps of this process although no call of the program is about it: an
+// operation of several steps (see messages/operation.hpp). Any thread that makes progress makes the
+// next step.
 class Stepped {
  public:
   virtual ~Stepped() = default;
@@ -69,7 +70,7 @@ bool progress_all();
 class Looks {
  public:
   explicit Looks(Lane& lane) : lane_(lane) {}
-  // True: nothing has moved for long enough that reports are told of the wait.
+  // True: nothing has moved for so long that the wait is noted for reports.
   [[nodiscard]] bool pause();
 
  private:

@@ -61,8 +61,8 @@ int store_info(const Info& info, MPI_Info* out) {
 
 // ---- Fortran ------------------------------------------------------------------------------------
 
-// What the standard calls the sizes and the optional types of a Fortran compiler. The datatypes are
-// the source of the values.
+// The standard's names for the sizes and the optional types of a Fortran compiler. The values come
+// from the datatypes.
 struct FortranKey {
   const char* key;
   MPI_Datatype type;

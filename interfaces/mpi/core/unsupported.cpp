@@ -1,4 +1,4 @@
-// The functions of MPI that Heddle does not have. They say so, and what to use.
+// The functions of MPI that Heddle does not have. They report this, and name what to use instead.
 #include <units/unsupported.hpp>
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Sends and receives: the short paths, which the C functions contain. What they do not take goes on
-// in messages/.
+// Sends and receives: the short paths, which the C functions contain. Calls that they do not take
+// go on in messages/.
 #pragma once
 
 #include <units/messages.hpp>
@@ -22,7 +22,7 @@ int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int s
 
 int irecv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
               MPI_Request* request);
-// What comes of a plain receive that the engine has refused, or that has failed at once.
+// Handles a plain receive that the engine did not take, or that has failed at once.
 int irecv_not_posted(Call call, Request* made, heddle_status status, MPI_Request* request);
 
 // Waits for a receive that the engine has taken, or ends one that has ended.
@@ -32,7 +32,7 @@ int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& rec
 // The longest message that lies in the engine's command, so that its source may be reused when it
 // is accepted.
 inline constexpr std::size_t kInlineBytes = 48;
-// How long a receive is waited for before everything else that may be waited for is looked at.
+// How long a receive waits on its own lane before it makes progress on everything else.
 inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
 
 // Sends a short message of a contiguous type. False: it cannot be sent that way.
@@ -82,7 +82,7 @@ inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
   return (from_one || source == MPI_ANY_SOURCE) && (one_tag || (tag == MPI_ANY_TAG && !comm->by_tag));
 }
 
-// Receives into a contiguous buffer. What is unusual goes the long way.
+// Receives into a contiguous buffer. Unusual cases take the long path.
 [[gnu::always_inline]] inline int recv(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int source,
                                        int tag, MPI_Comm handle, MPI_Status* status) {
   Comm* const comm = comm_of(handle);

@@ -1,4 +1,4 @@
-// Requests: the short paths, which the C functions contain. What they do not take goes on in
+// Requests: the short paths, which the C functions contain. Calls that they do not take go on in
 // messages/.
 #pragma once
 

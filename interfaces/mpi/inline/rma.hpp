@@ -1,5 +1,5 @@
 // Puts and gets of one block in memory that is mapped here: the short paths, which the C functions
-// contain. What they do not take goes on in rma/.
+// contain. Calls that they do not take go on in rma/.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@ int put_any(Call call, const void* origin_addr, MPI_Count origin_count, MPI_Data
 int get_any(Call call, void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
             MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win);
 
-// What a call names as its target: elements of a predefined type.
+// The target as the call names it: elements of a predefined type.
 struct ShortReach {
   MPI_Win win;
   int rank;

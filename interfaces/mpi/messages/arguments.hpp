@@ -6,7 +6,7 @@
 
 namespace heddle::mpi {
 
-// What a message consists of. The type is not held.
+// The data of a message. The type is not held.
 struct Data {
   void* buffer = nullptr;
   MPI_Count count = 0;
@@ -18,10 +18,10 @@ struct Data {
 int read_data(const void* buffer, MPI_Count count, MPI_Datatype datatype, Data* data);
 // A rank to which messages go, or MPI_PROC_NULL.
 int check_target(const Comm& comm, int rank, const char* argument);
-// The same, or MPI_ANY_SOURCE.
+// The same; MPI_ANY_SOURCE is valid too.
 int check_source(const Comm& comm, int rank);
 int check_tag(int tag);
-// Or MPI_ANY_TAG.
+// A tag, or MPI_ANY_TAG.
 int check_wanted_tag(int tag);
 
 }  // namespace heddle::mpi

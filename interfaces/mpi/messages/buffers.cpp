@@ -12,7 +12,7 @@
 namespace heddle::mpi {
 namespace {
 
-// MPI_Buffer_attach: of the process.
+// MPI_Buffer_attach: the buffer of the process.
 std::mutex g_buffer_mutex;
 std::shared_ptr<BsendBuffer> g_buffer;
 

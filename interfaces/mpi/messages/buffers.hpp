@@ -52,14 +52,14 @@ struct SessionBuffer {
   }
 };
 
-// Takes the communicator's own buffer, or that of the session which it is derived from, or the
-// process's.
+// Uses the communicator's own buffer, or else that of the session from which it is derived, or else
+// that of the process.
 int send_buffered(Comm& comm, const Data& data, int rank, int tag);
 // At MPI_Finalize: waits for the messages of the process's own buffer.
 void flush_buffers();
 // At MPI_Session_finalize: waits for its messages, and detaches it.
 void detach_at_end(SessionBuffer& session);
-// No message of the communicator's own buffer is under way.
+// True: no message of the communicator's own buffer is under way.
 bool has_no_buffered(const Comm& comm);
 
 }  // namespace heddle::mpi

@@ -9,7 +9,7 @@ namespace {
 
 using Requests = std::span<MPI_Request>;
 
-// A request that the program passes; null handles are allowed. *request: null for those.
+// A request that the program passes. Null handles are allowed; *request is null for them.
 int read_request(MPI_Request handle, Request** request) {
   *request = nullptr;
   if (handle == MPI_REQUEST_NULL) return MPI_SUCCESS;
@@ -21,7 +21,7 @@ bool is_active(const Request* request) {
   return request != nullptr && (request == &g_sent || request->active);
 }
 
-// Finishes one that has ended, and sets its handle. The outcome's code is returned.
+// Finishes a request that has ended, and sets its handle. Returns the outcome's code.
 int finish(MPI_Request* handle, Request* request, MPI_Status* status) {
   Outcome outcome;
   const bool persistent = request->persistent && !request->freed;
@@ -68,7 +68,7 @@ Lane& lane_of(Requests requests) {
   return *g_job.lanes[0];
 }
 
-// What has come of several requests that were finished.
+// The results of several requests that were finished.
 class Verdict {
  public:
   void add(Comm* comm, int code) {
@@ -76,8 +76,8 @@ class Verdict {
     comm_ = comm;
     last_ = code;
   }
-  // MPI_ERR_IN_STATUS if one has failed, whose status tells; if there is one request and no status,
-  // its own.
+  // MPI_ERR_IN_STATUS if one has failed; its status has the error. If there is only one request and
+  // no status, the request's own error.
   [[nodiscard]] int tell(Call call, std::size_t requests, const MPI_Status* statuses) const {
     if (last_ == MPI_SUCCESS) return MPI_SUCCESS;
     return report(call, comm_, statuses == MPI_STATUSES_IGNORE && requests == 1 ? last_ : MPI_ERR_IN_STATUS);
@@ -110,7 +110,7 @@ int finish_all(Call call, Requests requests, MPI_Status* statuses) {
   return verdict.tell(call, requests.size(), statuses);
 }
 
-// Waits for one of several, and finishes it. An error: it is no request.
+// Waits for one of several, and finishes it. Error: the handle names no request.
 int complete_one(MPI_Request* handle, MPI_Status* status, Verdict* verdict) {
   Request* request = nullptr;
   if (*handle == handle_of(&g_sent))
@@ -195,8 +195,8 @@ int testall(Call call, int count, MPI_Request array_of_requests[], int* flag, MP
 
 namespace {
 
-// The first that has ended; -1: none has, -2: none is active. What a look at one finds may end an
-// earlier one: these are looked at again.
+// The first that has ended; -1: none has, -2: none is active. A look at one request may end an
+// earlier one, so the earlier ones are looked at again.
 std::ptrdiff_t find_ended(std::span<const MPI_Request> requests) {
   bool active = false;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -297,7 +297,7 @@ int testsome(Call call, int incount, MPI_Request array_of_requests[], int* outco
 
 namespace {
 
-// True: it has ended, or is not active; *outcome says how. It stays as it is.
+// True: it has ended, or is not active; *outcome says how. The request does not change.
 bool ask(MPI_Request handle, Outcome* outcome) {
   Request* const request = request_in(handle);
   *outcome = kEmptyOutcome;

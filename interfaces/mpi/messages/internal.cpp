@@ -13,7 +13,8 @@ Route route_of(Comm& comm, int rank) {
 }
 
 InternalMessage::~InternalMessage() {
-  // Its sender may have given up, because of another member's death: what comes later is dropped.
+  // The sender may have given up because another member has died. A message that arrives later is
+  // dropped.
   if (kind_ == Kind::receive) static_cast<void>(heddle_recv_cancel(lane_->worker, &receive_));
   if (kind_ != Kind::none) wait();
 }
@@ -83,8 +84,8 @@ int internal_receive(Comm& comm, int rank, int tag, void* data, std::size_t byte
 
 // ---- allgather ----------------------------------------------------------------------------------
 
-// By Bruck, Ho, Kipnis, Upfal and Weathersby (1997): in each round a process gets all that the one
-// `have_` places after it has, so that what it has doubles.
+// The algorithm of Bruck, Ho, Kipnis, Upfal and Weathersby (1997): in each round a process gets all
+// parts of the process `have_` places after it. So the number of its parts doubles.
 InternalAllgather::InternalAllgather(std::vector<Route> routes, std::size_t mine, int tag, void* all, std::size_t bytes)
     : routes_(std::move(routes)),
       mine_(mine),
@@ -96,7 +97,8 @@ InternalAllgather::InternalAllgather(std::vector<Route> routes, std::size_t mine
   std::memcpy(blocks_.data(), all_ + mine * bytes, bytes);
 }
 
-// All members are needed: who sees a death gives up, and whoever waits for him must not wait on.
+// All members are needed. A process that sees a death gives up, and a process that waits for it
+// must not go on waiting.
 bool InternalAllgather::has_dead() {
   constexpr std::uint32_t kLooks = 64;
   if (++looks_ % kLooks != 0) return false;

@@ -9,7 +9,7 @@
 
 namespace heddle::mpi {
 
-// Who uses which tag; each user's messages between two ranks are received in the order of sending.
+// The users of the tags. Each user receives its messages between two ranks in the order of sending.
 struct InternalTag {
   static constexpr std::uint32_t kSequences = 1U << 18;
   static constexpr int kIntercomm = 3;
@@ -30,8 +30,8 @@ int internal_send(Comm& comm, int rank, int tag, const void* data, std::size_t b
 // The length must be the sender's.
 int internal_receive(Comm& comm, int rank, int tag, void* data, std::size_t bytes);
 
-// The way between this process and another: where messages go, by which number they are told apart
-// here.
+// The way between this process and another: where messages go, and the number by which they are
+// identified here.
 struct Route {
   Lane* lane = nullptr;
   Member member;
@@ -39,13 +39,13 @@ struct Route {
 };
 Route route_of(Comm& comm, int rank);
 
-// A receive or send that is under way. Lies still until it has ended.
+// A receive or send that is under way. It must not move until it has ended.
 class InternalMessage {
  public:
   InternalMessage() = default;
   InternalMessage(const InternalMessage&) = delete;
   InternalMessage& operator=(const InternalMessage&) = delete;
-  // With one of them under way: cancels a receive, and waits for a send.
+  // If it is under way: cancels a receive, waits for a send.
   ~InternalMessage();
   int send(Comm& comm, int rank, int tag, const void* data, std::size_t bytes);
   int receive(Comm& comm, int rank, int tag, void* data, std::size_t bytes);
@@ -63,12 +63,12 @@ class InternalMessage {
   heddle_receive receive_{};
 };
 
-// Of an intracommunicator, or of some of its members: `ranks`, of `comm`, names this process as
-// ranks[mine]. All of them call it. all: ranks.size() × bytes, in their order. It may also be made
-// step by step.
+// An allgather over an intracommunicator, or over some of its members. `ranks`: their ranks in
+// `comm`; ranks[mine] is this process. All of them call it. all: ranks.size() × bytes, in their
+// order. It may also be made step by step.
 class InternalAllgather {
  public:
-  // routes[i]: to the i-th process; of routes[mine] nothing is used. `all` has to have this
+  // routes[i]: the route to the i-th process; routes[mine] is not used. `all` must contain this
   // process's part at its place.
   InternalAllgather(std::vector<Route> routes, std::size_t mine, int tag, void* all, std::size_t bytes);
   // Goes on as far as possible without waiting. True: it has ended, with *code.
@@ -93,7 +93,7 @@ class InternalAllgather {
   bool received_ = false;
   std::uint32_t looks_ = 0;
 };
-// The same of all members of an intracommunicator, at once.
+// The same over all members of an intracommunicator, in one call.
 int internal_allgather(Comm& comm, int tag, const void* data, std::size_t bytes, void* all);
 
 }  // namespace heddle::mpi

@@ -1,7 +1,8 @@
-// Which lanes a message uses: those of the communicator at both ends, or, where its receiver has
-// asserted that it never uses MPI_ANY_TAG (Comm::by_tag), those of the communicator and the tag. So
-// threads that use one communicator with tags of their own share nothing. Messages of one tag go
-// one way, in order; a receive of one tag from any source looks at one lane.
+// The lanes that a message uses. Usually they follow from the communicator, at both ends. If the
+// receiver has asserted that it never uses MPI_ANY_TAG (Comm::by_tag), they follow from the
+// communicator and the tag. Then threads that use one communicator with tags of their own share
+// nothing. Messages of one tag use the same lanes, so they stay in order. A receive of one tag from
+// any source looks at one lane.
 #pragma once
 
 #include "mpi/communicators/comm.hpp"
@@ -31,7 +32,7 @@ struct SendWay {
           {to.peer.rank, lane_by_tag(to.number, tag, g_job.lanes_of[to.peer.rank])}};
 }
 
-// Where this process receives messages of a tag. MPI_ANY_TAG: not with Comm::by_tag.
+// The lane on which this process receives messages of a tag. MPI_ANY_TAG: not with Comm::by_tag.
 [[gnu::always_inline]] inline Lane& receiving_lane(const Comm& comm, int tag) {
   if (!comm.by_tag) [[likely]]
     return *comm.lane;

@@ -1,5 +1,5 @@
-// What a request of a slower kind waits for: a collective, an operation of several steps, a
-// generalized request, a remote operation … Sends and receives are requests of their own
+// The operation behind a request of a slower kind: a collective, an operation of several steps, a
+// generalized request, a remote operation … Sends and receives are requests themselves
 // (request.hpp).
 #pragma once
 
@@ -24,7 +24,7 @@ void store(const Outcome& outcome, MPI_Status* status);
 void store_empty(MPI_Status* status);
 // The status of an inactive or null request.
 inline constexpr Outcome kEmptyOutcome{};
-// Of MPI_PROC_NULL.
+// The outcome of an operation with MPI_PROC_NULL.
 inline constexpr Outcome kNoProcess{MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0, false};
 
 class Operation {
@@ -34,22 +34,23 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  // Of those that the program may treat in a way of their own.
+  // Kinds for which the program has functions of their own.
   enum class Kind { other, partitioned, generalized };
   [[nodiscard]] virtual Kind kind() const { return Kind::other; }
-  // Of persistent operations: begins a run. MPI_SUCCESS or an error's code (see core/errors.hpp).
+  // For persistent operations: begins a run. MPI_SUCCESS or an error's code (see core/errors.hpp).
   virtual int start() { return error(MPI_ERR_REQUEST, "the request is not persistent"); }
   // Makes progress on the operation, without waiting. True: it has ended, and *outcome says how.
-  // Called until then, by one thread at a time; after it, of a persistent operation, only after the
-  // next start().
+  // It is called until then, by one thread at a time. A persistent operation is tested again only
+  // after the next start().
   virtual bool test(Outcome* outcome) = 0;
-  // Makes progress while test() finds nothing: for waits.
+  // The lane on which a wait makes progress while test() finds nothing.
   virtual Lane& lane() = 0;
-  // Whose error handler is told, and which is not freed before the operation has ended; null: that
-  // of MPI_COMM_SELF.
+  // The communicator whose error handler gets errors. It is not freed before the operation has
+  // ended. Null: errors go to the handler of MPI_COMM_SELF.
   virtual Comm* comm() { return nullptr; }
   virtual int cancel() { return MPI_SUCCESS; }
-  // Its request goes. The code is an error of the call that completes or frees the request.
+  // Called when its request is removed. The code is an error of the call that completes or frees
+  // the request.
   virtual int end() { return MPI_SUCCESS; }
   // The program has freed the request of an operation that is under way. True: it is to be tested
   // until it ends, then destroyed. False: it is destroyed now.

@@ -96,13 +96,14 @@ class Partitioned final : public Operation {
   [[nodiscard]] std::byte* address(std::uint32_t part) const {
     return static_cast<std::byte*>(part_.buffer) + static_cast<std::ptrdiff_t>(part) * part_.count * part_.type->extent;
   }
-  // Bytes that the sender has sent: no more than there is room for. Known when a part has arrived.
+  // The bytes that the sender has sent, at most as many as there is room for. Known when a part has
+  // arrived.
   [[nodiscard]] std::size_t received() const {
     std::uint64_t bytes = 0;
     static_cast<void>(heddle_partitioned_bytes(handle_, &bytes));
     return static_cast<std::size_t>(bytes);
   }
-  // False: another thread is about it.
+  // False: another thread is unpacking it.
   bool unpack_one(std::uint32_t part) {
     if (packed_ == nullptr) return true;
     Part seen = Part::packed;
@@ -116,7 +117,7 @@ class Partitioned final : public Operation {
     states_[part].store(Part::unpacked, std::memory_order_release);
     return true;
   }
-  // False: other threads are about some.
+  // False: other threads are unpacking some parts.
   bool unpack_all() {
     bool all = true;
     for (std::uint32_t i = 0; !sends_ && i < parts_; ++i) all = unpack_one(i) && all;
@@ -132,7 +133,8 @@ class Partitioned final : public Operation {
   std::atomic<bool> running_{false};
   heddle_partitioned handle_{};
   std::unique_ptr<std::byte[]> packed_;
-  // By part, of this run. Release by who has unpacked it, acquire by who tells that it is there.
+  // By part, for this run. Release: a thread has unpacked it; acquire: a thread reports that it has
+  // arrived.
   std::vector<std::atomic<Part>> states_;
 };
 

@@ -14,7 +14,8 @@ void sent(void* ended, heddle_status status) {
   static_cast<std::atomic<int>*>(ended)->store(code_of(status), std::memory_order_release);
 }
 
-// AGAIN: the engine does not take it now. Else the send has ended, or will by its completion.
+// AGAIN: the engine does not take it now. Otherwise the send has ended, or its completion will end
+// it.
 heddle_status try_post(Lane& lane, const Waiting& send) {
   const heddle_completion completion{sent, send.ended, {}, send.when};
   const heddle_status status = heddle_try_send(lane.worker, send.target, send.tag, send.data, send.bytes, &completion);
@@ -85,9 +86,10 @@ bool has_dead_member(const Comm& comm) {
 }
 
 bool sees_dead_member(const Comm& comm, std::uint32_t looks) {
-  static std::atomic<bool> one_died{false};  // relaxed: who misses it looks again
+  static std::atomic<bool> one_died{false};  // relaxed: a thread that misses it looks again
   if (one_died.load(std::memory_order_relaxed)) return has_dead_member(comm);
-  // Which members come next: not in steps that several communicators could share unevenly.
+  // Chooses the members to look at next. Regular steps could divide the looks unevenly among
+  // several communicators.
   static thread_local std::uint32_t turn = 0;
   const auto members = static_cast<std::uint32_t>(comm.members.size());
   const std::uint32_t from = (++turn * 0x9E3779B1U) >> 16;

@@ -23,7 +23,7 @@ int check_receive(const Comm& comm, const Source& from) {
   return check_wanted_tag(from.tag);
 }
 
-// Where what arrives is to be put: the buffer, or memory of the request that is unpacked at the
+// The memory for the arriving data: the buffer, or memory of the request that is unpacked at the
 // end.
 int landing(Request& request, void** place) {
   const Type& type = *request.type;
@@ -79,9 +79,9 @@ int make_receive(Call call, bool persistent, void* buf, MPI_Count count, MPI_Dat
 
 // ---- probes -------------------------------------------------------------------------------------
 
-// AGAIN: there is none. PEER_FAILED: nor will there be one of the source that has died; if any
-// member may send it, one has died, as for receives (wait_receive). `claim`: it is taken out of
-// matching.
+// AGAIN: there is no message. PEER_FAILED: there will be none, because the source has died; if any
+// member may send it, one of them has died, as for receives (wait_receive). `claim`: the message is
+// taken out of matching.
 heddle_status look_for_message(Comm& comm, const Source& from, bool claim, heddle_receive* found) {
   const heddle_wanted wanted = of_any_kind(wanted_of(comm, from.rank, from.tag));
   const auto try_it = claim ? heddle_try_claim : heddle_try_probe;
@@ -102,7 +102,7 @@ Outcome outcome_of_probe(const Comm& comm, const heddle_receive& found) {
   return outcome;
 }
 
-// What a probe finds; `flag` null: it waits. `message` null: the message stays.
+// A probe. `flag` null: it waits. `message` null: the message stays in matching.
 int probe_in(Call call, Comm& comm, const Source& from, int* flag, Request** message, MPI_Status* status) {
   if (const int code = check_receive(comm, from); code != MPI_SUCCESS) return code;
   if (from.rank == MPI_PROC_NULL) {
@@ -191,7 +191,7 @@ int begin_receive(Request& request) {
   const heddle_wanted wanted = of_any_kind(wanted_of(*request.comm, request.peer, request.tag));
   const heddle_status status =
       heddle_recv(request.lane->worker, &wanted, place, request.packed_bytes, &request.receive, nullptr);
-  // that a message is too long, or its sender dead, is the outcome of the receive
+  // a message that is too long, or a dead sender, is the outcome of the receive
   return status == HEDDLE_ERR_TRUNCATED || status == HEDDLE_ERR_PEER_FAILED ? MPI_SUCCESS : code_of(status);
 }
 
@@ -225,7 +225,7 @@ int irecv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int 
 
 int irecv_not_posted(Call call, Request* made, heddle_status status, MPI_Request* request) {
   Comm* const comm = made->comm;
-  // its outcome, which its wait tells
+  // the outcome, which its wait reports
   if (status == HEDDLE_ERR_TRUNCATED || status == HEDDLE_ERR_PEER_FAILED) {
     *request = handle_of(made);
     return MPI_SUCCESS;

@@ -18,7 +18,7 @@
 
 namespace heddle::mpi {
 
-// For reports: the call that waits for a request, or one that waits for it among others.
+// For reports: the call that waits for the request, alone or with others.
 constexpr const char* kWaitCall = "MPI_Wait";
 
 Request g_sent;
@@ -45,7 +45,8 @@ class Keeper {
 };
 thread_local Keeper t_keeper;
 
-// Requests that the program has freed while they were under way: they go when they have ended.
+// Requests that the program has freed while they were under way. They are removed when they have
+// ended.
 class Orphans final : public Stepped {
  public:
   void add(Request* request) {
@@ -72,8 +73,8 @@ class Orphans final : public Stepped {
   std::list<Request*> all_;
 };
 
-// A thread's turn at a request's operation, which one thread at a time may test or end: beside the
-// request's user, MPI_Comm_disconnect may do so in another thread.
+// A thread's turn at a request's operation. Only one thread at a time may test or end the
+// operation: the request's user may do so, and MPI_Comm_disconnect in another thread.
 bool try_take_turn(Request& request) {
   return g_job.thread_level != MPI_THREAD_MULTIPLE || !request.in_turn.exchange(true, std::memory_order_acquire);
 }
@@ -85,7 +86,7 @@ void take_turn(Request& request) {
   while (!try_take_turn(request)) ::sched_yield();
 }
 
-// In its turn.
+// Called in the thread's turn.
 bool test_operation(Request& request) {
   if (request.complete) return true;
   request.outcome = {};
@@ -93,7 +94,7 @@ bool test_operation(Request& request) {
   return request.complete;
 }
 
-// What came lies in the packed buffer of a type that is not contiguous.
+// If the type is not contiguous, the received data is in the packed buffer.
 void unpack_received(Request& request) {
   if (request.packed == nullptr) return;
   const auto bytes = static_cast<MPI_Count>(std::min<std::uint64_t>(request.receive.bytes, request.packed_bytes));
@@ -111,7 +112,7 @@ void complete_receive(Request& request, heddle_status status) {
 
 void complete_send(Request& request, int code) {
   request.outcome = {};
-  // what the engine said was said to the thread that ran the completion
+  // the engine's text stays with the thread that ran the completion
   request.outcome.code =
       code == MPI_SUCCESS ? code : error(code, "the send to rank %d with tag %d has failed", request.peer, request.tag);
   if (g_checks && code == MPI_SUCCESS) request.outcome.code = check_unchanged(request);
@@ -220,8 +221,8 @@ struct Taken {
 
 bool has_pending(const Comm& comm) {
   bool found = false;
-  // Looked at without the pool's lock, since a step may need requests: in this thread's turn they
-  // stay.
+  // They are tested without the pool's lock, since a step may need requests. They are not removed
+  // during this thread's turn.
   Taken operations;
   const auto goes_on = [&](const Request& request) {
     return request.comm == &comm && request.active && !request.complete;
@@ -235,7 +236,7 @@ bool has_pending(const Comm& comm) {
     else if (request.kind != Request::Kind::operation)
       return;
     else if (request.freed || !operations.take(request))
-      found = true;  // it is tested by who goes on with those, or by its user just now
+      found = true;  // freed ones are tested elsewhere, others by their user just now
   });
   for (Request* request : operations.all) {
     const bool still = goes_on(*request) && request->kind == Request::Kind::operation && !request->freed;
@@ -305,7 +306,7 @@ Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive&
 
 namespace {
 
-// Of a receive that waits for what any member sends: once one has died, it ends as its wait does
+// For a receive from any source: once a member has died, it ends as a wait for it does
 // (wait_receive). False: it goes on, or its message is on its way.
 bool ends_by_death(Request& request) {
   if (request.peer != MPI_ANY_SOURCE || request.matched || !sees_dead_member(*request.comm)) return false;

@@ -17,8 +17,8 @@ enum class Mode : std::uint8_t { standard, synchronous, ready, buffered };
 
 inline constexpr int kPending = -1;  // of `ended`
 
-// What other threads read of a request (has_requests, has_pending): with it they see what its user
-// wrote before. On x86 as cheap as a plain variable.
+// A member of a request that other threads read (has_requests, has_pending). A thread that sees its
+// value also sees what the request's user wrote before. On x86 it is as cheap as a plain variable.
 template <class T>
 class Shown {
  public:
@@ -50,12 +50,12 @@ struct Request {
   Shown<bool> complete{false};  // it has ended, and `outcome` says how; still active
   Shown<bool> freed{false};     // by the program; it goes when it has ended
   bool matched = false;         // a receive of a message that was claimed (MPI_Imrecv)
-  // A receive of the short path: into the program's memory, once. What is below `packed_bytes` is
-  // not set but for `receive`.
+  // A receive of the short path: into the program's memory, once. Of the members after
+  // `packed_bytes`, only `receive` is set.
   bool plain = false;
   Mode mode = Mode::standard;
-  // Of sends: MPI_SUCCESS or an error's class once the source may be reused; kPending before.
-  // Release by the completion, acquire by who waits.
+  // For sends: MPI_SUCCESS or an error's class once the source may be reused; kPending before.
+  // Release: the completion; acquire: the waiting thread.
   std::atomic<int> ended{MPI_SUCCESS};
   Shown<Comm*> comm{nullptr};
   Lane* lane = nullptr;
@@ -71,19 +71,19 @@ struct Request {
   std::unique_ptr<std::byte[]> packed;  // of a type that is not contiguous: what is on the way
   Outcome outcome;                      // if it is complete
   std::unique_ptr<Operation> operation;
-  // With MPI_THREAD_MULTIPLE: a thread tests the operation, or ends it. Acquire by who takes its
-  // turn, release by who leaves.
+  // With MPI_THREAD_MULTIPLE: a thread tests the operation, or ends it. Acquire: it takes its turn;
+  // release: it ends its turn.
   std::atomic<bool> in_turn{false};
 };
 
-// What a receive asks for: a rank or MPI_ANY_SOURCE, a tag or MPI_ANY_TAG, and the bytes that its
-// buffer takes.
+// The messages that a receive takes: a rank or MPI_ANY_SOURCE, a tag or MPI_ANY_TAG, and the size
+// of its buffer in bytes.
 struct Wanted {
   int source;
   int tag;
   std::size_t room;
 };
-// What the engine tells of a receive that has ended.
+// The outcome of a receive that has ended, from what the engine reports.
 Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive& receive, heddle_status status);
 
 // A send that the engine took at once. All such requests are this one.
@@ -98,7 +98,7 @@ int bad_request(MPI_Request handle);
 // Their numbers, for integer handles.
 std::uint32_t number_of(const Request* request);
 Request* request_at(std::uint32_t number);  // null: none
-// What MPI_Mprobe gave; null: none.
+// The message that MPI_Mprobe returned; null: none.
 Request* message_of(MPI_Message handle);
 MPI_Message message_handle_of(Request* request);
 
@@ -119,29 +119,30 @@ void give_back(Request* request);
   return kept != nullptr && kept->count != 0 ? kept->some[--kept->count] : nullptr;
 }
 void keep(Request* request);
-// There are requests of the communicator, inactive ones of persistent operations included.
+// True: there are requests of the communicator, including inactive ones of persistent operations.
 bool has_requests(const Comm& comm);
-// Operations of the communicator are under way. Makes progress on those that are neither sends nor
-// receives, also beside the threads that test them. Whether the program has asked for the end of
-// one does not matter.
+// True: operations of the communicator are under way. Makes progress on those that are neither
+// sends nor receives, even while other threads test them. It does not matter whether the program
+// waits for an operation or tests it.
 bool has_pending(const Comm& comm);
 
 // Makes progress. True: it has ended, is inactive or complete; `request.outcome` says how.
 bool poll_request(Request& request);
 // Waits until it has ended.
 void wait_request(Request& request);
-// Of an active plain receive: waits, stores its status but for MPI_ERROR, and it is gone. False: it
-// has ended in another way than well, is complete, and is there yet.
+// Waits for an active plain receive, stores its status except MPI_ERROR, and removes it. False: it
+// did not end well; it is complete and still there.
 bool wait_plain(Request& request, MPI_Status* status);
-// After either: a persistent request is inactive now, another one is gone. *outcome is its outcome.
+// Called after either of them: makes a persistent request inactive, and removes any other. *outcome
+// is its outcome.
 void finish_request(Request& request, Outcome* outcome);
-// Begins a run of a persistent send or receive, or the only one of another. Errors: of the
-// arguments that the engine finds.
+// Begins a run of a persistent send or receive, or the only run of another one. Errors: errors of
+// the arguments that the engine finds.
 int start_request(Request& request);
-// Of sends and receives (sends.cpp, receives.cpp): what start_request() does.
+// The part of start_request() for sends (sends.cpp) and for receives (receives.cpp).
 int begin_send(Request& request);
 int begin_receive(Request& request);
-// Of the program's MPI_Request_free: it goes when it has ended.
+// For MPI_Request_free: the request is removed when it has ended.
 int free_request(Request& request);
 
 }  // namespace heddle::mpi

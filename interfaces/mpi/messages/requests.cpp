@@ -41,7 +41,7 @@ int startall(Call call, int count, MPI_Request array_of_requests[]) {
   return MPI_SUCCESS;
 }
 
-// Receives are cancelled if no message has matched; sends are on their way already.
+// A receive is cancelled if no message has matched it. A send is on its way already.
 int cancel(Call call, MPI_Request* handle) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   Request* const request = own_request(handle);
@@ -160,7 +160,7 @@ class Generalized final : public Operation {
   MPI_Grequest_free_function* const free_;
   MPI_Grequest_cancel_function* const cancel_;
   void* const state_;
-  std::atomic<bool> complete_{false};  // release by complete(), acquire by who tests: any thread
+  std::atomic<bool> complete_{false};  // release: complete(); acquire: the test, in any thread
 };
 
 }  // namespace

@@ -58,7 +58,7 @@ class SendReceive final : public Operation {
   Request* receive_ = nullptr;
 };
 
-// What is sent: the program's buffer or a copy.
+// The data that is sent: the program's buffer or a copy.
 struct Sent {
   const void* buffer;
   MPI_Count count;

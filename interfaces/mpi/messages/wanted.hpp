@@ -1,4 +1,4 @@
-// Which messages a receive takes, in the engine's terms.
+// The messages that a receive takes, in the engine's terms.
 #pragma once
 
 #include "mpi/messages/lanes.hpp"

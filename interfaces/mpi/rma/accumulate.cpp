@@ -162,7 +162,8 @@ int keep_order(const Reach& reach) {
 int check_accumulation(const Accumulation& what) {
   if (what.op->kind == OpKind::user)
     return error(MPI_ERR_OP, "an operator made by MPI_Op_create: accumulates take only predefined ones");
-  // Nothing to be combined: no elements, or of a type without any, which is made of no basic type.
+  // There is nothing to combine: no elements, or elements of an empty type, which has no basic
+  // type.
   if (what.reach.bytes() == 0) return MPI_SUCCESS;
   const Type* const element = element_of(*what.reach.type);
   if (element == nullptr)

@@ -12,7 +12,7 @@ struct Accumulation {
   const Side* old = nullptr;  // where old values go; null: they are not wanted
   Reach reach;
 };
-// Checks what its parts have to do with each other.
+// Checks that its parts fit together.
 int check_accumulation(const Accumulation& what);
 // Begins it. `tracker`: of a request; null: the target's next flush completes it.
 int accumulate(const Accumulation& what, Tracker* tracker);

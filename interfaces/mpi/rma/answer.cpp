@@ -1,4 +1,5 @@
-// What this process does for ranks that do not map its memory. Runs in handlers, on any thread.
+// Answers the questions of ranks that do not map this process's memory. Runs in handlers, on any
+// thread.
 #include <algorithm>
 #include <cstring>
 #include <list>
@@ -44,7 +45,8 @@ void answer_sent(void* arg, heddle_status /*status*/) {
   delete static_cast<Answer*>(arg);
 }
 
-// False: the engine does not take it now. What it refuses is dropped: the other rank has died.
+// False: the engine does not take it now. After an error the answer is dropped: the other rank has
+// died.
 bool try_answer(Answer* answer) {
   const heddle_am_message message{kAnswerHandler, sizeof(AnswerHeader), &answer->header, answer->payload.get(),
                                   answer->payload_bytes};

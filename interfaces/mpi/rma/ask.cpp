@@ -7,8 +7,8 @@
 namespace heddle::mpi {
 namespace {
 
-// The thread that brings the count to 0 finishes the question, unless another waits for it, which
-// may free it as soon as the count is 0.
+// The thread that brings the count to 0 finishes the question, unless a thread waits for it. The
+// waiting thread may free the question as soon as the count is 0.
 void end_parts(Asked* asked, bool waited, int parts) {
   if (waited) {
     asked->left.fetch_sub(parts, std::memory_order_release);
@@ -29,8 +29,8 @@ void ask_sent(void* arg, heddle_status status) {
   const bool waited = asked->waited;
   int parts = 1;
   if (status < 0) {
-    // The rank may have answered before it died; if not, its answer is not waited for. Answers
-    // arrive inside the worker that this runs in, so none does meanwhile.
+    // The rank may have answered before it died; if it has not, nobody waits for its answer.
+    // Answers arrive inside the worker in which this runs, so none arrives meanwhile.
     parts = asked->left.load(std::memory_order_relaxed);
     asked->lost = parts > 1;
     asked->code = code_of(status);
@@ -38,7 +38,7 @@ void ask_sent(void* arg, heddle_status status) {
   end_parts(asked, waited, parts);
 }
 
-// Keeps the old values or, for a thread that waits, all that was told.
+// Stores the old values. For a thread that waits, it also keeps the answer's data.
 void take_answer(Asked& asked, int code, const std::byte* data, std::size_t bytes) {
   if (code != MPI_SUCCESS) asked.code = code;
   if (asked.result != nullptr && code == MPI_SUCCESS)
@@ -69,7 +69,7 @@ Asked::~Asked() {
 
 namespace {
 
-// An error: it was not sent, and is gone.
+// Error: the question was not sent, and has been freed.
 heddle_status post_question(std::unique_ptr<Asked> asked) {
   Win& win = *asked->win;
   const auto rank = static_cast<std::size_t>(asked->rank);

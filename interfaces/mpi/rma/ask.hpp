@@ -1,6 +1,6 @@
-// Messages to a target about memory of its that is not mapped here. The target's handler does what
-// is asked, on whatever thread makes progress there, and answers. What it changes it changes by the
-// same atomic instructions as the ranks that map the memory.
+// Messages to a target about its memory that is not mapped here. The target's handler executes the
+// question, on whatever thread makes progress there, and answers. It changes the memory by the same
+// atomic instructions as the ranks that map it.
 #pragma once
 
 #include <atomic>
@@ -18,10 +18,10 @@ namespace heddle::mpi {
 inline constexpr std::uint32_t kAskHandler = 1000;
 inline constexpr std::uint32_t kAnswerHandler = 1001;
 
-// The parts of a request's operation that are under way. Begins with one, of the call that issues
-// them.
+// The parts of a request's operation that are under way. The count begins with one, for the call
+// that issues them.
 struct Tracker {
-  std::atomic<std::uint32_t> left{1};  // release by who ends a part, acquire by who waits
+  std::atomic<std::uint32_t> left{1};  // release: a part ends; acquire: the thread that waits
   std::atomic<int> code{MPI_SUCCESS};  // the first error
   void add() { left.fetch_add(1, std::memory_order_relaxed); }
   // The tracker may be gone afterwards.
@@ -67,15 +67,16 @@ struct Run {
   std::uint64_t count;
 };
 
-// One question. Freed when the engine has sent it and the answer is there; by the waiting thread if
-// one waits.
+// One question. It is freed when the engine has sent it and the answer has arrived. If a thread
+// waits for the answer, that thread frees it.
 struct Asked {
   AskHeader header{};
   std::unique_ptr<std::byte[]> payload;
   std::size_t payload_bytes = 0;
-  std::atomic<int> left{2};  // the sending and the answer. Release; acquire by who finishes
+  std::atomic<int> left{2};  // the sending and the answer. Release; acquire at the end
   bool waited = false;
-  // The sending has failed without an answer. It is told, and not freed: one may arrive yet.
+  // The sending has failed without an answer. This is reported, but the question is not freed,
+  // because an answer may still arrive.
   bool lost = false;
   Win* win = nullptr;
   int rank = 0;
@@ -105,13 +106,13 @@ int ask_and_wait(std::unique_ptr<Asked> asked, std::unique_ptr<Asked>* answer);
 // The same in two steps. *sent is to be passed to wait_answer(), once; null after an error.
 int post_waited(std::unique_ptr<Asked> asked, Asked** sent);
 int wait_answer(Asked* sent, std::unique_ptr<Asked>* answer);
-// Error: the rank is known to have died. A number that is no rank's, which peers may have written
-// into their memory, has not.
+// Error: the rank is known to have died. No error if the number is no rank of the window: peers may
+// have written any number into their memory.
 int check_alive(const Win& win, int rank);
 // Asks now and then whether the rank lives.
 int after_look(Win& win, int rank, int looks);
-// Calls ready() until it is true, with progress. Error: the rank has died, which is no event of a
-// lane.
+// Calls ready() until it is true, and makes progress in between. Error: the rank has died. A death
+// is no event of a lane, so it must be looked for.
 template <class Ready>
 int wait_for_rank(Win& win, int rank, Ready&& ready) {
   Patience patience(*win.comm->lane);
@@ -135,15 +136,15 @@ int wait_asked(Win& win, int rank, std::uint32_t fewer);
 
 // Makes the handlers known. Before any rank may ask.
 int register_handlers();
-// Answers that the engine did not take inside a handler: how many wait. `post_answers` tries them
-// again.
+// The number of answers that the engine did not take inside a handler and that still wait.
+// `post_answers` tries them again.
 extern std::atomic<std::size_t> g_answers;
 bool post_answers();
 
 // The handler of questions (rma/answer.cpp).
 void on_ask(const heddle_am_arrival* message, void* arg);
-// Where attached memory that contains these bytes lies: an AttachedPlace and the packed region
-// (rma/dynamic.hpp). `answer` has room for HEDDLE_PACKED_REGION_BYTES + 32 bytes.
+// Answers where the attached memory lies that contains the address: by an AttachedPlace and the
+// packed region (rma/dynamic.hpp). `answer` has room for HEDDLE_PACKED_REGION_BYTES + 32 bytes.
 int answer_resolve(Win& win, std::uint64_t address, std::byte* answer, std::uint32_t* length);
 
 }  // namespace heddle::mpi

@@ -15,7 +15,7 @@
 namespace heddle::mpi {
 namespace {
 
-// Held shortly, by threads of this and of other processes.
+// Holds the guard. Threads of this process and of others hold it for a short time only.
 class Guard {
  public:
   explicit Guard(const Guarded& where) : word_(where.control.guard) {
@@ -26,11 +26,11 @@ class Guard {
   }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
-  // An error: it is not held, since who holds it has died.
+  // Error: the guard is not held here, because its holder has died.
   [[nodiscard]] int code() const { return code_; }
 
  private:
-  // Of a guard that this process holds.
+  // The guard's value while this process holds it.
   static std::uint32_t number_of(const Guarded& where) { return static_cast<std::uint32_t>(where.win.comm->rank) + 1; }
   bool take(std::uint32_t mine) {
     std::uint32_t none = 0;
@@ -44,8 +44,8 @@ class Guard {
 
 int Guard::wait(const Guarded& where) {
   constexpr int kSpins = 200;
-  constexpr int kLooks = 64;    // that find it held, for one at its owner's life
-  constexpr int kNotes = 4096;  // and for one that tells reports of this wait
+  constexpr int kLooks = 64;    // after so many looks, checks whether the owner lives
+  constexpr int kNotes = 4096;  // after so many looks, notes this wait for reports
   int owner = 0;
   const auto fill = [&](heddle_wait_facts& facts) {
     facts.cause = HEDDLE_WAIT_LOCK;
@@ -155,7 +155,7 @@ bool short_words(OpKind kind, Basic basic, const std::byte* operands, std::byte*
   return false;
 }
 
-// Replaces one word by what the operator makes of it, however often others change it meanwhile.
+// Applies the operator to one word. Repeats this if others have changed the word meanwhile.
 template <class Word>
 Word accumulate_word(const Op& op, const Type& element, Word* at, Word operand) {
   return exchange_computed(at, operand, [&](Word in, Word before) {
@@ -235,8 +235,8 @@ void compare_swap_word(const void* compare, const void* value, std::byte* target
   std::memcpy(old, &expected, sizeof expected);
 }
 
-// The size of the word by which elements of the type at this address are changed; 0: under the
-// guard.
+// The size of the word whose atomic instructions change one element of the type at this address; 0:
+// the element is changed under the guard.
 MPI_Count word_of(const Type& element, const std::byte* target) {
   if (element.size != element.extent || element.size <= 0 || element.size > 8) return 0;
   return std::has_single_bit(static_cast<std::uint64_t>(element.size)) && aligned_as(target, element.size)

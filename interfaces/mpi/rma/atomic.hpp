@@ -10,7 +10,7 @@
 
 namespace heddle::mpi {
 
-// Whose memory in which window, and what guards it.
+// The window, the rank that owns the memory, and the control block that guards it.
 struct Guarded {
   Win& win;
   int rank;
@@ -18,12 +18,12 @@ struct Guarded {
   bool in_handler = false;
 };
 
-// Both: an error, and nothing is done, if the guard is held by a rank that has died. Elements of
-// the target may be half written then, so it stays held.
+// Both functions return an error and do nothing if a dead rank holds the guard. Elements of the
+// target may be half written then, so the guard stays held.
 //
 // target[i] = operand[i] op target[i] for `count` elements of a predefined type, which lie their
-// extent apart in memory. `operands` is in packed form (null: MPI_NO_OP); `old`, which gets the
-// former values, too; it may be null.
+// extent apart in memory. `operands` is in packed form (null: MPI_NO_OP). `old` gets the former
+// values in packed form; it may be null.
 int accumulate_here(const Guarded& where, const Op& op, const Type& element, const std::byte* operands,
                     std::byte* target, std::byte* old, MPI_Count count);
 int compare_swap_here(const Guarded& where, const Type& element, const void* compare, const void* value,

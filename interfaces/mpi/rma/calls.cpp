@@ -75,7 +75,7 @@ int read_op(MPI_Op handle, const Old* old, const Op** op) {
   return MPI_SUCCESS;
 }
 
-// Reads all that a call was given. `old` may be null.
+// Reads all arguments of a call. `old` may be null.
 int read_accumulation(Win& win, const Put& what, const Old* old, MPI_Op op, Side* old_side, Accumulation* made) {
   if (const int code = read_op(op, old, &made->op); code != MPI_SUCCESS) return code;
   if (made->op->kind != OpKind::no_op)

@@ -10,7 +10,7 @@
 namespace heddle::mpi {
 namespace {
 
-// What a rank is told about attached memory; the packed region follows.
+// The answer about attached memory. The packed region follows it.
 struct AttachedPlace {
   std::uint64_t address;
   std::uint64_t bytes;
@@ -110,7 +110,7 @@ int detach(Win& win, const void* base) {
   const std::scoped_lock lock(win.attached_mutex);
   const auto found = win.attached.find(reinterpret_cast<std::uint64_t>(base));
   if (found == win.attached.end()) return MPI_SUCCESS;  // attached with size 0
-  // Release: who sees the new version asks, and finds it gone.
+  // Release: a rank that sees the new version asks again, and learns that the memory is detached.
   win.control->version.fetch_add(1, std::memory_order_acq_rel);
   const heddle_status status = heddle_region_release(found->second.region);
   win.attached.erase(found);

@@ -7,11 +7,12 @@
 
 namespace heddle::mpi {
 
-// Asks for what has changed at the rank since the last time: before the addresses of an operation
-// are resolved.
+// Finds out whether the rank has detached memory since the last call, and if so forgets what was
+// known of its memory. Called before the addresses of an operation are resolved.
 int refresh_known(Win& win, int rank);
-// Where the memory at an address lies. *bytes: those that are wanted, and then as many of them as
-// the attached piece has; the rest may be in the next one, one at least.
+// Finds where the memory at an address lies. *bytes: before the call, the number of bytes wanted;
+// after it, how many of them the attached piece has, at least one. The rest may be in the next
+// piece.
 int resolve(Win& win, int rank, std::uint64_t address, std::uint64_t* bytes, heddle_remote* place);
 // This rank has attached the bytes, in one piece or in several side by side.
 bool is_attached(Win& win, std::uint64_t address, std::uint64_t bytes);

@@ -205,7 +205,8 @@ int win_flush(Call call, int rank, MPI_Win win) {
 int win_flush_all(Call call, MPI_Win win) {
   return with_window(call, win, kForEpoch, [&](Win& found) { return flush_all(found); });
 }
-// The engine tells of no earlier point at which the origin's memory may be reused.
+// The same as MPI_Win_flush: the engine reports no earlier moment at which the origin's memory may
+// be reused.
 int win_flush_local(Call call, int rank, MPI_Win win) {
   return with_window(call, win, kForEpoch, [&](Win& found) { return flush_target(found, rank); });
 }

@@ -5,7 +5,7 @@
 
 namespace heddle::mpi {
 
-// What they allocate for, see guarded().
+// What the calls allocate memory for; see guarded().
 inline constexpr const char* kForEpoch = "what the epoch needs";
 
 // `given`: the call's argument assert; `allowed`: the bits that it takes.

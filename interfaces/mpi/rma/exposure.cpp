@@ -1,5 +1,5 @@
-// Epochs of groups: post and wait at the targets, start and complete at the origins. Each call's
-// word to a rank is a message without data.
+// Epochs of groups: post and wait at the targets, start and complete at the origins. Each call
+// notifies a rank by a message without data.
 #include <units/epochs.hpp>
 #include "mpi/messages/internal.hpp"
 #include "mpi/rma/epochs.hpp"
@@ -13,7 +13,7 @@ namespace {
 constexpr int kPosted = InternalTag::kWindow + (1 << 8);
 constexpr int kCompleted = kPosted + 1;
 
-// The window's ranks of a group.
+// The ranks that a group's members have in the window.
 int read_group(const Win& win, MPI_Group handle, std::vector<int>* ranks) {
   const GroupPointer group = group_of(handle);
   if (group == nullptr) return bad_group(handle);
@@ -26,8 +26,8 @@ int read_group(const Win& win, MPI_Group handle, std::vector<int>* ranks) {
   return MPI_SUCCESS;
 }
 
-// To one origin. What fails, because it has died, is told by the call that ends the epoch: so all
-// others come to their words.
+// Posts to one origin. An error means that the origin has died. The call that ends the epoch
+// reports the error, so that all other origins still get their messages.
 int post_to(Win& win, int origin) {
   auto completion = std::make_unique<InternalMessage>();
   if (const int code = completion->receive(*win.comm, origin, kCompleted, nullptr, 0); code != MPI_SUCCESS) return code;
@@ -55,19 +55,19 @@ int begin_exposure(Win& win, MPI_Group group, int assertion) {
   win.origins = std::move(origins);
   win.completions.clear();
   win.exposure_code = MPI_SUCCESS;
-  full_fence();  // what this rank has stored is there when an origin reads it
+  full_fence();  // makes this rank's stores visible to the origins
   for (const int rank : win.origins) note_exposure(win, post_to(win, rank));
   return MPI_SUCCESS;
 }
 
-// Tells the targets whose words have come, and ends the epoch.
+// Notifies the targets whose messages from MPI_Win_post have arrived, and ends the epoch.
 int end_access(Win& win) {
   int first = MPI_SUCCESS;
   full_fence();
   for (const int rank : win.started) {
     win.targets[static_cast<std::size_t>(rank)].open.store(0, std::memory_order_relaxed);
     const int completed = complete(win, rank);
-    // in any case: it waits for this
+    // also after an error, since the target waits for this
     const int sent = internal_send(*win.comm, rank, kCompleted, nullptr, 0);
     if (first == MPI_SUCCESS) first = completed != MPI_SUCCESS ? completed : sent;
   }
@@ -77,7 +77,8 @@ int end_access(Win& win) {
   return first;
 }
 
-// The targets have posted, whatever is asserted: their words are on the way in any case.
+// Waits for the messages of MPI_Win_post. The assertion does not matter, since the targets send
+// them in any case.
 int begin_access(Win& win, MPI_Group group, int assertion) {
   if (const int code = check_assertion(assertion, MPI_MODE_NOCHECK); code != MPI_SUCCESS) return code;
   std::vector<int> targets;
@@ -95,7 +96,7 @@ int begin_access(Win& win, MPI_Group group, int assertion) {
     if (code == MPI_SUCCESS) win.started.push_back(rank);
     if (first == MPI_SUCCESS) first = code;
   }
-  // One has died: the epoch does not begin, and the living wait for nothing of it.
+  // A target has died, so the epoch does not begin. The other targets must not wait for it.
   if (first != MPI_SUCCESS) {
     static_cast<void>(end_access(win));
     return first;
@@ -138,7 +139,8 @@ int test_exposure(Win& win, int* flag) {
   *flag = 0;
   for (const auto& message : win.completions) {
     int code = MPI_SUCCESS;
-    // A helper may be inside the lane just now, and the message be there all the same.
+    // A helper may be inside the lane at this moment. Then the message may be there although the
+    // test does not find it.
     for (int look = 0; !message->test(&code); ++look) {
       if (look == kTestLooks) return MPI_SUCCESS;
       progress_all();

@@ -26,8 +26,8 @@ bool change(std::atomic<std::uint64_t>& word, std::uint64_t seen, std::uint64_t 
   return word.compare_exchange_strong(seen, wanted, std::memory_order_acq_rel, std::memory_order_relaxed);
 }
 
-// Words change when processes store to them, which wakes nobody: looks at them, makes progress
-// between, and yields the core.
+// How to wait for a lock word. A store to the word wakes nobody, so the wait polls it, makes
+// progress in between, and yields the core.
 class LockPatience {
  public:
   explicit LockPatience(bool near) : near_(near) {}
@@ -78,7 +78,7 @@ std::unique_ptr<Asked> ask_for_lock(Win& win, int rank, LockStep step) {
   return asked;
 }
 
-// Of a step that is not done: whether that is for ever.
+// An error if the step can never be done.
 int outcome_at(int rank, LockOutcome outcome, bool* done) {
   *done = outcome == LockOutcome::done;
   if (outcome != LockOutcome::dead) return MPI_SUCCESS;
@@ -87,7 +87,7 @@ int outcome_at(int rank, LockOutcome outcome, bool* done) {
 
 int step_at(Win& win, int rank, LockStep step, bool* done) {
   if (Control* const control = control_of(win, rank); control != nullptr) {
-    // as a question to it would find out
+    // where it is not mapped, the question to the target finds this out
     if (const int code = check_alive(win, rank); code != MPI_SUCCESS) return code;
     return outcome_at(rank, try_lock_step(win, *control, step, win.comm->rank), done);
   }
@@ -101,7 +101,8 @@ bool has_died(const Win& win, std::uint64_t rank) {
   return check_alive(win, static_cast<int>(rank)) != MPI_SUCCESS;
 }
 
-// One who has died has the lock, or, if it is shared and wanted exclusively, is among those.
+// Whether a dead rank stands in the way of the step: it holds the lock exclusively, or it shares
+// the lock and the step needs it exclusively.
 bool held_by_dead(const Win& win, const Control& control, LockStep step) {
   const std::uint64_t now = control.lock.load(std::memory_order_relaxed);
   if ((now & kAlone) != 0) return has_died(win, now & kSharers);
@@ -114,12 +115,13 @@ bool held_by_dead(const Win& win, const Control& control, LockStep step) {
   return false;
 }
 
-// Counted as one that shares it, for as long as it may. False: it does not.
+// Takes a share of the lock, and counts the rank in its group beforehand. False: the lock is not
+// taken, nor is the rank counted.
 bool share(Control& control, int rank, bool barges) {
   std::atomic<std::uint16_t>& counted = control.sharers[static_cast<std::uint32_t>(rank) % Control::kGroups];
   counted.fetch_add(1, std::memory_order_relaxed);
   std::uint64_t now = control.lock.load(std::memory_order_relaxed);
-  // Tries again when another sharer came between.
+  // Tries again if another sharer came in between.
   while ((now & kAlone) == 0 && (barges || now < kWaits))
     if (control.lock.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel, std::memory_order_relaxed))
       return true;
@@ -135,17 +137,18 @@ int told_target(Win& win, int rank, LockStep step) {
   return MPI_SUCCESS;
 }
 
-// All ranks know the lock by it; not 0.
+// The key by which all ranks know the lock; not 0.
 std::uint64_t key_of(const Win& win, int rank) {
   const std::uint64_t owner = win.comm->members[static_cast<std::size_t>(rank)].peer.rank;
   return (owner + 1) << 32 | win.far[static_cast<std::size_t>(rank)].number;
 }
 
-// Windows whose locks are told to reports about jobs that hang.
+// Windows whose locks appear in reports about jobs that hang.
 std::mutex g_told_mutex;
 std::vector<Win*> g_told;
 
-// Who waits for a lock has begun its epoch, which is open once it has the lock.
+// A rank that waits for a lock has already begun its epoch. The epoch is open only when the rank
+// has the lock.
 bool holds_lock(const Win& win, int rank) {
   constexpr std::uint8_t kLeast = 2;  // see Far::lock_type
   const auto at = static_cast<std::size_t>(rank);
@@ -199,7 +202,7 @@ std::size_t list_held_locks(std::uint64_t* keys, std::size_t most) {
   const std::scoped_lock lock(g_told_mutex);
   std::size_t count = 0;
   for (Win* win : g_told) {
-    // An epoch begins or ends at this moment: then the job moves.
+    // If the mutex is taken, an epoch begins or ends at this moment: the job does not hang.
     const std::unique_lock epoch(win->mutex, std::try_to_lock);
     if (!epoch) continue;
     for (int rank = 0; rank < win->size() && count < most; ++rank)
@@ -259,7 +262,7 @@ int acquire_lock(Win& win, int rank, bool exclusive) {
   while (code == MPI_SUCCESS && !done) {
     if (patience.pause()) wait.note();
     LockStep step = LockStep::take_announced;
-    // One that has died waits for it in vain.
+    // A dead rank may still be counted as waiting exclusively: it must not be let first.
     const bool barges = patience.barges() || sees_dead_member(*win.comm);
     if (!exclusive) step = barges ? LockStep::barge_shared : LockStep::take_shared;
     code = step_at(win, rank, step, &done);

@@ -9,7 +9,7 @@
 namespace heddle::mpi {
 namespace {
 
-// Hints of which the library makes something, and what they are if the program says nothing.
+// Hints that the library knows, and their values if the program does not set them.
 constexpr std::pair<const char*, const char*> kWindowHints[] = {
     {"no_locks", "false"},       {"accumulate_ordering", "rar,raw,war,waw"},
     {"same_size", "false"},      {"accumulate_ops", "same_op_no_op"},
@@ -91,7 +91,7 @@ void destroy(Win* win) {
       heddle_remote_region_release(far.control_region);
     asked = asked || far.asked.load(std::memory_order_acquire) != 0;
   }
-  // What a rank that has died never answers refers to it.
+  // Questions that a dead rank never answers still refer to this memory, so it is not freed.
   if (asked) static_cast<void>(win->far.release());
   if (win->region.id != 0) heddle_region_release(win->region);
   if (win->control_region.id != 0) heddle_region_release(win->control_region);

@@ -25,12 +25,13 @@ struct Part {
 int begin_window(Comm& parent, const Info& hints, int flavor, Win** made);
 // All parts by rank.
 int exchange_parts(Win& win, const Part& mine, std::vector<Part>* all);
-// All ranks have come so far without an error; `code` is this one's.
+// Finds out whether all ranks have come here without an error; `code` is this rank's.
 int agree(Win& win, int code);
-// All ranks have come so far. Makes progress meanwhile.
+// Waits until all ranks have come here. Makes progress meanwhile.
 int barrier(Win& win);
-// Before destroy(), if the ranks have not met because one has died: others may still use what they
-// have mapped of its memory. That of the library's stays until the job is left.
+// Called before destroy() if the ranks could not meet because one has died: others may still use
+// memory of this rank that they have mapped. Memory that the library allocated then stays until the
+// job is left.
 void keep_memory(Win& win);
 // Frees all that the window has. No rank uses it any more.
 void destroy(Win* win);

@@ -15,7 +15,8 @@ inline constexpr std::size_t kPageBytes = 4096;
 
 // The region that has these bytes, and where in it they begin. False: none of MPI_Alloc_mem.
 bool find_allocated(const void* base, std::size_t bytes, heddle_region* region, std::uint64_t* offset);
-// What the key mpi_minimum_memory_alignment asks for; a power of two, `least` at least.
+// The alignment that the key mpi_minimum_memory_alignment asks for: a power of two, at least
+// `least`.
 std::size_t wanted_alignment(const Info& info, std::size_t least);
 
 }  // namespace heddle::mpi

@@ -120,8 +120,7 @@ std::vector<Run> runs_of(MPI_Count count, const Type& type, const Type& element,
   std::uint64_t position = 0;  // of the block, in packed form
   std::uint64_t next = 0;      // of the next element
   for (const MemoryBlock& block : blocks_of(count, type, offset)) {
-    // Elements that begin within the block. With gaps in the element, each block begins at most one
-    // in its middle at a time.
+    // Elements that begin within the block. Elements with gaps are taken one at a time.
     for (; next < position + block.bytes;) {
       const std::uint64_t at = block.offset + (next - position);
       std::uint64_t number = 1;

@@ -24,7 +24,7 @@ struct Reach {
   MPI_Count count = 0;
   Type* type = nullptr;
   std::uint64_t offset = 0;     // from the window's start; an absolute address in a dynamic window
-  std::byte* memory = nullptr;  // there, if it is mapped here
+  std::byte* memory = nullptr;  // the target memory, if it is mapped here
   [[nodiscard]] MPI_Count bytes() const { return count * type->size; }
   [[nodiscard]] Far& far() const { return win->far[static_cast<std::size_t>(rank)]; }
 };
@@ -32,7 +32,8 @@ struct Reach {
 // MPI_PROC_NULL.
 int read_reach(Win& win, int rank, MPI_Aint disp, MPI_Count count, MPI_Datatype datatype, Reach* reach);
 
-// An access to the rank is allowed now: begins the epoch of a fence.
+// Checks that an access to the rank is allowed now. After a fence, the first access begins the
+// fence's epoch.
 int check_epoch(Win& win, int rank);
 
 // Bytes in order: of a buffer from its address on, of a target from the window's start.

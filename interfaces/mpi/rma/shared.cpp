@@ -33,7 +33,7 @@ int map_region(Win& win, std::uint64_t bytes, std::byte** address) {
   std::vector<Part> all;
   if (const int code = exchange_parts(win, mine, &all); code != MPI_SUCCESS) return code;
   if (win.comm->rank == 0) return MPI_SUCCESS;
-  // That of rank 0, with whom it is released.
+  // The region belongs to rank 0, so it is released with rank 0's state.
   heddle_remote_region& remote = win.far[0].region;
   if (const heddle_status status = heddle_region_unpack(g_job.context, all[0].region, all[0].region_bytes, &remote);
       status < 0) {

@@ -19,7 +19,7 @@ void tracked_ended(void* tracker, heddle_status status) {
   static_cast<Tracker*>(tracker)->end(code_of(status));
 }
 
-// A request has ended when the origin's memory may be reused, or has what was got.
+// A request has ended when the origin's memory may be reused (put) or has the data (get).
 heddle_when when_of(Direction direction) {
   return direction == Direction::put ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE;
 }
@@ -42,7 +42,7 @@ int transfer_block(Direction direction, const Reach& reach, void* local, std::si
 
 // ---- lists of blocks ----------------------------------------------------------------------------
 
-// Lies still until the engine is done with it.
+// It must not move until the engine is done with it.
 struct List {
   std::vector<heddle_segment> segments;
   Far* far = nullptr;
@@ -84,8 +84,8 @@ int post_list(Direction direction, const Reach& reach, std::vector<heddle_segmen
   return code;
 }
 
-// Where a block of the target lies for the engine. What lies elsewhere, in the next piece that was
-// attached to a dynamic window, is cut off.
+// Finds where a block of the target lies for the engine. In a dynamic window, the block is cut off
+// at the end of the attached piece; the next piece has the rest.
 int place_of(const Reach& reach, MemoryBlock* block, heddle_remote* place) {
   if (reach.win->dynamic()) return resolve(*reach.win, reach.rank, block->offset, &block->bytes, place);
   const Far& far = reach.far();
@@ -161,7 +161,8 @@ int flush_engine(Win& win, int rank) {
   return code_of(until_taken(win, rank, [&] { return heddle_try_flush(win.comm->lane->worker, job_rank); }));
 }
 
-// What this process stored in memory that is mapped here stays there, and nobody has it any more.
+// Whether this process stores directly into the target's memory. If the target has died, the data
+// is in memory that nobody has any more.
 bool is_stored(const Win& win, int rank) {
   return win.targets[static_cast<std::size_t>(rank)].direct != nullptr;
 }
@@ -174,14 +175,14 @@ int check_stored(const Win& win) {
   return MPI_SUCCESS;
 }
 
-// Of operations that the engine has, and questions.
+// Completes the engine's operations, and the questions.
 int complete_posted(Win& win, int rank) {
   Far& far = win.far[static_cast<std::size_t>(rank)];
   const std::uint64_t posted = far.posted.load(std::memory_order_relaxed);
   if (far.flushed.load(std::memory_order_relaxed) >= posted) return MPI_SUCCESS;
   int code = wait_asked(win, rank, 1);
   if (code == MPI_SUCCESS) code = flush_engine(win, rank);
-  // Other threads may have come further meanwhile.
+  // Another thread may have raised it further meanwhile.
   std::uint64_t flushed = far.flushed.load(std::memory_order_relaxed);
   while (flushed < posted && !far.flushed.compare_exchange_weak(flushed, posted, std::memory_order_acq_rel)) {
   }
@@ -199,7 +200,7 @@ int complete(Win& win, int rank) {
 }
 
 int complete_all(Win& win) {
-  constexpr std::uint32_t kLooks = 16;  // of a large window not each call looks at each rank
+  constexpr std::uint32_t kLooks = 16;  // in a large window, one call does not look at every rank
   full_fence();
   int first = sees_dead_member(*win.comm, kLooks) ? check_stored(win) : MPI_SUCCESS;
   if (win.near) return first;

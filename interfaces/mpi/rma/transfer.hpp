@@ -10,9 +10,9 @@ enum class Direction : bool { put, get };
 // Begins it. `tracker`: of a request; null: the target's next flush completes it.
 int transfer(Direction direction, const Side& origin, const Reach& reach, Tracker* tracker);
 
-// All operations on the target that this process has issued are complete there. Returns the first
-// one's error; if the target has died and its memory is mapped here, that error: whether there was
-// an operation is not known then.
+// Waits until all operations that this process has issued on the target are complete there. Returns
+// the first operation's error. If the target has died and its memory is mapped here, returns an
+// error in any case, since it is not known whether there was an operation.
 int complete(Win& win, int rank);
 int complete_all(Win& win);
 
@@ -20,7 +20,7 @@ int complete_all(Win& win);
 class RemoteOperation final : public Operation {
  public:
   RemoteOperation(Win& win, int rank) : lane_(*win.comm->lane), job_rank_(rank < 0 ? -1 : job_rank_of(win, rank)) {}
-  // Parts that never end, since the target has died, keep the tracker.
+  // If parts never end because the target has died, the tracker is not freed.
   ~RemoteOperation() override;
   bool test(Outcome* outcome) override;
   Lane& lane() override { return lane_; }
@@ -35,7 +35,8 @@ class RemoteOperation final : public Operation {
   unsigned tests_ = 0;
   std::unique_ptr<Tracker> tracker_ = std::make_unique<Tracker>();
 };
-// Takes it; *request names it. One that has ended already gets the request of all that have.
+// Takes the operation; *request names it. If it has ended already, *request is the one that all
+// such operations share.
 int give_request(std::unique_ptr<RemoteOperation> operation, MPI_Request* request);
 
 // A request of an operation on the rank: issue(tracker) begins it.

@@ -25,16 +25,16 @@ namespace heddle::mpi {
 
 class InternalMessage;
 
-// What all ranks that map it, and handlers of its owner for the others, change by atomic
-// instructions: for each target.
+// The control block of a target. Ranks that map it change it by atomic instructions; for the other
+// ranks, handlers of its owner do so.
 struct Control {
   static constexpr std::uint32_t kGroups = 28;
 
   alignas(64) std::atomic<std::uint64_t> lock;  // see rma/locks.hpp
   // how many share the lock, or are about to, by their ranks modulo kGroups
   std::atomic<std::uint16_t> sharers[kGroups];
-  // held during accumulates on elements that no atomic instruction takes: by the window's rank of
-  // this number less 1
+  // held during accumulates on elements that no atomic instruction can change; the value is the
+  // holder's rank in the window plus 1
   alignas(64) std::atomic<std::uint32_t> guard;
   // raised when memory is detached (dynamic windows)
   alignas(64) std::atomic<std::uint64_t> version;
@@ -42,11 +42,11 @@ struct Control {
 
 static_assert(sizeof(Control) == std::size_t{3} * 64);
 
-// Why accesses to a target are allowed: kinds of epochs.
+// The kind of epoch by which accesses to a target are allowed.
 enum class Access : std::uint8_t { none, fence, lock, lock_all, start };
 
-// Of a target: what each operation looks at. Written when the window is made, `open` also by calls
-// that begin and end epochs.
+// The part of a target's state that every operation reads. It is written when the window is made;
+// calls that begin and end epochs also write `open`.
 struct Target {
   std::byte* direct = nullptr;  // its memory; null: not mapped here, or none
   std::uint64_t bytes = 0;
@@ -55,7 +55,7 @@ struct Target {
       0};  // an epoch of this target only: started or locked. Relaxed: the program orders its calls
 };
 
-// Of a target: the rest.
+// The rest of a target's state.
 struct Far {
   Control* control = nullptr;  // null: not mapped
   heddle_remote_region region{};
@@ -68,9 +68,9 @@ struct Far {
   std::uint8_t lock_type = 0;
   // Messages to it that are not answered yet.
   std::atomic<std::uint32_t> asked{0};
-  // Operations of the engine and questions that were begun (counted after they were), and how many
-  // of them a flush is known to have completed. Relaxed: a thread sees its own, and those that the
-  // program's synchronisation tells it of.
+  // The number of engine operations and questions that were begun (counted after they began), and
+  // how many of them a flush is known to have completed. Relaxed: a thread sees its own operations,
+  // and those that it learns of through the program's synchronisation.
   std::atomic<std::uint64_t> posted{0};
   std::atomic<std::uint64_t> flushed{0};
   std::atomic<int> failed{MPI_SUCCESS};  // the first error of an operation that has no request
@@ -106,8 +106,8 @@ struct Win {
   bool all_near = false;   // and so it is at all ranks
   bool unordered = false;  // accumulate_ordering is none
 
-  // Epochs. `access` is changed by calls that begin and end epochs; the mutex guards it where
-  // several threads may (locks).
+  // Epochs. Calls that begin and end epochs change `access`. The mutex guards it where several
+  // threads may make such calls (locks).
   std::mutex mutex;
   std::atomic<Access> access{Access::none};
   bool fence_idle = false;   // after a fence, before the first operation: other epochs may begin

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kControlBytes = 4096;  // before allocated memory, which begins at a page
 static_assert(sizeof(Control) <= kControlBytes);
 
-// What a call that makes a window was given.
+// The arguments of a call that makes a window.
 struct Wish {
   int flavor = MPI_WIN_FLAVOR_CREATE;
   void* base = nullptr;
@@ -95,7 +95,7 @@ int open_part(const Part& part, Target& target, Far& far) {
     if (const int code = open_region(part.control, part.control_bytes, &far.control_region); code != MPI_SUCCESS)
       return code;
   far.control = reinterpret_cast<Control*>(map_remote(far.control_region, far.control_offset));
-  // Accumulates need the control block, too: without it all are messages.
+  // Accumulates need the control block too. Without it, the memory is not accessed directly.
   if (far.control != nullptr && part.region_bytes != 0 && part.bytes != 0)
     target.direct = map_remote(far.region, far.offset);
   return MPI_SUCCESS;
@@ -122,7 +122,7 @@ int open_parts(Win& win, const std::vector<Part>& parts) {
   return MPI_SUCCESS;
 }
 
-// Whether all ranks have all memory mapped. Also the point from which the window may be used.
+// Finds out whether all ranks have mapped all memory. From here on the window may be used.
 int agree_near(Win& win, int code) {
   Part mine;
   mine.code = code;
@@ -175,8 +175,8 @@ int create_window(Call call, MPI_Comm comm, Wish wish, void* baseptr, MPI_Win* h
   }
 }
 
-// An error of the program leaves the window. What fails later is told while the window's error
-// handler is there; the window goes all the same.
+// After an error of the program, the window stays. A later failure is reported while the window's
+// error handler still exists; the window is freed all the same.
 int free_window(Call call, MPI_Win* handle, Win& win) {
   const bool in_epoch = [&] {
     const std::scoped_lock lock(win.mutex);

@@ -1,6 +1,6 @@
-// With MPI_THREAD_MULTIPLE: rank 0 asks the others for what only they can do, accesses of created
-// windows, while they wait in a call of MPI that goes by another lane. Nobody helps
-// (HEDDLE_PROGRESS=none). The looks of those who wait are counted.
+// With MPI_THREAD_MULTIPLE: rank 0 accesses created windows of the other ranks. Only these ranks
+// can answer, and meanwhile they wait in a call of MPI that uses another lane. There are no helpers
+// (HEDDLE_PROGRESS=none). The test counts the looks of the waiting ranks.
 #include <cstdio>
 #include <vector>
 
@@ -131,8 +131,9 @@ int main(int argc, char** argv) {
                            {"MPI_Probe", &tell_others, &probe},
                            {"MPI_Barrier", &barrier, &barrier},
                            {"MPI_Wait", &reduce, &reduce}};
-  // While a wait spins it looks at the other lanes once in 64 looks, and always later. What it does
-  // while the asking rank has no core is bounded by the millisecond after which it sleeps.
+  // While a wait spins it looks at the other lanes once in 64 looks, and always later. While the
+  // asking rank has no core, the number of looks is bounded, because the wait sleeps after a
+  // millisecond.
   constexpr double kMostLooks = 20'000;
   int provided = 0;
   MUST(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));

@@ -1,5 +1,5 @@
-// What the random tests of collectives share: decisions that all ranks make alike, memory whose
-// every byte is known, calls in three forms.
+// Shared parts of the random tests of collectives: decisions that all ranks make alike, memory in
+// which every byte is known, calls in three forms.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,8 @@ void compare(Side& side, int block, int seed, int from, int to) {
   for (int i = 0; i < side.ints(block); ++i) CHECK(side.area.data(side.layout, at, i) == word(seed, from, to, i));
 }
 
-// What is drawn alike by all: the kind, units of each pair of processes, and so on.
+// The values that all processes draw alike: the kind, the units of each pair of processes, and so
+// on.
 struct Draw {
   int seed;
   int root;
@@ -74,7 +75,7 @@ struct Draw {
   Layout send;
   Layout receive;
   std::uint64_t own;  // seed of this process's own choices
-  // Of the block that `from` sends to `to`.
+  // For the block that `from` sends to `to`.
   [[nodiscard]] int units(int from, int to) const {
     if (even) return table[0];
     return table[static_cast<std::size_t>(from * 7 + to * 3) % table.size()];

@@ -5,8 +5,8 @@
 
 namespace {
 
-// Neighbours as a communicator tells them, and which of a source's blocks for this process comes:
-// the number of the target there.
+// The neighbours that a communicator reports, and the source's block that arrives here: its number
+// among the source's targets.
 struct Around {
   std::vector<int> sources;
   std::vector<int> targets;
@@ -152,7 +152,7 @@ Case random_neighbours(Random& random, const Where& where, const std::vector<Lay
   const auto around = std::make_shared<Around>(topologies.around[which]);
   const int me = where.rank;
   const bool gathers = kind == Kind::gather || kind == Kind::gather_listed;
-  // Of the block with this number of a sender.
+  // For a sender's block with this number.
   const auto units = [=](int from, int number) {
     if (kind == Kind::gather || kind == Kind::even) return table[0];
     return table[static_cast<std::size_t>(from * 3 + (gathers ? 0 : number)) % 7];

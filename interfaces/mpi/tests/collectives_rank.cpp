@@ -1,9 +1,9 @@
-// Collectives of random kinds, on random communicators, in random forms, against what they have to
-// give.
+// Collectives of random kinds, on random communicators, in random forms, compared with the expected
+// results.
 //
 //     collectives_rank [SEED [ROUNDS [SEED-OF-A-ROUND]]]
 //
-// All ranks draw the same numbers, so they make the same calls. A failure tells the seed of its
+// All ranks draw the same numbers, so they make the same calls. A failure prints the seed of its
 // round.
 #include <string>
 
@@ -133,7 +133,7 @@ void persistent(Random& random, Random& own, const std::vector<Where>& comms, co
   for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
 }
 
-// While a member waits in a collective, others get what they need of it.
+// While a member waits in a collective, it still serves the others.
 void progress() {
   constexpr int kMessages = 20000;
   if (ranks() < 2) return;

@@ -22,7 +22,7 @@ static void die(int number) {
   kill(getpid(), SIGKILL);
 }
 
-// Another rank than the victim.
+// A rank other than the victim.
 static int witness(void) {
   return g_victim == 0 ? 1 : 0;
 }
@@ -38,13 +38,13 @@ static void end_here(const char* what) {
   for (;;) pause();
 }
 
-// One that a probe has seen.
+// Receives a message that a probe has found.
 static int take_the_message(void) {
   int value = 0;
   return MPI_Recv(&value, 1, MPI_INT, g_victim, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-// Until it says that there is one.
+// Repeats the call until it reports a message.
 static int ask_for_a_message(const char* what, int source) {
   MPI_Message message = MPI_MESSAGE_NULL;
   int flag = 0;
@@ -84,7 +84,7 @@ static int is_of_all(const char* what) {
   return 0;
 }
 
-// Of all members, more than a message long.
+// A collective of all members with more data than one message holds.
 static int collective_with_the_dead(const char* what) {
   enum { kBytes = 1 << 16, kMostRanks = 16 };
   static char mine[kMostRanks * kBytes];
@@ -197,15 +197,15 @@ static int lock_of_the_dead(MPI_Win win, int rank, const char* what) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == g_victim) end_here(what);
   code = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win);
-  // Others share it all the same.
+  // The others share the lock nevertheless.
   if (type != MPI_LOCK_SHARED) return code;
   if (MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win) != MPI_SUCCESS) return MPI_ERR_OTHER;
   MPI_Win_unlock(target, win);
   return code;
 }
 
-// Elements that no atomic instruction takes are changed under a guard. The dead dies when it reads
-// its operand, which is in the midst of that.
+// Elements that no atomic instruction can change are changed under a guard. The victim dies when it
+// reads its operand, while it holds the guard.
 static int guard_of_the_dead(MPI_Win win, int rank) {
   long double mine = 1;
   const int target = witness();
@@ -222,7 +222,7 @@ static int guard_of_the_dead(MPI_Win win, int rank) {
   return code;
 }
 
-// An epoch of the window with the dead.
+// An epoch of the window that has the dead rank.
 static int epoch_with_the_dead(MPI_Win win, const char* what) {
   const long one = 1;
   int code = MPI_SUCCESS;
@@ -251,7 +251,7 @@ static int epoch_with_the_dead(MPI_Win win, const char* what) {
   return code;
 }
 
-// What is put there is complete for nobody.
+// Puts to the dead rank complete for nobody.
 static int memory_of_the_dead(MPI_Win win, int rank, const char* what) {
   const long one = 1;
   int code = MPI_SUCCESS;
@@ -292,7 +292,8 @@ static void meet_survivors(int rank) {
       MPI_Sendrecv(NULL, 0, MPI_INT, other, 9, NULL, 0, MPI_INT, other, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-// The survivors end their epochs and free the window: both say what is not complete, and do it.
+// The survivors end their epochs and free the window. Both calls report what is not complete, and
+// still do their work.
 static int call_and_free_a_window(const char* what, int rank) {
   void* memory = NULL;
   MPI_Win win = MPI_WIN_NULL;

@@ -12,8 +12,8 @@ namespace {
 
 using Dims = std::vector<int>;
 
-// What is to be least: the difference of the largest and the smallest, then the sum, then the
-// largest, the second largest, …
+// The values that must be least, in this order: the difference of the largest and the smallest, the
+// sum, the largest, the second largest, …
 auto measure(const Dims& descending) {
   const long sum = std::reduce(descending.begin(), descending.end(), 0L);
   return std::tuple(descending.front() - descending.back(), sum, descending);

@@ -78,7 +78,8 @@ void before_the_others() {
   if (g_rank != 0) MUST(MPI_Comm_free(&comm));
 }
 
-// What they take is given back: HEDDLE_COLLECTIVE_BYTES of the test has room for few at a time.
+// Freed communicators give back their memory: HEDDLE_COLLECTIVE_BYTES of the test has room for only
+// a few at a time.
 void many_times() {
   constexpr int kRounds = 400;
   for (int round = 0; round < kRounds; ++round) {
@@ -188,8 +189,8 @@ int class_of(int code) {
   return found;
 }
 
-// At the limit there is room for a communicator when all members have freed another one: who has
-// freed it waits for the others, who may do so later.
+// At the limit, there is room for a new communicator only when all members have freed another one.
+// A member that has freed it waits for the others, which may do so later.
 void room_held_elsewhere() {
   constexpr int kRounds = 20;
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -217,8 +218,8 @@ void room_held_elsewhere() {
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
 }
 
-// What is under way for a communicator that members have freed after a death is not for a later
-// one.
+// Messages under way for a communicator that members have freed after a death must not reach a
+// later one.
 void numbers_after_a_death() {
   MPI_Comm comm = duplicate(MPI_COMM_WORLD);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -253,7 +254,7 @@ void numbers_after_a_death() {
   std::puts("survived");
 }
 
-// Rank 1 dies; the others have a receive that it might have been the source of.
+// Rank 1 dies. The others have a receive whose source it might have been.
 void with_a_death() {
   MPI_Comm comm = duplicate(MPI_COMM_WORLD);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -284,7 +285,8 @@ int count_win(MPI_Win /*win*/, int /*keyval*/, void* /*value*/, void* /*extra*/)
   return MPI_SUCCESS;
 }
 
-// The number that the program has kept of a key that it has freed names it while attributes do.
+// The program has freed a key but kept its number. The number names the key as long as attributes
+// have it.
 template <class Get, class Set, class Delete>
 void use_freed(int key, Get&& get, Set&& set, Delete&& remove) {
   int value = 7;

@@ -162,7 +162,7 @@ class Rank {
     MUST(MPI_Irecv(buffers_[which].data(), kMostInts, MPI_INT, receive.source, receive.tag, comm, &requests_[which]));
   }
 
-  // Which message the receive got.
+  // The message that the receive got.
   void note(std::size_t which, const MPI_Status& status) {
     const std::vector<int>& data = buffers_[which];
     int count = 0;
@@ -299,7 +299,7 @@ void run_rounds(std::uint64_t seed, int rounds, Tags tags, const std::vector<MPI
   }
 }
 
-// What a thread works with.
+// The state of a thread.
 struct Own {
   Tags tags;
   std::vector<MPI_Comm> comms;
@@ -315,7 +315,7 @@ void make_comms(bool asserted, std::vector<MPI_Comm>* comms) {
   MUST(MPI_Info_free(&info));
 }
 
-// What was promised is held.
+// Checks that what was promised is kept.
 void check_refusal(MPI_Comm comm) {
   int value = 0;
   int flag = 0;

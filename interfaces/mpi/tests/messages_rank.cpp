@@ -33,7 +33,7 @@ void check_status(const MPI_Status& status, int source, int tag, int count) {
   CHECK(got == count);
 }
 
-// From nothing to what goes by rendezvous.
+// From empty messages to lengths that go by rendezvous.
 void lengths(MPI_Comm comm) {
   for (const int count : {0, 1, 2, 12, 13, 100, 1000, 5000, 40000, 300000}) {
     const std::vector<int> sent = numbers(count, g_rank);
@@ -216,7 +216,8 @@ void completions() {
   MUST(MPI_Waitall(kMany, many.data(), MPI_STATUSES_IGNORE));
 }
 
-// What a look at several has found of one is forgotten when that one ends: the next request is new.
+// A look at several requests may find that one has ended. This must be forgotten when that request
+// is removed: the next request is new.
 void requests_anew() {
   constexpr int kTag = 80;
   int self = 0;
@@ -416,7 +417,7 @@ void threads() {
   for (MPI_Comm& comm : comms) MUST(MPI_Comm_free(&comm));
 }
 
-// A part that has arrived is unpacked, whichever of several threads has seen it first.
+// A part that has arrived is unpacked, no matter which of several threads sees it first.
 void parrived_by_threads() {
   constexpr int kInts = 20'000;
   constexpr int kRounds = 50;

@@ -1,5 +1,5 @@
-/* misuse_rank MISUSE: what HEDDLE_CHECK=full finds. Where the program can go on it gets an error,
- * which this one expects; else the job ends with a line that the test expects. */
+/* misuse_rank MISUSE: errors that HEDDLE_CHECK=full finds. If the program can go on, it gets an
+ * error, which this program expects. Otherwise the job ends with a line that the test expects. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static int class_of(int code) {
   return class_of_code;
 }
 
-/* Rank 1 receives integers as other elements; what fits is not reported. */
+/* Rank 1 receives integers as other elements. Kinds that fit are not reported. */
 static void kinds(void) {
   int integers[8] = {1, 2, 3, 4}; /* room for two vectors, too */
   unsigned naturals[4] = {0};
@@ -50,7 +50,7 @@ static void kinds(void) {
   MPI_Type_free(&mixed);
 }
 
-/* Rank 0 writes where a send is under way. */
+/* Rank 0 writes to the buffer of a send that is under way. */
 static void buffer(void) {
   static double data[1 << 17];
   MPI_Request request;
@@ -69,7 +69,7 @@ static void buffer(void) {
   }
 }
 
-/* Rank 1 does not do as the others. */
+/* Rank 1 makes a different call. */
 static void collective(const char* misuse) {
   const int other = rank == 1;
   int values[8] = {0};
@@ -91,7 +91,7 @@ static void collective(const char* misuse) {
   } else {
     const int code =
         other ? MPI_Ibarrier(MPI_COMM_WORLD, &request) : MPI_Ibcast(values, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
-    /* Where the call itself fails, another rank ends the job. */
+    /* If the call itself fails, another rank ends the job. */
     if (code == MPI_SUCCESS) MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
 }
@@ -185,7 +185,7 @@ static void nothing(void) {
   MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   CHECK(sum == size * (size - 1) / 2);
   MPI_Reduce(&value, &sum, 1, MPI_INT, MPI_SUM, 0, comm);
-  /* What is empty fits everything. */
+  /* Empty messages fit everything. */
   if (rank == 0) MPI_Send(NULL, 0, MPI_INT, 1, 8, MPI_COMM_WORLD);
   double number = 0;
   if (rank == 1) CHECK(MPI_Recv(&number, 1, MPI_DOUBLE, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS);

@@ -1,4 +1,4 @@
-// What the random one-sided programs share: the windows, and a model of all ranks' memory.
+// Shared parts of the random one-sided programs: the windows, and a model of all ranks' memory.
 #pragma once
 
 #include <mpi.h>

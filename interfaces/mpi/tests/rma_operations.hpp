@@ -24,7 +24,7 @@ struct Actor {
   bool mine;     // this rank is the origin
   bool passive;  // requests are allowed
   std::vector<MPI_Request>& requests;
-  // What is to be checked after the epoch.
+  // The checks to make after the epoch.
   std::vector<std::function<void()>>& later;
   unsigned char* model() { return w.model[static_cast<std::size_t>(target)].data(); }
 };
@@ -71,7 +71,7 @@ inline void each_byte(const Layout& layout, Visit&& visit) {
     for (int j = 0; j < layout.lengths[i]; ++j) visit(index++, static_cast<std::size_t>(layout.offsets[i] + j));
 }
 
-// Of `room` bytes at `offset`: contiguous, or by types at either side.
+// A transfer of `room` bytes at `offset`: contiguous, or by types at either side.
 inline void put_or_get(Actor& a, std::size_t offset, std::size_t room) {
   const bool put = below(a.random, 2) == 0;
   const bool request = below(a.random, 3) == 0 && a.passive;
@@ -87,7 +87,7 @@ inline void put_or_get(Actor& a, std::size_t offset, std::size_t room) {
   Layout here = layout_here;
   if (here.bytes < static_cast<int>(bytes) || (shape & 2) == 0)
     here = {{static_cast<int>(bytes)}, {0}, static_cast<int>(bytes), static_cast<int>(bytes)};
-  // What the target's bytes are by index.
+  // The target's bytes, by index.
   std::vector<std::size_t> places(bytes);
   for (std::size_t i = 0; i < bytes; ++i) places[i] = offset + shift + i;
   if ((shape & 1) != 0) each_byte(there, [&](std::size_t i, std::size_t at) { places[i] = offset + at; });

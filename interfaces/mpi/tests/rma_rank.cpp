@@ -60,7 +60,7 @@ void operate(Run& run, int origin, int target) {
 
 void run_epoch(Run& run) {
   Window& w = run.w;
-  // Which ranks each accesses.
+  // The ranks that each rank accesses.
   std::vector<std::vector<int>> targets(static_cast<std::size_t>(g_size));
   for (auto& mine : targets)
     for (int rank = 0; rank < g_size; ++rank)

@@ -77,7 +77,7 @@ static void communicators(MPI_Session session) {
   /* its error handler returns */
   CHECK(class_of(MPI_Send(NULL, -1, MPI_INT, 0, 0, comm)) == MPI_ERR_COUNT);
 
-  /* Groups that share members, at the same time under several names. */
+  /* Groups that share members, used at the same time under several names. */
   int odd[3] = {1, size - 1, 2};
   MPI_Group half = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;

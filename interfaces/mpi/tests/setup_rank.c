@@ -1,5 +1,5 @@
-/* What may be called at any time: versions, names, the ABI, time; and the states of MPI_Init and
- * MPI_Finalize. */
+/* Functions that may be called at any time: versions, names, the ABI, time; and the states of
+ * MPI_Init and MPI_Finalize. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

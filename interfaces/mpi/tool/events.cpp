@@ -1,5 +1,5 @@
-// Events: there are no types of them, so that no index, registration or instance is valid. There is
-// one source, the clock.
+// Events. There are no event types, so no index, registration or instance is valid. There is one
+// source, the clock.
 #include <ctime>
 
 #include <units/tool.hpp>

@@ -46,7 +46,7 @@ constexpr std::array kCounts{
     Count{"heddle_dropped", &Stats::dropped, "arrivals that were dropped"},
     Count{"heddle_failed", &Stats::failed, "operations that completed with an error"},
 };
-// Of workers that have closed.
+// The counts of workers that have closed.
 std::array<std::uint64_t, kCounts.size()> g_kept{};
 
 std::uint64_t counted_now(const Count& count) {

@@ -1,4 +1,4 @@
-// MPI_T's beginning and end, and its enumerations, of which there are none.
+// MPI_T's beginning and end, and the functions of its enumerations. There are no enumerations.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -36,7 +36,7 @@ int t_init_thread(Call /*call*/, int required, int* provided) {
     return MPI_T_ERR_MEMORY;
   }
   ++tool::g_tool.users;
-  *provided = MPI_THREAD_MULTIPLE;  // whatever was asked for: all functions lock
+  *provided = MPI_THREAD_MULTIPLE;  // for any level asked for, since all functions lock
   return MPI_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
-// MPI_T: what its functions share. They return codes and report nothing to error handlers. They
-// work from the first MPI_T_init_thread to the last MPI_T_finalize, whether or not the process has
-// joined a job.
+// Shared parts of MPI_T's functions. These functions return codes and report nothing to error
+// handlers. They work from the first MPI_T_init_thread to the last MPI_T_finalize, whether or not
+// the process has joined a job.
 #pragma once
 
 #include <mutex>
@@ -36,7 +36,7 @@ void read_controls();
 // length. A null `length`: nothing.
 void store_text(std::string_view text, char* out, int* length);
 
-// Where the program may pass null if it does not want the value.
+// Stores a value; the program may pass null if it does not want it.
 template <class T, class V>
 inline void store(T* out, V value) {
   if (out != nullptr) *out = value;

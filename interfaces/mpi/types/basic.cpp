@@ -9,8 +9,8 @@
 
 namespace heddle::mpi {
 
-// Before any other object of the library, and then what fills it: types are used before MPI_Init,
-// by initialisers of programs too.
+// Constructed before any other object of the library, and filled next: types are used before
+// MPI_Init, by initialisers of programs too.
 [[gnu::init_priority(101)]] Type g_basic_types[kMostBasicTypes];
 constinit std::uint8_t g_plain_sizes[kMostBasicTypes]{};
 
@@ -18,7 +18,7 @@ namespace {
 
 struct Row {
   MPI_Datatype handle;
-  const char* name;  // of the standard's synonyms, the one that programs compare with most
+  const char* name;  // of several synonyms, the one that programs compare with most
   Basic basic;
   int size;
   int alignment;
@@ -59,7 +59,7 @@ const auto& rows() {
       {MPI_WCHAR, "MPI_WCHAR", Basic::character, 4, 4},
       {MPI_INT8_T, "MPI_INT8_T", Basic::int8, 1, 1},
       {MPI_UINT8_T, "MPI_UINT8_T", Basic::uint8, 1, 1},
-      // The standard has no reductions of it, other libraries have, and benchmarks count on them.
+      // The standard has no reductions of it, but other libraries do, and benchmarks rely on them.
       {MPI_CHAR, "MPI_CHAR", std::is_signed_v<char> ? Basic::int8 : Basic::uint8, 1, 1},
       {MPI_SIGNED_CHAR, "MPI_SIGNED_CHAR", Basic::int8, 1, 1},
       {MPI_UNSIGNED_CHAR, "MPI_UNSIGNED_CHAR", Basic::uint8, 1, 1},

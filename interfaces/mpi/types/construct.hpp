@@ -13,7 +13,7 @@ Type* new_type(Layout layout, std::shared_ptr<const Envelope> envelope, bool com
 // The same, stored for the program.
 int give_type(Layout layout, std::shared_ptr<const Envelope> envelope, MPI_Datatype* newtype);
 
-// The arguments that all have.
+// The arguments that all constructors have.
 int old_type(MPI_Datatype oldtype, const MPI_Datatype* newtype, Type** old);
 int check_count(const char* name, MPI_Count value);
 // A list of `count` numbers that are not negative.

@@ -1,4 +1,4 @@
-// The constructors of datatypes, but those of arrays.
+// The constructors of datatypes, except those of arrays.
 #include <units/datatypes.hpp>
 #include "mpi/types/construct.hpp"
 
@@ -38,7 +38,7 @@ int join_blocks(const Type& old, const ListedBlocks& blocks, Layout* made) {
   return joined.take(made);
 }
 
-// Of equally long blocks at equal distances.
+// A type of equally long blocks at equal distances.
 struct Steps {
   MPI_Count count;
   MPI_Count blocklength;

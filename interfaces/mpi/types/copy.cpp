@@ -7,7 +7,7 @@
 namespace heddle::mpi {
 namespace {
 
-// Of a fixed number of bytes, which compilers turn into loads and stores.
+// Copies a fixed number of bytes, which compilers turn into loads and stores.
 template <std::size_t kBytes, bool kPack>
 [[gnu::always_inline]] inline void move_one(std::byte* data, std::byte* packed) {
   if constexpr (kPack)
@@ -79,8 +79,8 @@ class Mover {
       packed_ += bytes;
     }
   }
-  // By value, and with copies of the members: stores of bytes could change what they point to, for
-  // all the compiler knows.
+  // Passed by value, with copies of the members. Otherwise the compiler must assume that stores of
+  // bytes change the objects that the members refer to.
   template <std::size_t kBytes, class Place>
   void fixed(Place place, MPI_Count count) {
     std::byte* const data = data_;

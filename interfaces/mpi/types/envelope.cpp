@@ -79,7 +79,7 @@ Number length(const auto& list) {
   return static_cast<Number>(list.size());
 }
 
-// What the program asks for is what there is.
+// Checks that the program's array has room for all elements of its kind.
 template <class Element>
 int check_room(const char* what, MPI_Count room, std::size_t needed, const Element* list) {
   if (room < 0 || static_cast<std::size_t>(room) < needed)

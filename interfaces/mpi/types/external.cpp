@@ -175,7 +175,7 @@ class Window {
     at_ += bytes;
     return chunk_ + at_ - bytes;
   }
-  // Where the next ones are to be stored.
+  // The place to store the next bytes.
   std::byte* write(std::size_t bytes) {
     if (sizeof chunk_ - at_ < bytes) flush();
     at_ += bytes;

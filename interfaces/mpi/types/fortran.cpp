@@ -134,7 +134,7 @@ int value_index(MPI_Datatype value, MPI_Datatype index, MPI_Datatype* pair) {
   if (index_type == nullptr) return bad_type(index);
   if (!value_type->predefined || !index_type->predefined)
     return error(MPI_ERR_TYPE, "value_type and index_type must be predefined datatypes");
-  *pair = MPI_DATATYPE_NULL;  // what the standard says for two that have no pair
+  *pair = MPI_DATATYPE_NULL;  // the standard's result for two types that have no pair
   for (const MPI_Datatype one : pairs) {
     const PairParts parts = parts_of_pair(*basic_type(one));
     if (parts.value == value_type && parts.index == index_type) *pair = one;

@@ -1,6 +1,6 @@
-// How layouts are made of others: what all constructors of datatypes are made of. Bounds are those
-// of the standard's type maps: a layout without data and without bounds given by the program is an
-// empty map, and adds nothing to one that contains it.
+// How layouts are made of other layouts. All constructors of datatypes use these functions. Bounds
+// are those of the standard's type maps: a layout without data and without bounds given by the
+// program is an empty map, and adds nothing to one that contains it.
 #pragma once
 
 #include "mpi/types/loops.hpp"

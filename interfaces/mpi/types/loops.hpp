@@ -1,6 +1,6 @@
-// How the data of a datatype lies in memory, as few and as long loops as can be: what copying runs
-// over. Neighbouring blocks are joined and equal ones at equal distances are one loop, so that
-// memory and steps do not grow with the counts that the program gave.
+// How the data of a datatype lies in memory, as few and as long loops as possible. Copying runs
+// over these loops. Neighbouring blocks are joined and equal ones at equal distances are one loop,
+// so that memory and steps do not grow with the counts that the program gave.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct PlacedLoop {
   MPI_Count offset = 0;
   MPI_Count bytes = 0;
 };
-// Of `count` > 0 of them, `stride` apart.
+// A loop of `count` > 0 of them, `stride` apart.
 PlacedLoop repeated(const PlacedLoop& loop, MPI_Count count, MPI_Count stride);
 
 // A sequence of loops.
@@ -60,7 +60,7 @@ class LoopList {
  public:
   void reserve(std::size_t count) { entries_.reserve(count); }
   void add(PlacedLoop loop);
-  // What was added, as one; the list is empty then.
+  // Returns all added loops as one, and empties the list.
   PlacedLoop take();
 
  private:
@@ -103,8 +103,9 @@ void walk(const Loop& loop, MPI_Count base, Act& act) {
   }
 }
 
-// For `from` to `to` (not empty) of the data of equal items of `each` bytes: calls part(item, from,
-// to) for those of which only a part is wanted, and whole(first item, number) for those between.
+// Divides the bytes `from` to `to` (not empty) of the data of equal items of `each` bytes: calls
+// part(item, from, to) for items of which only a part is wanted, and whole(first item, number) for
+// those between.
 template <class Part, class Whole>
 inline void split(MPI_Count from, MPI_Count to, MPI_Count each, Part&& part, Whole&& whole) {
   MPI_Count first = from / each;
@@ -123,7 +124,7 @@ inline void split(MPI_Count from, MPI_Count to, MPI_Count each, Part&& part, Who
 template <class Act>
 void walk_part(const Loop& loop, MPI_Count base, MPI_Count from, MPI_Count to, Act& act);
 
-// Of entries with a `before`, the one in which byte `from` is.
+// The entry in which byte `from` lies, of entries with a `before`.
 template <class Entry>
 inline const Entry* entry_with(const std::vector<Entry>& entries, MPI_Count from) {
   const auto after = std::upper_bound(entries.begin(), entries.end(), from,

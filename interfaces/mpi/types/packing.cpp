@@ -8,7 +8,7 @@
 namespace heddle::mpi {
 namespace {
 
-// What all have: the data, checked, and the bytes of its packed form.
+// The part that all functions share: the data, checked, and the bytes of its packed form.
 struct PackedData {
   Type* type = nullptr;
   MPI_Count bytes = 0;

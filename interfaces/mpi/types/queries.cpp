@@ -1,4 +1,4 @@
-// What datatypes and statuses tell: sizes, bounds, names, counts.
+// Queries of datatypes and statuses: sizes, bounds, names, counts.
 #include <algorithm>
 #include <cstring>
 #include <string_view>

@@ -1,5 +1,5 @@
-// The basic types of a datatype in the order of its data, for those that have several: what
-// counting elements and external32 need.
+// The basic types of a datatype in the order of its data, for datatypes that have several. Counting
+// elements and external32 need them.
 #pragma once
 
 #include <memory>
@@ -34,8 +34,8 @@ inline MPI_Count elements_of_basic(const Type& basic) {
 
 // Elements in one of it; a pair is two.
 MPI_Count basic_elements(const Layout& layout);
-// How many bytes the first `elements` basic elements of any number of it are. Error: too many for
-// 64 bits.
+// The bytes of the first `elements` basic elements of a sequence of such elements. Error: too many
+// for 64 bits.
 int bytes_of_elements(const Layout& layout, MPI_Count elements, MPI_Count* bytes);
 
 // Joins the basic types of a sequence of layouts.

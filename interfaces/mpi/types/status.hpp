@@ -1,4 +1,4 @@
-// What the library keeps in a status beside the standard's fields.
+// The library's own data in a status, beside the standard's fields.
 #pragma once
 
 #include <cstring>

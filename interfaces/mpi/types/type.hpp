@@ -14,7 +14,7 @@
 
 namespace heddle::mpi {
 
-// What a basic type is, for reductions and for external32.
+// The kind of a basic type, for reductions and for external32.
 enum class Basic : std::uint8_t {
   none,  // a derived type
   int8,
@@ -47,7 +47,7 @@ struct Signature;  // types/signature.hpp: its basic types in order
 struct Envelope;   // types/envelope.hpp: how the program made it
 struct Type;
 
-// Where the data of one element lies. Sizes, bounds and displacements are in bytes.
+// A datatype: where the data of one element lies. Sizes, bounds and displacements are in bytes.
 struct Layout {
   MPI_Count size = 0;  // of data
   MPI_Count lb = 0;
@@ -60,8 +60,7 @@ struct Layout {
   // lb and extent were given by the program (resized, subarray, darray), here or in a part
   bool marked = false;
   int alignment = 1;  // the largest of its basic types
-  // If it is made of elements of one basic type only, that one: accumulates need it. Null: several,
-  // or none.
+  // The basic type, if all elements have the same one: accumulates need it. Null: several, or none.
   const Type* element = nullptr;
   MPI_Count elements = 0;                      // how many of `element` are in one of it
   std::shared_ptr<const Loop> loop;            // null: one block of `size` bytes at true_lb
@@ -103,7 +102,7 @@ int committed_type(MPI_Datatype handle, const char* argument, Type** type);
 Type* retain(Type* type);
 void release(Type* type);
 
-// A type whose data is one block of memory for any count: what the short paths take.
+// A type whose data is one block of memory for any count. The short paths take such types.
 struct Plain {
   std::size_t size;      // bytes of an element; 0: it is no such type, or none that may be used
   std::ptrdiff_t begin;  // of the block, from the buffer's address

@@ -33,7 +33,7 @@ Backing g_heap;
 Backing g_statics;
 std::vector<bool> g_near;  // [PE]
 
-// What must be equal on all PEs.
+// The values that must be equal on all PEs.
 struct Agreement {
   std::uint64_t heap_bytes;
   std::uint64_t static_bytes;
@@ -58,21 +58,22 @@ std::uint64_t this_machine() {
     std::memcpy(seen + used, &about.st_ino, sizeof about.st_ino);
     used += sizeof about.st_ino;
   }
-  // Not known: no other PE is taken to be here without having been met.
+  // If it is not known, no other PE counts as being on this machine before it was met.
   if (!known) return ~static_cast<std::uint64_t>(g_state.my_pe);
   return std::hash<std::string_view>()({seen, used});
 }
 
-// Whether that PE's heap can be mapped. It must be told alike on all PEs: an error that passes
-// would make teams of them that differ.
+// Whether that PE's heap can be mapped. All PEs must get the same answer: after an error that
+// passes, PEs would otherwise make different teams.
 void learn_one(Call call, std::size_t pe) {
   const heddle_status status = meet(g_state.heap, static_cast<int>(pe));
   if (status != HEDDLE_ERR_UNSUPPORTED && status != HEDDLE_ERR_PEER_FAILED) must(call, status);
   g_near[pe] = g_heap.mapped[pe] != nullptr;
 }
 
-// What is known of the PEs of a large job before they are met. PEs of other machines are not met
-// late; the engine knows at once how they are reached. Of this machine one stands for all.
+// Finds out what is known of the PEs of a large job before they are met. PEs of other machines need
+// not be met: the engine knows at once how they are reached. One PE of this machine stands for all
+// of them.
 void learn_near(Call call) {
   const auto n = static_cast<std::size_t>(g_state.n_pes);
   const auto me = static_cast<std::size_t>(g_state.my_pe);
@@ -190,7 +191,7 @@ heddle_status meet(const Segment& segment, int world) {
   if (status == HEDDLE_DONE) {
     __atomic_store_n(&backing.mapped[pe], static_cast<std::byte*>(address), __ATOMIC_RELAXED);
   }
-  // Another error may pass; the operation that follows tells it, or that the PE has died.
+  // Another error may pass. The operation that follows reports it, or the PE's death.
   if (status == HEDDLE_DONE || status == HEDDLE_ERR_UNSUPPORTED) {
     backing.met[pe].store(true, std::memory_order_release);
   }

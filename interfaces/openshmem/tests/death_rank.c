@@ -84,7 +84,7 @@ static void take_locks(const char* call) {
       shmem_set_lock(&lock);
     }
     shmem_clear_lock(&lock);
-    /* One that died without the lock is in nobody's way. */
+    /* A PE that died without the lock blocks nobody. */
     if (shmem_long_test(&words[0], SHMEM_CMP_EQ, 1)) shmem_global_exit(3);
   }
 }

@@ -32,8 +32,8 @@ static int is(const char* way, const char* name) {
   return strcmp(way, name) == 0;
 }
 
-/* The last PE dies. The others wait for it; or one of them for words of the other, which come, for
- * as long as it takes to hear of the death. */
+/* The last PE dies. The others wait for it. Or one of them waits for words of the other, which do
+ * come, until it learns of the death. */
 static void live_with_the_dead(const char* what, int me, int n) {
   static long lock;
   static long rounds;

@@ -18,9 +18,9 @@ namespace {
 
 enum class Form { atomic, get_put };
 
-// Which words a thread updates. ThreadSanitizer rightly reports threads of one PE that get and put
-// the same word without an order. In such builds each thread has its own words for get and put, and
-// races occur only between PEs.
+// Selects the words that a thread updates. ThreadSanitizer rightly reports threads of one PE that
+// get and put the same word without an order. In such builds each thread has its own words for get
+// and put, and races occur only between PEs.
 enum class Words { of_all, own };
 #ifdef __SANITIZE_THREAD__
 constexpr Words kGetPutWords = Words::own;

@@ -1,5 +1,5 @@
-/* The program that everybody starts with, on many PEs: each puts a word to the next one, which it
- * has not met before, and looks at another's by a pointer. */
+/* The program that everybody starts with, on many PEs: each PE puts a word to the next one, which
+ * it has not met before, and reads the word of another by a pointer. */
 #include <shmem.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* PEs that are met at the first access, where something is in the way of it: an error that passes
- * is not taken for memory that cannot be mapped; without a boot id no PE stands for another. */
+/* PEs that are met at the first access, when something hinders this. An error that passes must not
+ * count as memory that cannot be mapped. Without a boot id, no PE stands for another. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

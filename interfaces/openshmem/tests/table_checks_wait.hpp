@@ -141,7 +141,7 @@ void wait_until_any(const char* name, F call, std::nullptr_t) {
     const int none[kEntries] = {1, 1, 1, 1, 1, 1, 1, 1};
     EXPECT(call(entries, kEntries, none, SHMEM_CMP_EQ, Compared<T>(1)) == SIZE_MAX, "%s", name);
     EXPECT(call(entries, std::size_t{0}, nullptr, SHMEM_CMP_EQ, Compared<T>(1)) == SIZE_MAX, "%s", name);
-    // Of two entries that are met, a series of calls returns both.
+    // If two entries are met, a series of calls returns both.
     bool seen[kEntries] = {};
     for (int k = 0; k < 64; ++k) {
       const std::size_t i = call(entries, kEntries, kStatus, SHMEM_CMP_GE, Compared<T>(30));

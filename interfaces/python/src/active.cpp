@@ -13,7 +13,7 @@ struct Message {
   nb::bytes payload;
 };
 
-// What a handler on this thread has raised: run_one() throws it.
+// The exception that a handler on this thread has raised. run_one() throws it.
 thread_local std::optional<nb::python_error> t_error;
 
 void run_handler(const heddle_am_arrival& arrival, nb::handle handler) {
@@ -56,7 +56,7 @@ void register_handler(Context& context, nb::handle number, const nb::object& han
   if (nb::cast<bool>(nb::module_::import_("inspect").attr("iscoroutinefunction")(handler))) {
     raise(PyExc_TypeError, "this handler is a coroutine function: heddle.aio.in_tasks makes a handler of it");
   }
-  // One that is replaced may be running, or about to.
+  // A replaced handler may be running, or about to run.
   context.keep(handler);
   check(heddle_am_register(context.handle(), wanted, on_message, handler.ptr()));
 }
@@ -79,8 +79,8 @@ nb::object am(Worker& self, nb::handle target, nb::handle handler, nb::handle pa
       [&](const heddle_completion* completion) { return heddle_am(self.handle(), to, &message, completion); });
 }
 
-// One after the other, so that what one raises is raised before the next begins. Returns how many
-// ran: 0 or 1, or an error; TIMEOUT: none came.
+// Runs handlers one after the other, so that the exception of one is raised before the next begins.
+// Returns how many ran: 0 or 1, or an error; TIMEOUT: none came.
 heddle_status run_one(const Worker& self, std::int64_t ns) {
   const int ran = heddle_run_tasks(self.handle(), 1, ns);
   return ran == 0 ? HEDDLE_ERR_TIMEOUT : static_cast<heddle_status>(ran);

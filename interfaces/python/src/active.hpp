@@ -1,7 +1,7 @@
 // Active messages, whose handlers are Python functions.
 //
 // They are of class USER: they run in Worker.run_tasks. So no thread waits for the GIL while it is
-// inside a worker, and what a handler raises comes out of that call.
+// inside a worker, and a handler's exception comes out of that call.
 #pragma once
 
 #include <nanobind/nanobind.h>

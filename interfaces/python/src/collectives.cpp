@@ -1,4 +1,4 @@
-// Collective operations: what a call says of its buffers, and the three forms. heddle/teams.py has
+// Collective operations: how a call describes its buffers, and the three forms. heddle/teams.py has
 // the operations as programs see them.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -69,8 +69,8 @@ heddle_operator operator_of(const std::string& name) {
 using Counts = std::optional<std::vector<std::size_t>>;
 using Ranks = std::vector<std::uint32_t>;
 
-// The buffers of a call, and what it says of them. The buffers stay until the operation has
-// completed, the rest is read during the call.
+// The buffers of a call, and their description. The buffers stay until the operation has completed;
+// the rest is read during the call.
 struct Call {
   Memory send;
   Memory receive;
@@ -170,7 +170,7 @@ enum class Blocks : std::uint8_t {
   sources,  // one for each neighbour
   targets,
 };
-// Which members need the buffer.
+// The members that need the buffer.
 enum class Needed : std::uint8_t { everywhere, at_root };
 
 struct Side {
@@ -245,7 +245,7 @@ const Kind& kind_of(const std::string& name) {
 
 // ---- what a call says ---------------------------------------------------------------------------
 
-// All of a call that is no buffer; alive during the call.
+// All arguments of a call that are not buffers. They live during the call.
 struct Said {
   std::string op;
   std::uint32_t root = 0;
@@ -380,7 +380,7 @@ class Preparation {
 // ---- what Python has of an operation ------------------------------------------------------------
 
 // A nonblocking or persistent operation, with the memory that belongs to it. Several threads may
-// wait for it: one at a time is in the library.
+// wait for it; only one at a time is in the library.
 class Collective {
  public:
   Collective(std::shared_ptr<Team> team, Call&& call, bool persistent)

@@ -119,7 +119,7 @@ void Context::leave(nb::handle self) {
   if (status < 0) raise(status, text);
 }
 
-// What is released may run Python code, which may call this context.
+// Releasing an object may run Python code, which may call this context.
 void Context::release_all() {
   std::vector<nb::object> handlers;
   std::vector<std::shared_ptr<void>> memory;
@@ -228,7 +228,8 @@ void leave(nb::handle object) {
   nb::cast<Context&>(object).leave(object);
 }
 
-// After an error of this rank the others may never come: the job is told by its end.
+// After an error of this rank the others may never come, so the context is not left. The job learns
+// of the error when this process ends.
 void exit_context(nb::handle self, const nb::object& type, const nb::object&, const nb::object&) {
   if (type.is_none()) leave(self);
 }

@@ -1,5 +1,6 @@
-// A context as Python sees it. It owns what was opened on it: when it leaves, workers and regions
-// are closed with it, and what Python still has of them raises ClosedError.
+// A context as Python sees it. It owns everything that was opened on it. When it leaves, its
+// workers and regions are closed too, and Python objects that still refer to them raise
+// ClosedError.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,19 +20,19 @@
 
 namespace heddle::python {
 
-// A region that is open: what it needs until it is released, whether or not Python has a Region.
-// A region that Python has forgotten stays open, since peers may be using it.
+// An open region, with everything that it needs until it is released, whether or not Python has a
+// Region. A region that Python has forgotten stays open, since peers may be using it.
 struct OpenRegion {
   heddle_region handle{};
   Memory memory;  // of a registered region
   Pages pages;    // of an array of Context.zeros, which may outlive the region
-  // A peer may know it. One of pages that nobody knows goes with its array.
+  // A peer may know it. If no peer does, a region of pages of its own is released with its array.
   std::atomic<bool> named{false};
   // Memory views that Python has of it. Negative: it is released; there will be no more.
   std::atomic<int> exports{0};
 };
 
-// What the operations of a worker need until the context has left.
+// Objects that the operations of a worker need until the context has left.
 struct Home {
   Retired retired;
   Users users;
@@ -55,9 +56,9 @@ class Context : public std::enable_shared_from_this<Context> {
   // `self`: what Python has of it.
   void leave(nb::handle self);
 
-  // What lives until the context has left.
+  // Objects that live until the context has left.
   Home& add_home();
-  // Retires what has completed.
+  // Retires completed operations.
   void retire();
   void keep(nb::object handler);
   // Memory of operations that nobody waits for any more; also while the context leaves.

@@ -13,10 +13,11 @@ namespace heddle::python {
 
 namespace nb = nanobind;
 
-// With the GIL. The text of the first is what this thread's last failing call has to tell.
+// With the GIL. The text of the first function is that of this thread's last failing call.
 [[noreturn]] void raise(heddle_status status);
 [[noreturn]] void raise(heddle_status status, const std::string& text);
-// Of Python's own: TypeError for what is no memory, BufferError for memory of the wrong kind.
+// Python's own exceptions: TypeError if an object is no memory, BufferError for memory of the wrong
+// kind.
 [[noreturn]] void raise(PyObject* type, const std::string& text);
 
 // Not negative: passes it on. With the GIL.
@@ -39,8 +40,8 @@ heddle_status checked_released(Call&& call) {
 // Nanoseconds from seconds; None: without limit. Less than 0 or not a number: ArgumentError.
 std::int64_t timeout_ns(const nb::object& seconds);
 
-// Numbers from anything that Python takes for an integer, NumPy's too. TypeError: it is none.
-// ArgumentError: out of its range; `what` names it.
+// Numbers from any object that Python accepts as an integer, including NumPy's. TypeError: it is
+// none. ArgumentError: out of its range; `what` names it.
 std::uint32_t number32(nb::handle value, const char* what);
 std::uint64_t number64(nb::handle value, const char* what);
 // A word of 32 or 64 bits; negative ones as their two's complement.

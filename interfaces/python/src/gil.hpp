@@ -1,8 +1,8 @@
 // Giving the GIL away and taking it back, also while the interpreter ends.
 //
-// A thread that wants the GIL then is ended by Python by force, before 3.14, which C++ does not
-// survive. So from the beginning of the end (atexit) on threads stay where they are. Those that are
-// on their way to the GIL at that moment are waited for, and still get it.
+// Before version 3.14, Python then ends a thread that wants the GIL by force, which C++ code does
+// not survive. So from atexit on, threads that want the GIL block for ever. At that moment, threads
+// that are already on their way to the GIL still get it, and the end waits for them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,10 +16,10 @@ namespace nb = nanobind;
 
 class Interpreter {
  public:
-  // Any thread, without the GIL, before it takes it. Does not return once the interpreter ends,
-  // unless it is the thread that ends it.
+  // Any thread calls it, without the GIL, before it takes the GIL. It does not return once the
+  // interpreter ends, except on the thread that ends the interpreter.
   static void begin_taking();
-  // It has it.
+  // The thread has the GIL now.
   static void end_taking() { taking_.fetch_sub(1, std::memory_order_release); }
   // At exit, with the GIL.
   static void begin_end();
@@ -30,11 +30,12 @@ class Interpreter {
 
  private:
   static std::atomic<std::uint32_t> taking_;
-  // seq_cst with taking_: begin_end() sees who is on the way, or that one sees the end.
+  // seq_cst with taking_: either begin_end() sees the thread that is on its way, or that thread
+  // sees the end.
   static std::atomic<bool> ends_;
 };
 
-// Without the GIL. What `call` throws does not come out: it does not throw.
+// Without the GIL. `call` must not throw.
 template <class Call>
 auto without_gil(Call&& call) {
   PyThreadState* const state = PyEval_SaveThread();
@@ -45,7 +46,7 @@ auto without_gil(Call&& call) {
   return result;
 }
 
-// For a thread that does not have it, though it may be one of Python's.
+// For a thread that does not have the GIL, even if it is one of Python's threads.
 template <class Call>
 void with_gil(Call&& call) {
   Interpreter::begin_taking();

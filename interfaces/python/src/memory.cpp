@@ -56,7 +56,8 @@ bool has_objects(const char* format) {
   raise(PyExc_TypeError, "this " + type_of(object) + " gives no DLPack tensor");
 }
 
-// Of the struct module's formats: one element in the machine's byte order; otherwise another kind.
+// Reads a format of the struct module: one element in the machine's byte order; otherwise another
+// kind.
 Element element_of(const char* format, Py_ssize_t itemsize) {
   Element element{'?', static_cast<std::size_t>(itemsize)};
   if (format == nullptr) return {'u', element.bytes};

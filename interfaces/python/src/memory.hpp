@@ -1,9 +1,8 @@
-// Memory of Python objects: whose, where and how long.
-//
-// Taken are objects with the buffer protocol (bytes, bytearray, memoryview, array, NumPy), else
-// with __array_interface__, else with DLPack on a CPU (torch, JAX). The memory must be contiguous,
-// in C's or Fortran's order: it is taken as it lies there. Memory of a GPU is refused, and Python
-// objects, which are addresses.
+// Memory of Python objects: its owner, its place and its length. These functions take objects with
+//the buffer protocol (bytes, bytearray, memoryview, array, NumPy), else with __array_interface__,
+//else with DLPack on a CPU (torch, JAX). The memory must be contiguous, in C's or Fortran's order:
+//it is used as it lies there. Memory of a GPU and arrays of Python objects, which are addresses,
+//are errors.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -33,7 +32,7 @@ class Memory {
   // TypeError: no memory that Heddle can reach. BufferError: not contiguous, or read-only where it
   // is written.
   Memory(nb::handle object, Access access) {
-    // The shortest way for what programs send most in small pieces.
+    // The shortest path, for the objects that programs most often send in small pieces.
     if (access == Access::read && PyBytes_CheckExact(object.ptr())) {
       data_ = PyBytes_AS_STRING(object.ptr());
       bytes_ = static_cast<std::size_t>(PyBytes_GET_SIZE(object.ptr()));

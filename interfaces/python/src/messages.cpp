@@ -39,7 +39,7 @@ heddle_wanted wanted_of(nb::handle source, nb::handle tag, nb::handle mask, nb::
           mask.is_none() ? UINT64_MAX : number64(mask, "the mask")};
 }
 
-// What a receive is posted with.
+// The arguments of a receive.
 template <class Post>
 auto received_by(Worker& self, nb::handle buffer, const heddle_wanted& wanted, Post&& post) {
   Draft draft(self);
@@ -62,7 +62,7 @@ nb::object recv(Worker& self, nb::handle buffer, nb::handle source, nb::handle t
       [](Draft& draft, auto&& try_post, auto&& blocking) { return draft.post_receive(try_post, blocking); });
 }
 
-// Nobody else has the request: one that is not waited for to its end is cancelled.
+// Nobody else has the request, so it is cancelled if the wait ends early.
 Envelope recv_wait(Worker& self, nb::handle buffer, nb::handle source, nb::handle tag, nb::handle mask,
                    nb::handle source_worker, const nb::object& timeout) {
   const std::int64_t limit_ns = timeout_ns(timeout);  // a wrong one takes no message
@@ -73,7 +73,7 @@ Envelope recv_wait(Worker& self, nb::handle buffer, nb::handle source, nb::handl
   try {
     waited = request.wait_for(limit_ns);
   } catch (...) {
-    // Control-C, or the worker is being closed: told in any case.
+    // Control-C, or the worker is being closed: raised in any case.
     static_cast<void>(request.withdraw());
     throw;
   }

@@ -1,4 +1,4 @@
-// heddle._heddle: the C API for Python. What programs import is ../heddle/.
+// heddle._heddle: the C API for Python. Programs import ../heddle/.
 #include <nanobind/nanobind.h>
 
 #include "context.hpp"
@@ -7,7 +7,7 @@
 
 NB_MODULE(_heddle, module) {
   using namespace heddle::python;
-  // What a program still has when it ends is no leak of this module.
+  // Objects that a program still has when it ends are no leaks of this module.
   nb::set_leak_warnings(false);
   module.doc() = "The C API of Heddle for Python; import heddle instead.";
   module.attr("ANY") = HEDDLE_ANY;

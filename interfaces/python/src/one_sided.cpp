@@ -83,7 +83,7 @@ void wait_signal(const Worker& self, nb::handle memory, nb::handle offset, heddl
 
 // ---- atomics ------------------------------------------------------------------------------------
 
-// Of the operation on 64 bits: the constants of 32 are as many less.
+// `op` is a constant of 64 bits. The constant of 32 bits is smaller by a fixed difference.
 heddle_atomic_op width_of(heddle_atomic_op op, unsigned bits) {
   constexpr int kNarrower = HEDDLE_ADD64 - HEDDLE_ADD32;
   static_assert(HEDDLE_AND64 - HEDDLE_AND32 == kNarrower && HEDDLE_OR64 - HEDDLE_OR32 == kNarrower &&
@@ -114,7 +114,8 @@ struct Fetch {
   std::uint64_t compare;
 };
 
-// The operation, whose value is there when it is complete. Null: it is already, in *old.
+// The operation; its value is there when it is complete. Null: it is already complete, and the
+// value is in *old.
 std::unique_ptr<Request> post_fetch(Worker& self, nb::handle target, nb::handle offset, const Fetch& what,
                                     std::uint64_t* old) {
   const heddle_remote at = RemoteRegion::of(target).at(number64(offset, "the offset"));
@@ -168,7 +169,7 @@ void bind_atomic(nb::class_<Worker>& worker, const char* name, const char* fetch
              nb::sig(fetching_signature.c_str()), fetching_doc.c_str());
 }
 
-// Until the attempt says something else than AGAIN; with progress.
+// Repeats the attempt until it returns something other than AGAIN, and makes progress in between.
 template <class Attempt>
 void wait_until(const Worker& self, Attempt&& attempt) {
   const Use use(self.users(), kWorkerClosed);

@@ -14,7 +14,7 @@ Region::Region(std::shared_ptr<Context> context, std::shared_ptr<OpenRegion> ope
   check(heddle_region_address(open_->handle, &data_, &bytes_));
 }
 
-// Nobody can reach the memory of an array that is gone, unless peers know it. With the GIL.
+// If an array is gone, nobody can reach its memory, unless peers know it. With the GIL.
 Region::~Region() {
   const bool forgotten = open_->pages.data() != nullptr && !open_->named.load(std::memory_order_relaxed) && open();
   if (!forgotten || !context_->open() || !context_->users().enter()) return;
@@ -115,7 +115,7 @@ std::shared_ptr<Region> register_memory(Context& context, nb::handle object, boo
 }
 
 // Adopted, so that the array may outlive the region; and wholly, since nothing else lies in its
-// pages. Where the system does not let memory be adopted, it is registered.
+// pages. If the system does not let memory be adopted, it is registered.
 void open_pages(Context& context, std::size_t bytes, OpenRegion& open) {
   Pages pages(bytes);
   heddle_region_options options{};
@@ -132,7 +132,7 @@ void open_pages(Context& context, std::size_t bytes, OpenRegion& open) {
   open.pages = std::move(pages);
 }
 
-// shape and dtype are what NumPy takes.
+// shape and dtype are passed to NumPy.
 nb::object zeros(Context& context, nb::handle shape, nb::handle type) {
   const Use use(context.users(), kContextLeft);
   const nb::module_ numpy = nb::module_::import_("numpy");

@@ -17,8 +17,8 @@ class Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
   ~Region();
-  // The region that an operation is given, or in whose memory an array of Context.zeros lies; null:
-  // none. ArgumentError: the array does not begin where the region does.
+  // The region that an operation gets, or the region whose memory contains an array of
+  // Context.zeros; null: none. ArgumentError: the array does not begin where the region does.
   static Region* of(nb::handle object);
 
   [[nodiscard]] heddle_region handle() const { return open_->handle; }
@@ -35,7 +35,7 @@ class Region {
   void end_export() {
     if (open_->pages.data() == nullptr) open_->exports.fetch_sub(1, std::memory_order_release);
   }
-  // Of its memory, also when it is released.
+  // The size of its memory, also when it is released.
   [[nodiscard]] std::size_t exported_bytes() const { return bytes_; }
   // BufferError: arrays lie in it.
   void release();
@@ -56,7 +56,8 @@ class RemoteRegion {
   ~RemoteRegion();
   [[nodiscard]] heddle_remote at(std::uint64_t offset) const { return {handle_, offset}; }
   [[nodiscard]] const std::shared_ptr<Context>& context() const { return context_; }
-  // What an operation is given. TypeError: a region of one's own, which has no rank.
+  // The remote address that an operation gets. TypeError: a region of this process, which has no
+  // rank.
   static const RemoteRegion& of(nb::handle object) {
     const RemoteRegion* region = nullptr;
     if (!nb::try_cast(object, region) || region == nullptr) refuse(object);

@@ -14,7 +14,7 @@
 namespace heddle::python {
 namespace {
 
-// Of each thread. Plain, so that it is reached by a load; Cleaner empties it.
+// One per thread. A plain variable, so that a single load reaches it; Cleaner empties it.
 thread_local constinit Operation* t_spare [[gnu::tls_model("initial-exec")]] = nullptr;
 struct Cleaner {
   ~Cleaner() { delete std::exchange(t_spare, nullptr); }
@@ -38,7 +38,7 @@ void make_immortal([[maybe_unused]] PyObject* object) {
 
 // ---- operations that are complete ---------------------------------------------------------------
 
-// What is released, and called, when an operation is retired.
+// The objects to release and the function to call when an operation is retired.
 struct Retired::Left {
   Memory memory;
   std::array<PyObject*, 2> remotes{};
@@ -63,7 +63,7 @@ struct Retired::Left {
   }
 };
 
-// All of them are retired before Python code runs, which may ask for any of them.
+// All of them are retired before any Python code runs, since that code may ask for any of them.
 void Retired::clear_all() {
   Operation* one = first_.exchange(nullptr, std::memory_order_acquire);
   if (one == nullptr) return;
@@ -158,8 +158,8 @@ const heddle_receive& Request::received() const {
   return operation_->receive;
 }
 
-// It is done. Whoever has completed it puts it on the list at once, and whoever has taken it from
-// there retires it.
+// It is done. The thread that has completed it puts it on the list at once, and the thread that
+// takes it from there retires it.
 void Request::retire() const {
   while (operation_ != nullptr) {
     operation_->home->clear();
@@ -314,7 +314,7 @@ void bind_requests(nb::module_& module) {
       .def_prop_ro(
           "nbytes", [](const Request& self) { return self.received().bytes; },
           "Of a receive that is complete: the message's length in bytes, also if the buffer was shorter.");
-  // Operations may still be posted when the module's attributes are gone: it is never freed.
+  // It is never freed, since operations may still be posted when the module's attributes are gone.
   g_done = nb::cast(new Request(nullptr, nullptr), nb::rv_policy::take_ownership).release().ptr();
   make_immortal(g_done);
 }

@@ -3,7 +3,7 @@
 //
 // A completion runs on any thread, without the GIL. So it only sets the status and puts the
 // operation on its worker's list; the next call of that worker, which has the GIL, retires it: it
-// releases the memory and calls the function that wants to know (Retired::clear).
+// releases the memory and calls the callback (Retired::clear).
 //
 // Owners of an Operation: the library until its completion (then the list), and the Request that
 // Python has. Each drops one reference.
@@ -84,7 +84,7 @@ class Retired {
   std::atomic<Operation*> first_{nullptr};
 };
 
-// What Python has of an operation.
+// The Python object of an operation.
 class Request {
  public:
   // `operation` null: it was done at once.
@@ -108,15 +108,15 @@ class Request {
   // Calls `function` without arguments once it is done, on the thread that finds that; None:
   // nobody.
   void on_done(nb::object function) const;
-  // Of a receive.
+  // For a receive.
   void cancel() const;
   // Makes progress until it is done, for so long at most. TIMEOUT: it is not. With the GIL.
   [[nodiscard]] heddle_status wait_for(std::int64_t limit_ns) const;
-  // Of a receive: cancels it; a message that is on its way is waited for. False: nothing was
-  // received. True: a message was, or (in a handler) will be.
+  // Cancels a receive. If a message is on its way, waits for it. False: nothing was received. True:
+  // a message was received or (in a handler) will be.
   [[nodiscard]] bool withdraw() const;
   [[nodiscard]] const std::shared_ptr<Worker>& worker() const { return worker_; }
-  // What came. Raises if it is no receive that has completed.
+  // The received message. Raises if this is no completed receive.
   [[nodiscard]] const heddle_receive& received() const;
   [[nodiscard]] std::uint64_t fetched() const { return operation_->fetched; }
   [[nodiscard]] nb::str repr() const;
@@ -129,8 +129,8 @@ class Request {
   std::shared_ptr<Worker> worker_;  // null: it was done at once
 };
 
-// An operation that has not been accepted. What is done at once allocates nothing: its Operation
-// serves the thread's next one.
+// An operation that has not been accepted. If it is done at once, nothing is allocated: its
+// Operation serves the thread's next operation.
 class Draft {
  public:
   explicit Draft(Worker& worker);
@@ -153,7 +153,7 @@ class Draft {
   }
 
   // try_post(completion) is the form that returns at once; blocking(completion) waits for room, and
-  // is called without the GIL. Returns the Request; for all that is done at once it is the same.
+  // is called without the GIL. Returns the Request; all operations that are done at once share one.
   template <class TryPost, class Blocking>
   nb::object post(heddle_when when, TryPost&& try_post, Blocking&& blocking) {
     const heddle_status status = posted(when, try_post, blocking);
@@ -161,19 +161,19 @@ class Draft {
     python::check(status);
     return done();
   }
-  // The Request of a receive says what came, also if that was at once.
+  // The Request of a receive has the received message, even if the receive was done at once.
   template <class TryPost, class Blocking>
   nb::object post_receive(TryPost&& try_post, Blocking&& blocking) {
     posted_receive(try_post, blocking);
     return given_away();
   }
-  // The same, for who waits for it here.
+  // The same, for a caller that waits for it here.
   template <class TryPost, class Blocking>
   Request post_receive_here(TryPost&& try_post, Blocking&& blocking) {
     posted_receive(try_post, blocking);
     return kept();
   }
-  // Of an atomic that returns a value. Null: it is in *old already.
+  // For an atomic that returns a value. Null: the value is in *old already.
   template <class TryPost, class Blocking>
   std::unique_ptr<Request> post_fetch(TryPost&& try_post, Blocking&& blocking, std::uint64_t* old) {
     const heddle_status status = python::check(posted(HEDDLE_WHEN_REMOTE, try_post, blocking));

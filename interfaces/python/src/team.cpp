@@ -53,7 +53,7 @@ void free_team(const Team& team) {
 
 }  // namespace
 
-// heddle.teams.Team is what programs see.
+// Programs see it as heddle.teams.Team.
 void bind_teams(nb::module_& module) {
   nb::class_<Team> team(module, "TeamHandle", "Of heddle.Team.");
   team.def_prop_ro("rank", &Team::rank)

@@ -1,5 +1,5 @@
-// Which calls are under way: closing waits for them, and refuses those that come later. Threads in
-// waits look for that from time to time.
+// The calls that are under way. Closing waits for them; later calls fail. Threads in waits check
+// from time to time whether the object is being closed.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,7 +13,7 @@
 
 namespace heddle::python {
 
-// Of a worker, or of a context's other calls.
+// The users of a worker, or a context's other calls.
 class Users {
  public:
   // False: it is being closed, or closed.
@@ -31,8 +31,8 @@ class Users {
   // False: another thread closes it.
   [[nodiscard]] bool begin_close() { return (state_.fetch_or(kClosing, std::memory_order_relaxed) & kClosing) == 0; }
   void reopen() { state_.fetch_and(~kClosing, std::memory_order_relaxed); }
-  // Until nobody is inside; without the GIL. False: the interpreter ends, and who is inside stays
-  // there.
+  // Waits until nobody is inside; without the GIL. False: the interpreter ends, and threads that
+  // are inside stay there.
   [[nodiscard]] bool wait() const {
     for (std::uint32_t state = 0; (state = state_.load(std::memory_order_acquire)) != kClosing;) {
       if (Interpreter::ends()) return false;
@@ -74,8 +74,8 @@ inline constexpr const char* kWorkerClosed = "the worker is closed, or its conte
 inline constexpr const char* kContextLeft = "the context has left";
 
 // call(ns) waits that long at most, and returns TIMEOUT then. Calls it, without the GIL, until it
-// says something else or the time is over; between, signals (control-C) are handled, and closing
-// `users`, or `others` (null: none), is noticed.
+// returns something else or the time is over. In between, it handles signals (control-C), and
+// notices that `users` or `others` (null: none) are being closed.
 template <class Call>
 heddle_status in_slices(const Users& users, std::int64_t limit_ns, Call&& call, const Users* others = nullptr) {
   constexpr std::int64_t kSliceNs = 100'000'000;

@@ -20,7 +20,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   [[nodiscard]] heddle_worker handle() const { return handle_; }
   [[nodiscard]] Retired& retired() const { return home_.retired; }
   [[nodiscard]] Users& users() const { return home_.users; }
-  // One call of the library without the GIL, in a Use; then what has completed is retired, which
+  // One call of the library without the GIL, in a Use. Then completed operations are retired, which
   // may run Python code. Raises an error.
   template <class Call>
   heddle_status call(Call&& call) const {
@@ -38,7 +38,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Home& home_;
 };
 
-// When no call of it begins any more, before it is closed: no event loop has its descriptors then.
+// Called when no call of it begins any more, before it is closed. No event loop has its descriptors
+// then.
 void forget_descriptors(nb::handle worker_or_context);
 
 void bind_workers(nb::module_& module, nb::class_<Context>& context);
