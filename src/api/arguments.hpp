@@ -1,5 +1,5 @@
-// What the C functions share: from handles to objects, from bad arguments to messages, no exception
-// across the C ABI.
+// Helpers that the C functions share: they turn handles into objects and bad arguments into
+// messages, and let no exception cross the C ABI.
 //
 // The checks that every operation makes are inline and cost one branch. The text of an error is
 // made in arguments.cpp, out of line.
@@ -42,10 +42,11 @@ inline bool unmet(const RemoteRegion& remote) {
   return remote.is(RemoteRegion::Barred::unmet);
 }
 // Meets the owner. DONE: try the operation again, which may be direct now, and never unmet. AGAIN:
-// its card is under way. Else why it cannot be met; then, as after AGAIN, the region may be gone.
+// its card is under way. Another error says why the owner cannot be met. After that error, as after
+// AGAIN, the region may be gone.
 [[gnu::cold]] Status meet(RemoteRegion& remote);
-// For a call that waits, in a handler: what is direct once its owner has been met needs no wait.
-// DONE: the region of this handle is met, or not open; else as meet().
+// For a waiting call in a handler: an operation that becomes direct once the owner has been met
+// needs no wait. DONE: the region of this handle is met, or not open; else as meet().
 [[gnu::cold]] Status meet_now(std::uint64_t handle);
 [[gnu::cold]] Status out_of_memory();
 
@@ -161,9 +162,10 @@ class Awaited {
   std::atomic<Status> status_{HEDDLE_POSTED};
 };
 
-// The waiting form `call` of an operation whose blocking form is post(completion). In a handler an
-// owner that has not been met is met, if that needs no wait, so that who tries again gets on.
-// at_once(region): true if an operation on that region is never posted; `remote` is the handle.
+// The waiting form `call` of an operation whose blocking form is post(completion). In a handler it
+// meets an owner that has not been met yet, if that needs no wait; so a caller that tries again
+// makes progress. at_once(region): true if an operation on that region is never posted; `remote` is
+// the handle.
 template <class AtOnce, class Post>
 Status until_ended(const char* call, heddle_worker handle, std::uint64_t remote, AtOnce&& at_once, Post&& post) {
   if (engine::inside_of() != nullptr) [[unlikely]] {

@@ -2,7 +2,7 @@
 // itself.
 //
 // Prepare: (Team&, Call*) -> Status. An error is returned unchanged; the call has then not taken
-// place. What the call points to must live until the form returns.
+// place. Everything that the call points to must live until the form returns.
 #pragma once
 
 #include "api/arguments.hpp"

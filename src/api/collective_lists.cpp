@@ -196,7 +196,7 @@ Status check_overlap(const ListArguments& arguments, const Call& call, std::uint
   std::ranges::sort(extents, {}, [](const Extent& extent) { return std::pair(extent.begin, extent.end); });
   const bool may_be_in_place =
       arguments.operation != Operation::alltoallv && arguments.operation != Operation::neighbor_alltoallv;
-  // Among the earlier extents, the one of each kind that ends last.
+  // For each kind, the earlier extent that ends last.
   const Extent* taken = nullptr;
   const Extent* given = nullptr;
   for (const Extent& extent : extents) {

@@ -1,4 +1,4 @@
-// What programs add to reports about jobs that hang, and to traces.
+// The texts that programs add to reports about jobs that hang, and to traces.
 #include "api/arguments.hpp"
 #include "worker/worker.hpp"
 

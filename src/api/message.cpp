@@ -207,8 +207,8 @@ template <bool kWaits>
 [[gnu::noinline]] Status post_otherwise(Worker& worker, heddle_peer target, const heddle_am_message* message,
                                         const heddle_completion* completion) {
   const heddle_worker handle = worker.core().handle;
-  // Taking credit, which comes before posting, reads what a look of the worker's owner before would
-  // write.
+  // Credit is taken before the command is posted. Taking it reads state that a look by the worker's
+  // previous owner would write, so use() comes first.
   static_cast<void>(heddle::engine::use(worker));
   const Status first = try_any(worker, target, message, completion);
   if (!kWaits || first != HEDDLE_AGAIN) [[likely]]

@@ -53,7 +53,7 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
     return true;
   }
   if (!worker.ownership().mine() || operations.busy()) return false;
-  // Messages need no fence, and a fence waits until what was stored for them has left this core.
+  // Messages need no fence, and a fence waits until the stores for them have left this core.
   if (worker.counts().stored_directly()) heddle::base::full_fence();
   return true;
 }
@@ -233,7 +233,7 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
   const Status status = worker->until({"heddle_signal_wait", timeout_ns}, attempt, describe);
   if (status == HEDDLE_DONE) {
     heddle::base::show_acquire(const_cast<uint64_t*>(word));
-    heddle::base::show_learnt();  // what the signal's writer had waited for before
+    heddle::base::show_learnt();  // comes after all that the signal's writer had waited for
   }
   if (status != HEDDLE_ERR_TIMEOUT) return status;
   return heddle::base::fail(status, "heddle_signal_wait: after %lld ns the word at %p is %llu, awaited %s %llu",

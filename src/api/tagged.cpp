@@ -215,7 +215,8 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   return engine::at_once(*worker) ? worker : nullptr;
 }
 
-// Null in *worker, which takes_at_once() has given: it has to be the other way.
+// takes_at_once() has returned *worker. If *worker becomes null, the caller must use
+// recv_otherwise().
 [[gnu::always_inline]] inline Status take_at_once(Worker** worker, const heddle_wanted& wanted, void* data,
                                                   std::size_t bytes, heddle_receive* receive) {
   engine::OwnEntry entry(**worker);
@@ -224,7 +225,7 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
     return HEDDLE_AGAIN;
   }
   const Status status = (*worker)->tagged().receive_from(wanted, data, bytes, receive);
-  // whatever it says: the room of a message that was kept is told to its sender
+  // on any status: the sender of a kept message must be told that its room is free
   entry.leave(HEDDLE_POSTED);
   return status;
 }
@@ -320,14 +321,15 @@ inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_othe
   return is_short && worker->tagged().ordered() ? worker : nullptr;
 }
 
-// Sends it. What does not go at once takes the other way, from its beginning: with what stands in
-// the command, so that no argument is kept for that.
+// Sends the message. If it does not go at once, kSendOtherwise starts again from the beginning,
+// with the values that are in the command, so that no argument has to be kept for that case.
 template <bool kWaits, bool kTold>
 [[gnu::noinline]] Status send_short(Worker& worker, heddle_peer target, std::uint64_t tag, const void* data,
                                     std::size_t bytes, const heddle_completion* completion) {
   Counter* counter = nullptr;
   if constexpr (kTold) {
-    // With HEDDLE_WHEN_LOCAL it is DONE when it is accepted: nobody need be told but a counter.
+    // With HEDDLE_WHEN_LOCAL the message is DONE when it is accepted: only a counter has to be
+    // raised.
     engine::Completion told;
     if (completion->when != HEDDLE_WHEN_LOCAL || !resolved(worker, completion, &told)) [[unlikely]]
       return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);

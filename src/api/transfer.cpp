@@ -20,8 +20,8 @@ inline void tally(Worker& worker, std::uint64_t bytes) {
   worker.counts().add_operation(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
 }
 
-// By a command, if that is all there is to do: one that the transport does whole, on a worker
-// without a gate. False: nothing happened.
+// By a command, if one command does all of it: the transport executes it whole, and the worker has
+// no gate. False: nothing happened.
 template <Kind kind>
 [[gnu::always_inline]] inline bool by_one_command(Worker& worker, const engine::Block& block,
                                                   const heddle_completion* completion, Status* status) {
@@ -37,7 +37,7 @@ template <Kind kind>
   return true;
 }
 
-// Where the memory is mapped.
+// For memory that is mapped.
 template <Kind kind>
 [[gnu::always_inline]] inline Status copy_directly(Worker& worker, const engine::Block& block,
                                                    const heddle_completion* completion) {
@@ -48,7 +48,7 @@ template <Kind kind>
   return counted(HEDDLE_DONE, completion);
 }
 
-// What is left to do when the engine has been asked.
+// The remaining work after the engine has answered.
 template <Kind kind>
 [[gnu::always_inline]] inline Status asked(Worker& worker, Status status, std::uint64_t bytes,
                                            const heddle_completion* completion) {

@@ -155,12 +155,13 @@ Status give(Context& context, const base::Result<RemoteRegion*>& imported, heddl
   return HEDDLE_DONE;
 }
 
-// Imports the region of each rank into all[rank]; or none, then all of them are null. Each rank
-// begins with its own, so that not all ask for the same card at once, and asks for some ahead. In a
-// large job a peer is met at the first access to its memory, where the transport can: few programs
-// access the memory of all, and to meet takes time (decision 0045). One that dies after all have
-// exchanged is no error, since others may have imported its region before: each operation on it
-// tells.
+// Imports the region of each rank into all[rank]. If one import fails, it imports none, and all of
+// them are null. Each rank begins with its own region, so that not all ranks ask for the same card
+// at once, and asks for some cards ahead. In a large job a peer is met at the first access to its
+// memory, if the transport can do that: few programs access the memory of all ranks, and meeting a
+// peer takes time (decision 0045). If a rank dies after all have exchanged, that is no error here,
+// since others may have imported its region before: each operation on that region reports the
+// death.
 Status import_all(Context& context, const std::vector<std::vector<std::byte>>& parts, heddle_remote_region* all) {
   const bool large = parts.size() > context.environment().config.number(base::Var::meet_ranks);
   const auto late = [&](uint32_t rank) { return large && context.transport().imports_late(rank); };

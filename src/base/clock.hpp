@@ -1,5 +1,5 @@
-// Time as seen by a context. All code in the library asks its context's clock, so that tests can
-// run on virtual time.
+// The time of a context. All code in the library asks its context's clock, so that tests can run on
+// virtual time.
 #pragma once
 
 #include <time.h>

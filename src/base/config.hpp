@@ -100,7 +100,7 @@ enum class Var : std::size_t {
   kCount
 };
 
-// What a number may be: from least to most, and a multiple of `unit`.
+// The values that a number may have: from least to most, and a multiple of `unit`.
 struct Range {
   std::uint64_t least = 0;
   std::uint64_t most = ~std::uint64_t{0};
@@ -144,7 +144,7 @@ class Config {
   // count, bytes, time_ns
   [[nodiscard]] std::uint64_t number(Var var) const { return number_[index(var)]; }
   [[nodiscard]] bool flag(Var var) const { return number_[index(var)] != 0; }
-  // The environment or an override says it, and not the default.
+  // True: the value comes from the environment or an override, and is not the default.
   [[nodiscard]] bool is_set(Var var) const { return set_[index(var)]; }
   [[nodiscard]] std::span<const std::string> unknown() const { return unknown_; }
 

@@ -16,8 +16,8 @@ struct VectorOf {
   using Type [[gnu::vector_size(kBytes)]] = long long;
 };
 
-// At least a line and kBlock. Stores are aligned but for those of the first line and of the last
-// kBlock, which come last and have bytes in common with the others.
+// At least a line and kBlock. Stores are aligned, except those of the first line and of the last
+// kBlock: these come last and have bytes in common with the others.
 template <std::size_t kVector>
 [[gnu::always_inline]] inline void copy_by(std::byte* to, const std::byte* from, std::size_t bytes) {
   using Vector = typename VectorOf<kVector>::Type;

@@ -1,4 +1,5 @@
-// Copies: words and short ones without a call, and long ones that are as fast wherever the two lie.
+// Copies: words and short copies without a call, and long copies whose speed does not depend on
+// where source and target lie.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 namespace heddle::base {
 
 #if defined(__x86_64__)
-// What copy_data() does with kLeastLong to kMostLong bytes.
+// The copy that copy_data() uses for kLeastLong to kMostLong bytes.
 void copy_long(void* to, const void* from, std::size_t bytes);
 inline constexpr std::size_t kLeastLong = 1024;
 inline constexpr std::size_t kMostLong = std::size_t{1} << 20;
@@ -22,8 +23,8 @@ void copy_by_32(std::byte* to, const std::byte* from, std::size_t bytes);
 //
 // Not memcpy, since glibc's, from 2 or 4 KiB to the size of an L2 cache, is one instruction (`rep
 // movsb`), which current AMD processors execute 25 times as slowly if the target lies 1 to 63 bytes
-// after the source, modulo 4096 (glibc bug 30994, mended in 2.39). Memory from malloc, of which a
-// long piece begins 16 bytes into a page, and pages shared by processes lie just so.
+// after the source, modulo 4096 (glibc bug 30994, mended in 2.39). That is the case for long pieces
+// of memory from malloc, which begin 16 bytes into a page, and pages shared by processes.
 inline void copy_data(void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)
   if (bytes >= kLeastLong && bytes <= kMostLong) return copy_long(to, from, bytes);

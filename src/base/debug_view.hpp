@@ -1,10 +1,10 @@
-// What a debugger finds of the library in the memory of a process, live or in a core dump: plain
-// structures that say where the living numbers lie. tools/gdb/heddle-gdb.py reads them without
-// debugging information, and calls nothing. Decision 0063.
+// The structures by which a debugger finds the library's state in the memory of a process, live or
+// in a core dump: plain structures that say where the numbers are. tools/gdb/heddle-gdb.py reads
+// them without debugging information, and calls nothing. Decision 0063.
 //
-// The layout is that of C, and the script's: who changes it counts kDebugVersion up, here and
-// there. Nothing is written here while things move: lists change as workers are opened and closed,
-// waits are entered once they sleep.
+// The layout is that of C, and the script relies on it: increase kDebugVersion here and in the
+// script when you change it. Nothing is written here while things move: lists change when workers
+// are opened and closed, and waits are entered once they sleep.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ DebugField debug_field(const char* name, const Whole& whole, const Part& part) {
   return {name, static_cast<std::uint32_t>(at - begin), sizeof(Part)};
 }
 
-// Structures of a kind, and how one gets from one to the next.
+// Structures of a kind, and the way from one to the next.
 enum class DebugShape : std::uint32_t {
   array,  // `number` of them from `first` on, each `stride` bytes
   list,   // `first` is where the pointer to the first is; the next one's stands at offset `link`
@@ -74,7 +74,7 @@ struct DebugWorker {
   std::array<DebugValue, kMostValues> values{};
   std::array<DebugRows, kMostRows> rows{};
 
-  // What has no room is not shown.
+  // A value that has no room is not shown.
   template <class Word>
   void value(const char* name, const Word& word, std::uint32_t shift = 0) {
     if (value_count < kMostValues) values[value_count++] = {name, &word, sizeof(Word), shift};

@@ -1,5 +1,5 @@
-// What every part of a context shares: settings, time, log. Handed down by reference; there are no
-// globals.
+// The state that all parts of a context share: settings, time, log. It is passed down by reference;
+// there are no globals.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What can go wrong, reported once: a status code for programs, a message for people.
+// Errors, reported once: a status code for programs, a message for people.
 //
 // Hot paths return a plain heddle_status; set-up returns Result<T>. The code that detects an error
 // calls fail(), which stores the message for heddle_last_error() of this thread and returns the

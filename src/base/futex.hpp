@@ -1,5 +1,5 @@
-// The kernel's wait on a 32-bit word. It only gives the core away: its result is not used, since
-// the caller reads the word again.
+// The kernel's wait on a 32-bit word. The wait only gives the core away: its result is not used,
+// since the caller reads the word again.
 #pragma once
 
 #include <linux/futex.h>
@@ -16,7 +16,8 @@ namespace heddle::base {
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
-// Who may wait on the word and wake from it. `process` is a little cheaper.
+// The threads that may wait on the word and wake others: those of one process or of several.
+// `process` is a little cheaper.
 enum class FutexScope : std::uint8_t { process, shared };
 
 // Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for no
@@ -29,9 +30,9 @@ inline void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,
   ::syscall(SYS_futex, word, op, expected, timeout_ns < 0 ? nullptr : &timeout, nullptr, 0);
 }
 
-// Of the threads that wait on a word some may be woken alone: those that share a bit of `bits` with
-// who wakes. Threads that wait by futex_wait() have all bits. `bits` is not 0: the kernel refuses
-// that, and the wait returns at once.
+// Only some of the threads that wait on a word may be woken: those whose `bits` share a bit with
+// the waker's. Threads that wait by futex_wait() have all bits. `bits` must not be 0: the kernel
+// refuses that, and the wait returns at once.
 inline void futex_wait_bits(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns,
                             std::uint32_t bits, FutexScope scope) {
   constexpr std::int64_t kSecond = 1'000'000'000;

@@ -1,4 +1,4 @@
-// What is mapped into this process, as /proc/self/maps says. Slow: some microseconds for each
+// The mappings of this process, as /proc/self/maps lists them. Slow: some microseconds for each
 // mapping of the process.
 #pragma once
 

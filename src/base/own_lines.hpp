@@ -1,5 +1,5 @@
-// An allocator for what one worker's threads write: whole cache lines, so that what another worker
-// has allocated beside it is in other lines.
+// An allocator for memory that one worker's threads write: it gives whole cache lines, so that
+// neighbouring allocations of other workers are in other lines.
 #pragma once
 
 #include <cstddef>

@@ -67,7 +67,7 @@ inline void probe_sleep_begin(std::int64_t ns) {
 inline void probe_sleep_end() {
   HEDDLE_PROBE(, sleep_end);
 }
-// A handler of class USER, by the thread in heddle_run_tasks.
+// A handler of class USER runs, on the thread in heddle_run_tasks.
 inline void probe_task_begin(std::uint32_t worker, std::uint32_t handler) {
   HEDDLE_PROBE(2, task_begin, worker, handler);
 }

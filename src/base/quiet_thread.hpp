@@ -9,7 +9,7 @@
 namespace heddle::base {
 
 // Starts a thread that takes no signal sent to the process: those are for the application's
-// threads. What it does wrong itself, in a handler of the application's for example, goes to the
+// threads. A fault of the thread itself, for example in a handler of the application, goes to the
 // application's signal handler, as from any thread. Throws std::system_error if the thread cannot
 // be started.
 template <class Function>

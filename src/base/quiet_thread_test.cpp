@@ -22,7 +22,8 @@ TEST(QuietThread, LeavesTheStarterItsMask) {
   for (int one = 1; one < NSIG; ++one) EXPECT_EQ(sigismember(&before, one), sigismember(&after, one)) << one;
 }
 
-// Of a thread where the signal is blocked the kernel ends the process, whatever handler there is.
+// If the signal is blocked in the thread that causes it, the kernel ends the process, whatever
+// handler there is.
 TEST(QuietThread, ACrashReachesTheHandlerOfTheApplication) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -1,8 +1,8 @@
 // Whether the user's program was compiled with a sanitizer, which the installed library was not.
 #pragma once
 
-// From the run-time libraries of AddressSanitizer and ThreadSanitizer; null where the process has
-// none.
+// Symbols of the run-time libraries of AddressSanitizer and ThreadSanitizer; null if the process
+// has none.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are given
 extern "C" {
 [[gnu::weak]] void __asan_init();

@@ -29,7 +29,7 @@ inline bool kernel_copies() {
 
 inline constexpr const char* kNoFilters = "skipped: no filters of system calls (seccomp) here";
 
-// From now on this system call fails with `error` in the calling thread, and in those that it
+// From now on this system call fails with `error` in the calling thread, and in threads that it
 // starts. False: there are no such filters here.
 inline bool forbid_call(std::uint32_t call, std::uint32_t error) {
   std::array<sock_filter, 4> filter = {{

@@ -21,9 +21,10 @@ inline constexpr bool kAddressSanitizer = false;
 inline constexpr bool kAddressSanitizer = false;
 #endif
 
-// How many of many similar cases a test covers: `few` with a sanitizer, whose builds take two to
-// ten times as long and look for what one case shows as well as the next. Builds without have all
-// of them; with one TEST_IN_FULL=1 has, which .ci/nightly sets.
+// How many of many similar cases a test covers. Builds with a sanitizer cover `few`: they take two
+// to ten times as long, and look for errors that one case shows as well as the next. Builds without
+// a sanitizer cover all cases, and so do builds with one if TEST_IN_FULL=1 is set, as in
+// .ci/nightly.
 template <class Cases>
 Cases few_if_sanitized(Cases few, Cases all) {
   static const bool in_full = (!kThreadSanitizer && !kAddressSanitizer) || std::getenv("TEST_IN_FULL") != nullptr;

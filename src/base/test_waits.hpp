@@ -1,5 +1,5 @@
-// For tests: waiting for what other threads do. The waits use deadlines that only a fault can miss,
-// and what the kernel says of a thread; they never guess how long something takes.
+// For tests: waits for the actions of other threads. They use deadlines that only a fault can miss,
+// and the state that the kernel shows for a thread; they never guess how long something takes.
 #pragma once
 
 #include <pthread.h>
@@ -18,7 +18,7 @@
 
 namespace heddle::test {
 
-// Longer than anything takes on a machine that is loaded, sanitizers included.
+// Longer than anything takes, even on a loaded machine with sanitizers.
 inline constexpr std::chrono::seconds kFaultTime{base::kThreadSanitizer ? 180 : 60};
 
 class Deadline {
@@ -74,8 +74,8 @@ inline bool sleeps_in_kernel(pid_t thread, const char* processes = "/proc/self/t
   return name != std::string::npos && name + 2 < line.size() && line[name + 2] == 'S';
 }
 
-// Waits until the thread sleeps in the kernel. What the test is about must be its only reason to
-// sleep.
+// Waits until the thread sleeps in the kernel. The thread must have no other reason to sleep than
+// the one that the test is about.
 [[nodiscard]] inline bool await_asleep(pid_t thread) {
   return within_time([thread] { return sleeps_in_kernel(thread); });
 }

@@ -9,8 +9,8 @@ thread_local constinit std::uint32_t t_thread_number [[gnu::tls_model("initial-e
 
 namespace {
 
-// Bit set: the number is taken. Release when it is given back, acquire when it is taken: what the
-// former owner wrote in its slots.
+// Bit set: the number is taken. Release when it is given back, acquire when it is taken: so the new
+// owner sees what the former owner wrote in its slots.
 std::array<std::atomic<std::uint64_t>, kThreadNumbers / 64> g_taken;
 
 struct GiveBack {

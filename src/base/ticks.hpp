@@ -11,8 +11,8 @@
 
 namespace heddle::base {
 
-// Of no fixed unit and origin; never goes back on one core. The reading is not ordered with what
-// stands around it: it may be early or late by some dozen nanoseconds.
+// It has no fixed unit and origin, and never goes back on one core. The reading is not ordered with
+// the code around it: it may be early or late by some dozen nanoseconds.
 inline std::uint64_t ticks() {
 #if defined(__x86_64__)
   return __rdtsc();

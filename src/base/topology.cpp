@@ -15,7 +15,8 @@
 namespace heddle::base {
 namespace {
 
-// The content of these files is not trusted: a processor number from here on makes a list invalid.
+// The content of these files is not trusted: a processor number of this size or more makes a list
+// invalid.
 constexpr int kMostProcessors = 1 << 16;
 
 std::optional<std::string> first_line(const std::string& path) {

@@ -41,11 +41,11 @@ Result<Topology> read_topology();
 Result<Topology> read_hwloc_topology(const char* file, const std::vector<int>& allowed);
 
 // Reads what the kernel says about the processors among `allowed` in the files below `system`
-// (/sys/devices/system on a real machine). What the kernel does not say is left out, not guessed:
-// the list of caches may be empty, and the processor has no name. Two exceptions: a hardware thread
-// that does not say to which core it belongs counts as a core; a machine that does not name its
-// packages or NUMA nodes counts as one of each. `system` may be any folder, so that tests can
-// describe other machines.
+// (/sys/devices/system on a real machine). Facts that the kernel does not state are left out, not
+// guessed: the list of caches may be empty, and the processor has no name. Two exceptions: a
+// hardware thread that does not say to which core it belongs counts as a core; a machine that does
+// not name its packages or NUMA nodes counts as one of each. `system` may be any folder, so that
+// tests can describe other machines.
 Result<Topology> read_linux_topology(const std::string& system, const std::vector<int>& allowed);
 
 // The processors that this thread may run on, by system number.

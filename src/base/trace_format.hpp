@@ -1,4 +1,4 @@
-// What a process notes when its job is traced, and how that lies in its file: written by
+// The records of a process whose job is traced, and their layout in its file: written by
 // base/tracer.hpp, read by `heddle trace` and `heddle explain`.
 //
 // One file per process: a head, then rings, one for each thread: a page that describes it, and its
@@ -13,8 +13,8 @@
 
 namespace heddle::base {
 
-// What happened. The comment says what `id`, `bytes` and `detail` are; `rank` and `peer` are the
-// other worker, `worker` is the own one, unless it says otherwise.
+// The kind of event. Each comment says what `id`, `bytes` and `detail` are; `rank` and `peer` are
+// the other worker, `worker` is the own one, unless the comment says otherwise.
 enum class TraceEvent : std::uint8_t {
   none = 0,
   // The transport has accepted a command. id: of a message its number among those to that worker,
@@ -52,18 +52,18 @@ enum class TraceEvent : std::uint8_t {
   schedule_begin,
   schedule_step,  // steps of it were executed. id: how many. bytes: which run
   schedule_end,   // bytes: which run
-  // What the wait that the thread is in waits for, noted with it when it has lasted for a while,
-  // and again. detail: a diagnosis::Cause. rank, peer: who has to do something; kAnyRank: anybody,
-  // or nobody knows. id, bytes: of a collective its team and its number there
+  // What the wait that the thread is in waits for: noted with the wait when it has lasted for a
+  // while, and again later. detail: a diagnosis::Cause. rank, peer: who has to do something;
+  // kAnyRank: anybody, or nobody knows. id, bytes: of a collective its team and its number there
   awaited,
   // The thread comes to a collective. id: its team. bytes: its number there. rank: members
   entered,
   // id: nanoseconds that the thread was ready to run so far, and had no core. bytes: that it ran
   core_time,
-  // The record before has happened again: all of it but its time, and the number of a message,
-  // which each time is the next (trace_step()). id: how often. ticks: of the last one whose time
-  // was read; 0: of none. bytes: what `folded` of the ring was before. The thread counts it up
-  // while nothing else happens
+  // The record before has happened again: it differs only in its time, and in the number of a
+  // message, which is the next one each time (trace_step()). id: how often. ticks: of the last one
+  // whose time was read; 0: of none. bytes: what `folded` of the ring was before. The thread counts
+  // it up while nothing else happens
   repeated
 };
 
@@ -85,21 +85,21 @@ struct TraceRecord {
 };
 static_assert(sizeof(TraceRecord) == 32);
 
-// By how much `id` of a record that is repeated grows each time.
+// The step by which `id` of a repeated record grows each time.
 constexpr std::uint64_t trace_step(TraceEvent event, std::uint64_t id) {
   return (event == TraceEvent::posted || event == TraceEvent::arrived) && id != 0 ? 1 : 0;
 }
 
-// Of a posted command: its bytes, and its slot + 1; 0: it has none.
+// For a posted command: its bytes, and its slot + 1; 0: it has none.
 inline constexpr unsigned kTraceSlotShift = 40;
-// The slot of long puts and gets of whose ends nobody is told. No operation has it.
+// The slot of long puts and gets without a completion. No operation has it.
 inline constexpr std::uint64_t kTraceLongSlot = 0xFF'FFF0;
 constexpr std::uint64_t trace_size(std::uint64_t bytes, std::uint64_t slot) {
   return slot << kTraceSlotShift | (bytes & ((std::uint64_t{1} << kTraceSlotShift) - 1));
 }
 
-// Of a kept message: its bytes, and the ticks that keeping it took, in units of 16: their copy,
-// mostly.
+// For a kept message: its bytes, and the ticks that keeping it took, in units of 16 (mostly for the
+// copy).
 inline constexpr std::uint64_t kTraceCopyUnit = 16;
 constexpr std::uint64_t trace_copy(std::uint64_t bytes, std::uint64_t ticks) {
   const std::uint64_t most = (std::uint64_t{1} << (64 - kTraceSlotShift)) - 1;
@@ -126,8 +126,8 @@ struct TraceFileHead {
   std::uint64_t ring_records = 0;  // of each ring
   // messages from worker to worker arrive in the order of their numbers
   std::uint32_t ordered = 0;
-  // Moments: the first, and the last in one of two places. All that follows is written while the
-  // process runs; relaxed, since who reads it looks at what a process has left.
+  // Moments: the first, and the last in one of two places. Everything from here on is written while
+  // the process runs; relaxed, since readers look at what a process has left.
   TraceMoment first;
   std::array<TraceMoment, 2> last;
   std::atomic<std::uint32_t> last_at{0};
@@ -143,12 +143,12 @@ struct TraceFileHead {
 inline constexpr std::size_t kTraceHeadBytes = 65536;
 static_assert(sizeof(TraceFileHead) <= kTraceHeadBytes);
 
-// Before each ring's records. The last `ring_records` of `count` are there; but of a process that
-// was killed the oldest may be half overwritten already.
+// The head before each ring's records. The last `ring_records` of `count` are there; if the process
+// was killed, the oldest one may be half overwritten already.
 struct TraceRingHead {
   std::atomic<std::uint64_t> count{0};
-  // What happened beyond one for each record, by those records of kind `repeated` that are not the
-  // last one. What stands in the newest of them (bytes, and id - 1) is newer, if it is still there.
+  // The number of events beyond one for each record, from the records of kind `repeated` except the
+  // last one. The newest of these has newer numbers (bytes, and id - 1), if it is still there.
   std::atomic<std::uint64_t> folded{0};
   std::uint64_t thread = 0;  // number in the system
   std::array<char, 16> name{};

@@ -38,7 +38,7 @@ void* map(const Fd& file, std::size_t offset, std::size_t bytes) {
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), static_cast<off_t>(offset));
   if (at == MAP_FAILED) return nullptr;
 #ifdef MADV_POPULATE_WRITE
-  // Else the first record of each page would cost a fault. An old kernel does not know it.
+  // Without this the first record of each page would cost a page fault. Old kernels do not have it.
   static_cast<void>(::madvise(at, bytes, MADV_POPULATE_WRITE));
 #endif
   return at;
@@ -94,8 +94,8 @@ Tracer::~Tracer() {
   ::munmap(head_, kTraceHeadBytes);
 }
 
-// A file that another job has left is replaced. One of this job is of an earlier context of this
-// rank: the next number is tried. Who writes a file has a lock on it.
+// A file that another job has left is replaced. A file of this job belongs to an earlier context of
+// this rank: the next number is tried. The writer of a file holds a lock on it.
 bool Tracer::create(std::uint64_t job) {
   const std::string first = path_;
   for (int number = 2; number < kMostContexts; ++number) {

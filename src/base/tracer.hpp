@@ -1,9 +1,9 @@
 // The trace of one process: each thread notes what happens into a ring of its own, in memory that
 // is a file (trace_format.hpp). The newest records are kept.
 //
-// Nobody calls this while a job is not traced: who might ask looks whether there is a Tracer.
+// Nothing is called here while a job is not traced: callers check whether there is a Tracer.
 //
-// Any thread, but for what a ring says.
+// Any thread, unless a ring says otherwise.
 #pragma once
 
 #include <array>
@@ -25,7 +25,8 @@
 namespace heddle::base {
 
 // A record that may be repeated, as words that are compared at once. A TraceRecord is written in
-// pieces: to read it as words waits until its pieces are in the cache, which took half of the time.
+// pieces. Reading it as words would wait until the pieces are in the cache, which took half of the
+// time.
 struct TraceNote {
   std::uint64_t id = 0;
   std::uint64_t bytes = 0;
@@ -53,7 +54,7 @@ struct TraceNote {
   }
 };
 
-// For the thread that has it.
+// A ring, for the thread that has it.
 class TraceRing {
  public:
   // `head`: a page, and `size` records behind it (a power of two).
@@ -68,8 +69,8 @@ class TraceRing {
       end_run();
     put(record);
   }
-  // As add(), `times` times, of what may happen many times in a row: if it is what the last record
-  // says (see TraceEvent::repeated), that one is counted up, by a single store.
+  // As add(), `times` times, for events that may happen many times in a row. If the event is that
+  // of the last record (see TraceEvent::repeated), that record is counted up, by a single store.
   [[gnu::always_inline]] void add_alike(const TraceNote& note, std::uint64_t ticks, std::uint64_t times = 1) {
     if (!goes_on(note, ticks) || run_.again == 0) [[unlikely]]
       return add_otherwise(note, ticks, times);
@@ -77,12 +78,13 @@ class TraceRing {
     run_.again += times;
     if (ticks != 0) [[unlikely]]
       run_.repeated->ticks = run_.ticks = ticks;
-    // Last, and in one: whatever ends the process, no more is counted than has happened.
+    // The last step, and a single store: whatever ends the process, no more is counted than has
+    // happened.
     std::atomic_ref(run_.repeated->id).store(run_.again, std::memory_order_release);
   }
   // For TraceRepeat: names the run that the next record may go on with; 0: there is none.
   [[nodiscard]] std::uint64_t run() const { return run_.again != 0 && run_.end == count_ ? count_ : 0; }
-  // Nothing else was noted since, and it is not too long yet.
+  // True: nothing else was noted since, and the run is not too long yet.
   [[nodiscard]] bool goes_on(std::uint64_t run) { return run == count_ && (unread_ != 0 || lasts()); }
   // One more of the run that goes on.
   void go_on() {
@@ -90,9 +92,9 @@ class TraceRing {
     run_.id += run_.step;
     std::atomic_ref(run_.repeated->id).store(++run_.again, std::memory_order_release);
   }
-  // Now, for one of many records in a row; 0: not worth a look at the clock, which costs a fifth of
-  // a small message. The faster they follow each other, the fewer look, so that two looks are a
-  // quarter to half a microsecond apart.
+  // The time for one of many records in a row; 0: not worth a look at the clock, which costs a
+  // fifth of a small message. The faster the records follow each other, the fewer of them look, so
+  // that two looks are a quarter to half a microsecond apart.
   [[nodiscard]] std::uint64_t time_of_many() {
     if (unread_ > 0) [[likely]] {
       --unread_;
@@ -134,12 +136,12 @@ class TraceRing {
   static constexpr std::uint32_t kLongestStretch = 16;
   static constexpr std::uint64_t kManyTicks = 1500;           // about half a microsecond
   static constexpr std::uint64_t kCoreTimeTicks = 3'000'000;  // about a millisecond
-  // About two microseconds: times within a run are told from its begin and its end.
+  // About two microseconds: times within a run are interpolated from its begin and its end.
   static constexpr std::uint64_t kLongestRun = 6000;
 
   // The last record, if it may be repeated, and how often it was.
   struct Run {
-    std::uint64_t end = 0;  // count_ while nothing else has happened; 0: there is none
+    std::uint64_t end = 0;  // count_ while nothing else was noted; 0: there is none
     // what a record must have to go on with it
     std::uint64_t id = 0;
     std::uint64_t bytes = 0;
@@ -191,12 +193,12 @@ class TraceRing {
   Fd core_time_;  // the kernel's account of the thread, once it was asked for
 };
 
-// For code that notes the same many times: whoever has compared what it notes with what it noted
-// last need not compare records. For one thread at a time.
+// For code that notes the same event many times: if it has compared the event with the last one
+// itself, it need not compare records. For one thread at a time.
 class TraceRepeat {
  public:
-  // What is noted now is what was noted before begin(), and the calling thread has noted nothing
-  // else since: note() suffices.
+  // True: the calling thread has noted nothing else since begin(), so note() suffices if the event
+  // is the one noted before begin().
   [[nodiscard]] bool suffices() const { return is_thread(thread_) && ring_->goes_on(run_); }
   void note() { ring_->go_on(); }
   // The calling thread has just noted it, in its ring.
@@ -209,7 +211,8 @@ class TraceRepeat {
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  // Of the thread whose ring it is: no other has that number meanwhile, nor that ring.
+  // The number of the thread whose ring it is: no other thread has that number or that ring
+  // meanwhile.
   std::uint32_t thread_ = kNone;
   std::uint64_t run_ = 0;
   TraceRing* ring_ = nullptr;
@@ -243,17 +246,18 @@ class Tracer {
     record.ticks = ring->time_of_many();
     ring->add(record);
   }
-  // The same of something that may be the same as before (TraceRing::add_alike).
+  // The same for an event that may be the same as before (TraceRing::add_alike).
   void note_alike(const TraceNote& note) {
     TraceRing* const ring = this->ring();
     if (ring != nullptr) ring->add_alike(note, ring->time_of_many());
   }
-  // As it does something, `times` times, that it has noted just before, which is soon after that.
+  // The same, `times` times, for an event that happens soon after another one that the thread has
+  // just noted.
   void note_with_last(const TraceNote& note, std::uint64_t times = 1) {
     TraceRing* const ring = this->ring();
     if (ring != nullptr) ring->add_alike(note, 0, times);
   }
-  // Of what happens seldom: the calling thread notes it with its time.
+  // For rare events: the calling thread notes the event with its time.
   [[gnu::cold, gnu::noinline]] void note(TraceRecord record);
   // The same, where the thread begins or ends a wait: how long it had a core is noted with it.
   [[gnu::cold, gnu::noinline]] void note_wait(TraceRecord record);
@@ -299,8 +303,8 @@ class Tracer {
   std::atomic<std::uint64_t> clocks_at_{0};  // ticks of the last look; relaxed: a hint
   // Where a name was last found: its address << kNumberBits | its number. Relaxed: one word.
   std::array<std::atomic<std::uint64_t>, kKnownNames> known_names_{};
-  // By thread number + 1, of the threads that have them; 0: none. Who gets a number later sees what
-  // was written before (thread_number.hpp).
+  // By thread number + 1, for the threads that have numbers; 0: none. A thread that gets a number
+  // later sees what was written before (thread_number.hpp).
   std::array<std::unique_ptr<TraceRing>, kThreadNumbers + 1> rings_;
 };
 

@@ -108,7 +108,7 @@ TEST(TraceNotes, AreRecords) {
   EXPECT_EQ(made.kind, 5U);
 }
 
-// What the file says after each of them is all that has happened, whatever comes next.
+// After each of them the file says all that has happened, whatever comes next.
 TEST_F(Traces, CountWhatIsAlike) {
   const auto tracer = open();
   TraceRing& ring = *tracer->ring();
@@ -275,7 +275,7 @@ TEST_F(Traces, SayWhereTheyCannotBe) {
   EXPECT_NE(std::string(last_message()).find("HEDDLE_TRACE"), std::string::npos);
 }
 
-// Each thread has a ring; who finds no number is counted. Names are asked for meanwhile.
+// Each thread has a ring; threads without a number are counted. Names are asked for meanwhile.
 TEST_F(Traces, AreWrittenByAllThreadsAtOnce) {
   constexpr std::uint32_t kThreads = kThreadNumbers + 4;
   constexpr std::uint64_t kEach = 300;

@@ -28,8 +28,8 @@ extern "C" {
 
 namespace heddle::base {
 
-// What this thread has done so far happens before what follows a show_acquire() of the same word.
-// Call it before the word is written.
+// Everything that this thread has done so far happens before the code after a show_acquire() of the
+// same word. Call it before the word is written.
 inline void show_release(void* word) {
   if (__tsan_release != nullptr) [[unlikely]]
     __tsan_release(word);
@@ -67,15 +67,15 @@ inline void show_learnt() {
 
 // ---- for OrderingWorker (engine/ordering.hpp), which is there if has_thread_sanitizer() ---------
 
-// The program has ThreadSanitizer, and this library was compiled without: one that was compiled
-// with it hides nothing, and takes the same ways as without.
+// True: the program has ThreadSanitizer, and this library was compiled without it. A library that
+// was compiled with it hides nothing, and takes the same paths as without ThreadSanitizer.
 inline bool has_thread_sanitizer() {
   return !kThreadSanitizer && __tsan_acquire != nullptr;
 }
 
-// Messages carry an order, too: what a thread has done before it posts one happens before what
-// follows the poll that finds it. A word for the workers of this process, by rank and number; a few
-// of them share one, which may hide a race between those.
+// Messages carry an order, too: what a thread has done before it posts a message happens before the
+// code after the poll that finds it. There is a word for each worker of this process, by rank and
+// number; a few workers share a word, which may hide a race between them.
 inline std::array<char, 256> words_of_messages{};
 inline void* order_of_messages(std::uint32_t rank, std::uint32_t worker) {
   return &words_of_messages[(rank * 16 + worker) % words_of_messages.size()];
@@ -85,7 +85,8 @@ inline void show_read(const void* address, std::uint64_t bytes) {
   if (__tsan_read_range != nullptr && bytes != 0) __tsan_read_range(const_cast<void*>(address), bytes);
 }
 
-// While one lives, and was told to, ThreadSanitizer sees none of this thread's accesses.
+// While such an object lives, and was told to hide, ThreadSanitizer sees none of this thread's
+// accesses.
 class HiddenAccesses {
  public:
   explicit HiddenAccesses(bool hides) : hides_(hides && __tsan_ignore_thread_begin != nullptr) {

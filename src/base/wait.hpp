@@ -24,9 +24,9 @@ inline void cpu_relax() {
 #endif
 }
 
-// What the waits of a process have learned about its cores: whether a thread that yields its core
-// finds another thread on it. This only decides how long to spin, so it may be wrong for a while.
-// Any thread.
+// The experience of a process's waits with its cores: whether a thread that yields its core finds
+// another thread on it. This only decides how long to spin, so it may be wrong for a while. Any
+// thread.
 class Crowd {
  public:
   // `processes` may wait on `cores` cores, one thread of each: what is known before any of them has
@@ -58,10 +58,10 @@ class Crowd {
     const std::uint32_t next = ns >= kTwoSwitchesNs ? kMost : level == 0 ? 0 : level - 1;
     if (next != level) level_.store(next, std::memory_order_relaxed);
   }
-  // How long a wait spins before it yields, where crowded(). To spin pays if what a thread waits
-  // for usually comes sooner than two context switches take, though another thread may want the
-  // core: the waits find out. So one in kTrial spins for longer than it should, as far as is known.
-  // Which one, `now` (any clock) decides.
+  // How long a wait spins before it yields, if crowded(). Spinning pays if the awaited event
+  // usually comes sooner than two context switches take, though another thread may want the core.
+  // The waits find out: one in kTrial spins for longer than currently seems right. `now` (any
+  // clock) decides which one.
   [[nodiscard]] std::uint64_t spin_ns(std::uint64_t now) const {
     const std::uint64_t known = spin_.load(std::memory_order_relaxed);
     return now / kTrialGrain % kTrial == 0 ? std::max(known, kTrialNs) : known;
@@ -79,9 +79,10 @@ class Crowd {
     core.seen.store(now, std::memory_order_relaxed);
     core.waits.store(0, std::memory_order_relaxed);
   }
-  // A thread of this process has begun to wait for long enough to yield, and has ended that. Where
-  // several do so at a time, those of the other processes may, too, as far as is known here: if
-  // there is no core for each of them, they are who takes the cores away, and not strangers.
+  // joined(): a thread of this process has waited for long enough to yield. parted(): it has
+  // stopped waiting. If several threads wait at a time, threads of the other processes may do so,
+  // too, as far as is known here. If there is no core for each of them, it is these threads that
+  // take the cores away, and not strangers.
   void joined(std::uint64_t now) {
     const std::uint64_t waiting = waiting_.fetch_add(1, std::memory_order_relaxed) + 1;
     if (waiting == 1 ||
@@ -96,12 +97,12 @@ class Crowd {
     std::atomic<std::uint64_t>& waits = this_core().waits;
     waits.store(waits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  // A yield took from `before` until `now`. Somebody who computes keeps the core for a slice: to
-  // yield to him is to wait until it is over, for nothing that this thread waits for. A thread that
-  // sleeps, and is woken, mostly has its core back at once. But ten threads of the process that
-  // take turns on the core are away for long, too, and are to have it. So only the time since one
-  // of them was last seen there tells, divided among the waits that have ended since. Where there
-  // are more ranks than cores they may all have been waiting.
+  // A yield took from `before` until `now`. A thread that computes keeps the core for a slice: a
+  // yield to it waits until the slice is over, and gains nothing for this thread. A thread that
+  // sleeps and is woken mostly has its core back at once. But if ten threads of the process take
+  // turns on the core, a yield takes long, too, and is right. So only the time since one of them
+  // was last seen there counts, divided by the number of waits that have ended since. If there are
+  // more ranks than cores, they may all have been waiting.
   void was_away(std::uint64_t before, std::uint64_t now) {
     if (now - before < kSliceNs || !roomy(now)) return;
     const Core& core = this_core();
@@ -116,8 +117,8 @@ class Crowd {
   }
   static constexpr std::uint64_t kLongestSpinNs = 20'000;
   static constexpr std::uint64_t kShortestSpinNs = 1'000;
-  // Beside a stranger. Who sleeps may get the core back only when the stranger's slice is over, and
-  // the system does not make good for the time slept.
+  // How long to spin beside a stranger. A thread that sleeps may get the core back only when the
+  // stranger's slice is over, and the system does not compensate for the time slept.
   static constexpr std::uint64_t kStrangersSpinNs = 100'000;
   // Call it after yielded(). True: the thread has shared its core for a while, although there
   // should be a core for each. The system leaves two threads that yield to each other on one core
@@ -130,7 +131,7 @@ class Crowd {
     const std::uint32_t shared = shared_.load(std::memory_order_relaxed) + 1;
     shared_.store(shared, std::memory_order_relaxed);
     if (shared < kMostShared || now < not_before_.load(std::memory_order_relaxed)) return false;
-    // Where moving does not help, because all cores are busy, it is tried less and less often.
+    // If moving does not help, because all cores are busy, it is tried less and less often.
     const std::uint64_t pause = pause_.load(std::memory_order_relaxed);
     pause_.store(pause < kLongestPauseNs ? 2 * pause : pause, std::memory_order_relaxed);
     not_before_.store(now + pause, std::memory_order_relaxed);
@@ -156,7 +157,7 @@ class Crowd {
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
   static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
   static constexpr std::uint64_t kSliceNs = 300'000;
-  // Thirty slices or so: one of them is the price of trying.
+  // About thirty slices: a trial costs one of them.
   static constexpr std::uint64_t kStrangersNs = 100'000'000;
   // after so many yields to no other thread the core counts as free again
   static constexpr std::uint32_t kMost = 8;
@@ -166,7 +167,7 @@ class Crowd {
   // All relaxed: these are hints; updates may be lost.
   std::atomic<std::uint32_t> level_{0};
   std::atomic<std::int64_t> longest_nap_{kLongestNapNs};
-  std::atomic<bool> roomy_{false};  // as far as known, a core for each that may wait
+  std::atomic<bool> roomy_{false};  // as far as known, a core for each thread that may wait
   // about two context switches: to spin for longer costs more than to yield
   static constexpr std::uint64_t kMostCrowdedNs = 5'000;
   static constexpr std::uint64_t kTrial = 64;
@@ -180,8 +181,9 @@ class Crowd {
   std::atomic<std::uint64_t> processes_{1};
   std::atomic<std::uint64_t> core_count_{1};
   std::atomic<std::uint64_t> siblings_until_{0};  // there is no core for each till then
-  // Threads of this process. Exact, since joined() and parted() come in pairs; on a line of its
-  // own, since waits write it that yield, and all waits read the others.
+  // The number of threads of this process that wait. Exact, since joined() and parted() come in
+  // pairs. On a line of its own, since waits that yield write it, and all waits read the other
+  // members.
   alignas(kCacheLine) std::atomic<std::uint64_t> waiting_{0};
   std::array<Core, kCores> cores_;
 };
@@ -282,7 +284,7 @@ class Waiter {
     }
     return spin_ns_ > Crowd::kShortestSpinNs && now - spinning_since_ < spin_ns_;
   }
-  // What it waited for has come, or the wait is over.
+  // Called when the awaited event has come, or the wait is over.
   void end_spell() {
     if (joined_) [[unlikely]] {
       joined_ = false;

@@ -126,7 +126,7 @@ TEST(Waiter, WhereThreadsShareCoresItSpinsForAsLongAsThatPays) {
   EXPECT_GE(trial, 8'000U) << "now and then it tries to spin longer";
   EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "in vain";
 
-  // What it waits for comes a microsecond later than it spins for: a trial finds out.
+  // The awaited event comes a microsecond after the end of the spinning: a trial finds that out.
   ManualClock clock;
   clock.advance_ns(kMs + 64);
   int yielded = 0;
@@ -145,8 +145,8 @@ TEST(Waiter, WhereThreadsShareCoresItSpinsForAsLongAsThatPays) {
   EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "it does not pay any more";
 }
 
-// Of so many threads of this process that wait at a time, one of two on two cores: how many sleep
-// when they have been without a core for longer than a slice.
+// So many threads of this process wait at a time, in one of two processes on two cores. Returns how
+// many sleep after they have been without a core for longer than a slice.
 int sleepers_of(std::size_t threads) {
   ManualClock clock;
   clock.advance_ns(kMs);
@@ -176,7 +176,7 @@ TEST(Waiter, ThreadsOfTheJobThatShareCoresAreNoStrangers) {
   EXPECT_EQ(sleepers_of(8), 0);
 }
 
-// To yield to a thread that computes costs a slice of its, for nothing.
+// A yield to a thread that computes costs one slice, and gains nothing.
 TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
   ManualClock clock;
   clock.advance_ns(kMs);

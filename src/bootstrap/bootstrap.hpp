@@ -27,8 +27,8 @@ namespace heddle::bootstrap {
 // Random per job; membership is proved by knowing it, and packed regions carry a digest of it.
 using JobSecret = std::array<std::uint8_t, 16>;
 
-// What a rank publishes for its peers: a descriptor (its shared segment, or -1), its process and a
-// few bytes.
+// The card that a rank publishes for its peers: a descriptor (its shared segment, or -1), its
+// process and a few bytes.
 struct Card {
   // publish: the caller keeps it, open as long as the bootstrap. fetch: a new descriptor, which the
   // caller closes.
@@ -40,17 +40,17 @@ struct Card {
   std::shared_ptr<void> object = nullptr;
 };
 inline constexpr std::size_t kMaxCardBytes = 4096;
-// What the application may exchange, and room for what the engine puts before it.
+// The longest exchange of the application, and room for the bytes that the engine puts before it.
 inline constexpr std::size_t kMaxExchangeBytes = (std::size_t{1} << 20) + 64;
 
-// Whoever can tell how this rank is: its context. On a thread of the bootstrap.
+// The object that reports the state of this rank: its context. A thread of the bootstrap calls it.
 class Observed {
  public:
   // At once.
   virtual diagnosis::Pulse pulse() = 0;
-  // An encoded diagnosis::Snapshot. It may take a part of a second.
+  // An encoded diagnosis::Snapshot. The call may take a part of a second.
   virtual std::vector<std::byte> snapshot() = 0;
-  // What has been counted so far, as diagnosis/counters.hpp says. At once.
+  // The counters so far, as diagnosis/counters.hpp says. At once.
   virtual std::string counters() { return {}; }
 
  protected:
@@ -72,12 +72,13 @@ class Bootstrap {
   // The machine that a rank is on: 0, 1, … in the order of their first ranks, the same numbers for
   // every rank of the job. Ranks of one machine can pass each other descriptors and share memory.
   [[nodiscard]] virtual std::uint32_t host([[maybe_unused]] std::uint32_t rank) const { return 0; }
-  // For a transport that is opened on this: other ranks change the same words by the processor's
-  // instructions meanwhile, so its atomics must be atomic with respect to those.
+  // For a transport that is opened on this bootstrap: other ranks change the same words by the
+  // processor's instructions meanwhile, so the transport's atomics must be atomic with respect to
+  // those.
   [[nodiscard]] virtual bool atomics_beside_processors() const { return false; }
-  // For a transport that is opened on this: threads sleep on this bell, and another transport of
-  // the rank rings it as well; so the transport rings it and sleeps on it in place of a bell of its
-  // own. It outlives the transport. Null: there is none.
+  // For a transport that is opened on this bootstrap: threads sleep on this bell, and another
+  // transport of the rank rings it as well; so the transport rings this bell and sleeps on it in
+  // place of a bell of its own. The bell outlives the transport. Null: there is none.
   [[nodiscard]] virtual const queue::Bell<>* common_bell() const { return nullptr; }
   struct Place {
     std::uint32_t rank = 0;   // among the ranks of its machine
@@ -95,9 +96,9 @@ class Bootstrap {
   // or left. NO_MEMORY: this process had no descriptor left for the card's; the next call asks
   // anew.
   [[nodiscard]] virtual base::Result<Card> fetch(std::uint32_t rank) = 0;
-  // The same without a descriptor: fd is -1. Where fetch() opens one, it is not opened.
+  // The same without a descriptor: fd is -1. If fetch() would open one, this call does not open it.
   [[nodiscard]] virtual base::Result<Card> fetch_bytes(std::uint32_t rank);
-  // A fetch() of this rank will follow: what it needs is asked for already. Optional.
+  // A fetch() of this rank will follow: sends its request already. Optional.
   virtual void ask_ahead(std::uint32_t rank) { static_cast<void>(rank); }
   // Rings when fetch() may say something new of any rank. Null: it has to be called now and then.
   [[nodiscard]] virtual const queue::Bell<>* card_bell() const { return nullptr; }
@@ -134,15 +135,15 @@ class Bootstrap {
   }
 
   // ---- somebody watches the job, and says who is to blame when it hangs (diagnosis/)
-  // When nothing has moved for so long it is reported; 0: never.
+  // If nothing has moved for so many seconds, that is reported; 0: never.
   [[nodiscard]] virtual std::uint64_t watch_seconds() const { return 0; }
   // Somebody can ask how this rank is, also where nobody watches.
   [[nodiscard]] virtual bool can_be_asked() const { return false; }
-  // A thread of this rank has waited in vain for a second, or for a quarter of the above. Where
-  // somebody watches. False: it could not be told now.
+  // Only if somebody watches the job: reports that a thread of this rank has waited in vain for a
+  // second, or for a quarter of watch_seconds(). False: the report could not be sent now.
   virtual bool note_waiting() { return true; }
-  // Whom to ask, until another one is set (null: nobody). When it returns nobody asks the one
-  // before any more.
+  // Sets the object to ask, until another one is set (null: nobody). When observe() returns, nobody
+  // asks the previous object any more.
   void observe(Observed* observed) {
     const std::lock_guard lock(observed_mutex_);
     observed_ = observed;
@@ -188,8 +189,8 @@ class Bootstrap {
   const queue::Bell<>* bell_ = nullptr;
 };
 
-// For who waits, during set-up, until fetch() or what needs it does not return AGAIN: begin, try,
-// take(), try, take() …
+// For a thread that waits, during set-up, until fetch(), or a call that needs it, does not return
+// AGAIN: begin, try, take(), try, take() …
 class CardWait {
  public:
   explicit CardWait(const queue::Bell<>* bell) : bell_(bell), seen_(bell != nullptr ? bell->rings() : 0) {}
@@ -203,9 +204,9 @@ class CardWait {
   }
 
  private:
-  // Another thread may have been in the way of the request, or of the import: then nothing rings.
-  // Mostly something does, and a thousand ranks that look each millisecond would leave their
-  // launcher no core.
+  // If another thread was in the way of the request or of the import, nothing rings the bell; so
+  // the wait has an end. In most cases the bell rings, so the pauses grow: a thousand ranks that
+  // look each millisecond would leave their launcher no core.
   static constexpr std::int64_t kFirstNs = 50'000;
   static constexpr std::int64_t kMostNs = 128'000'000;
   std::int64_t ns_ = kFirstNs;

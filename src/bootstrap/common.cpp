@@ -25,7 +25,8 @@ base::Status claim_among_processes(int fd, const Inherited& words) {
   mark.l_type = F_WRLCK;
   mark.l_whence = SEEK_SET;
   if (::fcntl(fd, F_SETLK, &mark) == 0) return HEDDLE_DONE;
-  // A kernel without locks on sockets: then the launcher disconnects a rank that says hello twice.
+  // This kernel has no locks on sockets. Then the launcher disconnects a rank that says hello
+  // twice.
   if (errno != EAGAIN && errno != EACCES) return HEDDLE_DONE;
   struct flock holder = mark;
   const bool known = ::fcntl(fd, F_GETLK, &holder) == 0 && holder.l_type != F_UNLCK;

@@ -50,7 +50,7 @@ class Gather {
   [[nodiscard]] bool is_gone(std::uint32_t rank) const { return slots_[rank].gone; }
   [[nodiscard]] bool has_arrived(std::uint32_t rank) const { return slots_[rank].arrived; }
 
-  // Whom a rank waits for that has arrived; of another rank: nobody.
+  // The ranks that `rank` waits for, if it has arrived; otherwise none.
   [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const {
     std::vector<std::uint32_t> ranks;
     if (!slots_[rank].arrived) return ranks;

@@ -1,4 +1,4 @@
-// What a forked child finds in place of the descriptors that belong to its parent alone.
+// Tests what a forked child finds in place of the descriptors that belong to its parent alone.
 #include "bootstrap/process_fd.hpp"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ testing::AssertionResult in_child(auto&& check) {
   return testing::AssertionFailure() << "the child ended with " << status;
 }
 
-// True: the descriptor reaches no other end; what is sent is lost, with an error.
+// True: the descriptor reaches no other end; data that is sent is lost, with an error.
 bool leads_nowhere(int fd) {
   char byte = 0;
   return ::fcntl(fd, F_GETFD) == FD_CLOEXEC && ::send(fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == -1 &&

@@ -5,8 +5,9 @@
 namespace heddle::collective {
 namespace {
 
-// To meet a member takes long, and costs each of the two memory. Up to so many members each meets
-// all others, and a round of records is one step; beyond, two, and each meets few.
+// Meeting a member takes long, and costs memory at both members. Up to this many members, each
+// member meets all others, and a round of records is one step. In a larger team a round is two
+// steps, and each member meets few others.
 constexpr std::uint32_t kMeetAll = 32;
 
 Schedule schedule_of(std::uint32_t members, std::uint32_t member) {
@@ -40,9 +41,9 @@ std::vector<std::uint64_t> final_counters(const Schedule& schedule, std::uint64_
   return values;
 }
 
-// For a smaller team, too.
+// The piece also suffices for a smaller team.
 std::uint64_t Assembly::bytes(std::uint32_t members) {
-  const std::uint64_t times = members <= kMeetAll ? 1 : 2;  // what passes, and what comes
+  const std::uint64_t times = members <= kMeetAll ? 1 : 2;  // blocks to pass on, blocks that come
   return scratch_at(members) + times * members * sizeof(Record);
 }
 
@@ -112,7 +113,7 @@ base::Status Assembly::reach(Commons& commons, const Members& members, std::uint
   return HEDDLE_DONE;
 }
 
-// Of its words, from the first one on.
+// The values of all words of the piece, from the first one on.
 std::vector<std::uint64_t> Assembly::final_counters() const {
   std::vector<std::uint64_t> values(first_word(schedule_.ranks));
   const std::vector<std::uint64_t> counters = collective::final_counters(schedule_, queue_->runs());

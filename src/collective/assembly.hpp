@@ -17,9 +17,9 @@
 
 namespace heddle::collective {
 
-// What one member tells another about an operation that all of them prepare, or about a team that
-// they make. All ranks of a job run the same library on the same kind of machine; the arenas
-// require this, too.
+// One member's record for another member, about an operation that all of them prepare, or about a
+// team that they make. All ranks of a job run the same library on the same kind of machine; the
+// arenas require this, too.
 struct Record {
   enum class Kind : std::uint32_t { operation = 1, split, subset, verdict };
   Kind kind = Kind::operation;
@@ -34,8 +34,8 @@ struct Record {
   std::uint32_t reduction = 0;
   std::uint32_t algorithm = 0;  // row of the table
   std::uint64_t list = 0;       // subset: digest of the ranks that were named
-  // Where this member's memory is: its piece of the arena, with its counters at the beginning, and
-  // its places.
+  // The position of this member's memory: its piece of the arena, with its counters at the
+  // beginning, and its places.
   std::uint64_t counters = 0;
   enum class Where : std::uint32_t { nowhere, arena, scratch_region, receive_region };
   Where scratch_in = Where::arena;
@@ -45,9 +45,9 @@ struct Record {
   PackedRegion scratch_region{};
   PackedRegion receive_region{};
   // For operations whose members list their blocks. First, the same to all members: the number of
-  // rounds of this setup's records. Then what concerns the member that is told.
+  // rounds of this setup's records. Then the values for the member that gets the record.
   std::uint32_t rounds = 1;
-  std::uint32_t keeps = 0;  // this member puts what arrives into scratch
+  std::uint32_t keeps = 0;  // blocks for this member arrive in its scratch
   std::uint32_t gives = 0;  // number of blocks to that member
   std::uint32_t takes = 0;  // number of blocks from that member
   std::uint32_t slot = 0;   // that member's number among those that this one gives to
@@ -57,8 +57,8 @@ struct Record {
     std::uint64_t at = 0;     // offset in receive or in scratch where the latter is put
   };
   std::array<Listed, 2> listed{};  // of this round
-  // the way by which this member would run the operation, and what the receiver of the record needs
-  // for it
+  // the way by which this member would run the operation, and the data that the receiver of the
+  // record needs for it
   WayKeys keys;
   // split, subset
   std::int64_t key = 0;
@@ -71,8 +71,8 @@ class Assembly {
  public:
   // Bytes of the piece of the arena that a member of a team of that size needs.
   static std::uint64_t bytes(std::uint32_t members);
-  // For tests: what the member needs lies in them, and prepare() gives it the credits that it
-  // begins with.
+  // For tests: the member's schedule fits into these bytes, and prepare() gives its counters the
+  // credits that they begin with.
   [[nodiscard]] static bool fits(std::uint32_t members, std::uint32_t member);
 
   // `ranks`: the members' ranks in the job. `pieces`: the offsets of their pieces, each in its own

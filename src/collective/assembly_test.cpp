@@ -15,7 +15,7 @@
 namespace heddle::collective::assembly_test {
 namespace {
 
-// A piece is taken for a team of so many members at most, and prepared before it is known which.
+// A piece is taken for a team of at most so many members, and prepared before the team is known.
 TEST(Assembly, LiesInItsPieceWhateverTheTeam) {
   for (std::uint32_t members = 1; members <= 200; members += members < 70 ? 1 : 31) {
     for (std::uint32_t member = 0; member < members; ++member)
@@ -40,7 +40,7 @@ void run_job(std::uint32_t members, const std::function<void(engine::Context&)>&
   for (std::thread& thread : threads) thread.join();
 }
 
-// To meet a rank is a way to the launcher and back, and two mappings.
+// Meeting a rank costs a round trip to the launcher and two mappings.
 TEST(Assembly, MembersOfALargeTeamMeetFew) {
   const std::uint32_t members = base::few_if_sanitized(40U, 64U);
   const std::uint32_t root = members == 64 ? 8 : 7;
@@ -48,7 +48,7 @@ TEST(Assembly, MembersOfALargeTeamMeetFew) {
     auto team = Team::world(context);
     ASSERT_TRUE(team.ok()) << base::last_message();
     EXPECT_LE((*team)->commons().met(), 2 * root) << "of " << context.size();
-    // By its records, in which each says the same, and the verdicts.
+    // The split exchanges records and verdicts. In its records each member says the same to all.
     auto half = (*team)->split(context.rank() % 2, 0);
     ASSERT_TRUE(half.ok()) << base::last_message();
     EXPECT_EQ((*half)->size(), context.size() / 2);

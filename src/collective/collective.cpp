@@ -363,7 +363,7 @@ base::Status Collective::start() {
 base::Status Collective::end_of(base::Status status) {
   team_.count_end();
   if (status == HEDDLE_DONE) {
-    base::show_learnt();  // what the members had waited for before they came
+    base::show_learnt();  // orders this after what the members had waited for before they came
     return HEDDLE_DONE;
   }
   if (const auto failed = team_.failed_member()) return team_.report_failed(*failed);

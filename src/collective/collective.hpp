@@ -43,9 +43,9 @@ class Collective final : public Setup {
   // For reports: the members that the current run waits for. Empty: none, or unknown. May throw.
   [[nodiscard]] std::vector<Rank> awaited();
 
-  // The call that it is under way for, among those of its team; for reports. Any thread.
+  // The team's call that it is under way for; for reports. Any thread.
   [[nodiscard]] diagnosis::Step step() const;
-  // Of the team's calls, the one that it is run for now.
+  // Sets the number of the team's call that it now runs for.
   void set_number(std::uint64_t number) { number_.store(number, std::memory_order_relaxed); }
 
   // Waits until the set-up has ended: DONE, or why the operation is refused.

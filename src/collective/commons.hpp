@@ -1,6 +1,6 @@
-// What all teams of a context share: memory that every rank reaches, access to the other ranks'
-// memory, and the list of operations that helpers advance. Created with the first team; ends with
-// the context.
+// The state that all teams of a context share: memory that every rank reaches, access to the other
+// ranks' memory, and the list of operations that helpers advance. Created with the first team; ends
+// with the context.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class Collective;
 
 using PackedRegion = std::array<std::byte, wire::kPackedRegionBytes>;
 
-// Of the members of a team, in their order; not 0.
+// A digest of a team's members, in their order; not 0.
 [[nodiscard]] std::uint64_t digest_of(std::span<const std::uint32_t> ranks);
 
 class Commons final : public engine::Attachment {
@@ -58,7 +58,7 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] bool knows() const;
   // The arena of a rank of the job. Any thread.
   base::Result<engine::RemoteRegion*> arena_of(std::uint32_t rank);
-  // Of how many ranks that was asked so far: those that this one has met. Any thread.
+  // The number of ranks that arena_of() was called for: those that this rank has met. Any thread.
   [[nodiscard]] std::size_t met() const;
   // The worker that carries bytes and credits to ranks whose memory this process does not map;
   // null: there are no such ranks.
@@ -136,11 +136,12 @@ class Commons final : public engine::Attachment {
 template <class LookAt, class Describe, class Fetch>
 bool Commons::wait(const engine::Wait& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
                    engine::Worker* beside) {
-  // Every so many rounds a waiting thread also looks at everything else that other ranks may be
-  // waiting for, and at what of it disturbs nobody more often.
+  // In one of kOthers rounds a waiting thread also looks at everything else that other ranks may be
+  // waiting for. In one of kUndisturbed rounds it looks at the part of it that disturbs nobody.
   constexpr std::uint32_t kOthers = 256;
   constexpr std::uint32_t kUndisturbed = 64;
-  // While it spins a look at the worker beside would hold up the collective; later rounds are long.
+  // While the thread spins, it looks at the worker `beside` only in one of kBeside rounds: a look
+  // in each would hold up the collective. Later rounds are long.
   constexpr std::uint32_t kSpinning = 1024;
   constexpr std::uint32_t kBeside = 8;
   if (look() == Look::over) return true;

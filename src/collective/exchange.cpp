@@ -36,7 +36,8 @@ Exchange ring(const Request& request, Rank rank, bool kept) {
   return made;
 }
 
-// Fills in what the peers would tell, without making all of their lists, which may be very many.
+// Fills in the values that the peers would tell, without making their lists, which may be very
+// many.
 void acquaint_uniform(const Request& request, Rank rank, bool kept, Exchange* made) {
   made->kept = kept;
   for (Message& message : made->given) {

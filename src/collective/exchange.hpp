@@ -29,7 +29,7 @@ void lay_out(Rank rank, Exchange* exchange);
 std::span<Message> of_peer(std::vector<Message>& messages, Rank peer);
 std::span<const Message> of_peer(const std::vector<Message>& messages, Rank peer);
 
-// Bytes of scratch for what is kept.
+// Bytes of scratch for the blocks that are kept.
 std::uint64_t kept_bytes(Rank rank, const Exchange& exchange);
 
 // Tells the lists of all ranks, laid out, about each other; for proofs, where no messages are sent.

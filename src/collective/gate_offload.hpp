@@ -17,7 +17,7 @@
 
 namespace heddle::collective {
 
-// What one member tells another about its gates.
+// One member's record for another about its gates.
 struct GateKeys {
   std::uint32_t gates = 0;
   std::uint32_t lane = 0;     // must be the same at all members, otherwise nobody uses the gates
@@ -28,8 +28,7 @@ struct GateKeys {
 // One member's gates in one network. For one thread at a time.
 class TeamGates {
  public:
-  // What identifies one of a team's networks, and the lane that it asks for: the same at all
-  // members.
+  // Identifies one of a team's networks, with the lane that it asks for: the same at all members.
   struct Name {
     std::uint32_t network;
     std::uint32_t lane;
@@ -52,8 +51,8 @@ class TeamGates {
   bool bound_ = false;
 };
 
-// Which networks of gates a team has. For the one thread that is in a collective call; all members
-// count and decide alike.
+// The networks of gates that a team has. For the one thread that is in a collective call; all
+// members count and decide alike.
 class TeamNetworks {
  public:
   // This member's gates for an operation. `common`: the gates that blocking calls share; otherwise

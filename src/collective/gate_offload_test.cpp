@@ -1,5 +1,5 @@
-// What the way by barrier gates asks of an interface, and what it does with the answers. The test
-// provides the interface.
+// Tests the calls that the way by barrier gates makes to an interface, and its use of the answers.
+// The test provides the interface.
 #include "collective/gate_offload.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace heddle::collective::gate_offload_test {
 namespace {
 
-// What happened to a chain; the chain may be destroyed already.
+// The history of a chain; the chain may be destroyed already.
 struct Seen {
   std::size_t wires = 0;
   int binds = 0;

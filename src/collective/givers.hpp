@@ -1,4 +1,4 @@
-// Whom a run that does not proceed waits for. Slow: for reports, not for loops.
+// Finds the ranks that a run waits for when it does not proceed. Slow: for reports, not for loops.
 #pragma once
 
 #include <cstdint>

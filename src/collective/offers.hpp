@@ -1,5 +1,5 @@
-// What a rank gives to a team that is being made: a piece of its arena, for the team's assembly;
-// and the offers of this rank that no team has used yet (heddle_team_offer).
+// A rank's part of a team that is being made: a piece of its arena, for the team's assembly. Also
+// the offers of this rank that no team has used yet (heddle_team_offer).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class TeamPiece {
     if (arena_ != nullptr) arena_->give_back(offset_);
   }
   [[nodiscard]] std::uint64_t offset() const { return offset_; }
-  // A team owns it from now on; or a peer may use it, and it stays until the context ends.
+  // Keeps the piece: from now on a team owns it, or a peer may use it, and then it stays until the
+  // context ends.
   void keep() { arena_ = nullptr; }
 
  private:
@@ -35,8 +36,8 @@ class TeamPiece {
   std::uint64_t offset_;
 };
 
-// What the program carries from one member to the others, as heddle_team_offer writes it. All ranks
-// of a job run the same library on the same kind of machine.
+// The record that the program carries from one member to the others, as heddle_team_offer writes
+// it. All ranks of a job run the same library on the same kind of machine.
 struct TeamRecord {
   static constexpr std::uint64_t kMagic = 0x3172'6D65'7464'6568ULL;  // "hedtemr1" in a dump
 
@@ -54,9 +55,9 @@ static_assert(sizeof(TeamRecord) == HEDDLE_TEAM_RECORD_BYTES && std::is_triviall
 // Any thread.
 class Offers {
  public:
-  // The piece becomes an offer, which the record names.
+  // Makes the piece an offer. The record names the offer.
   void add(TeamPiece piece, TeamRecord* record);
-  // The offer is none any more. Empty: this record names none, or one that is none any more.
+  // Takes the offer, which ends it. Empty: this record names no offer, or one that has ended.
   std::optional<TeamPiece> take(const TeamRecord& record);
 
  private:

@@ -154,7 +154,8 @@ struct Message {
   bool kept = false;  // given: the peer keeps
 };
 
-// What one rank gives and takes; made by lay_out() and from what the peers tell (exchange.hpp).
+// The blocks that one rank gives and takes; made by lay_out() and from the peers' records
+// (exchange.hpp).
 struct Exchange {
   std::vector<Message> given;  // by peer; blocks of one peer in the order in which they were listed
   std::vector<Message> taken;  // likewise

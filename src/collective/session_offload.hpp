@@ -14,7 +14,7 @@
 
 namespace heddle::collective {
 
-// What a member tells the others about its queues.
+// A member's record for the others about its queues.
 struct SessionKeys {
   // most counters of an operation that others give to; three trees have that many
   static constexpr std::size_t kMost = 5;

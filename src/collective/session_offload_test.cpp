@@ -1,5 +1,5 @@
-// What the way by session queues asks of an interface, and when its memory may be reused. The test
-// provides the interface.
+// Tests the calls that the way by session queues makes to an interface, and when its memory may be
+// reused. The test provides the interface.
 #include "collective/session_offload.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace heddle::collective::session_offload_test {
 namespace {
 
-// What happened to a session; the session may be destroyed already.
+// The history of a session; the session may be destroyed already.
 struct Seen {
   std::vector<std::uint32_t> links;
   std::vector<transport::SessionCommand> commands;

@@ -131,7 +131,7 @@ bool SessionQueue::execute(Step& step) {
   return true;
 }
 
-// Gives the credits of what has arrived. False: more is to come.
+// Gives the credits of puts that have arrived. False: more is to come.
 bool SessionQueue::settle(Queue& queue) {
   for (; queue.settled < queue.next; ++queue.settled) {
     Step& step = steps_[queue.settled];
@@ -177,7 +177,8 @@ bool SessionQueue::on_its_way(const Queue& queue) const {
   return false;
 }
 
-// What a giver of this process wrote before it gave (loopback).
+// For ThreadSanitizer: shows everything that a giver of this process wrote before it gave
+// (loopback).
 void SessionQueue::show_released(const Step& step) {
   for (const Due& due : step.dues) {
     if (due.counter != nullptr) base::show_acquire(const_cast<CounterWord*>(due.counter));

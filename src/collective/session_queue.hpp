@@ -186,9 +186,9 @@ class SessionQueue : public Runner {
   Delivery delivery_;
   std::uint64_t allowance_ = kAll;  // bytes that the current call may still move
   std::uint64_t running_ = 0;       // the run that queues_ belong to
-  // What a run writes has lines of its own: operations that are made one after the other lie side
-  // by side in memory, and each may be run by another thread.
-  // The first open_ queues have not reached their end.
+  // The fields that a run writes have cache lines of their own: operations that are made one after
+  // the other lie side by side in memory, and each may be run by another thread. The first open_
+  // queues have not reached their end.
   std::vector<Queue, base::OwnLines<Queue>> queues_;
   std::size_t open_ = 0;
   std::vector<Step, base::OwnLines<Step>> steps_;  // queue by queue

@@ -207,7 +207,7 @@ TEST(SessionQueue, NeedsNoParticularOrder) {
   }
 }
 
-// A network in which everything is late and out of order, and puts are sometimes refused.
+// A network that delivers everything late and out of order, and sometimes refuses puts.
 class Network {
  public:
   explicit Network(std::uint64_t seed) : random_(seed) {}

@@ -8,7 +8,7 @@
 namespace heddle::collective {
 namespace {
 
-// More than any operation needs: bounds the rounds, whatever members tell.
+// More than any operation needs. This bounds the number of rounds that members may ask for.
 constexpr std::uint32_t kMostRounds = std::uint32_t{1} << 20;
 
 // Replaces a setup that was cancelled.

@@ -25,8 +25,8 @@ class Setup {
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
   virtual ~Setup() = default;
-  // What this member tells all others. tell(): for members that are told different things, or in
-  // several rounds.
+  // This member's record for all others. tell() is for setups that send different records to
+  // different members, or records in several rounds.
   [[nodiscard]] virtual const Record& record() const = 0;
   virtual void tell(std::uint32_t round, std::span<Record> members);
   // The records of all members in this round; those of the last round are also given to

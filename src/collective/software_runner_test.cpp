@@ -170,8 +170,8 @@ TEST_F(TwoMembers, KeepMemoryThatOthersMayPutTo) {
   });
 }
 
-// A thread that waits sleeps after a millisecond in which nothing moved, though the thing that it
-// waits for takes many.
+// A waiting thread sleeps after a millisecond in which nothing moved, although the operation takes
+// many milliseconds.
 TEST_F(TwoMembers, RestOnlyWhileNothingMoves) {
   members([](Team& team) {
     const auto rests = [&](Commons::Look found) {

@@ -20,7 +20,7 @@ constexpr std::size_t kMostKept = 64;
 // are copied on.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 10;
 
-// What every rank announces when it makes a team of the whole job.
+// The record that every rank announces when it makes a team of the whole job.
 struct Announcement {
   PackedRegion arena{};
   std::uint64_t piece = 0;
@@ -321,7 +321,7 @@ std::optional<std::uint32_t> Team::failed_member() const {
   return std::nullopt;
 }
 
-// A connection may be lost before the launcher reports a death. Of several lost connections,
+// A connection may be lost before the launcher reports a death. If several connections are lost,
 // reports the first: the members behind the others may only have left.
 base::Status Team::report_dead() const {
   if (const auto failed = failed_member()) return report_failed(*failed);

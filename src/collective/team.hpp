@@ -38,10 +38,10 @@ class Team {
   // members name the same ones. Null: this rank is not among them. Errors: RANK; ARGUMENT (a rank
   // twice, or no ranks).
   base::Result<Team*> subset(std::span<const std::uint32_t> ranks);
-  // Local. What this rank gives to a team of that size; *record tells the other members, also of an
-  // error. STATE: there was no team of the job yet.
+  // Local. Makes this rank's offer for a team of that size. *record tells the other members of the
+  // offer, or of an error. STATE: there was no team of the job yet.
   static base::Status offer(engine::Context& context, std::uint32_t size, TeamRecord* record);
-  // Local. Gives it back.
+  // Local. Takes the offer back.
   static base::Status withdraw(engine::Context& context, const TeamRecord& record);
   // Local. The ranks of the job that have made these offers, in this order; this rank, whose offer
   // is used up, is among them. With an error no member may use the team.
@@ -61,8 +61,8 @@ class Team {
   [[nodiscard]] Commons& commons() { return commons_; }
   [[nodiscard]] std::uint32_t rank() const { return member_; }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
-  // For reports: a number of 32 bits that is the same at all members, and hardly another team's;
-  // how texts call it.
+  // For reports: a number of 32 bits, by which texts name the team. It is the same at all members,
+  // and another team hardly has the same one.
   [[nodiscard]] std::uint64_t identity() const { return identity_; }
   [[nodiscard]] std::string words() const;
   // The last of its calls that has ended here. Any thread.
@@ -120,7 +120,7 @@ class Team {
     Key key;
     std::unique_ptr<Collective> collective;
   };
-  // Who is in a new team.
+  // The members of a new team.
   struct Members {
     std::vector<std::uint32_t> ranks;   // in the job, by member
     std::uint32_t member = 0;           // this rank

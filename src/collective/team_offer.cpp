@@ -1,5 +1,5 @@
-// Teams that a rank makes alone, from what the members have offered: the program has carried the
-// members' records to all of them.
+// Teams that a rank makes alone, from the members' offers: the program has carried the members'
+// records to all of them.
 #include <algorithm>
 #include <vector>
 
@@ -56,7 +56,7 @@ base::Status judge(const TeamRecord& record, std::uint32_t i, std::uint32_t rank
   return HEDDLE_DONE;
 }
 
-// There are these ranks, and each is named once.
+// Checks that these ranks exist and that each is named once.
 base::Status judge_ranks(std::span<const std::uint32_t> ranks, const engine::Context& context) {
   std::vector<bool> named(context.size());
   for (const std::uint32_t rank : ranks) {
@@ -138,7 +138,7 @@ base::Result<Team*> Team::from_offers(engine::Context& context, std::span<const 
   const base::Status judged = judge_all(commons, ranks, records, &pieces);
   const auto own = std::ranges::find(records, context.rank(), &TeamRecord::rank);
   auto piece = own != records.end() ? commons.offers().take(*own) : std::nullopt;
-  if (judged != HEDDLE_DONE) return judged;  // which gives it back
+  if (judged != HEDDLE_DONE) return judged;  // the destructor of `piece` gives it back
   if (!piece) return no_offer(records[member]);
   // Other members may have the team already, and use it: whatever happens here, nobody else may get
   // this memory.

@@ -1,11 +1,11 @@
-// What a job has counted, for whoever looks at it while it runs (`heddle top`, `heddle metrics`).
-// Each rank tells its counters as text, which its launcher hands on:
+// The counters of a job, shown while it runs (`heddle top`, `heddle metrics`). Each rank tells its
+// counters as text, which its launcher passes on:
 //
 //   rank 1 pid 4242 transport shm waiting 1 longest_wait_ns 5000000000 resident_bytes 9437184
 //   worker 1 0 mode auto internal 0 puts 12 gets 0 …
 //
-// a line for the rank, one for each worker: after its numbers pairs of a name and a value. Who
-// reads it passes over names that it does not know.
+// a line for the rank, one for each worker: after its numbers pairs of a name and a value. Readers
+// skip names that they do not know.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct Count {
 [[nodiscard]] std::span<const Count> counts();
 
 [[nodiscard]] std::string to_text(const RankCounters& rank);
-// Of any number of ranks, in rising order. What is not such text is passed over.
+// Reads the counters of any number of ranks, in rising order. Text in another format is skipped.
 [[nodiscard]] std::vector<RankCounters> read_counters(std::string_view text);
 
 }  // namespace heddle::diagnosis

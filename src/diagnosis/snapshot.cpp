@@ -14,14 +14,14 @@ constexpr std::uint32_t kForm = 0x34'4e'53'48;  // changes with the layout
 constexpr std::size_t kMostLines = 256;
 constexpr std::size_t kMostParts = 12;  // of a list of ranks
 
-// Not into the middle of a character of several bytes.
+// Does not cut inside a character of several bytes.
 std::string_view cut(std::string_view text, std::size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
   return text.substr(0, most);
 }
 
-// Those of ASCII, and those of Latin 1 in UTF-8: terminals obey both.
+// Control characters of ASCII, and those of Latin 1 in UTF-8: terminals obey both.
 void blank_controls(std::string& text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto c = static_cast<unsigned char>(text[at]);
@@ -67,7 +67,7 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-// After something that is wrong it reads nothing more, and gives zeros.
+// After an error it reads nothing more, and returns zeros.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}

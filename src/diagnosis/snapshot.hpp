@@ -1,9 +1,9 @@
-// What one rank says about itself when its job seems to hang: which threads wait, and for what;
-// what its workers have under way. Plain values, that travel as bytes from the rank to whoever
-// judges (verdict.hpp).
+// The report of one rank about itself when its job seems to hang: which threads wait, and for what;
+// which operations its workers have under way. Plain values, which travel as bytes from the rank to
+// the process that makes the verdict (verdict.hpp).
 //
-// A rank tells what it knows, and nothing that it would have to wait for: a worker that no thread
-// advances may be missing, or be known by its numbers only.
+// A rank tells what it knows without waiting: a worker that no thread advances may be missing, or
+// only its numbers may be known.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace heddle::diagnosis {
 
 inline constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
-// Why something is not finished, and so what has to happen.
+// Why something is not finished, and so which event has to happen.
 enum class Cause : std::uint8_t {
   unknown,     // only the text says it
   answer,      // a put, get, atomic or message: `rank` has to make progress on `worker`
@@ -39,7 +39,7 @@ inline constexpr Cause kLastCause = Cause::own;
 // One thing that is not finished.
 struct Awaited {
   Cause cause = Cause::unknown;
-  std::uint32_t rank = kNobody;    // who has to do something; kNobody: anybody, or nobody knows
+  std::uint32_t rank = kNobody;    // who has to act; kNobody: any rank, or unknown
   std::uint32_t worker = kNobody;  // of that rank; kNobody: any, or none
   // lock: its key; the holder has it among Snapshot::held. word: a number that is the same at all
   // ranks for the same place of a symmetric memory; 0: it has none
@@ -51,8 +51,8 @@ struct Awaited {
 
 // A collective call: members make the same ones in the same order.
 struct Step {
-  // The same number at all members; 0: all ranks of the job. The upper 32 bits: of a persistent
-  // operation, whose runs are counted for themselves.
+  // The same number at all members; 0: all ranks of the job. The upper 32 bits: the number of a
+  // persistent operation, whose runs are counted separately.
   std::uint64_t team = 0;
   std::uint64_t number = 0;  // of the call there, from 1
   std::uint32_t size = 0;    // members
@@ -68,18 +68,18 @@ struct Wait {
   std::uint64_t waited_ns = 0;
   std::uint32_t thread = 0;        // the kernel's number
   std::uint32_t worker = kNobody;  // on which; kNobody: on none, or on several
-  // What it waits for itself. Empty: the call does not say; then it is some of what its worker has
-  // under way, if it has one.
+  // The things that the call itself waits for. Empty: the call does not say; then it waits for some
+  // of what its worker has under way, if it has a worker.
   std::vector<Awaited> things;
   std::optional<Step> step;  // of a collective
   bool operator==(const Wait&) const = default;
 };
 
-// What a wait in an exchange of all ranks awaits. A rank whose exchange goes by way of the launcher
-// says no more; the launcher, which knows who is missing, adds that.
+// The text for a wait in an exchange of all ranks. A rank whose exchange goes by way of the
+// launcher knows no more; the launcher knows which ranks are missing, and adds them.
 inline constexpr const char* kNotAllArrived = "not all ranks have arrived";
 
-// Messages of one sender and tag that have arrived and that no receive has taken.
+// Messages of one sender and tag that have arrived and that no receive has matched.
 struct Kept {
   std::uint32_t rank = 0;
   std::uint32_t worker = 0;
@@ -98,7 +98,7 @@ struct Unopened {
 
 struct WorkerState {
   std::uint32_t index = 0;
-  // The rest is known. False: no thread has come by it.
+  // True: the other members are known. False: no thread has come by the worker.
   bool seen = false;
   // A thread is inside and does not leave: in a handler, a callback, a call that the engine runs.
   bool held = false;
@@ -108,7 +108,7 @@ struct WorkerState {
   bool runs_task = false;  // a handler of class USER has been called and has not returned
   bool untaken = false;    // messages have come that no progress has taken
   bool internal = false;   // of the library itself, for collective calls
-  // The number of the handler that the last active message without one was for; it was dropped.
+  // The handler number of the last active message that was dropped because it had no handler.
   // kNobody: there was none.
   std::uint32_t unhandled = kNobody;
   std::vector<Unopened> unopened{};
@@ -131,11 +131,12 @@ struct Snapshot {
   bool operator==(const Snapshot&) const = default;
 };
 
-// Lists longer than this are cut by who fills them, and refused by decode(). Texts are cut to
-// kMostText characters by encode().
+// Code that fills a list cuts it to this length, and decode() refuses longer ones. encode() cuts
+// texts to kMostText characters.
 inline constexpr std::size_t kMostListed = 64;
 inline constexpr std::size_t kMostText = 400;
-// Of an encoded snapshot: room for lists of that length, each as long as it may be.
+// The size limit of an encoded snapshot: room for lists of that length, with each element as long
+// as it may be.
 inline constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
 // At most kMostBytes: the lines are dropped if it would be longer, then all but the waits.
@@ -151,8 +152,8 @@ struct Pulse {
   std::uint64_t moves = 0;       // operations posted and ended, messages that have arrived
   std::uint64_t calls = 0;       // of the library by threads of the program
   std::uint64_t waiting_ns = 0;  // of the thread that has waited longest, in vain; 0: none waits
-  // Of the one that has waited longest for a lock, which it does by operations of its own: moves
-  // mean nothing then.
+  // The same for the thread that has waited longest for a lock. It waits by operations of its own,
+  // so moves mean nothing then.
   std::uint64_t for_lock_ns = 0;
   bool operator==(const Pulse&) const = default;
 };

@@ -13,7 +13,7 @@ namespace {
 
 using Ranks = std::vector<std::uint32_t>;
 
-// Ends of one rank each of which the same can be said, so that one sentence names them.
+// Ends of one rank each that have the same description, so that one sentence names them all.
 void join_alike(Case& about, const std::vector<End>& ends) {
   about.waiters = about.end.waiters;
   const std::uint32_t rank = about.sink();
@@ -34,9 +34,10 @@ void join_alike(Case& about, const std::vector<End>& ends) {
   about.waiters.assign(waiters.begin(), waiters.end());
 }
 
-// The lower, the better. A rank that is gone and awaited explains a hang as nothing else does. Who
-// waits loosely may do so because of any other end. Then counts for how many ranks' waiting the end
-// accounts; then which rule fits.
+// The lower, the better. First comes an end that is a rank which is gone and awaited: nothing else
+// explains a hang so well. A rank that waits loosely comes later, since it may wait because of any
+// other end. Then the number of ranks whose waiting the end explains decides, then the rule that
+// fits.
 using Weight = std::tuple<bool, bool, std::int64_t, std::int64_t, std::size_t>;
 
 Weight weigh(const Case& about, std::size_t rule) {
@@ -68,8 +69,8 @@ std::optional<Verdict> verdict_of(const Graph& graph, const Words& words) {
   return best;
 }
 
-// Nobody waits, as far as is known. What stopped ranks and those that do not answer would do,
-// nobody knows; a stopped one does not let the job end.
+// No rank is known to wait. It is unknown what stopped ranks, and ranks that do not answer, would
+// do; a stopped rank keeps the job from ending.
 Verdict nobody_waits(const Graph& graph, const Words& words) {
   Ranks stopped;
   Ranks silent;
@@ -100,7 +101,7 @@ bool anybody_waits(const Graph& graph) {
   return false;
 }
 
-// Nobody can be named: what is known.
+// No rank can be named: the text says what is known.
 std::string no_verdict(const Graph& graph, const Words& words) {
   Ranks waiting;
   std::uint32_t longest = kNobody;
@@ -120,10 +121,10 @@ std::string no_verdict(const Graph& graph, const Words& words) {
          seconds(graph.wait(longest)->waited_ns) + ")";
 }
 
-// The one rank that has not told which locks it holds, so that it holds those that nobody else
-// does; kNobody: there are none or several, or a list may not be whole.
+// The only rank that has not told which locks it holds, so that it must hold those that no other
+// rank holds; kNobody: there are none or several such ranks, or a list may be incomplete.
 std::uint32_t silent_holder(const std::vector<RankView>& ranks) {
-  constexpr std::size_t kWhole = 32;  // shorter lists are, whoever makes them
+  constexpr std::size_t kWhole = 32;  // shorter lists are complete, whichever code makes them
   std::uint32_t silent = kNobody;
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
     const RankView& view = ranks[rank];
@@ -135,7 +136,7 @@ std::uint32_t silent_holder(const std::vector<RankView>& ranks) {
   return silent;
 }
 
-// Who holds a lock does not know who waits for it, and the other way round.
+// The holder of a lock does not know which ranks wait for it, and these do not know the holder.
 void name_holders(std::vector<RankView>& ranks) {
   std::map<std::uint64_t, std::uint32_t> holders;
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {

@@ -1,5 +1,6 @@
-// Who is to blame when nothing of a job moves: the ranks' snapshots become a graph of who waits for
-// whom, and that becomes one sentence. A pure function: no clock, no system calls.
+// Finds the ranks to blame when nothing in a job moves: the ranks' snapshots become a graph of
+// ranks that wait for each other, and the graph becomes one sentence. A pure function: no clock, no
+// system calls.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct RankView {
 struct Verdict {
   // "rank 1 waits for tag 7 from rank 0, which has sent tag 8": one line, no full stop.
   std::string sentence;
-  // Whom it blames, in rising order; empty: nobody can be named.
+  // The ranks that it blames, in rising order; empty: no rank can be named.
   std::vector<std::uint32_t> culprits;
 };
 

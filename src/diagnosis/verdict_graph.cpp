@@ -29,7 +29,8 @@ void insert(Ranks& ranks, std::uint32_t rank) {
   if (at == ranks.end() || *at != rank) ranks.insert(at, rank);
 }
 
-// Calls that all ranks make once, whatever else is known of them.
+// Whether the call is one that every rank makes once, at its end (leave, finalize), even if nothing
+// else is known of the wait.
 bool leaves(const Wait& wait) {
   if (wait.step.has_value() || !wait.things.empty()) return false;
   for (const char* word : {"leave", "inalize"}) {
@@ -38,7 +39,7 @@ bool leaves(const Wait& wait) {
   return false;
 }
 
-// Who is in such a call sends nothing more.
+// A rank in such a call sends nothing more.
 bool is_leaving(const Wait& wait) {
   return leaves(wait) || (wait.step.has_value() && wait.step->operation.find("leave") != std::string::npos);
 }
@@ -50,7 +51,7 @@ bool needs_all(const Step& step) {
                                                         [&](const char* part) { return name.find(part) != name.npos; });
 }
 
-// A wait for any message, as it is told from others.
+// Identifies a wait for any message.
 std::string key_of(const Wait& wait) {
   return wait.call + ": " + (wait.things.empty() ? std::string() : wait.things.front().tag);
 }
@@ -75,20 +76,22 @@ std::vector<const Awaited*> Graph::things(std::uint32_t rank, const Wait* wait) 
   }
   if ((wait != nullptr && leaves(*wait)) || !views_[rank].snapshot.has_value()) return all;
   const std::vector<WorkerState>& workers = views_[rank].snapshot->workers;
-  // Who polls waits for what is on the workers that it polls, as far as it was seen to.
+  // A rank that polls waits for what the workers that it polls have under way. If some workers were
+  // seen, the others do not count.
   const bool sees = wait == nullptr && std::ranges::any_of(workers, &WorkerState::seen);
   for (const WorkerState& worker : workers) {
     if (wait != nullptr && wait->worker != kNobody && wait->worker != worker.index) continue;
     if (sees && !worker.seen) continue;
     for (const Awaited& thing : worker.under_way) all.push_back(&thing);
   }
-  // A receive from anybody may be there for good; what else there is tells more.
+  // A receive from any rank may stay posted for good; the other things tell more.
   const bool idle = std::ranges::all_of(all, [](const auto* each) { return from_anybody(*each); });
   if (!idle) std::erase_if(all, [](const auto* each) { return from_anybody(*each); });
   return all;
 }
 
-// Which of its waits count: one for any message at all may be there for good, as a server's thread.
+// Decides which waits of the rank count: a wait for any message at all may last for good, as in the
+// thread of a server.
 void Graph::sort_out(std::uint32_t rank) {
   Facts& facts = facts_[rank];
   const RankView& view = views_[rank];
@@ -192,7 +195,7 @@ bool Graph::has_passed(std::uint32_t rank, const Step& step) const {
 
 void Graph::find_missing(Meeting& meeting) {
   const Step& step = meeting.step;
-  if (step.number == 0) {  // only who is still in the job is awaited there
+  if (step.number == 0) {  // only ranks that are still in the job are awaited there
     for (std::uint32_t rank = 0; rank < size_; ++rank) {
       const Presence presence = views_[rank].presence;
       const bool gone = presence == Presence::left || presence == Presence::dead;
@@ -212,7 +215,7 @@ void Graph::find_missing(Meeting& meeting) {
     if (latest.contains(rank)) meeting.behind.push_back(rank);
   }
   if (!meeting.missing.empty() || !meeting.whole) return;
-  // All have come. Who does something else now does not move it on.
+  // All members have come. Those that do something else now do not move the call on.
   std::set_difference(meeting.come.begin(), meeting.come.end(), meeting.waiting.begin(), meeting.waiting.end(),
                       std::back_inserter(meeting.missing));
 }
@@ -248,7 +251,7 @@ void Graph::make_nodes() {
   for (const auto& [key, meeting] : meetings_) {
     Node& node = nodes_[&meeting];
     node.missing = static_cast<std::uint32_t>(arcs_.size());
-    // Nobody is missing: the node belongs to those who wait there.
+    // If nobody is missing, the node stands for the ranks that wait there.
     arcs_.push_back(meeting.missing.empty() ? meeting.waiting : meeting.missing);
     if (!meeting.whole) arcs_.back().push_back(size_);
     if (meeting.behind.empty()) continue;
@@ -285,7 +288,7 @@ void Graph::connect_wait(std::uint32_t rank, const Wait* wait) {
   for (const Awaited* thing : things(rank, wait)) {
     const bool of_itself = thing->rank == rank;
     if (thing->cause == Cause::own || (of_itself && thing->cause != Cause::word)) {
-      // With nothing else to wait for, it is an end by itself.
+      // If the rank waits for nothing else, it is an end by itself.
       if (wait != nullptr && facts_[rank].waits.size() == 1) edges_.push_back({rank, rank, wait, thing});
     } else if (of_itself || thing->rank >= size_) {
       facts_[rank].loose = true;
@@ -303,8 +306,8 @@ void Graph::connect_wait(std::uint32_t rank, const Wait* wait) {
   }
 }
 
-// What the wait says of who is missing is true, though not all of it where all are needed; else it
-// may be anyone who is not there.
+// The ranks that the wait names as missing are missing, though perhaps not the only ones if the
+// call needs all members. If the wait names none, any rank that is not there may be missing.
 void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wait* wait) {
   const Node& node = nodes_.at(&meeting);
   bool said = false;
@@ -386,8 +389,8 @@ std::vector<End> Graph::innermost_cycles(const Arcs& arcs) const {
   return ends;
 }
 
-// The ends within one that is held together by those who wait loosely: these wait for somebody, but
-// what the others wait for is known. Of more than two such ranks nothing follows.
+// The ends within an end that is held together by ranks that wait loosely: these wait for some
+// rank, but what the others wait for is known. More than two such ranks allow no conclusion.
 std::vector<End> Graph::without_loose(const End& end) const {
   if (end.ranks.size() <= 2) return {end};
   Arcs firm = arcs_;
@@ -403,7 +406,8 @@ std::vector<End> Graph::without_loose(const End& end) const {
       inner.push_back(std::move(each));
     }
   }
-  // Who waits for these may be stuck without them, too, and then that is no mere wait.
+  // A rank that waits for these may be stuck without them, too, and then it does not only wait for
+  // them.
   std::vector<End> stuck;
   std::set<std::uint32_t> within;
   for (const End& each : inner) within.insert(each.ranks.begin(), each.ranks.end());
@@ -458,7 +462,7 @@ Focus Graph::focus(const End& end) const {
     if (open.contains(component[edge->to])) continue;
     (component[edge->from] == component[edge->to] ? focus.cycles : focus.last).push_back(edge);
   }
-  // Who points to a cycle only waits for it.
+  // A rank that points to a cycle only waits for it.
   std::set<std::uint32_t> cyclic;
   for (const Edge* edge : focus.cycles) cyclic.insert(component[edge->to]);
   std::erase_if(focus.last, [&](const Edge* edge) { return cyclic.contains(component[edge->to]); });

@@ -1,9 +1,11 @@
-// Who waits for whom: the ranks' snapshots as a graph, and its ends, where the blame lies.
+// The ranks' snapshots as a graph of ranks that wait for each other, and the ends of the graph,
+// where the blame lies.
 //
-// A rank waits for another because of an edge (that one owes it something: a message, an answer, a
-// lock), because of a meeting (a collective call to which the other has not come), or loosely: for
-// anybody, as who waits for a word of its memory. An end is a set of ranks that wait for each other
-// and for nobody else, or a rank that waits for nobody. Who waits for an end is not to blame.
+// A rank waits for another one because of an edge (the other owes it something: a message, an
+// answer, a lock), because of a meeting (a collective call to which the other has not come), or
+// loosely: for any rank, as when it waits for a word of its memory. An end is a set of ranks that
+// wait for each other and for no other rank, or a rank that waits for no rank. A rank that only
+// waits for an end is not to blame.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +34,12 @@ struct Edge {
   const Awaited* thing = nullptr;
 };
 
-// A collective call that some are in.
+// A collective call that some ranks are in.
 struct Meeting {
   Step step;         // number 0: a call that is known by its name only
   std::string call;  // of one of them
   std::vector<std::uint32_t> waiting;
-  std::vector<std::uint32_t> come;     // those, and who has started it and does something else
+  std::vector<std::uint32_t> come;     // those, and ranks that only started it
   std::vector<std::uint32_t> missing;  // in rising order, as the others
   std::vector<std::uint32_t> behind;   // of these: seen at an earlier call, or at another one
   bool whole = true;                   // all members are known; else anybody may be missing
@@ -45,16 +47,16 @@ struct Meeting {
 
 struct End {
   std::vector<std::uint32_t> ranks;
-  std::vector<std::uint32_t> waiters;  // who waits for these, through others or not, not loosely
+  std::vector<std::uint32_t> waiters;  // wait for these, directly or not, not loosely
   std::uint32_t loose_waiters = 0;
 };
 
-// The edges of an end that tell most: its cycles; else those to ranks that owe something and wait
-// themselves in a collective call, or loosely. If the end is one rank: the edges to it.
+// The edges of an end that tell most: its cycles; otherwise the edges to ranks that owe something
+// and wait themselves in a collective call, or loosely. If the end is one rank: the edges to it.
 struct Focus {
   std::vector<const Edge*> cycles;
-  std::vector<const Edge*> last;      // who owes waits for who waits: one of the two is wrong
-  std::vector<const Edge*> indirect;  // who owes waits for others first
+  std::vector<const Edge*> last;      // debtor waits for the waiter: one is wrong
+  std::vector<const Edge*> indirect;  // the debtor waits for other ranks first
 };
 
 class Graph {
@@ -66,20 +68,21 @@ class Graph {
   [[nodiscard]] Doing doing(std::uint32_t rank) const { return facts_[rank].doing; }
   // The wait that tells most; null: it does not wait.
   [[nodiscard]] const Wait* wait(std::uint32_t rank) const { return facts_[rank].wait; }
-  // What the rank waits for there: its own things, or those under way. Null `wait`: it polls.
+  // The things that the rank waits for in this wait: those that the call names, or those that its
+  // worker has under way. Null `wait`: the rank polls.
   [[nodiscard]] std::vector<const Awaited*> things(std::uint32_t rank, const Wait* wait) const;
-  // Where that wait is; null: in no collective call.
+  // The meeting of that wait; null: the wait is in no collective call.
   [[nodiscard]] const Meeting* meeting(std::uint32_t rank) const { return facts_[rank].meeting; }
   [[nodiscard]] bool loose(std::uint32_t rank) const { return facts_[rank].loose; }
-  // Of one that computes or polls: the wait of its thread that waits for any message, as threads of
-  // others do beside what they do. Null: it has none.
+  // For a rank that computes or polls: the wait of its thread that waits for any message; other
+  // ranks have such a server's thread besides their own waits. Null: it has none.
   [[nodiscard]] const Wait* server(std::uint32_t rank) const { return facts_[rank].server; }
-  // A handler of class USER of it has not returned.
+  // True: a handler of class USER of the rank has not returned.
   [[nodiscard]] bool runs_task(std::uint32_t rank) const;
   [[nodiscard]] const std::vector<Edge>& edges() const { return edges_; }
   [[nodiscard]] std::vector<const Meeting*> meetings() const;
 
-  // Who waits for the rank itself, not for others that wait for it.
+  // The ranks that wait for the rank itself, not for others that wait for it.
   [[nodiscard]] std::vector<std::uint32_t> waiters(std::uint32_t rank) const;
   [[nodiscard]] std::vector<End> ends() const;
   [[nodiscard]] Focus focus(const End& end) const;
@@ -126,9 +129,9 @@ class Graph {
   // By team: the latest call at which a rank was seen.
   std::map<std::uint64_t, std::map<std::uint32_t, std::uint64_t>> latest_;
   std::set<std::string> servers_;    // waits for any message, of ranks that also wait otherwise
-  std::vector<std::uint32_t> able_;  // who may still send something
+  std::vector<std::uint32_t> able_;  // ranks that may still send
   std::vector<Edge> edges_;
-  // Nodes: the ranks, then "anybody", then two for each meeting: who is missing, who is behind.
+  // Nodes: the ranks, then "anybody", then two for each meeting: missing ranks, ranks behind.
   Arcs arcs_;
 };
 

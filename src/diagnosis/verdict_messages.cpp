@@ -1,4 +1,4 @@
-// Messages that exist, and that the receive which waits does not take.
+// Rules about messages that exist, but do not match the receive that waits.
 #include <algorithm>
 
 #include "diagnosis/verdict_rules.hpp"
@@ -24,7 +24,7 @@ std::vector<const Awaited*> all_things(const Graph& graph, std::uint32_t rank) {
   return all;
 }
 
-// A message that has come to `to`, or is offered there, and that no receive has taken.
+// A message that has come to `to`, or is offered there, and that no receive has matched.
 struct Letter {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
@@ -52,7 +52,7 @@ std::vector<Letter> letters(const Graph& graph) {
   return all;
 }
 
-// The lower, the more it tells.
+// In order: the first ones tell most.
 enum class Sign { other_tag, other_worker, other_receiver, other_sender, none };
 
 struct Clue {
@@ -71,7 +71,7 @@ class Search {
   [[nodiscard]] const Clue& best() const { return best_; }
 
  private:
-  // The receive that waits, with a message that it does not take.
+  // Compares the receive that waits with a message that it does not match.
   void compare(const Edge& edge, const Letter& letter);
   void take(Sign sign, const std::string& sentence, const std::set<std::uint32_t>& culprits) {
     if (sign < best_.sign) best_ = {sign, sentence, culprits};
@@ -114,7 +114,7 @@ void Search::compare(const Edge& edge, const Letter& letter) {
   }
 }
 
-// The receiver may want something else of this sender, or this of somebody else.
+// The receiver may want another message from this sender, or this message from another sender.
 void Search::consider_send(const Edge& edge) {
   const std::string& tag = edge.thing->tag;
   if (tag.empty()) return;
@@ -162,7 +162,7 @@ std::optional<Verdict> wrong_message(const Case& about) {
   for (const Edge* edge : about.edges()) {
     if (edge->thing->cause == Cause::unreceived) search.consider_send(*edge);
   }
-  // Of several that wait loosely each may be why the others do.
+  // If several ranks wait loosely, each of them may be the reason for the others' waiting.
   const auto loose = std::count_if(about.end.ranks.begin(), about.end.ranks.end(),
                                    [&](std::uint32_t rank) { return about.graph.loose(rank); });
   if (about.focus.cycles.empty() && loose == 1) {

@@ -277,7 +277,7 @@ constexpr const char* kFaults[] = {
     "leaves a call out", "wrong tag", "wrong rank",  "other collective", "one call too many", "computes", "polls",
     "stopped",           "died",      "leaves early"};
 
-// Of `rank` at `at`; false: that fault does not fit there.
+// Puts the fault into the program of `rank` at `at`; false: that fault does not fit there.
 bool plant(Random& random, Program& program, std::size_t at, std::uint32_t rank, std::uint32_t size,
            std::size_t fault) {
   Act& act = program[at];

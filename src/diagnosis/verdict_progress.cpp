@@ -26,8 +26,8 @@ std::uint64_t stored_tasks(const Case& about, std::uint32_t rank) {
   return stored;
 }
 
-// Who waits for the rank says for what: that it receives a message. What is stored there for its
-// handlers is beside the point.
+// True: a rank waits until this rank receives a message. Messages stored there for its handlers do
+// not matter then.
 bool owes_receive(const Case& about, std::uint32_t rank) {
   return std::ranges::any_of(about.graph.edges(), [rank](const Edge& edge) {
     const Cause cause = edge.thing->cause;
@@ -50,7 +50,7 @@ std::uint32_t idle_with_tasks(const Case& about) {
   return named.size() == 1 && about.graph.doing(*named.begin()) != Doing::absent ? *named.begin() : kNobody;
 }
 
-// What is said of such a rank.
+// The sentence about such a rank.
 std::string has_tasks(const Case& about, std::uint32_t rank) {
   const std::uint64_t stored = stored_tasks(about, rank);
   const std::string count = stored == 0 ? std::string("all the USER messages that it has room for")
@@ -66,13 +66,14 @@ std::string has_tasks(const Case& about, std::uint32_t rank) {
   return text + and_waiting(others.empty() ? about.words.loose_ranks({rank}) : others);
 }
 
-// Who waits loosely may wait for what any other rank would do.
+// A rank that waits loosely may wait for something that any other rank has to do.
 bool waits_for_anybody(const Case& about) {
   if (about.sink() != kNobody || !about.focus.cycles.empty()) return false;
   return std::ranges::any_of(about.end.ranks, [&](std::uint32_t rank) { return about.graph.loose(rank); });
 }
 
-// The worker of `rank` that a thread does not leave; of those that others wait for, if any do.
+// The worker of `rank` that a thread does not leave; if there are several, one that others wait
+// for, if any do.
 const WorkerState* held_worker(const Case& about, std::uint32_t rank) {
   const RankView& view = about.graph.view(rank);
   if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return nullptr;
@@ -87,7 +88,7 @@ const WorkerState* held_worker(const Case& about, std::uint32_t rank) {
   return found;
 }
 
-// Why nobody moves that worker; empty: somebody may.
+// Why no thread makes progress on that worker; empty: some thread may.
 std::string why_unattended(const Case& about, std::uint32_t rank, std::uint32_t index) {
   const RankView& view = about.graph.view(rank);
   if (!view.snapshot.has_value() || index == kNobody) return {};
@@ -102,8 +103,8 @@ std::string why_unattended(const Case& about, std::uint32_t rank, std::uint32_t 
   return worker->seen ? std::string() : "has no thread that makes progress on its worker " + number;
 }
 
-// A worker of the program's that nobody advances; with_untaken: to which messages have come. Null:
-// it has none.
+// A worker of the program on which no thread makes progress; with_untaken: one to which messages
+// have come. Null: there is none.
 const WorkerState* unattended_worker(const Case& about, std::uint32_t rank, bool with_untaken = false) {
   const RankView& view = about.graph.view(rank);
   if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return nullptr;
@@ -114,7 +115,7 @@ const WorkerState* unattended_worker(const Case& about, std::uint32_t rank, bool
   return nullptr;
 }
 
-// Messages to one number of worker, which their targets have not opened.
+// Messages to a worker number that their targets have not opened.
 struct Lost {
   std::uint32_t worker = kNobody;
   std::uint64_t messages = 0;
@@ -122,7 +123,7 @@ struct Lost {
   std::set<std::uint32_t> targets;
 };
 
-// The rank has told of all its workers, and this is none of them.
+// True: the rank has told of all its workers, and this number is not among them.
 bool has_not_opened(const Case& about, std::uint32_t rank, std::uint32_t worker) {
   if (rank >= about.graph.size() || about.graph.doing(rank) == Doing::absent) return false;
   const RankView& view = about.graph.view(rank);
@@ -130,15 +131,15 @@ bool has_not_opened(const Case& about, std::uint32_t rank, std::uint32_t worker)
          worker_of(about, rank, worker) == nullptr;
 }
 
-// Of the number of which most ranks have lost some; for targets at the end, or anywhere if somebody
-// there waits for what anybody would do.
+// The messages lost to the worker number that most ranks are involved in. The targets are at the
+// end; they may be anywhere if a rank there waits for any rank.
 Lost lost_messages(const Case& about) {
   const bool anywhere = waits_for_anybody(about);
   std::map<std::uint32_t, Lost> by_number;
   for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
     if (!about.graph.view(rank).snapshot.has_value()) continue;
     for (const WorkerState& worker : about.graph.view(rank).snapshot->workers) {
-      if (worker.internal) continue;  // who has not come to a collective opens its own there
+      if (worker.internal) continue;  // a rank opens its own at its collectives
       for (const Unopened& sent : worker.unopened) {
         if (!has_not_opened(about, sent.rank, sent.worker)) continue;
         if (!anywhere && std::ranges::find(about.end.ranks, sent.rank) == about.end.ranks.end()) continue;
@@ -195,7 +196,7 @@ std::optional<Verdict> unattended(const Case& about) {
   return {};
 }
 
-// Whoever sent them thinks that they are on their way.
+// The sender believes that the messages are on their way.
 std::optional<Verdict> unopened(const Case& about) {
   if (about.sink() != kNobody) return {};  // it may be about to open it
   const Lost lost = lost_messages(about);
@@ -209,7 +210,7 @@ std::optional<Verdict> unopened(const Case& about) {
                      std::to_string(lost.worker) + " of " + target + ", which " +
                      (one ? target + " has not opened" : std::string("these have not opened"));
   text += "; " + about.words.who(targets.front()) + " " + about.words.does_with_others(targets.front());
-  // Either the one opens too few, or the other has the wrong number.
+  // Either the target opens too few workers, or the sender has the wrong number.
   std::set<std::uint32_t> culprits = lost.targets;
   if (one && senders.size() == 1) {
     culprits.insert(senders.front());
@@ -247,7 +248,7 @@ std::optional<Verdict> tasks_elsewhere(const Case& about) {
   return blame({named}, has_tasks(about, named));
 }
 
-// Dropped, so whoever waits for what its handler would have done waits for ever.
+// The message was dropped, so a rank that waits for the effect of its handler waits for ever.
 std::optional<Verdict> unhandled(const Case& about) {
   if (!waits_for_anybody(about)) return {};
   std::set<std::uint32_t> ranks;
@@ -287,8 +288,8 @@ std::optional<Verdict> untaken(const Case& about) {
   return blame(ranks, text + and_waiting(about.words.loose_ranks(ranks)));
 }
 
-// What has come to such a worker cannot be seen where it has no gate. If it is the only one, it or
-// who waits is wrong.
+// If such a worker has no gate, its arrivals cannot be seen. If it is the only such worker, its
+// rank or the waiting rank is wrong.
 std::optional<Verdict> unattended_alone(const Case& about) {
   if (!waits_for_anybody(about)) return {};
   std::set<std::uint32_t> waiting;

@@ -1,5 +1,4 @@
-// Of rules about progress that is not made, and about words and locks whose owner has to be
-// inferred.
+// Rules about missing progress, and about words and locks whose owner has to be inferred.
 #include <gtest/gtest.h>
 
 #include "diagnosis/test_views.hpp"
@@ -325,7 +324,7 @@ TEST(Locks, OfSeveralThatCannotAnswerNobodyIsNamed) {
   expect_not_said(job, "holds");
 }
 
-// Who is in a barrier says whom it has missed first.
+// A rank in a barrier names the rank that it has missed first.
 TEST(Locks, WhoHoldsOneInABarrierThatSeveralAreMissingFrom) {
   Job job(5);
   lock(job, 2, 17).word(0).word(4).barrier({1, 3});

@@ -28,7 +28,7 @@ std::optional<Verdict> lock_holder(const Case& about) {
   return {};
 }
 
-// An end that is one rank of which `doing` is true, and others like it.
+// The verdict on an end that is one rank with this `doing`, and on other ends like it.
 std::optional<Verdict> sink(const Case& about, Doing doing) {
   const std::uint32_t rank = about.sink();
   if (rank == kNobody || about.graph.doing(rank) != doing) return {};
@@ -84,7 +84,7 @@ std::vector<const Edge*> shortest_cycle(const Focus& focus) {
   return best;
 }
 
-// What each of the cycle waits for from the next; empty: not all for the same.
+// What each rank of the cycle waits for from the next one; empty: they wait for different things.
 std::string common_reason(const std::vector<const Edge*>& cycle) {
   const auto all = [&](std::initializer_list<Cause> causes) {
     return std::all_of(cycle.begin(), cycle.end(), [&](const Edge* edge) {
@@ -149,7 +149,7 @@ std::string reason_of(const Case& about, const Edge& edge, bool several) {
   }
 }
 
-// Whom the edges point to, who waits for nothing in particular or in a collective call.
+// Blames the ranks that the edges point to, which wait loosely or in a collective call.
 std::optional<Verdict> owes(const Case& about, const std::vector<const Edge*>& edges) {
   if (about.sink() != kNobody) return {};
   std::map<std::uint32_t, std::set<std::uint32_t>> waiting;
@@ -180,7 +180,7 @@ std::optional<Verdict> owes(const Case& about, const std::vector<const Edge*>& e
     return blame(culprits, debtor + " " + reason_of(about, edge, true) + about.words.does_with_others(edge.to) + "; " +
                                about.words.who(from) + " wait for it" + in_call(edge.wait));
   }
-  // Either the one owes it, or the other should not wait for it.
+  // Either the debtor owes it, or the waiting rank should not wait for it.
   if (debtors.size() == 1) culprits.insert(edge.from);
   return blame(culprits, about.words.who(edge.from) + " " + about.words.waits(edge.from, edge.wait) +
                              about.words.not_named(edge) + "; " + debtor + " " + reason_of(about, edge, false) +

@@ -1,4 +1,4 @@
-// The rules by which the blame at an end of the graph is given: the most specific one that fits.
+// The rules that assign the blame at an end of the graph. The most specific rule that fits decides.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ struct Case {
   const Words& words;
   const End& end;
   Focus focus;
-  // Of an end that is one rank: that one and other ends of which the same can be said.
+  // For an end that is one rank: this rank, and other such ends with the same description.
   std::vector<std::uint32_t> alike;
   std::vector<std::uint32_t> waiters;  // for any of these
 
-  // The rank that waits for nobody; kNobody: there are several, or it waits.
+  // The rank of the end if it waits for no rank; kNobody: the end has several ranks, or its rank
+  // waits.
   [[nodiscard]] std::uint32_t sink() const;
   [[nodiscard]] std::vector<const Edge*> edges() const;  // those of the focus, cycles first
 };
@@ -32,28 +33,28 @@ using Rule = std::optional<Verdict> (*)(const Case&);
 // In the order in which they are tried.
 [[nodiscard]] std::span<const Rule> rules();
 
-// Of verdict_progress.cpp: a handler that does not return; USER messages that nobody runs; a worker
-// that nobody advances, which owes something, or to which something has come.
+// In verdict_progress.cpp: a handler that does not return; USER messages that no thread runs; a
+// worker that no thread advances and that owes something, or has arrivals.
 [[nodiscard]] std::optional<Verdict> held(const Case& about);
 [[nodiscard]] std::optional<Verdict> tasks_not_run(const Case& about);
 [[nodiscard]] std::optional<Verdict> unattended(const Case& about);
-// Messages to a worker that their target has not opened; at the end, or where somebody waits for
-// anybody.
+// Messages to a worker that their target has not opened, at the end; or anywhere, if a rank waits
+// for any rank.
 [[nodiscard]] std::optional<Verdict> unopened(const Case& about);
-// The same at ranks elsewhere, where somebody waits for it may be anybody.
+// The same at ranks outside the end, if a rank waits for something that any rank may have to do.
 [[nodiscard]] std::optional<Verdict> task_does_not_end(const Case& about);
 [[nodiscard]] std::optional<Verdict> tasks_elsewhere(const Case& about);
 [[nodiscard]] std::optional<Verdict> unhandled(const Case& about);
 [[nodiscard]] std::optional<Verdict> untaken(const Case& about);
 [[nodiscard]] std::optional<Verdict> unattended_alone(const Case& about);
-// Of verdict_messages.cpp: a message with another tag, to or from another rank, than is awaited.
+// In verdict_messages.cpp: a message with another tag, receiver or sender than the awaited one.
 [[nodiscard]] std::optional<Verdict> wrong_message(const Case& about);
-// Of verdict_teams.cpp: members at different calls; a rank that does not do what the others do.
+// In verdict_teams.cpp: members at different calls; a rank that does not do what the others do.
 [[nodiscard]] std::optional<Verdict> other_call(const Case& about);
 [[nodiscard]] std::optional<Verdict> odd_one_out(const Case& about);
 
 // ---- for rules
-// Who waits for `to` for that cause, and the first such edge.
+// The ranks that wait for `to` for that cause, and the first such edge.
 struct Waiting {
   std::vector<std::uint32_t> ranks;
   const Edge* first = nullptr;

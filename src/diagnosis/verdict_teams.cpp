@@ -1,4 +1,4 @@
-// Ranks that wait for each other because they are not in the same call.
+// Rules about ranks that wait for each other because they are not in the same call.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -30,7 +30,7 @@ std::string number_of(const Meeting& meeting) {
   return meeting.step.operation + " #" + std::to_string(meeting.step.number);
 }
 
-// Who waits at each call of the team, with the culprits' call first.
+// The ranks that wait at each call of the team, with the culprits' call first.
 std::string calls_of_team(const Case& about, const std::vector<const Meeting*>& first, std::uint64_t team) {
   std::vector<const Meeting*> all = first;
   for (const Meeting* meeting : about.graph.meetings()) {
@@ -67,7 +67,8 @@ std::optional<Verdict> other_operation(const Case& about, const Meeting& here) {
     if (meeting->come.size() < largest) minority.push_back(meeting);
   }
   const std::size_t equals = same.size() - minority.size();
-  // Several groups are the largest: who makes already what the others make next is one call short.
+  // If several groups are the largest, a group in the operation that the others make next has left
+  // out one call.
   if (equals > 1) {
     for (const Meeting* next : about.graph.meetings()) {
       if (next->step.team != here.step.team || next->step.number != here.step.number + 1) continue;
@@ -116,7 +117,7 @@ bool waits_for(const Case& about, const Group& some, const Group& others) {
   return std::any_of(some.ranks.begin(), some.ranks.end(), [&](std::uint32_t rank) { return about.graph.loose(rank); });
 }
 
-// The most to blame come first: who is in conflict with most groups, then the smallest group.
+// The group most to blame comes first: the one in conflict with most groups, then the smallest one.
 void order(const Case& about, std::vector<Group>& groups) {
   for (Group& group : groups) {
     for (const Group& other : groups) {
@@ -132,7 +133,8 @@ void order(const Case& about, std::vector<Group>& groups) {
   });
 }
 
-// Of the word that it waits for; 0: it waits for none, or the word has none.
+// The number of the word that the rank waits for; 0: it waits for no word, or the word has no
+// number.
 std::uint64_t place_of(const Case& about, std::uint32_t rank) {
   const std::vector<const Awaited*> things = about.graph.things(rank, about.graph.wait(rank));
   return things.size() == 1 && things.front()->cause == Cause::word ? things.front()->bytes : 0;
@@ -170,7 +172,7 @@ std::string told(const Case& about, const Group& group, const std::set<std::uint
          (culprits.size() == 1 ? "it" : "them");
 }
 
-// Who waits for the end and is not in a call that is told of already.
+// The ranks that wait for the end and are not in a call that the text mentions already.
 Ranks not_told(const Case& about, const std::vector<Group>& groups) {
   Ranks left;
   for (const std::uint32_t rank : about.end.waiters) {
@@ -193,10 +195,10 @@ std::optional<Verdict> other_call(const Case& about) {
   return {};
 }
 
-// Of several groups that would all be blamed, and some of which wait for words of memory, the
-// smallest are: what more ranks wait for is more likely what is meant.
+// If several groups would be blamed, and some of them wait for words of memory, only the smallest
+// are blamed: what more ranks wait for is more likely what the program means.
 std::vector<const Group*> narrowed(std::vector<const Group*> blamed) {
-  constexpr std::size_t kFew = 2;  // of whom it can be said that one is wrong
+  constexpr std::size_t kFew = 2;  // few enough to say that one of them is wrong
   std::size_t by_word = 0;
   std::size_t ranks = 0;
   for (const Group* group : blamed) {
@@ -210,11 +212,11 @@ std::vector<const Group*> narrowed(std::vector<const Group*> blamed) {
   return blamed;
 }
 
-// The largest group is right; of two ranks nobody can say which.
+// The largest group is right. Between two ranks there is no way to tell.
 std::optional<Verdict> odd_one_out(const Case& about) {
   if (about.sink() != kNobody) return {};
   const std::vector<Group> groups = groups_of(about);
-  // Who waits for no group that waits for it in turn only waits.
+  // A group only waits if no group that it waits for waits for it in turn.
   const auto in_conflict =
       static_cast<std::size_t>(std::ranges::count_if(groups, [](const Group& group) { return group.conflicts > 0; }));
   const std::span contending = std::span(groups).first(in_conflict > 1 ? in_conflict : groups.size());

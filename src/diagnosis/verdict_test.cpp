@@ -440,7 +440,7 @@ TEST(Verdict, NobodyWaits) {
   expect(job, {}, {"ranks 0 and 1 wait in no call of the library: rank 0 has not called the library for 61 s"});
 }
 
-// What it would do is not known: it has not answered.
+// It is not known what the rank does: it has not answered.
 TEST(Verdict, NobodyWaitsAndARankIsStopped) {
   Job job(3);
   job.is(1, Presence::stopped);

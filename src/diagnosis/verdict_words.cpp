@@ -51,7 +51,7 @@ Ranks ranks_in(const std::string& name, std::uint32_t size) {
       if (std::string_view(place, static_cast<std::size_t>(end - place)).starts_with(text)) place += text.size();
     }
   }
-  // Whoever wrote it may have cut it.
+  // The text may have been cut where it was made.
   std::sort(found.begin(), found.end());
   return found.size() == size ? found : Ranks{};
 }

@@ -1,4 +1,4 @@
-// The words of a verdict: what ranks do, and who waits for them, as clauses of a sentence.
+// The words of a verdict: what ranks do, and which ranks wait for them, as clauses of a sentence.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ class Words {
   [[nodiscard]] std::string does_with_others(std::uint32_t rank) const { return does_with_others(std::vector{rank}); }
   // Null `wait`: it polls.
   [[nodiscard]] std::string waits(std::uint32_t rank, const Wait* wait, bool plural = false) const;
-  // What it waits for: "tag 7 from rank 0"; empty: nobody knows.
+  // What the rank waits for: "tag 7 from rank 0"; empty: it is not known.
   [[nodiscard]] std::string awaited(std::uint32_t rank, const Wait* wait) const;
   [[nodiscard]] std::string thing(const Awaited& thing, std::uint32_t waiter) const;
-  // What the edge is for, in brackets; empty if what its wait says names the rank already.
+  // What the edge is for, in brackets; empty if the text of its wait names the rank already.
   [[nodiscard]] std::string not_named(const Edge& edge) const;
   // "ranks 0, 1 and 3 wait for it in barrier #4 of MPI_COMM_WORLD, and rank 4 for these". Empty:
   // nobody does.

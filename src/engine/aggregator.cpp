@@ -206,7 +206,7 @@ std::uint64_t Aggregator::waiting_messages() const {
   return all;
 }
 
-// Those that are kept here wait behind others for the same worker.
+// Messages that are kept here wait behind others for the same worker.
 std::size_t Aggregator::unopened(std::span<Unopened> found) {
   const std::size_t count = inner_->unopened(found);
   for (Unopened& one : found.first(count)) {

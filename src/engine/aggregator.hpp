@@ -1,13 +1,13 @@
-// Keeps small messages that the transport does not take now. Those to one worker leave together, as
-// one packet.
+// Keeps small messages that the transport does not take now. Messages to one worker leave together,
+// as one packet.
 //
 // The aggregator stands between a worker and its transport and is itself a TransportWorker, so no
 // layer above has to know which messages wait: active messages, tagged messages, requests and
 // answers are aggregated alike. While the transport takes everything, the aggregator passes
 // everything on. When the transport refuses a message, the aggregator is busy towards that
 // message's target until no packet to the target waits or is under way. Otherwise the room that one
-// packet leaves would be filled by messages that travel singly. The aggregator refuses what does
-// not fit a packet (longer messages, puts, gets) whenever the transport refuses it.
+// packet leaves would be filled by messages that travel singly. The aggregator refuses commands
+// that do not fit a packet (longer messages, puts, gets) whenever the transport refuses them.
 //
 // A waiting message has been copied: its source is free. It completes when its packet completes,
 // with the packet's status; so it fails as any other operation when the peer dies. The aggregator

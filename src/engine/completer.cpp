@@ -67,7 +67,8 @@ inline void Completer::take_in(std::span<const transport::Completion> polled) {
   }
 }
 
-// Most looks of a thread that waits find nothing: that takes few registers and no call but poll().
+// Most polls of a thread that waits find nothing. That path takes few registers and no call but
+// poll().
 int Completer::progress() {
   if (inside_of() != nullptr) [[unlikely]] {
     return refuse_progress();
@@ -85,7 +86,7 @@ inline bool Completer::has_work() const {
   return core_.operations.under_way() > 0 && looks_for_closed();
 }
 
-// After a poll that found so many events.
+// Called after a poll that found so many events.
 [[gnu::noinline]] int Completer::advance(std::size_t events) {
   const Inside inside(core_);
   if (events != 0) take_in(std::span(arrivals_).first(events));
@@ -98,7 +99,8 @@ inline bool Completer::has_work() const {
   if (core_.operations.under_way() > 0 && looks_for_closed()) [[unlikely]] {
     if (note_closed()) ++events;
   }
-  // Before what has moved is told: for who finds it done, by Worker::until() or inside.
+  // Comes before the count of moves changes: for threads that then find their operation done, by
+  // Worker::until() or inside.
   if (core_.is_told) [[unlikely]]
     tell_progress(events);
   if (events > 0) core_.note_moved();
@@ -152,7 +154,7 @@ void Completer::completed_otherwise(const transport::Completion& completion) {
   core_.operations.complete(*operation, completion.status, kManyRanks);
 }
 
-// Each as if it had come alone.
+// Each message is handled as if it had come alone.
 void Completer::arrived_packet(const transport::Completion& packet) {
   const std::span bytes(packet.data, packet.bytes);
   if (!well_formed_packet(bytes)) {
@@ -215,9 +217,9 @@ bool Completer::note_failed_ranks() {
   return true;
 }
 
-// In portions: what is posted from now on to a rank that has failed is refused at once, so that
-// each operation needs one look. False: no rank has failed; somebody only wants to know how this
-// one is.
+// Works in portions: commands posted from now on to a failed rank are refused at once, so each
+// operation needs only one look. False: no rank has failed; an inspection only asks for the state
+// of this rank.
 bool Completer::note_failures() {
   const std::uint64_t epoch = core_.failure_epoch.load(std::memory_order_acquire);
   bool failed = failed_left_ > 0;
@@ -260,8 +262,8 @@ bool Completer::note_closed() {
   return ended;
 }
 
-// Who rests between polls takes long for many of them. It has polled in vain for a while before
-// each rest; but several threads may rest after one poll.
+// A thread that rests between polls takes long for many polls, so rests count as well. It has
+// polled in vain for a while before each rest; but several threads may rest after one poll.
 void Completer::note_rest() {
   if (core_.operations.under_way() == 0 || closed_next_ != 0 || ++rests_ < kClosedRests) return;
   static_cast<void>(begin_look());

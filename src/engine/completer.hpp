@@ -1,5 +1,5 @@
-// The completer of a worker: what the transport reports becomes ends of operations, handlers and
-// arrivals of protocols. It also notices who has failed and which workers were closed, and posts
+// The completer of a worker: it turns the transport's reports into ends of operations, calls of
+// handlers and arrivals at protocols. It also notices failed ranks and closed workers, and posts
 // what is left of operations.
 //
 // For the thread inside the worker.
@@ -23,9 +23,9 @@ class Completer {
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
 
-  // A row of the table (wire::row_of): its messages are for this protocol, which is told of
-  // progress, failures and closing once, however many rows it has. Not after the first progress.
-  // Throws std::bad_alloc.
+  // Adds a row of the table (wire::row_of): its messages are for this protocol. The protocol is
+  // told of progress, failures and closing once, however many rows it has. Not to be called after
+  // the first progress. Throws std::bad_alloc.
   void add(std::uint32_t row, Protocol& protocol);
   [[nodiscard]] const std::vector<Protocol*>& protocols() const { return protocols_; }
   // Null: nobody's.
@@ -34,19 +34,19 @@ class Completer {
   // Number of events, or ERR_STATE from inside a handler.
   int progress();
   void cancel_all(base::Status status);
-  // A thread rests after it has polled in vain.
+  // Called when a thread rests after it has polled in vain.
   void note_rest();
 
-  // Something is left that only progress moves on, or that an answer is expected for.
+  // True: something is left that only progress moves on, or that waits for an answer.
   [[nodiscard]] bool under_way() const {
     return core_.operations.under_way() > 0 || !core_.operations.pending().empty() || !core_.responder.idle() ||
            (aggregator_ != nullptr && !aggregator_->idle());
   }
-  // No rank has failed of which the operations have not been told.
+  // True: the operations have been told of all failed ranks.
   [[nodiscard]] bool knows_failures() const {
     return core_.failure_epoch.load(std::memory_order_relaxed) == seen_epoch_;
   }
-  // For sleeping, see transport.hpp. False: it needs more polls, though what arrives rings.
+  // For sleeping, see transport.hpp. False: the worker needs more polls, though arrivals ring.
   [[nodiscard]] bool arm() { return core_.transport.arm() && !under_way(); }
 
  private:

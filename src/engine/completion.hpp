@@ -1,4 +1,4 @@
-// What happens when an operation is finished.
+// The actions at the end of an operation.
 #pragma once
 
 #include <array>
@@ -23,14 +23,14 @@ class Counter {
       : owner_(owner), only_(only), counts_done_(counts_done) {}
 
   [[nodiscard]] Objects& owner() const { return owner_; }
-  // Freed by the program, and alive only for the operations that name it (see MarkTable). Relaxed:
-  // it orders nothing.
+  // True: the program has freed the counter, and it lives only for the operations that name it (see
+  // MarkTable). Relaxed: it orders nothing.
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
   void close() { closed_.store(true, std::memory_order_relaxed); }
-  // Handle of the one worker that may raise it; 0: any may. Not its address, which a later worker
-  // may get.
+  // The handle of the only worker that may raise it; 0: any worker may. Not the worker's address,
+  // which a later worker may get.
   [[nodiscard]] std::uint64_t only() const { return only_; }
-  // Operations that are done at once raise it as well: who posts them does that.
+  // Operations that are done at once raise it as well: the posting code does that.
   [[nodiscard]] bool counts_done() const { return counts_done_; }
 
   void raise(heddle_status status) {
@@ -42,7 +42,8 @@ class Counter {
       return;
     }
     base::show_release(this);
-    // Release: who sees the count sees what the operation brought. Partner: value()'s acquire load.
+    // Release: a thread that sees the count sees what the operation brought. Partner: value()'s
+    // acquire load.
     if (only_ != 0) {
       value_.store(value_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     } else {
@@ -51,7 +52,7 @@ class Counter {
   }
   [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
   [[nodiscard]] heddle_status status() const { return first_error_.load(std::memory_order_acquire); }
-  // After a look that has found what was awaited.
+  // Call it after value() has shown that the wait is over.
   void learnt() const { base::show_acquire(const_cast<Counter*>(this)); }
   // For a debugger.
   [[nodiscard]] std::array<base::DebugField, 2> fields() const {
@@ -81,16 +82,16 @@ struct Completion {
   [[nodiscard]] bool empty() const { return fn == nullptr && counter == nullptr; }
   // False also if the counter was freed meanwhile: flush and quiet tell the errors then.
   [[nodiscard]] bool notifies() const { return fn != nullptr || (counter != nullptr && !counter->closed()); }
-  // Of a message whose source is free as soon as it is accepted: it is told by DONE.
+  // For a message whose source is free as soon as it is accepted: DONE tells that.
   [[nodiscard]] bool told_when_accepted(bool inlined) const { return inlined && when == HEDDLE_WHEN_LOCAL; }
-  // What fn throws ends the process, see handler.hpp.
+  // An exception of fn ends the process, see handler.hpp.
   void fire(heddle_status status) const noexcept {
     if (counter != nullptr) counter->raise(status);
     if (fn != nullptr) fn(arg, status);
   }
 };
 
-// Nobody is to be told.
+// No completion is to be told.
 inline constexpr Completion kNoCompletion{};
 
 }  // namespace heddle::engine

@@ -1,9 +1,9 @@
-// What the parts of a worker share: its transport, its operations, the requester, the answers to
-// peers, and what is known of failed ranks. Its parts are the completer and the protocols;
+// The state that the parts of a worker share: its transport, its operations, the requester, the
+// answers to peers, and the known failed ranks. The parts are the completer and the protocols;
 // worker/worker.hpp puts them together.
 //
-// For the thread inside the worker, but for what is constant, `moves`, `notifier` and what
-// Operations says.
+// For the thread inside the worker, except for constant members, `moves`, `notifier`, and what
+// Operations allows.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@
 
 namespace heddle::engine {
 
-// Who is told, inside the worker, that the failure epoch has changed, for whatever reason
-// (bootstrap::Bootstrap::call_attention()).
+// Interface that is called, inside the worker, when the failure epoch has changed, for whatever
+// reason (bootstrap::Bootstrap::call_attention()).
 class Attentive {
  public:
   virtual void called() = 0;
@@ -37,7 +37,7 @@ struct Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  // An arrival that is not handled: counted, and reported for its worker once in a while.
+  // Counts an arrival that is not handled, and reports it for its worker once in a while.
   void drop(heddle_peer source, const char* why) {
     ++stats.dropped;
     job.report_drop(index, source, why);
@@ -48,19 +48,20 @@ struct Core {
     protocol_work.pending = true;
     operations.pending().push_back(&protocol_work);
   }
-  // Something has moved that a program may wait for: after its handlers and callbacks have run.
+  // Notes that something has moved that a program may wait for. Called after its handlers and
+  // callbacks have run.
   void note_moved() {
     moves.store(moves.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     notifier.tell();
   }
 
-  // Of a job that is traced: something for this peer cannot go on now, for want of what the peer
-  // gives. Any thread; those in a row are one record.
+  // In a traced job: notes that an operation for this peer cannot go on now, because it needs
+  // something that the peer gives. Any thread; several in a row are one record.
   [[gnu::cold]] void note_held(const char* wants, heddle_peer peer, std::uint64_t bytes) const;
 
   [[nodiscard]] bool can_ring() const { return capabilities.sleeping != transport::Sleeping::impossible; }
 
-  // The word by which ThreadSanitizer is told of the order between threads that are inside.
+  // The word that shows ThreadSanitizer the order of the threads that are inside.
   [[nodiscard]] void* order() const { return base::order_of_messages(job.rank(), index); }
 
   Job& job;
@@ -72,7 +73,7 @@ struct Core {
   const transport::Capabilities& capabilities;
   transport::TransportWorker& transport;
   base::Tracer* const tracer;                       // null: the job is not traced
-  const bool is_told;                               // somebody is told of progress: see advance()
+  const bool is_told;                               // a protocol wants progress: see advance()
   const std::atomic<std::uint64_t>& failure_epoch;  // the bootstrap's; partner: its release
   Operations operations;
   Requester requester;

@@ -45,7 +45,8 @@ constinit queue::FetchingMutex g_mutex;
 }  // namespace
 }  // namespace heddle::engine
 
-// Found by its name in the table of dynamic symbols, which stripped libraries have too.
+// A debugger finds it by its name in the table of dynamic symbols, which stripped libraries have,
+// too.
 // NOLINTBEGIN(readability-identifier-naming): the name is the script's
 extern "C" {
 [[gnu::visibility("default")]] constinit heddle::base::DebugDirectory heddle_debug_directory{

@@ -12,7 +12,7 @@ namespace heddle::engine {
 // A context that has joined, until hide_context(). Any thread.
 void show_context(base::DebugContext& context);
 void hide_context(base::DebugContext& context);
-// What the objects of a room above have. `fields` stay. Any thread.
+// Adds a type of objects of a room above, with their fields. `fields` must stay valid. Any thread.
 void show_type(HandleType type, std::span<const base::DebugField> fields);
 
 }  // namespace heddle::engine

@@ -1,5 +1,6 @@
-// What a worker has under way, told for a report: in words, and as values for whoever judges why a
-// job does not move (diagnosis/). Filled by the thread inside the worker. May throw std::bad_alloc.
+// The operations that a worker has under way, for a report: in words, and as values for the verdict
+// on why a job does not move (diagnosis/). Filled by the thread inside the worker. May throw
+// std::bad_alloc.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,10 @@ class Findings {
 
   // A line of the report.
   [[gnu::cold, gnu::format(printf, 2, 3)]] void say(const char* format, ...);
-  // Of each kind the first kMostListed are kept.
+  // The first kMostListed of each kind are kept.
   void under_way(diagnosis::Awaited&& awaited);
-  // A message that has arrived and that nobody has received: counted with those of its kind.
+  // A message that has arrived and that no receive has matched. It is counted with those of the
+  // same sender and tag.
   void kept(std::uint32_t rank, std::uint32_t worker, std::uint64_t tag);
 
   [[nodiscard]] const Job& job() const { return job_; }

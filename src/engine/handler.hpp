@@ -1,6 +1,5 @@
-// How code of the application is run: what it throws ends the process here (std::terminate), since
-// nobody above could go on with a worker that was left in the midst of things, and peers would wait
-// for what it has not done.
+// Runs code of the application. An exception ends the process here (std::terminate): no caller
+// could go on with a worker that was left half-way, and peers would wait for what it has not done.
 #pragma once
 
 #include "heddle/heddle.h"

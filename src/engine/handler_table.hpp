@@ -1,14 +1,15 @@
-// Which function a message of each number meets, with its argument; changed while messages arrive.
+// The handler function for each message number, with its argument. It may change while messages
+// arrive.
 //
 // A slot holds two pairs of function and argument: the one in force and the one before it. So
-// registering allocates nothing, keeps nothing, and takes the same time however often it is done,
-// and a reader never waits for a writer that was put aside.
+// registering allocates nothing, keeps nothing, and takes the same time however often it is done. A
+// reader never waits for a writer that has lost its core.
 //
 // Invariants: version counts what was registered in the slot; pairs[version % 2] is in force. The
 // writer of version n + 1 writes the other pair, that of n - 1, and makes it the one in force by
-// storing n + 1. A reader that has read any word of the pair of n + 1 while it took it for that of
-// n - 1 sees, when it looks again, at least n (each word is stored with release after n was, and
-// loaded with acquire), and begins anew. It does so only when another handler was registered
+// storing n + 1. A reader may have read a word of the pair of n + 1 while it took the pair for that
+// of n - 1. When it looks again it sees at least n (each word is stored with release after n was,
+// and loaded with acquire), and begins anew. That happens only when another handler was registered
 // meanwhile.
 #pragma once
 
@@ -30,8 +31,8 @@ struct Handler {
 template <std::size_t kNumbers, template <class> class Atomic = std::atomic>
 class HandlerTable {
  public:
-  // Any thread. What was registered with this number, and what its argument points to as it was
-  // then.
+  // Any thread. Returns what was registered with this number. The caller sees the argument's target
+  // as it was at that time.
   [[nodiscard]] Handler find(std::uint32_t number) const {
     const Slot& slot = slots_[number];
     for (;;) {

@@ -23,8 +23,8 @@ struct Section {
   std::uint64_t next = 1;  // entry 0 stays free: the null handle is never live
 };
 
-// Allocation of entries; cold. Survives a fork with the generations going on, so that a child's new
-// handles differ from all that it inherited.
+// Allocation of entries; cold. It survives a fork, and the generations go on, so that a child's new
+// handles differ from all handles that it inherited.
 struct Allocator {
   queue::FetchingMutex mutex;  // helpers open and close regions too
   std::array<Section, static_cast<std::size_t>(kLastHandleType) + 1> sections;
@@ -52,7 +52,7 @@ std::uint64_t open_handle(HandleType type, void* object) {
   }
   Section& section = all.sections[static_cast<std::size_t>(type)];
   std::uint64_t index = 0;
-  // So that closing never allocates.
+  // Makes sure that closing never allocates.
   if (section.free.capacity() < section.next) section.free.reserve(2 * section.next + 64);
   if (!section.free.empty()) {
     index = section.free.back();

@@ -19,8 +19,8 @@ bool RunningTask::of(const Job& job) {
   return task != nullptr;
 }
 
-// What it reads may be gone by then: that is memory of the thread's stack still, and what stands
-// there is only compared.
+// The object that it reads may be gone by then. The memory still belongs to the thread's stack, and
+// its content is only compared.
 [[gnu::noinline, gnu::no_sanitize_thread, gnu::no_sanitize_address]] const Core* RunningTask::peek(
     const RunningTask* const* place) {
   const RunningTask* const task = *const_cast<const RunningTask* const volatile*>(place);

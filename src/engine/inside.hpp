@@ -2,9 +2,9 @@
 // heddle_run_on_engine: such code may post, but neither wait nor make progress, on whatever worker,
 // for its own worker stands still meanwhile.
 //
-// A thread's property, not a worker's: so every call that would wait can ask, whichever worker it
-// is about, at the price of one load. Like a thread's number (decision 0009) it is process-wide and
-// says nothing about any context.
+// It is a property of the thread, not of a worker. So every call that would wait can check it by
+// one load, whichever worker it is about. Like a thread's number (decision 0009) it is process-wide
+// and says nothing about any context.
 #pragma once
 
 #include "base/error.hpp"
@@ -21,7 +21,7 @@ extern thread_local constinit const Core* t_inside [[gnu::tls_model("initial-exe
 extern thread_local constinit const RunningTask* t_tasks [[gnu::tls_model("initial-exec")]];
 }  // namespace detail
 
-// Of the worker whose handlers the calling thread runs; null: none.
+// The core of the worker whose handlers the calling thread runs; null: none.
 [[nodiscard]] inline const Core* inside_of() {
   return detail::t_inside;
 }
@@ -39,8 +39,9 @@ class Inside {
   const Core* before_;
 };
 
-// While it lives, the calling thread runs a USER handler of the worker, which may do everything but
-// take the worker away from under it. One within the other where the handler runs tasks itself.
+// While it lives, the calling thread runs a USER handler of the worker. The handler may do
+// everything except close the worker or leave its context. The objects nest if the handler runs
+// tasks itself.
 class RunningTask {
  public:
   explicit RunningTask(const Core& core) : core_(core), before_(detail::t_tasks) { detail::t_tasks = this; }
@@ -48,11 +49,12 @@ class RunningTask {
   RunningTask(const RunningTask&) = delete;
   RunningTask& operator=(const RunningTask&) = delete;
 
-  // Whether the calling thread runs one of this worker; of any worker of this context.
+  // Whether the calling thread runs a USER handler of this worker, or of any worker of this
+  // context.
   [[nodiscard]] static bool of(const Core& core);
   [[nodiscard]] static bool of(const Job& job);
-  // Whose handler the thread runs that has its t_tasks there: another one, which goes on meanwhile
-  // and does not end. Null: it runs none.
+  // The worker whose handler another thread runs, which has its t_tasks at `place`. That thread
+  // goes on meanwhile, and does not end. Null: it runs none.
   [[nodiscard]] static const Core* peek(const RunningTask* const* place);
 
  private:

@@ -1,6 +1,6 @@
-// The lower half of a context: the job that the process is a member of, by what transport it
-// reaches the other ranks, and which handlers it has. What workers, protocols and objects need to
-// know; worker/context.hpp adds the rest.
+// The lower half of a context: the job that the process is a member of, the transport by which it
+// reaches the other ranks, and its handlers. Workers, protocols and objects need to know no more;
+// worker/context.hpp adds the rest.
 #pragma once
 
 #include <atomic>
@@ -36,9 +36,10 @@ class Job {
   [[nodiscard]] base::Tracer* tracer() const { return tracer_.get(); }
   // Digest of the job's secret.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
-  // That rank has died or left, or the transport has disconnected from it for good (decision 0039):
-  // nothing comes from it any more. What only keeps ranks together (barriers, exchanges,
-  // heddle_context_peer_status) asks the bootstrap, which may reach it still. Any thread.
+  // True: that rank has died or left, or the transport has disconnected from it for good (decision
+  // 0039), so nothing comes from it any more. Calls that only keep ranks together (barriers,
+  // exchanges, heddle_context_peer_status) ask the bootstrap, which may still reach the rank. Any
+  // thread.
   [[nodiscard]] bool failed(std::uint32_t rank) const {
     return bootstrap_->failed(rank) || transport_->disconnected(rank);
   }
@@ -48,7 +49,8 @@ class Job {
   void report_drop(std::uint32_t worker, heddle_peer source, const char* why);
   // True once: Objects::tell_edge() tells of one word only. Any thread.
   [[nodiscard]] bool tells_edge();
-  // Of either class; its function null: none. Any thread.
+  // The handler with this number, of either class; its function is null if there is none. Any
+  // thread.
   [[nodiscard]] Handler handler(std::uint32_t number) const { return handlers_.find(number); }
   void register_handler(std::uint32_t number, Handler handler);
   // HEDDLE_PROBES: operations and handlers are probed.
@@ -82,7 +84,8 @@ class Job {
   std::vector<bool> known_failed_;
   bool drop_reported_ = false;
   bool edge_told_ = false;
-  // What probes call, as many as were registered: messages may still meet what was replaced.
+  // The handlers that probes call, one for each registration: messages may still meet a handler
+  // that was replaced.
   std::forward_list<Handler> probed_;
 };
 

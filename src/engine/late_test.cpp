@@ -1,4 +1,4 @@
-// Remote regions whose owner is met at the first access, while something else happens to them.
+// Remote regions whose owner is met at the first access, while other threads use or release them.
 #include <array>
 #include <atomic>
 #include <functional>

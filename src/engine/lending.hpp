@@ -1,6 +1,6 @@
 // The receiver's side of memory that a peer lends for one operation (Objects::lend, take_back): how
 // it is reached, for as long as that operation lasts. What the peer says about it comes from the
-// network.
+// network and is not trusted.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct LentName {
 
 // On DONE *remote is ready for gets of [0, bytes), until let_go(). AGAIN: the owner's card is not
 // here yet; call again. PROTOCOL: it is no memory, or not as long; else what the transport says. It
-// waits for nobody, and nothing throws.
+// never waits, and nothing throws.
 base::Status reach_lent(Objects& objects, const LentName& name, RemoteRegion* remote) noexcept;
 void let_go(const RemoteRegion& remote);
 

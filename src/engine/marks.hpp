@@ -1,15 +1,15 @@
-// Which remote regions and counters the operations of a worker may still touch.
+// The remote regions and counters that the operations of a worker may still touch.
 //
 // A program may release a region or a counter while operations that name it are on their way.
-// Whoever releases asks the workers; what is still named is destroyed when the last such operation
-// has ended (Objects::reclaim). So operations and the transports beneath them may keep plain
-// pointers, and direct operations, which end within their call, pay nothing.
+// The releasing code asks the workers. An object that is still named is destroyed when the last
+// such operation has ended (Objects::reclaim). So operations and the transports beneath them may
+// keep plain pointers, and direct operations, which end within their call, pay nothing.
 //
 // Invariants: only the worker's thread writes; any thread reads. A mark is set before the call that
 // posts the operation returns and cleared after the transport has done with the operation.
-// Releasing while another thread is in a call with the same handle is an error of the program, so a
-// mark that matters was set before the release; a set mark that is read late only delays the
-// destruction.
+// It is an error of the program to release an object while another thread is in a call with the
+// same handle, so every mark that matters was set before the release. If the end of a mark is seen
+// late, that only delays the destruction.
 #pragma once
 
 #include <atomic>
@@ -42,13 +42,13 @@ class MarkTable {
     used_.store(used_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
 
-  // Operations on remote memory that have no slot, for nobody is told of their end: while there is
-  // one it may be about any remote region. So a program that always has one on its way, and never
-  // calls quiet, keeps the regions that it releases until it does.
+  // Operations on remote memory that have no slot, since they have no completion. While there is
+  // one, it may be about any remote region. So a program that always has one on its way keeps the
+  // regions that it releases until it calls quiet.
   void enter_unnotified() {
     unnotified_.store(unnotified_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  // True: these were the last ones.
+  // True: these were the last operations of this kind.
   bool leave_unnotified(std::uint32_t count) {
     const std::size_t left = unnotified_.load(std::memory_order_relaxed) - count;
     // as for the marks. Partner: names_remote()
@@ -77,7 +77,7 @@ class MarkTable {
     Pointer word{nullptr};
     Pointer counter{nullptr};
   };
-  // Release: who sees the mark gone sees all that the operation did. Partner: load().
+  // Release: a thread that sees the mark gone sees all that the operation did. Partner: load().
   static void store(Pointer& mark, const void* value) { mark.store(value, std::memory_order_release); }
   static const void* load(const Pointer& mark) { return mark.load(std::memory_order_acquire); }
 

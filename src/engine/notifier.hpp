@@ -1,14 +1,15 @@
-// Who moves a worker tells a thread that waits for that elsewhere than in a call on the worker
-// (worker/descriptor.hpp). Who moves it pays a read of a word that rarely changes.
+// A thread that moves a worker tells a thread that waits for that outside the calls of the worker
+// (worker/descriptor.hpp). The thread that moves pays one read of a word that rarely changes.
 //
-//   who moves                        who waits
+//   thread that moves                thread that waits
 //   move                             arm()
 //   light fence                      heavy fence (membarrier over the threads of this process)
 //   armed_ == 0 ? done               has it moved? then do not wait
 //   armed_: 1 -> 0 ? tell            wait
 //
 // Invariants
-//   By the two fences who moves sees armed_ == 1, or who waits sees that it has moved (Dekker).
+//   Because of the two fences, the moving thread sees armed_ == 1, or the waiting thread sees that
+//   the worker has moved (Dekker).
 //   For each arm() at most one thread tells: the one whose exchange finds 1.
 #pragma once
 
@@ -21,7 +22,7 @@
 
 namespace heddle::engine {
 
-// What is told: an eventfd becomes readable.
+// Telling means that an eventfd becomes readable.
 struct Eventfd {
   int descriptor = -1;
   void tell() const { static_cast<void>(::eventfd_write(descriptor, 1)); }
@@ -37,7 +38,7 @@ class Notifier {
   // Once, before the first arm().
   void open(Told told) { told_ = told; }
 
-  // ---- who waits
+  // ---- the thread that waits
   void arm() { armed_.store(1, std::memory_order_release); }  // partner: the exchange in tell()
   // True: nobody has told, and nobody will.
   bool disarm() { return armed_.exchange(0, std::memory_order_acquire) != 0; }

@@ -33,7 +33,7 @@ base::Result<Region*> Objects::open_region(void* address, std::uint64_t bytes) {
   return add_region(*memory, address == nullptr);
 }
 
-// The pages move: whoever knows the old ones, such as a network's interface, would go on with them.
+// The pages move: a network interface that knows the old ones would go on using them.
 base::Result<Region*> Objects::adopt_region(void* address, std::uint64_t bytes, std::uint64_t moved) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   bool free = true;
@@ -212,7 +212,7 @@ void Objects::note_late(RemoteRegion& remote, const transport::MemoryKey& key) {
   late_.emplace(handle, std::move(meeting));
 }
 
-// Before the region is destroyed. True: nobody has met its owner, and nobody will.
+// Called before the region is destroyed. True: no thread has met its owner, and none will.
 bool Objects::forget_late(std::uint64_t handle) {
   const std::lock_guard lock(meeting_);
   const auto entry = late_.find(handle);
@@ -259,14 +259,16 @@ base::Status Objects::meet(std::uint64_t handle) {
   return status == HEDDLE_POSTED ? HEDDLE_DONE : status;
 }
 
-// DONE: the region has the memory. POSTED: it has that of another thread, which was first.
+// DONE: the region has this memory. POSTED: it has the memory that another thread has brought
+// first.
 base::Status Objects::conclude(Meeting& meeting, const transport::RemoteMemory& memory) {
   const std::lock_guard lock(meeting_);
   if (meeting.state == Meeting::State::released) return fail_released();
   if (std::exchange(meeting.state, Meeting::State::met) == Meeting::State::met) return HEDDLE_POSTED;
   RemoteRegion& remote = meeting.region;
   remote.memory = memory;
-  // not of one that has died since: who finds it failed may look at `direct` at any time
+  // not for an owner that has died since: a thread that finds it failed may look at `direct` at any
+  // time
   if (!remote.is(RemoteRegion::Barred::unmet)) return HEDDLE_DONE;
   remote.open_direct(remote.bytes);
   remote.barred.store(RemoteRegion::Barred::no, std::memory_order_release);

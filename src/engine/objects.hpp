@@ -1,6 +1,6 @@
-// What operations of a context name: its regions, the remote regions that it has imported, and its
-// counters. An object that the program releases while operations name it is destroyed when these
-// have ended.
+// The objects that operations of a context name: its regions, the remote regions that it has
+// imported, and its counters. If the program releases an object while operations name it, the
+// object is destroyed when these have ended.
 #pragma once
 
 #include <array>
@@ -26,10 +26,10 @@ namespace heddle::engine {
 
 class Job;
 
-// One that starts operations: a worker. Any thread.
+// Something that starts operations: a worker. Any thread.
 class NamesObjects {
  public:
-  // Something that has not ended names it, or may name it.
+  // True: an operation that has not ended names the object, or may name it.
   [[nodiscard]] virtual bool names_remote(const RemoteRegion* remote) const = 0;
   [[nodiscard]] virtual bool names_counter(const Counter* counter) const = 0;
 
@@ -47,12 +47,13 @@ class Objects {
 
   // ---- regions ----
   base::Result<Region*> open_region(void* address, std::uint64_t bytes);  // null address: allocate
-  // `moved`: at least `bytes`; what lies behind them is the caller's too, and may move with them.
+  // `moved`: at least `bytes`; the memory after the first `bytes` is the caller's, too, and may
+  // move with them.
   base::Result<Region*> adopt_region(void* address, std::uint64_t bytes, std::uint64_t moved);
   void close_region(Region* region);
-  // An atomic or a signal goes to a word that is not mapped, in memory that is mapped otherwise:
-  // the first one is told, since who adopts memory seldom expects it. In memory of this rank the
-  // posting worker does it itself.
+  // Called when an atomic or a signal goes to a word that is not mapped, in memory that is mapped
+  // otherwise. The first such word is reported, since programs that adopt memory seldom expect
+  // this. In memory of this rank the posting worker executes it itself.
   void tell_edge(const RemoteRegion& remote, std::uint64_t offset) {
     if (remote.on_edge(offset)) [[unlikely]]
       warn_edge(remote, offset);
@@ -60,7 +61,8 @@ class Objects {
   // The open region in which all of [address, address + bytes) lies; null: there is none. It stays
   // as long as the program lets it.
   [[nodiscard]] Region* region_around(const void* address, std::uint64_t bytes);
-  // Memory of the caller's for one operation with that rank. Of 0 bytes nothing is lent.
+  // Lends memory of the caller for one operation with that rank. If it has 0 bytes, nothing is
+  // lent.
   base::Result<LentMemory> lend(std::uint32_t rank, void* address, std::uint64_t bytes);
   void take_back(const LentMemory& lent);
   // By the numbers that peers name.
@@ -75,12 +77,13 @@ class Objects {
   base::Result<RemoteRegion*> import(std::span<const std::byte> packed);
   // The same, but where the transport can, the owner is met by meet(), before the first access.
   base::Result<RemoteRegion*> import_late(std::span<const std::byte> packed);
-  // Of an owner that has died: a region that nothing reaches, whose operations say so. What was
-  // agreed by all ranks gives each of them the same, however much it knew of the death.
+  // For an owner that has died: a region that no operation reaches; operations on it return an
+  // error. So a collective gives each rank the same result, whether it knew of the death or not.
   base::Result<RemoteRegion*> import_failed(std::span<const std::byte> packed);
-  // Makes a region usable that import_late() has returned. Returns at once. DONE: it is not unmet
-  // (any more); AGAIN: its owner's card is under way; HANDLE: it is not open; else as import().
-  // Other threads may release it meanwhile: only after DONE it may be looked at.
+  // Makes a region usable that import_late() has returned. Returns at once. DONE: its owner has
+  // been met; AGAIN: its owner's card is under way; HANDLE: the handle is not open; otherwise as
+  // import(). Other threads may release the region meanwhile: the caller may look at it only after
+  // DONE.
   base::Status meet(std::uint64_t handle);
   base::Status meet(RemoteRegion& remote);
   // The same, but waits for the card.
@@ -100,7 +103,7 @@ class Objects {
   // ---- released ----
   void add(const NamesObjects& who);
   void remove(const NamesObjects& who);
-  // Runs function() while nobody is asked what it names.
+  // Runs function() while no worker is asked which objects it names.
   template <class Function>
   void without_reclaim(Function&& function) {
     const std::lock_guard lock(retired_mutex_);
@@ -108,10 +111,10 @@ class Objects {
   }
   // True while something that was released has not been destroyed.
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_relaxed) > 0; }
-  // Destroys what was released and is named no more.
+  // Destroys the released objects that nothing names any more.
   void reclaim() noexcept;
-  // Destroys all regions and remote regions, and what was released; nobody is left who names
-  // objects.
+  // Destroys all regions and remote regions, and all released objects. Nothing that names objects
+  // is left.
   void clear();
 
  private:
@@ -147,8 +150,8 @@ class Objects {
   Owned<RemoteRegion> remotes_;
   Owned<Counter> counters_;
 
-  // Guards late_, and what meet() and note_failures() write into a region; taken after the mutex
-  // of remotes_.
+  // Guards late_, and the members of a region that meet() and note_failures() write; taken after
+  // the mutex of remotes_.
   queue::FetchingMutex meeting_;
   // by handle: of import_late(), met or not, and import_failed(), until they are released
   std::unordered_map<std::uint64_t, std::shared_ptr<Meeting>> late_;
@@ -160,7 +163,7 @@ class Objects {
   std::forward_list<const NamesObjects*> namers_;
   std::vector<std::unique_ptr<RemoteRegion>> retired_remotes_;
   std::vector<std::unique_ptr<Counter>> retired_counters_;
-  // entries of both; relaxed: who misses one leaves it to the next look
+  // entries of both; relaxed: a thread that misses one leaves it to the next look
   std::atomic<std::size_t> retired_{0};
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 // ---- Owned --------------------------------------------------------------------------------------
 
-// Of a type with few handles.
+// An object of a type with few handles.
 struct Thing {
   static constexpr HandleType kType = HandleType::inproc_job;
   explicit Thing(int* alive) : alive_(alive) { ++*alive_; }
@@ -92,7 +92,8 @@ struct Numbered {
   std::uint64_t number;
 };
 
-// Threads that add and remove while others look handles up: whoever finds one finds its object.
+// Some threads add and remove while others look handles up: a thread that finds a handle finds its
+// object.
 TEST(Owned, HandlesAreLookedUpWhileThreadsAddAndRemove) {
   Owned<Numbered> owned;
   std::atomic<bool> over{false};
@@ -148,7 +149,7 @@ class ObjectsTest : public test::PlayedCore {
   ObjectsTest() : PlayedCore(3) { objects.add(namer); }
   ~ObjectsTest() override { objects.remove(namer); }
 
-  // Of this rank's own region.
+  // A remote region for this rank's own region.
   RemoteRegion* import_own() {
     auto region = objects.open_region(memory.data(), memory.size());
     EXPECT_TRUE(region.ok()) << base::last_message();

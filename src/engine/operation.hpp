@@ -25,7 +25,7 @@ struct Piece {
   std::uint64_t bytes = 0;
 };
 
-// protocol: what only the owner knows. protocol_work: see Core::want_advance().
+// protocol: only the owner knows its meaning. protocol_work: see Core::want_advance().
 enum class Kind : std::uint8_t { put, get, atomic, message, protocol, protocol_work };
 
 // A put or get of one block.
@@ -37,8 +37,8 @@ struct Block {
   std::uint64_t offset = 0;
 };
 
-// What is to be moved, whatever its shape, as a sequence of pieces. Contiguous is a strided shape
-// of one block.
+// The data of a transfer of any shape, as a sequence of pieces. A contiguous transfer is a strided
+// shape of one block.
 class Pieces {
  public:
   Pieces() = default;
@@ -47,12 +47,12 @@ class Pieces {
   explicit Pieces(const Block& block) : Pieces(block.local, block.remote, block.offset, {block.bytes, 1, 0, 0}) {}
   Pieces(const heddle_segment* segments, std::size_t count) : segments_(segments) { shape_.blocks = count; }
 
-  // What MarkTable::set_remotes is told about them.
+  // What MarkTable::set_remotes needs to know of them.
   [[nodiscard]] const void* mark() const { return segments_ != nullptr ? MarkTable::any_remote() : remote_; }
 
   // The next piece; false: there is none.
   [[nodiscard]] bool peek(Piece* piece);
-  // Of all of them.
+  // The bytes of all pieces.
   [[nodiscard]] std::uint64_t bytes() const;
   // Runs function(rank) for the owner of each piece, or of each that is not wholly on its way.
   // False: at least one is not known any more.
@@ -85,22 +85,22 @@ inline constexpr std::uint32_t kManyRanks = ~std::uint32_t{0};
 
 struct Operation;
 
-// Who is told of an operation's end besides its completion: the protocol that has begun it.
+// Told of an operation's end besides its completion: the protocol that has begun it.
 class OperationOwner {
  public:
-  // It ends with an error, and its completion is about to be told: the source is the program's from
-  // here on.
+  // The operation ends with an error, and its completion is about to be told: the source is the
+  // program's from here on.
   virtual void failed(const Operation& operation) { static_cast<void>(operation); }
   // Its slot is about to be freed.
   virtual void ended(Operation& operation) { static_cast<void>(operation); }
-  // For a report, of one of Kind::protocol: what it is to a program, and what it does while its
-  // peer has not answered.
+  // For reports of operations of Kind::protocol: what the operation is to a program, and what it
+  // does while its peer has not answered.
   struct Words {
     const char* name;
     const char* waits;
   };
   [[nodiscard]] virtual Words words() const { return {"operation", "waits for the answer of"}; }
-  // The same for who judges: what is known besides rank, worker and bytes.
+  // The same for the verdict: what is known besides rank, worker and bytes.
   virtual void explain(const Operation& operation, diagnosis::Awaited* awaited) const {
     static_cast<void>(operation);
     awaited->what = words().name;
@@ -125,7 +125,7 @@ struct LongMessage {
 // Together one word, so that they are set and compared at once.
 struct OperationFlags {
   bool live = false;
-  // one command, whose end is its end: what is not in OperationState means nothing
+  // one command, whose end is its end: only OperationState means something
   bool plain = false;
   bool posted = false;  // nothing is left to be posted
   bool fired = false;   // the completion has run
@@ -140,7 +140,7 @@ struct OperationFlags {
   }
 };
 
-// What every operation has.
+// The part that every operation has.
 struct OperationState : OperationFlags {
   static constexpr OperationFlags kPlain{.live = true, .plain = true, .posted = true};
 
@@ -164,10 +164,9 @@ struct OperationState : OperationFlags {
   std::uint32_t served = 0;
   std::uint32_t served_worker = 0;
 
-  // Only its end is left to come.
+  // True: only its end is left to come.
   [[nodiscard]] bool ends_next() const { return same(kPlain) && unfreed == 0 && status == HEDDLE_DONE; }
-  // The first error stays. `of`: the rank at fault; kManyRanks: one of the list, nobody knows
-  // which.
+  // The first error stays. `of`: the rank at fault; kManyRanks: an unknown one of the list.
   void fail(base::Status error, std::uint32_t of) {
     if (status != HEDDLE_DONE || error == HEDDLE_DONE) return;
     status = error;
@@ -224,7 +223,7 @@ class OperationQueue {
   std::size_t size_ = 0;
 };
 
-// What a token means when it comes back.
+// The meaning of a token when it comes back.
 enum class Role : std::uint8_t {
   command = 1,  // the operation's data or result: done at the target
   carrier = 2,  // the message that carries a request or part: only its source matters
@@ -233,8 +232,8 @@ enum class Role : std::uint8_t {
   unnotified = 4
 };
 
-// A command without an operation: what flush, quiet and the release of regions must know of it
-// stands in its token.
+// A command without an operation. Its token has what flush, quiet and the release of regions must
+// know of it.
 struct Unnotified {
   std::uint32_t rank;
   bool memory;  // put or get
@@ -274,8 +273,8 @@ class OperationPool {
     operation.live = true;
     return &operation;
   }
-  // One that is plain and posted, with its marks (null: none). What else belongs to its kind, the
-  // caller sets. Not of an empty pool.
+  // Takes an operation that is plain and posted, with its marks (null: none). The caller sets the
+  // other members that its kind needs. The pool must not be empty.
   [[nodiscard]] Operation& take_plain(const void* counter, const void* remote) {
     Operation& operation = take_slot();
     static_cast<OperationFlags&>(operation) = Operation::kPlain;
@@ -289,7 +288,7 @@ class OperationPool {
     return operation;
   }
   [[nodiscard]] bool empty() const { return free_count_ == 0; }
-  // The token that the operation from the next take() will have, so that it need not be taken
+  // The token of the operation that the next take() will return. So the operation need not be taken
   // before it is needed.
   [[nodiscard]] transport::Token next_token(Role role) const {
     const Operation& operation = operations_[free_[free_count_ - 1]];
@@ -306,7 +305,7 @@ class OperationPool {
     static_cast<OperationFlags&>(*operation) = {};
     free_[free_count_++] = operation->slot;
   }
-  // What the operation may touch until it is given back; see MarkTable.
+  // Sets what the operation may touch until it is given back; see MarkTable.
   void mark_counter(Operation& operation, const void* counter) {
     enter(operation);
     marks_.set_counter(operation.slot, counter);

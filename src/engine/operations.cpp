@@ -125,7 +125,7 @@ void Operations::cancel_all(base::Status status) {
   forget_unnotified();
 }
 
-// What is counted beyond the slots that callbacks may have taken meanwhile.
+// Forgets all counts except those of slots that callbacks may have taken meanwhile.
 void Operations::forget_unnotified() {
   std::fill(towards_.begin(), towards_.end(), 0U);
   std::uint32_t live = towards_many_;
@@ -146,9 +146,9 @@ void Operations::keep_error(std::uint32_t rank, base::Status status) {
   if (unreported_[rank] == HEDDLE_DONE) unreported_[rank] = status;
 }
 
-// Of a list over several ranks. A flush must not pass over a part that failed, nor over one that
-// was not begun since another had failed. Where nobody knows which part failed each rank of the
-// list is told; and where the list names a region that is no more, every rank.
+// For a list over several ranks. A flush must not miss a part that failed, nor a part that was not
+// begun because another had failed. If it is unknown which part failed, the error is kept for each
+// rank of the list; if the list names a region that no longer exists, for every rank.
 void Operations::keep_error(std::uint32_t rank, base::Status status, const Pieces& pieces) {
   const auto keep = [&](std::uint32_t of) { keep_error(of, status); };
   if (rank != kManyRanks) keep(rank);

@@ -16,7 +16,7 @@ bool is_message(const Command& command) {
   return command.opcode == Opcode::message;
 }
 
-// The program's memory is looked at all the same: who writes to it meanwhile makes a race.
+// The program's memory is checked all the same: a thread that writes to it meanwhile makes a race.
 void show_message(const Command& command) {
   if (!command.inlined) base::show_read(command.local, command.bytes);
   base::show_release(base::order_of_messages(command.rank, command.worker));
@@ -42,7 +42,7 @@ std::size_t OrderingWorker::post(std::span<Command> batch) {
 
 std::size_t OrderingWorker::poll(std::span<transport::Completion> completions) {
   const std::size_t found = inner_->poll(completions);
-  base::show_acquire(here_);  // what was done inside before, too: Completer::advance()
+  base::show_acquire(here_);  // also for what was done inside before: Completer::advance()
   return found;
 }
 

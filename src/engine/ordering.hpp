@@ -1,10 +1,11 @@
-// A worker of a program that was compiled with -fsanitize=thread: tells its ThreadSanitizer that
-// what a thread did before it posted a message happens before what the thread does that takes the
-// message in, where both are of this process. What the library writes into its rings is hidden: it
-// is ordered by the rings' own atomics, which ThreadSanitizer does not see.
+// A worker of a program that was compiled with -fsanitize=thread. It tells ThreadSanitizer the
+// order of messages within this process: what a thread did before it posted a message happens
+// before what the receiving thread does after it has taken the message in. The library's writes
+// into its rings are hidden from ThreadSanitizer: the rings' own atomics order them, and
+// ThreadSanitizer does not see these.
 //
-// It stands between a worker and its transport, as TracingWorker does. Where the process has no
-// ThreadSanitizer it is not there.
+// It stands between a worker and its transport, as TracingWorker does. It is only there if the
+// process has ThreadSanitizer.
 #pragma once
 
 #include <cstddef>

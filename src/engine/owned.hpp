@@ -21,8 +21,8 @@ class Owned {
   ~Owned() {
     for (auto& [object, entry] : entries_) close_handle(entry.id);
   }
-  // On an error, thrown ones included, the object is destroyed and no handle is open. Before
-  // anybody else finds it: prepare(object, handle).
+  // On an error, including exceptions, the object is destroyed and no handle is open.
+  // prepare(object, handle) runs before another thread can find the object.
   template <class Prepare = void (*)(T&, std::uint64_t)>
   base::Result<T*> add(std::unique_ptr<T> object, Prepare&& prepare = [](T&, std::uint64_t) {}) {
     T* raw = object.get();
@@ -42,7 +42,7 @@ class Owned {
     return base::fail(HEDDLE_ERR_NO_MEMORY, "all %zu handles of this kind are open in this process; close some",
                       handle_entries(T::kType) - 1);
   }
-  // The handle is closed first, so that nobody finds the object any more.
+  // The handle is closed first, so that no thread finds the object any more.
   std::unique_ptr<T> remove(const T* object) noexcept {
     const std::lock_guard lock(mutex_);
     const auto it = entries_.find(object);
@@ -63,7 +63,7 @@ class Owned {
     const auto it = entries_.find(object);
     return it == entries_.end() ? 0 : it->second.id;
   }
-  // Runs function(object) for each; none of them is destroyed meanwhile.
+  // Runs function(object) for each object; none of them is destroyed meanwhile.
   template <class Function>
   void for_each(Function&& function) {
     const std::lock_guard lock(mutex_);

@@ -2,7 +2,7 @@
 // the transport accepts or refuses, each arrival and each end that it reports (base/probes.hpp).
 //
 // It stands between a worker and its transport, as TracingWorker does. Without the setting it is
-// not there, so that nothing is slower.
+// not there, and costs nothing.
 #pragma once
 
 #include <cstddef>

@@ -46,21 +46,23 @@ struct RemoteRegion {
   std::atomic<std::uint64_t> direct_words{0};
   std::uint64_t bytes = 0;
   std::uint32_t rank = 0;
-  // Why no command reaches it; partner of direct_bytes: told apart on the cold path only. Release
-  // when it becomes `no`, after `memory`; partner: the acquire load in api::accessible().
+  // Why no command reaches the region. It belongs to direct_bytes; only the cold path looks at the
+  // reason. Release when it becomes `no`, after `memory`; partner: the acquire load in
+  // api::accessible().
   enum class Barred : std::uint8_t {
     no,
     unmet,  // Objects::meet() comes first
     failed  // its owner has died or left
   };
   std::atomic<Barred> barred{Barred::no};
-  // Released, and alive only for the operations that name it (see MarkTable): nothing more is
-  // posted to it. Relaxed: who misses it posts one more piece to memory that is still there.
+  // True: the region was released, and lives only for the operations that name it (see MarkTable):
+  // nothing more is posted to it. Relaxed: a thread that misses it posts one more piece to memory
+  // that is still there.
   std::atomic<bool> closed{false};
   Objects* owner = nullptr;
   std::uint64_t number = 0;  // the owner's region number
   std::uint32_t server = 0;  // the owner's worker that serves what the transport cannot do alone
-  // Of memory.opcodes, those that take any range whole. None of memory that is direct in part: a
+  // Those of memory.opcodes that take any range whole. None if the memory is direct only in part: a
   // long transfer is cut there.
   std::uint32_t one_command = 0;
   transport::RemoteMemory memory;
@@ -68,7 +70,7 @@ struct RemoteRegion {
   // True: [offset, offset + count) may be accessed through `direct`.
   [[nodiscard]] bool direct_range(std::uint64_t offset, std::uint64_t count) const {
     const std::uint64_t limit = direct_bytes.load(std::memory_order_acquire);
-    const std::uint64_t from = offset - direct_begin;  // what lies before wraps, beyond any limit
+    const std::uint64_t from = offset - direct_begin;  // a smaller offset wraps, beyond any limit
     return from <= limit && count <= limit - from;
   }
   // direct_range(offset, 8), in fewer instructions.
@@ -91,8 +93,8 @@ struct RemoteRegion {
     direct_words.store(count < 8 ? 0 : count - 7, std::memory_order_release);
     direct_bytes.store(count, std::memory_order_release);
   }
-  // How many of the bytes at `offset`, which are in the region, are all direct or all not. What is
-  // direct stays so in this sense when the owner has died.
+  // How many of the bytes at `offset`, which are in the region, are all direct or all not direct.
+  // In this sense direct memory stays direct when the owner has died.
   [[nodiscard]] std::uint64_t alike(std::uint64_t offset, std::uint64_t count) const {
     if (one_command != 0 || memory.edge_before + memory.edge_after == 0) return count;
     for (const std::uint64_t edge : {std::uint64_t{memory.edge_before}, memory.bytes - memory.edge_after}) {
@@ -100,11 +102,12 @@ struct RemoteRegion {
     }
     return count;
   }
-  // Of memory whose other bytes are direct: adopted memory that does not begin, or end, at a page.
+  // True: the byte is not direct, in memory whose other bytes are: adopted memory that does not
+  // begin, or end, at a page.
   [[nodiscard]] bool on_edge(std::uint64_t offset) const {
     return direct_bytes.load(std::memory_order_acquire) != 0 && !direct_range(offset, 1);
   }
-  // Where direct operations find it; null: nowhere.
+  // The address by which direct operations reach it; null: there is none.
   [[nodiscard]] std::byte* mapped() const {
     return direct_bytes.load(std::memory_order_acquire) != 0 ? direct : nullptr;
   }
@@ -112,7 +115,7 @@ struct RemoteRegion {
   [[nodiscard]] bool range(std::uint64_t offset, std::uint64_t count) const {
     return offset <= bytes && count <= bytes - offset;
   }
-  // The one whose memory a command names.
+  // The region whose memory a command names.
   [[nodiscard]] static RemoteRegion* of(const transport::RemoteMemory* memory);
 };
 static_assert(std::is_standard_layout_v<RemoteRegion>);

@@ -46,7 +46,7 @@ Requester::Requester(transport::TransportWorker& transport, const transport::Cap
       max_message_(capabilities.max_message),
       max_transfer_(capabilities.max_transfer) {}
 
-// First attempt. Nothing taken at all: the operation never was.
+// The first attempt. If the transport takes nothing at all, the operation never existed.
 base::Status Requester::start(Operation& operation) {
   const std::uint32_t before = operation.unfinished;
   const bool moved = advance(operation);
@@ -78,7 +78,7 @@ base::Status Requester::no_memory() {
   return fail_memory();
 }
 
-// Somebody is told of its end, or it is not a message.
+// For a command that has a completion, or that is not a message.
 base::Status Requester::post_with_care(Command& command, const Completion& completion) {
   if (command.opcode == Opcode::message) return post_notified<Kind::message>(command, completion);
   RemoteRegion& remote = *RemoteRegion::of(command.remote);
@@ -97,7 +97,7 @@ std::size_t Requester::post(std::span<Command> commands) {
   try {
     posted = transport_.post(commands);
   } catch (const std::bad_alloc&) {
-    // the first use of a peer connects to it; who posts it alone is told
+    // the first use of a peer connects to it; post(command) reports the error
     return 0;
   }
   for (const Command& command : commands.first(posted)) {
@@ -153,8 +153,8 @@ base::Status Requester::try_parts(heddle_peer target, const LongMessage& message
   return status;
 }
 
-// True: something was posted or done. Transports connect at the first use of a peer, which may find
-// memory exhausted: then nothing more of this operation is posted, and it ends with that error.
+// True: something was posted or done. Transports connect at the first use of a peer, and memory may
+// be exhausted then: nothing more of this operation is posted, and it ends with that error.
 bool Requester::advance(Operation& operation) {
   try {
     switch (operation.kind) {
@@ -170,8 +170,8 @@ bool Requester::advance(Operation& operation) {
         return false;  // never here: posted whole, and not of the pool
     }
   } catch (const std::bad_alloc&) {
-    // The target holds a part of the message and answers when it has the rest: that is sent when
-    // there is memory again.
+    // The target holds a part of the message and answers when it has the rest. The rest is sent
+    // when there is memory again.
     if (operation.kind == Kind::message && operation.payload_sent > 0) return false;
     operation.fail(fail_memory(), kManyRanks);
     operation.signal_due = false;
@@ -237,11 +237,11 @@ std::uint64_t Requester::post_command(Operation& operation, const Piece& piece) 
   return command.bytes;
 }
 
-// The transport cannot do it: the owner is asked by a message.
+// The transport cannot execute it: a message asks the owner.
 std::uint64_t Requester::post_request(Operation& operation, const Piece& piece) {
   const bool is_put = operation.kind == Kind::put;
-  // Replies of one rank at a time, and one get at a time, keep what a reply may touch a single
-  // window.
+  // Only one rank at a time, and one get at a time, has replies to come. So the memory that a reply
+  // may touch is a single window.
   if (operation.served > 0 && (!is_put || operation.served_rank != piece.remote->rank)) return 0;
   wire::RequestHeader head{};
   head.token = operations_.token(operation, Role::reply);

@@ -1,11 +1,11 @@
-// The requester of a worker: turns what is posted into commands and hands them to the transport.
+// The requester of a worker: turns posted operations into commands and hands them to the transport.
 //
-// A message or a put or get that the transport does whole is one command, which takes a slot only
-// if somebody is to be told of its end. Everything else becomes an operation: cut into pieces, each
-// a command, or a request to the owner of the memory where the transport cannot do it.
+// A message, put or get that the transport executes whole is one command, which takes a slot only
+// if it has a completion. Everything else becomes an operation: cut into pieces, each a command, or
+// a request to the owner of the memory where the transport cannot do it.
 //
-// Arguments are checked; direct operations have been done. DONE, POSTED, AGAIN or an error. For the
-// thread inside the worker, but whole() and fits_one().
+// Its callers have checked the arguments and done the direct operations. Results: DONE, POSTED,
+// AGAIN or an error. For the thread inside the worker, except whole() and fits_one().
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class Requester {
     }
     return post_unnotified(command, false);
   }
-  // A put or get that whole() has made, of memory that the caller knows to be reachable. In its
-  // caller, since this is most of what Heddle does for it.
+  // A put or get that whole() has made, on memory that the caller knows to be reachable. It is
+  // inlined, since it is most of what Heddle does for such an operation.
   template <Kind kind>
   [[gnu::always_inline]] base::Status post_reachable(transport::Command& command, const Completion& completion) {
     return completion.empty() ? post_unnotified(command, true) : post_notified<kind>(command, completion);
@@ -49,14 +49,14 @@ class Requester {
     command.token = Unnotified{command.rank, memory}.token();
     return true;
   }
-  // Several that are prepared. How many were posted, from the front; for the next one post(command)
-  // says why it was not.
+  // Posts several prepared commands. Returns how many were posted, from the front; post(command)
+  // says why the next one was not.
   std::size_t post(std::span<transport::Command> prepared);
   // Makes the command of a put or get; false: it needs more than one, or none. Any thread.
   [[nodiscard]] bool whole(const Block& block, transport::Command* command) const {
     return !block.remote->direct_range(block.offset, block.bytes) && fits_one(block, command);
   }
-  // The same of a block that is not direct.
+  // The same for a block that is known not to be direct.
   [[nodiscard]] bool fits_one(const Block& block, transport::Command* command) const {
     const RemoteRegion& remote = *block.remote;
     const auto opcode = block.kind == Kind::put ? transport::Opcode::put : transport::Opcode::get;
@@ -112,7 +112,7 @@ class Requester {
   // Posts a message on behalf of the operation. False: not taken. Throws std::bad_alloc: the first
   // message to a worker connects to it.
   bool post_message(transport::Command& command, Operation& operation, Role role);
-  // What the operation has posted last ends by an answer of that worker.
+  // The last command of the operation ends by an answer of that worker.
   static void await_answer(Operation& operation, heddle_peer from);
   // Posts what it can of the operation; false: nothing more could be posted now.
   bool advance(Operation& operation);
@@ -144,8 +144,8 @@ class Requester {
   std::uint64_t post_piece(Operation& operation, Piece piece);
   std::uint64_t post_command(Operation& operation, const Piece& piece);
   std::uint64_t post_request(Operation& operation, const Piece& piece);
-  // Whom to ask. For memory of this rank it is this worker, which can do it as well: who waits for
-  // the answer advances it, and perhaps no other worker.
+  // The worker to ask. For memory of this rank it is this worker, which can execute the request as
+  // well: a thread that waits for the answer advances this worker, and perhaps no other one.
   [[nodiscard]] heddle_peer server_of(const RemoteRegion& remote) const {
     return {remote.rank, remote.rank == self_.rank ? self_.worker : remote.server};
   }

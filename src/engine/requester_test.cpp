@@ -1,4 +1,4 @@
-// What the requester hands to the transport as one command, and what it says of it: over a
+// The commands that the requester hands to the transport one by one, and its results, over a
 // transport that is played.
 #include "engine/requester.hpp"
 
@@ -17,7 +17,7 @@ using transport::Command;
 
 class OneCommand : public RequesterTest, public testing::WithParamInterface<Kind> {
  protected:
-  // Of this kind, to rank 1.
+  // A command of this kind, to rank 1.
   [[nodiscard]] Command make() { return GetParam() == Kind::message ? message() : transfer(GetParam(), remote); }
   base::Status post(const Completion& completion) {
     Command command = make();

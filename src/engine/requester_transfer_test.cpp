@@ -15,7 +15,7 @@ using test::RequesterTest;
 using transport::Command;
 using transport::Opcode;
 
-// ---- what one command does not do ---------------------------------------------------------------
+// ---- transfers that need several commands -------------------------------------------------------
 
 TEST_F(RequesterTest, WhatIsOneCommandAndWhatIsNot) {
   Remote remote(1);
@@ -228,7 +228,8 @@ TEST_F(RequesterTest, AGetOfTheOwnerIsOneRequestAtATime) {
   expect_nothing_under_way();
 }
 
-// Who waits advances its own worker, and perhaps nobody advances the one that serves the region.
+// A thread that waits advances its own worker, and perhaps no thread advances the one that serves
+// the region.
 TEST_F(RequesterTest, MemoryOfThisRankIsAskedOfThisWorker) {
   Remote remote(0, 0);
   std::uint64_t old = 0;

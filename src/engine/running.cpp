@@ -7,7 +7,7 @@
 namespace heddle::engine {
 namespace {
 
-// Where a thread keeps what it is inside of.
+// The addresses of the variables that say what a thread is inside of.
 struct Places {
   const Core* const* inside;
   const RunningTask* const* tasks;

@@ -6,15 +6,15 @@ namespace heddle::engine {
 
 struct Core;
 
-// The calling thread is looked at from now on, until it ends. Cold; again: nothing happens. Of
-// threads that have not called it nothing is known.
+// From now on the calling thread can be looked at, until it ends. Cold. A second call has no
+// effect. Nothing is known of threads that have not called it.
 void look_at_this_thread() noexcept;
 
 struct Running {
-  bool handler = false;  // of class NETWORK, a callback, or a call of heddle_run_on_engine
+  bool handler = false;  // a NETWORK handler, a callback, or a heddle_run_on_engine call
   bool task = false;     // a handler of class USER
 };
-// What threads other than the calling one run now of that worker's. They may go on meanwhile.
+// What threads other than the calling one run now for that worker. They may go on meanwhile.
 [[nodiscard]] Running running(const Core& core);
 
 }  // namespace heddle::engine

@@ -14,7 +14,7 @@
 
 namespace heddle::engine::test {
 
-// Takes down what is posted, and tells what the test says.
+// Records what is posted, and reports what the test tells it to.
 class PlayedTransport final : public transport::TransportWorker {
  public:
   struct Posted {
@@ -121,7 +121,7 @@ class PlayedCore : public testing::Test {
  protected:
   explicit PlayedCore(std::uint32_t ranks = 2, const char* transport_name = "loopback")
       : inproc(ranks), job(inproc, transport_name) {}
-  // Before what a test has added to the table goes.
+  // Called before the protocols that a test has added to the table are destroyed.
   void TearDown() override {
     completer.cancel_all(HEDDLE_ERR_CANCELLED);
     objects.clear();

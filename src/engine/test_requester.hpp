@@ -1,5 +1,5 @@
-// What the tests of the requester share: it, over a transport that is played, and how an operation
-// of it has ended.
+// Shared by the tests of the requester: a requester over a transport that is played, and the end of
+// one of its operations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class RequesterTest : public PlayedCore {
 
   RequesterTest() : PlayedCore(3) { played.done_at_once = false; }
 
-  // Of that rank; reached by commands unless `opcodes` lacks them.
+  // A region of that rank; commands reach it unless `opcodes` lacks them.
   struct Remote : RemoteRegion {
     explicit Remote(std::uint32_t of, std::uint32_t opcodes = kMemory) {
       rank = of;

@@ -15,10 +15,10 @@ using transport::Opcode;
 
 namespace {
 
-// Nobody looking for arrivals for so long is worth a record: about 20 µs.
+// If no thread has looked for arrivals for so long, that is worth a record: about 20 µs.
 constexpr std::uint64_t kAwayTicks = 50'000;
 
-// Of a token; kNoSlot: nobody is told of its end.
+// The slot of a token; kNoSlot: the command has no completion.
 constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
 constexpr std::uint64_t kLongBytes = 16384;
 std::uint64_t slot_of(transport::Token token) {
@@ -27,14 +27,13 @@ std::uint64_t slot_of(transport::Token token) {
   return has ? token & 0xFFFFFFFFU : kNoSlot;
 }
 
-// A message of its kind, or a word about such messages.
+// kTraceWord for a word about messages, 0 for a message itself.
 std::uint8_t detail_of(std::uint32_t immediate) {
   const bool word = wire::kind_of(immediate) == wire::Kind::tagged && wire::is_word(immediate);
   return word ? base::kTraceWord : 0;
 }
 
-// A long put or get of which nobody is told that it has ended: the trace is, to say how long it
-// took.
+// A long put or get without a completion. The trace gets its end, to say how long it took.
 bool is_long(const Command& command) {
   return (command.done || slot_of(command.token) == kNoSlot) && command.opcode != Opcode::message &&
          command.bytes >= kLongBytes;
@@ -78,7 +77,7 @@ std::size_t TracingWorker::post(std::span<Command> batch) {
 
 [[gnu::noinline]] std::size_t TracingWorker::post_others(std::span<Command> batch) {
   base::TraceRing* const ring = tracer_.ring();
-  // Before, so that nothing arrives before it was posted.
+  // The time is taken before the post, so that nothing arrives before it was posted.
   const std::uint64_t ticks = ring != nullptr ? ring->time_of_many() : 0;
   if (ring != nullptr && ticks != 0 && ring->asks_for_core_time(ticks)) ring->note_core_time();
   same_.repeat.end();
@@ -109,7 +108,7 @@ inline bool TracingWorker::is_same(const Command& command) const {
       base::trace_size(message && !command.inlined ? command.packet_bytes() : command.bytes, slot + 1),
       base::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
                               message ? wire::row_of(command.immediate) : 0)};
-  // Which operation a slot belongs to must be seen.
+  // The trace must show which operation a slot belongs to.
   if (slot != kNoSlot) ring.add(note.record(ticks));
   if (slot == base::kTraceLongSlot)
     return command.done ? note_end_of_long(ring, ring.time()) : static_cast<void>(++long_ones_);
@@ -134,7 +133,7 @@ void TracingWorker::note_end_of_long(base::TraceRing& ring, std::uint64_t ticks)
   ring.add(record);
 }
 
-// Callers that poll and try again would fill the ring: those in a row are one record.
+// Callers that poll and try again would fill the ring, so several in a row are one record.
 void TracingWorker::note_refused(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
   if (ticks == 0) ticks = ring.time();
   TraceRecord* const last = ring.last(TraceEvent::refused);
@@ -173,7 +172,7 @@ std::size_t TracingWorker::poll(std::span<transport::Completion> completions) {
   return found;
 }
 
-// How many were noted: messages that are alike together.
+// Returns how many were noted; equal messages are noted together.
 std::size_t TracingWorker::note(base::TraceRing& ring, std::span<const transport::Completion> found,
                                 std::uint64_t ticks) {
   const transport::Completion& first = found.front();

@@ -2,7 +2,7 @@
 // end that it reports, by the thread that posts or polls.
 //
 // It stands between a worker and its transport, under the aggregator, and is itself a
-// TransportWorker. Where a job is not traced it is not there.
+// TransportWorker. In a job that is not traced it is not there.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ class TracingWorker final : public transport::ForwardingWorker {
   bool counts_ = true;
   // Messages so far, by rank and worker. Null: none.
   Numbers sent_;
-  // The last message that was posted, inlined and without a slot. Most messages in a row differ in
-  // nothing: then nothing of them is looked up.
+  // The last message that was posted, inlined and without a slot. Most messages in a row do not
+  // differ; then nothing is looked up for them.
   struct Same {
     base::TraceRepeat repeat;
     std::uint64_t* number = nullptr;  // in sent_
@@ -60,9 +60,10 @@ class TracingWorker final : public transport::ForwardingWorker {
   };
   Same same_;
   Numbers received_;
-  // For `away`: when somebody last looked for arrivals, and what that thread had computed by then.
+  // For `away`: when a thread last looked for arrivals, and how long that thread had computed by
+  // then.
   std::uint64_t looked_ = base::ticks();
-  std::uint32_t long_ones_ = 0;  // puts and gets under way of whose ends nobody is told
+  std::uint32_t long_ones_ = 0;  // puts and gets under way without a completion
 };
 
 }  // namespace heddle::engine

@@ -1,5 +1,5 @@
-// Which memory of this process has gone: reported by one writer at a time to any number of readers,
-// each at its own pace.
+// A log of the memory of this process that has gone: one writer at a time reports it to any number
+// of readers, each at its own pace.
 //
 // A reader remembers the generation up to which it has read, and compares it before every use of
 // what it has cached about memory: one acquire load and a comparison. The log never waits for a
@@ -7,8 +7,8 @@
 // memory has gone.
 //
 // generation: 0: nobody watches (never, or no longer; also in the child of a fork, see UnmapWatch).
-// Odd: events are being written, and what has gone is not known until it is even again. Else 2 + 2
-// × (events written).
+// Odd: events are being written; the memory that has gone is not known until the generation is even
+// again. Otherwise: 2 + 2 × (events written).
 // Invariants
 //   begin() makes the generation odd before the event is read from its source, and so before the
 //   thread that unmapped goes on; end() makes it even after the events are in their slots.

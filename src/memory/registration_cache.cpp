@@ -263,7 +263,7 @@ base::Status RegistrationCache::register_memory(Range range, Access wanted, Acce
   for (;;) {
     *got = Access::write;
     base::Status status = registrar_.register_memory(begin, bytes, Access::write, handle);
-    // Whatever the reason: not every library says that the access is the problem.
+    // For any reason, since not every library says that the access is the problem.
     if (status != HEDDLE_DONE && status != HEDDLE_AGAIN && wanted == Access::read) {
       *got = Access::read;
       status = registrar_.register_memory(begin, bytes, Access::read, handle);

@@ -13,8 +13,7 @@
 //   buffer again and again changes nothing but two counts.
 //   An entry that is `retired` (evicted by overlap, unmapped) covers nothing, and the last
 //   release() deregisters it.
-//   front_ is a guess: the entry that it names covers the range or does not, whatever it was when
-//   it was noted.
+//   front_ is a guess: every use checks whether the entry that it names covers the range.
 //   A registration is used only if the generation of the watch's log was the one up to which this
 //   cache has read it.
 #pragma once
@@ -32,7 +31,7 @@
 
 namespace heddle::memory {
 
-// What the hardware does with the memory: reads it (source of a put), or also writes it.
+// How the hardware uses the memory: it reads it (source of a put), or also writes it.
 enum class Access : std::uint8_t { read = 0, write = 1 };
 
 // Makes memory known to a transport's hardware, and unknown again. Called from inside the cache's
@@ -49,8 +48,8 @@ class Registrar {
   // that fails and reading suffices.
   [[nodiscard]] virtual base::Status register_memory(std::byte* begin, std::uint64_t bytes, Access access,
                                                      std::uint64_t* handle) = 0;
-  // Deregisters what no operation uses. The memory may be gone, and something else may be in its
-  // place.
+  // Deregisters memory that no operation uses. The memory may be gone, and something else may be in
+  // its place.
   virtual void deregister(std::uint64_t handle) = 0;
 };
 
@@ -67,7 +66,7 @@ class RegistrationCache {
     bool watch = true;
     static Options from(const base::Config& config);
   };
-  // What acquire() gives an operation until release().
+  // The registration that acquire() gives an operation until release().
   struct Lease {
     std::uint64_t handle;  // of the registration
     std::uint64_t offset;  // of the range's first byte in it
@@ -82,8 +81,9 @@ class RegistrationCache {
     std::uint64_t invalidations = 0;  // of memory that has gone
   };
 
-  // The watch of the process, if `options` keeps registrations and it can be had; else null. If it
-  // is the watch that is lacking, it says so in one line at info, once per process.
+  // The watch of the process, if `options` keeps registrations and the watch is available;
+  // otherwise null. If the watch is not available, one line at level info says so, once per
+  // process.
   static std::shared_ptr<UnmapWatch> watch_for(const Options& options, const base::Log& log);
 
   // Without a watch nothing is kept. `registrar` outlives the cache.
@@ -92,9 +92,9 @@ class RegistrationCache {
   RegistrationCache& operator=(const RegistrationCache&) = delete;
   ~RegistrationCache();  // deregisters everything; no lease may be out
 
-  // acquire() in two steps, if the registration is the one of the last acquire(). latest() is not
-  // null: it is, and use_latest() takes it and gives the handle with the offset added;
-  // latest_entry() is for release().
+  // acquire() in two steps, if the registration is the one of the last acquire(). latest() tells by
+  // not being null that it is; then use_latest() takes it and gives the handle with the offset
+  // added; latest_entry() is for release().
   [[nodiscard]] const void* latest(const void* address, std::uint64_t bytes, Access access) const {
     const Entry& entry = entries_[latest_];
     const std::uint64_t offset = reinterpret_cast<std::uint64_t>(address) - entry.begin;
@@ -119,8 +119,8 @@ class RegistrationCache {
   [[nodiscard]] std::uint32_t latest_entry() const { return latest_; }
 
   // A registration of [address, address + bytes), bytes > 0. DONE: *lease, until release(). AGAIN:
-  // operations under way use as much as there is room for, or the registrar says so. Else as the
-  // registrar said. The caller keeps the memory mapped until release().
+  // operations under way use all the room, or the registrar returned it. Otherwise the registrar's
+  // result. The caller keeps the memory mapped until release().
   [[nodiscard]] base::Status acquire(const void* address, std::uint64_t bytes, Access access, Lease* lease) {
     if (latest(address, bytes, access) != nullptr) [[likely]] {
       const std::uint64_t handle = entries_[latest_].handle;
@@ -139,7 +139,7 @@ class RegistrationCache {
   // The caller knows that this memory goes away, and nobody else would report it; see also
   // UnmapWatch::forget(), for all caches.
   void forget(const void* address, std::uint64_t bytes);
-  // Deregisters what no operation uses.
+  // Deregisters all that no operation uses.
   void drop_idle();
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
@@ -212,7 +212,7 @@ class RegistrationCache {
   void end_retired(std::uint32_t at);
   bool evict_one();
 
-  // What a hit reads lies in one line.
+  // The members that a hit reads lie in one line.
   const UnmapWatch::Log* log_;
   std::uint64_t seen_ = UnmapWatch::Log::kNobody;
   std::uint64_t check_bytes_;

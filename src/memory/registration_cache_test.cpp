@@ -362,8 +362,8 @@ TEST_F(RegistrationCacheTest, ClosingDeregistersEverything) {
   EXPECT_EQ(watch->watched_pieces(), 0u);
 }
 
-// Where the program promises that it unmaps nothing, the kernel is not asked; what forget() reports
-// counts all the same.
+// If the program promises that it unmaps nothing, the kernel is not asked; the reports of forget()
+// count all the same.
 TEST_F(RegistrationCacheTest, WithoutAskingTheKernel) {
   const auto config = base::Config::read(base::Config::Overrides{{"HEDDLE_REG_CACHE_WATCH", "0"}});
   ASSERT_TRUE(config.ok()) << base::last_message();

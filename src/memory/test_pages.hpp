@@ -63,7 +63,7 @@ class StampHardware final : public Registrar {
   base::Status register_memory(std::byte* begin, std::uint64_t bytes, Access, std::uint64_t* handle) override {
     std::vector<std::uint64_t> stamps(bytes / page_bytes());
     for (std::size_t i = 0; i < stamps.size(); ++i) {
-      // Not by a load: the owner may unmap part of what the cache joins at this moment.
+      // Not by a load: the owner may unmap a part of the joined range at this moment.
       const auto at = static_cast<off_t>(reinterpret_cast<std::uint64_t>(begin) + i * page_bytes());
       if (::pread(memory_.get(), &stamps[i], sizeof stamps[i], at) != sizeof stamps[i]) return HEDDLE_ERR_RANGE;
     }

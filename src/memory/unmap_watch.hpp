@@ -1,9 +1,9 @@
 // Tells registration caches when memory of this process is unmapped or loses its pages;
 // docs/decisions/0026 says why this way.
 //
-// It uses the kernel's userfaultfd events, so it does not matter who unmaps: the program, malloc
-// inside libc, another runtime, a bare system call. Only memory that was given to watch() is
-// watched; other memory that the program unmaps costs it nothing. Reported are munmap, mmap over
+// It uses the kernel's userfaultfd events, so it sees every unmapping: by the program, by malloc
+// inside libc, by another runtime, or by a bare system call. Only memory that was given to watch()
+// is watched; other memory that the program unmaps costs it nothing. Reported are munmap, mmap over
 // it, an mremap that shrinks or moves, a brk that shrinks, madvise DONTNEED, FREE and REMOVE. The
 // kernel holds the thread that does so (some microseconds) until the log has been made odd: when
 // its call returns, no cache uses a registration of what is gone.
@@ -43,11 +43,11 @@ class UnmapWatch {
  public:
   using Log = InvalidationLog<>;
 
-  // How the kernel is asked. `protection`: by watching for write protection, which nobody sets, so
-  // that nothing but events ever comes (Linux 5.7 on x86, 6.10 on aarch64; any user). `missing`: by
-  // watching for missing pages, where `protection` cannot be had and the kernel allows it (before
-  // Linux 5.11, or vm.unprivileged_userfaultfd): the first touch of a page that is missing ends the
-  // watch of its registration. `told`: not at all; only forget() reports.
+  // How the kernel is asked. `protection`: by watching for write protection, which is never set, so
+  // that only events come (Linux 5.7 on x86, 6.10 on aarch64; any user). `missing`: by watching for
+  // missing pages, where `protection` cannot be had and the kernel allows it (before Linux 5.11, or
+  // vm.unprivileged_userfaultfd): the first touch of a page that is missing ends the watch of its
+  // registration. `told`: not at all; only forget() reports.
   enum class Way : std::uint8_t { protection, missing, told };
 
   // The watch of the process, opened for the first caller and closed when the last one releases it.

@@ -1,5 +1,5 @@
-// The watch on the real kernel, with the caches that rely on it: whatever takes pages away, no
-// registration of them is used again.
+// The watch on the real kernel, with the caches that rely on it: after pages are taken away in any
+// manner, no registration of them is used again.
 #include "memory/unmap_watch.hpp"
 
 #include <fcntl.h>
@@ -270,7 +270,7 @@ TEST_P(UnmapWatchTest, AChildKeepsNothingAndTakesNothingFromItsParent) {
     CHILD_EXPECT(!use(pages));
     CHILD_EXPECT(!cache->keeps());
     CHILD_EXPECT(cache->counters().passing == 1);
-    CHILD_EXPECT(hardware.known() == known);  // nothing of the parent's was deregistered
+    CHILD_EXPECT(hardware.known() == known);  // no registration of the parent was deregistered
     watch->forget(0, ~std::uint64_t{0});
     CHILD_EXPECT(::munmap(pages.at, pages.bytes) == 0);
     cache.reset();

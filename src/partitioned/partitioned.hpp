@@ -1,8 +1,8 @@
 // One side of a partitioned operation: what sender and receiver have in common.
 //
-// Threads: one thread of the program at a time calls start, test, wait and close. What is marked
-// "inside" is for the thread inside the worker, which may be any (a helper, an executor). The two
-// share atomics; the program's thread enters the worker through visit().
+// Threads: one thread of the program at a time calls start, test, wait and close. Functions marked
+// "inside" are for the thread inside the worker, which may be any thread (a helper, an executor).
+// The two share atomics; the program's thread enters the worker through visit().
 #pragma once
 
 #include <atomic>

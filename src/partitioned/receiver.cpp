@@ -62,7 +62,7 @@ base::Status Receiver::begin_run(std::uint64_t run) {
   set_run(run);
   base::show_told();  // what the program has done with the data of the run before
   visit(worker_, [this] {
-    if (!matched() || failed()) return;  // the places will tell the sender
+    if (!matched() || failed()) return;  // accept() will tell the sender
     owe(PartitionedKind::begun);
     if (!send_owed()) board_.want(*this);
   });
@@ -79,9 +79,10 @@ base::Status Receiver::look() {
   return seen == HEDDLE_DONE ? HEDDLE_AGAIN : seen;
 }
 
-// The sender's parts that have bytes of this one. Where both sides cut the same bytes into equal
-// parts, part i of n here is parts [i·m / n, (i + 1)·m / n) of m there, rounded outwards; also of 0
-// bytes. Where less is sent, the bytes tell; a part that nothing is sent to is there with all.
+// Returns the range of the sender's parts that have bytes of this part. If both sides cut the same
+// number of bytes (also 0) into equal parts, part i of n here is parts [i·m / n, (i + 1)·m / n) of
+// m there, rounded outwards. If the sender sends fewer bytes, the range follows from the offsets in
+// bytes; a part that gets no bytes arrives when all of the sender's parts have arrived.
 Receiver::Range Receiver::covering(std::uint32_t partition) const {
   const std::uint64_t theirs = senders_;
   if (sent_ == shape_.total()) {

@@ -24,8 +24,8 @@ class Receiver final : public Partitioned {
 
   // ---- inside
   void release() override;
-  // Matches a send of no more bytes in all, `sent`; peer_number: the sender's. Allocates the words
-  // and tells the sender where to put.
+  // Matches a send of `sent` bytes in all, which this receive has room for. peer_number: the
+  // sender's number of its operation. Allocates the words and tells the sender where to put.
   void accept(std::uint64_t peer_number, std::uint32_t partitions, std::uint64_t sent);
 
  private:

@@ -37,7 +37,8 @@ base::Result<std::uint64_t> Switchboard::add(std::unique_ptr<Partitioned> made) 
   if (!added) return added.status();
   base::Status status = HEDDLE_DONE;
   visit(worker_, [&] {
-    // Where one thread makes all calls, this runs on it: nothing may be thrown through its loop.
+    // If one thread makes all calls, this runs on that thread: no exception may pass through its
+    // loop.
     try {
       status = enter(**added);
     } catch (const std::bad_alloc&) {

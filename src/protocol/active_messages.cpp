@@ -32,8 +32,8 @@ void ActiveMessages::give_back(heddle_peer target, const LongMessage& message) {
   if (message.handler >= HEDDLE_AM_USER) give_credit_back(target, message.header_bytes, message.payload_bytes);
 }
 
-// Of a message of class USER in parts, or of one that was offered. One that was never posted is its
-// caller's.
+// Called at the end of an operation for a USER message in parts, or for a message that was offered.
+// If it was never posted, its caller gives back the reservations.
 void ActiveMessages::ended(Operation& operation) {
   if (operation.kind == Kind::protocol) rendezvous_.ended(operation);
   if (operation.charged && operation.status != HEDDLE_DONE) [[unlikely]] {
@@ -144,7 +144,7 @@ bool ActiveMessages::arrived_user(heddle_peer source, std::uint32_t immediate, s
   const Tasks::Stored stored = tasks_.store(source, *message);
   if (stored == Tasks::Stored::yes) return true;
   refuse_task(source, stored);
-  // What was sent within the window is handled by being dropped.
+  // A message that was sent within the window counts as handled when it is dropped.
   if (stored != Tasks::Stored::no_memory) return true;
   const std::uint64_t bytes = charge(message->header_bytes, message->payload_bytes);
   if (!core_.responder.grant(source, bytes) && tasks_.owe(source, bytes)) owe_grants();
@@ -154,7 +154,7 @@ bool ActiveMessages::arrived_user(heddle_peer source, std::uint32_t immediate, s
 void ActiveMessages::store_long(heddle_peer source, Reassembly::Message* whole, Tasks::Room room) {
   const Tasks::Stored stored = tasks_.store(source, whole, room);
   if (stored != Tasks::Stored::yes && room == Tasks::Room::reserved) tasks_.release(whole->total_bytes);
-  // Told of the error, the sender gives itself back what the message was counted as.
+  // When the sender learns of the error, it takes back the credit of the message itself.
   core_.responder.answer(source, whole->token, stored == Tasks::Stored::yes ? HEDDLE_DONE : HEDDLE_ERR_NO_MEMORY);
   if (stored != Tasks::Stored::yes) refuse_task(source, stored);
 }
@@ -190,7 +190,7 @@ bool ActiveMessages::run_task(heddle_worker handle, Tasks::Task* task, EndedTask
     std::snprintf(why.data(), why.size(), "no handler is registered for its number, %u", task->handler);
     core_.job.report_drop(core_.index, task->peer, why.data());
   }
-  // others of its kind may wait for its room
+  // other large messages may wait for its room
   *ended = {task->peer, task->source, task->large != nullptr, handler.fn != nullptr};
   return tasks_.end(task, handler.fn != nullptr) || ended->large;
 }

@@ -2,7 +2,8 @@
 // stored for heddle_run_tasks (decision 0012), long ones are put together from their parts, or
 // fetched (decision 0020).
 //
-// Threads: take_credit() and run_tasks() any that may use the worker; all else the thread inside.
+// Threads: any thread that may use the worker may call take_credit() and run_tasks(); all else is
+// for the thread inside.
 #pragma once
 
 #include <atomic>
@@ -26,20 +27,20 @@ class ActiveMessages final : public Protocol {
   explicit ActiveMessages(Core& core);
 
   // ---- sending ----
-  // A long one, of either class. Credit and offer are reserved.
+  // Sends a long message of either class. Credit and offer are reserved.
   base::Status try_long(heddle_peer target, const LongMessage& message, const Completion& completion);
-  // Its payload is fetched by its target: Operations::take_offer() comes first.
+  // True: the target fetches the payload of such a message; Operations::take_offer() comes first.
   [[nodiscard]] bool is_offered(std::uint64_t payload_bytes) const { return payload_bytes > rendezvous_.eager(); }
   // Credit for a message of class USER. False: its target must handle some first.
   [[nodiscard]] bool take_credit(heddle_peer target, std::uint32_t header_bytes, std::uint64_t payload_bytes) {
     return credits_.take(target, charge(header_bytes, payload_bytes));
   }
-  // Of one that did not leave.
+  // Gives back the credit of a message that did not leave.
   void give_credit_back(heddle_peer target, std::uint32_t header_bytes, std::uint64_t payload_bytes) {
     credits_.give_back(target, charge(header_bytes, payload_bytes));
   }
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) const { return credits_.used(target); }
-  // What was reserved for a message that did not leave.
+  // Gives back what was reserved for a message that did not leave.
   void give_back(heddle_peer target, const LongMessage& message);
 
   // ---- arrivals ----
@@ -53,11 +54,11 @@ class ActiveMessages final : public Protocol {
   // ---- USER messages ----
   [[nodiscard]] Tasks& tasks() { return tasks_; }
   [[nodiscard]] const Tasks& tasks() const { return tasks_; }
-  // The number of the handler that was missing when the last message was dropped for that;
-  // diagnosis::kNobody: none was. Of both classes; any thread.
+  // The handler number of the last message that was dropped because it had no handler;
+  // diagnosis::kNobody: there was none. For both classes; any thread.
   [[nodiscard]] std::uint32_t unhandled() const { return unhandled_.load(std::memory_order_relaxed); }
-  // Runs the handler; true: then its source, and who waits for the room of a long one, are to be
-  // told, by ended_task().
+  // Runs the handler. True: the caller must call ended_task(), which tells the source, and the
+  // messages that wait for the room of a long one.
   struct EndedTask {
     heddle_peer peer;
     Tasks::Source* source;

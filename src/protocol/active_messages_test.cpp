@@ -85,7 +85,8 @@ TEST_F(ActiveMessagesTest, PartsOfTheDeadAreForgotten) {
   EXPECT_EQ(core.stats.dropped, 1U);
 }
 
-// Of class USER: stored, run later, and its credit granted when half a window is handled.
+// A message of class USER is stored and run later. Its credit is granted when half a window is
+// handled.
 TEST_F(ActiveMessagesTest, UserMessagesAreStoredAndGranted) {
   job.register_handler(HEDDLE_AM_USER + 1,
                        {[](const heddle_am_arrival*, void* arg) { ++*static_cast<int*>(arg); }, &ran});

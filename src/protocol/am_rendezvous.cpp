@@ -103,7 +103,7 @@ base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message,
 }
 
 void AmRendezvous::ended(const Operation& operation) {
-  if (operation.posted) core_.operations.give_offer_back();  // else by who sends it
+  if (operation.posted) core_.operations.give_offer_back();  // otherwise the sending code does that
   core_.objects.take_back(lent_[core_.operations.index(operation)]);
 }
 
@@ -179,7 +179,7 @@ void AmRendezvous::take_first(Source& source, Class which) {
   --waiting_;
 }
 
-// Of what all sources share.
+// Takes room from what all sources share.
 bool AmRendezvous::admit(const Fetch& fetch) {
   if (class_of(fetch) == kUser) return messages_.tasks().reserve(fetch.head.bytes);
   if (fetch.head.bytes > most_ - fetching_) return false;
@@ -192,13 +192,14 @@ void AmRendezvous::leave(const Fetch& fetch) {
   fetching_ -= fetch.head.bytes;
 }
 
-// Begins what it can of a queue. False: the first waits for what all sources share.
+// Begins as many fetches of a queue as it can. False: the first one waits for room that all sources
+// share.
 bool AmRendezvous::run(Source& source, Class which) {
   while (Fetch* const fetch = source.queues[which].first) {
-    // Its own fetches come back here when they end.
+    // The source's own fetches come back here when they end.
     if (source.fetching > 0 && fetch->head.bytes > kWindow - std::min(source.fetching, kWindow)) return true;
     if (!fetch->ready && !admit(*fetch)) return false;
-    // for want of its sender's card: that keeps no other source waiting
+    // if only the sender's card is missing, no other source has to wait
     if (!start(fetch)) return !fetch->ready;
   }
   return true;
@@ -260,7 +261,7 @@ bool AmRendezvous::advance(bool* left) {
 
 // ---- fetching -----------------------------------------------------------------------------------
 
-// The way to the sender's memory, and the buffer. AGAIN: the sender's card is not here yet.
+// Imports the sender's memory, and allocates the buffer. AGAIN: the sender's card is not here yet.
 base::Status AmRendezvous::prepare(Fetch* fetch) {
   if (fetch->ready) return HEDDLE_DONE;
   const LentName name{fetch->from, fetch->head.region, fetch->head.bytes, std::span(fetch->head.key)};
@@ -272,8 +273,8 @@ base::Status AmRendezvous::prepare(Fetch* fetch) {
   return fetch->ready ? HEDDLE_DONE : HEDDLE_ERR_NO_MEMORY;
 }
 
-// The first of its queue, which is admitted. True: it has left the queue. False: it waits for a
-// free operation; or, no longer admitted, for its sender's card.
+// Starts the first fetch of its queue, which is admitted. True: it has left the queue. False: it
+// waits for a free operation; or it is no longer admitted, and waits for its sender's card.
 bool AmRendezvous::start(Fetch* fetch) {
   Source& source = *fetch->source;
   base::Status status = prepare(fetch);
@@ -310,7 +311,7 @@ void AmRendezvous::end(Fetch* fetch, base::Status status) {
   if (status == HEDDLE_DONE) {
     hand_on(fetch);
   } else {
-    // The sender takes its memory back before it has been read only when it is closed.
+    // Only a sender that is closed takes its memory back before it has been read.
     const bool taken_back = status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE;
     const bool lost = status != HEDDLE_ERR_PEER_FAILED && status != HEDDLE_ERR_CANCELLED;
     if (lost) {
@@ -325,7 +326,7 @@ void AmRendezvous::end(Fetch* fetch, base::Status status) {
   settle(source);
 }
 
-// As a message that has arrived whole: see ActiveMessages::arrived_fragment().
+// Handles it as a message that has arrived whole: see ActiveMessages::arrived_fragment().
 void AmRendezvous::hand_on(Fetch* fetch) {
   Reassembly::Message& whole = fetch->whole;
   if (class_of(*fetch) == kUser) return messages_.store_long(fetch->from, &whole, Tasks::Room::reserved);
@@ -351,7 +352,7 @@ void AmRendezvous::drop_waiting(Source& source, base::Status status) {
   }
 }
 
-// Those on their way end with their gets.
+// Fetches that are on their way end with their gets.
 void AmRendezvous::note_failures() {
   if (waiting_ == 0) return;
   each_source([this](std::uint32_t rank, Source& source) {

@@ -1,23 +1,24 @@
-// Large active messages that are not sent: the sender offers its memory, and the receiver fetches
-// the payload with a get when it has room for it, runs or stores the message, and tells the sender
-// that its memory is its own again. See docs/decisions/0020.
+// Rendezvous of large active messages: the sender offers its memory instead of sending. The
+// receiver fetches the payload with a get when it has room for it, runs or stores the message, and
+// tells the sender that the memory is free again. See docs/decisions/0020.
 //
 // Life of a message. Sender: offer() takes an operation, lends the payload (Objects::lend), and
-// posts the offer: what reaches the memory, with the message's header. The operation ends by the
-// receiver's answer. Receiver: an offer becomes a Fetch, which waits in the queue of its source and
-// class for room, then becomes a get of this worker into a buffer of the library; with its end the
-// answer goes out, and the message is handed on as one that came whole.
+// posts the offer: what reaches the memory, with the message's header. The receiver's answer ends
+// the operation. Receiver: an offer becomes a Fetch, which waits in the queue of its source and
+// class for room, then becomes a get of this worker into a buffer of the library. When the get
+// ends, the answer goes out, and the message is handled as one that came whole.
 //
-// Memory is bounded. Under way from one worker of a peer are kWindow bytes at a time, or one
-// message; from all together HEDDLE_AM_REASSEMBLY_BYTES of class NETWORK, and of class USER what
-// the store of tasks has room for, which a payload keeps until its handler has run. What is beyond
-// that waits at its sender: an offer here costs a Fetch, and there are no more of them than the
-// sender has operations; more are refused. Classes do not wait for each other.
+// Memory is bounded. From one worker of a peer, kWindow bytes or one message are under way at a
+// time. From all workers together, HEDDLE_AM_REASSEMBLY_BYTES of class NETWORK are under way, and
+// as much of class USER as the store of tasks has room for; a payload keeps that room until its
+// handler has run. Other payloads wait at their senders: an offer costs only a Fetch here. A sender
+// has no more offers than operations; more are refused. Classes do not wait for each other.
 //
-// Waiting moves on when what it waits for happens: a fetch of the source, or any, has ended; a
-// large task has (room_for_tasks); for a free operation, at every progress (Core::want_advance).
+// A waiting fetch goes on when the event happens that it waits for: the end of a fetch of its
+// source, or of any fetch; the end of a large task (room_for_tasks). If it waits for a free
+// operation, every progress tries again (Core::want_advance).
 //
-// Threads: waiting() and the rest: the thread inside the worker. eager(): any.
+// Threads: eager() is for any thread; waiting() and the rest are for the thread inside the worker.
 #pragma once
 
 #include <array>
@@ -39,7 +40,8 @@ struct Core;
 class AmRendezvous {
  public:
   static constexpr std::uint64_t kWindow = std::uint64_t{4} << 20;
-  // Of one worker of a peer: it cannot have more operations (HEDDLE_WORKER_OPERATIONS).
+  // The most offers of one worker of a peer: it cannot have more operations
+  // (HEDDLE_WORKER_OPERATIONS).
   static constexpr std::uint32_t kMostOffers = 65536;
 
   AmRendezvous(Core& core, ActiveMessages& messages);
@@ -52,7 +54,7 @@ class AmRendezvous {
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
   // POSTED, AGAIN or an error.
   base::Status offer(heddle_peer target, const LongMessage& message, const Completion& completion);
-  // Of an operation that offered its payload: it has ended.
+  // An operation that offered its payload has ended.
   void ended(const Operation& operation);
 
   // ---- receiving ----
@@ -63,7 +65,7 @@ class AmRendezvous {
   bool advance(bool* left);
   // Core::failed has changed.
   void note_failures();
-  // Nothing that waits will be fetched.
+  // Drops all waiting fetches.
   void cancel_waiting();
   [[nodiscard]] std::uint64_t waiting() const { return waiting_; }
 
@@ -82,7 +84,7 @@ class AmRendezvous {
     std::uint64_t fetching = 0;            // bytes under way
     std::uint32_t waiting = 0;             // in both queues
   };
-  // Sources whose first fetch waits for what all share, in order.
+  // Sources whose first fetch waits for room that all sources share, in order.
   struct Blocked {
     Source* first = nullptr;
     Source* last = nullptr;
@@ -119,7 +121,7 @@ class AmRendezvous {
   std::uint64_t waiting_ = 0;   // fetches
   bool starved_ = false;        // of operations
   bool unmet_ = false;          // of the card of a sender
-  bool draining_ = false;       // an end that is met in start() is seen to by who called that
+  bool draining_ = false;       // the caller of start() handles ends that happen inside it
 };
 
 }  // namespace heddle::engine

@@ -1,8 +1,8 @@
-// Whether a message of middle length, which fits one packet of the transport, had better be fetched
-// by its receiver than copied into the packet. Between near cores a copy into shared memory takes a
-// quarter of what it takes between far ones, where the kernel's single copy, which a receiver
-// fetches by, is faster. No name tells how far two cores are, and a virtual machine may move them:
-// so copies are timed, for each worker that messages go to.
+// Decides whether the receiver should fetch a message of middle length, which fits one packet of
+// the transport, or the sender should copy it into the packet. Between near cores a copy into
+// shared memory takes a quarter of what it takes between far ones, where the kernel's single copy,
+// which a receiver fetches by, is faster. No interface tells how far apart two cores are, and a
+// virtual machine may move them. So copies are timed, for each worker that messages go to.
 //
 // Any thread; all accesses are relaxed, since these are hints: updates may be lost.
 #pragma once
@@ -28,8 +28,8 @@ class CopyCosts {
     Ref(fetched_).store(fetched % kTrial, std::memory_order_relaxed);
     return fetched != kTrial;
   }
-  // A copy of `bytes` bytes took `ns`. One that took very long has lost its core meanwhile, so it
-  // counts as no more than twice what a far one takes: two in a row tell.
+  // A copy of `bytes` bytes took `ns`. If it took very long, the thread lost its core meanwhile, so
+  // the copy counts as no more than twice a far one: only two in a row change the decision.
   void copied(std::uint64_t bytes, std::uint64_t ns) {
     const std::uint64_t before = std::atomic_ref(copied_).load(std::memory_order_relaxed);
     std::atomic_ref(copied_).store(before + bytes, std::memory_order_relaxed);

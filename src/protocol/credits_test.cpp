@@ -87,8 +87,8 @@ TEST(Credits, ManyThreadsShareOneWindow) {
   EXPECT_TRUE(sender.reserve<true>(kWindow, kWindow));
 }
 
-// One thread sends, another learns, a third looks for a report: that it may is what ThreadSanitizer
-// checks.
+// One thread sends, another learns, a third looks for a report. ThreadSanitizer checks that the
+// third one may.
 TEST(Credits, AReportMayLookWhileTheOneSenderCounts) {
   SendCredit sender{};
   constexpr std::uint64_t kCharge = 64;

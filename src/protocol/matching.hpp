@@ -137,8 +137,8 @@ class Matching {
     remove_current(first);
     return first;
   }
-  // The same in two steps for the usual case: the receive, which stays, if it is of the current key
-  // and there are none but exact ones; null: ask arrive().
+  // The first of two steps for the usual case: returns the receive, which stays, if it is of the
+  // current key and all receives are exact; null: ask arrive().
   [[nodiscard, gnu::always_inline]] PostedReceive* awaits(std::uint64_t tag, Source source) const {
     return is_current(tag, source) && only_exact() ? current_ : nullptr;
   }
@@ -164,9 +164,9 @@ class Matching {
   void take(KeptMessage* message);
 
   // Removes the receives that name a source for which dead(rank) holds, and the messages from such
-  // sources. Receives from any source stay. One walk over everything, for any number of dead ranks.
-  // The result is complete before the caller sees any of it, so what the caller then runs may use
-  // this object.
+  // sources. Receives from any source stay. It is one walk over everything, for any number of dead
+  // ranks. The result is complete before the caller sees any of it, so completions that the caller
+  // then runs may use this object.
   struct Removed {
     PostedReceive* receives = nullptr;  // in no order
     KeptMessage* messages = nullptr;    // in the order of arrival
@@ -218,7 +218,7 @@ class Matching {
   // bits of used_
   static constexpr std::uint32_t kInTable = (1U << kShapes) - 1;
   static_assert(kListed < 32, "used_ has a bit for each");
-  // any worker 0: what no receive may ask for, and no message comes from
+  // any worker 0: no receive may ask for it, and no message comes from it
   static constexpr Source kNoSource = Source{kAnyNumber} << 32;
 
   [[nodiscard, gnu::always_inline]] std::uint32_t hash(std::uint64_t tag, Source source, std::uint64_t salt) const {

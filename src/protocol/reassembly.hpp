@@ -7,8 +7,8 @@
 // exactly when every byte of it has arrived once, whatever a peer sends.
 //
 // Memory is bounded for all peers together and for each peer. A message that would exceed either
-// bound is refused, and the reply tells the sender. What is remembered about refused messages is
-// bounded too. Nothing throws. One thread at a time.
+// bound is refused, and the reply tells the sender. The memory for refused messages is bounded,
+// too. Nothing throws. One thread at a time.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ class Reassembly {
   // The shortest unit, except for a message in one part. It bounds the number of bits per message.
   static constexpr std::uint64_t kLeastUnit = 64;
   // How many refused messages of one peer are remembered until their remaining parts have arrived.
-  // Of further messages each part is refused by itself.
+  // Each part of further messages is refused by itself.
   static constexpr std::uint32_t kMostRefused = 256;
 
   // A peer may use half of max_memory, or one message if that is more.

@@ -21,8 +21,8 @@ void Requests::arrived_reply(heddle_peer source, const wire::Reply& reply) {
   Operation* operation = core_.operations.find(reply.head.token);
   if (operation == nullptr || OperationPool::role(reply.head.token) != Role::reply || operation->served == 0 ||
       operation->served_rank != source.rank) {
-    // What it was to answer has ended with its sender: it was in the ring already when the death
-    // became known.
+    // Its operation has ended when the death of the sender became known; the answer was already in
+    // the ring then.
     if (core_.job.failed(source.rank)) {
       ++core_.stats.dropped;
       return;

@@ -1,6 +1,6 @@
-// Requests to the owner of memory, where the transport cannot reach it: put, get and atomics by
-// message. The requester posts them (Requester::post_request); here they arrive, and the answers to
-// one's own.
+// Requests to the owner of memory that the transport cannot reach: put, get and atomics by message.
+// The requester posts them (Requester::post_request). This protocol handles the requests that
+// arrive, and the answers to this worker's own requests.
 #pragma once
 
 #include <array>

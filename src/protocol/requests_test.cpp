@@ -20,7 +20,7 @@ class RequestsTest : public test::PlayedCore {
     remote.bytes = 4096;
     remote.owner = &objects;
   }
-  // What the last message asks.
+  // The request in the last message.
   wire::RequestHeader asked() {
     wire::RequestHeader head{};
     EXPECT_EQ(wire::kind_of(played.posted.back().immediate), wire::Kind::request);

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint32_t kMostSpares = 1024;  // blocks of the smallest size kept for reuse
 
-// Collisions in the tables are not for peers to choose. Where `here` lies is the next best that
-// they do not know.
+// Peers must not be able to choose collisions in the tables. The address of `here` is the next best
+// secret.
 std::uint64_t secret(const void* here) {
   std::uint64_t value = 0;
   if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value) {
@@ -39,7 +39,8 @@ Tagged::Tagged(Core& core)
       eager_([&core, this]() -> std::uint64_t {
         const std::uint64_t most = core.capabilities.max_message - sizeof(std::uint64_t);
         const std::uint64_t asked = core.job.environment().config.number(base::Var::tag_eager_bytes);
-        // More than half a window could wait for ever for credit that is not worth telling yet.
+        // A message that needs more than half a window could wait for ever for credit that is not
+        // reported yet.
         const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
         return std::min({most, half, asked == 0 ? most : asked});
       }()),
@@ -138,16 +139,16 @@ void Tagged::failed(const Operation& operation) {
 }
 
 void Tagged::ended(Operation& operation) {
-  if (operation.posted) core_.operations.give_offer_back();  // else by who sends it
+  if (operation.posted) core_.operations.give_offer_back();  // otherwise the sending code does that
   failed(operation);
   core_.objects.take_back(offered_[core_.operations.index(operation)].memory);
 }
 
 // ---- arrivals -----------------------------------------------------------------------------------
 
-// The usual one: one word, for a posted receive that nobody is told of. It is arrived() for these,
-// with nothing called and nothing copied twice. False: nothing happened; arrived() deals with it.
-// `matches`: null, unless the job is traced.
+// The usual message: one word, for a posted receive without a completion. It does what arrived()
+// does for these, without calls, and copies nothing twice. False: nothing happened; arrived()
+// handles the message. `matches`: null, unless the job is traced.
 [[gnu::always_inline]] inline bool Tagged::take_word(const transport::Completion& arrival, Matches* matches) {
   constexpr std::uint32_t kWord = sizeof(std::uint64_t);
   if (!wire::is_plain(arrival.immediate) || arrival.bytes != 2 * kWord) return false;
@@ -254,11 +255,11 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& messa
   if (status != HEDDLE_POSTED) end(request, status);
 }
 
-// The message in a block of its own; null: it is dropped.
+// Copies the message into a block of its own; null: it is dropped.
 Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged& message) {
   const std::uint64_t charge = wire::tagged_charge(message.payload.size());
-  // Messages may come in another order than their credit was reserved in: a copied one may find the
-  // second window in use, too. Who may use which, the sender sees to.
+  // Messages may come in another order than their credit was reserved in, so a copied one may find
+  // the second window in use, too. The sender makes sure which message uses which window.
   if (!source.credit.hold(charge, kOfferWindows * window_)) [[unlikely]] {
     core_.drop(from, "its sender had no credit for it; is HEDDLE_TAG_CREDIT_BYTES the same in all ranks?");
     return nullptr;
@@ -308,7 +309,7 @@ void Tagged::free_kept(Kept* kept) {
   free_credit(source, charge);
 }
 
-// Nobody will receive it.
+// Ends a message that no receive will match.
 void Tagged::refuse(Kept* kept, base::Status status) {
   if (kept->offer) {
     wire::Offer head;
@@ -367,7 +368,7 @@ void Tagged::take_stashed(heddle_peer from, Source& source) {
 
 // ---- credit -------------------------------------------------------------------------------------
 
-// What the transport does not take now is told by a later advance().
+// A later advance() tells the credit that the transport does not take now.
 void Tagged::owe(Source& source) {
   if (source.owed) return;
   source.owed = true;
@@ -407,7 +408,7 @@ bool Tagged::post_word(heddle_peer to, wire::Word word, const void* body, std::u
   }
 }
 
-// False: it is nothing that is known.
+// False: the word is not known.
 bool Tagged::arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet) {
   if (!wire::is_word(immediate) || from.worker >= max_workers_) return false;
   switch (wire::word_of(immediate)) {
@@ -472,7 +473,7 @@ void Tagged::cancel_receives(Matching::Removed removed, base::Status status) {
   for (PostedReceive* receive = removed.receives; receive != nullptr;) {
     auto* const posted = static_cast<Posted*>(receive);
     receive = Matching::after(posted);
-    // for who asks what it waited for
+    // for programs that ask what it waited for
     posted->request.receive->source = peer_of(posted->wanted.source);
     // its sender has taken it
     if (posted->shown != nullptr && !take_back(*posted->shown)) {

@@ -1,5 +1,5 @@
-// Tagged messages of one worker: credits and matching, what is kept until somebody receives it, and
-// the fetching of long messages from the sender's memory.
+// Tagged messages of one worker: credits and matching, the unexpected messages, and the rendezvous
+// of long messages, which are fetched from the sender's memory.
 //
 // Life of a message. The sender reserves credit (any thread), then, inside its worker, sends the
 // data in one packet, or an offer: the name of a region made of the source for this message. The
@@ -10,14 +10,15 @@
 // is posted.
 //
 // Where the transport maps memory, a receive that waits for a long message is shown to its sender
-// on a board (wire/board.hpp), and the sender takes it in place of an offer. Then both copy: who is
-// inside the library and has time. Receiver: tagged_inlet.cpp; sender: tagged_push.cpp.
+// on a board (wire/board.hpp), and the sender takes it in place of an offer. Then both copy: each
+// side whenever it is inside the library and has time. Receiver: tagged_inlet.cpp; sender:
+// tagged_push.cpp.
 //
 // Receives lie in the program's heddle_receive, so their number is the program's business and costs
 // the library nothing.
 //
-// Threads: reserve() and give_back() any; names_counter() any; all else the thread inside the
-// worker.
+// Threads: reserve(), give_back() and names_counter() are for any thread; all else is for the
+// thread inside the worker.
 #pragma once
 
 #include <array>
@@ -42,7 +43,7 @@
 
 namespace heddle::engine {
 
-// What is to be done with the message that a receive gets.
+// Where the message of a receive goes, and how its end is told.
 struct ReceiveRequest {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
@@ -78,9 +79,9 @@ class Tagged final : public Protocol {
   bool reserve(heddle_peer target, std::uint64_t bytes) {
     return credit(target).template reserve<kShared>(wire::tagged_charge(bytes), window_);
   }
-  // The same of any message that is to be offered, and one of this worker's operations that offers
-  // may take: the others fetch long messages, so that two workers which send to each other never
-  // wait for each other.
+  // The same for a message of any length that is to be offered. It also takes one of this worker's
+  // operations that are free for offers: the other operations fetch long messages, so that two
+  // workers that send to each other never wait for each other.
   template <bool kShared>
   bool reserve_offer(heddle_peer target) {
     if (!core_.operations.take_offer()) return false;
@@ -88,12 +89,13 @@ class Tagged final : public Protocol {
     core_.operations.give_offer_back();
     return false;
   }
-  // As reserve(), by the one thread of its worker: what it counts in; null: no room.
+  // As reserve(), by the one thread of its worker. Returns the credit that it counts in; null: no
+  // room.
   SendCredit* reserve_own(heddle_peer target, std::uint64_t bytes) {
     SendCredit& to = credit(target);
     return to.reserve<false>(wire::tagged_charge(bytes), window_) ? &to : nullptr;
   }
-  // Of a message that was not sent, or not offered.
+  // For a message that was not sent, or not offered.
   template <bool kShared>
   void give_back(heddle_peer target, std::uint64_t bytes) {
     credit(target).template give_back<kShared>(wire::tagged_charge(bytes));
@@ -103,13 +105,14 @@ class Tagged final : public Protocol {
     core_.operations.give_offer_back();
     credit(target).template give_back<kShared>(kOfferCharge);
   }
-  // Of the receiver's memory, by messages that are not known as received. Any thread.
+  // How much of the receiver's memory is in use by messages that are not known as received. Any
+  // thread.
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) { return credit(target).used(); }
   // The longest message that travels in one packet.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
   // AGAIN, or why there never will be room. Inside.
   base::Status no_room(heddle_peer target);
-  // A message of at most eager() bytes. Credit is reserved. Any thread.
+  // The command of a message of at most eager() bytes. Credit is reserved. Any thread.
   static transport::Command message(const SendRequest& request) {
     transport::Command command(request.target.rank, request.target.worker, wire::encode_tagged(0, false));
     if (request.bytes == sizeof request.tag) [[likely]] {
@@ -120,7 +123,7 @@ class Tagged final : public Protocol {
     }
     return command;
   }
-  // One that lies in its command (Command::inlines()).
+  // The same for a message that lies in its command (Command::inlines()).
   [[gnu::always_inline]] static transport::Command short_message(heddle_peer target, std::uint64_t tag,
                                                                  const void* data, std::uint64_t bytes) {
     transport::Command command(target.rank, target.worker, wire::encode_tagged(0, false));
@@ -132,9 +135,9 @@ class Tagged final : public Protocol {
     }
     return command;
   }
-  // A longer one, one for which there is no room, or one whose sender waits until it is received
-  // (HEDDLE_WHEN_MATCHED): its receiver is told of it and fetches it. reserve_offer() was true, and
-  // stays so whatever is returned.
+  // Offers a message, which its receiver then fetches: a message that is longer, or for which there
+  // is no room, or whose sender waits until it is received (HEDDLE_WHEN_MATCHED). reserve_offer()
+  // was true; this call does not give back what it reserved, whatever it returns.
   base::Status offer(const SendRequest& request, const Completion& completion);
   // Posts a message of at most eager() bytes: post(command), with its number where the transport
   // does not keep the order.
@@ -147,28 +150,28 @@ class Tagged final : public Protocol {
     if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
     return status;
   }
-  // A message of at most eager() bytes is offered all the same, unless the program says what
-  // eager() is. Any thread.
+  // True: a message of at most eager() bytes should be offered all the same. Never if the program
+  // has set eager(). Any thread.
   [[nodiscard]] bool prefers_fetch(const SendRequest& request) {
     return !eager_is_set_ && request.bytes > CopyCosts::kAlwaysCopied &&
            copy_costs_[pair(request.target)].prefers_fetch();
   }
-  // Several may be posted at once, each counted thereafter.
+  // True: several may be posted in one call; each must be counted afterwards.
   [[nodiscard]] bool ordered() const { return ordered_; }
   void count_sent(heddle_peer target) { ++credit(target).sequence; }
 
   // ---- receiving ----
-  // DONE and errors: told by the return, and by *request.receive; the completion is not run.
+  // DONE and errors are returned, and stored in *request.receive; the completion is not run.
   base::Status receive(const Wanted& wanted, const ReceiveRequest& request);
-  // The same of one that nobody is told of, from one worker. Its arguments are in registers, so
-  // that it is put together where it stays.
+  // The same for a receive without a completion, from one worker. Its arguments are in registers,
+  // so that the receive is constructed in place.
   base::Status receive_from(const heddle_wanted& wanted, void* data, std::size_t bytes, heddle_receive* receive);
   base::Status receive_claimed(const ReceiveRequest& request);
   base::Status cancel(heddle_receive* receive);
-  // Both: AGAIN, there is none; PEER_FAILED, and there will be none.
+  // Both calls: AGAIN: there is none. PEER_FAILED: there is none, and there will be none.
   base::Status probe(const Wanted& wanted, heddle_receive* found);
   base::Status claim(const Wanted& wanted, heddle_receive* found);
-  // It never was posted: ends it.
+  // Ends a receive that was never posted.
   static void end_unposted(const ReceiveRequest& request, base::Status status);
 
   // ---- Protocol ----
@@ -177,13 +180,14 @@ class Tagged final : public Protocol {
   bool advance(bool* left) override;
   void note_failures() override;
   void cancel(base::Status status) override;
-  // Receives that have not ended, and messages that nobody has received.
+  // Reports receives that have not ended, and unexpected messages.
   void report(Findings& findings) const override;
   void show(base::DebugWorker& shown) const { matching_.show(shown); }
-  // Of a receive that waits, or whose message is on its way.
+  // Tells what a receive waits for that is posted, or whose message is on its way.
   void tell_receive(const heddle_receive& receive, std::vector<diagnosis::Awaited>* things) const;
   void explain(const Operation& operation, diagnosis::Awaited* awaited) const override;
-  // Of an operation that offered its source: nothing reads or copies the source any more.
+  // An operation that offered its source fails: after this nothing reads or copies the source any
+  // more.
   void failed(const Operation& operation) override;
   void ended(Operation& operation) override;
   [[nodiscard]] Words words() const override { return {"tagged message", "waits to be received by"}; }
@@ -205,8 +209,9 @@ class Tagged final : public Protocol {
   struct View;
 
   static constexpr std::uint64_t kOfferCharge = wire::tagged_charge(sizeof(wire::Offer));
-  // Copied messages have one window, offers go on into a second one: so who has filled the window
-  // may still offer, and two workers that both send before they receive do not wait for each other.
+  // Copied messages have one window; offers may also use a second one. So a sender that has filled
+  // the window may still offer, and two workers that both send before they receive do not wait for
+  // each other.
   static constexpr std::uint64_t kOfferWindows = 2;
 
   // Only copies into memory that both sides map are timed: elsewhere DONE says nothing about them.
@@ -235,7 +240,7 @@ class Tagged final : public Protocol {
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
   void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
   void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
-  // Of a job that is traced: matched messages that were alike, to be noted.
+  // In a traced job: equal matched messages that are to be noted.
   struct Matches {
     heddle_peer from{};
     std::uint64_t tag = 0;
@@ -248,7 +253,7 @@ class Tagged final : public Protocol {
   void note_receive(const Posted& posted);
   [[gnu::noinline]] void note_other_receive(const Posted& posted);
   void note_matches(Matches* matches);
-  // Of a job that is traced. `was_here`: the message, before the receive.
+  // In a traced job. `was_here`: the message was here before the receive.
   [[gnu::cold]] void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
                           bool was_here = false);
   base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
@@ -282,7 +287,7 @@ class Tagged final : public Protocol {
   void take_in_shown(heddle_peer from, Source& source, const wire::Tagged& message);
   void open_inlet(heddle_peer from, Source& source);
   bool tell_board(Inlet& inlet);
-  // To its senders, if it is long; to the trace.
+  // Tells a receive to its senders, if it is long, and to the trace.
   void tell_posted(Posted* posted);
   void show(Posted* posted);
   static Shown* unused_place(Inlet& inlet);
@@ -333,10 +338,10 @@ class Tagged final : public Protocol {
   LazyArray<Source> sources_;
   Matching matching_;
   std::unique_ptr<Offered[]> offered_;  // by operation; made with the first offer
-  // Posted receives by their counter's address: a count each. Written inside; release, so that who
-  // sees it gone sees what the receive did. Partner: names_counter().
+  // The number of posted receives, by their counter's address. Written inside; release, so that a
+  // thread that sees a receive gone sees its effects. Partner: names_counter().
   std::array<std::atomic<std::uint32_t>, kPlaces> named_{};
-  Source* owed_ = nullptr;    // whom credit must be told, by Source::next
+  Source* owed_ = nullptr;    // sources that credit must be told to, by Source::next
   Fetch* waiting_ = nullptr;  // in order
   Fetch* waiting_last_ = nullptr;
   Shown* taken_ = nullptr;      // by Shown::next

@@ -1,5 +1,5 @@
-// Boards of this worker: showing receives to their senders, and fetching what a sender has taken
-// one for.
+// Boards of this worker: showing receives to their senders, and fetching the messages for which a
+// sender has taken a receive.
 #include <sched.h>
 
 #include <algorithm>
@@ -18,21 +18,22 @@ using wire::Stage;
 
 namespace {
 
-// Of ours: enough that a get is worth its price, not so many that the sender finds nothing left
-// when it comes.
+// Bytes of a part that this side fetches: enough that a get is worth its price, but not so many
+// that the sender finds nothing left when it comes.
 constexpr std::uint64_t kFetchedPart = std::uint64_t{256} << 10;
 constexpr std::uint64_t kSharedPart = std::uint64_t{64} << 10;
 // after so many receives in a row that were shown in vain, 2^6 are not shown
 constexpr std::uint32_t kMostVain = 6;
-// How long a worker that is closed waits for what senders are just writing, all of them together.
+// How long a worker that is closed waits for the parts that senders are just writing, all of them
+// together.
 constexpr std::int64_t kCompleteNs = 10'000'000'000;
 
 }  // namespace
 
 // ---- showing ------------------------------------------------------------------------------------
 
-// With the first long message of a worker. Without memory for it, everything goes on as without
-// boards.
+// Opens a board with the first long message of a worker. Without memory for it, everything goes on
+// as without boards.
 void Tagged::open_inlet(heddle_peer from, Source& source) {
   if (source.inlet != nullptr || source.no_inlet || !shows_ || from.rank == core_.job.rank()) return;
   source.no_inlet = true;
@@ -134,7 +135,8 @@ bool Tagged::take_back(Shown& shown) {
   return true;
 }
 
-// A message of a worker that has a board. What its sender has taken is no longer there for others.
+// Takes in a message of a worker that has a board. A receive that the sender has taken cannot match
+// another message.
 void Tagged::take_in_shown(heddle_peer from, Source& source, const wire::Tagged& message) {
   Inlet& inlet = *source.inlet;
   Posted* posted = match(message.tag, from);
@@ -170,7 +172,7 @@ void Tagged::arrived_taken(heddle_peer from, std::span<const std::byte> packet) 
   begin_taken(shown);
 }
 
-// Its receive is out of the matching. The copying begins with the next advance().
+// Begins the copying of a message whose receive is out of the matching, with the next advance().
 void Tagged::begin_taken(Shown& shown) {
   Inlet& inlet = *shown.inlet;
   BoardPlace& place = inlet.board->places[shown.index];
@@ -197,7 +199,7 @@ void Tagged::begin_taken(Shown& shown) {
 bool Tagged::advance_all_taken() {
   bool moved = false;
   for (Shown *shown = taken_, *next = nullptr; shown != nullptr; shown = next) {
-    next = shown->next;  // what runs at the end of a receive adds to the front only
+    next = shown->next;  // code at the end of a receive adds to the front only
     if (advance_taken(*shown)) moved = true;
   }
   return moved;
@@ -236,8 +238,8 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
     }
     shown.imported = true;
   }
-  // Where the sender copies parts as well, neither looks for the other meanwhile, so each of them
-  // goes alone. What the transport has learned of them together does not hold here.
+  // If the sender copies parts as well, neither side makes progress for the other meanwhile, so
+  // each of them copies alone. The transport's experience with both together does not apply here.
   if (place.shared.load(std::memory_order_relaxed) != 0 &&
       copy_alone(shown.inlet->from, shown.from.memory, transport::Opcode::get, shown.request.data + fetching.part.at,
                  fetching.part)) {
@@ -258,7 +260,7 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
   if (status == HEDDLE_POSTED) return true;
   fetching.posted = false;
   if (status == HEDDLE_AGAIN) return false;
-  // it needed nobody: the sender may help
+  // it needed no other process: the sender may help
   if (status == HEDDLE_DONE) place.shared.store(1, std::memory_order_relaxed);
   end_part(shown, which, status);
   return true;
@@ -269,7 +271,7 @@ void Tagged::end_part(Shown& shown, std::size_t which, base::Status status) {
   Shown::Fetching& fetching = shown.fetching[which];
   fetching.claimed = false;
   fetching.posted = false;
-  // The sender takes its memory back before it has been read only when it is closed.
+  // Only a sender that is closed takes its memory back before it has been read.
   if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
   wire::finish_part(place, fetching.part.bytes, status);
   if (status != HEDDLE_DONE) wire::cancel_rest(place, shown.total, status);
@@ -293,16 +295,16 @@ void Tagged::end_taken(Shown& shown) {
   end(ReceiveRequest(shown.request), status);
 }
 
-// The worker is closed. What the senders are just copying, each copies within one call: that is
-// waited for, for all of them until one moment, since this thread is inside and a sender may have
-// been stopped.
+// The worker is closed. Each sender copies its present part within one call, so this call waits for
+// these parts. There is one time limit for all of them, since this thread is inside and a sender
+// may have been stopped.
 void Tagged::complete_all_taken(base::Status status) {
   if (taken_ == nullptr) return;
   base::Timeout timeout(kCompleteNs, *core_.job.environment().clock);
   while (taken_ != nullptr) {
     const bool over = timeout.over();
     for (Shown *shown = taken_, *next = nullptr; shown != nullptr; shown = next) {
-      next = shown->next;  // what runs at the end of a receive adds to the front only
+      next = shown->next;  // code at the end of a receive adds to the front only
       if (!stop(*shown, status)) {
         if (!over) continue;
         report_incomplete(*shown);

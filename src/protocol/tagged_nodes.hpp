@@ -1,4 +1,5 @@
-// What Tagged keeps, and what its files need at the end of each receive: for these files only.
+// The data that Tagged keeps, and the functions that its files need at the end of each receive. For
+// these files only.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +24,8 @@ struct Tagged::Posted : PostedReceive {
   Shown* shown = nullptr;  // it stands on a board
 };
 
-// A message that nobody has received yet: this, then its payload. One block of as many bytes as its
-// charge says.
+// An unexpected message: this struct, then its payload, in one block of as many bytes as its charge
+// says.
 struct Tagged::Kept : KeptMessage {
   std::uint64_t length = 0;  // of the message
   std::uint32_t payload_bytes = 0;
@@ -49,7 +50,7 @@ struct Tagged::Fetch {
   Fetch* next = nullptr;
 };
 
-// A worker that sends to us. Zeroed memory is one that never has.
+// A worker that sends to this one. Zeroed memory is a worker that never has.
 struct Tagged::Source {
   ReceiveCredit credit;
   std::uint64_t expected;  // number of the next message
@@ -70,7 +71,7 @@ struct Tagged::Shown {
     taken,  // it is copied; `request` is what is left of the receive
     ended   // the sender may still look at the place
   };
-  // A get of ours of a part.
+  // A get by which this side fetches a part.
   struct Fetching {
     Shown* shown = nullptr;
     wire::Part part;
@@ -97,7 +98,7 @@ struct Tagged::Shown {
   Shown* next = nullptr;  // in taken_
 };
 
-// A board of ours, for one sending worker.
+// A board of this worker, for one sending worker.
 struct Tagged::Inlet {
   heddle_peer from{};
   wire::Board* board = nullptr;
@@ -110,7 +111,7 @@ struct Tagged::Inlet {
   std::unique_ptr<Inlet> next;
 };
 
-// A board of a peer, on which it shows us its receives.
+// A board of a peer, on which it shows its receives to this worker.
 struct Tagged::View {
   enum class Alone : std::uint8_t { untried, possible, impossible };
   heddle_peer to{};
@@ -150,7 +151,8 @@ inline Tagged::Posted* Tagged::match(std::uint64_t tag, heddle_peer from) {
 }
 
 inline void set_status(heddle_receive* receive, base::Status status) {
-  // Release: who sees the end sees the data. Partner: the acquire load in heddle_recv_wait.
+  // Release: a thread that sees the end sees the data. Partner: the acquire load in
+  // heddle_recv_wait.
   base::show_release(&receive->status);
   std::atomic_ref(receive->status).store(status, std::memory_order_release);
 }
@@ -188,7 +190,8 @@ inline void Tagged::count_end(base::Status status) {
     ++core_.stats.failed;
 }
 
-// With the status the receive is the program's again: what is needed after it is copied before.
+// When the status is set, the receive is the program's again, so values that are needed afterwards
+// are copied before.
 inline void Tagged::end(const ReceiveRequest& request, base::Status status) {
   count_end(status);
   const Completion completion = request.completion;

@@ -17,8 +17,8 @@ namespace {
 
 // A receiver that is there has begun by then.
 constexpr std::uint64_t kGraceNs = 2'000;
-// Copied within one call of progress, and shorter than the patience of a receiver that comes
-// meanwhile and wants our help.
+// A part that is copied within one call of progress. It takes less time than the patience of a
+// receiver that comes meanwhile and wants this sender's help.
 constexpr std::uint64_t kPushedPart = std::uint64_t{32} << 10;
 // Memory of a peer that cannot be written for so long, though it could before and the peer lives,
 // is gone.
@@ -37,7 +37,7 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
   transport::MemoryKey key;
   std::memcpy(key.bytes.data(), name->key, sizeof name->key);
   try {
-    // It waits for no card: that of a peer that is mapped is here when its message comes.
+    // This never waits for a card: the card of a mapped peer is here before its message comes.
     const auto memory = core_.job.transport().import(from.rank, key);
     if (!memory) return core_.drop(from, "its board cannot be reached");
     view->memory = *memory;
@@ -57,7 +57,8 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
   views_ = std::move(view);
 }
 
-// In place of the offer. False: no receive is shown that this message would surely get.
+// Takes a receive instead of offering. False: no receive is shown that this message would certainly
+// match.
 bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const SendRequest& request) {
   SendCredit& to = credit(request.target);
   auto* const view = static_cast<View*>(to.view);
@@ -95,7 +96,7 @@ bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const Sen
     ++core_.stats.taken;
     tell_taken(offered);
     core_.want_advance();
-    // It takes nothing of the memory for messages that nobody waits for.
+    // The message takes none of the memory for unexpected messages.
     const std::uint64_t charge = wire::tagged_charge(sizeof head);
     core_.unshared ? to.give_back<false>(charge) : to.give_back<true>(charge);
     return true;
@@ -111,7 +112,7 @@ void Tagged::tell_taken(Offered& offered) {
 bool Tagged::advance_pushing() {
   bool moved = false;
   for (Offered *offered = pushing_, *next = nullptr; offered != nullptr; offered = next) {
-    next = offered->next;  // what runs at the end of a send adds to the front only
+    next = offered->next;  // code that runs at the end of a send adds to the front only
     const BoardPlace& place = *offered->place;
     if (!offered->told) {
       tell_taken(*offered);
@@ -134,7 +135,8 @@ bool Tagged::advance_pushing() {
   return moved;
 }
 
-// Who waits in the library copies; the receiver first, for it may do so together with us.
+// The side that waits in the library copies. The receiver begins, since it may copy together with
+// the sender.
 bool Tagged::may_push(const Offered& offered) {
   const BoardPlace& place = *offered.place;
   if (offered.view->alone == View::Alone::impossible) return false;
@@ -194,7 +196,7 @@ bool Tagged::push_part(Offered& offered) {
     offered.refused_since = 0;
     return true;
   }
-  // The receiver has died, of which we shall hear; or it has unmapped its buffer.
+  // The receiver has died, which will be reported; or it has unmapped its buffer.
   const std::uint64_t now = core_.job.clock().now_ns();
   if (offered.refused_since == 0) offered.refused_since = now;
   if (now - offered.refused_since < kRefusedNs) return false;
@@ -203,8 +205,8 @@ bool Tagged::push_part(Offered& offered) {
   return true;
 }
 
-// The operation has ended, perhaps before its time: nothing more is copied by us, and nothing of
-// ours should be read.
+// The operation has ended, perhaps early: this side copies nothing more, and its memory should not
+// be read any more.
 void Tagged::leave_place(Offered& offered) {
   Offered** link = &pushing_;
   while (*link != &offered) link = &(*link)->next;

@@ -53,8 +53,9 @@ base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRe
   return reach_lent(core_.objects, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
 }
 
-// POSTED: the end follows by a call of end_fetch. AGAIN: not now: if it is reached, for want of a
-// free operation, else because the sender's card is not here yet. Else it is for the caller to end.
+// POSTED: a call of end_fetch follows at its end. AGAIN: not now: if the memory is reached, there
+// is no free operation; otherwise the sender's card is not here yet. Any other result: the caller
+// must end it.
 base::Status Tagged::start_fetch(Fetch* fetch) {
   if (!fetch->reached) {
     const base::Status status = import(fetch->offer, fetch->from, &fetch->remote);
@@ -75,7 +76,7 @@ base::Status Tagged::start_fetch(Fetch* fetch) {
 // Answers the sender, and returns how the receive has ended.
 base::Status Tagged::end_fetch(Fetch* fetch, base::Status status) {
   if (fetch->reached) {
-    // The sender takes its memory back before it has been read only when it is closed.
+    // Only a sender that is closed takes its memory back before it has been read.
     if (status == HEDDLE_ERR_RANGE || status == HEDDLE_ERR_HANDLE) status = HEDDLE_ERR_CANCELLED;
     core_.job.transport().release(fetch->remote.memory);
   }
@@ -104,8 +105,8 @@ bool Tagged::advance(bool* left) {
   return moved;
 }
 
-// Those that wait for a free operation keep their order; who waits for the card of its sender lets
-// those of others pass.
+// Fetches that wait for a free operation keep their order. A fetch that waits for its sender's card
+// lets those of others pass.
 bool Tagged::advance_waiting() {
   bool moved = false;
   Fetch* before = nullptr;
@@ -122,14 +123,14 @@ bool Tagged::advance_waiting() {
     if (next == nullptr) waiting_last_ = before;
     if (status == HEDDLE_POSTED) continue;
     const ReceiveRequest request = fetch->request;
-    end(request, end_fetch(fetch, status));  // which may append others, that the next call looks at
+    end(request, end_fetch(fetch, status));  // may append others, for the next call
   }
   return moved;
 }
 
 // ---- receiving: calls ---------------------------------------------------------------------------
 
-// Nothing that this names will come any more.
+// True: nothing will come from this source any more.
 inline bool Tagged::from_failed(engine::Source source) const {
   return core_.any_failed && source != kAnySource && core_.failed[rank_of(source)];
 }
@@ -252,7 +253,7 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   return HEDDLE_DONE;
 }
 
-// Who asks again until there is one would do so for ever.
+// A program that asks until there is a message would otherwise ask for ever.
 base::Status Tagged::not_found(const Wanted& wanted) const {
   return from_failed(wanted.source) ? refuse_failed(wanted.source) : HEDDLE_AGAIN;
 }

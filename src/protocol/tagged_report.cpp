@@ -35,7 +35,7 @@ Text source_text(const Job& job, Source source) {
   return text;
 }
 
-// Of a receive.
+// What a receive waits for.
 diagnosis::Awaited awaited_by(Source source, std::string&& tag, std::uint64_t bytes) {
   diagnosis::Awaited awaited;
   awaited.cause = diagnosis::Cause::receive;
@@ -74,7 +74,7 @@ void Tagged::report(Findings& findings) const {
   report_fetches(findings);
 }
 
-// Receives whose messages have been sent.
+// Reports receives whose messages have been sent.
 void Tagged::report_fetches(Findings& findings) const {
   for (const Shown* shown = taken_; shown != nullptr; shown = shown->next) {
     const wire::BoardPlace& place = shown->inlet->board->places[shown->index];
@@ -100,7 +100,7 @@ void Tagged::tell_receive(const heddle_receive& receive, std::vector<diagnosis::
     things->push_back(awaited_by(wanted.source, core_.job.tag_text(wanted.tag, wanted.mask), posted.request.bytes));
     return;
   }
-  // Sender and receiver move it both.
+  // Both sender and receiver may copy it.
   things->push_back({.cause = diagnosis::Cause::answer,
                      .rank = receive.source.rank,
                      .worker = receive.source.worker,
@@ -109,7 +109,7 @@ void Tagged::tell_receive(const heddle_receive& receive, std::vector<diagnosis::
                      .tag = core_.job.tag_text(receive.tag, kWholeTag)});
 }
 
-// Of a message that was offered.
+// Explains a message that was offered.
 void Tagged::explain(const Operation& operation, diagnosis::Awaited* awaited) const {
   awaited->cause = diagnosis::Cause::unreceived;
   awaited->what = words().name;
@@ -119,7 +119,7 @@ void Tagged::explain(const Operation& operation, diagnosis::Awaited* awaited) co
 
 void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes, bool was_here) {
   const std::uint64_t who = base::TraceNote::who_of(event, peer.rank, peer.worker, core_.index, was_here ? 1 : 0, 0);
-  // What has arrived was noted just before.
+  // The arrival was noted just before.
   was_here ? tracer_->note_alike({tag, bytes, who}) : tracer_->note_with_last({tag, bytes, who});
 }
 

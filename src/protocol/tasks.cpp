@@ -114,7 +114,7 @@ Tasks::Task* Tasks::take() {
   Task* task = first_;
   if (task == nullptr) return nullptr;
   first_ = task->next;
-  base::show_acquire(&stored_);  // of who has stored it
+  base::show_acquire(&stored_);  // of the thread that has stored it
   stored_.store(stored_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   return task;
 }
@@ -129,7 +129,7 @@ bool Tasks::end(Task* task, bool ran) {
     large_bytes_.fetch_sub(task->payload_bytes, std::memory_order_relaxed);
     task->large.reset();
   }
-  base::show_release(&spares_);  // for who takes it from there
+  base::show_release(&spares_);  // for the thread that takes it from there
   {
     const auto guard = lock();
     const std::uint32_t spares = spares_.load(std::memory_order_relaxed);

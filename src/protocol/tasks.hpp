@@ -1,13 +1,13 @@
-// The store of one worker for messages of class USER: what has arrived waits here until a thread
-// calls heddle_run_tasks.
+// The store of one worker for messages of class USER: they wait here until a thread calls
+// heddle_run_tasks.
 //
 // The thread inside the worker puts messages in, one thread at a time; any number of threads take
 // them out, in that order, and run their handlers. A short lock guards the list (not for a worker
 // that one thread uses); it is never held while a handler runs, memory is allocated or a message is
-// copied. The class that may not pay for all this is NETWORK.
+// copied. Messages that must not pay for this use class NETWORK.
 //
-// Memory: small messages lie in blocks that are used again. What a source has in here is counted as
-// protocol/user_credits.hpp says; a source that exceeds its window is no Heddle of this job's
+// Memory: small messages lie in blocks that are used again. The messages of a source are counted as
+// protocol/user_credits.hpp says. A source that exceeds its window does not have this job's
 // settings, and is refused.
 #pragma once
 
@@ -30,10 +30,11 @@ namespace heddle::engine {
 
 class Tasks {
  public:
-  // What one worker of a peer has in the store, by count of credit.
+  // The credit that one worker of a peer uses in the store.
   struct Source {
     std::uint64_t held = 0;  // not granted back yet; inside only
-    // Of these, handled. Relaxed: a number. Added to by who has run a handler, taken from inside.
+    // The part of it that is handled. Relaxed: a number. A thread that has run a handler adds to
+    // it; the thread inside subtracts from it.
     std::atomic<std::uint64_t> handled{0};
   };
   struct Task {
@@ -47,13 +48,13 @@ class Tasks {
     std::unique_ptr<std::byte[]> large;  // the payload, if it does not follow the task
     std::array<std::byte, HEDDLE_AM_HEADER_BYTES> header alignas(8){};
 
-    // What follows the task in its block.
+    // The memory after the task, in the same block.
     [[nodiscard]] std::byte* small() { return reinterpret_cast<std::byte*>(this + 1); }
     [[nodiscard]] const std::byte* payload() { return large != nullptr ? large.get() : small(); }
   };
 
-  // `most_large`: bytes of payloads that came in parts or were fetched. Those in parts that their
-  // sender's window covers exceed it.
+  // `most_large`: bytes of payloads that came in parts or were fetched. Payloads in parts that
+  // their sender's window covers may exceed it.
   struct Bounds {
     std::uint32_t ranks;
     std::uint32_t workers;
@@ -72,28 +73,29 @@ class Tasks {
   [[nodiscard]] bool admits(std::uint64_t bytes) const {
     return bytes <= bounds_.most_large - std::min(large_bytes_.load(std::memory_order_relaxed), bounds_.most_large);
   }
-  // Where the room for such a payload comes from. `reserved`: reserve() has counted it. `asked`:
-  // there must be some, unless all of the payload is within its sender's window: that bounds it
-  // already, and its sender was promised that it is stored.
+  // The source of the room for such a payload. `reserved`: reserve() has counted it. `asked`: there
+  // must be room now, unless the whole payload is within its sender's window: the window bounds it
+  // already, and the sender was promised that it is stored.
   enum class Room { asked, reserved };
   Stored store(heddle_peer peer, Reassembly::Message* whole, Room room) noexcept;
-  // Room for a payload that is on its way: counted as if it were here, until its task has ended or
-  // release(). False: there is none until a large message has been handled.
+  // Reserves room for a payload that is on its way. The room counts as used until its task has
+  // ended, or until release(). False: there is no room until a large message has been handled.
   [[nodiscard]] bool reserve(std::uint64_t bytes) {
     if (!admits(bytes)) return false;
     large_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     return true;
   }
   void release(std::uint64_t bytes) { large_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
-  // What is to be granted to this source now: half a window, or nothing yet.
+  // The credit to be granted to this source now: all that is handled once it is half a window;
+  // before that, 0.
   [[nodiscard]] std::uint64_t due(const Source& source) const {
     const std::uint64_t handled = source.handled.load(std::memory_order_relaxed);
     return handled >= bounds_.window / 2 ? handled : 0;
   }
-  // What the source has sent within its window was dropped, and it could not be told so: granted
-  // with what is due next. False: not even that could be noted.
+  // A message within the source's window was dropped, and the grant could not be sent: it is
+  // granted with what is due next. False: not even that could be noted.
   bool owe(heddle_peer peer, std::uint64_t bytes);
-  // Runs function(peer, source) for all that something has come from.
+  // Runs function(peer, source) for all sources that have sent something.
   template <class Function>
   void each_source(Function&& function) {
     for (std::uint32_t rank = 0; rank < bounds_.ranks; ++rank) {
@@ -112,14 +114,14 @@ class Tasks {
   }
 
   // ---- any thread that may use the worker ----
-  // Waiting now. Relaxed: who misses one looks again.
+  // stored(): messages that wait now. Relaxed: a thread that misses one looks again.
   void show(base::DebugWorker& shown) const { shown.value("tasks", stored_); }
   [[nodiscard]] std::uint64_t stored() const { return stored_.load(std::memory_order_relaxed); }
   // The first; null: there is none. The caller runs its handler and says so by end().
   [[nodiscard]] Task* take();
-  // `ran`: its handler did. True: what its source is due should be granted.
+  // `ran`: its handler has run. True: the credit that is due to its source should be granted.
   bool end(Task* task, bool ran);
-  // Acquire, partner: the release in end(): what the handlers did is seen.
+  // Acquire; partner: the release in end(). The caller sees what the handlers did.
   [[nodiscard]] std::uint64_t ran() const { return ran_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 

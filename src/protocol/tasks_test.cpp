@@ -70,8 +70,8 @@ TEST(Tasks, ASourceThatExceedsItsWindowIsRefusedAndOthersAreNot) {
   EXPECT_EQ(tasks.store({1, 0}, message(value)), Tasks::Stored::yes);
 }
 
-// What was dropped and could not be granted at once is granted with the rest, and counts against
-// the window until then.
+// The credit of a dropped message that could not be granted at once is granted with the rest, and
+// counts against the window until then.
 TEST(Tasks, WhatIsOwedToASourceIsGrantedWithWhatItIsDueNext) {
   Tasks tasks({2, 2, kWindow, 0}, false);
   EXPECT_FALSE(tasks.owe({2, 0}, 1)) << "no such rank";
@@ -121,8 +121,8 @@ TEST(Tasks, LargePayloadsAreBoundedTogether) {
   EXPECT_EQ(tasks.store({1, 3}, &second, Tasks::Room::asked), Tasks::Stored::yes);
 }
 
-// The sender of a payload within its window was told that it is stored; who has reserved was told
-// that there is room.
+// The sender of a payload within its window was promised that it is stored; after reserve() there
+// is room.
 TEST(Tasks, AFullStoreTakesWhatItHasPromised) {
   Tasks tasks({2, 4, kWindow, 10'000}, false);
   const auto large = [](std::uint64_t bytes) {
@@ -145,8 +145,8 @@ TEST(Tasks, AFullStoreTakesWhatItHasPromised) {
   EXPECT_FALSE(tasks.reserve(1));
 }
 
-// One puts in and grants, three take out: each message is taken once, and what is granted is what
-// was handled.
+// One thread puts in and grants, three take out: each message is taken once, and the credit granted
+// is the credit handled.
 TEST(Tasks, ThreadsTakeEachMessageOnce) {
   constexpr std::uint64_t kMessages = 20'000;
   Tasks tasks({2, 1, kWindow, 0}, false);

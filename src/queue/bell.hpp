@@ -10,15 +10,15 @@
 //
 // Invariants
 //   By the two fences the sender sees armed == 1 or the sleeper sees the thing (Dekker). In the
-//   first case exactly one sender rings, the one whose exchange finds 1. rings was read before the
+//   first case exactly one sender rings: the one whose exchange finds 1. rings was read before the
 //   place was armed, so the sleeper does not miss it. rings only grows (and wraps); sleepers counts
 //   the threads that are in the kernel or on their way into it.
 //   A sender that dies between its exchange and its ring leaves the sleeper asleep although
-//   something is there: whoever notices the death must ring.
-//   A ring for some places wakes those who sleep on one of them; who is not asleep yet, and waits
-//   for others, sees that rings has changed, and looks again.
+//   something is there: the thread that notices the death must ring.
+//   A ring for some places wakes the threads that sleep on one of them. A thread that is not asleep
+//   yet, and waits for other places, sees that rings has changed, and looks again.
 //
-// Zeroed memory is a valid bell that nobody waits for. It may lie in memory that several processes
+// Zeroed memory is a valid bell without sleepers. It may lie in memory that several processes
 // share; the worst that another process can do is to ring needlessly, or not to ring.
 #pragma once
 
@@ -65,15 +65,15 @@ class Bell {
   // Pass it to wait(): every ring from now on for its places ends that wait.
   [[nodiscard]] std::uint32_t rings() const { return words_->rings.load(std::memory_order_acquire); }
 
-  // Wakes who sleeps on one of `places`. Any thread.
+  // Wakes the threads that sleep on one of `places`. Any thread.
   void ring(Places places = kEveryPlace) const {
     words_->rings.fetch_add(1, std::memory_order_seq_cst);
     if (words_->sleepers.load(std::memory_order_seq_cst) != 0) Futex::wake(&words_->rings, places);
   }
 
   // Returns when the bell has rung for one of `places` (at least one) since `seen` was read, after
-  // timeout_ns (negative: never), or for no reason. Any number of threads may wait; all of those
-  // that a ring is for wake.
+  // timeout_ns (negative: never), or for no reason. Any number of threads may wait; a ring wakes
+  // all threads that it is for.
   void wait(std::uint32_t seen, std::int64_t timeout_ns, Places places = kEveryPlace) const {
     words_->sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (words_->rings.load(std::memory_order_seq_cst) == seen) Futex::wait(&words_->rings, seen, timeout_ns, places);

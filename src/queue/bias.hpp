@@ -1,7 +1,8 @@
-// Who owns something that mostly one thread uses, and that others may come to use. While it has an
-// owner, that thread enters and leaves by plain stores (handover.hpp). A thread that is not the
-// owner takes it over, which costs it a membarrier. When a mover says so, or all places have
-// owners, nobody owns it any more, and all share it by a lock of the caller's.
+// Ownership of something that mostly one thread uses, and that other threads may come to use. While
+// it has an owner, that thread enters and leaves by plain stores (handover.hpp). A thread that is
+// not the owner takes it over, which costs that thread a membarrier. When a thread that takes over
+// (a mover) asks for it, or all places have owners, the thing has no owner any more, and all
+// threads share it by a lock of the caller.
 //
 //   places_[0] … places_[kOwners]    a Handover for each thread that has been the owner; the first
 //                                    has none
@@ -10,16 +11,17 @@
 // Invariants
 //   A place's owner is written before current_ names the place for the first time, and never again:
 //   a thread that becomes the owner once more has its old place again, and no other thread enters
-//   by it. A thread that ends leaves its place to the later one that has the same mark. current_
-//   and known_ are written by a thread that has the claim of the place that current_ names, or
-//   names till then.
-//   Inside is the owner of current_ between enter() and leave(), or who has the claim of current_:
-//   the hand-over admits one of them. When current_ moves, the owner of the old place is outside,
-//   since the mover has the claim. An owner who enters its old place later sees the claim, or sees
-//   it released and then that current_ has moved: it leaves; only itself could move current_ back.
-//   A helper or mover that claims an old place sees the same, or that current_ has come back to it,
-//   and is inside. So what is written to an old place concerns nobody.
-//   When shared() is true, nobody is inside by a place, nor ever will be.
+//   by it. A thread that ends leaves its place to the later one that has the same mark. Only a
+//   thread that has the claim of the place that current_ names, or named until then, writes
+//   current_ and known_.
+//   Inside is the owner of current_ between enter() and leave(), or the thread that has the claim
+//   of current_: the hand-over admits one of them. When current_ moves, the owner of the old place
+//   is outside, since the mover has the claim. If that owner enters its old place later, it sees
+//   the claim, or sees the claim released and then that current_ has moved. In both cases it
+//   leaves; only the owner itself could move current_ back. A helper or mover that claims an old
+//   place sees the same, or that current_ has come back to it, and is inside. So writes to an old
+//   place affect no thread inside.
+//   When shared() is true, no thread is inside by a place, and none ever will be.
 //
 // Where the kernel has no membarrier it is shared from the beginning.
 #pragma once
@@ -46,11 +48,11 @@ class Bias {
   Bias(const Bias&) = delete;
   Bias& operator=(const Bias&) = delete;
 
-  // For ever, once it has been true.
+  // Once true, it stays true for ever.
   [[nodiscard]] bool shared() const { return current_.load(std::memory_order_acquire) == nullptr; }
 
-  // `me`: what names the calling thread, which is not inside. Not null: it is the owner, and is
-  // inside until leave(). Null: it is not, or somebody has a claim.
+  // `me`: the mark of the calling thread, which is not inside. Not null: the thread is the owner,
+  // and is inside until leave(). Null: it is not the owner, or another thread has a claim.
   [[nodiscard]] Place* enter(const void* me) {
     Place* const place = current_.load(std::memory_order_acquire);
     if (place == nullptr || place->owner != me || !place->handover.try_enter()) return nullptr;
@@ -67,9 +69,9 @@ class Bias {
     return place != nullptr && place->owner == me;
   }
 
-  // Makes the calling thread, which is not inside, the owner; with `share` the thing shared.
-  // `number`, `urgent`: as for Handover. False: somebody is inside, or about to be; nothing has
-  // happened, or another thread has done it.
+  // Makes the calling thread, which is not inside, the owner; with `share`, makes the thing shared.
+  // `number`, `urgent`: as for Handover. False: another thread is inside, or about to be; nothing
+  // has happened, or another thread has done it.
   [[nodiscard]] bool take_over(const void* me, bool share, std::uint32_t number, bool urgent) {
     Place* const place = claim(number, urgent);
     if (place == nullptr) return shared();
@@ -78,8 +80,8 @@ class Bias {
     return true;
   }
 
-  // A helper: as the hand-over's claims. Not null: inside until give_back(). Null: not now, or it
-  // is shared.
+  // For a helper: as the hand-over's claims. Not null: the helper is inside until give_back().
+  // Null: not now, or the thing is shared.
   [[nodiscard]] Place* claim(std::uint32_t number, bool urgent) {
     Place* const place = current_.load(std::memory_order_acquire);
     if (place == nullptr) return nullptr;
@@ -114,7 +116,7 @@ class Bias {
   }
 
  private:
-  // For who has the claim of current_. Null: all have other owners.
+  // For the thread that has the claim of current_. Null: all places have other owners.
   Place* place_of(const void* me) {
     for (Place& place : std::span(places_).first(known_).subspan(1)) {
       if (place.owner == me) return &place;
@@ -126,8 +128,8 @@ class Bias {
 
   std::array<Place, kOwners + 1> places_;
   std::uint32_t known_ = 1;  // places that have been current, from the front
-  // Release by who moves it, acquire by all: what the owner before has written, and the new one's
-  // name.
+  // Release by the thread that moves it, acquire by all: the writes of the owner before, and the
+  // new owner's mark.
   Atomic<Place*> current_;
 };
 

@@ -19,8 +19,8 @@
 //   from every earlier value there. So it is never cleared, and the later records of a command,
 //   whose `visible` keeps its old value, are never taken for a first record.
 //   asleep set => the tail is what the consumer has taken: the bit is set by a compare-and-swap
-//   from that very tail, and every claim clears it. So exactly one producer, the first to claim,
-//   learns that it must wake the consumer.
+//   from that very tail, and every claim clears it. So exactly one producer, the first one to
+//   claim, learns that it must wake the consumer.
 //
 // Why compare-and-swap and not fetch_add: a claim that does not fit could not be undone, since
 // others have claimed behind it; nor could fetch_add clear the sleeping bit. README.md has the cost
@@ -116,7 +116,8 @@ class CommandQueue {
   [[nodiscard]] Put put(Write&& write) {
     const Command claimed = claim();
     if (!claimed) return Put::full;
-    // What the queue's own words say is read before the body is written, which might be anything.
+    // The queue's own words are read before the body is written, since the write could change
+    // anything.
     Record& record = at(claimed.position);
     const std::uint64_t visible = lap(claimed.position) << kRecordsBits | 1;
     write(record.body);
@@ -151,9 +152,9 @@ class CommandQueue {
     return true;
   }
 
-  // Takes commands of one record while these are visible and visit(body) says yes, up to the end of
-  // the ring and `most` at most. How many. What the next one is, or whether there is one, take()
-  // says.
+  // Takes commands of one record while they are visible and visit(body) says yes, up to the end of
+  // the ring and at most `most`. Returns how many. take() says whether there is a next one, and
+  // which.
   template <class Visit>
   std::size_t take_row(std::size_t most, Visit&& visit) {
     const std::uint64_t wanted = lap(next_) << kRecordsBits | 1;  // in each of them

@@ -131,8 +131,8 @@ TEST(CommandQueue, WhatIsPutBackIsTakenAgain) {
   }
 }
 
-// Commands of one record, up to the end of the ring. The first of several records, or that the
-// visitor does not want, ends the row.
+// Commands of one record, up to the end of the ring. The row ends at the first command of several
+// records, and at one that the visitor refuses.
 TEST(CommandQueue, ARowIsWhatTakeWouldGive) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     base::Random random(seed);

@@ -1,16 +1,16 @@
-// Who executes the commands of a queue that has no executor: the thread that is inside (it holds
-// the lock) executes what others queue meanwhile; a thread that finds another one inside leaves its
-// command to that one.
+// Decides which thread executes the commands of a queue that has no executor. The thread that is
+// inside (it holds the lock) executes commands that others queue meanwhile; a thread that finds
+// another one inside leaves its command to that one.
 //
 //   enter, work, leave      a thread that needs to be inside anyhow
 //   publish, then help      a thread that has queued a command because it could not enter
 //
 // Invariant: while nobody is inside, no visible command is left behind, with two exceptions: the
 // thread inside has left by exit(), since the work is stuck, or after kRounds looks. Reason: the
-// producer publishes, then tries the lock; the holder releases the lock, then looks at the queue;
-// on both sides a full fence stands between, so that at least one sees the other's step. A helper
-// that finds the lock held by a third thread leaves the command to that one, for which the same
-// holds.
+// producer publishes, then tries the lock; the holder releases the lock, then looks at the queue.
+// Both have a full fence between the two steps, so that at least one sees the other's step. A
+// helper that finds the lock held by a third thread leaves the command to that one, for which the
+// same holds.
 #pragma once
 
 #include <atomic>

@@ -10,8 +10,8 @@
 //   inside = 0                           claim = 0, and wake the owner if it sleeps
 //
 // Invariants
-//   inside and claim are each written by one side (claim: by the helper that has it; who waits only
-//   adds kWaiting to it and never removes it).
+//   Each of inside and claim is written by one side (claim: by the helper that has it; a thread
+//   that waits only adds kWaiting to it and never removes it).
 //   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it
 //   has seen inside == 0 after its compare-and-swap. The two fences make at least one of them see
 //   the other's store (Dekker), so never both go on. If both see the other's, the owner keeps
@@ -58,8 +58,8 @@ struct SystemHandover {
   // Sleeps for a while, as long as *word == expected. From the second `round` on it first moves the
   // helper, thread number `helper`, to the core that the caller is about to leave: on a core that
   // others keep busy, a helper of low priority would go on only after hundreds of milliseconds. So
-  // the wait is at most kPatienceNs, plus a migration, plus what the helper's use takes, plus what
-  // the scheduler gives others on the owner's core.
+  // the wait is at most kPatienceNs, plus a migration, plus the time of the helper's use, plus the
+  // time that the scheduler gives others on the owner's core.
   static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::uint32_t helper, std::uint32_t round);
   static void wake(std::atomic<std::uint32_t>* word);
   // As wait() from its second round on: moves the helper, and sleeps for at most `sleep_ns`. Any
@@ -131,7 +131,7 @@ class Handover {
     release();
     return false;
   }
-  // The same for an owner that comes and goes all the time: waits for it for a moment, and the
+  // The same for an owner that enters and leaves all the time: waits for it for a moment, and the
   // owner lets the caller in first.
   [[nodiscard]] bool try_claim_urgently(std::uint32_t thread) {
     assert(thread >= 1 && (thread & (kWaiting | kUrgent)) == 0);
@@ -152,7 +152,7 @@ class Handover {
   // ---- any thread ----
 
   // For another helper that has nothing better to do: gives its core to the helper that has the
-  // claim, which may have been preempted, and sleeps for at most `sleep_ns`. Nobody wakes it.
+  // claim, which may have been preempted, and sleeps for at most `sleep_ns`. No thread wakes it.
   void fetch_helper(std::int64_t sleep_ns) {
     const std::uint32_t claim = claim_.load(std::memory_order_relaxed);
     if (claim != 0) System::fetch(&claim_, claim, number_of(claim), sleep_ns);
@@ -164,7 +164,7 @@ class Handover {
   // For heuristics and printing: out of date when the caller reads the result.
   [[nodiscard]] bool looks_claimed() const { return claim_.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool looks_inside() const { return inside_.load(std::memory_order_relaxed) != 0; }
-  // An owner waits for who has the claim: inside, or outside (await_helper()).
+  // An owner waits for the thread that has the claim: inside, or outside (await_helper()).
   [[nodiscard]] bool looks_wanted() const {
     return looks_inside() || (claim_.load(std::memory_order_relaxed) & kWaiting) != 0;
   }

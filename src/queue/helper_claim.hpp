@@ -1,10 +1,10 @@
-// Which helper has something that a lock guards, so that a thread that finds the lock held can
-// fetch a helper that has lost its core.
+// Names the helper that holds something guarded by a lock, so that a thread that finds the lock
+// held can fetch a helper that has lost its core.
 //
 // A helper is a thread of low priority: if the scheduler preempts it while it holds a lock, on a
 // core that others keep busy, it holds up threads of ordinary priority for hundreds of
-// milliseconds. These do here what the owner of a Handover does about it: they give the helper
-// their own core, and sleep.
+// milliseconds. These threads do here what the owner of a Handover does: they give the helper their
+// own core, and sleep.
 //
 //   helper                          thread that finds the lock held
 //   try_claim: 0 -> its number      claim == 0 ? nobody to fetch : fetch(): move it here, sleep

@@ -1,18 +1,18 @@
 // A barrier over words in memory: every rank of a job reads all of them and writes one. No call
-// waits; whoever dies, all others find the same. It is one kind of collective among others, which
-// the caller carries out by other means; so it does with a barrier that has gone astray.
+// waits. If ranks die, all others find the same result. It is one kind of collective among others;
+// the caller executes these by other means, and also a barrier that has gone astray.
 //
 // Each rank counts the collectives it enters; all ranks enter the same number of them, but not
 // always the same ones. A rank's word says how many, and whether the last one is a barrier.
 //
 // Invariants
 //   The number in a rank's word never falls. A rank enters collective n + 1 after it has left n. It
-//   finds that all have come to barrier n only when every word says barrier n, or a number above n,
-//   which stays true whoever dies. If some rank's n-th collective is no barrier, or a rank died
+//   finds that all have come to barrier n only when every word says barrier n, or a number above n.
+//   That stays true if ranks die. If some rank's n-th collective is no barrier, or a rank died
 //   before it entered it, that never happens, and all the living find that they are astray. A word
-//   is written with release and read with acquire: what was done before a barrier happens before
-//   what follows it. The word of a rank that is known to be dead is read after the death was known,
-//   and no longer changes.
+//   is written with release and read with acquire: everything done before a barrier happens before
+//   everything after it. The word of a rank that is known to be dead is read after the death was
+//   known, and no longer changes.
 //
 // Words that other processes write are not trusted: any value means one of the three findings.
 #pragma once
@@ -37,7 +37,7 @@ class Meeting {
   void enter(bool barrier) {
     ++number_;
     first_ = 0;
-    // Release: what was done before. Partner: the acquire load in look_at().
+    // Release: everything done before. Partner: the acquire load in look_at().
     words_[rank_].store(number_ << 1 | (barrier ? 1U : 0U), std::memory_order_release);
   }
 

@@ -1,6 +1,6 @@
-// Parts of a message that threads mark ready, run after run, and which thread posts each part: the
-// one that marks it, if the run is open (the receiver has begun it); otherwise the one that opens
-// the run.
+// Parts of a message that threads mark ready, run after run. It decides which thread posts each
+// part: the one that marks it, if the run is open (the receiver has begun it); otherwise the one
+// that opens the run.
 //
 // Invariants (the state of a part in run r is 4r + step, and only grows, except by unclaim())
 //   idle → marked → claimed → ended, or idle → claimed → ended. Each step is made by one thread: by

@@ -109,14 +109,14 @@ class RecordProducer {
   // Makes everything begun so far visible to the consumer.
   void publish() { publish_up_to(place_); }
 
-  // Begins records one behind the other where they fit behind the last one, into room that is known
-  // of: no call, and the ring's position in a register. While a Row is open nothing else is done
-  // with the ring. It ends with end() or publish(); without either, nothing was begun.
+  // Begins records one behind the other, in room that is already known: without a call, and with
+  // the ring's position in a register. While a Row is open nothing else may be done with the ring.
+  // The Row ends with end() or publish(); without either, nothing was begun.
   class Row {
    public:
     explicit Row(RecordProducer& ring)
         : ring_(ring), data_(ring.data_), at_(data_ + ring.place_), limit_(data_ + ring.limit_) {}
-    // As the ring's. Null: ask that one.
+    // As the ring's begin(). Null: ask that one.
     [[nodiscard]] std::byte* begin(std::uint8_t type, std::uint32_t immediate, std::uint32_t bytes) {
       std::byte* const record = at_;
       const std::uint32_t space = record_space(bytes);
@@ -153,8 +153,8 @@ class RecordProducer {
 
   [[nodiscard]] std::uint64_t index() const { return lap_ + place_; }
 
-  // Of a ring whose consumer has never freed anything, so that all records are in their first lap:
-  // how many of `type` there are. 0: it has.
+  // The number of records of `type` in a ring whose consumer has never freed anything, so that all
+  // records are in their first lap. 0: the consumer has freed something.
   [[nodiscard]] std::uint64_t count_untouched(std::uint8_t type) const {
     if (lap_ != 0 || control_->head.load(std::memory_order_acquire) != 0) return 0;
     std::uint64_t count = 0;
@@ -197,7 +197,7 @@ class RecordProducer {
     place_ = 0;
     limit_ = 0;
   }
-  // Whether there is room up to the index `end` by now. An impossible head tells of none.
+  // Whether there is room up to the index `end` by now. An impossible head counts as no room.
   bool look_for_room(std::uint64_t end) {
     const std::uint64_t head = control_->head.load(std::memory_order_acquire);
     if (index() - head > capacity_) return false;
@@ -247,7 +247,7 @@ class RecordConsumer {
   RecordConsumer(RingControl<Atomic>* control, const std::byte* data, std::uint32_t capacity)
       : control_(control), data_(data), capacity_(capacity) {}
 
-  // A record is there that look() has seen.
+  // True: there is a record that look() has seen.
   [[nodiscard]] bool knows() const { return index_ != tail_; }
   // Whether there is a record: record, none or malformed.
   [[nodiscard]] Take look() {
@@ -289,8 +289,9 @@ class RecordConsumer {
 
   static constexpr std::size_t kCopyBytes = RingControl<Atomic>::kCopyWords * sizeof(std::uint64_t);
 
-  // After look() has said `record`: the next one from its copy beside the tail, payload in `room`
-  // of kCopyBytes, if it is there, of `type`, and has at most `most_bytes`.
+  // Call it after look() has said `record`: takes the next record from its copy beside the tail,
+  // with the payload in `room` of kCopyBytes, if the copy is there, is of `type`, and has at most
+  // `most_bytes`.
   [[nodiscard]] bool take_copy(std::uint8_t type, std::uint32_t most_bytes, std::byte* room, Record* record) {
     const std::uint64_t wanted = index_ + 1;
     if (control_->copied.load(std::memory_order_acquire) != wanted) return false;
@@ -316,9 +317,9 @@ class RecordConsumer {
   // records ahead by itself. Worth 15 % between far cores, where a line takes 500 ns.
   static constexpr std::uint32_t kSoon = 192;
 
-  // Takes records of `type` with at most `most_bytes` while these are known to be visible, at most
-  // `most` of them: visit(number, payload, bytes, immediate). How many. What the next one is, or
-  // whether there is one, look() and take() say.
+  // Takes records of `type` with at most `most_bytes` while they are known to be visible, at most
+  // `most` of them: visit(number, payload, bytes, immediate). Returns how many. look() and take()
+  // say whether there is a next record, and which.
   template <class Visit>
   std::size_t take_known(std::uint8_t type, std::uint32_t most_bytes, std::size_t most, Visit&& visit) {
     std::size_t count = 0;

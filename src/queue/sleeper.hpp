@@ -1,7 +1,7 @@
 // One thread sleeps until another wakes it: wake() leaves a token, sleep() consumes it. A token
-// that is left while nobody sleeps is kept, so a wake-up is never lost, whatever the two threads
-// have agreed by other means (the command queue's sleeping bit) about when one is due; several
-// tokens are one. Within one process.
+// that is left while the thread does not sleep is kept, so a wake-up is never lost. That does not
+// depend on other agreements of the two threads about when a wake-up is due (the command queue's
+// sleeping bit). Several tokens are one. Within one process.
 //
 // state: kNothing, kToken, kAsleep. Only the sleeper goes to kAsleep and from kToken to kNothing;
 // wake() goes from any state to kToken, and makes the system call only if it came from kAsleep.

@@ -30,9 +30,9 @@ struct Candidate {
   base::Status (*probe)(const base::Environment& environment);  // null: it is there
 };
 
-// Where nothing is set, the best first. An adapter that only libfabric drives comes before UCX,
-// which would reach it as a slower Ethernet; else UCX, which knows most adapters best. libfabric
-// comes last a second time, over TCP.
+// The candidates if nothing is set, the best first. An adapter that only libfabric drives comes
+// before UCX, which would reach it as a slower Ethernet. Then comes UCX, which knows most adapters
+// best. libfabric comes last a second time, over TCP.
 std::vector<Candidate> usual_candidates() {
   std::vector<Candidate> all = {{"ofi", "ofi with an adapter of its own", find("ofi")->probe_own}};
   for (const char* name : {"ucx", "verbs", "ofi"}) all.push_back({name, name, find(name)->probe});
@@ -49,10 +49,10 @@ std::vector<std::string_view> names_in(std::string_view list) {
   return names;
 }
 
-// What this rank's program and settings name.
+// The transports that this rank's program and settings name.
 struct Named {
   std::string name;        // one for all ranks, or as in HEDDLE_TRANSPORTS; empty: nothing is set
-  bool only = false;       // it is that one, wherever the ranks are
+  bool only = false;       // that one is used, wherever the ranks are
   std::string said;        // for people of other ranks
   std::string why;         // if it is that one
   bool from_list = false;  // HEDDLE_TRANSPORTS has it
@@ -70,14 +70,15 @@ Named named_by(const char* asked, const base::Config& config) {
   return {list, only, "HEDDLE_TRANSPORTS=" + list, "HEDDLE_TRANSPORTS names it alone", true};
 }
 
-// What each rank tells the others: the first candidate that it can use. Said::as_bytes() follows.
+// A rank's message to the others: the first candidate that it can use. Said::as_bytes() follows.
 struct Proposal {
   std::uint32_t magic = kMagic;
   std::uint32_t at = 0;
   static constexpr std::uint32_t kMagic = 0x53544448;  // "HDTS"
 };
 
-// What a rank may use, which must be the same in all, and for people by what settings.
+// The transports that a rank may use, which must be the same in all ranks; and, for people, the
+// settings that say so.
 struct Said {
   std::string may_use;
   std::string settings;
@@ -108,7 +109,7 @@ class Candidates {
   std::uint32_t first_from(std::uint32_t at) {
     for (; at < size(); ++at) {
       if (all_[at].probe == nullptr || all_[at].probe(environment_) == HEDDLE_DONE) return at;
-      // of a name that comes twice, the second time
+      // if a name comes twice, only its second place is reported
       if (std::any_of(all_.begin() + at + 1, all_.end(),
                       [&](const Candidate& one) { return one.name == all_[at].name; }))
         continue;
@@ -118,14 +119,14 @@ class Candidates {
     }
     return at;
   }
-  // Warns of those that cannot be used here though their user has made settings of them.
+  // Warns of transports that cannot be used here although the user has made settings of them.
   void tell_left_out(const std::string& instead) const {
     for (const auto& [name, why] : wanted_) {
       environment_.log.line(base::Level::warn, "the transport %s is left out, though %s is set: %s; the job uses %s",
                             name.c_str(), setting_of(name, environment_.config), why.c_str(), instead.c_str());
     }
   }
-  // Why those before cannot be used here; empty: all can.
+  // Why the candidates before the first usable one cannot be used here; empty: all can.
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::string names() const {
     std::string text;
@@ -140,8 +141,9 @@ class Candidates {
   std::vector<std::pair<std::string, std::string>> wanted_;  // by name: why not
 };
 
-// Where HEDDLE_NODE_RANKS makes several nodes of one machine, ranks that do not have it take no
-// part. One that has published its card is past this exchange, which would be over for all.
+// If HEDDLE_NODE_RANKS makes several nodes of one machine, ranks without this setting take no part
+// in the exchange. A rank that has published its card is past the exchange: if it had taken part,
+// the exchange would be over for all.
 base::Status find_absent(bootstrap::Bootstrap& bootstrap, std::vector<std::vector<std::byte>>* all) {
   for (std::uint32_t rank = 0; rank < bootstrap.size(); ++rank) {
     if (rank == bootstrap.rank() || !bootstrap.fetch_bytes(rank)) continue;
@@ -193,7 +195,7 @@ base::Result<std::uint32_t> read(const std::vector<std::byte>& bytes, std::uint3
 
 // The first candidate that every rank can use. Each proposes the first that it can; if they differ,
 // each looks on from the last of these. So all look at no more than is needed, and find the same.
-// *tells: of the ranks that could not use the first, this is the lowest.
+// *tells: this is the lowest of the ranks that could not use the first.
 base::Result<std::uint32_t> agree(bootstrap::Bootstrap& bootstrap, base::Clock& clock, const Said& said,
                                   Candidates& candidates, bool* tells) {
   std::uint32_t mine = candidates.first_from(0);
@@ -235,7 +237,7 @@ std::vector<Candidate> candidates_of(const Named& named) {
   return all;
 }
 
-// What is used by ranks on `count` nodes.
+// Chooses the transport for ranks on `count` nodes.
 base::Result<Choice> choose_among(const Named& named, std::size_t count, bootstrap::Bootstrap& bootstrap,
                                   const base::Environment& environment) {
   const std::uint64_t node_ranks = environment.config.number(base::Var::node_ranks);

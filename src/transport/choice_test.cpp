@@ -80,7 +80,8 @@ TEST(Choice, TheFirstNetworkIsTakenThatAllRanksHave) {
   EXPECT_EQ(chosen(3, with(order, "HEDDLE_NODE_RANKS", "1")), "loopback");
 }
 
-// Of all ranks that lack it one says so: a setting of it shows that its user meant it.
+// A setting of a network shows that the user meant to use it. So if the network is left out, one of
+// the ranks that lack it reports that.
 TEST(Choice, ANetworkThatIsLeftOutInSpiteOfItsSettingIsToldOnce) {
   const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,ofi,loopback"}};
   const Overrides wrong = with(order, "HEDDLE_OFI_LIBRARY", "libnothing.so");
@@ -103,7 +104,8 @@ TEST(Choice, ANetworkThatIsUsedOrWasNotSetUpIsNotTold) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-// The others may have what one lacks: they find the same as that one.
+// If one rank lacks a network, all ranks choose as that rank does, although the others have the
+// network.
 TEST(Choice, OneRankThatLacksANetworkIsEnough) {
   const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,ucx,loopback"}};
   const Overrides lacks = with(order, "HEDDLE_UCX_LIBRARY", "libnothing.so");
@@ -123,7 +125,8 @@ void expect_in(const std::string& said, const std::string& part) {
   EXPECT_NE(said.find(part), std::string::npos) << said;
 }
 
-// Whatever a rank has, it takes part in the exchange, and all are told by name.
+// A rank takes part in the exchange whatever its settings are, and all ranks get the settings by
+// name.
 TEST(Choice, OtherSettingsInOneRankAreNamedToAll) {
   const std::string mine = "HEDDLE_TRANSPORTS=shm,loopback,ucx and HEDDLE_NODE_RANKS=1";
   const Overrides order = {{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_TRANSPORTS", "shm,loopback,ucx"}};

@@ -35,8 +35,8 @@ struct RemoteMemory {
   std::uint32_t opcodes = 0;  // which of put, get, atomic this memory accepts as commands
   std::uint32_t rank = 0;
   std::uint64_t bytes = 0;
-  // Of memory that has `direct`: so many bytes at its beginning and at its end are reached by
-  // commands only. `direct` is where its first byte would be.
+  // If the memory has `direct`: only commands reach so many bytes at its beginning and at its end.
+  // `direct` is the address where the first byte of the memory would be.
   std::uint32_t edge_before = 0;
   std::uint32_t edge_after = 0;
   std::array<std::uint64_t, 4> handle{};  // the transport's own, passed back in commands
@@ -75,7 +75,7 @@ struct Command {
   // Inlined: the whole packet, with zeros up to a multiple of 8 behind it. Else not initialised.
   alignas(8) std::byte packet[kInlineBytes];  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const RemoteMemory* remote = nullptr;       // null: it is a message
-  // From here on: of no inlined message.
+  // An inlined message has none of the fields from here on.
   const void* header;
   // Message that is not inlined, put: source (not written). Get, atomic: destination (atomic: null:
   // no result).
@@ -86,10 +86,11 @@ struct Command {
 
   // NOLINTBEGIN(cppcoreguidelines-pro-type-member-init,modernize-use-default-member-init,clang-analyzer-optin.cplusplus.UninitializedObject)
   Command() : header(nullptr), local(nullptr), offset(0), operand(0), compare(0) {}
-  // Of a put or get: what these do not have stays as it is.
+  // For a put or get. Fields that these do not have stay as they are.
   explicit Command(Opcode of) : opcode(of) {}
-  // Of a message, which set_message() brings: what an inlined one does not have stays as it is. On
-  // a shared worker those stores cost a tenth of the time of a post: the lock waits for them.
+  // For a message; set_message() fills it in. Fields that an inlined message does not have stay as
+  // they are: on a shared worker stores to them would cost a tenth of the time of a post, since the
+  // lock waits for them.
   Command(std::uint32_t to_rank, std::uint32_t to_worker, std::uint32_t with_immediate)
       : rank(to_rank), worker(to_worker), immediate(with_immediate) {}
   // NOLINTEND(cppcoreguidelines-pro-type-member-init,modernize-use-default-member-init,clang-analyzer-optin.cplusplus.UninitializedObject)
@@ -98,7 +99,7 @@ struct Command {
   [[nodiscard]] static constexpr bool inlines(std::uint32_t message_header_bytes, std::uint64_t payload_bytes) {
     return payload_bytes <= kInlineBytes && wire::pad8(message_header_bytes) + payload_bytes <= kInlineBytes;
   }
-  // What the payload of a message is copied from.
+  // The memory that the payload of a message is copied from.
   [[nodiscard]] const void* source() const { return inlined ? packet : local; }
   // Bytes of the whole packet of a message.
   [[nodiscard]] std::uint64_t packet_bytes() const { return wire::pad8(header_bytes) + bytes; }

@@ -1,4 +1,4 @@
-// What every transport must do, as tests that know nothing but the contract in transport.hpp.
+// The duties of every transport, as tests that know nothing but the contract in transport.hpp.
 //
 // A Setting is one way to set up one transport; conformance_test.cpp lists them, conformance_*.cpp
 // hold the tests. A World is a job of a few ranks in this process with their transports. A Port is

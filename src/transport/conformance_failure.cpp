@@ -116,8 +116,8 @@ TEST_P(Conformance, OutstandingCommandsToADyingPeerComplete) {
   world.transport(0).release(*memory);
 }
 
-// The same for short messages that are posted together, of which some are on their way, some wait,
-// and some are refused.
+// The same for short messages that are posted together: some are on their way, some wait, and some
+// are refused.
 TEST_P(Conformance, ShortMessagesPostedTogetherToADyingPeerComplete) {
   World world(GetParam(), 3);
   Port& port = world.port(0);

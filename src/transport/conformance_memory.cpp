@@ -208,7 +208,7 @@ void run_alone(Port& port, const Deadline& deadline, const Command& command) {
   ASSERT_EQ(port.status(token), HEDDLE_DONE);
 }
 
-// What one of many threads does, with its own part of the target.
+// The work of one of many threads. Each has its own part of the target.
 struct Transferring {
   Port& port;
   const RemoteMemory& memory;

@@ -1,6 +1,6 @@
 // The settings under which the conformance suite runs. Each folder gives its own, in a file
 // conformance_settings.cpp; a transport of the table for which no folder gives a setting runs as it
-// is, and with all faults. What the folders share is here.
+// is, and with all faults. This file holds the parts that the folders share.
 #pragma once
 
 #include <vector>

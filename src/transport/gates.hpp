@@ -30,13 +30,13 @@ namespace heddle::transport {
 
 inline constexpr std::size_t kGateKeyBytes = 32;
 
-// What one peer needs to connect its gates with this rank's: one of its gates sends to one of
+// The key with which one peer connects its gates with this rank's: one of its gates sends to one of
 // these, and the other way round. Carried as bytes; hostile.
 struct GateKey {
   std::array<std::byte, kGateKeyBytes> bytes{};
 };
 
-// To and from where a gate of a chain is connected.
+// The connections of one gate of a chain.
 struct GateWires {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t from_local = kNone;  // gates of the same chain

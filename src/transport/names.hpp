@@ -35,8 +35,9 @@ bool is_known(const std::string& name);
 // CONFIG; the message lists the transports.
 base::Status fail_unknown(const std::string& name);
 
-// What a job on several nodes would use between them if all machines were as this one, by the
-// settings. CONFIG: nothing can be used, and why; also where one of a single node is named alone.
+// The transport that a job on several nodes would use between them, by the settings, if all
+// machines were like this one. CONFIG: nothing can be used, and why; also if a transport that
+// reaches only one node is named alone.
 base::Result<Choice> network_here(const base::Environment& environment);
 
 }  // namespace heddle::transport

@@ -29,7 +29,8 @@ namespace heddle::transport {
 
 inline constexpr std::size_t kSessionKeyBytes = 40;
 
-// What a peer needs to put to a queue's memory and to give it credits. Carried as bytes; hostile.
+// The key with which a peer puts to a queue's memory and gives it credits. Carried as bytes;
+// hostile.
 struct SessionKey {
   std::array<std::byte, kSessionKeyBytes> bytes{};
 };
@@ -84,12 +85,13 @@ class SessionQueues {
   virtual ~SessionQueues() = default;  // after all Sessions
 
   struct Limits {
-    // Of one queue in one run, as the settings describe the interface: more are accepted, but see
-    // Session::poll().
+    // Commands of one queue in one run, as the settings describe the interface. More are accepted,
+    // but see Session::poll().
     std::uint32_t commands = 0;
     std::uint32_t credits = 0;  // of one put
     std::uint64_t bytes = 0;    // of one put
-    // Of an operation: from this size on a queue for each link pays, where one queue would suffice.
+    // From this size of an operation on, one queue for each link pays, even if one queue would
+    // suffice.
     std::uint64_t spread_bytes = kNever;
     static constexpr std::uint64_t kNever = ~std::uint64_t{0};
   };

@@ -17,7 +17,7 @@ namespace heddle::transport::ofi {
 inline std::string why_no_ofi() {
   if (!HEDDLE_HAS_OFI) return "skipped: built without libfabric";
   if (base::kThreadSanitizer) return "skipped: ThreadSanitizer does not see how libfabric synchronises its threads";
-  // As Library does, whose turn comes later: the libraries of PSM shall leave the signals alone.
+  // As Library does, which comes later: makes the libraries of PSM leave the signals alone.
   setenv("IPATH_NO_BACKTRACE", "1", 0);
   setenv("HFI_NO_BACKTRACE", "1", 0);
   const char* other = std::getenv("HEDDLE_OFI_LIBRARY");
@@ -26,7 +26,7 @@ inline std::string why_no_ofi() {
   return "";
 }
 
-// The same for what needs a device of InfiniBand or RoCE.
+// The same for tests that need a device of InfiniBand or RoCE.
 inline std::string why_no_verbs() {
   if (std::string no_ofi = why_no_ofi(); !no_ofi.empty()) return no_ofi;
   std::error_code none;

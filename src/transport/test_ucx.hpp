@@ -21,7 +21,7 @@ inline std::string why_no_ucx() {
   return "";
 }
 
-// The same for what needs a device of InfiniBand or RoCE.
+// The same for tests that need a device of InfiniBand or RoCE.
 inline std::string why_no_verbs() {
   if (std::string no_ucx = why_no_ucx(); !no_ucx.empty()) return no_ucx;
   std::error_code none;

@@ -69,13 +69,13 @@ struct Capabilities {
 inline constexpr std::size_t kKeyBytes = 48;
 inline constexpr std::size_t kWideKeyBytes = 80;
 
-// What one peer needs to reach a region through this transport. Carried as bytes; import() must
-// treat it as hostile.
+// The key by which one peer reaches a region through this transport. Carried as bytes; import()
+// must treat it as hostile.
 struct MemoryKey {
   std::array<std::byte, kKeyBytes> bytes{};
 };
 
-// What any peer needs, where ranks are reached in different ways. Transport::key_for() takes the
+// The keys for all peers, if ranks are reached in different ways. Transport::key_for() takes the
 // key for one rank from it.
 struct WideKey {
   WideKey() = default;
@@ -153,8 +153,8 @@ class TransportWorker {
   // command itself, or does not accept it (if the transport cannot do that, or fails).
   [[nodiscard]] virtual std::size_t post(std::span<Command> batch) = 0;
 
-  // Makes progress and fetches what has happened; returns the number of records written. Releases
-  // the message data of the previous poll.
+  // Makes progress and fetches the events; returns the number of records written. Releases the
+  // message data of the previous poll.
   [[nodiscard]] virtual std::size_t poll(std::span<Completion> completions) = 0;
 
   // The peer is dead: everything outstanding towards it completes with PEER_FAILED in later polls;
@@ -191,7 +191,8 @@ class TransportWorker {
     Target target;
     std::uint64_t messages;
   };
-  // For the same reports: such workers, as far as is known; how many were written to `found`.
+  // For the same reports: writes such workers, as far as they are known, to `found`; returns how
+  // many.
   [[nodiscard]] virtual std::size_t unopened(std::span<Unopened> found) {
     static_cast<void>(found);
     return 0;
@@ -242,9 +243,10 @@ class Transport {
     return false;
   }
 
-  // Whether that rank's card fits this rank's settings, which the first use of the rank finds as
-  // well: for reports before any use. It connects to nobody. CONFIG, VERSION, PROTOCOL: it does
-  // not, as the message says. AGAIN: its card has not arrived yet; call again. PEER_FAILED.
+  // Checks whether that rank's card fits this rank's settings. The first use of the rank checks it
+  // as well; this call is for reports before any use. It connects to nobody. CONFIG, VERSION,
+  // PROTOCOL: it does not, as the message says. AGAIN: its card has not arrived yet; call again.
+  // PEER_FAILED.
   [[nodiscard]] virtual base::Status check_peer(std::uint32_t rank) {
     static_cast<void>(rank);
     return HEDDLE_DONE;
@@ -283,12 +285,12 @@ class Transport {
   // AGAIN: its card has not arrived yet; call again.
   [[nodiscard]] virtual base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) = 0;
   // True: any thread may call try_import() of that rank's memory at any time, also long after it
-  // got the key; the caller may put it off until the first access.
+  // got the key. So the caller may put the import off until the first access.
   [[nodiscard]] virtual bool imports_late(std::uint32_t rank) const {
     static_cast<void>(rank);
     return false;
   }
-  // An import of that rank will follow: what it needs is asked for already. Optional.
+  // An import of that rank will follow: asks already for the card that it needs. Optional.
   virtual void prepare_import(std::uint32_t rank) { static_cast<void>(rank); }
   // Rings when try_import() may say something new. Null: it has to be called now and then.
   [[nodiscard]] virtual const queue::Bell<>* card_bell() const { return nullptr; }
@@ -378,13 +380,14 @@ struct Choice {
   std::string name;  // for open()
   std::string why;   // for people
 };
-// What this job uses: `asked`, unless it is null or "auto"; else what HEDDLE_TRANSPORT says; else,
-// by where the ranks are, what HEDDLE_TRANSPORTS says: the first of it for the ranks of a node, for
-// those of other nodes the first of the others that all ranks can use. Where nothing is set, these
-// are shm, and the networks in the order of docs/clusters.md. The same on all ranks.
-// Collective, whatever the settings, if the ranks are on several nodes: it waits for all ranks, by
-// exchanges. CONFIG: the settings contradict each other, or, in all ranks, those of ranks differ or
-// no named transport reaches other nodes. PEER_FAILED.
+// Chooses the transport of this job: `asked`, unless it is null or "auto"; else the value of
+// HEDDLE_TRANSPORT; else, by where the ranks are, the value of HEDDLE_TRANSPORTS: its first
+// transport for the ranks of a node, and for those of other nodes the first of its others that all
+// ranks can use. If nothing is set, these are shm, and the networks in the order of
+// docs/clusters.md. The choice is the same on all ranks. If the ranks are on several nodes, the
+// call is collective, whatever the settings: it waits for all ranks, by exchanges. CONFIG: the
+// settings contradict each other; or, in all ranks, those of ranks differ or no named transport
+// reaches other nodes. PEER_FAILED.
 base::Result<Choice> choose(const char* asked, bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
 
 }  // namespace heddle::transport

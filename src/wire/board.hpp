@@ -14,17 +14,17 @@
 // adding to `next` (the sender puts it, the receiver gets it), and adds its length to `finished`
 // when it is copied.
 //
-// Why the sender's choice is the one that the receiver would have made. The sender takes a place
-// only while `seen` equals the number of messages that it has left to the receiver to match
-// (everything it sent, except what it took a place for). So each of these was matched, and the
-// receive it matched was taken off the board, before the sender looked. Of the places that fit, the
-// sender takes the earliest among those that were all there when it looked (`count`). The receiver
-// shows a receive only if every receive that was posted before and could take the same message is
-// shown too: no receive with a mask or a wildcard source is posted then, and the earlier one of the
-// same source and tag is shown. So when the sender's message is matched by taking a place, no
-// message that came before it is unmatched, and no earlier receive that fits it is left. A message
-// that the sender sends later and the receiver matches finds the taken receive gone: the receiver's
-// own compare-and-swap fails, and it goes on to the next receive.
+// The sender chooses the receive that the receiver would have chosen, for these reasons. The sender
+// takes a place only while `seen` equals the number of messages that it has left to the receiver to
+// match (all messages that it sent, except those that it took a place for). So each of these was
+// matched, and the receive it matched was taken off the board, before the sender looked. From the
+// places that fit, the sender takes the earliest one that was there when it looked (`count`). The
+// receiver shows a receive only if every receive that was posted before and could take the same
+// message is shown too: no receive with a mask or a wildcard source is posted then, and the earlier
+// one of the same source and tag is shown. So when the sender's message is matched by taking a
+// place, no message that came before it is unmatched, and no earlier receive that fits it is left.
+// A message that the sender sends later and the receiver matches finds the taken receive gone: the
+// receiver's own compare-and-swap fails, and it goes on to the next receive.
 //
 // Hostile peers: either may write anything. Each reads what it uses once, checks it against its own
 // memory's range, and ends its side when `finished` reaches its own length; the worst result is
@@ -163,9 +163,9 @@ template <class Place>
 [[nodiscard]] bool all_finished(const Place& place, std::uint64_t total) {
   return place.finished.load(std::memory_order_acquire) >= total;
 }
-// For the sender, when its message has ended, perhaps early. What it has claimed and what nobody
-// has claimed is not copied. Where the receiver still copies, the data may be gone: a thread that
-// sees the bytes finished here then sees this status.
+// For the sender, when its message has ended, perhaps early. The parts that the sender has claimed,
+// and those that nobody has claimed, are not copied. If the receiver still copies, the data may be
+// gone: a thread that sees the bytes finished here then sees this status.
 template <class Place>
 void abandon_place(Place& place, const Part& claimed, std::uint64_t total) {
   if (all_finished(place, total)) return;

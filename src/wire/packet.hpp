@@ -1,10 +1,9 @@
-// What travels in a message: 32 immediate bits that say what it is, and, except for a small active
+// The content of a message: 32 immediate bits that say what it is, and, except for a small active
 // message, a packet header.
 //
 // Encode and decode stand side by side; decode treats every byte as hostile and never reads past
-// what it was given. Byte order is the machine's: all processes of a job run on machines of one
-// byte order (checked by the magic of the packed region, and magic and version of the transports'
-// cards).
+// its input. Byte order is the machine's: all processes of a job run on machines of one byte order
+// (checked by the magic of the packed region, and magic and version of the transports' cards).
 #pragma once
 
 #include <cstddef>
@@ -63,7 +62,7 @@ inline constexpr std::uint32_t kExtensions = 8;
 constexpr std::uint32_t extension(std::uint32_t number) {
   return immediate_of(Kind::fragment) | 1U << 27 | number;
 }
-// That of the room above the worker.
+// The number of the room above the worker.
 inline constexpr std::uint32_t kExtension = extension(0);
 
 // Rows of the engine's table of arrivals: one for each kind, and one for each number.
@@ -102,7 +101,7 @@ struct ActiveMessage {
   std::uint32_t payload_bytes;
 };
 
-// Of a small active message of either class.
+// The length of the header of a small active message of either class.
 constexpr std::uint32_t header_bytes_of(std::uint32_t immediate) {
   return immediate >> kHeaderShift & kHeaderMask;
 }

@@ -1,5 +1,5 @@
-// What the two sides of a partitioned operation tell each other, as messages to the extension of
-// the peer's worker.
+// The messages between the two sides of a partitioned operation. They go to the extension of the
+// peer's worker.
 #pragma once
 
 #include <array>

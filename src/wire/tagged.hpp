@@ -38,7 +38,7 @@ constexpr std::uint32_t encode_tagged(std::uint32_t sequence, bool offer) {
   return immediate_of(Kind::tagged) | (offer ? kOfferBit : 0) | (sequence & kSequenceMask);
 }
 
-// Of a message whose data is in its packet.
+// Whether it is the immediate of a message whose data is in its packet.
 constexpr bool is_plain(std::uint32_t immediate) {
   return (immediate & ~kSequenceMask) == immediate_of(Kind::tagged);
 }
@@ -109,8 +109,8 @@ std::optional<Body> decode_word(std::span<const std::byte> packet) {
   return body;
 }
 
-// How much of the receiver's memory a message takes while nobody has received it, payload and
-// bookkeeping: both sides count the same.
+// How much of the receiver's memory an unexpected message takes, for payload and bookkeeping. Both
+// sides count the same.
 inline constexpr std::uint64_t kTaggedNode = 176;
 inline constexpr std::uint64_t kTaggedLeast = 256;
 constexpr std::uint64_t tagged_charge(std::uint64_t payload_bytes) {

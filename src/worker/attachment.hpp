@@ -1,5 +1,5 @@
-// What a room above the engine keeps with a context: its state ends with the context's, and who
-// makes progress on the context moves it on. The engine knows no more about it.
+// State that a room above the engine keeps with a context. It ends with the context's state, and
+// whoever makes progress on the context moves it on. The engine knows no more about it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class Attachment {
   };
   // Moves on what it can. Any thread, helpers among them.
   virtual Found advance() = 0;
-  // The workers are about to be closed: afterwards advance() does nothing, and nobody is inside.
+  // Called when the workers are about to be closed: afterwards advance() does nothing, and no
+  // thread is inside.
   virtual void end() = 0;
   // Whether something is under way. Any thread.
   [[nodiscard]] virtual bool active() const = 0;

@@ -60,8 +60,8 @@ base::Status Context::open_parts(const ContextOptions& options) {
   }
   small_offload_ = *small_offload;
   extension_ = options.extension;
-  // Before the job is joined, which can be done only once: what is wrong here can be mended and
-  // tried again.
+  // This comes before the job is joined, because a process can join only once: after an error here
+  // the caller can correct the cause and try again.
   const std::string progress =
       options.progress != nullptr ? options.progress : environment().config.text(base::Var::progress);
   const auto policy = policy_named(progress);
@@ -169,7 +169,8 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
     workers_.remove(*added);
     throw;
   }
-  // Without a gate: for its owner, when that waits.
+  // A worker without a gate is listed for its owner, which moves it on while it waits for something
+  // else.
   if (!helped && !(*added)->core().unshared) return added;
   try {
     helpers_->add(*added);
@@ -180,9 +181,10 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
   return added;
 }
 
-// Operations that a living peer may still serve are not cancelled: it may be reading the memory
-// that they name. The number of them has to fall, since any other sign of life, an event or an end,
-// may come from what peers begin, who would hold the close for ever.
+// Operations that a living peer may still serve are not cancelled: the peer may be reading the
+// memory that they name. The timeout starts again only when the number of these operations falls.
+// Other signs of life, such as events, may come from operations that peers begin, so peers could
+// delay the close for ever.
 base::Status Context::quiet_before_close(Worker* worker) {
   const auto bound_ns = static_cast<std::int64_t>(environment().config.number(base::Var::close_timeout));
   base::Timeout timeout(bound_ns == 0 ? base::Timeout::kForever : bound_ns, *environment().clock);
@@ -209,8 +211,8 @@ base::Status Context::quiet_before_close(Worker* worker) {
 base::Status Context::close_worker(Worker* worker) {
   const base::Status status = quiet_before_close(worker);
   if (status == HEDDLE_ERR_STATE || status == HEDDLE_ERR_TIMEOUT) return status;
-  // A peer whose message was received waits for the answer: it is told, unless it takes nothing for
-  // long.
+  // A peer whose message was received waits for the answer. The answer is sent, unless the peer
+  // accepts nothing for long.
   base::Timeout timeout(kAnswersNs, *environment().clock);
   const auto answered = worker->until({"heddle_worker_close"}, [&]() -> base::Status {
     const base::Status answers = worker->try_answer();
@@ -227,8 +229,8 @@ base::Status Context::close_worker(Worker* worker) {
   return status;
 }
 
-// Operations that could not be waited for are cancelled while the worker is still known, so that
-// what they name stays.
+// Operations that could not be waited for are cancelled while the worker is still registered, so
+// that the objects that they name stay alive.
 void Context::end_worker(Worker* worker) {
   helpers_->remove(worker);
   inspection_.remove(*worker);

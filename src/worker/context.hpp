@@ -29,8 +29,8 @@ namespace heddle::engine {
 
 class Worker;
 
-// What a rank is in when it exchanges. Travels before the bytes of the exchange, so that ranks
-// which call different collectives are told instead of being matched.
+// The collective that a rank executes by an exchange. It travels before the bytes of the exchange,
+// so that ranks that call different collectives get an error instead of being matched.
 enum class Collective : std::uint8_t { barrier = 1, exchange, region_exchange, leave, team };
 inline constexpr std::size_t kMostExchanged = std::size_t{1} << 20;  // bytes of each rank
 inline constexpr std::size_t kExchangeHead = 2;                      // bytes before them
@@ -70,7 +70,7 @@ class Context : public Job {
     void* user = nullptr;  // the program's
     bool attends = false;  // waits on it move the other workers, too
   };
-  // The number of every rank's internal worker.
+  // The internal worker has this number in every rank.
   [[nodiscard]] std::uint32_t internal_worker() const { return transport().capabilities().max_workers - 1; }
   base::Result<Worker*> open_worker(const WorkerOptions& options);
   [[nodiscard]] Helpers& helpers() { return *helpers_; }
@@ -79,8 +79,8 @@ class Context : public Job {
   // ExecutorLoop::of_process().
   [[nodiscard]] bool one_thread() const { return transport().capabilities().one_thread; }
   base::Status close_worker(Worker* worker);
-  // One for each context, for as long as it lives; null: none yet. Any thread; of two that attach
-  // one wins.
+  // A context has one attachment, for as long as the context lives; null: none yet. Any thread; if
+  // two threads attach, one wins.
   [[nodiscard]] Attachment* attachment() const { return attachment_.load(std::memory_order_acquire); }
   Attachment* attach(std::unique_ptr<Attachment> attachment);
   [[nodiscard]] std::uint64_t handle_of(const Worker* object) const { return workers_.handle(object); }
@@ -96,34 +96,37 @@ class Context : public Job {
     std::int64_t timeout_ns = HEDDLE_FOREVER;
   };
   base::Status exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all);
-  // Whatever it returns, the context has been left if left() says so.
+  // The result does not tell whether the context has been left; left() does.
   base::Status leave();
   [[nodiscard]] bool left() const { return left_; }
   // What waits have learned about the cores. Any thread.
   [[nodiscard]] base::Crowd& crowd() { return crowd_; }
-  // Sleeps for `ns` (at most a second), or until something arrives for one of these workers, after
-  // progress on them has found nothing. What does not ring (see transport.hpp) does not end it.
+  // Sleeps for `ns` (at most a second), or until something arrives for one of these workers. Call
+  // it after progress on them has found nothing. Arrivals that do not ring (see transport.hpp) do
+  // not end the sleep.
   void nap(std::span<Worker* const> workers, std::int64_t ns) { static_cast<void>(nap_unless(workers, ns, nullptr)); }
   // `attends`: as nap_attending().
   void nap(Worker* worker, std::int64_t ns, bool attends = false) {
     static_cast<void>(nap_unless({&worker, 1}, ns, nullptr, attends));
   }
-  // The same of one worker, unless that has moved since its moved() was `seen`: another thread may
-  // have ended what this one waits for, and rings for nobody. False: so it is; it has not slept.
+  // The same for one worker, unless it has moved since its moved() was `seen`: another thread may
+  // have completed what this one waits for, and does not ring. False: the worker has moved, and
+  // this thread has not slept.
   [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen, bool attends = false) {
     return nap_unless({&worker, 1}, ns, &seen, attends);
   }
-  // The same by a thread that waits for other ranks, and has attended to what they may wait for:
-  // Helpers::attend(). That ends it, too.
+  // The same for a thread that waits for other ranks and has called Helpers::attend() for what they
+  // may wait for. Arrivals for those workers end the sleep, too.
   void nap_attending(std::span<Worker* const> workers, std::int64_t ns) {
     static_cast<void>(nap_unless(workers, ns, nullptr, true));
   }
   // Collectives of the job that have been begun. Any thread.
   [[nodiscard]] std::uint64_t exchanges() const { return base::peek(exchanges_); }
   [[nodiscard]] Inspection& inspection() { return inspection_; }
-  // In a traced job: the calling thread comes to a collective. Numbers as in diagnosis::Step.
+  // In a traced job: notes that the calling thread comes to a collective. The numbers are as in
+  // diagnosis::Step.
   void note_entered(std::uint64_t team, std::uint64_t number, std::uint32_t members) const;
-  // Of all workers, in a report about a wait.
+  // Reports the operations of all workers, in a report about a wait.
   void report_operations();
   [[noreturn]] void abort(int code, const char* message);
 

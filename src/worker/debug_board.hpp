@@ -1,5 +1,5 @@
-// What a debugger is shown of one context (base/debug_view.hpp): its workers, and the threads that
-// wait. Guarded by the mutex of the Inspection that has it.
+// The part of one context that a debugger sees (base/debug_view.hpp): its workers, and the threads
+// that wait. Guarded by the mutex of the Inspection that owns it.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class DebugBoard {
     void begin(const char* call, std::uint32_t worker);
     void returned();
     void resumed();
-    // What for, after so long.
+    // Shows what the thread waits for, after it has waited so long.
     void tell(const diagnosis::Wait& wait, std::uint64_t waited_ns);
 
    private:
@@ -58,7 +58,7 @@ class DebugBoard {
  private:
   base::DebugContext context_;
   bool begun_ = false;
-  // Those that are free are used again.
+  // Free ones are used again.
   std::vector<std::unique_ptr<base::DebugWait>> waits_;
   std::vector<std::pair<const Worker*, std::unique_ptr<base::DebugWorker>>> workers_;
 };

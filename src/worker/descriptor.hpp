@@ -18,7 +18,7 @@ class Worker;
 class Descriptor {
  public:
   explicit Descriptor(Worker& worker) : worker_(worker) {}
-  // Nobody else uses it. The number of the descriptor is free afterwards.
+  // No other thread uses it. The number of the descriptor is free afterwards.
   ~Descriptor();
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -48,8 +48,8 @@ class Descriptor {
   Worker& worker_;
   // -1: not open. Release by open(), partner: its first load, and that of arm().
   std::atomic<int> descriptor_{-1};
-  // Of failures, as they were when the last arming looked. Written by arm(), read by the thread:
-  // ordered by Wakeup's generation.
+  // The failure epoch that the last arming has seen. Written by arm(), read by the thread: ordered
+  // by Wakeup's generation.
   std::atomic<std::uint64_t> failure_epoch_{0};
   std::mutex opens_;  // one thread opens; no handler runs meanwhile
   std::mutex arms_;   // one thread arms; handlers may run meanwhile, which do not arm

@@ -1,5 +1,5 @@
-// Collectives of a context: barriers by memory (queue/meeting.hpp), all else through the bootstrap;
-// and leaving, which is the last.
+// Collectives of a context: barriers by memory (queue/meeting.hpp), and all others through the
+// bootstrap. Leaving the job is the last one.
 #include <time.h>
 
 #include <algorithm>
@@ -17,14 +17,16 @@
 namespace heddle::engine {
 namespace {
 
-// Fruitless rounds of a wait between looks at what else the others may be waiting for: while it
-// spins, when each look holds up the wait, and later, when each round is long.
+// A wait looks at the workers that other ranks may be waiting for. During its first kSpinning
+// fruitless rounds it looks in every kOthers-th round, since each look holds up the wait. Later,
+// when each round is long, it looks in every round.
 constexpr std::uint32_t kOthers = 64;
 constexpr std::uint32_t kSpinning = 1024;
-// Looks at all workers among these, and not only where that disturbs nobody.
+// One in kThorough of the looks in every kOthers-th round includes all workers, and not only those
+// where a look disturbs no owner.
 constexpr std::uint32_t kThorough = 4;
 
-// What stands before each part of an exchange.
+// The head of each part of an exchange.
 struct Head {
   Collective kind;
   std::uint8_t meets;  // 1: this rank reaches the words for barriers
@@ -32,11 +34,11 @@ struct Head {
 static_assert(sizeof(Head) == kExchangeHead);
 static_assert(bootstrap::kMaxExchangeBytes >= kExchangeHead + kMostExchanged);
 
-// Each look goes over all words; beyond so many ranks the bootstrap is no slower.
+// Each look reads all words. With more ranks than this the bootstrap is no slower.
 constexpr std::uint32_t kMostMeeting = 64;
 
-// Ranks in one process reach the words through mappings of their own, so that ThreadSanitizer does
-// not see that they are the same. It is shown the order by a word that it does see.
+// Ranks in one process reach the words through different mappings, so ThreadSanitizer does not see
+// that the words are the same. This word, which it does see, shows it the order.
 void show_order() {
   if constexpr (base::kThreadSanitizer) {
     static std::atomic<int> word{0};
@@ -44,10 +46,10 @@ void show_order() {
   }
 }
 
-// What other threads do for peers inside the worker comes after this thread's arrival, or before
-// its return, by the messages between. Where both ends of those are in one process, each with its
-// own mapping of the segment, ThreadSanitizer does not see it. It sees the gate, which this enters,
-// and waits for whoever is inside.
+// Messages order what other threads do for peers inside the worker: it comes after this thread's
+// arrival, or before its return. ThreadSanitizer does not see this order if both ends of the
+// messages are in one process, each with its own mapping of the segment. It sees the gate. So this
+// function enters the gate, and waits for the thread that is inside.
 void show_order(Worker* worker) {
   if (base::kThreadSanitizer && worker != nullptr) static_cast<void>(worker->unfinished_operations());
 }
@@ -70,7 +72,7 @@ const char* name_of(Collective kind) {
 
 }  // namespace
 
-// `moved`: of the first worker; null: whatever it has done.
+// `moved`: sleep only if the first worker has not moved since; null: always.
 bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved, bool attends) {
   if (transport().capabilities().sleeping == transport::Sleeping::impossible) {
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
@@ -127,8 +129,8 @@ base::Status Context::start_exchange(Collective kind, std::span<const std::byte>
 }
 
 // Takes off what start_exchange() has put before each part. Every rank sees the same parts, so if
-// one finds that ranks disagree all of them do; and all of them open the meeting after the same
-// exchange, the first in which each could.
+// one rank finds that ranks disagree, all of them do. All ranks open the meeting after the same
+// exchange, the first one in which every rank could.
 base::Status Context::take_heads(Collective kind, std::vector<std::vector<std::byte>>* all) {
   std::uint32_t meet = 0;
   std::uint32_t other = size();  // the first that is in another collective
@@ -180,7 +182,7 @@ base::Status Context::begin_exchange(Collective kind, std::span<const std::byte>
   if (!by_memory_) {
     if (const base::Status status = start_exchange(kind, mine); status != HEDDLE_DONE) return status;
   }
-  // Who is in a barrier by memory sees by this that it has to turn to the bootstrap.
+  // This tells the ranks in a barrier by memory to turn to the bootstrap.
   show_order();
   if (meets_) meeting_.enter(kind == Collective::barrier);
   in_exchange_ = true;

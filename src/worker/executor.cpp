@@ -22,7 +22,7 @@ bool rings(const transport::Transport* transport) {
 ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport* transport, std::uint32_t number,
                            const std::vector<int>& cores)
     : rounds_(role, role != ExecutorRole::commands && rings(transport) ? transport : nullptr) {
-  // It reads thread_ when a gate is there, and that is after this.
+  // The thread reads thread_ only when it has a gate, which is after this assignment.
   thread_ = base::start_quiet_thread([this] {
     look_at_this_thread();  // it may run handlers
     rounds_.run();
@@ -86,8 +86,8 @@ Executor& Executors::of(std::uint32_t worker) {
 }
 
 // Several executors divide the cores among them, neighbours together, so that the workers of one
-// stay in one part of the machine. Where that would leave one a single core, which a thread of the
-// program may want for itself, the system places them.
+// executor stay in one part of the machine. If an executor would get a single core, which a thread
+// of the program may want for itself, the system places the executors.
 std::vector<int> Executors::place(std::size_t index) const {
   const std::size_t count = executors_.size();
   if (count == 1) return {};

@@ -1,19 +1,20 @@
 // The threads of the offload mode: an executor takes the commands of its workers from their queues
 // in batches and hands them to the transport; a completer polls, and runs handlers and callbacks.
-// They are one thread (together) or two (apart). A context has HEDDLE_EXECUTORS of them, among
-// which its offload workers are dealt by their numbers. Decision 0021.
+// They are one thread (together) or two (apart). A context has HEDDLE_EXECUTORS of them; its
+// offload workers are distributed over them by their numbers. Decision 0021.
 //
 // With nothing to do a thread looks a little longer, then sleeps: on the transport's bell if it
 // polls (each worker armed, so that what arrives wakes it), else on a word of its own. A producer
-// that finds the sleeping bit of its queue wakes who takes commands; who leaves something under way
-// inside a worker wakes who polls.
+// that finds the sleeping bit of its queue wakes the executor. A thread that leaves something under
+// way inside a worker wakes the completer.
 //
-// Gates come and go by orders, which the thread takes between two rounds: remove() returns when it
-// has let the gate go. rounds.hpp has the rounds, the sleep and the orders.
+// Gates are added and removed by orders, which the thread takes between two rounds: remove()
+// returns when the thread has released the gate. rounds.hpp has the rounds, the sleep and the
+// orders.
 //
-// Where the transport's library takes calls of one thread only (Capabilities::one_thread), one loop
-// of the process serves all workers of all its contexts, and makes the other calls of these
-// transports too (call(); one_thread.hpp). Decision 0028.
+// If the transport's library takes calls of one thread only (Capabilities::one_thread), one loop of
+// the process serves all workers of all its contexts. This loop makes the other calls of these
+// transports, too (call(); one_thread.hpp). Decision 0028.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ inline std::optional<CompleterThread> completer_named(std::string_view name) {
   return std::nullopt;
 }
 
-// One thread, going round its gates.
+// One thread that visits its gates in turn.
 class ExecutorLoop {
  public:
   // `cores`: where it may run; empty: anywhere. Throws std::system_error if there can be no more
@@ -52,13 +53,14 @@ class ExecutorLoop {
   ExecutorLoop(const ExecutorLoop&) = delete;
   ExecutorLoop& operator=(const ExecutorLoop&) = delete;
 
-  // The one that makes all calls of libraries which want one thread: started when it is first asked
-  // for, and there until the process ends, since another thread would be another one. Throws
-  // std::system_error.
+  // The loop that makes all calls of libraries that allow one thread only. It is started at the
+  // first call and runs until the process ends, since a restarted thread would be a second one.
+  // Throws std::system_error.
   static ExecutorLoop& of_process();
 
-  // Runs function() on the thread, inside no gate, and waits for that; at once if this is the
-  // thread. What it throws comes out here. The caller holds nothing that the thread might wait for.
+  // Runs function() on the thread, inside no gate, and waits for it to return; called on that
+  // thread, runs it directly. Exceptions of function() reach the caller. The caller must hold
+  // nothing that the thread might wait for.
   template <class Function>
   void call(Function&& function) {
     if (is_calling_thread()) return function();
@@ -70,7 +72,7 @@ class ExecutorLoop {
   }
 
   void add(OffloadGate* gate) { rounds_.add(gate); }
-  // Afterwards it does not touch the gate. Not from inside a handler.
+  // Afterwards the thread does not touch the gate. Must not be called from inside a handler.
   void remove(OffloadGate* gate) { rounds_.remove(gate); }
   // Any thread.
   void wake() { rounds_.wake(); }
@@ -85,15 +87,15 @@ class Executor {
  public:
   Executor(CompleterThread completer, transport::Transport& transport, std::uint32_t number,
            const std::vector<int>& cores);
-  // All on this loop, which others use as well.
+  // Everything runs on this loop, which other executors use as well.
   explicit Executor(ExecutorLoop& shared) : commands_(&shared) {}
 
   // Throws std::bad_alloc.
   void add(OffloadGate* gate);
   void remove(OffloadGate* gate);
-  // What the Inbox's queue told a producer to do.
+  // Called by a producer that the Inbox's queue tells to wake the consumer.
   void wake() { commands_->wake(); }
-  // Something was left under way.
+  // Called when something was left under way.
   void wake_completer() { (completions_ != nullptr ? completions_.get() : commands_)->wake(); }
   [[nodiscard]] bool apart() const { return completions_ != nullptr; }
   // The calling thread is the one that starts commands.
@@ -110,17 +112,17 @@ class Executor {
   std::unique_ptr<ExecutorLoop> completions_;
 };
 
-// Of a context. An executor starts with the first worker that is dealt to it.
+// The executors of a context. Each starts with the first worker that is assigned to it.
 class Executors {
  public:
   Executors(std::uint64_t count, CompleterThread completer, transport::Transport& transport)
       : completer_(completer), transport_(&transport), executors_(count) {}
-  // One, on this loop.
+  // One executor, on this loop.
   explicit Executors(ExecutorLoop& shared) : completer_(CompleterThread::together), transport_(nullptr), executors_(1) {
     executors_[0] = std::make_unique<Executor>(shared);
   }
 
-  // Of the worker with this number. Throws as Executor does.
+  // The executor of the worker with this number. Throws as Executor's constructor does.
   Executor& of(std::uint32_t worker);
 
  private:

@@ -179,7 +179,7 @@ TEST(Executors, WorkersAreDealtByTheirNumbersAndThreadsBeginWithTheFirst) {
   EXPECT_TRUE(none_is_named("heddle-comp-"));
 }
 
-// The executor goes on with the others, and the gate is touched no more.
+// The executor goes on with the others, and no longer touches the gate.
 TEST(Executor, AGateThatWasRemovedIsLeftAlone) {
   for (const char* completer : {"together", "apart"}) {
     ASSERT_EQ(setenv("HEDDLE_COMPLETER", completer, 1), 0);

@@ -1,5 +1,5 @@
-// What a room above adds to every worker: a protocol of its own (messages of
-// wire::kExtension), which the worker owns. The worker room knows no more about it.
+// The protocol that a room above adds to every worker (messages of wire::kExtension). The worker
+// owns it, and the worker room knows no more about it.
 #pragma once
 
 #include <memory>

@@ -15,9 +15,9 @@
 namespace heddle::engine {
 namespace {
 
-// What a helper's visit costs the thread whose worker it is: lines of the worker that it has to
-// fetch again; and, of an exclusive worker, the interrupt by which the claim is made known
-// (membarrier).
+// The cost of a helper's visit for the thread that owns the worker: that thread has to fetch lines
+// of the worker again. For an exclusive worker it includes the interrupt by which the claim is made
+// known (membarrier).
 constexpr std::uint32_t kVisitNs = 200;
 constexpr std::uint32_t kClaimNs = 1000;
 
@@ -131,8 +131,8 @@ bool Gate::enter_as_helper(std::uint32_t number, bool urgent) {
   mark_inside();
   show_entry();
   helper_inside_ = (number & queue::SystemHandover::kStays) == 0;
-  // A thread of the application may be left commands of others to execute, and leave them under way
-  // when a helper is about to sleep, which looks at this.
+  // Other threads may leave their commands to a thread of the application that visits as a helper,
+  // and that thread may leave them under way. A helper that is about to sleep looks at this count.
   if (counts_visitors() && !helper_inside_) count_entry();
   return true;
 }
@@ -183,8 +183,8 @@ void CallStart::ended(Worker& worker, base::Status status) const {
 base::Status Gate::post_or_register(transport::Command& command, const Completion& completion) {
   if (command.opcode != transport::Opcode::message) return post_or_queue(command, completion);
   if (inside()) return post_or_queue(command, completion);
-  // What is copied into the queue could as well be posted. Without a completion nobody could know
-  // when the source is free.
+  // A message that would be copied into the queue can as well be posted. Without a completion
+  // nobody could know when the source is free.
   if (command.bytes <= Inbox::kMostCopied || !completion.notifies()) return post_or_queue(command, completion);
   return register_or_post(command, completion);
 }

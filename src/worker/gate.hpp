@@ -1,13 +1,13 @@
-// The gate of a worker that several threads use: who may be inside its requester and completer, and
-// what the others do. One class for each sharing mode, in a file of its own (gate_*.hpp); the table
-// of them is in gate.cpp.
+// The gate of a worker that several threads use: it decides which thread may be inside its
+// requester and completer, and what the others do. One class for each sharing mode, in a file of
+// its own (gate_*.hpp); the table of them is in gate.cpp.
 //
-//   exclusive  the owner never finds anybody but a helper, who leaves soon
+//   exclusive  the owner never finds another thread but a helper, which leaves soon
 //   mutex      others wait (the baseline that the other modes are measured against)
 //   shared     others that post wait for a moment, then get AGAIN; progress skips
-//   delegate   others leave their command in the queue, and who is inside executes it before
+//   delegate   others leave their command in the queue, and the thread inside executes it before
 //              leaving
-//   offload    everybody leaves its command in the queue, and the executor, a thread of ours,
+//   offload    every thread leaves its command in the queue, and the executor, a library thread,
 //              executes it
 //   auto       exclusive to one thread until others come, then as delegate
 //
@@ -16,13 +16,13 @@
 // queue.
 //
 // Invariants
-//   At most one thread is inside, and inside_ names it, but for one that merely posts a command
-//   (post_now()): nothing there calls back.
-//   Whoever leaves something under way that helpers must poll for has counted its entry (entries_)
-//   before it looks whether they sleep. Partner: the barrier in Helpers::sleep(), between its store
-//   and its look at entries_.
-//   Commands are started in the order of their claims. One that the transport does not take now
-//   holds up those behind it.
+//   At most one thread is inside, and inside_ names it. Exception: inside_ need not name a thread
+//   that merely posts a command (post_now()), since nothing there calls back.
+//   A thread that leaves something under way that helpers must poll for has counted its entry
+//   (entries_) before it looks whether they sleep. Partner: the barrier in Helpers::sleep(),
+//   between its store and its look at entries_.
+//   Commands are started in the order of their claims. A command that the transport does not take
+//   now holds up those behind it.
 #pragma once
 
 #include <sched.h>
@@ -56,7 +56,7 @@ class Gate {
   [[nodiscard]] bool inside() const { return inside_.load(std::memory_order_relaxed) == base::thread_mark(); }
   // Commands wait in the queue, or are being started. Any thread.
   [[nodiscard]] bool queued() const { return inbox_ != nullptr && inbox_->queued(); }
-  // Records of commands that wait in the queue. Any thread.
+  // The number of records of commands that wait in the queue. Any thread.
   [[nodiscard]] std::uint64_t queued_records() const { return inbox_ == nullptr ? 0 : inbox_->records(); }
   // For a debugger.
   void show(base::DebugWorker& shown) const {
@@ -66,17 +66,18 @@ class Gate {
   [[nodiscard]] const SmallOffload* small_offload() const {
     return inbox_ == nullptr ? nullptr : inbox_->small_offload();
   }
-  // Messages may be registered there.
+  // Messages may be registered for small-message offload.
   [[nodiscard]] bool registers() const { return registers_; }
   // Registered messages wait. Any thread.
   [[nodiscard]] bool registered() const { return small_offload() != nullptr && queued(); }
 
-  // ---- threads that post. As the requester's functions; POSTED also for what waits in the queue,
-  // DONE also for a message there that was copied, of which nobody is told.
+  // ---- threads that post. They return what the requester's functions return. A command that waits
+  // in the queue is also POSTED; a message that was copied into the queue, and whose end nobody is
+  // told of, is also DONE.
   base::Status post(transport::Command& command, const Completion& completion) {
     return registers_ ? post_or_register(command, completion) : post_now(command, completion);
   }
-  // Offload: who posts leaves everything to the executor, so a block need not become a command
+  // Offload: posting threads leave everything to the executor, so a block need not become a command
   // before.
   [[nodiscard]] bool leaves_all() const { return leaves_all_; }
   base::Status post(const Block& block, const Completion& completion) {
@@ -97,16 +98,16 @@ class Gate {
   // 0 if another thread is inside.
   int progress();
 
-  // ---- auto, while one thread owns the worker (gate_auto.hpp): its short ways, without a virtual
-  // call. What they run calls back nobody.
+  // ---- auto, while one thread owns the worker (gate_auto.hpp): its fast paths, without a virtual
+  // call. Code that runs on them makes no callbacks.
   using Place = queue::Bias<>::Place;
   // One thread may own it now.
   [[nodiscard]] bool may_be_owned() const { return bias_ != nullptr && !bias_->shared(); }
-  // The calling thread is let in if it is the owner, and not inside. Null: it is not.
+  // Lets the calling thread in if it is the owner and not inside. Null: it was not let in.
   [[nodiscard]] Place* enter_own() {
     return bias_ == nullptr || inside() ? nullptr : bias_->enter(base::thread_mark());
   }
-  // The same for one that has looked whether it is inside.
+  // The same for a thread that knows that it is not inside.
   [[nodiscard]] Place* enter_own_from_outside() {
     return bias_ == nullptr ? nullptr : bias_->enter(base::thread_mark());
   }
@@ -126,9 +127,9 @@ class Gate {
     count_entry();
     base::light_fence();  // between the two, for the barrier in Helpers::sleep()
   }
-  // Runs function() inside while one thread owns the worker: that thread, or one that has taken it
-  // over. False: the worker is shared, or has another mode; nothing has run. AGAIN in *status,
-  // which function() returns else: not now.
+  // Runs function() inside while one thread owns the worker: the caller is that thread, or takes
+  // the worker over. False: the worker is shared or has another mode, and nothing has run. *status
+  // is what function() returned, or AGAIN if the caller could not enter now.
   template <class Function>
   bool visit_owned(Function&& function, base::Status* status) {
     if (!may_be_owned()) return false;
@@ -138,14 +139,16 @@ class Gate {
     }
     *status = HEDDLE_AGAIN;
     if (!enter()) return true;
-    // Inside nobody moves it on, but it may have become shared on the way in.
+    // While this thread is inside, the mode does not change, but the worker may have become shared
+    // on the way in.
     const bool owned = !bias_->shared();
     if (owned) *status = function();
     leave();
     return owned;
   }
-  // `attempt` inside, once what was queued before this call has been started; AGAIN: not now. From
-  // inside a command that came out of the queue: it counts as started.
+  // Runs `attempt` inside once everything that was queued before this call has been started; AGAIN:
+  // not now. If called from inside a command that came out of the queue, that command counts as
+  // started.
   template <class Attempt>
   base::Status after_queued(Attempt&& attempt) {
     const std::uint64_t target = inbox_ != nullptr ? inbox_->claimed() : 0;
@@ -157,8 +160,8 @@ class Gate {
     leave();
     return status;
   }
-  // Runs function() inside, however long that takes; on the thread for all calls, where there is
-  // one.
+  // Runs function() inside, however long it takes to enter; on the thread that makes all calls of
+  // the transport, where there is one.
   template <class Function>
   void visit(Function&& function) {
     if (inside()) return function();
@@ -167,8 +170,8 @@ class Gate {
     function();
     leave();
   }
-  // Runs function() inside unless another thread of the application is, or the executor: these are
-  // not waited for.
+  // Runs function() inside. False: the executor or another thread of the application is inside; the
+  // caller does not wait for them.
   template <class Function>
   bool look(Function&& function) {
     if (inside()) {
@@ -182,19 +185,20 @@ class Gate {
   }
   // Calls of heddle_run_on_engine may run on this thread.
   [[nodiscard]] virtual bool may_call() const { return true; }
-  // A call is about to be queued for the thread that may run it; it has run, or will not be.
+  // call_begins(): a call is about to be queued for the thread that may run it. call_ends(): it has
+  // run, or will not be queued.
   virtual void call_begins() {}
   virtual void call_ends() {}
-  // Where another thread is inside, it is one that goes on polling, and arms the worker before it
-  // sleeps.
+  // If another thread is inside, it is the executor, which goes on polling and arms the worker
+  // before it sleeps.
   [[nodiscard]] virtual bool executor_polls() const { return false; }
-  // What is inside may go on by this thread: not where another one makes all calls of the
-  // transport's library. From begin() on.
+  // The calling thread may make progress inside: false if another thread makes all calls of the
+  // transport's library. Valid from begin() on.
   [[nodiscard]] virtual bool may_advance() const { return true; }
 
   // ---- helpers: any thread, numbered as queue::Handover says ------------------------------------
-  // Runs function() inside, unless another thread is there: then false. `urgent`: where the worker
-  // is exclusive, waits a moment for its owner, who comes and goes all the time.
+  // Runs function() inside. False: another thread is inside. `urgent`: if the worker is exclusive,
+  // waits a moment for its owner, which enters and leaves all the time.
   template <class Function>
   bool try_visit(std::uint32_t number, bool urgent, Function&& function) {
     if (inside() || !enter_as_helper(number, urgent)) return false;
@@ -202,18 +206,18 @@ class Gate {
     leave_as_helper();
     return true;
   }
-  // A helper that has been refused for long because another one is inside, and has nothing better
-  // to do: lets that one have its core for a moment.
+  // Called by a helper that has been refused for long because another helper is inside, and that
+  // has nothing better to do: gives its core to that helper for a moment.
   virtual void fetch_helper() = 0;
   // Inside: starts what is queued, and makes progress. Number of events.
   int advance() { return static_cast<int>(inbox_ != nullptr ? drain() : 0) + worker_.completer().progress(); }
-  // A visit holds up a thread that has the worker to itself, or takes it from it: not for each
-  // round of a wait.
+  // A visit would hold up the thread that owns the worker, or take the worker from it. Such a visit
+  // is too expensive for each round of a wait.
   [[nodiscard]] virtual bool disturbs() const { return false; }
   // The owner waits for a helper that is inside.
   [[nodiscard]] virtual bool wanted() const { return false; }
-  // How often threads other than helpers have entered, and made progress there: numbers that
-  // change.
+  // How often threads other than helpers have entered, and have made progress inside. Only changes
+  // of these numbers mean something.
   [[nodiscard]] std::uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
 
@@ -224,34 +228,37 @@ class Gate {
   void set_bias(queue::Bias<>& bias) { bias_ = &bias; }
 
   // ---- what a mode is ---------------------------------------------------------------------------
-  // A command, by a thread that may be inside already. Where this merely posts it, and leaves
-  // nothing under way, neither inside_ nor entries_ need to tell.
+  // Posts a command; the caller may be inside already. If this merely posts it and leaves nothing
+  // under way, it need not set inside_ or count an entry.
   virtual base::Status post_now(transport::Command& command, const Completion& completion) = 0;
-  // Lets the calling thread in, which is not inside. False: not now.
+  // Lets in the calling thread, which is not inside. False: not now.
   virtual bool let_in() = 0;
   virtual bool let_in_unless_held() { return let_in(); }
-  // The same for progress, which skips a worker that somebody is inside of.
+  // The same for progress, which skips a worker if another thread is inside.
   virtual bool let_in_at_once() { return let_in(); }
-  // The calling thread, which is inside no more, lets others in.
+  // The calling thread leaves, and lets others in.
   virtual void let_out() = 0;
   virtual bool let_in_helper(std::uint32_t number, bool urgent) = 0;
-  // `helper`: of the library's threads, not of the application's.
+  // `helper`: the thread is one of the library's, not of the application's.
   virtual void let_out_helper(bool /*helper*/) { leave(); }
-  // Code of this worker that runs on the calling thread may start commands here and now.
+  // Code of this worker (a handler or callback) that runs on the calling thread may start commands
+  // at once.
   [[nodiscard]] virtual bool starts_here() const { return inside(); }
-  // Who finds somebody inside leaves its command in the queue; then this is called.
+  // A thread that finds another one inside leaves its command in the queue, and then calls
+  // after_queueing().
   [[nodiscard]] virtual bool queues() const { return false; }
   virtual void after_queueing() {}
-  // The number by which helpers see that somebody was here: the owner's (exclusive), else of who
-  // enters.
+  // entries_ counts the threads that enter. False: the owner counts there itself (exclusive).
+  // Helpers see by this number that a thread was here.
   [[nodiscard]] virtual bool counts_visitors() const { return true; }
-  // Somebody who leaves may leave commands of others, that it was given on its way out, under way.
+  // A thread that leaves may have been given commands of others on its way out, and may leave them
+  // under way.
   [[nodiscard]] virtual bool leaves_others_commands() const { return false; }
   virtual void run_on_executor(void (*run)(void*), void* what) { run(what); }
 
   // ---- what modes use ---------------------------------------------------------------------------
-  // Posts the command where nothing was queued before it. The caller has let itself in and lets
-  // itself out; no other thread learns of either. *wake: helpers are to be woken after that.
+  // Posts the command where nothing was queued before it. The caller enters and leaves by itself,
+  // without telling other threads. *wake: the caller must wake helpers after it has left.
   base::Status post_inside(transport::Command& command, const Completion& completion, bool* wake) {
     const base::Status status = worker_.post(command, completion);
     if (status == HEDDLE_POSTED) [[unlikely]] {
@@ -260,16 +267,16 @@ class Gate {
     }
     return status;
   }
-  // post_now() of a thread that finds the gate closed, or commands waiting.
+  // post_now() for a thread that finds the gate closed, or commands in the queue.
   base::Status post_or_queue(transport::Command& command, const Completion& completion) {
     const auto begin = [&] { return worker_.post(command, completion); };
     const auto put = [&] { return inbox_->put(command, completion); };
     // Tagged messages keep the order of the calls: those that wait in the queue go first, even
-    // before what code of this worker posts from inside.
+    // before messages that a handler of this worker posts from inside.
     return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
   }
-  // take() waits until it is this thread's turn, because others are inside: noted in a traced job,
-  // if it lasts.
+  // take() waits for this thread's turn while others are inside. A traced job notes the wait if it
+  // lasts.
   template <class Take>
   [[gnu::noinline, gnu::cold]] void note_turn(Take&& take) {
     const std::uint64_t begin = base::ticks();
@@ -281,8 +288,8 @@ class Gate {
   void count_entry() { add_one(entries_); }
   void count_poll() { add_one(polls_); }
   void wake_helpers();
-  // Inside: what this thread leaves under way, or executes on its way out, would wait for helpers
-  // that sleep.
+  // Called inside. True: helpers sleep, and operations that this thread leaves under way, or starts
+  // on its way out, would wait for them.
   [[nodiscard]] bool must_call_helpers() const { return worker_.context().helpers().asleep() && leaves_under_way(); }
   void mark_inside() { inside_.store(base::thread_mark(), std::memory_order_relaxed); }
   void mark_outside() { inside_.store(nullptr, std::memory_order_relaxed); }
@@ -323,13 +330,13 @@ class Gate {
   base::Status register_or_post(transport::Command& command, const Completion& completion);
   int progress_any();
   [[nodiscard]] bool leaves_under_way() const;
-  // What waits in the queue goes first. True: some of it still waits.
+  // Commands in the queue go first. True: some of them still wait.
   bool behind() { return queued() && (drain(), queued()); }
   bool enter_unless_held();
   bool enter_at_once();
   bool enter_as_helper(std::uint32_t number, bool urgent);
   void leave_as_helper();
-  // For ThreadSanitizer: those who are inside, one after the other.
+  // Shows ThreadSanitizer that threads are inside one after the other.
   void show_entry() {
     if (base::has_thread_sanitizer()) [[unlikely]]
       base::show_acquire(worker_.core().order());
@@ -342,7 +349,7 @@ class Gate {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  // Read by every thread that posts; written by nobody after begin().
+  // Read by every thread that posts; not written after begin().
   Worker& worker_;
   const std::unique_ptr<Inbox> inbox_;
   queue::Bias<>* bias_ = nullptr;  // auto without small-message offload; null: any other
@@ -359,8 +366,8 @@ class Gate {
   bool helper_inside_ = false;  // for the thread inside
 };
 
-// For a thread that is about to use the worker for more than a direct operation: where there is no
-// gate, which is null then, it is the owner from here on.
+// Called by a thread that is about to use the worker for more than a direct operation. If the
+// worker has no gate, the result is null, and the calling thread is the owner from here on.
 inline Gate* use(Worker& worker) {
   if (worker.gate() == nullptr) worker.ownership().come_by();
   return worker.gate();
@@ -368,16 +375,17 @@ inline Gate* use(Worker& worker) {
 // The calling thread may use the worker by an OwnEntry. False: by use().
 [[nodiscard]] inline bool at_once(Worker& worker) {
   if (worker.ownership().mine()) {
-    // What has a gate is no thread's: with that known, the caller looks at it once less.
+    // A worker with a gate belongs to no thread. The compiler uses this to save the caller one look
+    // at the gate.
     if (worker.gate() != nullptr) __builtin_unreachable();
     return true;
   }
   return worker.gate() != nullptr && worker.gate()->may_be_owned();
 }
 
-// The calling thread's entry to a worker of one thread that it may use at_once(): without a gate it
-// is always inside; by auto's short way if it owns the worker, or is inside already. What it does
-// inside calls back nobody.
+// The calling thread's entry to a worker of one thread that it may use at_once(). Without a gate
+// the thread is always inside; in mode auto it is inside if it owns the worker (by the fast path)
+// or is inside already. Code that uses it inside makes no callbacks.
 class OwnEntry {
  public:
   explicit OwnEntry(Worker& worker) : gate_(worker.gate()) {
@@ -389,7 +397,7 @@ class OwnEntry {
       inside_ = place_ != nullptr;
     }
   }
-  // The same with one look less, where that is shorter.
+  // The same with one look less, for callers where that makes shorter code.
   struct LooksOnce {};
   OwnEntry(Worker& worker, LooksOnce /*how*/) : gate_(worker.gate()) {
     if (gate_ == nullptr) return;
@@ -400,7 +408,7 @@ class OwnEntry {
   OwnEntry(const OwnEntry&) = delete;
   OwnEntry& operator=(const OwnEntry&) = delete;
   [[nodiscard]] bool inside() const { return inside_; }
-  // Once, if it is inside. `status`: POSTED: something is left under way.
+  // Call it once, if inside(). `status`: POSTED: something is left under way.
   void leave(base::Status status) const {
     if (place_ != nullptr) gate_->leave_own(place_, status);
   }
@@ -411,7 +419,7 @@ class OwnEntry {
   bool inside_ = true;
 };
 
-// A command, a put or get of one block, or another start: here and now, or by the worker's gate.
+// Starts a command, a put or get of one block, or another start: directly, or by the worker's gate.
 [[gnu::always_inline]] inline base::Status post(Worker& worker, transport::Command& command,
                                                 const Completion& completion) {
   Gate* gate = use(worker);

@@ -10,7 +10,8 @@ namespace {
 
 // Looks of the owner at a claim: a short visit of a helper.
 constexpr int kOwnLooks = 64;
-// Then whoever is inside may have lost its core; or it runs a handler, and is not waited for.
+// After that the thread inside may have lost its core, or it runs a handler; this thread does not
+// wait for it.
 constexpr std::int64_t kAwaitNs = 50'000;
 
 std::uint32_t own_number() {
@@ -30,10 +31,10 @@ bool AutoGate::enter_later() {
   return enter_as_owner();
 }
 
-// Of a thread that is not the owner.
+// Lets in a thread that is not the owner.
 bool AutoGate::take_over(bool urgent) {
   if (bias_.owned_by(base::thread_mark())) return false;
-  // Those that fail count too: they have disturbed the owner as much.
+  // Failed attempts count, too: they have disturbed the owner as much.
   const std::uint64_t now = worker().context().clock().now_ns();
   const std::uint64_t last = tried_at_.load(std::memory_order_relaxed);
   const std::uint64_t forgiven = now > last ? (now - last) / kBearableNs : 0;

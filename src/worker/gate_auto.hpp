@@ -2,8 +2,8 @@
 // `delegate` (queue/bias.hpp). A thread that finds another owner takes over. When that is tried
 // often, or when more threads have come than queue::Bias has places for, all share.
 //
-// With small-message offload it is shared from the beginning: what waits in the queue has its
-// credit by any thread.
+// With small-message offload it is shared from the beginning, since any thread may take the credit
+// of messages that wait in the queue.
 //
 // Invariants
 //   While one thread owns the worker, what else is counted by atomic operations (credit
@@ -24,8 +24,9 @@ namespace heddle::engine {
 
 class AutoGate final : public DelegateGate {
  public:
-  // ThreadSanitizer is told of the order between who is inside, but not on the owner's short ways,
-  // which would be longer for it: where it is, the worker is shared from the beginning.
+  // The owner's fast paths do not tell ThreadSanitizer about the order of the threads inside, since
+  // that would make them longer. So the worker is shared from the beginning if the process has
+  // ThreadSanitizer.
   AutoGate(Worker& worker, std::unique_ptr<Inbox> inbox)
       : DelegateGate(worker, std::move(inbox)),
         bias_(!registers() && base::membarrier_private_ready() && !base::has_thread_sanitizer()) {
@@ -43,8 +44,9 @@ class AutoGate final : public DelegateGate {
   [[nodiscard]] bool queues() const override { return bias_.shared(); }
   [[nodiscard]] bool leaves_others_commands() const override { return bias_.shared(); }
   static constexpr std::int64_t kFetchSleepNs = 1'000'000;
-  // A take-over costs a microsecond or two: once in kBearableNs that is nothing. So many more than
-  // that tell that several threads use the worker at once, and not one after the other.
+  // A take-over costs a microsecond or two, which is negligible once in kBearableNs. kMostHurried
+  // take-overs beyond that rate show that several threads use the worker at once, and not one after
+  // the other.
   static constexpr std::uint64_t kBearableNs = 1'000'000;
   static constexpr std::uint64_t kMostHurried = 64;
 
@@ -62,7 +64,7 @@ class AutoGate final : public DelegateGate {
     if (bias_.shared()) return DelegateGate::let_in_at_once();
     return enter_as_owner() || take_over(false) || (helped_.load(std::memory_order_relaxed) && enter_after_visit());
   }
-  // Who only looks does not become the owner.
+  // A thread that only looks does not become the owner.
   bool let_in_unless_held() override {
     return bias_.shared() ? DelegateGate::let_in_unless_held() : enter_as_owner() || claim(false);
   }
@@ -75,8 +77,8 @@ class AutoGate final : public DelegateGate {
   }
   bool let_in_helper(std::uint32_t number, bool urgent) override {
     if (bias_.shared()) return DelegateGate::let_in_helper(number, urgent);
-    // A thread of the application becomes the owner like any other: a claim would only hold up the
-    // present one, and one after the other for as long as that thread goes on.
+    // A thread of the application becomes the owner as in any other call. By claims it would hold
+    // up the present owner again and again, for as long as it goes on.
     if ((number & queue::SystemHandover::kStays) != 0) return enter_as_owner() || take_over(urgent);
     if (!claim_as(number, urgent)) return false;
     count_visit();
@@ -97,11 +99,12 @@ class AutoGate final : public DelegateGate {
     if (place != nullptr) place_ = place;
     return place != nullptr;
   }
-  // The ways of a thread that is not the owner, or finds somebody inside. False: not now. The first
-  // waits for about as long as a short post takes.
+  // The ways in for a thread that is not the owner, or that finds another thread inside. False: not
+  // now. The first one waits for about as long as a short post takes.
   bool enter_later();
   bool take_over(bool urgent);
-  // A helper that is inside refuses progress: this fetches one that stays too long.
+  // A helper that is inside makes progress calls of others fail. This fetches a helper that stays
+  // too long.
   bool enter_after_visit();
   bool claim(bool urgent);
   bool claim_as(std::uint32_t number, bool urgent) {
@@ -118,8 +121,8 @@ class AutoGate final : public DelegateGate {
   queue::Bias<> bias_;
   Place* place_ = nullptr;
   Place* claimed_ = nullptr;
-  // Of attempts to take over; relaxed: hints. When the last one was, and how many came till then
-  // beyond one in each kBearableNs.
+  // Hints about attempts to take over; relaxed: when the last one was, and how many there were
+  // until then beyond one in each kBearableNs.
   std::atomic<std::uint64_t> tried_at_{0};
   std::atomic<std::uint64_t> hurried_{0};
   std::atomic<bool> helped_{false};  // a helper is inside by a claim; relaxed: a hint

@@ -2,9 +2,9 @@
 
 namespace heddle::engine {
 
-// A helper seems to be inside. As long as a visit usually takes it is like any other thread. Then
-// it has probably lost its core, and is given this one, again and again but not all the time: it
-// may as well run a long handler.
+// A helper seems to be inside. For as long as a visit usually takes it is treated like any other
+// thread. After that it has probably lost its core, and gets this one, again and again but not all
+// the time, since it may also be running a long handler.
 bool CoreGate::enter_after_helper() {
   return helper_stays() && helper_.fetch(kFetchSleepNs) && try_enter();
 }

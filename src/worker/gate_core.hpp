@@ -1,8 +1,8 @@
-// What the modes have in common where a thread that finds somebody inside does not wait for long:
-// shared, delegate, offload.
+// The common part of the modes in which a thread that finds another one inside does not wait for
+// long: shared, delegate, offload.
 //
-// Invariant: a helper that is inside has helper_; so whoever is refused because of it for long
-// fetches it (queue/helper_claim.hpp), by any way in.
+// Invariant: a helper that is inside has claimed helper_. So a thread that is refused for long
+// because of the helper fetches it (queue/helper_claim.hpp), whichever way in it uses.
 #pragma once
 
 #include <atomic>
@@ -31,15 +31,16 @@ class CoreGate : public Gate {
   // Shared: a moment's wait.
   virtual bool try_enter() { return door_.try_enter(); }
   [[nodiscard]] queue::Delegation<>& door() { return door_; }
-  // The visit of a helper that is inside has refused others for long, and is to be ended by the
-  // caller.
+  // True: a helper has been inside, and has made others fail, for so long that the caller must
+  // fetch it.
   bool helper_stays();
-  // By a helper that is inside, or about to be.
+  // Called by a helper that is inside, or about to be.
   void count_visit() { visits_.store(visits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
  private:
-  // How long a helper may be inside before those whom it refuses fetch it; and for how long one of
-  // them then sleeps, at most half of the time, in calls that otherwise do not wait.
+  // How long a helper may be inside before the threads that it keeps out fetch it; and for how long
+  // one of them then sleeps. These threads sleep at most half of the time, in calls that otherwise
+  // do not wait.
   static constexpr std::uint64_t kPatienceNs = 50'000;
   static constexpr std::uint64_t kFetchSleepNs = 1'000'000;
 
@@ -47,8 +48,8 @@ class CoreGate : public Gate {
 
   alignas(base::kCacheLine) queue::Delegation<> door_;
   queue::HelperClaim<> helper_;
-  // Of who is refused because of a helper; relaxed: hints. What number visits_ had then, and since
-  // when (ns) it is to be fetched.
+  // Hints of threads that are kept out by a helper; relaxed: the value of visits_ at that moment,
+  // and from when on (ns) the helper is to be fetched.
   std::atomic<std::uint32_t> refused_visit_{0};
   std::atomic<std::uint64_t> fetch_at_{0};
   // of helpers; written by one of them at a time, relaxed: a number that changes

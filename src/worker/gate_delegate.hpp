@@ -1,5 +1,5 @@
-// delegate: who posts and finds somebody inside leaves its command in the queue, and who is inside
-// executes it before leaving.
+// delegate: a thread that posts and finds another one inside leaves its command in the queue, and
+// the thread inside executes the command before it leaves.
 //
 // Invariant: a command that is visible in the queue is executed by its producer, or by the thread
 // that was inside when the producer looked (queue/delegation.hpp), or by the next thread that makes
@@ -20,7 +20,7 @@ class DelegateGate : public CoreGate {
 
  protected:
   base::Status post_now(transport::Command& command, const Completion& completion) override {
-    // What this thread has queued goes first.
+    // Commands that this thread has queued go first.
     if (queued() || !door().try_enter()) [[unlikely]]
       return post_or_queue(command, completion);
     bool wake = false;
@@ -38,7 +38,8 @@ class DelegateGate : public CoreGate {
       if (stalled) return door().exit();
       if (!door().exit_unless([this] { return inbox().ready(); }, looks)) return;
       mark_inside();
-      // what it leaves under way of others' is seen by helpers, though it may be one itself
+      // helpers see the commands of others that it leaves under way, though it may be a helper
+      // itself
       count_entry();
       drain();
     }

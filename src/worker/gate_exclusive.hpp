@@ -1,5 +1,5 @@
 // exclusive, helped: the owner pays two plain stores (queue/handover.hpp), and waits only for a
-// helper, who leaves soon.
+// helper, which leaves soon.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// mutex: who finds somebody inside waits for its turn. The baseline that the other modes are
-// measured against.
+// mutex: a thread that finds another one inside waits for its turn. This is the baseline that the
+// other modes are measured against.
 #pragma once
 
 #include <memory>

@@ -48,7 +48,7 @@ base::Status OffloadGate::post_from_inside(transport::Command& command, const Co
   return is_tagged(command) && queued() ? inbox().put(command, completion) : worker().post(command, completion);
 }
 
-// An executor that sleeps would not poll for what a handler has posted here.
+// An executor that sleeps would not poll for the operations that a handler has posted here.
 void OffloadGate::let_out() {
   Side side(*this);
   const bool wake = standby_.must_wake_poller(side);

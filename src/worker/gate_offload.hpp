@@ -1,5 +1,5 @@
-// offload: who posts leaves its command in the queue, and the executor, a thread of ours, executes
-// it. Progress of others is skipped while the executor is inside.
+// offload: a thread that posts leaves its command in the queue, and the executor, a thread of the
+// library, executes it. Progress of others is skipped while the executor is inside.
 //
 // standby.hpp: how the executor sleeps, how it stands aside for threads that wait, and what wakes
 // it.
@@ -45,8 +45,8 @@ class OffloadGate final : public CoreGate {
   // Out of line: else every thread that posts saves registers for it.
   [[gnu::noinline]] base::Status post_from_inside(transport::Command& command, const Completion& completion);
   void let_out() override;
-  // Only handlers and callbacks of this worker. Their thread knows by itself that it is in one,
-  // while inside_ stands on a line that the executor writes all the time.
+  // Only for handlers and callbacks of this worker. A thread-local mark tells a thread that it runs
+  // one; inside_ lies on a line that the executor writes all the time.
   [[nodiscard]] bool starts_here() const override { return inside_of() == &worker().core(); }
   [[nodiscard]] bool queues() const override { return true; }
   void run_on_executor(void (*run)(void*), void* what) override {

@@ -1,5 +1,5 @@
-// shared: who posts and finds somebody inside waits for about as long as a short post takes, then
-// gets AGAIN.
+// shared: a thread that posts and finds another one inside waits for about as long as a short post
+// takes, then gets AGAIN.
 #pragma once
 
 #include <memory>

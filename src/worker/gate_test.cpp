@@ -1,5 +1,5 @@
-// What a thread finds that comes to a worker while another is inside: order, and what is left for
-// helpers.
+// A thread comes to a worker while another one is inside: the order of commands, and the work that
+// is left for helpers.
 #include "worker/gate.hpp"
 
 #include <gtest/gtest.h>
@@ -86,8 +86,8 @@ TEST(DelegateGate, WhatAHelperExecutesOnItsWayOutIsCounted) {
   EXPECT_GT(gate.entries(), before);
 }
 
-// Where threads share cores, the executor leaves its work to those that poll, but not for longer
-// than they do; and what only its thread may do it does nevertheless.
+// Where threads share cores, the executor leaves its work to the threads that poll, for as long as
+// they poll. Calls that only its thread may make, it makes nevertheless.
 TEST(OffloadGate, TheExecutorStandsAsideForThoseWhoPoll) {
   bootstrap::inproc::Job job(2);
   const Rank mine(&job, 0, Sharing::offload);

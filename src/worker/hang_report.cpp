@@ -25,7 +25,7 @@ void awaits(diagnosis::Wait& wait, const char* format, ...) {
 }
 
 Watch::Due Watch::look(bool napping) {
-  // Shorter waits are seen by what ends them.
+  // Shorter waits need no probe: the event that ends them shows.
   if ((known_ & kProbe) == 0) {
     base::probe_wait_begin(call_, worker_ != nullptr ? worker_->index() : diagnosis::kNobody);
     known_ |= kProbe;
@@ -35,7 +35,7 @@ Watch::Due Watch::look(bool napping) {
     known_ |= kTrace;
   }
   const Due due = look_for_others(napping);
-  // What it waits for is noted when it has lasted twice, four times … as long.
+  // The trace notes what the wait is for when it has lasted twice, four times … as long.
   const bool again = (known_ & kTold) == 0 || std::has_single_bit(waited_.rounds);
   if (due != Due::nothing || context_.tracer() == nullptr || !again || waited_.rounds == kRounds) return due;
   known_ |= kTold;
@@ -47,7 +47,7 @@ Watch::Due Watch::look_for_others(bool napping) {
   Inspection& inspection = context_.inspection();
   const std::uint32_t worker = worker_ != nullptr ? worker_->index() : diagnosis::kNobody;
   Due due = Due::nothing;
-  // Where nobody watches only a debugger would ask: then it is noted now and then.
+  // If no launcher watches, only a debugger would ask, so the wait is noted only now and then.
   const bool due_now = inspection.watched() || (known_ & kInspection) == 0 || waited_.rounds % kRounds == 0 ||
                        std::has_single_bit(waited_.rounds);
   if (napping && due_now) {
@@ -55,7 +55,7 @@ Watch::Due Watch::look_for_others(bool napping) {
     if (inspection.note({call_, worker, nullptr, nullptr}, context_.clock().now_ns())) due = Due::answer;
   }
   if (inspection.watched()) return due;
-  // Nobody else would tell: then it is told if the user has asked for it.
+  // No launcher would report the wait, so it reports itself if the user has asked for that.
   const base::Config& config = context_.environment().config;
   const std::uint64_t period =
       config.is_set(base::Var::hang_seconds) ? config.number(base::Var::hang_seconds) * base::kSecondNs : 0;

@@ -1,8 +1,7 @@
 // Waits of blocking calls that last long: each is entered with the context's inspection, and
-// answers it. Where no launcher watches the job, the wait reports itself (HEDDLE_HANG_SECONDS).
-//
-// It costs nothing while things move: the clock is read from time to time by those who have waited
-// in vain for a while.
+// answers it. Where no launcher watches the job, the wait reports itself (HEDDLE_HANG_SECONDS). It
+// costs nothing while things move: only waits that have been in vain for a while read the clock
+// from time to time.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +21,13 @@ class Worker;
 // The call of threads that serve.
 inline constexpr const char kServes[] = "heddle_run_tasks";
 
-// Whose wait, and how long at most.
+// Which thread waits, and for how long at most.
 struct Wait {
   const char* call;
   std::int64_t timeout_ns = HEDDLE_FOREVER;
 };
 
-// One wait. Any thread; for one thread.
+// One wait. Any thread may have one; each is used by one thread.
 class Watch {
  public:
   enum class Scope { own, all };  // which workers' operations are reported
@@ -72,7 +71,7 @@ class Watch {
     try {
       describe(wait);
     } catch (...) {
-      wait = {};  // there is no memory: it is told of without
+      wait = {};  // no memory: the wait is reported without it
     }
     tell(due, wait);
   }
@@ -92,7 +91,7 @@ class Watch {
   Worker* worker_;
   const char* call_;
   Scope scope_;
-  // Who knows of the wait: it is told when it ends.
+  // Parties that know of the wait, and so are told when it ends.
   static constexpr std::uint8_t kNobody = 0;
   static constexpr std::uint8_t kInspection = 1;
   static constexpr std::uint8_t kTrace = 2;

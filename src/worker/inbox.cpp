@@ -30,7 +30,7 @@ void Inbox::wake_executor() {
   executor_->wake();
 }
 
-// Of a job that is traced.
+// Notes an event of a traced job.
 void Inbox::note(base::TraceEvent event, std::uint64_t position) const {
   base::TraceRecord record{};
   record.id = position;
@@ -188,8 +188,8 @@ Block Inbox::QueuedBlock::block() const {
   return {(bytes_and_flags & kGet) != 0 ? Kind::get : Kind::put, local, bytes_and_flags >> kFlagBits, remote, offset};
 }
 
-// An executor that has slept looks for deaths before it posts, since who posts to it makes no
-// progress: what goes into a dead rank's ring is lost, and quiet would not know.
+// An executor that has slept looks for dead ranks before it posts, since threads that post to it
+// make no progress. A command that goes into a dead rank's ring is lost, and quiet would not know.
 [[gnu::cold, gnu::noinline]] void Inbox::note_failures() {
   if (inside_of() == nullptr) static_cast<void>(worker_.completer().progress());
 }
@@ -211,7 +211,7 @@ std::size_t Inbox::drain(bool by_helper) {
     }
     started_ = queued.end();
     if (base::has_thread_sanitizer()) [[unlikely]]
-      base::show_acquire(worker_.core().order());  // of who has put it here
+      base::show_acquire(worker_.core().order());  // of the thread that has put it here
     if (execute(queued, HEDDLE_DONE) == HEDDLE_AGAIN) {
       started_ = queued.position;
       queue_.put_back(queued.position);
@@ -229,7 +229,7 @@ std::size_t Inbox::drain(bool by_helper) {
   return started;
 }
 
-// Makes the prepared command at `room`. False: it must be posted alone.
+// Constructs the prepared command at `room`. False: the command must be posted alone.
 inline bool Inbox::read_short(const std::byte* bytes, std::byte* room, bool* tagged) const {
   ShortMessage head;
   std::memcpy(&head, bytes, sizeof head);
@@ -245,7 +245,8 @@ inline bool Inbox::read_short(const std::byte* bytes, std::byte* room, bool* tag
   return true;
 }
 
-// The same. False also: somebody is told of its end, or it is more than one command.
+// The same for a block. False also if somebody is told of its end, or if it takes more than one
+// command.
 bool Inbox::read_block(const std::byte* bytes, std::byte* room) const {
   QueuedBlock block;
   std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
@@ -254,10 +255,10 @@ bool Inbox::read_block(const std::byte* bytes, std::byte* room) const {
          Requester::prepare(*command);
 }
 
-// Hands commands to the transport at once: `first`, which was taken, and those that follow it. How
-// many were posted.
+// Hands several commands to the transport in one call: `first`, which was taken, and those that
+// follow it. Returns how many were posted.
 std::size_t Inbox::post_run(const Queued& first, std::size_t most) {
-  // Made one by one: most runs are short.
+  // The commands are constructed one by one, since most runs are short.
   alignas(Command) std::byte room[kBatch * sizeof(Command)];
   static_assert(std::is_trivially_destructible_v<Command>);
   std::byte* next = room;
@@ -279,7 +280,8 @@ std::size_t Inbox::post_run(const Queued& first, std::size_t most) {
   std::size_t posted = 0;
   if (count != 0) posted = tagged ? worker_.post(commands) : worker_.core().requester.post(commands);
   const Queued done{first.position, static_cast<std::uint32_t>(posted)};
-  // What was taken and not posted goes back; if nothing was posted the caller keeps the first.
+  // Commands that were taken but not posted go back; if nothing was posted the caller keeps the
+  // first one.
   queue_.put_back(posted == 0 ? first.end() : done.end());
   if (posted == 0) return 0;
   started_ = done.end();

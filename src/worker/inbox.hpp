@@ -1,14 +1,14 @@
-// The command queue of a worker: what waits in it, in which form, and what its consumer does with
-// it.
+// The command queue of a worker: which commands wait in it, in which form, and what the consumer
+// does with them.
 //
 // Producers are any threads; the consumer is the thread that is inside the worker. A command, or
-// another start, takes one record of the queue if it is short: a message of up to 32 bytes that
-// nobody is told of, a put or a get. A message is copied into the queue if the transport would copy
-// it as well.
+// another start, takes one record of the queue if it is short: a message of up to 32 bytes without
+// a completion, a put or a get. A message is copied into the queue if the transport would copy it
+// as well.
 //
-// The consumer hands commands of which nobody is told to the transport together, as many as follow
-// each other in the queue. It starts everything else alone, in the order of the claims: what the
-// transport does not take holds up what is behind it (stalled()).
+// The consumer hands commands without a completion to the transport together, as many as follow
+// each other in the queue. It starts everything else alone, in the order of the claims: a command
+// that the transport does not take holds up those behind it (stalled()).
 //
 // Small-message offload (small_offload.hpp) is a policy of this queue: whether a message is only
 // put here for a helper, although its caller could post it.
@@ -35,7 +35,7 @@ class Inbox {
   Inbox(Worker& worker, std::uint32_t records, std::unique_ptr<SmallOffload> small);
 
   // ---- any thread ----
-  // DONE: a message that was copied, of which nobody is told; POSTED; AGAIN: the queue is full.
+  // DONE: the message was copied, and has no completion; POSTED; AGAIN: the queue is full.
   // `registered`: by small-message offload.
   base::Status put(const transport::Command& command, const Completion& completion, bool registered = false);
   // A put or get of one block.
@@ -52,28 +52,28 @@ class Inbox {
   void show(base::DebugWorker& shown) const {
     queue_.show([&shown](const char* name, const auto& word, std::uint32_t shift) { shown.value(name, word, shift); });
   }
-  // What is before this position was put here before this call.
+  // Everything before this position was put here before this call.
   [[nodiscard]] std::uint64_t claimed() const { return queue_.claimed(); }
-  // Whoever becomes the consumer has something to take.
+  // A thread that becomes the consumer has something to take.
   [[nodiscard]] bool ready() const { return queue_.ready(); }
   // Null: it is off.
   [[nodiscard]] SmallOffload* small_offload() const { return small_.get(); }
-  // A message of these lengths that is put here is copied.
+  // Whether a message of these lengths that is put here is copied.
   [[nodiscard]] bool copies(const transport::Command& message) const {
     return message.inlined || (copies_messages_ && message.bytes <= kMostCopied);
   }
   static constexpr std::uint64_t kMostCopied = 1024;  // bytes of payload
 
   // ---- the consumer -----------------------------------------------------------------------------
-  // Starts at most kBatch of what waits; how many were started. `by_helper`: by one of the
-  // library's threads.
+  // Starts at most kBatch of the waiting commands. Returns how many were started. `by_helper`: the
+  // caller is one of the library's threads.
   std::size_t drain(bool by_helper);
   // The transport did not take the next one.
   [[nodiscard]] bool stalled() const { return stalled_; }
   // Everything before this position has been started.
   [[nodiscard]] std::uint64_t started() const { return started_; }
   void cancel_all(base::Status status);
-  // Whom a producer wakes that ends the consumer's sleep, see queue::CommandQueue.
+  // The executor that a producer wakes when it ends the consumer's sleep, see queue::CommandQueue.
   void set_executor(Executor* executor) { executor_ = executor; }
   [[nodiscard]] bool prepare_sleep() { return queue_.prepare_sleep(); }
   [[nodiscard]] bool wake_up() { return queue_.wake_up(); }
@@ -82,15 +82,15 @@ class Inbox {
   using Queue = queue::CommandQueue<>;
   using Queued = Queue::Command;
   using Part = std::span<const std::byte>;
-  // Starts what stands behind it, and tells its completion; with `cancel` other than DONE: ends it
-  // unstarted.
+  // Starts the command that follows it in the record, and tells its completion. With `cancel` other
+  // than DONE, ends the command without starting it.
   using Run = base::Status (*)(Inbox& inbox, const std::byte* bytes, base::Status cancel);
 
   static constexpr std::size_t kBodyBytes = sizeof(queue::CommandBytes);
   static constexpr std::size_t kBatch = 64;  // before those inside let others in
 
-  // A message of at most kShortBytes of which nobody is told, followed by its packet, with zeros up
-  // to a multiple of 8: in one record.
+  // A message of at most kShortBytes without a completion, in one record: followed by its packet,
+  // with zeros up to a multiple of 8.
   struct ShortMessage {
     std::uint64_t target;  // worker << 32 | rank
     std::uint64_t what;    // bytes of the packet << 32 | immediate
@@ -183,8 +183,8 @@ class Inbox {
 
   Worker& worker_;
   base::Tracer* const tracer_;  // null: the job is not traced
-  // Short messages, and blocks, below so many bytes have ways of their own; none where a job is
-  // traced, or ThreadSanitizer is told, so that those need not ask.
+  // Short messages, and blocks, of fewer bytes have their own paths. 0 if the job is traced, or
+  // ThreadSanitizer is told the order, so that these paths need not check for either.
   const std::uint64_t short_end_;
   const std::uint64_t block_end_;
   const bool copies_messages_;

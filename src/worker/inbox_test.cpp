@@ -1,5 +1,5 @@
-// The queue of a worker: in which form commands wait there, and how they leave it. Over a transport
-// whose mailboxes are full at a moment that the test chooses.
+// The queue of a worker: in which form commands wait there, and how they leave it. The transport's
+// mailboxes are full at a moment that the test chooses.
 #include "worker/inbox.hpp"
 
 #include <gtest/gtest.h>
@@ -63,14 +63,15 @@ class InboxTest : public testing::Test {
     theirs.context->register_handler(kFilling, {[](const heddle_am_arrival*, void*) {}, nullptr});
   }
 
-  // To a worker of rank 1. Its payload begins with the number, and stays until the test ends.
+  // A message to a worker of rank 1. Its payload begins with the number, and stays until the test
+  // ends.
   Command message(std::uint64_t number, std::uint32_t to = 0, std::size_t bytes = 8) {
     sources_.push_back(std::make_unique<std::vector<std::uint64_t>>((bytes + 7) / 8, number));
     Command command(1, to, wire::encode_am(kNumbered, 0));
     command.set_message(nullptr, 0, sources_.back()->data(), bytes);
     return command;
   }
-  // Afterwards that worker of rank 1 has room for so many messages.
+  // Makes that worker of rank 1 have room for so many messages.
   void leave_room(std::size_t room, std::uint32_t to = 0) {
     take_all();
     const std::uint64_t word = 0;
@@ -86,7 +87,7 @@ class InboxTest : public testing::Test {
     }
     for (; filled < mailbox_ - room; ++filled) ASSERT_TRUE(fill());
   }
-  // Rank 1 takes what has come.
+  // Rank 1 takes the messages that have arrived.
   void take_all() {
     for (Worker* worker : theirs.workers) {
       while (worker->progress() > 0) {
@@ -181,7 +182,7 @@ TEST_F(InboxTest, MessagesOfEveryFormKeepTheirOrderForEveryRoom) {
         const bool copied = bytes <= Inbox::kMostCopied;
         const base::Status status =
             inbox.put(message(number++, 0, bytes), notifies ? told.completion() : kNoCompletion);
-        if (status == HEDDLE_AGAIN) {  // full: what is queued comes, and it did not
+        if (status == HEDDLE_AGAIN) {  // full: a queued message would arrive, and this one did not
           drain_to_the_end();
           ASSERT_EQ(inbox.put(message(number - 1, 0, bytes), notifies ? told.completion() : kNoCompletion),
                     copied && !notifies ? HEDDLE_DONE : HEDDLE_POSTED);
@@ -348,7 +349,7 @@ TEST_F(InboxTest, ProducersKeepTheirOrderWhileTheMailboxIsFullNowAndThen) {
   for (std::uint64_t producer = 0; producer < 2; ++producer) {
     producers.emplace_back([&, producer] {
       for (std::uint64_t i = 0; i < kEach; ++i) {
-        // Of one record, and of several: the one is posted in spans, the other alone.
+        // Commands of one record, and of several: the former are posted in spans, the latter alone.
         const std::array<std::uint64_t, 12> words{producer * kProducer + i};
         Command command(1, static_cast<std::uint32_t>(i & 1), wire::encode_am(kNumbered, 0));
         command.set_message(nullptr, 0, words.data(), i % 7 == 0 ? sizeof words : 8);

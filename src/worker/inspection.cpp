@@ -20,7 +20,7 @@ namespace heddle::engine {
 namespace {
 
 constexpr std::uint64_t kNoticeNs = base::kSecondNs;  // or a quarter of HEDDLE_HANG_SECONDS
-// Besides the time that all have: for threads that wait.
+// Additional time for threads that wait, besides the time that all have.
 constexpr std::uint64_t kSlowAnswersNs = 750'000'000;
 
 std::uint32_t this_thread() {
@@ -41,12 +41,12 @@ heddle_wait_facts facts_of(const Inspection::Waiting& waiting) {
   return facts;
 }
 
-// A collective of a team of Heddle's: the call within the wait knows which.
+// A collective of one of Heddle's teams: the call within the wait knows which one.
 bool leaves_team_open(const heddle_wait_facts& facts) {
   return facts.cause == HEDDLE_WAIT_COLLECTIVE && facts.team == 0 && facts.rank == HEDDLE_ANY;
 }
 
-// What the program's own wait tells. `within`: what the call of Heddle tells that it makes.
+// What the program's own wait tells. `within`: what the Heddle call within that wait tells.
 diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
   diagnosis::Wait wait;
   wait.call = facts.call != nullptr ? facts.call : "a loop of the program";
@@ -58,7 +58,7 @@ diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
     if (facts.operation[0] == '\0') return wait;
     wait.step->operation = text_of(facts.operation);
     if (facts.team_name[0] != '\0') wait.step->team_name = text_of(facts.team_name);
-    // The program's numbers have nothing to do with Heddle's of the same team.
+    // The program's numbers are not those that Heddle has for the same team.
     wait.step->team |= ~std::uint64_t{0} << 32;
     wait.step->number = facts.number;
     return wait;
@@ -142,8 +142,8 @@ void Inspection::Thread::tell(const diagnosis::Wait& what, std::uint64_t now) {
   if (tells(now)) tell_ns = waited_ns + std::min(waited_ns, kMostTellNs);
 }
 
-// Where nobody watches, and the user has asked for it: for how many seconds the program's wait is
-// to say itself that it waits; 0: not now. Heddle's own waits do likewise (Watch).
+// If no launcher watches and the user has asked for it, the program's wait reports itself. Returns
+// the number of seconds to report; 0: no report now. Heddle's own waits do likewise (Watch).
 std::uint64_t Inspection::due_seconds(Thread& thread, const Waiting& waiting, std::uint64_t now) const {
   const base::Config& config = context_.environment().config;
   if (watched_ || waiting.tell == nullptr || !config.is_set(base::Var::hang_seconds)) return 0;
@@ -210,7 +210,7 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
     context_.environment().log.say("%s has waited %llu s: %s", facts.call != nullptr ? facts.call : "a loop",
                                    static_cast<unsigned long long>(reports), text_of(facts.text).c_str());
   }
-  if (tells && !context_.bootstrap().note_waiting()) {  // then the next round tries again
+  if (tells && !context_.bootstrap().note_waiting()) {  // if this fails, the next round tries again
     const std::lock_guard lock(mutex_);
     if (Thread* thread = find(this_thread()); thread != nullptr) thread->told = false;
   }
@@ -288,12 +288,13 @@ void Inspection::noticed(Worker& worker) noexcept {
     row->answered = number;
     changed_.notify_all();
   } catch (const std::bad_alloc&) {
-    return;  // it is told of without
+    return;  // the worker is reported without them
   }
 }
 
-// Workers that no thread has come by: each where its gate lets this thread in; of one without a
-// gate what any thread may look at. A worker that is being looked at is not closed (remove()).
+// Looks at the workers that no thread has come by: each one whose gate lets this thread in. If a
+// worker has no gate, this thread looks only at what any thread may read. A worker that is being
+// looked at is not closed (remove()).
 void Inspection::look_at_others() {
   std::unique_lock lock(mutex_);
   const std::uint64_t number = number_.load(std::memory_order_relaxed);
@@ -309,7 +310,7 @@ void Inspection::look_at_others() {
     if (worker->gate() == nullptr) {
       look_from_outside(*worker, still, findings);
     } else if (!told) {
-      // Who is inside may only be posting, slowly, or have lost its core.
+      // The thread inside may only be posting, slowly, or may have lost its core.
       findings.state.held = still && running(worker->core()).handler;
     }
     lock.lock();
@@ -329,7 +330,8 @@ void Inspection::look_at_others() {
 diagnosis::Pulse Inspection::pulse() {
   diagnosis::Pulse pulse;
   const std::uint64_t now = context_.clock().now_ns();
-  // What no worker shows: barriers of the job and collectives by memory, and waits that have ended.
+  // Movement that no worker shows: barriers of the job, collectives by memory, and waits that have
+  // ended.
   pulse.moves = context_.exchanges();
   if (const Attachment* attached = context_.attachment(); attached != nullptr) pulse.moves += attached->moves();
   const std::lock_guard lock(mutex_);
@@ -340,8 +342,7 @@ diagnosis::Pulse Inspection::pulse() {
     pulse.calls += seen.calls;
   }
   for (const Thread& thread : threads_) {
-    // Threads that serve may be idle for as long as they like; what they are in is told all the
-    // same.
+    // Threads that serve may be idle for any time; the call that they are in is told all the same.
     if (stale(thread, now) || thread.waiting.call == kServes) continue;
     const std::uint64_t waited_ns = now - std::min(now, thread.since);
     pulse.waiting_ns = std::max(pulse.waiting_ns, waited_ns);
@@ -367,7 +368,7 @@ std::vector<std::byte> Inspection::snapshot() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(kAnswersNs),
                       [&] { return all_answered(context_.clock().now_ns()); });
-    // A worker may have nobody, but a thread that waits wakes, once it gets a core.
+    // A worker may have no thread, but a thread that waits wakes once it gets a core.
     changed_.wait_for(lock, std::chrono::nanoseconds(kSlowAnswersNs), [&] {
       const std::uint64_t now = context_.clock().now_ns();
       const std::uint64_t number = number_.load(std::memory_order_relaxed);

@@ -1,14 +1,15 @@
-// What this rank can tell of itself when its job seems to hang, and how whoever watches the job
-// gets it (bootstrap::Observed): which threads wait, for what, and what the workers have under way.
+// Collects what this rank can tell about itself when its job seems to hang, for the launcher that
+// watches the job (bootstrap::Observed): which threads wait, for what, and which operations the
+// workers have under way.
 //
-// Nobody is looked at from outside. A thread that waits tells it itself, in the next of its rounds,
-// and a worker is told of by the thread that next makes progress on it: an inspection raises the
-// failure epoch, which every call of progress looks at anyway, and rings. Only what nobody has told
-// of by then is looked at by the asking thread, where the worker's gate lets it in. So it costs
-// nothing while nobody asks; a wait is entered here once it naps.
+// Threads and workers report themselves. An inspection raises the failure epoch, which every call
+// of progress reads anyway, and rings. A thread that waits then reports in its next round; a worker
+// is reported by the thread that next makes progress on it. The asking thread looks only at workers
+// that are still missing after that, if their gates let it in. So an inspection costs nothing while
+// nobody asks. A wait is entered here once it naps.
 //
-// mutex_ guards everything but the epoch; it is held for short, and never while something is asked,
-// described or entered.
+// mutex_ guards everything but the epoch. It is held only briefly, and never while a program's
+// function is called, a wait is described, or a worker is entered.
 #pragma once
 
 #include <atomic>
@@ -41,28 +42,28 @@ class Inspection final : public bootstrap::Observed {
   struct Waiting {
     const char* call = nullptr;
     std::uint32_t worker = diagnosis::kNobody;
-    // Of a wait in a loop of the program's (heddle_wait_note): goes before the calls within it.
+    // For a wait in a loop of the program (heddle_wait_note): takes precedence over the calls
+    // within it.
     heddle_tell_wait tell = nullptr;
     void* arg = nullptr;
   };
-  // True: an inspection wants to know what the thread waits for, or it is time to show a debugger;
-  // it is to answer(). `now`: of the
-  // context's clock.
+  // True: an inspection wants to know what the thread waits for, or it is time to show that to a
+  // debugger; the thread must answer(). `now`: of the context's clock.
   [[nodiscard]] bool note(const Waiting& waiting, std::uint64_t now);
   // `wait`: what a call of Heddle waits for (empty, from the program); call, time and thread are
-  // filled in. Where the program has noted a wait around it, that is told instead; if it is for a
-  // collective of a team, the call within says of which.
+  // filled in. If the program has noted a wait around this call, that wait is told instead; if it
+  // is for a collective of a team, the call within says of which team.
   enum class From : std::uint8_t { call, program };
   void answer(From from, diagnosis::Wait&& wait) noexcept;
   // The calling thread does not wait any more; `resumes`: it may go on with the same wait at once.
   void end(bool resumes, std::uint64_t now) noexcept;
-  // heddle_wait_end: of the one that was noted with this argument.
+  // heddle_wait_end: ends the wait that was noted with this argument.
   void end_noted(const void* arg) noexcept;
 
   // heddle_context_list_held. Any thread.
   void list_held(heddle_list_held function) { list_held_.store(function, std::memory_order_relaxed); }
 
-  // ---- who is inside a worker, after the failure epoch has changed
+  // ---- the thread inside a worker, after the failure epoch has changed
   void noticed(Worker& worker) noexcept;
 
   // ---- Observed: on the bootstrap's thread
@@ -70,15 +71,16 @@ class Inspection final : public bootstrap::Observed {
   std::vector<std::byte> snapshot() override;
   std::string counters() override;
 
-  // Whether the launcher tells of long waits. Else those who wait do.
+  // Whether the launcher reports long waits. Otherwise the waiting threads do.
   [[nodiscard]] bool watched() const { return watched_; }
-  // Once the job has been joined; when the context's handle is known.
+  // begin(): call it once the job has been joined. named(): call it when the context's handle is
+  // known.
   void begin();
   void named(std::uint64_t handle);
 
  private:
-  // A debugger is told when a wait lasts so long, then each time that it lasts twice as long, and
-  // at least once a second.
+  // A debugger is shown a wait that has lasted for kTellNs, then each time that this time has
+  // doubled, and at least once a second.
   static constexpr std::uint64_t kTellNs = 10'000'000;
   static constexpr std::uint64_t kMostTellNs = 1'000'000'000;
   struct Thread {
@@ -93,7 +95,7 @@ class Inspection final : public bootstrap::Observed {
     std::uint64_t answered = 0;  // the number of the inspection
     diagnosis::Wait wait;        // the answer
     DebugBoard::Row row;
-    std::uint64_t tell_ns = kTellNs;  // it tells a debugger what for when it has waited so long
+    std::uint64_t tell_ns = kTellNs;  // after so long it shows a debugger what it waits for
 
     void begin(const Waiting& what);
     [[nodiscard]] bool tells(std::uint64_t now) const { return now - since >= tell_ns; }
@@ -106,9 +108,10 @@ class Inspection final : public bootstrap::Observed {
     std::uint64_t polls = 0;  // when the inspection began
     std::vector<std::string> lines;
   };
-  // A thread that has returned from a wait and has not come back for so long waits no more.
+  // A thread that has returned from a wait and has not come back for so long does not wait any
+  // more.
   static constexpr std::uint64_t kStaleNs = 500'000'000;
-  // How long an inspection waits for those who tell of themselves.
+  // How long an inspection waits for threads and workers to report themselves.
   static constexpr std::uint64_t kAnswersNs = 250'000'000;
 
   [[nodiscard]] Thread* find(std::uint32_t number);
@@ -124,8 +127,8 @@ class Inspection final : public bootstrap::Observed {
   Context& context_;
   bool watched_ = false;
   std::uint64_t notice_ns_ = 0;  // when a wait is told to the launcher; 0: nobody watches
-  // The inspection under way, or the last one. Written with mutex_ held; read without it by who
-  // passes by: relaxed, since the epoch's release has published it.
+  // The number of the inspection under way, or of the last one. Written with mutex_ held. Passing
+  // threads read it without the mutex: relaxed, since the epoch's release has published it.
   std::atomic<std::uint64_t> number_{0};
   std::atomic<heddle_list_held> list_held_{nullptr};  // relaxed: a function of the program's code
   std::mutex mutex_;

@@ -16,15 +16,16 @@
 namespace heddle::engine {
 namespace {
 
-// When nothing has moved for kStillNs this rank says that it leaves although it has operations
+// When nothing has moved for kStillNs, this rank says that it leaves although it has operations
 // left, so that it hears whether all others leave as well. From then on every rank makes progress
-// and none begins anything: what has not moved for kCancelNs more is waiting for what nobody will
-// do, a worker that is never opened or a receive that is never posted. So long, since a rank may
-// have been stopped.
+// and none begins anything. An operation that has not moved for another kCancelNs waits for
+// something that will never happen, such as the opening of a worker or the posting of a receive.
+// kCancelNs is so long because a rank may have been stopped.
 constexpr std::int64_t kStillNs = 2'000'000'000;
 constexpr std::int64_t kCancelNs = 30'000'000'000;
-// To the second meeting those come at once who had nothing left at the first, unless they are
-// stopped; the others when they have completed their operations, or wait for them no more.
+// Ranks that had nothing left at the first meeting come to the second one at once, unless they are
+// stopped. The others come when they have completed their operations, or have stopped waiting for
+// them.
 constexpr std::int64_t kPromptNs = 30'000'000'000;
 constexpr std::int64_t kLateNs = Stillness::kProlongedNs + kCancelNs + kPromptNs;
 constexpr std::byte kDrained{0};
@@ -77,7 +78,7 @@ bool Context::Leaving::quiet() const {
   return std::ranges::all_of(workers_, [](Worker* worker) { return worker->try_quiet() != HEDDLE_AGAIN; });
 }
 
-// True: something has moved. Else it may have slept.
+// True: something has moved. False: nothing has, and the thread may have slept.
 bool Context::Leaving::progress() {
   int events = context_.progress_attachment();
   for (Worker* worker : workers_) events += std::max(worker->progress(), 0);
@@ -86,8 +87,8 @@ bool Context::Leaving::progress() {
   return events > 0;
 }
 
-// Until the operations have ended. False: some have not, and it is of no use to go on; while_fewer:
-// it is as long as they grow fewer.
+// Waits until the operations have ended. False: some have not, and going on is of no use.
+// while_fewer: going on is of use as long as their number falls.
 bool Context::Leaving::drain(std::int64_t still_ns, bool while_fewer) {
   Stillness stillness(still_ns, clock_);
   for (std::uint64_t left = unfinished(); !quiet();) {
@@ -119,7 +120,7 @@ base::Status Context::Leaving::meet(std::int64_t timeout_ns) {
   return status == HEDDLE_DONE ? finish(Collective::leave, timeout_ns) : status;
 }
 
-// All have met.
+// Called after all ranks have met.
 base::Status Context::Leaving::drain_together() {
   const bool others = undrained() > (drained_ ? 0U : 1U);
   if (!drained_ && !drain(context_.size() == 1 ? 0 : kCancelNs, false)) warn_of_unfinished();
@@ -142,12 +143,12 @@ base::Status Context::Leaving::run() {
   const std::lock_guard lock(context_.exchange_mutex_);
   // A barrier that timed out here is still being waited for elsewhere.
   if (context_.in_exchange_) static_cast<void>(finish(Collective::barrier, base::Timeout::kForever));
-  // Where others are in another collective this rank is gone all the same: if it stayed, their
+  // If other ranks are in another collective, this rank leaves all the same: if it stayed, their
   // leave would wait for it.
   base::Status status = meet(base::Timeout::kForever);
   if (status == HEDDLE_DONE) {
-    // From here on none does anything but leave. Where a rank has died the others have met as well,
-    // perhaps for something else.
+    // From here on every rank only leaves. If a rank has died, the others have met as well, perhaps
+    // for something else.
     context_.bootstrap().note_all_leave();
     if (undrained() > 0) status = drain_together();
   } else if (!drained_ && !drain(context_.size() == 1 ? 0 : kCancelNs, false)) {

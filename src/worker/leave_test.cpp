@@ -29,7 +29,7 @@ class StepClock final : public base::Clock {
   std::uint64_t looks_ = 0;
 };
 
-// What makes progress in this rank is stopped, as its process would be.
+// Everything that makes progress in this rank is stopped, as its process would be.
 class Stop final : public Attachment {
  public:
   Stop(std::atomic<bool>* reached, const std::atomic<bool>* over) : reached_(reached), over_(over) {}
@@ -59,8 +59,8 @@ struct Rank {
   Worker* worker = nullptr;
 };
 
-// Rank 0 has sent rank 1 what that never receives. Rank 1 comes to the first meeting, and is
-// stopped before it hears that all have come.
+// Rank 0 has sent rank 1 a message that rank 1 never receives. Rank 1 comes to the first meeting,
+// and is stopped before it hears that all have come.
 TEST(Leave, DoesNotWaitForEverForARankThatIsStoppedBetweenTheMeetings) {
   bootstrap::inproc::Job job(2);
   Rank mine(&job, 0);

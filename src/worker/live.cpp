@@ -1,4 +1,4 @@
-// What this rank has counted, told while it runs: read beside those who count.
+// The counters of this rank, told while it runs. They are read while other threads count.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 namespace heddle::engine {
 namespace {
 
-// As Worker::read_stats(), but for what only the thread inside may look at: invalid packets, which
-// the transport counts.
+// As Worker::read_stats(), except for what only the thread inside may look at: invalid packets,
+// which the transport counts.
 diagnosis::WorkerCounters counters_of(Worker& worker) {
   diagnosis::WorkerCounters all;
   all.index = worker.index();
   all.internal = worker.index() == worker.context().internal_worker();
   all.mode = mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name;
-  // Before the polls of all: what it has more by then are no polls of helpers that would go again.
+  // Read before the polls of all threads: read after them, it could be the larger number.
   const std::uint64_t own_polls = worker.gate() != nullptr ? worker.gate()->polls() : 0;
   heddle_worker_stats& stats = all.stats;
   stats.size = sizeof stats;
@@ -58,7 +58,7 @@ diagnosis::WorkerCounters counters_of(Worker& worker) {
   return all;
 }
 
-// Of this process; 0: it cannot be read.
+// The resident memory of this process; 0: it cannot be read.
 std::uint64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "re");
   if (file == nullptr) return 0;

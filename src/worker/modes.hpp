@@ -31,7 +31,7 @@ std::span<const Mode> modes();
 // Null: there is none.
 const Mode* mode_named(std::string_view name);
 const Mode* mode_numbered(std::uint32_t number);
-// For messages.
+// Texts for error messages.
 std::string mode_names();
 
 }  // namespace heddle::engine

@@ -10,8 +10,8 @@ using transport::LocalMemory;
 using transport::RemoteMemory;
 using transport::TransportWorker;
 
-// What function() returns, run by the thread. The words of an error are of the thread that met it:
-// they come along.
+// Runs function() on the thread and returns its result. An error message belongs to the thread that
+// met the error, so it is copied to the caller.
 template <class Function>
 auto result_of(ExecutorLoop& thread, Function&& function) {
   if (thread.is_calling_thread()) return function();

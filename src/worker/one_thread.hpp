@@ -1,10 +1,10 @@
-// A transport whose library takes calls of one thread only (Capabilities::one_thread): what is
-// opened, registered and destroyed is that by the thread, whoever asks and waits for it; a worker
-// that another thread posts to or polls takes and has nothing now.
+// A transport whose library takes calls of one thread only (Capabilities::one_thread). That thread
+// opens, registers and destroys everything; the thread that asks for it waits. If another thread
+// posts to a worker or polls it, nothing is taken and nothing is found.
 //
 // No other thread posts or polls: all workers of such a context are in offload mode,
-// and Gate::may_advance() keeps the others out. What stands here is what the other threads have to
-// do with the transport, and the second lock on the door.
+// and Gate::may_advance() keeps the others out. This file serves the calls that other threads make
+// of the transport, and is a second safeguard against their posts and polls.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class OneThread final : public transport::ForwardingTransport {
  public:
   using Opened = base::Result<std::unique_ptr<transport::Transport>>;
 
-  // What open() opens, on this thread.
+  // Wraps the transport that open() opens on the thread.
   static Opened open(ExecutorLoop& thread, const std::function<Opened()>& open);
   OneThread(ExecutorLoop& thread, std::unique_ptr<transport::Transport> inner)
       : ForwardingTransport(std::move(inner)), thread_(thread) {}
@@ -37,8 +37,9 @@ class OneThread final : public transport::ForwardingTransport {
                                                                   std::uint64_t bytes) override;
   [[nodiscard]] base::Result<transport::RemoteMemory> try_import(std::uint32_t rank,
                                                                  const transport::MemoryKey& key) override;
-  // release() is called with locks held that the thread may wait for; it calls no library. These
-  // need the thread.
+  // release() does not run on the thread: it is called with locks held that the thread may wait
+  // for, and it calls no library. Session queues and gates would need the thread, so there are
+  // none.
   [[nodiscard]] transport::SessionQueues* sessions() override { return nullptr; }
   [[nodiscard]] transport::BarrierGates* gates() override { return nullptr; }
 

@@ -9,7 +9,7 @@
 namespace heddle::engine {
 namespace {
 
-// A protocol that has kRows, what arrives for it, and is made of a core.
+// Makes a protocol that has kRows (the rows of what arrives for it) and is constructed from a core.
 template <class Kind>
 constexpr ProtocolEntry entry() {
   return {Kind::kRows,

@@ -15,9 +15,9 @@ namespace {
 
 class Reclaim : public testing::TestWithParam<Sharing> {};
 
-// Objects::reclaim() asks each worker what it names. A worker that is being opened or destroyed
-// meanwhile has no gate yet, or no more: what it would answer is for ThreadSanitizer and
-// AddressSanitizer to see.
+// Objects::reclaim() asks each worker which objects it names. A worker that is being opened or
+// destroyed meanwhile has no gate yet, or no longer. ThreadSanitizer and AddressSanitizer check its
+// answer.
 TEST_P(Reclaim, AsksOnlyWorkersThatAreWhole) {
   constexpr int kRounds = 20;
   for (int round = 0; round < kRounds; ++round) {

@@ -18,7 +18,7 @@ namespace heddle::engine {
 namespace {
 
 constexpr std::uint32_t kMostLines = 16;  // operations that are told one by one
-// At a worker that another thread is inside of: it may have lost its core there.
+// Attempts to look at a worker while another thread is inside, which may have lost its core there.
 constexpr std::uint64_t kSettleNs = 200'000'000;
 
 unsigned long long number(std::uint64_t value) {
@@ -77,7 +77,7 @@ std::uint64_t bytes_of(const Operation& operation) {
   return 0;
 }
 
-// For who judges, whatever stage it is in.
+// For the verdict: told whatever stage the operation is in.
 diagnosis::Awaited awaited_of(const Operation& operation) {
   using diagnosis::Cause;
   diagnosis::Awaited awaited;
@@ -104,7 +104,7 @@ void find_running(const Worker& worker, Findings& findings) {
   findings.say("worker %u: a handler of class USER has been called and has not returned", worker.index());
 }
 
-// What waits outside of it.
+// Reports what waits outside the gate.
 void find_queued(Worker& worker, Findings& findings) {
   if (worker.gate() != nullptr && worker.gate()->queued_records() > 0) {
     findings.say("worker %u: %llu records of commands wait in its queue; %s starts them", worker.index(),
@@ -125,7 +125,7 @@ void find_queued(Worker& worker, Findings& findings) {
   }
 }
 
-// What has been sent to workers that their ranks have not opened: no operation is left of it.
+// Reports messages to workers that their ranks have not opened: they have no operation any more.
 void find_unopened(Worker& worker, Findings& findings) {
   std::array<transport::TransportWorker::Unopened, diagnosis::kMostListed> found{};
   const std::size_t count = worker.core().transport.unopened(found);
@@ -137,7 +137,7 @@ void find_unopened(Worker& worker, Findings& findings) {
   }
 }
 
-// What has no slot: only its number is known.
+// Reports commands without a slot, of which only the number is known.
 void find_unnotified(Worker& worker, Findings& findings) {
   std::vector<std::uint32_t> unnotified(worker.size());
   for (std::uint32_t rank = 0; rank < worker.size(); ++rank)
@@ -187,7 +187,7 @@ void find_operation(Worker& worker, Findings& findings, const Operation& operati
 
 }  // namespace
 
-// For a program that waits itself, or closes a worker.
+// Used when a program waits by itself, or closes a worker.
 void report_operations(Worker& worker) {
   const base::Log& log = worker.context().environment().log;
   try {
@@ -229,7 +229,8 @@ bool look_inside(Worker& worker, Findings& findings) {
   return false;
 }
 
-// For waits that tell of themselves, often: no lines, and nothing of what protocols keep.
+// For waits that report themselves, which happens often: without lines, and without what protocols
+// keep.
 void look_under_way(Worker& worker, Findings& findings) {
   bool failed = false;
   const auto look = [&] {

@@ -1,16 +1,16 @@
-// The hand-over between a thread that goes round its gates and all who want something of it: all of
-// executor.hpp's ExecutorLoop but the thread itself. It sleeps between two rounds, and takes orders
-// there. Who wants something makes it known (the queue's sleeping bit, something under way, an
-// order), then wakes.
+// The hand-over between a thread that visits its gates in turn and all threads that want something
+// from it: all of executor.hpp's ExecutorLoop except the thread itself. The thread sleeps between
+// two rounds, and takes orders there. Another thread first makes its request known (by the queue's
+// sleeping bit, something under way, or an order), then wakes this thread.
 //
 // Invariants
-//   sleep() has no end, or a very long one. What its thread wants to know of is set before it looks
-//   for the last time: the bell's number before prepare_sleep(), the sleeping bits in it, the
-//   worker armed in it, and the transport settles before is_quiet(). So who comes later finds
-//   something that makes it wake this thread, and the wake-up is kept: the bell has another number,
+//   sleep() has no end, or a very long one. Every wake-up is set up before the thread looks for the
+//   last time: the bell's number is read before prepare_sleep(), the sleeping bits are set and the
+//   worker is armed in it, and the transport settles before is_quiet(). So a thread that comes
+//   later finds a reason to wake this thread, and the wake-up is kept: the bell has another number,
 //   or the sleeper a token.
-//   sleep_aside() is short. It relies on its end for the gates that stand aside, and for what
-//   arrives at the others meanwhile; not for producers of the others, for orders and for calls.
+//   sleep_aside() is short. Its end is what serves the gates that stand aside, and arrivals at the
+//   other gates; producers of the other gates, orders and calls wake the thread.
 //   An order is counted before orders_ is set, and orders_ is set before the wake-up. remove() and
 //   call() return when the thread has taken theirs; the thread has let a gate go before it says so.
 //
@@ -68,15 +68,15 @@ struct RoundsSystem {
   // Rounds without work before the thread sleeps: a few microseconds, about what waking it costs a
   // producer.
   static constexpr int kIdleRounds = 200;
-  // Rounds without events before it gives its core to others, for the answer may have to be
-  // computed there.
+  // Rounds without events before the thread gives its core to others, since the answer may have to
+  // be computed there.
   static constexpr int kWaitRounds = 1000;
 
   static void relax() { base::cpu_relax(); }
   static void yield() { sched_yield(); }
 };
 
-// On its caller's stack.
+// A call, on its caller's stack.
 struct ExecutorCall {
   void (*run)(void*) = nullptr;
   void* function = nullptr;
@@ -114,7 +114,7 @@ class ExecutorRounds {
         },
         [&] { return done_ >= order; });
   }
-  // Returns when it has run; what it has thrown is in it.
+  // Returns when the call has run; `thrown` has its exception.
   void call(ExecutorCall& call) {
     monitor_.wait(
         [&] {
@@ -171,11 +171,11 @@ class ExecutorRounds {
   }
 
  private:
-  // How long it stands aside for threads that do its work, at first and at most: that long what
-  // they leave behind may wait.
+  // How long it stands aside for threads that do its work, at first and at most. Work that they
+  // leave behind may wait that long.
   static constexpr std::int64_t kAsideNs = 50'000;
   static constexpr std::int64_t kMostAsideNs = 200'000;
-  // A transport that cannot ring is looked at so often.
+  // If the transport cannot ring, the thread looks at it so often.
   static constexpr std::int64_t kDeafSleepNs = 1'000'000;
   // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
   static constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
@@ -219,8 +219,8 @@ class ExecutorRounds {
     if (prepare_sleep()) {
       // Without gates nothing that arrives concerns it.
       if (bell_ != nullptr && !gates_.empty()) {
-        // Who gives an order rings after it: either the order is seen here, or the bell has rung
-        // since.
+        // A thread that gives an order rings after it: either the order is seen here, or the bell
+        // has rung since.
         if (!orders_.load(std::memory_order_acquire)) bell_->wait(seen, kLongestSleepNs, queue::kEveryPlace);
       } else {
         const bool deaf = role_ != ExecutorRole::commands && !gates_.empty();
@@ -240,7 +240,7 @@ class ExecutorRounds {
     }
   }
 
-  // True: whatever any of the gates wants from now on wakes this thread.
+  // True: from now on, anything that one of the gates wants wakes this thread.
   bool prepare_sleep() {
     for (Gate* gate : gates_) {
       if (!gate->prepare_sleep(role_)) return false;
@@ -255,7 +255,7 @@ class ExecutorRounds {
   std::vector<Gate*> gates_;  // the thread's
   typename System::Sleeper sleeper_;
   typename System::template Atomic<bool> stop_{false};  // relaxed: orders_ orders it
-  // release by who gives them, acquire by the thread; before each wake()
+  // release by the thread that gives them, acquire by this thread; before each wake()
   typename System::template Atomic<bool> orders_{false};
   typename System::Monitor monitor_;  // guards what follows
   std::vector<Gate*> wanted_;

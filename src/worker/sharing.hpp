@@ -1,4 +1,4 @@
-// Who may post to a worker, and what counting costs then.
+// The threads that may post to a worker, and the counting of what they post.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace heddle::engine {
 // other file asks for needs no name here: Sharing{7}.
 enum class Sharing : std::uint8_t { exclusive = 1, shared, offload, delegate, mutex, automatic };
 
-// What was posted on a worker.
+// Counts of what was posted on a worker.
 struct Tally {
   std::uint64_t puts = 0;
   std::uint64_t gets = 0;
@@ -26,12 +26,12 @@ struct Tally {
   std::uint64_t again = 0;
   std::uint64_t commands = 0;  // operations that were not direct
   std::uint64_t sends = 0;     // tagged messages
-  // Direct puts and gets of 8 bytes, each counted by one number alone, and not above: see
-  // Tallies::sum() and total().
+  // Direct puts and gets of 8 bytes. Each is counted here alone, and not above: see Tallies::sum()
+  // and total().
   std::uint64_t word_puts = 0;
   std::uint64_t word_gets = 0;
 
-  // With the words counted where all puts, gets and bytes are.
+  // The same with the words added to puts, gets and bytes.
   [[nodiscard]] Tally total() const {
     Tally all = *this;
     all.puts += word_puts;
@@ -41,9 +41,10 @@ struct Tally {
   }
 };
 
-// A Tally for each thread that posts to a worker that is not exclusive: no line is written by two
-// threads, but by those beyond base::kThreadNumbers, which add atomically. Each number has one
-// writer, and readers at any time; nothing is ordered by them (relaxed), but for `commands`.
+// A Tally for each thread that posts to a worker that is not exclusive, so that no two threads
+// write the same line. Exception: the threads beyond base::kThreadNumbers share one Tally, to which
+// they add atomically. Each other number has one writer; it may be read at any time. The numbers
+// order nothing (relaxed), except for `commands`.
 class Tallies {
  public:
   using Field = std::uint64_t Tally::*;
@@ -62,8 +63,9 @@ class Tallies {
       place.raise(&Tally::bytes, bytes);
     });
   }
-  // One that was not direct. The command last, with release, partner: the acquire load in sum(),
-  // which so never sees more commands than operations, whatever is posted meanwhile.
+  // One more operation that was not direct. The command is counted last, with release; partner: the
+  // acquire load in sum(). So sum() never sees more commands than operations, whatever is posted
+  // meanwhile.
   void add_command(Field field, std::uint64_t bytes) {
     for_caller([=](auto place) {
       place.raise(field, 1);
@@ -100,8 +102,8 @@ class Tallies {
       }
     }
   };
-  // Runs `add` on the calling thread's place. Each way on its own, so that the usual one decides
-  // once.
+  // Runs `add` on the calling thread's place. The three cases are separate, so that the usual one
+  // takes one decision.
   template <class Add>
   void for_caller(Add add) {
     if (const std::uint32_t known = base::known_thread_number(); known != 0) [[likely]] {
@@ -116,11 +118,12 @@ class Tallies {
   std::array<Place, base::kThreadNumbers + 1> places_{};  // the first for threads without a number
 };
 
-// What was posted on a worker: by one thread, or, once share() has said so, by any. What is not a
-// command is direct, so that the direct path has one number less to keep.
+// Counts what was posted on a worker: by one thread, or, after share(), by any thread. Operations
+// that are not counted as commands are direct, so that the direct path has one number less to
+// count.
 class Counts {
  public:
-  // Before others post. Throws std::bad_alloc.
+  // Call it before other threads post. Throws std::bad_alloc.
   void share() { shared_ = std::make_unique<Tallies>(); }
 
   void add(Tallies::Field field, std::uint64_t amount = 1) {
@@ -144,7 +147,7 @@ class Counts {
     own_.*field += 1;
     own_.bytes += bytes;
   }
-  // One that was not direct.
+  // One more operation that was not direct.
   void add_command(Tallies::Field field, std::uint64_t bytes) {
     if (shared_ == nullptr) {
       own_.commands += 1;
@@ -154,8 +157,8 @@ class Counts {
       shared_->add_command(field, bytes);
     }
   }
-  // True: since the last call something may have been stored without a command. Only where share()
-  // was not called.
+  // True: since the last call something may have been stored without a command. Only valid if
+  // share() was not called.
   [[nodiscard]] bool stored_directly() {
     const std::uint64_t stores = own_.puts + own_.word_puts + own_.atomics;
     if (stores == stores_seen_) [[likely]]
@@ -172,7 +175,7 @@ class Counts {
     }
     return sum;
   }
-  // As total(), beside who posts. Any thread.
+  // As total(), while other threads post. Any thread.
   [[nodiscard]] Tally peek_total() {
     Tally all = shared_ == nullptr ? Tally{} : shared_->sum();
     for (const Tallies::Field field : Tallies::kFields) all.*field += base::peek(own_.*field);

@@ -12,7 +12,7 @@ std::optional<OffloadPolicy> offload_policy_named(std::string_view text) {
 }
 
 void SmallOffload::learn(Average& average, std::uint64_t ns) {
-  // What took longer was interrupted.
+  // A sample that took longer was interrupted.
   constexpr std::uint64_t kMost = 1'000'000;
   const auto sample = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(ns, 1, kMost) * kUnit);
   const std::uint32_t before = average.load(std::memory_order_relaxed);

@@ -1,11 +1,11 @@
 // Small-message offload, after PIOMan: a nonblocking send is only registered in the worker's queue;
 // an idle core copies and submits it, or, if none came, the thread that next waits or makes
-// progress. So the copy leaves the path of the program where there is a core to take it, and is
-// only later where there is none.
+// progress. So an idle core takes the copy off the program's path; if there is none, the copy is
+// only made later.
 //
-// Whether that is worth it is measured, for each class of lengths (a power of two): what submitting
-// costs the poster, what registering costs, and how often a helper was there before the poster had
-// to do it itself. A message is registered if
+// Measurements decide whether that pays, for each class of lengths (a power of two): the cost of
+// submitting for the poster, the cost of registering, and how often a helper came before the poster
+// had to submit the message itself. A message is registered if
 //
 //   share of helpers × cost of submitting  >  cost of registering + what a helper's visit costs the
 //                                             owner
@@ -40,14 +40,15 @@ class SmallOffload {
 
   struct Plan {
     bool registers = false;
-    bool timed = false;  // submitted() or registered() is to be told how long it took
+    bool timed = false;  // the caller tells submitted() or registered() how long it took
   };
-  // For the next message of this length. `rounds`: how often helpers have gone round; `asleep`:
-  // they need a wake-up, which costs more than the copy.
+  // The plan for the next message of this length. `rounds`: how often helpers have gone round;
+  // `asleep`: they need a wake-up, which costs more than the copy.
   [[nodiscard]] Plan plan(std::uint64_t bytes, std::uint64_t rounds, bool asleep);
   void submitted(std::uint64_t bytes, std::uint64_t ns) { learn(classes_[class_of(bytes)].submit_ns, ns); }
   void registered(std::uint64_t ns) { learn(register_ns_, ns); }
-  // A message was registered; one that was has been submitted.
+  // count_registered(): a message was registered. executed(): a registered message has been
+  // submitted.
   void count_registered() { registered_.fetch_add(1, std::memory_order_relaxed); }
   void executed(std::uint64_t bytes, bool by_helper);
 

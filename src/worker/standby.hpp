@@ -1,21 +1,24 @@
-// Who does the work of an offload worker: its executor, or the threads that wait on it. The
-// executor's part of the gate, over what `Side` does inside the worker; gate_offload.hpp has the
-// one that is used, tests/explore one that is explored.
+// Decides which threads do the work of an offload worker: its executor, or the threads that wait on
+// it. It is the executor's part of the gate; `Side` does the work inside the worker.
+// gate_offload.hpp has the Side that is used, tests/explore has one that is explored.
 //
-// Where threads share cores, one that waits would have to give its core to the executor, and the
-// executor would have to give it back, for each thing that it waits for. But such a thread does the
-// executor's work by itself whenever it polls. So the executor stands aside while others poll, and
-// for some looks more, since they may be between two waits. Somebody who computes and polls now and
-// then is not enough. Decision 0043.
+// Where threads share cores, a thread that waits would have to give its core to the executor for
+// each event that it waits for, and the executor would have to give the core back. But such a
+// thread does the executor's work by itself whenever it polls. So the executor stands aside while
+// others poll, and for some looks more, since they may be between two waits. It does not stand
+// aside for a thread that computes and polls only now and then. Decision 0043.
 //
 // Invariants
-//   A thread that sleeps without an end does so behind the queue's sleeping bit (who takes
-//   commands: the producer that clears the bit wakes it) and while nothing is under way (who polls:
-//   the worker is armed, and who is inside and leaves something under way wakes it).
+//   A thread that takes commands sleeps without an end only while the queue's sleeping bit is set:
+//   the producer that clears the bit wakes it. A thread that polls sleeps without an end only while
+//   nothing is under way and the worker is armed: a thread inside that leaves something under way
+//   wakes it.
 //   While the executor is aside neither holds; its sleeps have an end. Since the last poll of
-//   others at most two of them end without a look inside: the one during which they polled, and the
-//   one after it, since they seemed to wait. kLooksBetweenWaits follow, with a look before each.
-//   While a call waits for its thread it does not begin to stand aside once it has seen the call.
+//   others at most two of these sleeps end without a look inside: the one during which they polled,
+//   and the next one, since they seemed to wait. kLooksBetweenWaits follow, with a look before
+//   each.
+//   While a call waits for the executor's thread, the executor does not begin to stand aside once
+//   it has seen the call.
 //
 // Side, for the thread that calls:
 //   enter(), leave()      false: somebody else is inside
@@ -36,25 +39,25 @@
 
 namespace heddle::engine {
 
-// What a thread of an executor does.
+// The part of the work that a thread of an executor does.
 enum class ExecutorRole : std::uint8_t {
   both,
   commands,    // takes and posts; does not poll
   completions  // polls
 };
 
-// What it has found at one gate. The larger one counts where it has several gates.
+// The result of a round at one gate. If the thread has several gates, the largest result counts.
 enum class Round : std::uint8_t {
   idle,
   aside,          // threads that wait do its work
   aside_briefly,  // they may, soon: they did lately
-  waiting,        // for what only polling will tell, or who is inside
+  waiting,        // for something that only polling shows, or for the thread inside
   busy
 };
 
 struct StandbyLimits {
   static constexpr std::uint64_t kPollsOfAWait = 8;
-  // 200 us at most, if nobody waits any more.
+  // 200 us at most, if no thread waits any more.
   static constexpr std::uint32_t kLooksBetweenWaits = 4;
 };
 
@@ -72,9 +75,9 @@ class Standby {
   // It has run, or will not be queued.
   void call_ends() { calls_.fetch_sub(1, std::memory_order_relaxed); }
 
-  // Inside, before the thread leaves. True: who polls sleeps, or is about to, though something is
-  // under way, and the caller wakes it after it has left. Nobody sets the queue's bit but who is
-  // inside.
+  // Called inside, before the thread leaves. True: the polling thread sleeps, or is about to,
+  // though something is under way; the caller must wake it after it has left. Only the thread
+  // inside sets the queue's bit.
   template <class Side>
   [[nodiscard]] bool must_wake_poller(Side& side) {
     return wanted_by_work(side) && (side.apart() ? std::exchange(poller_asleep_, false) : side.wake_queue());
@@ -101,14 +104,15 @@ class Standby {
     return aside() ? Round::aside_briefly : Round::idle;
   }
 
-  // True: the next producer will wake who takes commands; who leaves something under way, and what
-  // arrives (once the transport has settled, and if is_quiet() then), will wake who polls. Whatever
-  // it says, end_sleep() follows.
+  // True: the thread may sleep. The next producer will wake the thread that takes commands. A
+  // thread that leaves something under way will wake the thread that polls, and so will arrivals,
+  // once the transport has settled and if is_quiet() is true then. end_sleep() must follow,
+  // whatever the result.
   template <class Side>
   [[nodiscard]] bool prepare_sleep(Side& side, ExecutorRole role) {
     if (!side.enter()) return false;
     bool may = role == ExecutorRole::commands ? !side.stalled() : !wanted_by_work(side);
-    // Armed or not where the transport cannot ring: then the sleep is short.
+    // If the transport cannot ring, it is not armed, and the sleep is short.
     if (may && role != ExecutorRole::commands && side.can_ring()) may = side.arm();
     if (may && role != ExecutorRole::completions) may = side.prepare_queue();
     if (role == ExecutorRole::completions) poller_asleep_ = may;
@@ -131,7 +135,7 @@ class Standby {
  private:
   enum class Others : std::uint8_t { do_not_wait, waited_lately, wait };
 
-  // Something is under way that only polling will tell, or that a peer waits for. Inside.
+  // Something is under way that only polling shows, or that a peer waits for. Called inside.
   template <class Side>
   [[nodiscard]] static bool wanted_by_work(Side& side) {
     return side.stalled() || side.under_way();
@@ -158,12 +162,12 @@ class Standby {
   // The executor's.
   std::uint64_t own_polls_ = 0;
   std::uint64_t seen_polls_ = 0;  // of others, at the last look
-  std::uint32_t looks_left_ = 0;  // at which those who have waited count as waiting
-  // Written by the executor, read by any thread. Relaxed: who misses it waits until the executor
-  // looks again, which is soon.
+  std::uint32_t looks_left_ = 0;  // at which threads that have waited still count as waiting
+  // Written by the executor, read by any thread. Relaxed: a thread that misses it waits until the
+  // executor looks again, which is soon.
   Atomic<bool> aside_{false};
-  // Calls that wait for the executor's thread, or are about to: it does not stand aside for long
-  // while there is one. Relaxed: as aside_.
+  // The number of calls that wait for the executor's thread, or are about to: the executor does not
+  // stand aside for long while there is one. Relaxed: as aside_.
   Atomic<std::uint32_t> calls_{0};
   // For the thread inside: a thread that only polls sleeps, or is about to.
   bool poller_asleep_ = false;

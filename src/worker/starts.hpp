@@ -1,5 +1,5 @@
-// What a worker starts besides single commands, each as a plain value: so a sharing mode can start
-// it here and now, or let it wait in the worker's queue for the thread that will.
+// The starts of a worker besides single commands, each as a plain value. So a sharing mode can
+// execute a start at once, or let it wait in the worker's queue for the thread that will.
 //
 // A start has
 //   start(worker)          on the thread that is inside the worker: DONE, POSTED, AGAIN or an error
@@ -91,8 +91,7 @@ struct OfferStart {
   }
 };
 
-// How a receive ends is told to its heddle_receive as well, and by nothing else if it has no
-// completion.
+// The end of a receive is also stored in its heddle_receive; without a completion, only there.
 struct ReceiveStart {
   Wanted wanted;
   ReceiveRequest request;

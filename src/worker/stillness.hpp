@@ -1,4 +1,4 @@
-// How long nothing has moved: when heddle_context_leave gives up.
+// Measures for how long nothing has moved. heddle_context_leave stops waiting by it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace heddle::engine {
 
 // For one thread. Events that keep coming prolong the wait, for kProlongedNs at most: peers that go
-// on with each other do not hold a rank that waits for something else.
+// on with each other must not hold up a rank that waits for something else.
 class Stillness {
  public:
   static constexpr std::int64_t kProlongedNs = 300'000'000'000;
@@ -16,9 +16,9 @@ class Stillness {
 
   Stillness(std::int64_t ns, base::Clock& clock) : ns_(ns), prolongs_(kProlongedNs, clock), still_(ns, clock) {}
 
-  // After a round of progress. True: nothing has moved for `ns`; or for kProlongedNs something has,
-  // and it is `ns` more since. `napping`: the caller sleeps between rounds, so that the clock costs
-  // nothing beside it.
+  // Call it after each round of progress. True: nothing has moved for `ns`; or events have
+  // prolonged the wait for kProlongedNs, and another `ns` has passed. `napping`: the caller sleeps
+  // between rounds, so that the clock costs nothing beside it.
   [[nodiscard]] bool over(bool moved, bool napping) {
     if (!moved && ++rounds_ % kRounds != 0 && !napping && ns_ > 0) return false;
     const bool prolonged = !prolongs_.over() && moved;

@@ -69,7 +69,7 @@ TEST(Stillness, WithoutABoundOneRoundWithoutAnEventIsEnough) {
   EXPECT_TRUE(still.over(false, false));
 }
 
-// A job that was stopped for an hour on its way out has not had an hour to do anything.
+// If a job is stopped for an hour on its way out, that hour does not count.
 TEST(Stillness, TimeInWhichTheProcessWasStoppedDoesNotCount) {
   base::ManualClock clock;
   Stillness still(kBound, clock);

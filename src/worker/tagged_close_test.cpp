@@ -1,5 +1,5 @@
 // A worker that is closed while senders are writing into its receives. Rank 1 is a bare transport,
-// which takes receives on the board and then does nothing, as one that was stopped.
+// which takes receives on the board and then does nothing, like a rank that was stopped.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -53,7 +53,7 @@ class Sender : public transport::BareRank {
     const wire::Offer head = offer();
     return post(wire::encode_tagged(0, true), &head, sizeof head);
   }
-  // Null: it has not been told of one.
+  // Null: the rank has not been told of a board.
   [[nodiscard]] wire::Board* board() {
     std::array<transport::Completion, 16> completions;
     const std::size_t count = worker().poll(completions);
@@ -74,8 +74,8 @@ class Sender : public transport::BareRank {
   std::optional<transport::RemoteMemory> board_memory_;
 };
 
-// One of the receives is being written to by nobody: it ends without a wait; the others together
-// are waited for as long as one.
+// Nobody is writing into one of the receives: it ends without a wait. The wait for all others
+// together is as long as for one.
 TEST(TaggedClose, StoppedSendersAreWaitedForTogether) {
   constexpr std::size_t kReceives = 5;
   bootstrap::inproc::Job job(2);

@@ -1,19 +1,21 @@
-// When a worker's descriptor becomes readable: the arming, and the thread that sleeps on the
-// transport's bell while it is armed. Over what `Side` does; descriptor.cpp has the one that is
-// used, tests/explore one that is explored. Decision 0050.
+// Makes a worker's descriptor readable: the arming, and the thread that sleeps on the transport's
+// bell while the descriptor is armed. `Side` has the operations; descriptor.cpp has the Side that
+// is used, tests/explore has one that is explored. Decision 0050.
 //
-// What makes it readable: a thread that moves the worker (engine/notifier.hpp); or this thread,
-// when the bell has rung, or when it sees that something has arrived that nobody has polled. What
-// does not ring makes it readable after a time that grows as the library's own waits do.
+// A thread that moves the worker makes the descriptor readable (engine/notifier.hpp). So does this
+// thread, when the bell has rung, or when it sees an arrival that no thread has polled. Arrivals
+// that do not ring make the descriptor readable after a time that grows as in the library's own
+// waits.
 //
 // Invariants
 //   The notifier is armed first, then the transport (lie_down()), and the worker's count of moves
-//   is read last: what moves or arrives from then on is told.
-//   Whenever it is not armed after arm(), it is readable: several loops may wait for it.
+//   is read last: every move or arrival from then on is told.
+//   Whenever the descriptor is not armed after arm(), it is readable, since several loops may wait
+//   for it.
 //   generation_ is odd while arm() is under way; arm() and stop() change it before they wake the
-//   thread. The thread reads it after the bell's number, and sleeps on the bell only if it is the
-//   one for which it read how long, and whether to look. So it sleeps for an arming that is
-//   complete, or until a ring; and stop() is never slept over.
+//   thread. The thread reads generation_ again after the bell's number. It sleeps on the bell only
+//   if this is the generation for which it read how long to sleep, and whether to look at arrivals.
+//   So it sleeps for a complete arming, or until a ring, and never misses stop().
 //
 // Side:
 //   disarm()               nobody tells for the arming before; what was told is forgotten
@@ -36,7 +38,7 @@
 
 namespace heddle::engine {
 
-// How quiet the worker is, by the look before the sleep.
+// The state of the worker at the look before the sleep.
 struct Quiet {
   bool work = false;   // there is something for progress already
   bool armed = false;  // what arrives rings, and arrived() tells
@@ -80,7 +82,7 @@ class Wakeup {
     nap_ns_.store(nap_ns, std::memory_order_relaxed);
     generation_.fetch_add(1, std::memory_order_seq_cst);
     sleeper_.wake();
-    // It may still sleep for an arming before this one, which had no end.
+    // The thread may still sleep for an earlier arming, whose sleep had no end.
     if (nap_ns != kNoEnd && at_bell_.load(std::memory_order_seq_cst)) side_.ring();
     return HEDDLE_DONE;
   }
@@ -110,7 +112,8 @@ class Wakeup {
 
  private:
   static constexpr std::int64_t kNoEnd = -1;
-  // Of what only polls move on: as the library's waits, which sleep a millisecond at most.
+  // Sleeps while something under way moves on only by polls. As in the library's waits, they last a
+  // millisecond at most.
   static constexpr std::int64_t kFirstNapNs = 50'000;
   static constexpr std::int64_t kLongestNapNs = 1'000'000;
   // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
@@ -119,11 +122,12 @@ class Wakeup {
   base::Status moved_on(std::uint64_t moved) {
     if (moved != seen_moved_) next_nap_ns_ = 0;
     seen_moved_ = moved;
-    side_.remind();  // another loop may wait for it, whose arming this one has undone
+    side_.remind();  // another loop may wait for it: this call has undone that loop's arming
     return HEDDLE_AGAIN;
   }
 
-  // Tells, or leaves it to the next round: for another arming, or after a sleep without an event.
+  // Makes the descriptor readable, or leaves that to the next round: if there is another arming, or
+  // after a sleep without an event.
   void sleep_on_bell(std::uint32_t generation) {
     const std::int64_t nap_ns = nap_ns_.load(std::memory_order_relaxed);
     const bool watches = watches_.load(std::memory_order_relaxed);
@@ -135,7 +139,8 @@ class Wakeup {
         side_.tell();
       } else {
         side_.wait(seen, nap_ns == kNoEnd ? kLongestSleepNs : nap_ns);
-        // A ring is told, whatever it was for: the next arming finds out. Not that of an arming.
+        // A ring makes the descriptor readable, whatever it was for: the next arming finds out.
+        // Exception: the ring of an arming.
         if (!changed() && (nap_ns != kNoEnd || side_.bell() != seen)) side_.tell();
       }
     }
@@ -143,15 +148,15 @@ class Wakeup {
   }
 
   Side& side_;
-  // Of the thread that arms.
+  // Used only by the thread that arms.
   std::uint64_t seen_moved_ = 0;
   std::int64_t next_nap_ns_ = 0;
   // Odd: an arming is under way. seq_cst with at_bell_: arm() sees that the thread sleeps, or the
   // thread sees that it was armed again.
   typename System::template Atomic<std::uint32_t> generation_{0};
   typename System::template Atomic<bool> at_bell_{false};
-  // Of this arming, ordered by generation_: how long until it is told whatever happens; whether
-  // arrived() says something.
+  // The values of this arming, ordered by generation_: after how long the descriptor becomes
+  // readable in any case; whether arrived() means something.
   typename System::template Atomic<std::int64_t> nap_ns_{kNoEnd};
   typename System::template Atomic<bool> watches_{false};
   typename System::template Atomic<bool> stop_{false};  // ordered by generation_

@@ -64,7 +64,7 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       attends_(traits.attends) {
   core_.attentive = this;
   if (!core_.unshared) ownership_.renounce();
-  // Those whose functions the worker calls. open() adds the others.
+  // The protocols whose functions the worker calls. open() adds the others.
   completer_.add(wire::row_of(wire::Kind::active_message), messages_);
   completer_.add(wire::row_of(wire::Kind::fragment), messages_);
   completer_.add(wire::row_of(wire::Kind::user), messages_);
@@ -77,7 +77,8 @@ void Worker::add(OpenExtension open_one, std::span<const std::uint32_t> rows) {
 }
 
 Worker::~Worker() {
-  // Callbacks that end() ran may have posted again: until that is cancelled too, it names objects.
+  // Callbacks that end() ran may have posted again. These operations name objects until they are
+  // cancelled, too.
   context_.objects().without_reclaim([this] { gate_.reset(); });
   completer_.cancel_all(HEDDLE_ERR_CANCELLED);
   context_.objects().remove(*this);
@@ -128,8 +129,9 @@ heddle_worker_stats Worker::read_stats() {
   return all;
 }
 
-// The queue first: a command leaves it only when its operation has its marks, which are then seen.
-// The other way round it could be started between the two looks, and neither would find it.
+// Looks at the queue first: a command leaves the queue only when its operation has set its marks,
+// which the second look then sees. In the other order a command could be started between the two
+// looks, and neither would find it.
 bool Worker::names_remote(const RemoteRegion* remote) const {
   return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_remote(remote);
 }
@@ -159,8 +161,9 @@ int Worker::progress() {
 
 namespace {
 
-// What a thread has seen of a worker in its last heddle_worker_wait. Whoever moves a worker on may
-// do so between the look at what a program waits for and its next wait: that wait has to notice it.
+// The state of a worker that a thread has seen in its last heddle_worker_wait. Another thread may
+// move the worker on after the program has looked at what it waits for, and before its next wait:
+// that wait has to notice the move.
 struct Seen {
   std::uint64_t worker = 0;  // its handle; 0: of none
   std::uint64_t moved = 0;
@@ -170,8 +173,8 @@ struct Seen {
   Watch::Waited waited{};
 };
 
-// Of the workers that it has waited on. One that has fallen out is as one that it waits on for the
-// first time.
+// The rows for the workers that a thread has waited on. If the row of a worker was replaced, the
+// thread's next wait on that worker counts as its first one.
 class SeenWorkers {
  public:
   Seen& of(std::uint64_t worker) {
@@ -179,8 +182,8 @@ class SeenWorkers {
       if (row.worker == worker) return row;
       if (row.worker == 0) return row = Seen{worker};
     }
-    // As many as a process may open, by their place in the table of handles: workers that are open
-    // have different ones.
+    // As many rows as a process may open workers, by the worker's index in the table of handles:
+    // workers that are open have different indices.
     if (more_ == nullptr) more_.reset(new (std::nothrow) Seen[kMore]);
     Seen& row = more_ != nullptr ? more_[(worker >> kHandleIndexShift) % kMore] : first_.back();
     if (row.worker != worker) row = Seen{worker};
@@ -189,7 +192,7 @@ class SeenWorkers {
 
  private:
   static constexpr std::size_t kMore = 256;  // HEDDLE_MAX_WORKERS' most
-  // what most threads need lies where no memory need be had
+  // enough for most threads, without an allocation
   std::array<Seen, 4> first_;
   std::unique_ptr<Seen[]> more_;
 };
@@ -197,13 +200,15 @@ class SeenWorkers {
 // initial-exec, as detail::t_inside.
 thread_local constinit SeenWorkers t_seen [[gnu::tls_model("initial-exec")]];
 
-// A program that looks at what it waits for between two waits is back within this time.
+// A program that only looks at what it waits for between two waits is back within this time.
 constexpr std::uint64_t kLookedNs = 1'000'000;
 
 }  // namespace
 
-// As waits in collectives do: every so many rounds at what disturbs nobody, and more rarely at the
-// rest, too. What has moved mostly moves on in a moment: an answer leaves, the next question comes.
+// Looks at other workers, as waits in collectives do: every so many rounds at those where that
+// disturbs no owner, and more rarely at the rest, too. After a worker has moved it mostly moves
+// again in a moment: an answer leaves, the next question comes. So more looks follow a look that
+// found something.
 int Worker::attend(std::uint32_t round, bool rests) {
   constexpr std::uint32_t kOthers = 256;
   constexpr std::uint32_t kUndisturbed = 64;
@@ -224,9 +229,9 @@ int Worker::attend_before_nap() {
   return context_.helpers().attend(true);
 }
 
-// What it waits for may be something that no worker tells. So where it has no end it returns after
-// each nap: whatever the program's loop is about, it is looked at as often as the library's own
-// waits look. The next call goes on with the naps.
+// The program may wait for something that no worker shows. So a wait without an end returns after
+// each nap: the program's loop then looks at its condition as often as the library's own waits
+// look. The next call goes on with the naps.
 base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   if (inside_of() != nullptr) [[unlikely]]
     return refuse_wait("heddle_worker_wait");
@@ -247,8 +252,8 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     base::show_acquire(core_.order());
     return HEDDLE_DONE;
   };
-  // Between two naps another thread may have moved them. This one goes on with its naps: it would
-  // take the core from who does.
+  // Between two naps another thread may have moved the other workers. This thread goes on with its
+  // naps: otherwise it would take the core from the thread that moves them.
   const auto others_moved = [&] {
     const std::uint64_t moved = attends_ ? context_.helpers().moved_but(*this) : 0;
     return std::exchange(seen.others_moved, moved) != moved;
@@ -271,16 +276,16 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   }
 }
 
-// Who is inside may only be posting, or have polled before something came; and when it leaves,
-// nothing is armed. So what has come may wait for this thread's next look, and where the look is
-// refused that has to be soon. Unless the executor is the one inside.
+// The thread inside may only be posting, or may have polled before something arrived; and when it
+// leaves, nothing is armed. So an arrival may wait for this thread's next look. If this thread
+// could not enter, the next look has to be soon, unless the executor is the thread inside.
 Worker::Rest Worker::lie_down(bool* was_armed) {
   bool quiet = true;
   bool polls = false;
   const auto look = [&] {
     bool armed = transport_->arm();
-    // Where several threads use it the last poll may have been another thread's. What that has
-    // taken is lent until the next poll, and this thread's poll was refused.
+    // If several threads use the worker, the last poll may have been another thread's. What that
+    // poll has taken is lent until the next poll, and this thread's poll was refused.
     if (!armed && gate_ != nullptr && gate_->may_advance()) {
       if (completer_.progress() != 0) {
         quiet = false;
@@ -291,7 +296,7 @@ Worker::Rest Worker::lie_down(bool* was_armed) {
     if (armed) {
       context_.transport().settle();
       quiet = !transport_->has_arrivals();
-    }  // else only polls move it on: the next one is after the nap
+    }  // otherwise only polls move the worker on: the next poll is after the nap
     quiet = quiet && completer_.knows_failures();
     polls = !armed || completer_.under_way();
     if (was_armed != nullptr) *was_armed = armed;
@@ -343,8 +348,8 @@ void Worker::give_back(const transport::Command& command) {
 
 base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& message) {
   if (messages_.take_credit(target, message.header_bytes, message.payload_bytes)) return HEDDLE_DONE;
-  // The dead and the closed handle nothing any more. To a closed worker it goes as any other
-  // message, and is dropped.
+  // Dead ranks and closed workers handle nothing any more. A message to a closed worker is sent as
+  // any other, and is dropped.
   if (context_.failed(target.rank)) {
     return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; go on without it", target.rank);
   }
@@ -390,7 +395,7 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
       base::probe_task_end(index_, handler);
       ran += ended.handled ? 1 : 0;
       if (!tells) continue;
-      // Not by the queue: what stands there may wait behind messages that wait for credit of their
+      // Not by the queue: a command there may wait behind messages that wait for credit of their
       // own.
       const auto inside = [&] { messages_.ended_task(ended); };
       use(*this) == nullptr ? inside() : gate_->visit(inside);

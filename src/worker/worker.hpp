@@ -1,13 +1,13 @@
 // One queue of communication, put together from its parts:
 //
 //   Core            transport, operations, requester, answers: what the parts share
-//   Completer       what has arrived and ended, by a table of protocols
+//   Completer       handles arrivals and ends, by a table of protocols
 //   protocols       active messages, tagged messages, those of protocols.cpp, and the extension's
-//   Gate            who may be inside, where several threads use the worker (gate.hpp)
+//   Gate            admits one thread at a time, where several threads use the worker (gate.hpp)
 //
-// Direct operations are done by the inline functions of api/ without coming here. Everything else
-// is for one thread at a time: the only one that uses an exclusive worker, or the one that the gate
-// has let in.
+// The inline functions of api/ execute direct operations without coming here. Everything else is
+// for one thread at a time: the only thread that uses an exclusive worker, or the thread that the
+// gate has let in.
 #pragma once
 
 #include <atomic>
@@ -56,26 +56,26 @@ class Worker final : public NamesObjects, private Attentive {
   [[nodiscard]] Sharing sharing() const { return sharing_; }
   // heddle_worker_options
   [[nodiscard]] void* user() const { return user_; }
-  // Null: exclusive and not helped. Who is about to use the worker asks by use() or at_once()
-  // (gate.hpp).
+  // Null: the worker is exclusive and not helped. Before a thread uses the worker, it calls use()
+  // or at_once() (gate.hpp).
   [[nodiscard]] Gate* gate() { return gate_.get(); }
-  // Of a worker without a gate.
+  // Only for a worker without a gate.
   [[nodiscard]] Ownership<>& ownership() { return ownership_; }
 
-  // What was posted.
+  // Counts of what was posted.
   [[nodiscard]] Counts& counts() { return counts_; }
   [[nodiscard]] heddle_worker_stats read_stats();
-  // What its operations may still touch. Any thread.
+  // Whether its operations may still touch the object. Any thread.
   [[nodiscard]] bool names_remote(const RemoteRegion* remote) const override;
   [[nodiscard]] bool names_counter(const Counter* counter) const override;
 
-  // When the context knows the worker, whose handlers may be told its handle: starts the executor,
-  // if it has one, which may then run them at once. Throws std::system_error if there can be no
-  // more threads.
+  // Called when the context knows the worker, so that handlers can be given its handle. Starts the
+  // executor, if the worker has one; the executor may then run handlers at once. Throws
+  // std::system_error if there can be no more threads.
   void begin();
-  // Before the context forgets it, since what operations name stays while a worker names it: no
-  // executor any more; all that is queued or in flight ends with CANCELLED. Nobody else uses the
-  // worker.
+  // Called before the context forgets the worker, since objects stay alive while a worker names
+  // them. Removes the worker from its executor; everything that is queued or in flight ends with
+  // CANCELLED. No other thread uses the worker.
   void end();
 
   // ---- any thread that the sharing mode permits -------------------------------------------------
@@ -86,8 +86,8 @@ class Worker final : public NamesObjects, private Attentive {
   base::Status try_quiet();
   // DONE: nothing is under way. Errors are left to flush and quiet.
   base::Status try_drain();
-  // Progress until attempt() says something else than AGAIN. STATE if it says AGAIN inside a
-  // handler. For describe(), see Watch::round().
+  // Makes progress until attempt() returns something else than AGAIN. STATE: it returned AGAIN
+  // inside a handler. For describe(), see Watch::round().
   template <class Attempt, class Describe>
   base::Status until(const Wait& wait, Attempt&& attempt, Describe&& describe);
   template <class Attempt>
@@ -96,14 +96,15 @@ class Worker final : public NamesObjects, private Attentive {
   }
   // heddle_worker_wait; `handle` is this worker's.
   base::Status wait_moved(std::uint64_t handle, std::int64_t timeout_ns);
-  // Changes whenever something has moved, by whatever thread: after what handlers and callbacks
-  // did, which is then seen.
+  // A number that changes whenever any thread has moved something. It changes after the handlers
+  // and callbacks have run, so a thread that sees the change sees what they did.
   [[nodiscard]] std::uint64_t moved() const {
     return core_.moves.load(std::memory_order_acquire) + messages_.tasks().ran();
   }
   // DONE: no answer to a peer waits here for room.
   base::Status try_answer();
-  // Operations that have not ended, and records of commands in the queue of its sharing mode.
+  // The number of operations that have not ended, plus the records of commands in the queue of the
+  // sharing mode.
   std::uint64_t unfinished_operations();
   // heddle_run_tasks; `handle` is this worker's.
   int run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns);
@@ -111,12 +112,13 @@ class Worker final : public NamesObjects, private Attentive {
   base::Status take_credit(heddle_peer target, const heddle_am_message& message);
   // For Context::nap(): arms the worker, so that arrivals ring.
   enum class Rest : std::uint8_t {
-    whole,  // what arrives rings, or another thread sees to it
-    polls,  // the same, but something is under way that may need polls
+    whole,  // arrivals ring, or another thread handles them
+    polls,  // the same, but an operation under way may need polls
     brief,  // nobody could look: something may be there
     none    // there is something for progress already
   };
-  // *armed, if not null: the transport was, so it is not armed() any more once something arrives.
+  // *armed, if not null: whether the transport was armed; it is not armed() any more once something
+  // arrives.
   [[nodiscard]] Rest lie_down(bool* armed = nullptr);
   // heddle_worker_descriptor and heddle_worker_arm.
   [[nodiscard]] Descriptor& descriptor() { return descriptor_; }
@@ -130,21 +132,21 @@ class Worker final : public NamesObjects, private Attentive {
     }
     return core_.requester.post(command, completion);
   }
-  // Several that are prepared, see Requester::post().
+  // Several prepared commands, see Requester::post().
   std::size_t post(std::span<transport::Command> prepared);
-  // What was reserved for a message that was never posted is free again.
+  // Frees what was reserved for a message that was never posted.
   void give_back(const transport::Command& command);
 
   // Null: messages are not aggregated.
   [[nodiscard]] const Aggregator* aggregator() const { return aggregator_; }
-  // The parts. What of them is for any thread, their headers say.
+  // The parts. Their headers say which of their functions any thread may call.
   [[nodiscard]] Core& core() { return core_; }
   [[nodiscard]] const Core& core() const { return core_; }
   [[nodiscard]] Completer& completer() { return completer_; }
   [[nodiscard]] ActiveMessages& messages() { return messages_; }
   [[nodiscard]] Tagged& tagged() { return tagged_; }
-  // The protocol that has this number, see wire::extension(). Null: there is none. 0: that of the
-  // room above.
+  // The protocol with this number, see wire::extension(); null: there is none. Number 0: the
+  // protocol of the room above.
   [[nodiscard]] Protocol* extension(std::uint32_t number = 0) const {
     return completer_.at(wire::kExtensionRow + number);
   }
@@ -154,15 +156,15 @@ class Worker final : public NamesObjects, private Attentive {
          std::unique_ptr<transport::TransportWorker> transport);
 
   void note_task(base::TraceEvent event, std::uint32_t handler);
-  // Progress on the other workers by who waits on this one, in its round `round`, or before a nap.
-  // `rests`: it spins no more. Number of events.
+  // Progress on other workers by a thread that waits on this one, in round `round` of the wait, or
+  // before a nap. `rests`: the wait does not spin any more. Returns the number of events.
   int attend(std::uint32_t round, bool rests);
   int attend_before_nap();
   void called() override { context_.inspection().noticed(*this); }
   void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
 
-  // What every thread that posts reads, and nobody writes: on lines of its own, for the rest is
-  // written all the time by who is inside.
+  // Members that every posting thread reads, and that nobody writes. They are on lines of their
+  // own, since the thread inside writes the rest all the time.
   Context& context_;
   std::unique_ptr<Gate> gate_;  // goes first, see ~Worker: its executor uses all the rest
   std::uint32_t index_;
@@ -186,7 +188,7 @@ class Worker final : public NamesObjects, private Attentive {
   const bool attends_;
 };
 
-// Out of line: what calls it hardly ever waits, and should save no registers for that.
+// Out of line: its callers hardly ever wait, and should save no registers for that.
 template <class Attempt, class Describe>
 [[gnu::noinline]] base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());

@@ -88,7 +88,7 @@ bool receive(int socket, void* to, std::size_t bytes) {
   return true;
 }
 
-// Sends a few bytes over a new connection, which takes them at once.
+// Sends a few bytes over a new connection. The connection takes them at once.
 bool give(int socket, const void* from, std::size_t bytes) {
   return ::send(socket, from, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
 }

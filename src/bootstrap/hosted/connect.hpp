@@ -12,9 +12,9 @@ struct Connection {
 };
 
 // Connects to the host that has this contact; both sides have then proved that they know the
-// secret. By the local socket where both are on one machine, else by the first address that
-// answers. BOOTSTRAP: no process answers, or the one that does is not rank 0 of this job, or it
-// refuses (this rank has been joined before). VERSION: it is of another version.
+// secret. It uses the local socket if both are on one machine, else the first address that answers.
+// BOOTSTRAP: no process answers, or the one that does is not rank 0 of this job, or it refuses
+// (this rank has been joined before). VERSION: it is of another version.
 base::Result<Connection> connect(const Contact& contact, std::uint32_t rank);
 
 }  // namespace heddle::bootstrap::hosted

@@ -1,4 +1,5 @@
-// What rank 0 tells the others through the launcher: where they reach it, and the job's secret.
+// The contact that rank 0 gives to the others through the launcher: its addresses and the job's
+// secret.
 #pragma once
 
 #include <string>

@@ -45,9 +45,9 @@ std::vector<Address> own_addresses(std::uint16_t port) {
   return found;
 }
 
-// Allows descriptors for each rank's connection; where possible also for its process, its card's
-// descriptor and what the transports open for a peer; and for what the program opens, which is not
-// known.
+// Raises the limit of descriptors: for each rank's connection; if possible also for its process,
+// for its card's descriptor and for those that the transports open for a peer; and for those of the
+// program, whose number is not known.
 base::Status allow_descriptors(std::uint32_t ranks) {
   constexpr rlim_t kOthers = 256;
   constexpr rlim_t kFewest = 32;
@@ -226,8 +226,8 @@ void Host::serve_seats() {
     }
     if (watched_[i].kind != Watched::Kind::seat || (!ready && !broker_.congested())) continue;
     broker_.serve(rank);
-    // The rank had proved itself, and its connection ended before it joined: no other process may
-    // take its place, so the others must not wait.
+    // The rank had proved itself, but its connection ended before it joined. No other process may
+    // take its place, so the others must not wait for it.
     if (broker_.socket(rank) < 0 && broker_.membership(rank) == local::Membership::outside) broker_.ended(rank);
   }
 }
@@ -298,8 +298,8 @@ void Host::accept_guest(int listener, bool local, std::int64_t now) {
   Guest guest;
   guest.socket = ProcessFd::make([=] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); });
   if (!guest.socket.valid()) {
-    // The connection has ended again, or there is no descriptor, or worse: poll would report the
-    // last two again at once.
+    // The connection has ended again, or there is no free descriptor, or there is a worse error. In
+    // the last two cases poll would report the listener again at once.
     pausing_ = errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR;
     return;
   }
@@ -314,7 +314,7 @@ void Host::accept_guest(int listener, bool local, std::int64_t now) {
   guests_.push_back(std::move(guest));
 }
 
-// Reads no byte beyond the guest's proof: what follows is for the broker.
+// Reads no byte beyond the guest's proof: the bytes after it are for the broker.
 bool Host::hear(Guest& guest) {
   std::byte* to =
       guest.answered ? reinterpret_cast<std::byte*>(guest.code.data()) : reinterpret_cast<std::byte*>(&guest.knock);

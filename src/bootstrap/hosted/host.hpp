@@ -58,14 +58,14 @@ class Host {
   [[nodiscard]] std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  // All ranks may connect at once before any has proved anything; beyond them, so many strangers.
-  // With one more, the oldest is disconnected.
+  // The number of strangers beyond the ranks: all ranks may connect at once before any of them has
+  // proved anything. If one more connects, the oldest is disconnected.
   static constexpr std::size_t kMaxStrangers = 64;
   static constexpr std::int64_t kGuestTimeoutNs = 30'000'000'000;
 
   enum class State : int { serving, draining, ending };
 
-  // What a descriptor that poll looks at belongs to.
+  // The owner of a descriptor that poll looks at.
   struct Watched {
     enum class Kind { wake, local_listener, machines_listener, seat, process, guest, door };
     Kind kind = Kind::wake;

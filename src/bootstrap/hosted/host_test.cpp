@@ -91,7 +91,7 @@ TEST(host, a_wrong_secret_is_refused_by_both_sides) {
   say(stranger, &knock, sizeof knock);
   Answer answer;
   ASSERT_EQ(::recv(stranger.get(), &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
-  // what the host has sent as its proof is no proof of its guest
+  // the host's own proof is no proof of its guest
   say(stranger, answer.code.data(), answer.code.size());
   expect_cut_off(stranger);
   EXPECT_TRUE(refused(*host, 2));
@@ -210,8 +210,7 @@ struct Pipe {
   base::Fd writes;
 };
 
-// The pipes of a process that is killed: what it is told, what it tells; its child lives until the
-// test closes `until`.
+// The pipes to and from a process that is killed. Its child lives until the test closes `until`.
 struct Pipes {
   Pipe where;
   Pipe go;
@@ -274,8 +273,8 @@ void expect_killed(pid_t process) {
 
 class DeathWithAChild : public testing::TestWithParam<bool> {};
 
-// The process of a rank of this machine is known. Of a rank of another machine only the connection
-// is, which its child must not keep.
+// For a rank of this machine the host knows the process. For a rank of another machine it knows
+// only the connection, so a child of that rank must not keep it.
 TEST_P(DeathWithAChild, of_a_rank_is_told) {
   const bool apart = GetParam();
   const base::Fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));

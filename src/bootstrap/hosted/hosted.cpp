@@ -20,8 +20,8 @@ namespace {
 // the same time (prepare_stream).
 constexpr std::int64_t kBrokerTakesNothingNs = 30'000'000'000;
 
-// What a rank has before it is a member. Created and destroyed by one thread; the service makes the
-// launcher's calls.
+// The state of a rank before it is a member. Created and destroyed by one thread; the service makes
+// the launcher's calls.
 struct Joining {
   std::unique_ptr<Service> service;
   std::unique_ptr<Launcher> launcher;

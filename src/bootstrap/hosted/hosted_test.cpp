@@ -222,8 +222,9 @@ TEST(hosted, a_wrong_contact_is_told) {
   };
   for (const Bad& bad : all) {
     Space space(2);
-    // Rank 0 would wait for its peer for ever: a launcher ends it when the other ends without
-    // having finished. Here another one comes in place of the one that was refused.
+    // Without its peer rank 0 would wait for ever. A real launcher ends rank 0 when the other
+    // process ends without having finished. In this test another process comes in place of the
+    // refused one.
     run(2, [&](std::uint32_t rank) {
       if (rank == 1) {
         EXPECT_EQ(join(space, 1, true, bad.alter).status(), bad.status);

@@ -1,5 +1,5 @@
-// What joining needs of a foreign launcher (PMI, PMIx): which rank this process is, and one value
-// from rank 0 for all.
+// The part of a foreign launcher (PMI, PMIx) that joining needs: the rank of this process, and one
+// value from rank 0 for all.
 #pragma once
 
 #include <cstdint>

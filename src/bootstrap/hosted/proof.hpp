@@ -5,9 +5,9 @@
 //   rank   → host   Code:   another code over the same numbers; it differs, so that neither can be
 //                           sent back to its sender
 //
-// The codes are SipHash-2-4 with 128 bits, a keyed hash made for short messages. What follows is
-// not encrypted and not signed: whoever can change packets on the way can take over the connection
-// (docs/clusters.md).
+// The codes are SipHash-2-4 with 128 bits, a keyed hash made for short messages. The data after the
+// proof is neither encrypted nor signed: an attacker who can change packets on the way can take
+// over the connection (docs/clusters.md).
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@
 
 namespace heddle::bootstrap::hosted {
 
-// What the launcher of a job knows.
+// The state of a job's launcher.
 class Space {
  public:
   explicit Space(std::uint32_t size) : size_(size) {}

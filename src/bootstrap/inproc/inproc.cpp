@@ -14,8 +14,8 @@ namespace heddle::bootstrap::inproc {
 
 class Member;
 
-// The seats of all ranks, their cards and the exchange under way. It does for a member, which it
-// knows by its rank, what that member's Bootstrap functions promise.
+// The seats of all ranks, their cards and the exchange under way. It implements the Bootstrap
+// functions of each member, which it identifies by its rank.
 class Table {
  public:
   explicit Table(std::uint32_t size);

@@ -10,11 +10,11 @@
 
 namespace heddle::bootstrap::inproc {
 
-// What the members share; only inproc.cpp looks into it.
+// The state that the members share; only inproc.cpp looks into it.
 class Table;
 
-// What the ranks of the job share. Pass its address as Options::inproc_job. It must outlive the
-// bootstraps opened on it. All functions may be called from any thread.
+// The state that the ranks of the job share. Pass its address as Options::inproc_job. It must
+// outlive the bootstraps opened on it. All functions may be called from any thread.
 class Job {
  public:
   // 1 to kMaxRanks ranks. With another number, or on a system without random numbers, open() on the

@@ -72,7 +72,7 @@ void Broker::serve(std::uint32_t rank) {
 
 void Broker::ended(std::uint32_t rank) {
   Seat& seat = seats_[rank];
-  // What a dead process has sent is finite; nothing is waited for.
+  // The bytes that a dead process has sent are finite; this waits for nothing.
   while (seat.socket.valid()) {
     drop_outbox(rank);
     pollfd readable{seat.socket.get(), POLLIN, 0};
@@ -241,7 +241,8 @@ void Broker::flush(std::uint32_t rank) {
   Seat& seat = seats_[rank];
   touch(rank);
   const bool before = seat.outbox.congested();
-  // A socket that cannot be written to is left to serve(), which reads what came before its end.
+  // If a socket cannot be written to, it is left to serve(), which reads the bytes that came before
+  // its end.
   if (seat.socket.valid()) static_cast<void>(seat.outbox.flush(seat.socket.get()));
   congested_ = congested_ - (before ? 1 : 0) + (seat.outbox.congested() ? 1 : 0);
 }

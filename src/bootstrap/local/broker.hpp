@@ -26,7 +26,7 @@ struct Abort {
   std::string message;
 };
 
-// Who watches the job: is told what ranks say of themselves.
+// The watcher of a job: it gets the ranks' reports about themselves.
 class Watcher {
  public:
   virtual void waiting(std::uint32_t rank) = 0;
@@ -51,8 +51,8 @@ class Broker {
     touch(rank);
   }
 
-  // Called for each process that joins, before it learns that it has joined: what must be true of
-  // every member is arranged there.
+  // `joined` is called for each process that joins, before that process learns that it has joined.
+  // The function establishes everything that must be true of every member.
   void on_joined(std::function<void(std::uint32_t rank)> joined) { joined_ = std::move(joined); }
 
   // Before any rank joins. `seconds`: what ranks are told, see Bootstrap::watch_seconds().
@@ -71,7 +71,7 @@ class Broker {
   // For poll(2): the socket (-1: closed) and what to wait for on it.
   [[nodiscard]] int socket(std::uint32_t rank) const { return seats_[rank].socket.get(); }
   [[nodiscard]] short events(std::uint32_t rank) const;
-  // The ranks of which socket() or events() may have changed since the last call.
+  // The ranks whose socket() or events() may have changed since the last call.
   [[nodiscard]] std::vector<std::uint32_t> take_touched();
   // Some socket looks writable, but the kernel refuses descriptors for now: call serve() again soon
   // in any case.
@@ -93,10 +93,10 @@ class Broker {
   [[nodiscard]] std::int32_t pid(std::uint32_t rank) const { return seats_[rank].pid; }
   // Why the broker disconnected the rank; empty: it did not.
   [[nodiscard]] const std::string& problem(std::uint32_t rank) const { return seats_[rank].problem; }
-  // Ranks that are no longer members, in the order in which they went, in good order or not. A
-  // member that goes because of another comes after it here.
+  // Ranks that are no longer members, in the order in which they went, in good order or not. If one
+  // member goes because of another, it comes after that other member in this list.
   [[nodiscard]] const std::vector<std::uint32_t>& departures() const { return departures_; }
-  // Whom the rank waits for in an exchange, if it is in one.
+  // The ranks that `rank` waits for in an exchange, if it is in one.
   [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const { return gather_.awaited_by(rank); }
   // The first abort asked for.
   [[nodiscard]] const std::optional<Abort>& aborted() const { return abort_; }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kChunk = 64U << 10;
 constexpr std::size_t kFdsPerRead = 16;
 
-// One sendmsg of what is left of a frame; the descriptor goes with its first byte. Returns as
+// One sendmsg of the rest of a frame; the descriptor goes with the frame's first byte. Returns as
 // sendmsg(2).
 ssize_t send_rest(int socket, const Header& header, std::span<const std::byte> payload, int fd, std::size_t sent,
                   int flags) {
@@ -45,7 +45,7 @@ ssize_t send_rest(int socket, const Header& header, std::span<const std::byte> p
   return ::sendmsg(socket, &message, flags | MSG_NOSIGNAL);
 }
 
-// Sends the rest of the frame, of which `sent` bytes are sent already.
+// Sends the rest of the frame; `sent` bytes of it are sent already.
 base::Status send_remaining(int socket, const Header& header, std::span<const std::byte> payload, int fd,
                             std::size_t sent, std::int64_t timeout_ns) {
   base::SystemClock clock;

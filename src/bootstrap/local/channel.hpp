@@ -35,7 +35,7 @@ class Reader {
   // other end, or the socket is broken.
   [[nodiscard]] Fill fill(int socket, int flags);
 
-  // The process that sent what the last fill() gave, as the kernel says; 0: it is of another pid
+  // The process that sent the bytes of the last fill(), as the kernel says; 0: it is of another pid
   // namespace; -1: not known (the socket has no SO_PASSCRED).
   [[nodiscard]] pid_t sender() const { return sender_; }
 
@@ -73,7 +73,7 @@ class Outbox {
   using Payload = std::shared_ptr<const std::vector<std::byte>>;
 
   void add(Header header, Payload payload = nullptr, std::shared_ptr<const base::Fd> fd = nullptr);
-  // Writes what the socket takes. False: the socket is closed; what was waiting is dropped.
+  // Writes what the socket takes. False: the socket is closed; the waiting frames are dropped.
   [[nodiscard]] bool flush(int socket);
   [[nodiscard]] std::size_t waiting() const { return items_.size(); }
   // The kernel allows no more descriptors in flight for now: the socket looks writable but is not.

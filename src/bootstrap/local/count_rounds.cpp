@@ -31,7 +31,7 @@ void CountRounds::tick(std::uint64_t now) {
   std::string text;
   for (const Text& each : texts_) text += each.text;
   until_ns_ = 0;
-  // Whom it tells may ask again.
+  // A callback may ask again.
   for (const Answer& told : std::exchange(now_, {})) told(text);
   if (until_ns_ == 0 && !next_.empty()) begin(now);
 }

@@ -1,5 +1,5 @@
-// Asks all ranks of a job for their counters (diagnosis/counters.hpp), for whoever looks at the job
-// while it runs. Those who ask while a round is under way share the next one.
+// Asks all ranks of a job for their counters (diagnosis/counters.hpp), for people who look at the
+// job while it runs. Requests that come while a round is under way share the next round.
 //
 // No threads, never waits: its owner calls tick() when due_ns() says so.
 #pragma once
@@ -19,7 +19,7 @@ class CountRounds {
   CountRounds(Broker& broker, std::uint32_t size) : broker_(broker), texts_(size) {}
 
   using Answer = std::function<void(std::string text)>;
-  // Told once: what the ranks have said that answered in time, in the order of their numbers.
+  // Called once, with the texts of the ranks that answered in time, in the order of their numbers.
   void ask(Answer told, std::uint64_t now);
   // When tick() is to be called at the latest; 0: no time.
   [[nodiscard]] std::uint64_t due_ns() const { return until_ns_; }

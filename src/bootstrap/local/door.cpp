@@ -50,8 +50,8 @@ base::Result<std::unique_ptr<Door>> Door::open(Ask ask) {
   door->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   door->listener_ = ProcessFd::make([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   const Name name = abstract_name(name_of(::getpid()));
-  // Told once of each that comes: where no descriptor is free for it, it must not be told again and
-  // again.
+  // Edge-triggered: epoll reports each new connection once. If no descriptor is free for it, epoll
+  // must not report it again and again.
   epoll_event wanted{EPOLLIN | EPOLLET, {}};
   if (!door->epoll_.valid() || !door->listener_.valid() ||
       ::bind(door->listener_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0 ||
@@ -62,9 +62,9 @@ base::Result<std::unique_ptr<Door>> Door::open(Ask ask) {
   return door;
 }
 
-// Not more at once than may stay: whoever comes again and again must not keep the others waiting.
-// The oldest make room, also where this process may have no more descriptors. What is left comes in
-// when somebody else does.
+// Accepts at most as many guests at once as may stay: a guest that connects again and again must
+// not keep the others waiting. The oldest guests make room, also if this process may have no more
+// descriptors. Connections that are left are accepted when the next one comes.
 void Door::accept_guests() {
   pollfd waiting{listener_.get(), POLLIN, 0};
   for (std::size_t accepted = 0; accepted < kMostGuests && ::poll(&waiting, 1, 0) > 0; ++accepted) {
@@ -90,7 +90,7 @@ void Door::accept_guests() {
 }
 
 void Door::serve() {
-  // So that what is told once is not told again: all of it.
+  // Takes all events, so that epoll does not report them again.
   std::array<epoll_event, kMostGuests + 1> seen{};
   static_cast<void>(::epoll_wait(epoll_.get(), seen.data(), static_cast<int>(seen.size()), 0));
   accept_guests();
@@ -155,7 +155,7 @@ std::vector<pid_t> find_doors() {
 base::Result<std::string> ask_door(pid_t pid, std::string_view request, int timeout_ms) {
   const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Name name = abstract_name(name_of(pid));
-  // Where so many wait already that no more may, connect() waits as well.
+  // If the listener's queue is full, connect() waits as well.
   const timeval limit{timeout_ms / 1000, std::int64_t{timeout_ms} % 1000 * 1000};
   if (socket.valid()) ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (!socket.valid() || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0) {

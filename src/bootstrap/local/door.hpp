@@ -1,5 +1,6 @@
-// Where a running job is asked about itself: a local socket of whoever watches it (the launcher, or
-// rank 0's process), for programs of the same user. Its name is abstract: it ends with the socket.
+// The door by which a running job is asked about itself: a local socket of the process that watches
+// the job (the launcher, or rank 0's process), for programs of the same user. The name of the
+// socket is abstract: it ends with the socket.
 //
 // A connection carries one request, a line, and its answer, text until the end.
 #pragma once

@@ -71,7 +71,7 @@ class DoorTest : public testing::Test {
     ASSERT_TRUE(opened) << base::last_message();
     door_ = std::move(*opened);
   }
-  // What has come is served.
+  // Serves everything that has come.
   void serve() {
     for (int rounds = 0; rounds < 1000; ++rounds) {
       pollfd readable{door_->fd(), POLLIN, 0};
@@ -289,7 +289,7 @@ TEST_F(DoorTest, AnAnswerMayComeAfterTheDoorHasClosed) {
   EXPECT_EQ(guest.hear(), "");
 }
 
-// Who keeps its place and says nothing makes room for others.
+// A guest that keeps its slot and says nothing makes room for others.
 TEST_F(DoorTest, ManyGuestsThatSayNothingKeepNobodyOut) {
   open();
   std::vector<std::unique_ptr<Guest>> silent;
@@ -304,8 +304,8 @@ TEST_F(DoorTest, ManyGuestsThatSayNothingKeepNobodyOut) {
   expect_well();
 }
 
-// Who comes while this process may have no more descriptors comes in later. The door does not want
-// to be served for ever meanwhile.
+// A guest that connects while this process may have no more descriptors is accepted later.
+// Meanwhile the door does not ask to be served for ever.
 TEST_F(DoorTest, AGuestThatFindsNoDescriptorWaits) {
   open();
   const Guest early;

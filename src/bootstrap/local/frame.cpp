@@ -5,7 +5,7 @@
 namespace heddle::bootstrap::local {
 namespace {
 
-// What a type of frame may look like.
+// The form that a type of frame may have.
 struct Shape {
   FrameType type;
   Direction direction;

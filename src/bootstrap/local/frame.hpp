@@ -1,4 +1,4 @@
-// What passes between a rank and its launcher: frames of 16 bytes of header and a payload, over a
+// The protocol between a rank and its launcher: frames of a 16-byte header and a payload, over a
 // stream socket.
 //
 // Numbers travel as they lie in memory: both ends are of one machine, or (hosted/) of machines of
@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kProtocolVersion = 4;
 inline constexpr std::uint32_t kLibraryVersion =
     HEDDLE_VERSION_MAJOR << 16 | HEDDLE_VERSION_MINOR << 8 | HEDDLE_VERSION_PATCH;
 inline constexpr std::size_t kMaxAbortMessage = 1024;
-// What a bootstrap may put behind the bytes of a card for its own purposes.
+// Room behind the bytes of a card that a bootstrap may use for its own purposes.
 inline constexpr std::size_t kMaxCardTail = 64;
 
 enum class FrameType : std::uint16_t {
@@ -35,7 +35,7 @@ enum class FrameType : std::uint16_t {
   exchange = 4,  // payload: this rank's part
   leave = 5,
   abort = 6,  // value: exit code, 0-255; payload: message
-  // Where the launcher watches the job, see watchdog.hpp.
+  // The next four only if the launcher watches the job, see watchdog.hpp.
   waiting = 7,  // a thread has waited for long
   // payload: diagnosis::Pulse. An answer, as the next one; value: that of the question
   pulse = 8,

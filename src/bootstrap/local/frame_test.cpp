@@ -75,8 +75,8 @@ TEST(frame, parts_come_back_as_they_were) {
   EXPECT_EQ(decode_parts({}, kSize).status(), HEDDLE_ERR_PROTOCOL);
 }
 
-// Whatever the bytes are, decoding does not crash, reads nothing outside (run under
-// AddressSanitizer), and accepts no more than it was given.
+// For all bytes, decoding does not crash, reads nothing outside (run under AddressSanitizer), and
+// accepts no more than it was given.
 TEST(frame, random_bytes_are_refused_or_make_sense) {
   base::Random random(20);
   for (int round = 0; round < 200'000; ++round) {

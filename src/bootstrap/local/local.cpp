@@ -19,7 +19,7 @@
 namespace heddle::bootstrap::local {
 namespace {
 
-// What the launcher has put into the environment.
+// The values that the launcher has put into the environment.
 struct Given {
   int fd = -1;
   std::uint32_t rank = 0;
@@ -60,8 +60,8 @@ base::Result<Given> read_variables() {
   return Given{static_cast<int>(*fd), *rank, *size};
 }
 
-// The connection has an end although the launcher lives: that of an earlier process in this rank,
-// which has left or died. The broker forgets nobody, so this process cannot be the rank as well.
+// The connection has ended although the launcher lives: an earlier process of this rank has left or
+// died. The broker forgets nobody, so this process cannot be the rank as well.
 bool joined_before(int fd) {
   pollfd end{fd, 0, 0};
   if (::poll(&end, 1, 0) != 1 || (end.revents & POLLHUP) == 0) return false;

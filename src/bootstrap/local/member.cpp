@@ -258,7 +258,8 @@ base::Status Member::handle(Frame& frame) {
   }
 }
 
-// The answers are sent by the thread that listens. If the connection has broken, it ends for that.
+// The listening thread sends the answers. A failed send needs no action: if the connection has
+// broken, this thread ends because of that.
 void Member::tell_pulse(std::int32_t number) {
   diagnosis::Pulse pulse;
   ask_observed([&](Observed& observed) { pulse = observed.pulse(); });

@@ -15,8 +15,8 @@ struct Seat {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   bool passes_descriptors = true;  // the socket is a local one
-  // How long the broker may take nothing of what it is sent; then the connection counts as broken.
-  // For ever: for a launcher, which a user may stop, and whose end ends this rank.
+  // How long the broker may take nothing of the bytes sent to it; then the connection counts as
+  // broken. For a launcher there is no limit: a user may stop it, and its end ends this rank.
   std::int64_t send_timeout_ns = base::Timeout::kForever;
 };
 
@@ -73,7 +73,7 @@ class Member : public Bootstrap {
   struct CardBox {
     enum class State { idle, asked, arrived };
     State state = State::idle;
-    // somebody was told that it is under way, and may sleep on the bell of set_bell()
+    // a caller has got AGAIN for it, and may sleep on the bell of set_bell()
     bool awaited = false;
     // Once arrived.
     base::Fd fd;

@@ -20,7 +20,8 @@ constexpr std::uint64_t kPulseNs = kSecond;
 constexpr std::uint64_t kSlowPulseNs = 15 * kSecond;  // while nobody is known to wait
 // How long a snapshot may take: a quarter of a second, but where ranks have few cores.
 constexpr std::uint64_t kSnapshotNs = 1'900'000'000;
-// A round that comes so late was held up, with everything else: the launcher was stopped, say.
+// If a round comes so late, something has held up everything: for example, the launcher was
+// stopped.
 constexpr std::uint64_t kLateNs = 3 * kSecond;
 constexpr std::size_t kMostLines = 40;  // of a rank
 
@@ -28,7 +29,7 @@ std::uint64_t now_ns() {
   return base::SystemClock().now_ns();
 }
 
-// Of a process of this machine. Its name, in parentheses, may have any characters.
+// The process is one of this machine. Its name, in parentheses, may have any characters.
 bool is_stopped(std::int64_t pid) {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/%lld/stat", static_cast<long long>(pid));
@@ -120,8 +121,9 @@ void Watchdog::look(std::uint64_t now) {
   }
 }
 
-// Who waits for a lock asks for it again and again, and its home answers: their numbers move. So it
-// is enough that each rank has a thread that has waited for so long, or does not move or call.
+// A thread that waits for a lock asks for it again and again, and the lock's home answers, so the
+// numbers of both ranks move. So it is enough that each rank has a thread that has waited for so
+// long, or that the rank does not move or makes no calls.
 bool Watchdog::all_wait_for_a_lock(std::uint64_t now, std::uint64_t period) const {
   bool for_locks = false;
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -134,8 +136,8 @@ bool Watchdog::all_wait_for_a_lock(std::uint64_t now, std::uint64_t period) cons
   return for_locks;
 }
 
-// Who is not being watched is watched for a while first: whether it calls the library has to be
-// seen.
+// A job that is not being watched is watched for a while first, to see which ranks call the
+// library.
 void Watchdog::inquire(Say told, std::uint64_t now) {
   const std::uint64_t long_enough = kPulseNs + kPulseNs / 2;
   wanted_ = true;
@@ -173,7 +175,7 @@ void Watchdog::answered(std::uint32_t rank, FrameType type, std::int32_t number,
   Rank& it = ranks_[rank];
   if (type == FrameType::snapshot) {
     it.looked_at = true;
-    // Bytes that are none count as no answer, and so does one of an earlier round.
+    // Bytes that are no snapshot count as no answer, and so does an answer of an earlier round.
     if (number != snapshots_) return;
     if (auto snapshot = diagnosis::decode(payload)) it.snapshot = std::move(*snapshot);
     return;
@@ -183,7 +185,7 @@ void Watchdog::answered(std::uint32_t rank, FrameType type, std::int32_t number,
   std::memcpy(&pulse, payload.data(), sizeof pulse);
   const std::uint64_t now = now_ns();
   const bool moves = !it.known || pulse.moves != it.pulse.moves;
-  // To be looked at counts as a call.
+  // The snapshot itself counts as a call.
   const bool looked_at = std::exchange(it.looked_at, false);
   const bool calls = !it.known || (pulse.calls != it.pulse.calls && !looked_at);
   if (moves) it.moved_ns = now;
@@ -220,7 +222,7 @@ std::vector<RankView> Watchdog::take_views() {
 }
 
 void Watchdog::end_inquiries(std::uint64_t now) {
-  // whom it tells may add more
+  // a callback may add more inquiries
   const std::vector<Inquiry> inquiries = std::exchange(inquiries_, {});
   const std::vector<RankView> all = take_views();
   const diagnosis::Verdict verdict = diagnosis::judge(all, options_.rank_word);
@@ -228,7 +230,7 @@ void Watchdog::end_inquiries(std::uint64_t now) {
                                                       : std::string("to blame: ") + options_.rank_word +
                                                             (verdict.culprits.size() > 1 ? "s " : " ") +
                                                             diagnosis::list_of(verdict.culprits);
-  // With locks its numbers move; see all_wait_for_a_lock().
+  // Threads that wait for a lock change the numbers; see all_wait_for_a_lock().
   std::uint64_t still_ns = now - still_ns_;
   for (const Rank& rank : ranks_) {
     still_ns = std::max(still_ns, rank.pulse.for_lock_ns);
@@ -242,14 +244,15 @@ void Watchdog::end_inquiries(std::uint64_t now) {
   const bool hangs = can_hang(all);
   const bool unknown =
       std::ranges::any_of(all, [](const RankView& view) { return view.presence == Presence::here && !view.snapshot; });
-  // It is tried again soon where who might have told of a long wait has not answered.
+  // If a rank that might have reported a long wait has not answered, the job is looked at again
+  // soon.
   if (!hangs && unknown && reports_ > 0) --reports_;
   for (const Inquiry& inquiry : inquiries) {
     if (hangs || !inquiry.hang) inquiry.told(report);
   }
 }
 
-// Somebody has waited for long; or polls, and has something under way.
+// True: a thread has waited for long, or a rank polls and has something under way.
 bool Watchdog::can_hang(const std::vector<RankView>& all) const {
   const std::uint64_t long_ns = options_.still_seconds * kSecond / 2;
   for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
@@ -264,7 +267,8 @@ bool Watchdog::can_hang(const std::vector<RankView>& all) const {
   return false;
 }
 
-// What the rank itself does not know of the exchange that it waits in.
+// The ranks that are missing in the exchange in which this rank waits; the rank itself does not
+// know them.
 std::string Watchdog::missing_of(std::uint32_t rank, const std::string& line) const {
   if (!line.ends_with(diagnosis::kNotAllArrived)) return {};
   const std::vector<std::uint32_t> missing = broker_.awaited_by(rank);

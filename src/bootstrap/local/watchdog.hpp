@@ -35,17 +35,17 @@ class Watchdog final : public Watcher {
   // Becomes the broker's watcher. `say`: for reports that nobody has asked for.
   Watchdog(Broker& broker, std::uint32_t size, const Options& options, Say say);
 
-  // When tick() is to be called at the latest; 0: no time. Of the system's clock, as all times
-  // here.
+  // When tick() is to be called at the latest; 0: no time. All times here are of the system's
+  // clock.
   [[nodiscard]] std::uint64_t due_ns() const;
   void tick(std::uint64_t now);
   // A thread of some rank has waited for a second, or polls in vain.
   [[nodiscard]] bool somebody_waits() const { return fast_; }
-  // Asks all ranks how they are, and tells it soon, within four seconds: what is the case, whether
-  // the job moves or not.
+  // Asks all ranks for their state, and reports it within four seconds, whether the job moves or
+  // not.
   void inquire(Say told, std::uint64_t now);
 
-  // What the ranks have counted, soon (count_rounds.hpp).
+  // Reports the ranks' counters, soon (count_rounds.hpp).
   void ask_counters(CountRounds::Answer told, std::uint64_t now) { count_rounds_.ask(std::move(told), now); }
 
   // ---- `heddle hang` and `heddle top`. Opens the door (door.hpp) by which the job is asked:
@@ -71,7 +71,8 @@ class Watchdog final : public Watcher {
     bool polls = false;          // it calls the library, and nothing of it moves
     std::uint64_t moved_ns = 0;  // when its numbers were seen to have changed last
     std::uint64_t called_ns = 0;
-    // What will be judged: taken when the snapshot is asked for, since that changes the numbers.
+    // The values that will be judged. They are taken when the snapshot is asked for, since the
+    // snapshot changes the numbers.
     std::uint64_t still_ns = 0;
     std::uint64_t silent_ns = 0;
     std::optional<diagnosis::Snapshot> snapshot;

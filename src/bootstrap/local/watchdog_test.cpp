@@ -45,7 +45,7 @@ diagnosis::Snapshot waiting_for(std::uint32_t rank) {
   return snapshot;
 }
 
-// A rank: answers what it is asked as its members say.
+// A rank. It answers requests as its members say.
 class Member {
  public:
   Member(Broker& broker, std::uint32_t rank, std::uint32_t size)
@@ -122,7 +122,7 @@ class Watched {
     return *this;
   }
   Member& rank_at(std::uint32_t rank) { return *members[rank]; }
-  // A rank that has waited for as long as nothing can move.
+  // Makes the rank wait for for_rank, for 5 s so far.
   void wait_in(std::uint32_t rank, std::uint32_t for_rank) {
     rank_at(rank).pulse.waiting_ns = 5 * kSecond;
     rank_at(rank).snapshot = diagnosis::encode(waiting_for(for_rank));
@@ -143,7 +143,7 @@ class Watched {
     dog.tick(now);
     serve();
   }
-  // Time passes, and the watchdog gets it when it wants it.
+  // Lets time pass: ticks whenever the watchdog is due.
   void pass(std::uint64_t ns) {
     const std::uint64_t end = now + ns;
     for (int ticks = 0; dog.due_ns() != 0 && dog.due_ns() <= end; ++ticks) {
@@ -398,7 +398,7 @@ TEST(Watchdog, WhoAsksAgainGetsANewAnswer) {
     EXPECT_EQ(told, i);
     EXPECT_EQ(job.rank_at(0).snapshots, i);
   }
-  // One who asks from within the answer is told, too.
+  // A callback that asks again gets an answer, too.
   job.dog.inquire([&](const Lines&) { job.dog.inquire(tell, job.now); }, job.now);
   job.pass(5 * kSecond);
   EXPECT_EQ(told, 4);

@@ -160,7 +160,7 @@ TEST(pmi_client, bad_greetings_are_told) {
   }
 }
 
-// A server of which one more byte arrives with each second.
+// A server that sends one more byte each second.
 class SlowServer final : public base::Clock {
  public:
   explicit SlowServer(std::string answer) : answer_(std::move(answer)) {

@@ -17,7 +17,7 @@ class Line {
  public:
   // text: without the newline. Nothing: it is too long, has bytes that are not printable, or does
   // not begin with cmd=. Words without "=" are skipped, since some servers write messages with
-  // blanks. Of two fields with one name the first counts.
+  // blanks. If two fields have one name, the first counts.
   static std::optional<Line> parse(std::string_view text);
 
   [[nodiscard]] std::string_view command() const { return fields_.front().second; }

@@ -45,8 +45,8 @@ pmix_proc_t Client::whole_job() const {
   return all;
 }
 
-// Frees a value that the library has allocated, which it does with malloc. What values of other
-// types than text hold is known to the library alone.
+// Frees a value that the library has allocated with malloc. Only the library knows what values of
+// other types than text hold.
 void Client::release(pmix_value_t* value) const {
   if (library_.value_destruct != nullptr) {
     library_.value_destruct(value);

@@ -1,4 +1,4 @@
-// The rank's side of PMIx, as much of it as joining needs.
+// The rank's side of PMIx: the part that joining needs.
 #pragma once
 
 #include <memory>

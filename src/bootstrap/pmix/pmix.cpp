@@ -10,7 +10,7 @@
 namespace heddle::bootstrap::pmix {
 namespace {
 
-// What the launcher says about this process; null: it says nothing.
+// The launcher's values for this process; null: it gives none.
 struct Told {
   const char* name_space = std::getenv("PMIX_NAMESPACE");
   const char* rank = std::getenv("PMIX_RANK");

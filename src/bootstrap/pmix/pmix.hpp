@@ -17,7 +17,7 @@ bool started_by_launcher();
 // (another living process has joined as this rank), and those of hosted::open().
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment);
 
-// What the library calls itself, such as "OpenPMIx 4.2.2 …". Loads it, and asks no launcher.
+// The library's name of itself, such as "OpenPMIx 4.2.2 …". Loads it, and asks no launcher.
 // BOOTSTRAP: it is not found, or Heddle was built without its header.
 base::Result<std::string> library_version();
 

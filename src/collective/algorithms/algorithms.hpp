@@ -16,7 +16,7 @@ struct Algorithm {
   // Null: it supports the request; otherwise the reason, as text for people.
   const char* (*refuses)(const Request& request);
   Schedule (*schedule)(const Request& request);
-  // What ranks do with `receive` of others: put into it (not into the root's in a broadcast), or
+  // How ranks access `receive` of others: they put into it (not into the root's in a broadcast), or
   // get from the root's.
   enum class Reach : std::uint8_t { none, put, get } reach = Reach::none;
   bool gets = false;     // only for ranks that map each other's memory

@@ -1,10 +1,11 @@
-// Few bytes from every rank to every rank by way of one other: the ranks stand in a square, row by
-// row, and a block goes along the row to the column of its target, then along that column. So a
-// rank meets twice the root of their number instead of all, and each still copies a block twice at
-// most. All through memory of the schedule's own: nobody waits until a peer begins.
+// Few bytes from every rank to every rank through one other rank. The ranks form a square, row by
+// row. A block goes along the row to the column of its target, then along that column. So a rank
+// meets about twice the root of the number of ranks instead of all ranks, and each still copies a
+// block twice at most. All data goes through memory of the schedule's own: nobody waits until a
+// peer begins.
 //
-// The last row may be short. What its ranks send to a column that it lacks goes by way of another
-// row, not the same for all of them.
+// The last row may be short. If one of its ranks sends to a column that the row lacks, the block
+// goes through another row; not all of these ranks use the same one.
 //   counter 0          relays: ranks that have put what this one is to pass on
 //   counter 1          blocks for this rank have come from so many ranks of its column
 //   counter 2 + c      my slots at my relay to column c are free; initially free
@@ -34,11 +35,12 @@ class Grid {
   // Of a row.
   [[nodiscard]] Rank width(Rank row) const { return row + 1 < rows_ ? columns_ : last_; }
 
-  // Which rank passes on what `source` sends to that column; it may be itself.
+  // The rank that passes on the blocks of `source` for that column; it may be `source`.
   [[nodiscard]] Rank relay(Rank source, Rank column) const {
     return at(column < width(row(source)) ? row(source) : deputy(source), column);
   }
-  // The ranks whose blocks it passes on, itself among them: those of its row, and of the last one.
+  // The ranks whose blocks `relay` passes on, itself among them: those of its row and, if the last
+  // row lacks its column, the ranks of the last row that its row stands in for.
   [[nodiscard]] std::vector<Rank> senders(Rank relay) const {
     std::vector<Rank> all;
     for (Rank i = 0; i < width(row(relay)); ++i) all.push_back(at(row(relay), i));
@@ -49,7 +51,7 @@ class Grid {
   }
 
  private:
-  // Of a rank of the last row, where that is short: the row that stands in for it.
+  // The row that stands in for this rank of the last row, if the last row is short.
   [[nodiscard]] Rank deputy(Rank source) const { return column(source) % (rows_ - 1); }
 
   const Rank ranks_;
@@ -62,8 +64,9 @@ constexpr std::uint32_t kPassed = 0;
 constexpr std::uint32_t kCame = 1;
 constexpr std::uint32_t kGridFree = 2;
 
-// One rank's part. Its scratch: what it passes on, row by row of its column and within a row by
-// sender; then what has come for it, from each rank of its column but itself.
+// One rank's part. Its scratch holds the blocks that it passes on, row by row of its column and
+// within a row by sender; then the blocks that have come for it, from each rank of its column but
+// itself.
 class Part {
  public:
   explicit Part(const Request& request)
@@ -95,7 +98,8 @@ class Part {
   [[nodiscard]] Block block(Place place, std::uint64_t first, std::uint64_t count = 1) const {
     return {place, first * request_.bytes, count * request_.bytes};
   }
-  // How many blocks for `target` come from the ranks of its column in the rows before this one.
+  // The number of blocks for `target` that come from the ranks of its column in the rows before
+  // this one.
   [[nodiscard]] std::uint64_t came_before(Rank target, Rank row) const {
     std::uint64_t blocks = 0;
     for (Rank i = 0; i < row; ++i) {
@@ -134,7 +138,7 @@ class Part {
                                 block(Place::scratch, came_at(target, grid_.row(rank_)), senders_.size()));
     wait(give_shared(put, kCame), free, 1);
   }
-  // What lies in its order from `at` on, as blocks of the senders.
+  // Copies the blocks of these senders, which lie in this order in scratch from `at` on.
   void copy_out(std::uint64_t at, std::span<const Rank> senders) {
     for (std::size_t i = 0; i < senders.size();) {
       std::size_t end = i + 1;

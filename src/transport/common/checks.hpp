@@ -1,5 +1,5 @@
-// What may be wrong with a command, in the same words for all transports. A transport asks when a
-// command is not the usual one.
+// Finds the faults of a command, with the same messages for all transports. A transport calls these
+// functions when a command is not the usual one.
 #pragma once
 
 #include "base/error.hpp"
@@ -15,10 +15,10 @@ namespace heddle::transport {
 [[nodiscard]] base::Status check_atomic(const Command& command, std::uint64_t begin);
 
 // A message has a header that the contract allows, and fits into `most` bytes. SIZE; `transport`:
-// who says so.
+// its name, for the message.
 [[nodiscard]] base::Status check_message(const Command& command, std::uint32_t most, const char* transport);
 
-// What was to be imported is no key of a region of that rank: PROTOCOL. Often the ranks' settings
+// PROTOCOL: the bytes to be imported are no key of a region of that rank. Often the ranks' settings
 // differ.
 [[nodiscard]] base::Status fail_key(const char* transport, std::uint32_t rank);
 

@@ -19,7 +19,7 @@ class FaultTransport final : public ForwardingTransport {
         capabilities_(inner_->capabilities()) {
     capabilities_.name = name_.c_str();
     capabilities_.direct = capabilities_.direct && !settings.any();
-    capabilities_.copies_messages = false;  // what it holds back is not posted yet
+    capabilities_.copies_messages = false;  // commands that it holds back are not posted yet
     capabilities_.ordered_messages = capabilities_.ordered_messages && !settings.reorder;
   }
 

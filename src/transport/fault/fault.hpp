@@ -5,8 +5,8 @@
 //                         storms of up to 64. If not 0, every other import gets AGAIN, as if the
 //                         peer's card were under way
 //   HEDDLE_FAULT_DELAY    commands, completions and arrivals are held back for up to this many
-//                         polls each. A command held back has been accepted: what the transport
-//                         would have done during post() is completed later
+//                         polls each. A command held back has been accepted: if the transport
+//                         would have completed it during post(), it completes later
 //   HEDDLE_FAULT_LATENCY  a network instead of memory: a command reaches the peer after this time,
 //                         and its completion is reported after the same time again. So a message
 //                         takes this time once, an operation with a completion takes it twice
@@ -18,8 +18,8 @@
 //                         that answers in the same way, behaves the same
 //
 // Without reordering, messages of one worker to one worker stay in order. All that is held back is
-// bounded, and every hold ends after a number of polls or a time, so what makes progress without
-// the decorator makes progress with it.
+// bounded, and every hold ends after a number of polls or a time, so a job that makes progress
+// without the decorator makes progress with it.
 //
 // Direct memory would bypass the decorator. It is offered only if no fault is set; otherwise
 // regions import without it. The same holds for session queues and barrier gates.

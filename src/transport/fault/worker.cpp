@@ -79,7 +79,7 @@ std::size_t Worker::post(std::span<Command> batch) {
   return may_overtake && random_.below(2) == 0 ? pass(batch) : keep(batch);
 }
 
-// Posts to the inner worker at once; but that a command is finished already may be reported later.
+// Posts to the inner worker at once. If a command is finished already, that may be reported later.
 std::size_t Worker::pass(std::span<Command> batch) {
   const std::size_t accepted = inner_->post(batch);
   for (Command& command : batch.first(accepted)) {
@@ -115,7 +115,7 @@ std::size_t Worker::keep(std::span<Command> batch) {
   return batch.size();
 }
 
-// Gives the inner worker what is due.
+// Gives the commands that are due to the inner worker.
 void Worker::submit() {
   if (events_.size() >= kMostEvents || commands_.empty()) return;
   const std::uint64_t time = now();
@@ -145,8 +145,8 @@ bool Worker::submit_one(HeldCommand& held) {
   return true;
 }
 
-// The inner worker has accepted the command; what it reported by flags is reported by events, since
-// the caller does not see these flags.
+// The inner worker has accepted the command. The caller does not see the flags that the inner
+// worker has set, so events report them.
 void Worker::settle(const Command& command) {
   Completion completion;
   completion.token = command.token;

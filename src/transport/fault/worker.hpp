@@ -42,7 +42,7 @@ class Worker final : public ForwardingWorker {
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
-  // Only polls advance what is held here.
+  // Only polls advance the commands and events that are held here.
   [[nodiscard]] bool arm() override { return commands_.empty() && events_.empty() && inner_->arm(); }
 
  private:

@@ -1,5 +1,5 @@
-// Two transports as one, for the conformance suite. That with ucx is in ucx's folder, for what it
-// needs.
+// Two transports as one, for the conformance suite. The setting with ucx is in ucx's folder, since
+// it needs parts of that folder.
 #include "transport/conformance_settings.hpp"
 
 namespace heddle::transport::conformance::joint_settings {

@@ -215,7 +215,8 @@ base::Result<LocalMemory> Joint::adopt(void* address, std::uint64_t bytes) {
   return add_far(inner_[kNear]->adopt(address, bytes));
 }
 
-// The far one comes last and goes first: it may hold the pages that the near one has put there.
+// FAR registers the memory last and deregisters it first: it may hold the pages that NEAR has put
+// there.
 base::Result<LocalMemory> Joint::add_far(base::Result<LocalMemory> near) {
   if (!near) return near.status();
   const auto far = inner_[kFar]->register_memory(near->address, near->bytes);
@@ -238,7 +239,7 @@ void Joint::deregister(const LocalMemory& memory) {
   }
 }
 
-// These are words of every rank: so only if all are near.
+// Every rank has such a word, so there are words only if all ranks are near.
 std::span<std::atomic<std::uint64_t>> Joint::common_words() {
   const bool all_near = std::all_of(ways_.begin(), ways_.end(), [](std::uint8_t way) { return way == kNear; });
   if (!all_near) return {};

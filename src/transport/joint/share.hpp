@@ -1,4 +1,5 @@
-// What each of the two transports sees of the job: the same ranks, and of each card its own part.
+// The view that each of the two transports has of the job: the same ranks, and its own part of each
+// card.
 //
 // A rank publishes one card: a head, the part of NEAR, the part of FAR. So two ranks whose settings
 // differ find out when one reads the other's card.
@@ -17,15 +18,15 @@ namespace heddle::transport::joint {
 
 inline constexpr std::size_t kWays = 2;  // 0: near, 1: far
 
-// What must be the same in all ranks; travels in the card.
+// Settings that must be the same in all ranks. They travel in the card.
 struct Settings {
   std::array<std::string, kWays> names;
   std::uint64_t node_ranks = 0;      // HEDDLE_NODE_RANKS
   std::vector<std::uint32_t> nodes;  // by rank
 };
 
-// The bootstrap as one of the two sees it. It publishes nothing: it keeps what it is given for the
-// card of both.
+// The bootstrap as one of the two sees it. It publishes nothing: it keeps the card that it is
+// given, for the card of both.
 class Share final : public bootstrap::Bootstrap {
  public:
   Share(bootstrap::Bootstrap& whole, const Settings& settings, std::size_t way)
@@ -42,7 +43,7 @@ class Share final : public bootstrap::Bootstrap {
   void set_common_bell(const queue::Bell<>* bell) { common_bell_ = bell; }
   // Once; the descriptor stays the caller's.
   [[nodiscard]] base::Status publish(const bootstrap::Card& card) override;
-  // What was published, for publish_both(); empty: nothing yet.
+  // The card that was published, for publish_both(); empty: none yet.
   [[nodiscard]] const bootstrap::Card& card() const { return card_; }
   // CONFIG, VERSION: that rank has other settings. Otherwise as `whole`.
   [[nodiscard]] base::Result<bootstrap::Card> fetch(std::uint32_t rank) override;
@@ -68,8 +69,8 @@ class Share final : public bootstrap::Bootstrap {
   bootstrap::Card card_;
 };
 
-// Publishes the card of this rank, made of what the two have published. CONFIG: both show a
-// descriptor, and there is room for one. SIZE: the card is too long.
+// Publishes the card of this rank, made of the cards that the two have published. CONFIG: both show
+// a descriptor, and there is room for one. SIZE: the card is too long.
 base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near, const Share& far);
 
 }  // namespace heddle::transport::joint

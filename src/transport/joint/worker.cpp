@@ -59,8 +59,8 @@ bool Worker::far_is_due() {
   return true;
 }
 
-// Only after a poll that has found nothing in both. A caller that gets false may poll for long
-// before it tries again, and FAR is then polled to the last.
+// True only after a poll that has found nothing in both transports. A caller that gets false may
+// poll for long before it tries again, so each of the next polls polls FAR (warm_).
 bool Worker::arm() {
   if (!refused_.empty()) return false;
   warm_ = std::max(warm_, far_polled_ ? kAwake : kWarm);
@@ -82,7 +82,7 @@ std::size_t Worker::poll_far(std::span<Completion> completions) {
   return count;
 }
 
-// What was fetched is reported, though the poll that follows runs out of memory.
+// The completions that were fetched are reported even if the poll that follows runs out of memory.
 template <class Poll>
 std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
   try {

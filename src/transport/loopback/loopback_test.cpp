@@ -1,4 +1,5 @@
-// What the loopback transport does beyond the contract that the conformance suite checks.
+// Tests the properties of the loopback transport beyond the contract that the conformance suite
+// checks.
 #include "transport/loopback/loopback.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What one rank shows to the others: a mailbox for each of its workers, and its regions.
+// The part of one rank that the others see: a mailbox for each of its workers, and its regions.
 //
 // Shared by the rank's own transport and by every peer that has read its card, so it outlives them
 // all. close() ends the rank: from then on no command reaches its memory.
@@ -66,7 +66,7 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     return state_ == State::closed;
   }
-  // Of one that was never opened: the messages from there. 0: it was.
+  // If the mailbox was never opened: the number of messages from that sender. 0: it was opened.
   [[nodiscard]] std::uint64_t unopened(Sender from);
 
  private:
@@ -100,7 +100,8 @@ struct Region {
   Pages pages;                   // allocated regions
 };
 
-// Declared behind a shared pointer to one of these, so that it runs before that lets go.
+// Declare it after a shared pointer to such an object: its destructor then runs before the pointer
+// lets go of the object.
 template <class T>
 class LetGo {
  public:
@@ -128,7 +129,7 @@ class Node {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t workers() const { return static_cast<std::uint32_t>(mailboxes_.size()); }
   [[nodiscard]] Mailbox& mailbox(std::uint32_t worker) { return mailboxes_[worker]; }
-  // What its threads sleep on.
+  // The bell that the rank's threads sleep on.
   [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
 
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }

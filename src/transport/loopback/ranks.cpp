@@ -23,7 +23,8 @@ Ranks::Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self, const 
   owned_.push_back(std::move(self));
 }
 
-// What this rank did with the nodes comes before their last holder frees them; see node.hpp.
+// Everything that this rank did with the nodes comes before their last holder frees them; see
+// node.hpp.
 Ranks::~Ranks() {
   for (const auto& node : owned_) base::show_release(node.get());
 }

@@ -20,8 +20,9 @@ std::size_t bundle_of(std::span<const Command> batch, const StreamPeer& peer, st
 // sent. Returns how many bytes it has written. Their sources are free.
 std::uint32_t write_bundle(std::span<Command> batch, StreamPeer& peer, Undelivered& undelivered, std::byte* to);
 
-// Posts a batch from its front: each command by `one`, but short messages to one worker together,
-// by `bundle`, where that takes some. Both return how many they have accepted. So does this.
+// Posts a batch from its front. `bundle` posts short messages to one worker together, if it takes
+// any; `one` posts each other command. Both return how many they have accepted, and so does this
+// function.
 template <class One, class Bundle>
 std::size_t post_several(std::span<Command> batch, One one, Bundle bundle) {
   std::size_t accepted = 0;

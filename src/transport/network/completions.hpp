@@ -46,7 +46,7 @@ class Completions {
   [[nodiscard]] const Room& transfers() const { return transfers_; }
   [[nodiscard]] const Room& messages() const { return messages_; }
 
-  // A poll begins: what was kept comes first.
+  // A poll begins: the kept completions come first.
   void begin(std::span<Completion> out) {
     begin_ = out_ = out.data();
     end_ = out_ + out.size();
@@ -56,8 +56,8 @@ class Completions {
   // How many there are so far.
   [[nodiscard]] std::size_t written() const { return static_cast<std::size_t>(out_ - begin_); }
   // The poll ends, or there is none: later completions are kept. Returns how many there were.
-  // `moved`: something has moved. If no completion tells it, one that is of no command does: who
-  // waits goes on looking.
+  // `moved`: something has moved. If no completion tells that, a completion of no command does, so
+  // that a waiting thread goes on looking.
   std::size_t end(bool moved = false) {
     if (moved && out_ == begin_ && has_room()) [[unlikely]]
       write(out_++, {Event::done, HEDDLE_DONE, 0});
@@ -66,8 +66,8 @@ class Completions {
     return count;
   }
 
-  // Of `count` commands with one token. Those of which nobody is told have one token for all, so
-  // that often one record tells of many.
+  // Reports the end of `count` commands with one token. Commands whose end nobody asked for have
+  // one token for all, so that one record often reports many.
   void done(Token token, base::Status status, std::uint32_t count) {
     if (out_ != begin_ && out_[-1].token == token && out_[-1].status == status) {
       Completion& last = out_[-1];
@@ -97,7 +97,7 @@ class Completions {
   [[nodiscard]] bool has_room() const { return out_ != end_; }
 
   [[nodiscard]] bool empty() const { return kept_.empty(); }
-  // Nobody polls any more: drops what is kept.
+  // Nobody polls any more: drops the kept completions.
   void forget() {
     for (std::array<Completion, 16> nobody; !kept_.empty();) static_cast<void>(drain(nobody));
   }
@@ -114,7 +114,7 @@ class Completions {
   static constexpr std::size_t kRefusals = 256;
   static constexpr std::size_t kFront = offsetof(Completion, data);
 
-  // The front of a completion is all that these have, and one store of a vector.
+  // These completions have only the fields of the front, which is one store of a vector.
   static void write(Completion* to, const Completion& told) {
     std::memcpy(static_cast<void*>(to), static_cast<const void*>(&told), kFront);
   }

@@ -63,8 +63,8 @@ TEST(Completions, RefusalsShutTheRoom) {
   EXPECT_TRUE(completions.messages().has(kSlots));
 }
 
-// What does not fit into the records of a poll, and what ends outside of one, comes later, in
-// order.
+// Completions that do not fit into the records of a poll, or that end outside of one, come later,
+// in order.
 TEST(Completions, KeepWhatDoesNotFit) {
   Completions completions(kSlots);
   std::array<Completion, 3> records;

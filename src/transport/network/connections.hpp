@@ -1,5 +1,5 @@
-// What the parts of this room ask of a transport's port: its connections. A thread that has the
-// port calls them.
+// The connections of a transport's port, as the parts of this room use them. A thread that has the
+// port calls these functions.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ class Connections {
   // set by open() itself, or by Peers::end(). False: not now, for want of memory; it is called
   // again.
   [[nodiscard]] virtual bool open(Peer& peer, const Bytes& address) = 0;
-  // Of a peer that is in its handshake. True: it is not any more.
+  // Continues the handshake of a peer. True: the peer is not in its handshake any more.
   [[nodiscard]] virtual bool go_on_with_handshake(Peer& peer) {
     static_cast<void>(peer);
     return true;
   }
-  // The peer was closed, or is broken: what waits for it is dropped, its messages end.
+  // The peer was closed, or is broken: drops everything that waits for it, and ends its messages.
   virtual void on_end(Peer& peer) = 0;
 
  protected:

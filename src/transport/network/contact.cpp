@@ -40,7 +40,7 @@ base::Status Directory::meet(Rank& rank) {
     return status;
   }
   rank.refused = status;
-  device_.lose(rank.rank);  // what waits for it, as a receive, ends too
+  device_.lose(rank.rank);  // ends everything that waits for the rank, such as a receive
   if (!std::exchange(version_told_, true)) {
     device_.log().line(base::Level::error, "rank %u cannot be met: %s", rank.rank, base::last_message());
   }

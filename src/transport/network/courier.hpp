@@ -1,5 +1,5 @@
-// What the directory asks of a transport: notes between the device workers of two ranks. With the
-// device's mutex.
+// The part of a transport that the directory uses: notes between the device workers of two ranks.
+// All calls are made with the device's mutex.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,12 @@ namespace heddle::transport::network {
 
 class Courier {
  public:
-  // The library's versions go together, and its providers. VERSION or CONFIG, which name both.
+  // Checks that the versions of the two ranks' libraries go together, and their providers. VERSION
+  // or CONFIG; the message names both.
   [[nodiscard]] virtual base::Status check_card(const CardHead& card, std::uint32_t rank) const = 0;
-  // Connects to the device worker of a rank, whose address its card has brought. Of a rank it is
-  // called until it is not AGAIN. AGAIN: the rank may just have died; NO_MEMORY; else the reason.
+  // Connects to the device worker of a rank; the rank's card has brought the address. It is called
+  // until it does not return AGAIN for that rank. AGAIN: the rank may just have died. NO_MEMORY.
+  // Another error: the reason.
   [[nodiscard]] virtual base::Status connect(std::uint32_t rank, std::span<const std::byte> address) = 0;
   // Sends a note, which it takes. AGAIN: not now, the note is still the caller's. PEER_FAILED: the
   // connection is broken, or there is none. It throws std::bad_alloc.
@@ -23,7 +25,8 @@ class Courier {
   // Progress: notes that arrive are passed to Directory::note(), and connections that break are
   // passed to Directory::broken(). True: something has happened.
   virtual bool progress() = 0;
-  // By the helper, in each of its turns: what is too rare to be looked for in each progress.
+  // The helper calls it in each of its turns. It looks for events that are too rare to be looked
+  // for in each progress().
   virtual void look() {}
   // The library will report the next arrival by the descriptor. False: something is there.
   [[nodiscard]] virtual bool arm() = 0;
@@ -31,7 +34,7 @@ class Courier {
   [[nodiscard]] virtual bool sending() const = 0;
   // Nothing is sent to the rank any more: its connection is closed. Not within progress().
   virtual void disconnect(std::uint32_t rank) = 0;
-  // Connections are being closed, of which no descriptor reports.
+  // Connections are being closed. No descriptor reports their end.
   [[nodiscard]] virtual bool closes() const = 0;
   // A note of the transport's own has come, for a worker of this rank (Directory::tell()). False:
   // it is none.

@@ -1,7 +1,7 @@
-// What a port tells its senders: up to where it has consumed their messages (credit), and up to
-// where they have arrived, which completes a message. Every message to a sender carries it; if none
-// goes there, a message of its own does: when credit of half a window is owed, and a few polls
-// after an arrival.
+// A port's reports to its senders: up to where it has consumed their messages (credit), and up to
+// where they have arrived, which completes a message. Every message to a sender carries the report.
+// If no message goes there, the report has a message of its own: when credit of half a window is
+// owed, and a few polls after an arrival.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class Credits {
   }
   // The peer is told with the next credits, even if it is owed less than half a window.
   void promise(StreamPeer& peer);
-  // The same, though it was told all: that may have been lost.
+  // The same, even if the peer was told everything: the report may have been lost.
   void tell_again(StreamPeer& peer) {
     peer.told_arrived = peer.next.arrived - 1;
     promise(peer);
@@ -57,8 +57,8 @@ class Credits {
   void tell_all();
 
  private:
-  // Polls with arrivals until they are told by a message of its own; or so many that bring nothing
-  // one after the other: there is no answer that could carry it, and the sender may wait.
+  // Polls with arrivals until the report gets a message of its own; or polls in a row that bring
+  // nothing: then no answer carries the report, and the sender may wait for it.
   static constexpr std::uint32_t kTellPolls = 64;
   static constexpr std::uint32_t kIdlePolls = 2;
 

@@ -88,8 +88,8 @@ void Device::progress() {
   if (!lock) return;
   const bool some = directory_.work();
   linger();
-  // Nothing else tells the helper of what was read here, nor of what the library may have begun by
-  // it and its descriptor does not report.
+  // The helper learns only here that something was read, and that the library may have begun
+  // something because of it that its descriptor does not report.
   if (some || directory_.learned() || directory_.talks()) helper_.wake();
 }
 

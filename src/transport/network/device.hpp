@@ -23,7 +23,7 @@ class Port;
 
 class Device {
  public:
-  // What the transports differ in.
+  // The values in which the transports differ.
   struct Names {
     const char* transport;       // as in the table of transports
     const char* library;         // UCX, libfabric
@@ -59,8 +59,9 @@ class Device {
   [[nodiscard]] Directory& directory() { return directory_; }
   [[nodiscard]] Helper& helper() { return helper_; }
 
-  // The port was retired: what it has accepted still leaves; when it has arrived, ranks that ask
-  // are told that it is closed, since that ends what they wait for. They are told soon in any case.
+  // Takes over a port that was retired. The messages that it has accepted still leave. When they
+  // have arrived, ranks that ask are told that the port is closed, since that answer ends
+  // everything that they wait for. They are told soon in any case.
   void take_over(std::unique_ptr<Port> port);
   // Ranks that ask are told that the port is closed; once. Any thread.
   void announce_closed(Port& port);

@@ -1,5 +1,5 @@
-// What is known of workers and keys, and the notes that ask for them and tell of them; the
-// connections between the device workers are in contact.cpp.
+// The directory's knowledge of workers and keys, and the notes that ask for them and report them;
+// the connections between the device workers are in contact.cpp.
 #include "transport/network/directory.hpp"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 
 // A longer address or key is not valid.
 constexpr std::uint32_t kMostNoteBytes = 64 << 10;
-// Notes to one rank that may wait to leave, for each worker that it may have; then its questions
-// are not answered, and it asks again.
+// How many notes to one rank may wait to leave, for each worker that the rank may have. Beyond
+// that, its questions are not answered, and it asks again.
 constexpr std::size_t kMostWaiting = 8;
 
 }  // namespace
@@ -59,7 +59,7 @@ void Directory::tell_those_who_asked(std::uint32_t worker) {
 }
 
 // Answers the kept questions. For each worker, tells those ranks that have asked and do not know
-// the answer yet. What there is no memory for is done the next time.
+// the answer yet. If there is no memory for an answer, it is sent the next time.
 void Directory::notify_the_rest() try {
   for (; unanswered_count_ != 0; --unanswered_count_) answer(unanswered_[unanswered_count_ - 1]);
   for (std::uint32_t worker = 0; worker < own_.size(); ++worker) {

@@ -50,7 +50,8 @@ class Directory {
   base::Status ask_key(std::uint32_t rank, std::uint64_t region);
   // Progress. True: something has happened.
   bool work();
-  // Questions without an answer, or the answers, may be lost: who waits for an address asks again.
+  // Questions without an answer, or the answers, may be lost: callers that wait for an address ask
+  // again.
   void forget_questions();
   // Notes are under way, which no descriptor reports.
   [[nodiscard]] bool talks() const { return courier_.sending() || !talking_.empty(); }
@@ -65,11 +66,11 @@ class Directory {
   void disconnect_all();
 
   // ---- for the courier, with the mutex
-  // Something has come from that rank, which wants an answer: connects to it, if that is possible
-  // now.
+  // Something that wants an answer has come from that rank: connects to the rank, if that is
+  // possible now.
   base::Status meet(std::uint32_t rank);
-  // A note has arrived; it comes from the network. False: there is no memory for it, and who sent
-  // it does not ask again: it is not to be acknowledged.
+  // A note has arrived; it comes from the network. False: there is no memory for it, and its sender
+  // does not ask again. The note must not be acknowledged.
   bool note(const std::byte* data, std::size_t bytes);
   // The connection to the rank broke, for a reason that the log tells.
   void broken(std::uint32_t rank, const char* why);

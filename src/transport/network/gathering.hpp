@@ -48,7 +48,7 @@ class Gathering {
   void leave_all() {
     while (!gathering_.empty()) leave(*gathering_.back());
   }
-  // The packet, or null, which does not leave.
+  // Returns the packet, or null. The packet does not leave.
   auto* drop(PeerState& peer) {
     auto* packet = std::exchange(peer.gathered, nullptr);
     if (packet != nullptr) std::erase(gathering_, &peer);

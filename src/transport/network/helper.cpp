@@ -204,8 +204,8 @@ void Helper::end_silent() {
   looking_ = !silence_.done() || looked_behind_ < watches_.size();
 }
 
-// What waits for peers asks them again: a port that nobody polls is looked at for that, and so is
-// the device.
+// Ports and the device ask peers again for everything that they wait for. So a port that nobody
+// polls is looked at, and so is the device.
 void Helper::begin_round() {
   device_.begin_round();
   stir_now(watches_[kDevice]);

@@ -26,7 +26,7 @@ using conformance::Setting;
 using conformance::transfer;
 using conformance::World;
 
-// At most, of a message where it waits.
+// The longest head of a message where it waits.
 constexpr std::uint64_t kHead = 64;
 
 class Served : public testing::TestWithParam<Setting> {
@@ -164,8 +164,8 @@ TEST_P(Served, ABurstLeavesWithoutItsOwner) {
   EXPECT_TRUE(alone(world.port(0), [&] { return world.port(0).outstanding() == 0; }));
 }
 
-// What is gathered for a worker that has closed meanwhile leaves too, and is lost or arrives; it
-// ends, and nothing waits for it.
+// Messages that were gathered for a worker that has closed meanwhile leave too, and are lost or
+// arrive. They end, and nothing waits for them.
 TEST_P(Served, ABurstToAClosedWorkerEnds) {
   World world(GetParam(), 2, 2);
   const auto payload = pattern(1, 100);

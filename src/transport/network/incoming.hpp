@@ -44,7 +44,7 @@ class Incoming {
     make_room(&lending_, peers);
   }
 
-  // What the last poll has handed out is not used any more.
+  // The messages that the last poll has handed out are not used any more.
   void release_lent() {
     if (!lending_.empty()) release_all_lent();
   }
@@ -68,21 +68,21 @@ class Incoming {
   // The sender of a message with this head, after taking what the head says of the other direction.
   // Null: it is malformed, which was noted. `what`: for the log, such as "a message".
   [[nodiscard]] StreamPeer* hear(const Head& head, const char* what);
-  // A message from there. False: it is not the next message of its stream, exceeds the window, or
-  // there is no memory for it: the caller calls wrong().
+  // A message from that sender. False: it is not the next message of its stream, exceeds the
+  // window, or there is no memory for it: the caller calls wrong().
   [[nodiscard]] bool take(StreamPeer& peer, std::uint32_t position, const Arrival& arrival);
   // The parts of a bundle, likewise.
   [[nodiscard]] bool take_bundle(StreamPeer& peer, std::uint32_t position, const std::byte* data, std::uint32_t bytes);
-  // What has arrived is no message of this job.
+  // The bytes that have arrived are no message of this job.
   void malformed(const char* what, const char* why);
   // The stream has a gap from now on.
   void wrong(StreamPeer& peer, const char* what);
 
-  // The usual short message, for a transport that wants to save what take() does besides: from a
-  // peer state that has lent a message to this poll, so that it was heard and has a ring, and whose
-  // head says nothing new of the other direction. Writes the record for the poll, and returns where
-  // the caller copies the packet to. Null: take() does it. `completions`: the port's; a caller that
-  // has the port knows where they are.
+  // The usual short message, for a transport that wants to save the other work of take(). Its peer
+  // state has lent a message to this poll, so it was heard and has a ring; and the head says
+  // nothing new of the other direction. Writes the record for the poll, and returns where the
+  // caller copies the packet to. Null: take() does it. `completions`: the port's; a caller that has
+  // the port knows where they are.
   [[nodiscard]] std::byte* take_next(Completions& completions, StreamPeer& peer, const void* head,
                                      std::uint32_t packet_bytes) {
     const std::uint32_t cost = cost_of(packet_bytes);
@@ -100,7 +100,8 @@ class Incoming {
   }
 
  private:
-  // As its head names it. Null: there is no such worker, its pass is wrong, or there is no memory.
+  // The sender that the head names. Null: there is no such worker, its pass is wrong, or there is
+  // no memory.
   [[nodiscard]] StreamPeer* sender(const Head& head) {
     auto* peer = static_cast<StreamPeer*>(peers_.known(head.rank, head.worker));
     if (peer != nullptr && peer->heard && peer->pass == head.pass) [[likely]]

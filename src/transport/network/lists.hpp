@@ -1,5 +1,5 @@
-// Lists that need no memory when it is short: linked items, pools of a fixed number, vectors that
-// have their room before.
+// Lists that need no memory when memory is short: linked items, pools of a fixed number of items,
+// vectors with room reserved before.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ class Pool {
     take_front(item);
     return item;
   }
-  // The one that front() has returned.
+  // Takes the item that front() has returned.
   void take_front(T* item) { free_ = item->next; }
   // Gives back what the caller has linked before front().
   void set_front(T* item) { free_ = item; }

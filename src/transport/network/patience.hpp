@@ -13,8 +13,8 @@ class Patience {
  public:
   // It has gone well, or something new is tried.
   void renew() { tried_at_ns_ = 0; }
-  // It was tried in vain once more. True: for `most_ns`, of which a pause between two tries counts
-  // as at most a third.
+  // It was tried in vain once more. True: it was tried in vain for `most_ns`; a pause between two
+  // tries counts for at most a third of that.
   [[nodiscard]] bool over(std::uint64_t now_ns, std::uint64_t most_ns) {
     spent_ns_ = tried_at_ns_ == 0 ? 0 : spent_ns_ + std::min(now_ns - tried_at_ns_, most_ns / 3);
     tried_at_ns_ = now_ns;

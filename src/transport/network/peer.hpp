@@ -68,7 +68,7 @@ struct Peer {
 // The same with both directions of a stream of messages.
 struct StreamPeer : Peer {
   // More of the stream than this makes a peer busy: 20 messages of 8 bytes. A peer is never busy on
-  // a kernel without membarrier, where the helper cannot send what is gathered.
+  // a kernel without membarrier, where the helper cannot send gathered messages.
   static constexpr std::uint32_t kBusyBytes = 512;
   static constexpr std::uint32_t kNeverBusy = UINT32_MAX;
   std::uint32_t busy_above = kBusyBytes;
@@ -90,7 +90,7 @@ struct StreamPeer : Peer {
   std::uint32_t write_at = 0;
   std::uint32_t read_at = 0;
   std::uint32_t records = 0;  // queued, not handed out yet
-  std::uint32_t lent = 0;     // cost of what the last poll has handed out
+  std::uint32_t lent = 0;     // cost of the messages that the last poll has handed out
   bool queued = false;        // there is something to hand out
   bool owing = false;         // the peer must be told of credit
   bool telling = false;       // the peer may not know of arrivals

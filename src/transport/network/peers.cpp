@@ -75,7 +75,7 @@ bool Peers::closed(TransportWorker::Target target) const {
   return peer->stage == Peer::Stage::closed;
 }
 
-// Those that have no connection yet: also of a rank that has not answered.
+// Peers that have no connection yet, also those of a rank that has not answered.
 std::size_t Peers::unopened(std::span<TransportWorker::Unopened> found) const {
   std::size_t count = 0;
   for (const Peer* peer : connecting_) {

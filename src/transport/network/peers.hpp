@@ -31,7 +31,7 @@ class Peers {
   // Begins to connect. Null: `why` says why not; AGAIN: there is no memory. The peer state may not
   // be ready yet.
   [[nodiscard]] Peer* use(std::uint32_t rank, std::uint32_t worker, base::Status* why);
-  // Of a rank and worker that there are, without connecting. Null: there is no memory.
+  // The peer state of an existing rank and worker, without connecting. Null: there is no memory.
   [[nodiscard]] Peer* find_or_make(std::uint32_t rank, std::uint32_t worker) {
     Peer* peer = slot(rank, worker);
     return peer != nullptr ? peer : new_peer(rank, worker);
@@ -60,7 +60,7 @@ class Peers {
   [[nodiscard]] bool has_waiting() const;
   // It is not ready any more, and never will be. `stage`: closed or broken, with that status.
   void end(Peer& peer, Peer::Stage stage, base::Status status);
-  // Its worker is known to be closed: what is sent there is lost, which is no error.
+  // Its worker is known to be closed: messages to it are lost, which is no error.
   void note_closed(Peer& peer) { peer.stage = Peer::Stage::closed; }
 
  private:

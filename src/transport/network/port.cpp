@@ -60,8 +60,8 @@ bool Port::arm() {
   tell_all();
   if (!at_rest()) return false;
   if (armed()) return true;
-  // What arrives on an interface without a connection, UCX handles only in its progress. So
-  // progress must find nothing first; arming UCX before would lose such an arrival.
+  // UCX handles arrivals on an interface without a connection only in its progress. So progress
+  // must find nothing first: if UCX were armed before, such an arrival would be lost.
   if (progress_library() || !at_rest() || !arm_library()) return false;
   quiet_.store(true, std::memory_order_release);
   armed_.store(true, std::memory_order_release);
@@ -123,7 +123,7 @@ void Port::retire() {
 void Port::close() {
   closed_ = true;
   stop_taking();
-  static_cast<void>(move_on());  // what is gathered leaves
+  static_cast<void>(move_on());  // gathered messages leave
   const auto drive = [this](std::uint64_t until) {
     while (transfers_under_way() && now_ns() < until) {
       const bool some = move_on();

@@ -24,7 +24,7 @@ class Port : public Connections {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  // For the parts: what they share.
+  // For the parts: the objects that they share.
   [[nodiscard]] Completions& completions() { return completions_; }
   [[nodiscard]] Peers& peers() { return peers_; }
   [[nodiscard]] const Peers& peers() const { return peers_; }
@@ -85,14 +85,14 @@ class Port : public Connections {
   [[nodiscard]] bool waits_for_device() const {
     return waits_for_device_.load(std::memory_order_relaxed) || has_mail();
   }
-  // The device has brought notes for this port, which who has the port takes. Relaxed: the notes
-  // themselves are the transport's, under the device's mutex.
+  // The device has brought notes for this port; the thread that has the port takes them. Relaxed:
+  // the notes themselves are the transport's, under the device's mutex.
   [[nodiscard]] bool has_mail() const { return has_mail_.load(std::memory_order_relaxed); }
   void set_has_mail(bool has) { has_mail_.store(has, std::memory_order_relaxed); }
   [[nodiscard]] bool retired() const { return retired_.load(std::memory_order_acquire); }
 
   // ---- the helper
-  // A quarter of the time-out is over: who makes progress next calls ask_silent().
+  // A quarter of the time-out is over: the thread that makes progress next calls ask_silent().
   void begin_round() { round_.fetch_add(1, std::memory_order_relaxed); }
   // Some connection of this port was ended: perhaps nothing was under way there, so that the
   // library tells nobody. All peers are asked.
@@ -106,7 +106,7 @@ class Port : public Connections {
   // quiet: nothing is there, and the library is armed. waiting: the same, but the library has
   // something whose end it may not report. more: there was something until the end. stuck: the
   // owner is inside, or the library cannot be armed now. not_ours: its owner has armed it and
-  // sleeps, and what is taken from the library now would wake nobody; or only the owner may make
+  // sleeps, and events taken from the library now would wake nobody; or only the owner may make
   // progress; or the kernel has no membarrier.
   enum class Served : std::uint8_t { quiet, waiting, more, stuck, not_ours };
   // Makes progress in place of the owner; `thread`: the number of the helper's thread.
@@ -139,8 +139,8 @@ class Port : public Connections {
   void unwatch();
 
   // ---- what a transport does; a thread that has the port calls these
-  // Makes progress, and what else a poll does, except that it hands out and releases no messages.
-  // Completions wait for the next poll. True: the library had something.
+  // Makes progress, and does everything else that a poll does, except that it hands out and
+  // releases no messages. Completions wait for the next poll. True: the library had something.
   virtual bool move_on() = 0;
   // The library's own progress only. True: it had something.
   virtual bool progress_library() = 0;
@@ -150,28 +150,29 @@ class Port : public Connections {
   [[nodiscard]] virtual bool in_flight() const = 0;
   // Transfers that use the caller's memory and were not reported as done.
   [[nodiscard]] virtual bool transfers_under_way() const = 0;
-  // There are none, nor anything that is left of them.
+  // There are no such transfers, and nothing is left of them.
   [[nodiscard]] virtual bool transfers_at_rest() const { return !transfers_under_way(); }
   // Connections are being closed.
   [[nodiscard]] virtual bool disconnecting() const { return false; }
-  // Progress may touch the caller's memory after the caller was told of the end: so nobody makes it
-  // in the owner's place.
+  // Progress may touch the caller's memory after the caller was told of the end. So nobody makes
+  // progress in the owner's place.
   [[nodiscard]] virtual bool owners_only() const { return false; }
-  // Ends connections of what is under way, by force: the worker is being closed.
+  // Ends the connections that have transfers under way, by force: the worker is being closed.
   virtual void disconnect_transfers() = 0;
-  // The worker's rank has failed: what is under way to it fails with PEER_FAILED, and nothing is
+  // The worker's rank has failed: operations under way to it fail with PEER_FAILED, and nothing is
   // sent there any more. A peer that is broken already may still have something to end.
   virtual void disconnect_failed(Peer& peer) = 0;
 
-  // ---- what a transport with messages does besides; the defaults are of one without
-  // What peers were not told, they are told now.
+  // ---- what a transport with messages does besides; the defaults are for one without
+  // Tells the peers everything that they were not told yet.
   virtual void tell_all() {}
   // Peers must be told something, or a message was not reported as complete.
   [[nodiscard]] virtual bool owes() const { return false; }
   [[nodiscard]] virtual bool messages_at_rest() const { return true; }
   // Nobody polls any more: all that arrives from now on is consumed at once.
   virtual void stop_taking() {}
-  // By linger(): drops what has arrived. True: peers that live must still be told of it.
+  // By linger(): drops the messages that have arrived. True: peers that live must still be told of
+  // them.
   virtual bool drop_arrivals() { return false; }
   // Asks peers that have told nothing since the last round, though they have to.
   virtual void ask_silent() {}

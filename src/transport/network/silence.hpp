@@ -39,8 +39,8 @@ class Silence {
 
   [[nodiscard]] std::uint64_t limit() const { return ns_; }
   // Finds the sockets that `descriptor`, an epoll, watches, directly or through epolls that it
-  // watches: look() checks them next. A few system calls for each of these epolls. What cannot be
-  // found (no memory, no descriptor left, no /proc) is not checked.
+  // watches: look() checks them next. A few system calls for each of these epolls. Sockets that
+  // cannot be found (no memory, no descriptor left, no /proc) are not checked.
   void gather(int descriptor);
   // Checks up to `most` of the gathered sockets, and shuts down the TCP connections that are
   // silent: the library finds them closed. Turns keepalive on, with times that are no longer than

@@ -125,7 +125,7 @@ TEST(silence, connections_are_found_behind_epolls_and_ask_in_time) {
   EXPECT_EQ(option(pair.here, TCP_KEEPIDLE), 10);
   EXPECT_EQ(option(pair.here, TCP_KEEPINTVL), 5);
   EXPECT_EQ(option(pair.here, TCP_KEEPCNT), 4);
-  EXPECT_EQ(option(pair.there, TCP_KEEPIDLE), 2);  // what is shorter stays
+  EXPECT_EQ(option(pair.there, TCP_KEEPIDLE), 2);  // shorter times stay
 }
 
 // Another file has its number by now.
@@ -140,7 +140,7 @@ TEST(silence, a_descriptor_that_was_opened_anew_is_left_alone) {
   EXPECT_EQ(option(kept, SO_KEEPALIVE, SOL_SOCKET), 0);
 }
 
-// So that a thread with many connections is not kept from its other work.
+// A check has a limit, so that a thread with many connections is not kept from its other work.
 TEST(silence, so_many_connections_are_looked_at_in_one_turn) {
   std::array<Pair, 5> pairs;
   const base::Fd inner = epoll_of({pairs[0].here.get(), pairs[1].here.get(), pairs[2].here.get()});

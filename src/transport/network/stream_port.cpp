@@ -38,9 +38,10 @@ void StreamPort::begin_stream(Peer& peer) {
   note_lost(peer);
 }
 
-// A peer that has consumed all that was sent to it has nothing to tell. One that has not may have
-// told so, or may not have got all: the library may lose both without a word when a connection
-// breaks and is made anew. It may lose a question likewise, so that is asked until something comes.
+// A peer that has consumed all that was sent to it has nothing to tell. Another peer may have told
+// us, or may not have got all: if a connection breaks and is made anew, the library may lose both
+// without a report. It may lose a question likewise, so the question is repeated until something
+// comes.
 [[gnu::cold]] void StreamPort::ask_silent() {
   const bool all = asks_all();
   const bool idle_too = asks_idle();
@@ -76,7 +77,7 @@ bool StreamPort::all_arrived() const {
          });
 }
 
-// Peers must be told what has arrived, else their messages seem lost.
+// Peers must be told which messages have arrived, otherwise their messages seem lost.
 bool StreamPort::drop_arrivals() {
   incoming_.drop_all();
   tell_all();

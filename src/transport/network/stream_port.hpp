@@ -1,6 +1,6 @@
-// A port whose messages are streams between two workers, with windows of credit: of a library that
-// delivers messages in their order, but does not tell when they have arrived, nor how many may wait
-// at the receiver.
+// A port whose messages are streams between two workers, with windows of credit. It is for
+// libraries that deliver messages in their order, but do not tell when they have arrived, nor how
+// many may wait at the receiver.
 #pragma once
 
 #include "transport/network/credits.hpp"
@@ -12,7 +12,7 @@ namespace heddle::transport::network {
 
 class StreamPort : public Port {
  public:
-  // For the parts: what they share.
+  // For the parts: the objects that they share.
   [[nodiscard]] Credits& credits() { return credits_; }
   [[nodiscard]] Undelivered& undelivered() { return undelivered_; }
   [[nodiscard]] Incoming& incoming() { return incoming_; }
@@ -20,9 +20,9 @@ class StreamPort : public Port {
   // Tells the peer where the stream from it is, with a message of its own. Only if it is ready.
   // False: not now; nothing happened, and it is called again in a later poll.
   [[nodiscard]] virtual bool send_credit(StreamPeer& peer) = 0;
-  // The stream has a gap, and no message behind it can be accepted. A lost connection, of which the
-  // other end is told where the library watches it, is better than a silent one. Called within the
-  // library's progress.
+  // The stream has a gap, and no message behind the gap can be accepted. A lost connection is
+  // better than a silent one: if the library watches connections, the other end is told of the
+  // loss. Called within the library's progress.
   void disconnect_gap(StreamPeer& peer);
   // Gives a buffer of the library back, in which a message has arrived (Incoming::Arrival::keep).
   virtual void give_back(void* kept) = 0;
@@ -47,8 +47,8 @@ class StreamPort : public Port {
   virtual void note_lost(StreamPeer& peer) = 0;
   // A transport's own calls this too.
   void make_room_for(std::size_t peers) override;
-  // The peer has told nothing for long, of messages that were sent, or its connection may be gone:
-  // asks it for a credit, at whose arrival the transport clears StreamPeer::unanswered. For a
+  // The peer has told nothing for long of messages that were sent, or its connection may be gone:
+  // asks it for a credit. When that arrives, the transport clears StreamPeer::unanswered. For a
   // library that may lose messages, or credits, and not tell: others need no question. later: the
   // question has not left, and this is called again.
   enum class Asked : std::uint8_t { needless, asked, later };

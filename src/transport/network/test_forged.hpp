@@ -1,6 +1,6 @@
-// For tests of what a peer may write that no rank of ours would, over one network. Rank 1 is the
-// test itself, the raw rank: a queue of the library, which sends what it is told to, and is that
-// rank's device worker and its worker 0.
+// For tests of messages that a peer may write and no rank of ours would, over one network. Rank 1
+// is the test itself, the raw rank: a queue of the library, which sends what it is told to, and is
+// that rank's device worker and its worker 0.
 //
 // A transport has a RawRank, from RawEnd:
 //   using Connection; connect(address); send_note(to, bytes); send(to, kind, bytes); progress();
@@ -69,7 +69,7 @@ std::vector<std::byte> bytes_of(const Record& record, std::size_t more = 0) {
   return bytes;
 }
 
-// What has come to the raw rank.
+// Everything that has come to the raw rank.
 struct RawEnd {
   // From the device: the address in the answer to its question for a worker (empty: none has
   // arrived), and questions.
@@ -166,7 +166,7 @@ class Forged : public testing::Test {
     seal(&note, secret());
     return note;
   }
-  // Of the raw rank's worker `worker`, at the beginning of its stream.
+  // A head of the raw rank's worker `worker`, at the beginning of its stream.
   [[nodiscard]] Head head_of(std::uint32_t worker, Kind kind = Kind::message) const {
     Head head;
     head.rank = kRaw;

@@ -5,7 +5,7 @@
 namespace heddle::transport::network {
 namespace {
 
-// What does not fit into a few messages is better fetched by its receiver.
+// Data that does not fit into a few messages is better fetched by its receiver.
 constexpr std::uint64_t kFetchBytes = std::uint64_t{32} << 10;
 
 }  // namespace

@@ -39,7 +39,7 @@ class Worker final : public TransportWorker {
   }
   [[nodiscard]] bool armed() const override { return port_->armed(); }
   [[nodiscard]] bool has_arrivals() override { return !port_->armed(); }
-  // The helper takes them from the library, for a worker that nobody polls.
+  // For a worker that nobody polls, the helper takes messages from the library.
   [[nodiscard]] bool has_untaken() override {
     const Port::Turn turn(*port_);
     return port_->has_untaken();

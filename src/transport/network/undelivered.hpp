@@ -37,7 +37,8 @@ class Undelivered {
     return learn(peer, head.consumed, head.arrived);
   }
 
-  // It will not tell any more what has arrived: completes all that was sent to it.
+  // The peer will not tell any more which messages have arrived: completes all that were sent to
+  // it.
   void end_all(StreamPeer& peer, base::Status status) { end(peer, peer.next.position, status); }
 
  private:

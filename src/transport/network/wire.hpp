@@ -1,5 +1,5 @@
-// The formats of what ranks of a job send each other through a library of networks, and of their
-// cards. All ranks have one byte order: otherwise their cards differ.
+// The formats of the data that ranks of a job send each other through a library of networks, and of
+// their cards. All ranks have one byte order: otherwise their cards differ.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ bool sealed(const Record& record, const bootstrap::JobSecret& secret) {
 
 // ---- messages between workers: a head, then the packet
 
-// What follows a head.
+// The kind of data that follows a head.
 enum class Kind : std::uint32_t {
   message = 2,
   credit = 3,    // nothing
@@ -127,22 +127,23 @@ inline constexpr std::uint32_t kRecordHead = 16;
 constexpr std::uint32_t cost_of(std::uint32_t bytes) {
   return kRecordHead + ((bytes + 7U) & ~7U);
 }
-// What a head says of the stream that its receiver sends: the receiver has sent up to `sent`, and
-// knows that all is consumed up to `acked`. A head that a credit or a later message has overtaken
-// says what is known already: that is no fault. It cannot be older than 2 GiB.
+// Judges the value `consumed` of a head: it concerns the stream that the receiver of the head
+// sends. That receiver has sent up to `sent`, and knows that all is consumed up to `acked`. If a
+// credit or a later message has overtaken the head, its value is known already, which is no fault.
+// A head cannot be older than 2 GiB.
 enum class News : std::uint8_t { fresh, stale, impossible };
 constexpr News news_of(std::uint32_t consumed, std::uint32_t acked, std::uint32_t sent) {
   if (consumed - acked <= sent - acked) return News::fresh;
   return acked - consumed < std::uint32_t{1} << 31 ? News::stale : News::impossible;
 }
-// Up to where the stream has arrived at the peer: `arrived` is what a head says, `known` what was
-// known before. The head may have been overtaken. The caller has checked that consumed <= arrived
-// <= sent.
+// Up to where the stream has arrived at the peer. `arrived` is the value in a head, `known` the
+// value known before. The head may have been overtaken. The caller has checked that consumed <=
+// arrived <= sent.
 constexpr std::uint32_t later_of(std::uint32_t known, std::uint32_t arrived) {
   return arrived - known < std::uint32_t{1} << 31 ? arrived : known;
 }
-// Of `count` messages of one cost, one after the other, the first of which ends at `end`: how many
-// are not in the peer's memory, where the stream has arrived up to `delivered`.
+// How many of `count` messages are not in the peer's memory yet. The messages have one cost and
+// follow each other, and the first one ends at `end`. The stream has arrived up to `delivered`.
 constexpr std::uint32_t unarrived_of(std::uint32_t count, std::uint32_t cost, std::uint32_t end,
                                      std::uint32_t delivered) {
   const std::uint32_t missing = end + (count - 1) * cost - delivered;

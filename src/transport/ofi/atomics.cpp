@@ -7,7 +7,7 @@
 namespace heddle::transport::ofi {
 namespace {
 
-// By heddle_atomic_op without its width.
+// Indexed by heddle_atomic_op without its width.
 constexpr fi_op kOps[] = {FI_SUM, FI_BAND, FI_BOR, FI_BXOR, FI_ATOMIC_WRITE, FI_CSWAP};
 static_assert(HEDDLE_ADD32 == 0 && HEDDLE_AND32 == 1 && HEDDLE_OR32 == 2 && HEDDLE_XOR32 == 3 && HEDDLE_SWAP32 == 4 &&
               HEDDLE_COMPARE_SWAP32 == 5 && HEDDLE_ADD64 == 8 && HEDDLE_COMPARE_SWAP64 == 13);
@@ -31,7 +31,7 @@ long begin_atomic(fid_ep* endpoint, const Command& command, fi_addr_t to, Transf
   const fi_op op = kOps[command.atomic_op & 7U];
   const std::uint64_t address = command.remote->handle[1] + command.offset;
   const std::uint64_t key = command.remote->handle[0];
-  // Of a short word the first bytes.
+  // A short word is in the first bytes of each field.
   if (type == FI_UINT64) {
     transfer->operand = command.operand;
     transfer->compare = command.compare;

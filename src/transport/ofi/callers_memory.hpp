@@ -25,7 +25,8 @@ class CallersMemory {
     return status;
   }
   void release(std::uint32_t lease) { cache_.release(lease); }
-  // libfabric has not let go of the endpoint, and may use what is registered: it stays.
+  // libfabric has not let go of the endpoint, and may use the registered memory: that stays
+  // registered.
   void keep() { registrar_.keeps = true; }
   // For HEDDLE_STATS; empty: nothing was registered.
   [[nodiscard]] std::string describe() const { return cache_.describe(); }

@@ -1,5 +1,5 @@
-// This transport's part of a context: what the ports of one rank share. The provider, the endpoint
-// for notes, the regions; the rest is network::Device's.
+// This transport's part of a context, which the ports of one rank share: the provider, the endpoint
+// for notes, the regions. The rest is network::Device's.
 #pragma once
 
 #include <cstring>
@@ -24,11 +24,11 @@ class Device final : public network::Device {
   [[nodiscard]] fi_info* info() const { return fabric_.info(); }
   [[nodiscard]] const DomainPlan& plan() const { return fabric_.plan(); }
   [[nodiscard]] std::string provider() const { return info()->fabric_attr->prov_name; }
-  // By its provider "tcp", alone or below another one.
+  // True: its provider is "tcp", alone or below another one.
   [[nodiscard]] bool over_tcp() const { return std::strstr(info()->fabric_attr->prov_name, "tcp") != nullptr; }
   // Bytes that libfabric copies when it is called.
   [[nodiscard]] std::size_t inject_bytes() const { return info()->tx_attr->inject_size; }
-  // The network changes words of regions by itself, by all operations that Heddle has.
+  // The network itself executes all of Heddle's atomics on words of regions.
   [[nodiscard]] bool has_atomics() const { return has_atomics_; }
   [[nodiscard]] std::uint32_t memory_opcodes() const {
     return bit(Opcode::put) | bit(Opcode::get) | (has_atomics_ ? bit(Opcode::atomic) : 0);

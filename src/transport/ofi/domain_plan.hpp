@@ -1,9 +1,9 @@
-// What the chosen provider wants of registered memory (FI_MR_*), and which domains a rank has
-// therefore.
+// The demands of the chosen provider on registered memory (FI_MR_*), and the domains that a rank
+// has because of them.
 //
-// A domain for each worker is better where it is possible: providers lock, and make progress, by
-// domain, so workers that share one wait for each other. It is possible where a region has the same
-// key in every domain, because we choose it, or where regions are in the device's domain only.
+// A domain for each worker is better if it is possible: providers lock, and make progress, by
+// domain, so workers that share one wait for each other. It is possible if a region has the same
+// key in every domain, because we choose it, or if regions are in the device's domain only.
 #pragma once
 
 #include <string>

@@ -55,8 +55,8 @@ base::Status Endpoint::open_queue() {
   return answer == 0 ? HEDDLE_DONE : fail("endpoint", answer);
 }
 
-// Over TCP, two that are opened at once, by any processes of the machine, may be given one port, of
-// which only the first can listen (FI_EADDRINUSE).
+// Over TCP, two endpoints that are opened at once, by any processes of the machine, may be given
+// one port. Only the first can listen on it (FI_EADDRINUSE).
 int Endpoint::open_endpoint() {
   int answer = fi_endpoint(domain_, fabric_->info(), &ep_, nullptr);
   if (answer != 0) {
@@ -106,7 +106,8 @@ void Endpoint::open_callers_memory(const base::Environment& environment) {
   if (fabric_->plan().local) callers_.emplace(*fabric_, scope(), environment.config, environment.log);
 }
 
-// Some providers take no flag, so only an address that is refused goes with the question why.
+// Some providers accept no flag. So only an address that was refused is inserted again with the
+// flag that asks why.
 long Endpoint::insert(std::span<const std::byte> address, fi_addr_t* number) {
   int answer = fi_av_insert(av_, address.data(), 1, number, 0, nullptr);
   int why = 0;

@@ -1,6 +1,6 @@
 // One endpoint of libfabric with its address vector and completion queue, the buffers into which it
-// receives, what is registered for it, and its domain, if it has one of its own (DomainPlan). The
-// device has one for notes, each port has one.
+// receives, the memory that is registered for it, and its domain, if it has one of its own
+// (DomainPlan). The device has one for notes, each port has one.
 //
 // Domains are open for all threads, since any thread may register a region in them.
 #pragma once
@@ -19,12 +19,13 @@
 
 namespace heddle::transport::ofi {
 
-// What libfabric knows an operation by until its completion. The first word of each is libfabric's.
+// The context by which libfabric names an operation until its completion. Its first part is
+// libfabric's.
 struct Operation {
   enum class Kind : std::uint8_t { receive, packet, transfer, note };
   fi_context2 context{};
   Kind kind;
-  // A put or get of which nothing but the end is to be told.
+  // A put or get that only has to report its end.
   bool usual_transfer;
 
   explicit Operation(Kind of) : kind(of), usual_transfer(of == Kind::transfer) {}
@@ -54,31 +55,31 @@ class Endpoint {
   // Registers memory that is sent from, or received into, until close(), if the provider wants
   // that; else *descriptor stays null. Before that, it is not moved or freed.
   base::Status add_buffers(const void* memory, std::size_t bytes, void** descriptor);
-  // The same for the caller's memory: opens what is then callers_memory(). It throws
-  // std::bad_alloc.
+  // The same for the caller's memory: opens the object that callers_memory() then returns. It
+  // throws std::bad_alloc.
   void open_callers_memory(const base::Environment& environment);
-  // Cancels what is under way: libfabric uses no memory any more, unless it is kept() now. Then all
-  // that is registered stays until the process ends.
+  // Cancels everything under way: libfabric uses no memory any more, unless the endpoint is kept()
+  // now. If it is, all that is registered stays until the process ends.
   void stop();
   // Stops it, and closes the rest. Nobody has memory from callers_memory() any more.
   void close();
 
   [[nodiscard]] fid_ep* ep() const { return ep_; }
   [[nodiscard]] fid_domain* domain() const { return domain_; }
-  // Of regions that are registered for this endpoint.
+  // The scope of regions that are registered for this endpoint.
   [[nodiscard]] Scope scope() const { return {domain_, fabric_->plan().by_endpoint ? ep_ : nullptr}; }
   // Null: the provider wants none of it registered.
   [[nodiscard]] CallersMemory* callers_memory() { return callers_.has_value() ? &*callers_ : nullptr; }
   [[nodiscard]] const network::Bytes& address() const { return address_; }
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  // The number of a peer's endpoint. Negative: libfabric refuses the address, and this is why.
+  // Gets the number of a peer's endpoint. Negative: the reason why libfabric refuses the address.
   long insert(std::span<const std::byte> address, fi_addr_t* number);
   // libfabric has refused to close it, and may go on to write to all that it was given: receive
-  // buffers, operations, the caller's memory. Whoever has memory of these kinds keeps it until the
-  // process ends.
+  // buffers, operations, the caller's memory. The owner of such memory keeps it until the process
+  // ends.
   [[nodiscard]] bool kept() const { return kept_; }
 
-  // Hands out what is done, to these functions of the sink:
+  // Hands out finished operations to these functions of the sink:
   //   on_receive(data, bytes)   a message; its bytes are there until this returns. Null: one that
   //                             is longer than any of this job
   //   on_done(entry, end)       messages, puts and gets are done, the first one at least; returns

@@ -11,8 +11,8 @@
 
 namespace heddle::transport::ofi {
 
-// For what memory is registered: a domain, and with FI_MR_ENDPOINT one endpoint, which is null
-// otherwise.
+// The objects that memory is registered for: a domain, and with FI_MR_ENDPOINT one endpoint, which
+// is null otherwise.
 struct Scope {
   fid_domain* domain = nullptr;
   fid_ep* endpoint = nullptr;
@@ -28,7 +28,7 @@ class Fabric {
 
   // SYSTEM, NO_MEMORY.
   base::Status open();
-  // After all endpoints. What libfabric does not let go, because it kept one of them, stays.
+  // After all endpoints. Objects that libfabric does not let go, because it kept an endpoint, stay.
   void close();
 
   [[nodiscard]] const Library& library() const { return library_; }
@@ -37,7 +37,7 @@ class Fabric {
   [[nodiscard]] fid_fabric* fabric() const { return fabric_; }
   // The one for all endpoints; null: each has its own.
   [[nodiscard]] fid_domain* domain() const { return domain_; }
-  // Of a new domain. Negative: libfabric's answer.
+  // Opens a new domain. Negative: libfabric's answer.
   int open_domain(fid_domain** domain) { return fi_domain(fabric_, info(), domain, nullptr); }
 
   // A number that no memory of this rank is registered under. Any thread.

@@ -6,8 +6,8 @@
 namespace heddle::transport::ofi {
 namespace {
 
-// What libfabric and its providers read once, when it is first asked for providers, and for which
-// there is no argument. The user's own word goes before.
+// Sets variables that libfabric and its providers read once, when libfabric is first asked for
+// providers, and for which there is no argument. The user's own values take precedence.
 void set_variables() {
   // The libraries of PSM handle the signals of crashes once they are loaded, even where there is no
   // such network.

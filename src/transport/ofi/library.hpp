@@ -17,17 +17,17 @@
 
 namespace heddle::transport::ofi {
 
-// What this transport asks of libfabric's interface, whatever its release.
+// The version of libfabric's interface that this transport asks for, whatever the release.
 inline constexpr std::uint32_t kApi = FI_VERSION(1, 17);
 
 // The longest message that libfabric's layer for providers with connections (ofi_rxm) sends at
 // once. Receive buffers are as long: 1.17 ends a connection on which a message of this kind finds a
-// shorter one, and does not use again what it had received into.
+// shorter one, and does not use the buffer again that it had received into.
 inline constexpr std::uint32_t kEagerBytes = 8448;
 
 // The functions that the transport calls by name; the others are in libfabric's objects. Those that
 // pass a fi_info are asked for in the shape that it has had since 1.3, which all releases still
-// have: a newer shape would be longer than what the header says.
+// have: a newer shape would be longer than the header says.
 struct Functions : network::Symbols {
   using Symbols::Symbols;
   decltype(&::fi_getinfo) getinfo = find("fi_getinfo", "FABRIC_1.3");

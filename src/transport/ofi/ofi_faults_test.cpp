@@ -1,5 +1,5 @@
-// What a rank does when libfabric refuses what it hardly ever refuses, or does not end what it has.
-// The libfabric is that of strict_fabric.cpp.
+// Tests what a rank does when libfabric refuses calls that it hardly ever refuses, or does not end
+// operations that it has. The libfabric is that of strict_fabric.cpp.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -35,16 +35,17 @@ Function* find(const char* name) {
 void fault(const char* name, int value) {
   find<void(const char*, int)>("strict_fabric_fault")(name, value);
 }
-// As an adapter, which asks nobody: libfabric ends what it holds, and writes to what it was given.
+// As an adapter does, without asking: libfabric ends the operations that it holds, and writes to
+// the memory that it was given.
 void let_it_write() {
   find<void()>("strict_fabric_write")();
 }
 
-// By what the provider wants of registered memory.
+// The parameter names the provider's demands on registered memory.
 class OfiFaults : public testing::TestWithParam<const char*> {
  protected:
   static void SetUpTestSuite() {
-    ::mallopt(M_MMAP_THRESHOLD, 4096);  // whoever writes to a pool that is freed ends with a signal
+    ::mallopt(M_MMAP_THRESHOLD, 4096);  // a write to a freed pool ends with a signal
   }
   void SetUp() override {
     ::setenv("STRICT_FABRIC", GetParam(), 1);  // no other thread runs now
@@ -178,7 +179,8 @@ TEST_P(OfiFaults, AGetEndsWhenItsDestinationIsFree) {
   world.transport(0).release(held.memory);
 }
 
-// Without a time-out nobody asks, but the launcher's word ends all, whatever stage it is in.
+// Without a time-out nobody asks the peer. But the launcher's report of its death ends all
+// operations, whatever stage they are in.
 TEST_P(OfiFaults, ADeathEndsAllWithoutATimeOut) {
   Held held(setting("0"));
   World& world = held.world;
@@ -200,7 +202,7 @@ TEST_P(OfiFaults, ADeathEndsAllWithoutATimeOut) {
   world.transport(0).release(held.memory);
 }
 
-// If that does not come, the worker is cut off.
+// If the end of a get does not come, the worker is cut off.
 TEST_P(OfiFaults, AWorkerWhoseGetDoesNotEndIsCutOff) {
   Held held(setting("1s"), 3);
   World& world = held.world;
@@ -227,7 +229,7 @@ TEST_P(OfiFaults, AWorkerWhoseGetDoesNotEndIsCutOff) {
 
 // ---- what cannot be closed ----------------------------------------------------------------------
 
-// These are the last, since nothing around what is open can be closed.
+// These tests are the last: nothing around an open object can be closed.
 TEST_P(OfiFaults, ZWhatAnEndpointMayWriteToStays) {
   {
     Held held(setting("30s"));

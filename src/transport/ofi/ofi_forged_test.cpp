@@ -1,6 +1,6 @@
-// What a peer may write over libfabric that no rank of ours would: see
-// transport/network/test_forged.hpp. Besides, words that only this transport has, and what a rank
-// does whose messages, or the answers to them, are lost.
+// Tests messages that a peer may write over libfabric and no rank of ours would: see
+// transport/network/test_forged.hpp. Also tests words that only this transport has, and a rank
+// whose messages, or the answers to them, are lost.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -116,7 +116,7 @@ class OfiForged : public network::Forged<RawRank> {
   Token first_ = 0;
 };
 
-// What only this transport has: the kind is in the head, and any length arrives.
+// In this transport only, the kind is in the head, and any length arrives.
 TEST_F(OfiForged, HeadsOfNoKindAreDropped) {
   meet();
   for (const std::uint32_t kind : {0U, 7U, UINT32_MAX}) {
@@ -129,7 +129,7 @@ TEST_F(OfiForged, HeadsOfNoKindAreDropped) {
   expect_heard(0);
 }
 
-// What has nothing behind it and does not fit its stream.
+// Words that have nothing behind them and do not fit their stream.
 TEST_F(OfiForged, WordsThatCannotBeAreRefused) {
   meet();
   expect_refused(Kind::credit, bytes_of(head_of(0, Kind::credit), 8));
@@ -139,7 +139,7 @@ TEST_F(OfiForged, WordsThatCannotBeAreRefused) {
   ahead = head_of(2, Kind::question);
   ahead.position = 24;
   expect_refused(Kind::credit, bytes_of(ahead));
-  send(Kind::ended, bytes_of(head_of(3, Kind::ended)));  // of who was never sent anything
+  send(Kind::ended, bytes_of(head_of(3, Kind::ended)));  // of a worker that was never sent anything
   expect_heard(3);
 }
 
@@ -178,7 +178,8 @@ TEST_F(OfiForged, WhatWasSentToWhoHasEndedFails) {
   EXPECT_EQ(send_to_raw(), HEDDLE_ERR_PEER_FAILED);
 }
 
-// What others wait for ends when they hear that the worker is closed: so they hear that last.
+// When others hear that the worker is closed, everything that they wait for ends. So they must hear
+// that last.
 TEST_F(OfiForged, AWorkerIsClosedWhenItsMessagesHaveLeft) {
   meet();
   static_cast<void>(post_to_raw());  // it asks for the address
@@ -194,8 +195,8 @@ class OfiLost : public OfiForged {
   void SetUp() override { set_up({{"HEDDLE_OFI_TIMEOUT", "1s"}}); }
 };
 
-// The raw rank has got the message, or has not: it tells nothing, and so it is asked, by whoever
-// makes progress.
+// The raw rank has got the message, or has not. It tells nothing, so the thread that makes progress
+// asks it.
 TEST_F(OfiLost, WhoTellsNothingIsAsked) {
   for (const bool polls : {true, false}) {
     if (polls) meet_both();

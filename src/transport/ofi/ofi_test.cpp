@@ -49,8 +49,8 @@ int cut_all_connections() {
   return cut;
 }
 
-// libfabric connects anew and tells nobody, and what was on its way is lost: who waits is told
-// nevertheless, and what arrives has no gap.
+// libfabric connects anew and tells nobody, and messages on their way are lost. Nevertheless the
+// waiting sender is told, and the messages that arrive have no gap.
 TEST_P(Ofi, WhatIsUnderWayEndsWhenConnectionsBreak) {
   Setting setting = GetParam();
   setting.variables["HEDDLE_OFI_TIMEOUT"] = "1s";

@@ -40,10 +40,10 @@ std::size_t Outgoing::post(Port& port, Command& command) {
   return 1;
 }
 
-// The head, and what is behind it. False: libfabric has not taken it.
+// Sends the head and the bytes behind it. False: libfabric has not taken them.
 inline bool Outgoing::send_by_value(Port& port, PeerState& peer, std::size_t bytes) {
   if (bytes > port.outgoing().inject_bytes_) return false;
-  // what is sent, not what is there later: a message to oneself may arrive within the call
+  // the values that are sent, not later ones: a message to oneself may arrive within the call
   const std::uint32_t consumed = peer.next.consumed;
   const std::uint32_t arrived = peer.next.arrived;
   const ssize_t answer = fi_inject(port.endpoint().ep(), static_cast<const Head*>(&peer.next), bytes, peer.address);

@@ -45,9 +45,9 @@ class Outgoing {
   // that at once.
   void send_end(PeerState& peer);
 
-  // Its connection is ready: what waits leaves.
+  // Its connection is ready: waiting messages leave.
   void begin(PeerState& peer);
-  // By polls: what waits leaves, if libfabric takes it.
+  // By polls: waiting messages leave, if libfabric takes them.
   void push_on() {
     if (!stuck_.empty() || !gathering_.empty()) [[unlikely]]
       push_all();

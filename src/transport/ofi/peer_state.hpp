@@ -22,7 +22,7 @@ struct Packet : Operation {
 
 // A put, get or atomic under way.
 struct Transfer : Operation {
-  // What its end has to do, besides reporting it.
+  // The duties at its end, besides reporting it.
   enum Duty : std::uint8_t {
     owes_source = 1,  // source_free was asked for and not reported yet
     has_lease = 2,    // of the caller's memory
@@ -35,7 +35,7 @@ struct Transfer : Operation {
   Transfer* next = nullptr;
   PeerState* peer = nullptr;  // null: free
   Token token = 0;
-  // Of an atomic, for libfabric to read and write.
+  // The values of an atomic, which libfabric reads and writes.
   std::uint64_t operand = 0;
   std::uint64_t compare = 0;
   std::uint64_t result = 0;
@@ -55,7 +55,7 @@ struct PeerState final : network::StreamPeer {
   fi_addr_t memory = FI_ADDR_NOTAVAIL;
   // ready, and no message waits or is gathered: a short message may leave at once
   bool by_value = false;
-  // What libfabric has taken for this peer: whether there is a connection.
+  // Whether libfabric has taken anything for this peer, which shows whether there is a connection.
   enum class Taken : std::uint8_t { nothing_yet, some, nothing_lately };
   Taken taken = Taken::nothing_yet;
   network::Patience patience;     // while libfabric takes nothing

@@ -13,10 +13,10 @@ using network::Head;
 using network::Kind;
 using network::kMostMessage;
 
-// How long libfabric may take to end what was under way on a connection that is lost.
+// How long libfabric may take to end operations on a connection that is lost.
 constexpr std::uint64_t kDyingNs = 1'000'000'000;
-// The same of gets: twice HEDDLE_OFI_TIMEOUT, after which it has noticed that the network is cut.
-// Without a time-out this.
+// The same for gets, if there is no time-out. Otherwise twice HEDDLE_OFI_TIMEOUT: by then libfabric
+// has noticed that the network is cut.
 constexpr std::uint64_t kGetsNs = 60'000'000'000;
 // Below this length a message is copied by its words.
 constexpr std::size_t kShort = 1024;
@@ -128,8 +128,8 @@ std::size_t Port::poll(std::span<Completion> completions) {
   bool some = true;
   if (this->completions().written() == 0 || ++skipped_ >= 4) {
     skipped_ = 0;
-    // Once more only if there was as much as is read at once: to ask in vain takes system calls,
-    // for which what has arrived would wait.
+    // Asks once more only if there was as much as is read at once. Asking in vain takes system
+    // calls, and messages that have arrived would wait for them.
     std::size_t count = progress();
     some = count != 0;
     for (int round = 1; count == Endpoint::kEntries && round < kMostRounds && this->completions().has_room(); ++round) {
@@ -148,7 +148,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
   return this->completions().end(some);  // it was asked if there was nothing to tell
 }
 
-// What not every poll does.
+// The work that not every poll does.
 inline void Port::do_more(std::uint32_t poll) {
   if (credits().owes()) credits().send_owed();
   const bool connects = peers().connecting();
@@ -201,7 +201,7 @@ bool Port::on_word(network::StreamPeer& peer, Kind kind, std::uint32_t position)
     return true;
   }
   // All that was sent before has arrived: libfabric keeps the order, unless it has connected anew
-  // and lost what was on its way.
+  // and lost messages on their way.
   const bool whole = position == peer.next.arrived;
   if (kind != Kind::question) {
     peer.unanswered = false;
@@ -311,8 +311,8 @@ bool Port::go_on_disconnecting() {
   return over;
 }
 
-// libfabric lets go of their destinations only with the endpoint. That is the end of this worker,
-// of which the others are told; their ranks, and this one's other workers, go on.
+// libfabric lets go of the gets' destinations only with the endpoint. So this worker ends, and the
+// others are told. Their ranks, and the other workers of this rank, go on.
 [[gnu::cold]] void Port::end_gets() {
   device_.log().line(base::Level::error,
                      "worker %u is cut off: libfabric does not end its gets from rank %u, which is lost "
@@ -331,11 +331,12 @@ void Port::disconnect(PeerState& peer) {
   if (!closed()) device_.lose(peer.rank);
   const bool tells = peer.ready() && !device_.failed(peer.rank) && endpoint_.ep() != nullptr;
   peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
-  if (tells) outgoing_.send_end(peer);  // libfabric does not tell it, if it lives
+  if (tells) outgoing_.send_end(peer);  // libfabric does not tell a peer that lives
 }
 
-// libfabric ends what was under way to a rank that died when its connection breaks: soon, unless
-// the rank lives, or its machine is not there any more. Until then it may use the caller's memory.
+// libfabric ends the transfers to a rank that died when the connection breaks: soon, unless the
+// rank lives, or its machine is not there any more. Until then libfabric may use the caller's
+// memory.
 void Port::on_end(network::Peer& peer) {
   PeerState& ended = state(peer);
   outgoing_.drop_waiting(ended);
@@ -344,8 +345,8 @@ void Port::on_end(network::Peer& peer) {
   dying_.push_back(&ended);
 }
 
-// What is under way uses the caller's memory, and libfabric ends it only with its endpoint. So
-// messages that have not left are lost with it.
+// The transfers under way use the caller's memory, and libfabric ends them only with its endpoint.
+// So messages that have not left are lost with the endpoint.
 void Port::disconnect_transfers() {
   close_endpoint();
   for (const auto& peer : peers().all()) disconnect(state(*peer));

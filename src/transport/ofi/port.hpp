@@ -34,9 +34,9 @@ class Port final : public network::StreamPort {
   // HEDDLE_OFI_TIMEOUT, and has nothing under way, there is no connection, and the peer is lost:
   // libfabric would try for ever.
   void not_taken(PeerState& peer, long answer);
-  // libfabric reports that what was under way to the peer is lost. Within its progress.
+  // libfabric reports that operations to the peer are lost. Called within its progress.
   void on_broken(PeerState& peer, int error);
-  // Nothing is sent there any more: what is under way fails with PEER_FAILED.
+  // Nothing is sent there any more: operations under way fail with PEER_FAILED.
   void disconnect(PeerState& peer);
 
   // ---- see Endpoint::progress()

@@ -14,7 +14,7 @@ namespace {
 
 // Operations under way in one endpoint, as libfabric counts them.
 constexpr std::size_t kQueue = 256;
-// What this transport wants to send without keeping its bytes: a head, and a short message.
+// How many bytes this transport wants to send without keeping them: a head and a short message.
 constexpr std::size_t kInject = 128;
 
 // Providers, the best first. The others are taken only if they are named: they are slower paths to
@@ -34,7 +34,7 @@ std::size_t order_of(const fi_info& info) {
   return static_cast<std::size_t>(std::ranges::find(kBest, name) - kBest.begin());
 }
 
-// What is asked for, besides what this transport cannot do without.
+// Optional abilities that are asked for, besides those that this transport needs.
 struct Wish {
   std::size_t inject = 0;
   bool atomics = false;
@@ -87,8 +87,8 @@ std::string name_of(const fi_info& info) {
   return std::string(info.fabric_attr->prov_name) + " (" + info.domain_attr->name + ")";
 }
 
-// The layer for providers with connections sends what is longer than these in steps of its own, and
-// a shorter message overtakes it: messages would arrive out of their order.
+// The layer for providers with connections sends messages longer than these limits in steps of its
+// own, and shorter messages overtake them: messages would arrive out of order.
 base::Status check_layer(const std::string& provider) {
   if (provider.find("ofi_rxm") == std::string::npos) return HEDDLE_DONE;
   for (const char* name : {"FI_OFI_RXM_BUFFER_SIZE", "FI_OFI_RXM_EAGER_LIMIT"}) {
@@ -100,8 +100,8 @@ base::Status check_layer(const std::string& provider) {
   return HEDDLE_DONE;
 }
 
-// Whether threads can sleep until something arrives. Only a queue tells; where none can be opened
-// for other reasons, nothing speaks against the provider.
+// Whether threads can sleep until something arrives. Only an open queue shows that. If none can be
+// opened for other reasons, that does not speak against the provider.
 bool has_descriptor(const Library& library, const fi_info* offered) {
   const Info info(library.call().dupinfo(offered), {&library});
   fid_fabric* fabric = nullptr;
@@ -147,8 +147,8 @@ base::Result<Info> choose_provider(const Library& library, const base::Config& c
         answer != 0 ? library.why(answer) : "no such domain", list_providers(library).c_str(),
         filter_of_providers().c_str());
   }
-  // Once more, for that one alone: how much it takes without keeping it is asked by name. Some take
-  // less than we want, or have not all that we want.
+  // Asks once more, for that provider alone: how many bytes it takes without keeping them is asked
+  // by name. Some providers take fewer than we want, or lack something that we want.
   const std::string chosen = best->fabric_attr->prov_name;
   if (const base::Status status = check_layer(chosen); status != HEDDLE_DONE) return status;
   const bool own_atomics = atomics == Atomics::by_network && std::ranges::find(kAtomics, chosen) != kAtomics.end();

@@ -1,6 +1,7 @@
-// The regions of a rank. Where workers have domains of their own, each region is registered in all
-// of them, under one key, so that any worker serves accesses to it; a worker that is opened later
-// registers those that there are. Else it is registered once, at the device (DomainPlan).
+// The regions of a rank. If workers have domains of their own, each region is registered in all of
+// them, under one key, so that any worker serves accesses to it; a worker that is opened later
+// registers the existing regions. Otherwise a region is registered once, at the device
+// (DomainPlan).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ class Regions {
   explicit Regions(Device& device);
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes);
-  // What libfabric does not deregister stays mapped: peers may still write there.
+  // Memory that libfabric does not deregister stays mapped: peers may still write there.
   void free(const LocalMemory& memory);
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
   // False: libfabric refuses, and peers may still write there.

@@ -2,11 +2,11 @@
 // what a provider may want of registered memory. STRICT_FABRIC names it, by words of: local,
 // prov_key, virt_addr, endpoint (FI_MR_…), and atomic.
 //
-// What a real provider would not notice, or would answer with wrong data, is refused here, said on
-// standard error and counted: local memory that is not registered, or not any more when it is
-// accessed; a descriptor where none is wanted; memory of another domain or endpoint; regions that
-// are open when what they belong to is closed. The process then ends with status 70. Keys that were
-// not handed out fail as they do in a network.
+// Uses that a real provider would not notice, or would answer with wrong data, are refused here,
+// reported on standard error and counted: local memory that is not registered, or not any more when
+// it is accessed; a descriptor where none is wanted; memory of another domain or endpoint; regions
+// that are open when what they belong to is closed. The process then ends with status 70. Keys that
+// were not handed out fail as they do in a network.
 //
 // A transfer is executed by the second read of its completion queue, so it is under way for a
 // while.
@@ -306,7 +306,7 @@ int has_atomic(fid_ep*, fi_datatype, fi_op, std::size_t* count) {
   return 0;
 }
 
-// An adapter writes whenever it likes to what it was given.
+// An adapter writes at any time to the memory that it was given.
 void write_all(Endpoint& endpoint) {
   const auto mark = [](void* context) { std::memset(context, 0x55, sizeof(fi_context2)); };
   for (; !endpoint.held.empty(); endpoint.held.pop_front()) complete(*endpoint.queue, endpoint.held.front(), 0);

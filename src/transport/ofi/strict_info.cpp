@@ -1,4 +1,4 @@
-// What strict_fabric.cpp says of itself, and the faults that tests ask it for.
+// The description that strict_fabric.cpp gives of itself, and the faults that tests ask it for.
 #include <rdma/fabric.h>
 
 #include <cstdlib>

@@ -83,7 +83,7 @@ struct Endpoint {
   bool kept = false;       // close was refused
 };
 
-// What strict_fabric_fault() changes, by name.
+// The faults that strict_fabric_fault() sets, by name.
 namespace fault {
 // so many insertions of addresses fail, with the number `why`; 0: with none
 inline constexpr const char* kAddresses = "addresses";

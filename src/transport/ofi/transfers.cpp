@@ -14,7 +14,7 @@
 namespace heddle::transport::ofi {
 namespace {
 
-// What libfabric's positive number means for the caller of a transfer.
+// The status that libfabric's positive number stands for, for the caller of a transfer.
 base::Status meaning_of(int error) {
   switch (error) {
     case FI_ENOMEM:
@@ -49,7 +49,8 @@ base::Status Transfers::open(Endpoint& endpoint) {
   return endpoint.add_buffers(pool_.all().data(), pool_.all().size_bytes(), &descriptor_);
 }
 
-// Of that opcode, and nothing is asked for besides. One look at all of it.
+// True: the command has that opcode, and asks for nothing besides. One load reads all of these
+// fields.
 template <Opcode kOpcode>
 inline bool is_plain(const Command& command) {
   static_assert(offsetof(Command, opcode) == 0 && offsetof(Command, wants_source_free) == 1 &&
@@ -66,8 +67,8 @@ inline void Transfers::begin(PeerState& peer, const Command& command, Transfer* 
   transfer->token = command.token;
 }
 
-// Uses the first free slot, which stays free if nothing is under way afterwards. Static, and with
-// the port, so that all that it uses is at a fixed distance from that.
+// Uses the first free slot, which stays free if nothing is under way afterwards. Static, with the
+// port as an argument, so that all that it uses is at a fixed distance from the port.
 template <Opcode kOpcode>
 inline bool Transfers::start(Port& port, PeerState& peer, Command& command, std::uint64_t flags) {
   Transfers& self = port.transfers();
@@ -148,7 +149,8 @@ bool Transfers::take_otherwise(Command& command) {
     return true;
   }
   if (!command.wants_source_free) return start<Opcode::put>(port_, state(*peer), command, kFlags);
-  // Copied by libfabric if somebody waits for just that: else it takes more than it brings.
+  // libfabric copies the source only if somebody waits for source_free: otherwise the copy costs
+  // more than it brings.
   const bool by_value = command.bytes <= inject_bytes_;
   Transfer* transfer = pool_.front();
   if (!start<Opcode::put>(port_, state(*peer), command, kFlags | (by_value ? FI_INJECT : 0))) return false;
@@ -194,7 +196,7 @@ bool Transfers::update(PeerState& peer, Command& command) {
                  static_cast<unsigned long long>(command.bytes), command.rank, port_.device().library().why(answer)));
 }
 
-// One that has succeeded has something to do besides; on_done() takes the others.
+// If the transfer has succeeded, it has further duties: on_done() takes the other ones.
 [[gnu::noinline]] void Transfers::on_finished(Transfer& transfer, int error) {
   PeerState& peer = *transfer.peer;
   if (transfer.duties != 0) do_duties(transfer, error);
@@ -208,7 +210,7 @@ bool Transfers::update(PeerState& peer, Command& command) {
     port_.on_broken(peer, error);
 }
 
-// The result of what was reported as failed is nobody's any more.
+// If the transfer was reported as failed, nobody takes its result any more.
 void Transfers::do_duties(Transfer& transfer, int error) {
   const std::uint8_t duties = std::exchange(transfer.duties, std::uint8_t{0});
   if ((duties & Transfer::has_lease) != 0) callers_->release(transfer.lease);

@@ -58,10 +58,10 @@ class Transfers {
   // libfabric has finished it, with FI_SUCCESS or a positive number.
   void on_finished(Transfer& transfer, int error);
   // Fails the puts and atomics of a peer state whose connection was lost long ago. libfabric keeps
-  // what it has; nobody waits for it any more. True: gets are left.
+  // the transfers that it has; nobody waits for them any more. True: gets are left.
   bool orphan(PeerState& peer);
   [[nodiscard]] bool holds_some(const PeerState& peer) const;
-  // libfabric has let go of all: fails what was not reported.
+  // libfabric has let go of all transfers: fails those that were not reported.
   void forget();
   // It may still write to the slots (Endpoint::kept()).
   void keep() { pool_.keep(); }
@@ -84,7 +84,8 @@ class Transfers {
     pool_.give_back(transfer);
   }
 
-  // What libfabric is told of a put, which is the same in all of them but for these.
+  // The arguments of a put for libfabric. They are kept, since only a few fields differ between
+  // puts.
   struct Put {
     iovec local{};
     fi_rma_iov remote{};

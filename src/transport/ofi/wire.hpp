@@ -8,7 +8,7 @@
 
 namespace heddle::transport::ofi {
 
-// What a packed region says.
+// The contents of a packed region.
 struct KeyBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t rank = 0;

@@ -109,8 +109,8 @@ void AdoptedRanges::list_copies() {
   listed_ = true;
 }
 
-// The child keeps the memory as any other private memory, though not quite: pages that it does not
-// write show what the segment has there. Where that fails, the child has none.
+// The child keeps the memory almost like other private memory: pages that it does not write show
+// the segment's contents. If mapping a part fails, the child does not have that part.
 void AdoptedRanges::in_child() {
   const auto own = [](const AdoptedRange::Part& part, int fd, std::uint64_t offset) {
     const void* const at = mmap(part.address, part.bytes, part.protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd,

@@ -1,11 +1,11 @@
-// What is adopted in this process (adoption.hpp), for the way back and for the children of fork():
-// of the whole process, since fork() is.
+// The memory that is adopted in this process (adoption.hpp), for the way back and for the children
+// of fork(). The list is for the whole process, as fork() is.
 //
 // Invariants
 //   mutex() is held while pages move, and by fork(), so a child finds each page moved or not.
 //   A range that could not be put back stays here for ever, without its segment.
-//   What the way back and fork() need is there from the adoption on: a descriptor of the segment's
-//   file and one of /proc/self/maps. So neither fails when descriptors are used up.
+//   The way back and fork() need a descriptor of the segment's file and one of /proc/self/maps.
+//   Both are open from the adoption on, so neither step fails when descriptors are used up.
 #pragma once
 
 #include <sys/types.h>
@@ -48,7 +48,7 @@ struct AdoptedRange {
     std::uint64_t bytes = 0;
     int protection = 0;
   };
-  // What of the range the mapping has; 0 bytes: nothing.
+  // The part of the range that the mapping has; 0 bytes: none.
   [[nodiscard]] Part part_in(const base::MappedRange& mapped) const;
   // The part is where the program had it when it was adopted.
   [[nodiscard]] bool in_place(const Part& part) const { return part.bytes != 0 && part.address == first + part.at; }

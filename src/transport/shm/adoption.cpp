@@ -23,10 +23,10 @@ namespace heddle::transport::shm {
 namespace {
 
 constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
-// What is moved in one step: while it is, twice its memory is needed, and a thread that breaks the
-// promise is not noticed behind the comparison.
+// The bytes that are moved in one step. During a step twice this memory is needed, and a thread
+// that breaks the promise after the comparison is not noticed.
 constexpr std::uint64_t kStep = std::uint64_t{2} << 20;
-// Of the pages of a step, by number, those that copy_pages() has left out.
+// The pages of a step, by number, that copy_pages() has left out.
 using LeftOut = std::bitset<kStep / 4096>;
 
 std::uint64_t number(const void* address) {
@@ -119,8 +119,8 @@ void copy_pages(std::byte* to, const std::byte* from, std::uint64_t bytes, LeftO
   }
 }
 
-// True: the pages are as they were when copy_pages() copied them. To look at a page of `to` that
-// was left out would give it memory.
+// True: the pages are as they were when copy_pages() copied them. A page of `to` that was left out
+// is not read, since reading it would give it memory.
 bool same_pages(const std::byte* to, const std::byte* from, std::uint64_t bytes, const LeftOut& left_out) {
   const std::uint64_t page = page_bytes();
   for (std::uint64_t at = 0; at < bytes; at += page) {
@@ -150,7 +150,7 @@ base::Status move_step(std::byte* pages, std::uint64_t bytes, std::byte* window,
                     static_cast<void*>(pages), static_cast<void*>(pages + bytes));
 }
 
-// Copies what the file has there, without giving memory to its holes.
+// Copies the file's contents there, without giving memory to its holes.
 void copy_file(std::byte* to, const std::byte* window, int fd, std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t end = offset + bytes;
   for (std::uint64_t at = offset; at < end;) {
@@ -178,9 +178,9 @@ bool is_in_place(const AdoptedRange& range, const AdoptedRange::Part& part) {
 }
 
 // Maps fresh private memory over a part that is in place. False: there is none, and the part stays.
-// Where the system refuses what the program may once have reserved, more than there is memory, it
-// is asked to reserve nothing. Before Linux 6.12 the kernel unmaps first and looks for memory then;
-// another thread may map something there at once.
+// The program may once have reserved more memory than there is. If the system refuses to reserve it
+// again, the mapping is made without reserving. Before Linux 6.12 the kernel unmaps first and looks
+// for memory then, so another thread may map something there in between.
 bool map_private(const AdoptedRange& range, const AdoptedRange::Part& part) {
   const auto map = [&part](int protection, int flags, int fd, std::uint64_t offset) {
     void* const at = mmap(part.address, part.bytes, protection, flags, fd, static_cast<off_t>(offset));
@@ -197,8 +197,9 @@ bool map_private(const AdoptedRange& range, const AdoptedRange::Part& part) {
 }
 
 // Puts a part that is in place back into private memory; the segment's own mapping has it at
-// `window`. A fresh mapping in its place, and no copy that is moved there: the kernel merges it
-// with its neighbours, so however often memory is adopted, there are no more mappings than before.
+// `window`. It makes a fresh mapping in the place of the part, instead of moving a copy there: the
+// kernel merges a fresh mapping with its neighbours. So there are no more mappings than before,
+// however often memory is adopted.
 bool put_back(const AdoptedRange& range, const AdoptedRange::Part& part, std::byte* window) {
   if (!map_private(range, part)) return false;
   const std::uint64_t offset = range.offset + part.at;
@@ -206,7 +207,8 @@ bool put_back(const AdoptedRange& range, const AdoptedRange::Part& part, std::by
     const std::uint64_t bytes = std::min(kStep - (offset + at) % kStep, part.bytes - at);
     std::byte* const from = window + part.at + at;
     copy_file(part.address + at, from, range.file->fd, offset + at, bytes);
-    // So this way, too, needs no more memory than a step's. If it fails, free() tries again.
+    // So the way back, too, needs no more additional memory than that of one step. If it fails,
+    // free() tries again.
     static_cast<void>(remove_pages(from, bytes));
     at += bytes;
   }
@@ -214,7 +216,7 @@ bool put_back(const AdoptedRange& range, const AdoptedRange::Part& part, std::by
   return true;
 }
 
-// Puts back what is in place. False: a part of the space is, or may be, still mapped.
+// Puts back the parts that are in place. False: a part of the space is, or may be, still mapped.
 bool put_all_back(const AdoptedRange& range, std::byte* window, const std::vector<base::MappedRange>& all) {
   std::uint64_t gone = 0;
   bool elsewhere = all.empty();
@@ -232,7 +234,7 @@ bool put_all_back(const AdoptedRange& range, std::byte* window, const std::vecto
   return gone == range.bytes || !elsewhere;
 }
 
-// What the way back and fork() will look for is there.
+// Checks that /proc/self/maps shows the range, which the way back and fork() will look for.
 base::Status check_shown(const AdoptedRange& range, const AdoptedRanges& known) {
   try {
     if (range.bytes_in_place(known.mappings()) == range.bytes) return HEDDLE_DONE;

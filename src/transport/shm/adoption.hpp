@@ -9,7 +9,7 @@
 //   On its way into the segment a page is replaced by a copy of itself in one step of the kernel
 //   (mmap over it). On its way back it is empty for a moment.
 //   Pages are put back only where /proc/self/maps shows the segment's pages of this very range.
-//   What the program has mapped there since, or has moved away, is left alone.
+//   Memory that the program has mapped there since, or has moved away, is left alone.
 //   Space of the segment is free again only when nothing of this process maps it but the segment.
 //   A child of fork() gets all adopted pages as private ones, at the same addresses
 //   (adopted_ranges.hpp).
@@ -40,7 +40,7 @@ class AdoptedSpace {
   [[nodiscard]] base::Status allocate();
   // The space that was allocated for the same pages; offset() was this. Until close().
   [[nodiscard]] base::Status open(std::uint64_t offset);
-  // Bytes that a peer wrote there after a release, against its promise, go.
+  // Removes bytes that a peer wrote there after a release, against its promise.
   [[nodiscard]] base::Status clear();
   // To be called before the pages there, from `at` on, are touched. NO_MEMORY: there is none for
   // them.

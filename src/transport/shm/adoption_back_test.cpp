@@ -15,11 +15,11 @@
 
 namespace {
 
-// What the system refuses, in place of memory that is really used up.
+// The requests that the system refuses, in place of memory that is really used up.
 struct Refusals {
   bool reserved = false;      // private memory at a given address, if it is to be reserved
   bool all = false;           // and also if not
-  bool unmaps_first = false;  // as before Linux 6.12, what is there goes nevertheless
+  bool unmaps_first = false;  // as before Linux 6.12, the old mapping goes nevertheless
   int steps = -1;             // it gives the segment memory so many times; -1: always
 };
 Refusals g_refusals;
@@ -131,7 +131,7 @@ TEST_F(AdoptionTest, MemoryThatWasUnmappedInVainIsMappedAgain) {
   *memory.at() = Pages::expected(0);
 }
 
-// Of memory that is partly kept in the segment one sees what the way back has left there.
+// A part of the memory stays in the segment, so the test sees how much the way back has left there.
 TEST(AdoptionBack, WhatIsPutBackIsNoLongerInTheSegment) {
   const auto segment = Segment::create(page_bytes());
   ASSERT_TRUE(segment.ok());
@@ -152,7 +152,8 @@ TEST(AdoptionBack, WhatIsPutBackIsNoLongerInTheSegment) {
   munmap(moved, page_bytes());
 }
 
-// Where memory that is touched may be missing, the segment has it before.
+// On a strict system there may be no memory for a page that is touched. So the segment gets its
+// memory before.
 TEST(AdoptionBack, AStrictSystemIsAskedForMemoryBeforeItIsTouched) {
   const auto segment = Segment::create(page_bytes(), true);
   ASSERT_TRUE(segment.ok());

@@ -69,7 +69,7 @@ TEST_F(AdoptionTest, TheChildKeepsWhatIsMappedInsteadOfAllAdoptedMemory) {
   EXPECT_TRUE(other.intact());
 }
 
-// The process keeps the range for ever, since what was moved is still mapped somewhere.
+// The process keeps the range for ever, since the moved pages are still mapped somewhere.
 TEST_F(AdoptionTest, TheChildKeepsWhatIsMappedWhereMemoryWasMovedAwayAndReleased) {
   const std::uint64_t bytes = 4 * page_bytes();
   const Pages memory(bytes);

@@ -88,8 +88,8 @@ TEST_F(AdoptionTest, MemoryWithoutAWholePageIsRegisteredOnly) {
   b.transport->deregister(local);
 }
 
-// Of advice for huge pages, at addresses that fit them and at others; untouched pages need no
-// memory.
+// Memory with advice for huge pages, at addresses that fit them and at others. Untouched pages need
+// no memory.
 TEST_F(AdoptionTest, LongAndHugeMemory) {
   for (const std::uint64_t shift : {std::uint64_t{0}, page_bytes()}) {
     const std::uint64_t bytes = 3 * kHuge + 5 * page_bytes();
@@ -185,7 +185,7 @@ TEST_F(AdoptionTest, OtherKindsOfMemoryAreRefused) {
   for (std::byte* at : {shared, constant, holes, fixed}) munmap(at, 4 * page);
 }
 
-// The program breaks its promise: it unmaps a part. What it maps there later stays.
+// The program breaks its promise: it unmaps a part. Memory that it maps there later stays.
 TEST_F(AdoptionTest, MemoryThatWasUnmappedIsNotPutBack) {
   const std::uint64_t page = page_bytes();
   const Pages memory(8 * page);
@@ -241,7 +241,7 @@ TEST_F(AdoptionTest, NoMappingsAreLeftBehind) {
   EXPECT_NE(grown, MAP_FAILED) << "it is one mapping again";
 }
 
-// A peer writes by the key of a released region: what is adopted there later is as it was.
+// A peer writes by the key of a released region: memory that is adopted there later is as it was.
 TEST_F(AdoptionTest, BytesOfEarlierRegionsDoNotComeIn) {
   const std::uint64_t bytes = 4 * page_bytes();
   const Pages memory(bytes);

@@ -1,5 +1,5 @@
-// What a worker's poll looks at besides its rings, one word: whether there are new rings; and for
-// its peers, whether it polls at all.
+// One word that a worker's poll looks at besides its rings. It says whether there are new rings
+// and, for the worker's peers, whether the worker polls at all.
 //
 // Zeroed memory is a valid word.
 #pragma once

@@ -1,4 +1,4 @@
-// What the workers of one process share: its segment, its regions, and the known peers.
+// The state that the workers of one process share: its segment, its regions, and the known peers.
 #pragma once
 
 #include <atomic>
@@ -75,7 +75,7 @@ class Device {
   [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
   // This process executes the barrier between arming and checking, so that its senders need not.
   [[nodiscard]] bool membarrier() const { return agreement_.membarrier != 0; }
-  // What wakes that worker.
+  // The bell pull that wakes that worker.
   [[nodiscard]] BellPull bell_pull(const Peer& peer, std::uint32_t worker);
   [[nodiscard]] bool cma_enabled() const { return cma_enabled_; }
   [[nodiscard]] RegionTable& regions() { return regions_; }

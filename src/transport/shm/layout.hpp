@@ -27,7 +27,7 @@ inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
 
-// What all processes of a job must agree on; travels in the card.
+// Settings that all processes of a job must agree on. They travel in the card.
 struct Agreement {
   std::uint32_t magic = 0x4D485348;  // "HSHM"
   std::uint32_t version = kLayoutVersion;

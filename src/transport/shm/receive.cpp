@@ -62,8 +62,8 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return n;
 }
 
-// Who waits should go on looking: the peers that it serves would find it asleep, and its own
-// transfers stand still while it sleeps.
+// A waiting thread should go on looking. If it slept, the peers that it serves would find it
+// asleep, and its own transfers would stand still.
 [[gnu::cold]] std::size_t Worker::note_moved(std::span<Completion> completions, std::size_t n) {
   moved_ = false;
   if (n != 0 || completions.empty()) return n;
@@ -107,8 +107,8 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     taken = from.ring.look();
     if (taken != queue::Take::record) break;
     queue::Record record;
-    // One at most till it is released: the next would lie in the same memory. A poll may come here
-    // twice for one ring (drain_cold()).
+    // Takes at most one copy until that is released: the next one would lie in the same memory. A
+    // poll may come here twice for one ring (drain_cold()).
     if (n == 0 && !from.lent && from.ring.take_copy(kMessageType, max_message_, from.copy, &record))
       arrived(out[n++], record.data, record.bytes, record.immediate);
     n += from.ring.take_known(kMessageType, max_message_, out.size() - n,
@@ -122,8 +122,8 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
     if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {
       const bool small = record.type == kSmallPutType || record.type == kSmallGetType;
       const bool transfer = record.type == kPutType || record.type == kGetType;
-      // Of a peer that is known to have died nothing is done to memory any more: the program may
-      // have given it another use.
+      // If the peer is known to have died, its requests do not touch memory any more: the program
+      // may have given the memory another use.
       const auto outcome = device_.failed(rank) ? Served::done
                            : small              ? transfers_.serve_small(*from.peer, number, record)
                            : transfer           ? transfers_.serve(*from.peer, record)

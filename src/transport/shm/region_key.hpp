@@ -13,7 +13,7 @@ namespace heddle::transport::shm {
 
 enum class RegionKind : std::uint16_t { allocated = 1, registered = 2, adopted = 3 };
 
-// What a MemoryKey of this transport carries.
+// The contents of a MemoryKey of this transport.
 struct RegionKey {
   std::uint16_t magic = kMagic;
   RegionKind kind = RegionKind::registered;

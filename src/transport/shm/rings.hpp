@@ -40,10 +40,10 @@ struct Incoming {
   // A record that was taken from its copy; lent as records are.
   alignas(8) std::byte copy[queue::RecordConsumer<>::kCopyBytes];
 
-  // Called when the ring was emptied and gave `records`. If we polled a ring at once again that is
-  // being filled all the time, we would take the line of its tail from the producer for every
-  // record. After a rest of about as long as a look takes it gives several records. Bursts shorter
-  // than kStream get no rest.
+  // Called when the ring was emptied and gave `records`. If a ring that is being filled all the
+  // time were polled again at once, we would take the line of its tail from the producer for every
+  // record. After a rest of about as long as a look takes, the ring gives several records. Bursts
+  // shorter than kStream get no rest.
   void pace(std::size_t records) {
     if (records == 0) {
       if (stream > 0) --stream;

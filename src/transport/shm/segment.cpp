@@ -185,8 +185,8 @@ base::Result<Segment::Extent> Segment::allocate(std::uint64_t bytes, Use use) {
   return extent;
 }
 
-// False: there are enough; or the page has no memory, which to write zeros would give it, or fail
-// to.
+// False: there are enough kept pages; or the page has no memory. Writing zeros would give it
+// memory, or fail.
 bool Segment::keep(std::uint64_t offset) {
   const auto here = static_cast<off_t>(offset);
   if (::lseek(mapping_->fd(), here, SEEK_DATA) != here) return false;

@@ -77,9 +77,9 @@ class Segment {
   // Zeroed.
   [[nodiscard]] base::Result<Extent> allocate(std::uint64_t bytes, Use use = Use::region);
   void free(std::uint64_t offset, std::uint64_t bytes);
-  // Where the system is strict, who touches memory of the segment gets SIGBUS when there is none.
-  // There secure() gives these bytes their memory before that; elsewhere it does nothing.
-  // NO_MEMORY: there is none.
+  // If the system is strict and has no memory left, a thread that touches memory of the segment
+  // gets SIGBUS. So on a strict system secure() gives these bytes their memory before that;
+  // elsewhere it does nothing. NO_MEMORY: there is none.
   [[nodiscard]] base::Status secure(std::uint64_t offset, std::uint64_t bytes) const;
 
   [[nodiscard]] Mapping& mapping() { return *mapping_; }
@@ -87,9 +87,9 @@ class Segment {
   [[nodiscard]] std::uint64_t bytes_in_use() const;
 
  private:
-  // Pages that were freed one by one and lie ready, zeroed. To give a page back interrupts all
-  // cores that have used it, and the next one costs each process a fault: microseconds, for a
-  // region that comes and goes with an operation.
+  // Pages that were freed one by one and lie ready, zeroed. Giving a page back interrupts all cores
+  // that have used it, and the next page costs each process a fault. That would cost microseconds
+  // for a region that comes and goes with an operation.
   static constexpr std::size_t kMostKept = 64;
 
   Segment(int fd, std::uint64_t control_bytes, bool strict);

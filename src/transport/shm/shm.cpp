@@ -196,7 +196,7 @@ base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const Me
   return memory;
 }
 
-// Memory that lies in the peer's segment, wholly or but for its edges.
+// Maps memory that lies in the peer's segment, wholly or except for its edges.
 base::Status ShmTransport::map(Peer& peer, const RegionKey& key, RemoteMemory* memory) const {
   const std::uint64_t page = page_bytes();
   std::uint64_t bytes = (key.bytes + page - 1) / page * page;

@@ -1,4 +1,4 @@
-// Memory runs out within a batch.
+// Tests a batch in which memory runs out.
 #include <algorithm>
 #include <array>
 #include <new>

@@ -77,12 +77,12 @@ bool SmallTransfers::start(Command& command, Outgoing& to) {
   return true;
 }
 
-// Requests to one worker are served in their order. So only the oldest one that is not over is
-// looked at: to read the word of another one would take its line from a target that is just about
-// to write it. A target that does not take it, or takes it and does not end it, gets none of those
-// behind it.
+// Requests to one worker are served in their order. So only the oldest request that is not over is
+// looked at: reading the word of another one would take its line from a target that is just about
+// to write it. If the target does not take the oldest request, or takes it and does not end it, the
+// requests behind it are taken back.
 void SmallTransfers::advance() {
-  // Of these workers; an operation always has one.
+  // The workers of these operations; an operation always has one.
   const Outgoing* waits = nullptr;
   const Outgoing* given_up = nullptr;
   base::Status failure = HEDDLE_DONE;
@@ -107,7 +107,7 @@ void SmallTransfers::advance() {
       end(slot, failure != HEDDLE_DONE ? failure : copied_by_kernel(operation));
       continue;
     }
-    // Of those that are taken back, what the target has got hold of stays, and the others follow.
+    // A request that the target has already taken stays; the requests behind it are taken back.
     if (operation.to != given_up) waits = operation.to;
     order_[kept++] = slot;
   }
@@ -134,8 +134,8 @@ inline void SmallTransfers::end(std::uint32_t slot, base::Status status) {
   free_[unused_++] = static_cast<std::uint8_t>(slot);
 }
 
-// It has waited for longer than a target needs that polls. Most operations are over before the
-// clock is read.
+// True: the operation has waited for longer than a polling target needs. Most operations are over
+// before the clock is read.
 inline bool SmallTransfers::disappointed(Operation& operation) const {
   if (++operation.looks % kLooks != 0) return false;
   const std::uint64_t now = device_.environment().clock->now_ns();
@@ -150,7 +150,7 @@ inline bool SmallTransfers::disappointed(Operation& operation) const {
   Peer& peer = *to.peer;
   *failure = HEDDLE_DONE;
   if (cma_works(device_, peer, operation.region)) {
-    // One that the target keeps says it once, however long that lasts.
+    // A request that the target keeps counts once as a disappointment, however long that lasts.
     if (std::exchange(operation.given_up, true)) return true;
     to.entry->attention.ignore();
     Patience& patience = patience_[peer.rank];
@@ -181,8 +181,8 @@ void SmallTransfers::peer_failed(std::uint32_t rank) {
       order_[kept++] = slot;
       continue;
     }
-    // A target that died while it had the slot, or that lives and was only declared dead: the slot
-    // is not used again. That is one slot at most for each of its workers.
+    // If the target died while it had the slot, or if it lives and was only declared dead, the slot
+    // is not used again. This loses at most one slot for each of the target's workers.
     SlotWord<>& word = slots_[slot].word;
     const bool ours = word.take_back(operation.word) || word.look(operation.word) != ChunkState::taken;
     backlog_.put(operation.token, HEDDLE_ERR_PEER_FAILED);

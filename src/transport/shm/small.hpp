@@ -17,11 +17,11 @@
 
 namespace heddle::transport::shm {
 
-// What becomes of a record that asks for a transfer. no_memory: nothing has happened; serve it
-// again later.
+// The outcome of a record that asks for a transfer. no_memory: nothing has happened; serve it again
+// later.
 enum class Served : std::uint8_t { done, malformed, no_memory };
 
-// What an initiator writes into the ring; a put's data follows.
+// The request that an initiator writes into the ring; a put's data follows.
 struct SmallRequest {
   std::uint64_t region = 0;
   std::uint64_t offset = 0;
@@ -44,7 +44,7 @@ class SmallTransfers {
 
   [[nodiscard]] bool idle() const { return count_ == 0; }
   [[nodiscard]] std::uint32_t under_way() const { return count_; }
-  // Ends what is over; called by poll.
+  // Ends the operations that are over; called by poll.
   void advance();
 
   // Target: executes the request, which came from that worker of the peer.
@@ -55,8 +55,8 @@ class SmallTransfers {
  private:
   // Looks at an operation before the clock is read, and between two looks at the clock.
   static constexpr std::uint32_t kLooks = 8;
-  // A target that polls has answered by then, however far it is; and it is about what the kernel's
-  // copy takes, which a target that does not poll costs in any case.
+  // A polling target has answered by then, however far away it is. It is also about the time of the
+  // kernel's copy, which a target that does not poll costs in any case.
   static constexpr std::uint64_t kPatienceNs = 2'000;
   static constexpr std::uint16_t kMostSkips = 64;
 
@@ -66,7 +66,7 @@ class SmallTransfers {
     std::byte* local = nullptr;  // of a get
     std::uint64_t region = 0;    // its address in the peer
     std::uint64_t address = 0;   // in the peer
-    std::uint64_t word = 0;      // what the slot's was
+    std::uint64_t word = 0;      // the slot's word when it was requested
     std::uint64_t since = 0;     // ns; from the kLooks-th look on
     std::uint32_t looks = 0;
     std::uint32_t bytes = 0;
@@ -95,7 +95,7 @@ class SmallTransfers {
   std::uint64_t patience_ns_;
   std::uint32_t count_ = 0;                        // under way
   std::uint32_t unused_ = 0;                       // how many stand in `free_`
-  std::array<std::uint8_t, kSmallSlots> order_{};  // slots of what is under way, oldest first
+  std::array<std::uint8_t, kSmallSlots> order_{};  // slots of operations under way, oldest first
   std::array<std::uint8_t, kSmallSlots> free_{};
   std::vector<Operation> operations_;  // by slot
   std::vector<Patience> patience_;

@@ -1,13 +1,13 @@
-// Where a small put or get ends: a word in the initiator's segment that decides which side ends the
-// operation, and the data that a get brings.
+// The slot in which a small put or get ends: a word in the initiator's segment that decides which
+// side ends the operation, and the data that a get brings.
 //
 // States. The word is {generation, state} (chunk_word); the generation only grows.
 //   idle    free, done or failed: the initiator's. A request names this very word.
 //   taken   the target copies                       idle, g -> taken, g + 1      by the target
 //   done    the target has copied                   taken -> done                by the target
 //   failed  the target has no such range            taken -> failed              by the target
-// To request needs no store: the word that the request names is the permission to take the slot,
-// once. The initiator takes the request back by idle, g -> free, g + 1. So exactly one side ends an
+// A request needs no store: the word that it names is the permission to take the slot, once. The
+// initiator takes the request back by idle, g -> free, g + 1. So exactly one side ends an
 // operation. A request that was taken back, or that another process invents, finds another word. If
 // the target dies in `taken`, nobody touches the slot any more.
 //
@@ -30,8 +30,8 @@ class SlotWord {
   // ---- the initiator, one thread ----
   // For a request, while the slot is its own.
   [[nodiscard]] std::uint64_t idle() const { return word_.load(std::memory_order_relaxed); }
-  // What has become of the request that named `word`: requested, taken, done or failed. After done,
-  // a get's data is there, and a put's is in the target's memory.
+  // The state of the request that named `word`: requested, taken, done or failed. After done, a
+  // get's data is there, and a put's is in the target's memory.
   [[nodiscard]] ChunkState look(std::uint64_t word) const {
     // Partner: end().
     const std::uint64_t now = word_.load(std::memory_order_acquire);
@@ -45,8 +45,8 @@ class SlotWord {
   }
 
   // ---- the target ----
-  // False: the request was taken back. Partner: take_back(). What else the initiator did with the
-  // slot before, the ring orders by which the request came.
+  // False: the request was taken back. Partner: take_back(). The ring by which the request came
+  // orders everything else that the initiator did with the slot before.
   [[nodiscard]] bool take(std::uint64_t word) {
     return word_.compare_exchange_strong(word, next(word, ChunkState::taken), std::memory_order_acquire,
                                          std::memory_order_relaxed);

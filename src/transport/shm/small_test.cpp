@@ -41,7 +41,7 @@ struct Pair {
     EXPECT_TRUE(a.transfer(opcode, remote, offset, data, &command));
     return command;
   }
-  // What ends in `polls` polls of the initiator.
+  // The completions that come in `polls` polls of the initiator.
   std::vector<Completion> ends(int polls = kManyPolls) {
     std::vector<Completion> out;
     for (int i = 0; i < polls; ++i) {
@@ -156,7 +156,7 @@ TEST_F(Small, TakenBackFromATargetThatStopsPolling) {
   for (const Completion& completion : ended) EXPECT_EQ(completion.status, HEDDLE_DONE);
   EXPECT_EQ(std::memcmp(pair.memory.data() + 16, data.data(), data.size()), 0);
   EXPECT_EQ(std::memcmp(pair.memory.data() + 1000, back.data(), back.size()), 0);
-  // What was taken back has no effect, though its records are still in the ring.
+  // Requests that were taken back have no effect, although their records are still in the ring.
   std::fill(pair.memory.begin(), pair.memory.end(), std::byte{0x11});
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(pair.b.poll().empty());
   for (const std::byte byte : pair.memory) ASSERT_EQ(byte, std::byte{0x11});

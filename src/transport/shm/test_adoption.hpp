@@ -52,7 +52,7 @@ class Pages {
     return std::all_of(first_ - page_bytes(), first_, is) &&
            std::all_of(first_ + bytes_, first_ + bytes_ + page_bytes(), is);
   }
-  // Of the page at that address.
+  // True: the page at that address is shared.
   static bool shared(const std::byte* address) {
     for (const base::MappedRange& range : base::read_mappings()) {
       const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -68,7 +68,7 @@ class Pages {
   std::byte* first_ = nullptr;
 };
 
-// What body() returns in a child of fork(); 128 + the signal that has ended it.
+// The result of body() in a child of fork(); 128 + the signal if one has ended the child.
 inline int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());

@@ -37,16 +37,17 @@ Way Transfers::way_of(const Command& command, const Outgoing& to) {
   return ways_.choose(to.peer->rank, command.bytes);
 }
 
-// A transfer to the peer that is to show how long bounce space takes: while the kernel copied
-// others, this thread would not look at it, nor perhaps the target, and it would show nothing.
+// True: a transfer to the peer is a trial that is to show how long bounce space takes. If the
+// kernel copied others meanwhile, this thread, and perhaps the target, would not look at the trial,
+// and it would show nothing.
 bool Transfers::tries(const Peer& peer) const {
   return std::ranges::any_of(active_, [&](std::uint32_t index) {
     return transfers_[index].to->peer == &peer && transfers_[index].trial && !transfers_[index].by_cma;
   });
 }
 
-// A target that is only late, since something has interrupted it, is worth a tenth of what the
-// kernel takes for the whole.
+// How long to wait for a target that is only late because something has interrupted it: a tenth of
+// the time that the kernel takes for the whole transfer.
 std::uint64_t Transfers::patience(std::uint32_t rank, std::uint64_t bytes) const {
   if (bytes <= Ways::kShort) return std::min(patience_ns_, kShortPatienceNs);
   return std::max(patience_ns_, ways_.kernel_ns(rank, bytes) / 10);
@@ -133,7 +134,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
   transfer.out = 0;
   note_under_way();
   feed(transfer, kLeastLook);
-  transfer.looks = last_advance_ = time_;  // what was copied just now took its time, too
+  transfer.looks = last_advance_ = time_;  // the copy just now took time, too
   command.source_free = direction == Direction::get || transfer.next == transfer.bytes;
   transfer.source_given = command.source_free && direction == Direction::put;
   transfer.owes_source_free = command.wants_source_free && !command.source_free;
@@ -177,8 +178,8 @@ bool Transfers::advance() {
   return moved_;
 }
 
-// Where there was only no chunk to lend, the target is not to blame. As long as it gives chunks
-// back, there will be one.
+// If there was only no chunk to lend, the target is not to blame: as long as it gives chunks back,
+// there will be one.
 void Transfers::stand_no_longer(Transfer& transfer) {
   if (!transfer.starved) return give_up(transfer);
   const std::uint64_t came = windows_[transfer.to->peer->rank].came;
@@ -186,7 +187,7 @@ void Transfers::stand_no_longer(Transfer& transfer) {
   transfer.last_progress = came;
 }
 
-// What was under way while this thread was somewhere else measures nothing.
+// Transfers that were under way while this thread was somewhere else give no measurement.
 void Transfers::note_gap(std::uint64_t now_ns) {
   if (active_.empty() || now_ns - last_advance_ <= kAwayNs) return;
   for (const std::uint32_t index : active_) {
@@ -211,14 +212,15 @@ void Transfers::retire(std::size_t position) {
   idle_.push_back(index);
 }
 
-// What came back through bounce space since the last time. Of a transfer that was measured before,
-// a short rest tells nothing.
+// Measures the bytes that came back through bounce space since the last time. If the transfer was
+// measured before, a short rest of it tells nothing.
 void Transfers::measure(Transfer& transfer) {
   const std::uint32_t rank = transfer.to->peer->rank;
   const std::uint64_t bytes = std::exchange(transfer.portion, 0);
   Window& window = windows_[rank];
   if (!transfer.away && !transfer.cold && window.bytes != 0 && (bytes == transfer.bytes || bytes > kTrialBytes / 2)) {
-    // Transfers to one peer that are under way together share the time, and what came meanwhile.
+    // Transfers to one peer that are under way together share the time, by the bytes that came
+    // meanwhile.
     const double share = static_cast<double>(bytes) / static_cast<double>(window.bytes);
     ways_.bounce_took(rank, bytes, static_cast<std::uint64_t>(share * static_cast<double>(time_ - window.began)));
   }
@@ -226,8 +228,8 @@ void Transfers::measure(Transfer& transfer) {
   window.bytes = 0;
 }
 
-// Another kTrialBytes of a long transfer have come back. What is slower does not get the rest, nor
-// does what is still unknown.
+// Another kTrialBytes of a long transfer have come back. Bounce space gets the rest only if its
+// speed is known and it is not slower than the kernel.
 void Transfers::judge(Transfer& transfer) {
   const std::uint32_t rank = transfer.to->peer->rank;
   measure(transfer);
@@ -338,7 +340,7 @@ std::uint64_t Transfers::probing_ns(const Transfer& transfer) const {
 // does not poll, or takes longer than the kernel would.
 void Transfers::look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now_ns) {
   const auto past = [now_ns](std::uint64_t since) { return now_ns > since ? now_ns - since : 0; };
-  // What the target does for a transfer before this one says that it is there.
+  // If the target works for a transfer before this one, it is there.
   const std::uint64_t came = windows_[transfer.to->peer->rank].came;
   const bool late = transfer.probe != Probe::none && past(std::max(transfer.looks, came)) > probing_ns(transfer);
   if (!taken) {
@@ -397,7 +399,7 @@ void Transfers::copy_by_cma(Transfer& transfer) {
   const base::Status status = cma_copy(*transfer.to->peer, transfer.direction, transfer.local + transfer.next,
                                        transfer.address + transfer.offset + transfer.next, step);
   if (status == HEDDLE_DONE) {
-    // What is left of a transfer may be short: that measures the call, not the copy.
+    // The rest of a transfer may be short: it would measure the call, not the copy.
     if (step >= min_bounce_) ways_.kernel_took(transfer.to->peer->rank, step, look_at_clock() - before);
     transfer.next += step;
     moved_ = true;

@@ -18,7 +18,7 @@
 
 namespace heddle::transport::shm {
 
-// What an initiator writes into the ring, one per chunk.
+// The request that an initiator writes into the ring, one per chunk.
 struct TransferRequest {
   std::uint64_t region = 0;
   std::uint64_t offset = 0;
@@ -46,8 +46,8 @@ class Transfers {
   static constexpr std::uint64_t kLook = std::uint64_t{256} << 10;
   static constexpr std::uint64_t kLeastLook = std::uint64_t{64} << 10;
   [[nodiscard]] bool advance();
-  // What a transfer moves through bounce space, at most, to show that this is faster. If it was
-  // slower then, or could not be measured, the kernel copies the rest.
+  // The most bytes that a transfer moves through bounce space to show that this is faster. If it
+  // was slower then, or could not be measured, the kernel copies the rest.
   static constexpr std::uint64_t kTrialBytes = std::uint64_t{1} << 20;
 
   // Target: executes the request in the record.
@@ -64,11 +64,12 @@ class Transfers {
   static constexpr std::uint64_t kCmaStep = std::uint64_t{1} << 20;
   // How long a chunk of a short transfer waits for a target that does not take it.
   static constexpr std::uint64_t kShortPatienceNs = 2'000;
-  // Between two calls of advance(): this thread was somewhere else, and measures nothing.
+  // If more time lies between two calls of advance(), this thread was somewhere else, and measures
+  // nothing.
   static constexpr std::uint64_t kAwayNs = 5'000;
-  // The first chunk may take so many times what the kernel takes for it: alone it is not as quick
-  // as in a row, and what a row takes is measured at its end. Pages of a chunk that is used for the
-  // first time have to be made and mapped.
+  // The first chunk may take so many times the kernel's time for it: a chunk alone is not as quick
+  // as one in a row, and the time of a row is measured at its end. Pages of a chunk that is used
+  // for the first time have to be made and mapped.
   static constexpr std::uint64_t kLateTimes = 3;
   static constexpr std::uint64_t kColdNs = 8'000;
   // The same for a target that has taken such a chunk: its copy makes and maps four pages, and says
@@ -137,7 +138,7 @@ class Transfers {
   void retire(std::size_t position);
   [[nodiscard]] Served pool_of(Peer& peer, BounceView* pool) noexcept;
   std::uint64_t look_at_clock() { return time_ = device_.environment().clock->now_ns(); }
-  // Whoever copies much looks at the clock again.
+  // After much has been copied, looks at the clock again.
   void note_copied(std::uint64_t bytes) {
     if (bytes > Ways::kShort) look_at_clock();
   }
@@ -156,7 +157,8 @@ class Transfers {
   std::vector<std::uint32_t> active_;
   bool moved_ = false;  // in this call of advance()
   Ways ways_;
-  // What came back through bounce space since the last transfer ended, or the first one began.
+  // The bytes that came back through bounce space since the last transfer ended, or the first one
+  // began.
   struct Window {
     std::uint64_t began = 0;  // ns
     std::uint64_t bytes = 0;
@@ -164,8 +166,8 @@ class Transfers {
   };
   std::vector<Window> windows_;     // by rank
   std::uint64_t last_advance_ = 0;  // ns
-  // ns: the clock as it was looked at last, in this call and after everything that takes long. To
-  // look at it takes a tenth of what a short transfer does.
+  // ns: the clock as it was looked at last, in this call and after everything that takes long. A
+  // look at the clock takes a tenth of the time of a short transfer.
   std::uint64_t time_ = 0;
 };
 

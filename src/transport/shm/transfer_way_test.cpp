@@ -40,7 +40,7 @@ struct Scripted {
     remote.rank = 1;
     remote.bytes = target.size();
     remote.handle = {reinterpret_cast<std::uintptr_t>(target.data()), 1, 0, 0};
-    // All chunks have been used once: what that takes is no measure.
+    // Uses all chunks once, since the time of a first use is no measure.
     for (int i = 0; warm && i < 2; ++i) EXPECT_EQ(put(1000), 8U);
   }
   ~Scripted() { transfers.reset(); }
@@ -96,7 +96,7 @@ struct Scripted {
     ++chunks;
     word(request).store(chunk_word(request.generation, ChunkState::done));
   }
-  // From now on puts have so many bytes.
+  // Sets the bytes of all later puts.
   void resize(std::size_t bytes) {
     source.resize(bytes);
     target.resize(bytes);
@@ -112,9 +112,9 @@ struct Scripted {
       std::memcpy(&source[at], &word, sizeof word);
     }
   }
-  // A put, with a target that takes `ns` for each chunk, but a microsecond for each of the first
-  // `quick` ones, and, from the beginning of one to the end, lets the initiator look each
-  // microsecond. How many chunks went through bounce space.
+  // Makes a put. The target takes `ns` for each chunk, but a microsecond for each of the first
+  // `quick` chunks. While the target copies a chunk, the initiator looks all the time. Returns how
+  // many chunks went through bounce space.
   std::size_t put(std::uint64_t ns, std::size_t quick = 0) {
     chunks = 0;
     std::fill(target.begin(), target.end(), std::byte{0});
@@ -369,7 +369,7 @@ TEST_F(WayOfTransfer, TargetThatLosesItsCoreWithAChunkIsAvoided) {
   EXPECT_GE(avoided, 64);
 }
 
-// This thread was away: what it finds then says nothing about the target.
+// This thread was away, so what it finds afterwards says nothing about the target.
 TEST_F(WayOfTransfer, OwnAbsenceMeasuresNothing) {
   Scripted job;
   for (int i = 0; i < 20; ++i) {

@@ -5,12 +5,12 @@
 namespace heddle::transport::shm {
 namespace {
 
-// What the kernel's copy takes on common machines, until it is known.
+// The time of the kernel's copy on common machines, used until the real time is known.
 constexpr std::uint64_t kernel_guess(std::uint64_t bytes) {
   return 2300 + bytes * 9 / 100;
 }
 
-// A quarter of what is new.
+// The new value counts for a quarter.
 constexpr std::uint32_t blend(std::uint32_t known, std::uint32_t sample) {
   return known == 0 ? sample : static_cast<std::uint32_t>((std::uint64_t{3} * known + sample) / 4);
 }
@@ -83,7 +83,7 @@ std::uint64_t Ways::kernel_ns(std::uint32_t rank, std::uint64_t bytes) const {
 void Ways::kernel_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns) {
   if (ns == 0) return;  // the clock stands still
   Class& of = peers_[rank].classes[class_of(bytes)];
-  // This thread may have lost its core meanwhile.
+  // This thread may have lost its core meanwhile, so a sample is limited.
   const std::uint32_t most = 2 * kernel_rate(of, bytes);
   of.kernel = blend(of.kernel, std::min(rate(bytes, ns), most));
 }

@@ -1,14 +1,14 @@
-// Which way large transfers to a peer go: through bounce space or by the kernel's copy. Whichever
-// is faster, as measured: that depends on how far the two cores are from each other, which no name
-// tells, and on whether the peer has a core at all.
+// Which way large transfers to a peer go: through bounce space or by the kernel's copy. The faster
+// way is chosen, as measured: that depends on how far the two cores are from each other, which no
+// name tells, and on whether the peer has a core at all.
 //
-// What is slower now is tried now and then: the kernel once in 256 transfers; bounce space the less
+// The slower way is tried now and then: the kernel once in 256 transfers; bounce space the less
 // often the slower it was, and then by one chunk first, which must not take the target much longer
 // than the kernel. A target that does not take its chunks in time, or that loses its core in the
 // middle of one, is left to the kernel for a number of transfers that doubles each time.
 //
-// No clock and no transfer in here: what is measured comes as numbers. One per worker; one thread
-// at a time.
+// There is no clock and no transfer in here: measurements come as numbers. One per worker; one
+// thread at a time.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class Ways {
  public:
   explicit Ways(std::size_t ranks) : peers_(ranks) {}
 
-  // The way of the next transfer to a peer that polls, where both are possible.
+  // The way of the next transfer to a peer that polls, if both ways are possible.
   [[nodiscard]] Way choose(std::uint32_t rank, std::uint64_t bytes);
   // Nothing is known of bounce space to this peer yet.
   [[nodiscard]] bool unknown(std::uint32_t rank, std::uint64_t bytes) const;
@@ -43,14 +43,14 @@ class Ways {
   void bounce_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns);
   // The target polls, but has not finished a chunk in the time of the kernel.
   void bounce_slow(std::uint32_t rank, std::uint64_t bytes);
-  // The target has not taken what it was asked for: it does not poll, or has no core.
+  // The target has not taken a request: it does not poll, or has no core.
   void unanswered(std::uint32_t rank);
-  // The target has taken a chunk and has not finished it for as long as only a thread takes that
-  // has lost its core.
+  // The target has taken a chunk and has not finished it for so long that its thread must have lost
+  // its core.
   void stalled(std::uint32_t rank);
 
   static constexpr std::uint64_t kStallNs = 200'000;
-  // Up to so many bytes what a transfer takes hardly depends on the length, by either way.
+  // Up to so many bytes the time of a transfer hardly depends on its length, by either way.
   static constexpr std::uint64_t kShort = 8192;
 
  private:
@@ -62,7 +62,7 @@ class Ways {
   static constexpr std::uint32_t kShortAsOne = 8;
   static constexpr std::uint32_t kShortestWait = 8;
   static constexpr std::uint32_t kLongestWait = 64;
-  // What a trial may cost, in all transfers: one part in this.
+  // Trials may cost one part in this of the time of all transfers.
   static constexpr std::uint32_t kTrialShare = 40;
   // a sample counts for no more than so many times the kernel's
   static constexpr std::uint32_t kWorst = 4;

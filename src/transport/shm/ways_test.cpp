@@ -1,4 +1,4 @@
-// Which way large transfers go, by scripts of what was measured.
+// Tests which way large transfers go, with scripted measurements.
 #include "transport/shm/ways.hpp"
 
 #include <gtest/gtest.h>
@@ -97,8 +97,8 @@ TEST(Ways, EachLengthByItself) {
   EXPECT_EQ(peer.ways.choose(0, kBytes), Way::bounce) << "another peer";
 }
 
-// What short transfers take hardly depends on their length, so those of one class are compared
-// whatever their lengths are.
+// The time of short transfers hardly depends on their length, so transfers of one class are
+// compared whatever their lengths are.
 TEST(Ways, ShortOnesAreOfOneLength) {
   Ways ways(1);
   ways.bounce_took(0, 200, 1200);

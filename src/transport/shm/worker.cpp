@@ -82,15 +82,15 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
   return owned_outgoing_.back().get();
 }
 
-// The ring to which an inlined message goes. Null: it is something else, or its target is not
-// connected.
+// The ring to which an inlined message goes. Null: the command is something else, or its target is
+// not connected.
 [[gnu::always_inline]] inline Outgoing* Worker::ring_of(const Command& message) const {
   if (!message.inlined || message.rank >= ranks_ || message.worker >= max_workers_) [[unlikely]]
     return nullptr;
   return outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
 }
 
-// Most posts are of one inlined message. What is done here needs no call, so that no registers are
+// Most posts are of one inlined message. The usual path here makes no call, so no registers are
 // saved.
 std::size_t Worker::post(std::span<Command> batch) {
   if (batch.size() != 1) [[unlikely]]

@@ -42,7 +42,7 @@ class Worker final : public TransportWorker {
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
   static constexpr std::size_t kBacklog = 1024;
-  // What is done for peers in one poll, per ring: small puts and gets, or chunks of so many bytes.
+  // The most work for peers in one poll, per ring: small puts and gets, or chunks of so many bytes.
   static constexpr std::size_t kServed = 32;
   static constexpr std::uint64_t kServedBytes = std::uint64_t{64} << 10;
   static std::size_t chunk_weight(const Peer& peer) {
@@ -98,10 +98,10 @@ class Worker final : public TransportWorker {
   std::size_t cold_ = 0;                // cold ring at which the scan continues
   std::size_t victim_ = 0;              // hot ring that the next cold ring with records replaces
   Backlog backlog_;
-  // In this poll: something was done for a peer, or a part of a transfer of ours.
+  // This poll has done something for a peer, or a part of a transfer of ours.
   bool moved_ = false;
-  // Since the last message: the next one may be an answer, or asked for, and its target waits.
-  // Those behind it find the target busy with it.
+  // A poll came since the last message: the next message may be an answer, or asked for, and its
+  // target waits. Messages behind it find the target busy with it.
   bool polled_ = true;
   Transfers transfers_;
 };

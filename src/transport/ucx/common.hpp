@@ -1,4 +1,4 @@
-// What several parts of the ucx transport use: UCX's calls with this transport's settings.
+// UCX's calls with this transport's settings, for several parts of the ucx transport.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ using network::List;
 using network::make_room;
 using network::Pool;
 
-// What UCX's answer means here, without a message. DONE: UCS_OK.
+// The status that UCX's answer stands for, without a message. DONE: UCS_OK.
 base::Status meaning_of(ucs_status_t status);
 
 // The worker is null if UCX gives none.

@@ -36,7 +36,7 @@ class Device final : private DeviceParts, public network::Device {
   [[nodiscard]] bool recovers() const { return recovers_; }
   // From 1.16 on UCX has no atomics by the target's processor on connections whose breaking it
   // reports: it cancels them ("cannot find remote protocol"; found with 1.22). Then messages to the
-  // owner do.
+  // owner do the atomics.
   [[nodiscard]] bool has_atomics() const { return !recovers_ || !library_.at_least(1, 16); }
   [[nodiscard]] std::uint32_t memory_opcodes() const {
     return bit(Opcode::put) | bit(Opcode::get) | (has_atomics() ? bit(Opcode::atomic) : 0);

@@ -1,4 +1,4 @@
-// Lost connections: what is under way there fails, and UCX's endpoints are closed when that is
+// Lost connections: operations under way there fail, and UCX's endpoints are closed when that is
 // safe.
 #include <algorithm>
 #include <utility>
@@ -11,8 +11,9 @@ namespace {
 
 // How long UCX may take to find out by itself that a peer has died.
 constexpr std::uint64_t kDyingNs = 100'000'000;
-// How long UCX may take to end what went through a closed endpoint: over TCP one round of progress,
-// else until a device has flushed. UCX has forgotten what is left after that.
+// How long UCX may take to end the operations of a closed endpoint: over TCP one round of progress,
+// otherwise until a device has flushed. After that time UCX has forgotten the operations that are
+// left.
 constexpr std::uint64_t kForgottenNs = 50'000'000;
 constexpr std::uint32_t kForgottenRounds = 8;
 
@@ -37,7 +38,7 @@ void Endpoints::disconnect_all() {
 }
 
 // UCX may still be answering the peer's handshake, and 1.13 aborts when the answer is cut off: so
-// an endpoint that is not safe to close stays, with what it has.
+// an endpoint that is not safe to close stays, with its operations.
 void Endpoints::disconnect(PeerState& peer, Close close_it) {
   const bool now = close_it == Close::now;
   if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !now)) return;
@@ -46,8 +47,8 @@ void Endpoints::disconnect(PeerState& peer, Close close_it) {
   if (peer.endpoint != nullptr) {
     const bool can = device_.recovers();
     if (can && !now && peer.used && !port_.closed()) {
-      // First read what the dead peer has sent: UCX 1.13 aborts on an acknowledgement that comes
-      // after its connection was cut (tcp_ep.c:939).
+      // First reads everything that the dead peer has sent: UCX 1.13 aborts on an acknowledgement
+      // that comes after its connection was cut (tcp_ep.c:939).
       peer.dies_at = port_.now_ns() + kDyingNs;
       dying_.push_back(&peer);
       busy_ = true;
@@ -60,8 +61,8 @@ void Endpoints::disconnect(PeerState& peer, Close close_it) {
   if (!peer.flush_flies) port_.transfers().end_flush(peer, HEDDLE_ERR_PEER_FAILED);
 }
 
-// A closed endpoint still has all: a later round of progress takes the connection down and ends
-// what went through it. Until then UCX may write a reply to the caller's memory, so no transfer
+// A closed endpoint still has all its operations: a later round of progress takes the connection
+// down and ends them. Until then UCX may write a reply to the caller's memory, so no transfer
 // completes before.
 void Endpoints::close(PeerState& peer) {
   void* request = force_close(port_.call(), std::exchange(peer.endpoint, nullptr));

@@ -21,11 +21,11 @@ class Endpoints {
     make_room(&closing_, peers);
   }
 
-  // See network::Connections: of a peer state that is connecting, and then in its handshake.
+  // See network::Connections. For a peer state that is connecting, and then in its handshake.
   [[nodiscard]] bool open(PeerState& peer, const Bytes& address);
   [[nodiscard]] bool go_on_with_handshake(PeerState& peer);
 
-  // By polls: goes on with what is disconnecting.
+  // By polls: continues to disconnect lost connections.
   [[nodiscard]] bool busy() const { return busy_; }
   [[nodiscard]] bool disconnecting() const { return !lost_.empty() || !dying_.empty() || !closing_.empty(); }
   void go_on_disconnecting();
@@ -35,7 +35,7 @@ class Endpoints {
   static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
   // The connection is ended by the next go_on_disconnecting().
   void note_lost(PeerState& peer);
-  // Nothing is sent there any more: what is under way fails with PEER_FAILED. now: UCX's endpoint
+  // Nothing is sent there any more: operations under way fail with PEER_FAILED. now: UCX's endpoint
   // is closed by force, since UCX itself has reported the connection as broken, or at the end.
   // when_safe: the peer may live, and UCX may be answering it.
   enum class Close : std::uint8_t { when_safe, now };
@@ -45,11 +45,11 @@ class Endpoints {
   [[nodiscard]] bool all_closed() const { return closing_.empty(); }
 
  private:
-  // A closed endpoint of which UCX still has something.
+  // A closed endpoint whose operations UCX still has.
   struct Closing {
     PeerState* peer;
     void* request;         // of closing it; null: it has ended
-    std::uint64_t until;   // ns; UCX has forgotten what has not ended by then
+    std::uint64_t until;   // ns; by then UCX has forgotten what has not ended
     std::uint32_t rounds;  // of progress since
   };
 

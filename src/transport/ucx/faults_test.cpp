@@ -1,5 +1,5 @@
-// What the transport reports of puts when UCX reports errors, or a peer's worker is closed: never
-// DONE for what has failed. UCX's faults come from faulty_ucp.
+// Tests the reports of puts when UCX reports errors, or a peer's worker is closed: a failed put is
+// never DONE. UCX's faults come from faulty_ucp.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -67,7 +67,7 @@ class UcxFaults : public testing::Test {
   }
 
   conformance::Port& port() { return world_->port(0); }
-  // To one half of the memory.
+  // A put to one half of the memory.
   Command put(std::size_t half) {
     Command command;
     command.opcode = Opcode::put;

@@ -12,7 +12,7 @@
 
 namespace {
 
-// What a round of progress of `worker` reports.
+// An event that a round of progress of `worker` reports.
 struct Report {
   ucp_worker_h worker = nullptr;
   ucp_ep_h endpoint = nullptr;

@@ -1,4 +1,4 @@
-// What faulty_ucp, a library between the transport and UCX, does on demand. For tests, which find
+// The faults of faulty_ucp, a library between the transport and UCX. Tests ask for them; they find
 // these functions by their names.
 #pragma once
 

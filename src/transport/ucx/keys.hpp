@@ -37,8 +37,8 @@ class Keys {
   // or there is no memory.
   const Key* unpack(const Command& command, PeerState& peer, base::Status* why);
 
-  // From time to time: keys of imports that were released would keep the peers' memory mapped.
-  // `used`: transfers under way may use them.
+  // Called from time to time: otherwise the keys of released imports would keep the peers' memory
+  // mapped. `used`: transfers under way may use them.
   void forget_releases(bool used);
   // At the end.
   void destroy();

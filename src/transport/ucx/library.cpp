@@ -31,8 +31,8 @@ ucs_log_func_rc_t hush(const char*, unsigned, const char*, ucs_log_level_t, cons
   return hushed != 0 ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
-// UCX patches the functions that map memory when it is loaded. Where a sanitizer has replaced
-// them, the patch jumps into nowhere. The user's own word goes before.
+// When UCX is loaded, it patches the functions that map memory. If a sanitizer has replaced them,
+// the patch jumps into nowhere. The user's own value takes precedence.
 void keep_off_replaced_functions() {
   if (base::runs_with_sanitizer()) setenv("UCX_MEM_EVENTS", "no", 0);
 }

@@ -72,8 +72,8 @@ class Library {
   };
 
   // Objects of UCX that cannot be destroyed: they wait for a peer that does nothing, and UCX 1.13
-  // aborts the program when what they have begun is cut off. Nobody uses them any more; they stay
-  // until the process ends.
+  // aborts the program when operations that they have begun are cut off. Nobody uses them any more;
+  // they stay until the process ends.
   static void bury(void* object);
 
  private:

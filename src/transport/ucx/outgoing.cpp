@@ -41,9 +41,9 @@ std::size_t Outgoing::post(Port& port, Command& command) {
   return 1;
 }
 
-// The head, and what is behind it. UCX has copied it, or has not taken it.
+// Sends the head and the bytes behind it. UCX has copied them, or has not taken them.
 inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigned id, std::size_t bytes) {
-  // what is sent, not what is there later: a message to oneself may arrive within the call
+  // the values that are sent, not later ones: a message to oneself may arrive within the call
   const std::uint32_t consumed = peer.next.consumed;
   const std::uint32_t arrived = peer.next.arrived;
   void* request = port.call().am_send_nbx(peer.endpoint, id, nullptr, 0, &peer.next, bytes, &port.outgoing().by_value_);

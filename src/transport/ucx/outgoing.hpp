@@ -34,7 +34,7 @@ class Outgoing {
   enum class As : std::uint8_t { value, packet };
   ucs_status_t send_credit(PeerState& peer, As as);
 
-  // By polls: what is gathered leaves.
+  // By polls: gathered messages leave.
   void push_on() {
     if (!gathering_.empty()) [[unlikely]]
       gathering_.leave_all();

@@ -87,7 +87,8 @@ struct PeerState final : network::StreamPeer {
   bool flush_flies = false;
   void* flush_request = nullptr;  // UCX's, while the flush is under way
 
-  // What was posted before may still be flushed: its worker may be closed, the connection stays.
+  // Puts that were posted before may still be flushed: the peer's worker may be closed, but the
+  // connection stays.
   [[nodiscard]] bool flushable() const { return ready() || (stage == Stage::closed && endpoint != nullptr); }
   // To be called when its stage, in_flight or gathered has changed.
   void update_by_value() { by_value = ready() && in_flight == 0 && gathered == nullptr; }

@@ -59,7 +59,7 @@ void Port::on_end(network::Peer& peer) {
 
 bool Port::send_credit(network::StreamPeer& peer) {
   PeerState& state = state_of(peer);
-  // What UCX still has tells it, or is told of later.
+  // The messages that UCX still has tell the peer, or the peer is told later.
   if (state.in_flight != 0) return false;
   const ucs_status_t sent = outgoing_.send_credit(state, Outgoing::As::packet);
   if (sent == UCS_OK && state.in_flight == 0) state.used = true;
@@ -114,7 +114,7 @@ inline void Port::ask_ucx() {
   }
 }
 
-// What not every poll does.
+// The work that not every poll does.
 void Port::do_more(std::uint32_t poll) {
   if (credits().owes()) credits().send_owed();
   const bool connects = peers().connecting();

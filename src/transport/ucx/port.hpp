@@ -20,7 +20,7 @@ class Port final : public network::StreamPort {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  // For the parts: what they share.
+  // For the parts: the objects that they share.
   [[nodiscard]] Endpoints& endpoints() { return endpoints_; }
   [[nodiscard]] Outgoing& outgoing() { return outgoing_; }
   [[nodiscard]] Transfers& transfers() { return transfers_; }

@@ -20,14 +20,14 @@ struct Came {
   const ucp_am_recv_param_t* param;
 };
 
-// It has a head, of which at most `most` bytes follow.
+// True: it has a head, and at most `most` bytes follow the head.
 bool is_ours(const Came& came, std::size_t most) {
   return (came.param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && came.header_bytes == 0 &&
          came.bytes - sizeof(Head) <= most;  // too few wrap
 }
 
-// Reads the head. The sender, after taking what the head says of the other direction; null: it is
-// malformed.
+// Reads the head, and takes what it says of the other direction. Returns the sender; null: the
+// message is malformed.
 inline network::StreamPeer* hear(network::Incoming& incoming, const Came& came, std::size_t most, const char* what,
                                  Head* head) {
   if (!is_ours(came, most)) [[unlikely]] {

@@ -62,7 +62,7 @@ class Regions final : public network::KeyShelf {
     Known known = Known::nothing;
     Bytes packed;
   };
-  // That waits for its key. Null: there is none.
+  // The import that waits for this key. Null: there is none.
   Import* asked(std::uint32_t rank, std::uint64_t id);
   base::Result<LocalMemory> enter(ucp_mem_h memory, void* address, std::uint64_t bytes);
 

@@ -7,7 +7,7 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// How long what UCX has begun may take to end when its rank ends, if the peers do nothing.
+// How long UCX's operations may take to end when their rank ends, if the peers do nothing.
 constexpr std::uint64_t kFlushNs = 200'000'000;
 
 // All ports of this device are of this transport.

@@ -10,7 +10,7 @@
 namespace heddle::transport::ucx {
 namespace {
 
-// By heddle_atomic_op without its width.
+// Indexed by heddle_atomic_op without its width.
 constexpr ucp_atomic_op_t kAtomics[] = {UCP_ATOMIC_OP_ADD, UCP_ATOMIC_OP_AND,  UCP_ATOMIC_OP_OR,
                                         UCP_ATOMIC_OP_XOR, UCP_ATOMIC_OP_SWAP, UCP_ATOMIC_OP_CSWAP};
 static_assert(HEDDLE_ADD32 == 0 && HEDDLE_AND32 == 1 && HEDDLE_OR32 == 2 && HEDDLE_XOR32 == 3 && HEDDLE_SWAP32 == 4 &&
@@ -126,7 +126,7 @@ bool Transfers::update(Command& command, const Key& key) {
   return true;
 }
 
-// `request`: UCX's; null: of a put, with whose source UCX has finished.
+// `request`: UCX's; null: UCX has finished with the source of a put.
 [[gnu::noinline]] bool Transfers::begin(Port& port, PeerState& peer, Command& command, void* request) {
   Transfers& self = port.transfers();
   if (UCS_PTR_IS_ERR(request)) return self.not_started(command, UCS_PTR_STATUS(request));
@@ -275,7 +275,7 @@ void Transfers::on_local(void* request, ucs_status_t status, void* user) {
   if (transfer->has(Transfer::flushed)) self.finish(transfer);
 }
 
-// Each command that it stands for.
+// Reports each command that the transfer stands for.
 inline void Transfers::tell(const Transfer& transfer, base::Status status) {
   port_.completions().done(transfer.token, status, transfer.count);
   room_.give(transfer.count);
@@ -314,8 +314,8 @@ inline void Transfers::finish(Transfer* transfer) {
          });
 }
 
-// Its endpoint is closed, and UCX has ended what went through it. But UCX 1.13 forgets a fetching
-// atomic that waited for its turn, for example while the connection was being made
+// Its endpoint is closed, and UCX has ended the operations of that endpoint. But UCX 1.13 forgets a
+// fetching atomic that waited for its turn, for example while the connection was being made
 // (ucp_request_send_state_ff() relies on a completion that has not begun). A request that is
 // released calls no callback afterwards.
 [[gnu::cold]] void Transfers::abandon(PeerState& peer) {

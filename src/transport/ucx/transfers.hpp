@@ -46,12 +46,12 @@ class Transfers {
   // From time to time.
   void forget_releases() { keys_.forget_releases(under_way() + orphans_ != 0); }
 
-  // Fails the transfers of a peer state whose connection is lost. UCX keeps what it has; nobody
-  // waits for it any more.
+  // Fails the transfers of a peer state whose connection is lost. UCX keeps the transfers that it
+  // has; nobody waits for them any more.
   void orphan(PeerState& peer);
   // UCX still has a transfer or a flush of it.
   [[nodiscard]] bool holds_some(const PeerState& peer) const;
-  // UCX has forgotten what it still has of this peer state: fails it.
+  // UCX has forgotten the operations of this peer state that have not ended: fails them.
   void abandon(PeerState& peer);
   // Its flush has ended, or it has none.
   void end_flush(PeerState& peer, base::Status status);

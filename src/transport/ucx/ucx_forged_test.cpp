@@ -1,5 +1,5 @@
-// What a peer may write over UCX that no rank of ours would: see transport/network/test_forged.hpp.
-// Besides, what comes late, and keys that are none.
+// Tests messages that a peer may write over UCX and no rank of ours would: see
+// transport/network/test_forged.hpp. Also tests replies that come late, and bytes that are no keys.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -236,8 +236,8 @@ class UcxLateReply : public UcxForged {
     return std::ranges::partition_point(target_, [](std::byte b) { return b == std::byte{0x11}; }) - target_.begin();
   }
 
-  // More than one round of progress reads, and no more than sockets hold: UCX 1.13 may abort where
-  // a reply waits for a connection that is cut.
+  // More than one round of progress reads, and no more than sockets hold: UCX 1.13 may abort if a
+  // reply waits for a connection that is cut.
   std::vector<std::byte> source_ = std::vector<std::byte>(std::size_t{1} << 20, std::byte{0x11});
   std::vector<std::byte> target_ = std::vector<std::byte>(source_.size());
   std::vector<std::byte> key_;

@@ -57,7 +57,7 @@ TEST_P(Ucx, ImportsOfOneRegionShareItsKey) {
   world.transport(1).free(other);
 }
 
-// What this process maps of UCX's shared memory.
+// The parts of UCX's shared memory that this process maps.
 std::string own_memory_of_ucx() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);)

@@ -18,7 +18,7 @@ inline constexpr auto kMessageId = static_cast<unsigned>(network::Kind::message)
 inline constexpr auto kCreditId = static_cast<unsigned>(network::Kind::credit);
 inline constexpr auto kBundleId = static_cast<unsigned>(network::Kind::bundle);
 
-// What a packed region says.
+// The contents of a packed region.
 struct KeyBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t rank = 0;

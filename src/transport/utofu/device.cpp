@@ -168,7 +168,7 @@ base::Status Device::check_peer(std::uint32_t rank) {
   return rank == this->rank() ? HEDDLE_DONE : read_card(rank).status();
 }
 
-// Of another rank, once it is here; it fits this rank's settings.
+// The card of another rank, once it is here; it fits this rank's settings.
 [[gnu::cold]] base::Result<CardBytes> Device::read_card(std::uint32_t rank) {
   const auto card = bootstrap_.fetch(rank);
   if (!card) return card.status();

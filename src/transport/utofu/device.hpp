@@ -1,5 +1,5 @@
-// What the workers of one rank share: the library, the device VCQ, the directory, the regions, the
-// known peers.
+// The state that the workers of one rank share: the library, the device VCQ, the directory, the
+// regions, the known peers.
 //
 // Peers read the directory through the device VCQ, without the owner's processor. The only notices
 // on this VCQ are those of its own writes to the directory. Regions are reached through the ports,

@@ -127,7 +127,8 @@ TEST(Operations, OnlyPlainEndsArePlain) {
   }
 }
 
-// What the fast paths take says nothing of where it goes; what else is under way still does.
+// Operations that the fast paths take do not say where they go; other operations under way still
+// do.
 TEST(Operations, TakenInStepsAreFoundByTheirLane) {
   Operations operations(256);
   Operation* message = operations.take(Task::message, 5, 100);

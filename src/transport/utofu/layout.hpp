@@ -6,8 +6,8 @@
 //                                                        credit words | entries read
 //
 // Only the NIC writes to the directory, the claim word and the credit words; the owner's own writes
-// go through it, too. What the NIC wrote is read only after a notice. So nothing depends on how the
-// NIC and the processor see each other's stores.
+// go through it, too. Data that the NIC wrote is read only after a notice. So nothing depends on
+// how the NIC and the processor see each other's stores.
 //
 // The MRQ of a worker cannot overflow. It holds at most:
 //   notices of its own operations under way                                operations
@@ -143,7 +143,7 @@ struct Way {
 };
 inline constexpr std::size_t kWays = 8;
 
-// What the card of a rank contains.
+// The contents of a rank's card.
 struct CardBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t max_workers = 0;

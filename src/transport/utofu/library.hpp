@@ -147,7 +147,7 @@ class Library {
   base::Status load(const std::string& name);
   base::Status ask_machine();
   void ask_for_gates();
-  // What this process uses of a TNI.
+  // This process's use of a TNI.
   struct Tni {
     utofu_tni_id_t id = 0;
     std::uint64_t exclusive = 0;  // VCQs with a CQ of their own

@@ -1,4 +1,4 @@
-// Where a poll writes its completions, and the CQ lock that it holds.
+// The records into which a poll writes its completions, and the CQ lock that it holds.
 #pragma once
 
 #include <span>

@@ -38,7 +38,7 @@ TEST(Puts, WordsAtTheEndOfARegion) {
   }
 }
 
-// Words are posted without a poll until no more is accepted. What was refused is as it was, and is
+// Words are posted without a poll until no more is accepted. A refused command is as it was, and is
 // accepted when others have ended.
 TEST(Puts, ARefusedWordIsAsItWas) {
   bootstrap::inproc::Job job(kRanks);

@@ -1,4 +1,4 @@
-// What the queues report: ends of this worker's own operations, messages, credit.
+// The reports of the queues: ends of this worker's own operations, messages, credit.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -41,7 +41,7 @@ namespace heddle::transport::utofu {
   }
 }
 
-// `end`: offset of the end of what was put in the block.
+// `end`: offset in the block of the end of the put.
 [[gnu::noinline]] void Worker::credit_arrived(std::uint64_t end, const utofu_mrq_notice& notice) {
   const std::uint64_t word = end - sizes_.credits_at() - sizeof(std::uint64_t);
   const std::uint64_t index = word / sizeof(std::uint64_t);

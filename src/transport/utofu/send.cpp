@@ -19,7 +19,7 @@ constexpr std::uint32_t kLongestPause = 64;
 
 constexpr unsigned long kMessageFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 
-// Where the next message goes.
+// The slot of the next message.
 utofu_stadd_t slot_of(const Channel& channel) {
   return channel.ring_stadd + std::uint64_t{channel.next} * kSlotBytes;
 }

@@ -47,7 +47,7 @@ class Sessions final : public SessionQueues {
   static constexpr std::uint64_t kTo = 256;
   static constexpr std::uint64_t kWordBytes = 512;
 
-  // The common VCQ. Whoever registers memory with it deregisters it.
+  // The common VCQ. A caller that registers memory with it also deregisters it.
   [[nodiscard]] const Vcq& plain() const { return plain_; }
   [[nodiscard]] utofu_stadd_t plain_words() const { return plain_words_; }
   // `slots`: 4 words each. SUCCESS: all are accepted; *end, which is kUnderWay, changes when the

@@ -124,7 +124,7 @@ void Registrar::finish() {
   return command.bytes <= size && command.offset <= size - command.bytes;
 }
 
-// Where a put or get of this worker goes.
+// The target of a put or get of this worker.
 [[gnu::always_inline]] inline Way Worker::target_of(const Command& command) const {
   const Way& way = way_at(*command.remote, way_);
   return {way.stadd + command.offset, way.vcq};
@@ -273,8 +273,9 @@ base::Status Worker::start(Command& command) {
   return transfers && !command.alone ? transfer(command) : start(command);
 }
 
-// The engine mostly posts one short command at a time. What takes a fast path calls uTofu once and
-// keeps nothing in registers meanwhile but `this`: the other cases are in functions of their own.
+// The engine mostly posts one short command at a time. A command that takes a fast path calls uTofu
+// once, and keeps only `this` in registers meanwhile: the other cases are in functions of their
+// own.
 std::size_t Worker::post(std::span<Command> batch) {
   if (batch.size() != quick_size_) [[unlikely]] {
     return post_all(batch);
@@ -391,7 +392,8 @@ std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
   return each_of(batch, [this](Command& command) { return begin(command); });
 }
 
-// Each by its fast path. Behind one that fails the prefix ends, since then care is due.
+// Posts each command by its fast path. The prefix ends behind a command that fails, since then the
+// careful path is needed.
 std::size_t Worker::post_each(std::span<Command> batch) {
   std::size_t accepted = 0;
   try {

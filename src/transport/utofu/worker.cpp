@@ -13,9 +13,10 @@
 namespace heddle::transport::utofu {
 namespace {
 
-// How long we wait for a NIC's answer after its process was found dead, and, whatever is known of
-// the processes, when a worker is closed. A NIC that works needs far less. Some NICs do not answer
-// though their process lives: the emulator's NIC is a thread of its process and stops with it.
+// How long we wait for a NIC's answer after its process was found dead. A worker that is being
+// closed also waits so long, even if no process was found dead. A NIC that works needs far less.
+// Some NICs do not answer though their process lives: the emulator's NIC is a thread of its process
+// and stops with it.
 constexpr std::uint64_t kGraceNs = 10'000'000'000;
 
 // A message waits in this connection, and its next step needs no action of the peer.

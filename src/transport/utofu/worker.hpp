@@ -207,7 +207,7 @@ class Worker final : public TransportWorker {
   void return_credits();
   void report_refused_credit(const Ring& ring, int code);
 
-  // What every operation reads, kept together.
+  // The fields that every operation reads, kept together.
   const utofu_vcq_hdl_t handle_;
   CqLock* const lock_;
   const std::size_t way_;  // see target_of(): in bytes, of a table of ways
@@ -250,7 +250,7 @@ class Worker final : public TransportWorker {
   bool credit_refused_ = false;  // by the library, and that was logged
 };
 
-// What the fast paths do before they call uTofu. `operation`: the first free one.
+// The work of the fast paths before they call uTofu. `operation`: the first free one.
 template <Task task>
 [[gnu::always_inline]] inline void Worker::begin_quickly(Command& command, Operation* operation, std::uint32_t rank) {
   Operations::begin(operation, task);

@@ -42,7 +42,7 @@ bool is_near(const ibv_device* device) {
   return its.empty() || its == "-1" || its == std::to_string(node);
 }
 
-// What the kernel's files say of all ports, so that no device is opened in vain.
+// The ports as the kernel's files describe them, so that no device is opened in vain.
 struct Found {
   std::vector<Candidate> up;  // the near ones first, else as they are
   std::string down;           // the others, for errors
@@ -54,7 +54,7 @@ struct Found {
   }
 };
 
-// Why this transport cannot use such a device, as far as its kind says it. Null: it may.
+// Why this transport cannot use such a device, as far as its kind shows that. Null: perhaps it can.
 const char* lacks(const ibv_device* device) {
   switch (device->transport_type) {
     case IBV_TRANSPORT_IB:  // RoCE too
@@ -121,8 +121,8 @@ bool fits(const Candidate& candidate, const std::string& wanted) {
   return wanted.empty() || candidate.name == wanted || candidate.name.substr(0, candidate.name.find(':')) == wanted;
 }
 
-// RoCE has several GIDs a port. The second version over IPv4 crosses routers, and is what networks
-// are set up for; the first entry is what is left.
+// RoCE has several GIDs for each port. The second version over IPv4 crosses routers, and networks
+// are set up for it. Otherwise the first entry is used.
 int best_gid(const ibv_device* device, std::uint8_t port) {
   const std::string folder = folder_of(device) + "ports/" + std::to_string(port) + "/";
   int best = -1;
@@ -240,7 +240,7 @@ base::Result<std::vector<std::unique_ptr<Adapter>>> Adapter::open_all(const Libr
   return adapters;
 }
 
-// Of InfiniBand the subnet is known; of RoCE nothing is.
+// The subnet is known on InfiniBand; nothing is known on RoCE.
 bool Adapter::shares_network_with(const Adapter& other) const {
   return by_gid_ == other.by_gid_ &&
          (by_gid_ || std::memcmp(address_.gid, other.address_.gid, sizeof address_.gid / 2) == 0);

@@ -58,7 +58,7 @@ class Adapter {
                                                                       std::string* unfit);
   // Whether a port of the one reaches ports of the other, as far as it can be seen here.
   [[nodiscard]] bool shares_network_with(const Adapter& other) const;
-  // UNSUPPORTED: it lacks what this transport needs.
+  // UNSUPPORTED: it lacks something that this transport needs.
   base::Status set_up(ibv_device* device, std::uint8_t port, int gid_index);
 
   const Functions& call_;

@@ -22,7 +22,7 @@ class CallersMemory final : private memory::Registrar {
   void close() { cache_.reset(); }
 
   [[nodiscard]] memory::RegistrationCache& cache() { return *cache_; }
-  // Of the memory that a lease names by its handle.
+  // The registration of the memory that a lease names by its handle.
   static ibv_mr* registration(std::uint64_t handle) {
     return reinterpret_cast<ibv_mr*>(handle);  // NOLINT(performance-no-int-to-ptr): made from it
   }

@@ -32,7 +32,7 @@ bool Sending::send_credit(PeerState& peer) {
   return true;
 }
 
-// A write of nothing, which is signalled.
+// Posts a write of nothing, which is signalled.
 void Sending::flush(PeerState& peer) {
   ibv_send_wr& work = next(peer, {});
   work.opcode = IBV_WR_RDMA_WRITE;
@@ -43,7 +43,7 @@ void Sending::flush(PeerState& peer) {
   ring(peer);
 }
 
-// No completion would tell of the requests behind the last signalled one.
+// Without a flush no completion would report the requests behind the last signalled one.
 void Sending::send_due_flushes() {
   std::erase_if(flushes_due_, [this](PeerState* peer) {
     const bool due = peer->pair != nullptr && peer->signalled == peer->completed && peer->posted != peer->completed;
@@ -74,7 +74,7 @@ inline void Sending::take(const ibv_wc& entry) {
   const auto up_to = static_cast<std::uint32_t>(entry.wr_id);
   if (entry.status == IBV_WC_SUCCESS) [[likely]]
     return complete(peer, up_to, HEDDLE_DONE);
-  // What was before it went well: requests complete in their order.
+  // The requests before it went well: requests complete in their order.
   if (entry.status != IBV_WC_WR_FLUSH_ERR && static_cast<std::int32_t>(up_to - peer.completed) > 0)
     complete(peer, up_to - 1, HEDDLE_DONE);
   if (peer.stage == network::Peer::Stage::closed && peer.told_end) return end_closed(peer, up_to);
@@ -107,7 +107,7 @@ void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status
   flushes_due_.push_back(&peer);  // it has room for all
 }
 
-// What was under way to a worker that was closed: a message is lost, which is no error.
+// Ends the requests to a worker that was closed. A message is lost, which is no error.
 void Sending::end_closed(PeerState& peer, std::uint32_t up_to) {
   while (peer.completed != up_to) {
     const bool message = peer.request(peer.completed).shape.kind == Request::Kind::message;

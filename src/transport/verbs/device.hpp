@@ -21,14 +21,14 @@ class Device final : public network::Device {
                                                       const base::Environment& environment);
   ~Device() override;
 
-  // The first, through which the notes go.
+  // The first adapter, through which the notes go.
   [[nodiscard]] const Adapter& adapter() const { return *adapters_.front(); }
   [[nodiscard]] const std::vector<std::unique_ptr<Adapter>>& adapters() const { return adapters_; }
-  // Where the worker's is among them.
+  // The index of the worker's adapter among them.
   [[nodiscard]] std::uint32_t adapter_index(std::uint32_t worker) const {
     return worker % static_cast<std::uint32_t>(adapters_.size());
   }
-  // It has failed, and another one works.
+  // True: this adapter has failed, and another one works.
   [[nodiscard]] bool goes_on_without(const Adapter& adapter) const;
   [[nodiscard]] const char* link() const { return adapter().by_gid() ? "RoCE" : "InfiniBand"; }
   [[nodiscard]] Regions& regions() { return regions_; }

@@ -18,10 +18,11 @@ static_assert(kBufferBytes >= kGrhBytes + kMostFrame);
 // The number of a work request: its generation, whether it is a send, its buffer.
 constexpr std::uint64_t kSent = std::uint64_t{1} << 31;
 constexpr int kGeneration = 32;
-// Until a note is sent again, at first and at most.
+// The pause until a note is sent again, at first and at most.
 constexpr std::uint64_t kPauseNs = 20'000'000;
 constexpr std::uint64_t kMostPauseNs = 1'000'000'000;
-// Of the pair, one after the other, with growing pauses: for some seconds.
+// How many repairs of the pair are tried one after the other, with growing pauses: for some
+// seconds.
 constexpr std::uint32_t kMostRepairs = 9;
 
 }  // namespace
@@ -62,7 +63,7 @@ base::Status DeviceQueue::make_pair() {
                     std::strerror(failed));
 }
 
-// From its first state to that in which it sends. 0, or what is wrong.
+// Takes the pair from its first state to the one in which it sends. 0, or the number of the error.
 int DeviceQueue::connect_pair() {
   const Adapter& adapter = device_.adapter();
   ibv_qp_attr to{};
@@ -111,7 +112,7 @@ base::Status DeviceQueue::connect(std::uint32_t rank, std::span<const std::byte>
   if (state_ == State::lost) return base::fail(HEDDLE_ERR_PEER_FAILED, "this rank's queue pair for notes is lost");
   if (address.size() != sizeof to.address)
     return base::fail(HEDDLE_ERR_PROTOCOL, "the address of rank %u has %zu bytes", rank, address.size());
-  // The neighbour's address may not be known yet, or a route not be there for a while.
+  // The neighbour's address may not be known yet, or there may be no route for a while.
   const std::uint64_t now = device_.now_ns();
   if (now < to.again_at) return HEDDLE_AGAIN;
   std::memcpy(&to.address, address.data(), sizeof to.address);
@@ -252,7 +253,7 @@ void DeviceQueue::post_receive(std::uint64_t number) {
   if (error != 0) note_broken(std::strerror(error));  // it has room
 }
 
-// Sends what the rank has not acknowledged, or an acknowledgement alone. False: not now.
+// Sends the note that the rank has not acknowledged, or an acknowledgement alone. False: not now.
 bool DeviceQueue::transmit(std::uint32_t rank) {
   if (free_.empty() || state_ != State::works) return false;
   Rank& to = ranks_[rank];

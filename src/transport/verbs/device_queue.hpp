@@ -8,8 +8,8 @@
 //   taken (there) <= number (here) <= taken (there) + 1: at most one note is on its way
 //   A frame carries the number of the last note that its sender has taken: each acknowledges.
 //
-// A queue pair that has an error takes no more: it is reset, and set up again. What was lost with
-// it is sent again, as all that is lost.
+// A queue pair that has an error takes no more: it is reset, and set up again. Frames that were
+// lost with it are sent again, like all lost frames.
 #pragma once
 
 #include <cstdint>

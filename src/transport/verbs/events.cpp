@@ -36,7 +36,8 @@ void Events::read() {
   }
 }
 
-// What an event names exists until it is acknowledged, for which the end of such an object waits.
+// The object that an event names exists until the event is acknowledged: the end of the object
+// waits for that.
 void Events::read(Adapter& adapter) {
   ibv_async_event event{};
   while (adapter.call().get_async_event(adapter.context(), &event) == 0) {
@@ -98,7 +99,7 @@ void Events::take_port(const Adapter& adapter, ibv_event_type type) {
   }
 }
 
-// Of a worker; null: of the queue for notes.
+// A queue of `worker` has failed; null: the queue for notes.
 void Events::fail_queue(const Adapter& adapter, const void* worker, const char* what) {
   device_.log().line(base::Level::error, "a queue of %s has failed (%s): %s", adapter.name().c_str(), what,
                      worker != nullptr ? "what its worker has under way ends with PEER_FAILED"

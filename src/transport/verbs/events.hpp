@@ -1,5 +1,5 @@
-// What adapters tell of themselves, besides completions: a port that goes down, a queue with an
-// error, an adapter that has failed. The helper reads it, when it comes.
+// The events that adapters report, besides completions: a port that goes down, a queue with an
+// error, an adapter that has failed. The helper reads them when they come.
 #pragma once
 
 #include "base/fd.hpp"
@@ -19,7 +19,7 @@ class Events {
   base::Status open(int channel);
   // Readable while an adapter has told something, or the channel has.
   [[nodiscard]] int descriptor() const { return watched_.get(); }
-  // What has come, with the device's mutex.
+  // Reads the events that have come. With the device's mutex.
   void read();
 
  private:

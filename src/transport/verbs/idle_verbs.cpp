@@ -429,7 +429,7 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* make) {
   idle_verbs.pairs.fetch_add(1, std::memory_order_relaxed);
   return pair;
 }
-// Its attributes are taken as they are; what a state needs must be named.
+// Its attributes are taken as they are; the attributes that a state needs must be named.
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* to, int mask) {
   const std::lock_guard lock(world().mutex);
   auto& pair = *static_cast<Pair*>(qp);

@@ -1,7 +1,7 @@
-// What tests tell the idle libibverbs (idle_verbs.cpp), and what it counts. Every rank of the
-// process has the same adapters: idle0 and idle3; idle1, which is far; idle2, whose port is down.
-// If a test asks for them also idle4, which is iWARP; idle5, which is another network as EFA is;
-// idle6, which has no shared receive queues.
+// The settings by which tests control the idle libibverbs (idle_verbs.cpp), and its counts. Every
+// rank of the process has the same adapters: idle0 and idle3; idle1, which is far; idle2, whose
+// port is down. If a test asks for them also idle4, which is iWARP; idle5, which is another network
+// as EFA is; idle6, which has no shared receive queues.
 #pragma once
 
 #include <atomic>

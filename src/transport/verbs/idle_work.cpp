@@ -31,7 +31,7 @@ World& world() {
 
 namespace {
 
-// Of the adapter: "idle3".
+// The number in the adapter's name, such as "idle3".
 unsigned number_of(const ibv_context* of) {
   const char* const name = of->device->name;
   return static_cast<unsigned>(name[std::strlen(name) - 1] - '0');
@@ -70,7 +70,7 @@ void complete(ibv_cq* to, const ibv_wc& entry) {
   if (::write(queue.channel->fd, &one, sizeof one) < 0) misused("an event cannot be told");
 }
 
-// As an adapter writes: aligned words whole.
+// Copies as an adapter writes: aligned words whole.
 void copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == sizeof(std::uint32_t) && reinterpret_cast<std::uintptr_t>(to) % bytes == 0) {
     std::uint32_t word = 0;
@@ -125,12 +125,12 @@ void tell(Pair& receiver, std::uint32_t bytes, std::uint32_t immediate) {
 
 namespace {
 
-// What tests do to requests concerns those of this pair.
+// True: the tests' settings concern the requests of this pair.
 bool is_concerned(const Pair& pair) {
   return (idle_verbs.concerned.load(std::memory_order_relaxed) >> number_of(pair.context) & 1U) != 0;
 }
 
-// To a connected pair. SUCCESS, an error, or RNR: it waits.
+// Executes a request to a connected pair. SUCCESS, an error, or RNR: it waits.
 ibv_wc_status execute(Pair& pair, const Work& work) {
   const ibv_send_wr& request = work.request;
   Pair* const peer = pair_of(pair.peer);
@@ -228,7 +228,7 @@ void send_datagram(Pair& pair, const Work& work) {
 
 }  // namespace
 
-// 0, or what is wrong with it.
+// 0, or the number of the error.
 int accept(Pair& pair, const ibv_send_wr& request) {
   if (pair.posted - pair.freed >= pair.most.max_send_wr) misused("a send queue overflows");
   if (request.num_sge > 1) return EINVAL;

@@ -1,4 +1,4 @@
-// The objects of the idle libibverbs, and what its pairs are asked to do.
+// The objects of the idle libibverbs, and the work of its pairs.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,7 +18,7 @@ namespace heddle::transport::verbs::idle {
 
 inline constexpr std::uint32_t kGrhBytes = 40;  // the global routing header before a datagram
 
-// The caller does what no adapter allows.
+// The caller does something that no adapter allows.
 [[noreturn]] void misused(const char* what);
 
 struct Memory : ibv_mr {
@@ -70,7 +70,7 @@ struct AddressHandle : ibv_ah {};
 
 struct Context : ibv_context {
   std::deque<ibv_async_event> events;  // as many as its descriptor says
-  // The adapter does nothing any more for who has opened it.
+  // The adapter does nothing any more for the rank that has opened it.
   std::atomic<bool> failed{false};
 };
 inline bool has_failed(const ibv_context* of) {
@@ -92,7 +92,7 @@ World& world();
 
 // Of a transfer.
 std::uint32_t most_bytes_of(const ibv_context* of);
-// Does what waits, as far as that is possible.
+// Executes the waiting requests, as far as that is possible.
 void go_on(Pair& pair);
 // The pair has an error: its requests end.
 void break_pair(Pair& pair);
@@ -100,7 +100,7 @@ void break_pair(Pair& pair);
 void forget_completions(const Pair& pair);
 // A write with immediate data has come to a connected pair, whose shared queue has an entry.
 void tell(Pair& receiver, std::uint32_t bytes, std::uint32_t immediate);
-// 0: it was accepted; or what is wrong with it.
+// 0: it was accepted; otherwise the number of the error.
 int accept(Pair& pair, const ibv_send_wr& request);
 // The pair with that number, or null.
 Pair* pair_of(std::uint32_t number);

@@ -1,5 +1,5 @@
-// libibverbs, opened at run time: one binary serves machines with and without it. What is fast
-// (work requests, completions) is in the objects of its drivers, and called by the header.
+// libibverbs, opened at run time: one binary serves machines with and without it. The fast
+// functions (work requests, completions) are in the objects of its drivers; the header calls them.
 #pragma once
 
 #include <infiniband/verbs.h>

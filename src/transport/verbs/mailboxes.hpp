@@ -1,5 +1,5 @@
-// Where peers write: for each a mailbox, in registered memory. Mailboxes are made by the chunk, and
-// stay until the port ends.
+// The memory that peers write to: a mailbox for each peer, in registered memory. Mailboxes are made
+// by the chunk, and stay until the port ends.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ namespace heddle::transport::verbs {
 // The ring follows it.
 struct Mailbox {
   // Up to where the peer has consumed the stream towards it, in bytes by cost_of(), modulo 2^32.
-  // Its adapter writes it, after the peer has consumed; read with acquire, so that what is sent
-  // next comes after it.
+  // Its adapter writes it, after the peer has consumed; read with acquire, so that the next sends
+  // come after it.
   std::atomic<std::uint32_t> credit;
-  // What the own adapter writes into the peer's `credit`.
+  // The value that the own adapter writes into the peer's `credit`.
   std::uint32_t consumed;
   std::byte unused[56];
 
@@ -43,7 +43,7 @@ class Mailboxes {
     std::uint32_t lkey = 0;
     std::uint32_t rkey = 0;
   };
-  // One for one more peer; it is not given back.
+  // A mailbox for one more peer; it is not given back.
   [[nodiscard]] Slot take();
 
  private:

@@ -1,6 +1,6 @@
-// Memory of this transport's own that the adapter reads or writes. It has its pages for itself:
-// where the kernel does not copy such pages at a fork, libibverbs leaves them out of the child,
-// which must not miss what else would be there.
+// Memory of this transport's own that the adapter reads or writes. It has its pages for itself. If
+// the kernel does not copy such pages at a fork, libibverbs leaves them out of the child, and the
+// child must not miss other data on them.
 #pragma once
 
 #include <cstddef>

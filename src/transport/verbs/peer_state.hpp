@@ -63,8 +63,8 @@ struct Request {
 static_assert(sizeof(Request) == 16);
 
 struct PeerState final : network::Peer {
-  // Requests under way: what an executor takes out of its queue at once, and those that credits and
-  // flushes need.
+  // Requests under way: as many as an executor takes out of its queue at once, and those that
+  // credits and flushes need.
   static constexpr std::uint32_t kSpare = 2;
   static constexpr std::uint32_t kSpareForFlush = 1;  // of these
   static constexpr std::uint32_t kDepth = 64 + kSpare;
@@ -105,7 +105,7 @@ struct PeerState final : network::Peer {
   std::uint32_t completed = 0;
   std::array<Request, kRequests> requests;
   network::List<Packet> packets;  // that wait; `waiting` is their number
-  // The shift that takes, from the rkeys of a region, that for the adapter of the peer's worker.
+  // The shift that takes the rkey for the adapter of the peer's worker from the rkeys of a region.
   std::uint8_t rkey_at = 0;
   std::uint32_t stripes_under_way = 0;
   std::uint32_t most_whole = 0;  // bytes; longer transfers are split: see Stripes

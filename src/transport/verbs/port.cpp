@@ -94,7 +94,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
   return this->completions().end(some);
 }
 
-// What not every poll does.
+// The work that not every poll does.
 inline void Port::do_more(std::uint32_t poll) {
   if (receiving_.owes()) [[unlikely]]
     receiving_.send_owed();
@@ -222,8 +222,8 @@ void Port::take_hello(PeerState& peer, const Hello& hello) {
   if (!connecting) peers().go_on_connecting(peer);
 }
 
-// A worker that was closed is no reason to count its rank as lost, and what it has sent before can
-// still be read: only what is under way to it ends.
+// If a worker was closed, its rank does not count as lost, and messages that it has sent before can
+// still be read. Only the requests under way to it end.
 void Port::take_end(PeerState& peer, std::uint32_t kind) {
   peer.told_end = true;
   if (peer.stage == network::Peer::Stage::broken) return;
@@ -296,14 +296,16 @@ bool Port::make_pair(PeerState& peer) {
   return false;
 }
 
-// The other worker is there, and its rank acknowledges notes, but it says nothing: it may have no
-// memory, or its end is not heard of. What has come and was not taken may be the answer.
+// True: the other worker exists, and its rank acknowledges notes, but it has not answered in time.
+// It may have no memory, or its end may not have been reported. A note that has come and was not
+// taken may be the answer.
 bool Port::handshake_takes_too_long(PeerState& peer) const {
   const std::uint64_t most = device_.names().timeout_ns;
   return most != 0 && !has_mail() && peer.patience.over(now_ns(), most);
 }
 
-// Both ends say hello, whoever began; what is missing of the four notes comes in a later call.
+// Both ends say hello, whichever began. If some of the four notes are missing, a later call goes
+// on.
 bool Port::go_on_with_handshake(network::Peer& begun) {
   PeerState& peer = state(begun);
   if (peer.stage != network::Peer::Stage::handshake) return true;
@@ -348,8 +350,8 @@ bool Port::go_on_with_handshake(network::Peer& begun) {
   return true;
 }
 
-// The adapter itself finds a network that is cut, by what it sends: so all peers are looked at in
-// each round, and a sleeping owner is woken for that.
+// An adapter finds out by its own sends that a network is cut: so all peers are looked at in each
+// round, and a sleeping owner is woken for that.
 void Port::ask_silent() {
   bool some = false;
   for (const auto& peer : peers().all()) {
@@ -360,7 +362,7 @@ void Port::ask_silent() {
   set_has_questions(some);
 }
 
-// A peer of which nothing was heard for a round, and to which nothing is under way, gets a write of
+// If nothing was heard from a peer for a round, and nothing is under way to it, it gets a write of
 // nothing.
 void Port::probe_if_silent(PeerState& peer) {
   if (sending_.has_impossible_credit(peer)) {

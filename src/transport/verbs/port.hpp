@@ -52,9 +52,10 @@ class Port final : public network::Port {
   void note_other_failed();
 
   // ---- for the parts
-  // What is under way to the peer is lost. Within progress: the pair is destroyed afterwards.
+  // The requests under way to the peer are lost. Called within progress: the pair is destroyed
+  // afterwards.
   void note_lost(PeerState& peer, const char* why);
-  // The same, since it has written what no rank of ours would.
+  // The same, because the peer has written something that no rank of ours would write.
   void note_malformed(PeerState& peer, const char* why);
 
  private:
@@ -86,7 +87,7 @@ class Port final : public network::Port {
   void take_end(PeerState& peer, std::uint32_t kind);
   void owe(PeerState& peer, Hello::Kind note);
   void tell_owed();
-  // Nothing is sent there any more: what is under way fails with PEER_FAILED.
+  // Nothing is sent there any more: requests under way fail with PEER_FAILED.
   void disconnect(PeerState& peer);
   void note_all_lost();
   [[nodiscard]] bool is_failed() const { return failed_.load(std::memory_order_relaxed); }

@@ -64,8 +64,9 @@ void Receiving::enter(PeerState& peer) {
   by_pair_[at] = &peer;
 }
 
-// Entries behind it, up to the next free one, might not be found any more: they are entered anew.
-// The next pair may get the number of this one, and what was read of this one is not that one's.
+// Entries behind it, up to the next free one, might not be found any more, so they are entered
+// anew. The next pair may get the number of this one, so completions of this one that were read are
+// dropped.
 void Receiving::leave(const PeerState& peer) {
   for (ibv_wc* entry = begin_; entry != end_; ++entry) {
     if (entry->qp_num == peer.pair_number) entry->qp_num = 0;
@@ -107,7 +108,8 @@ bool Receiving::look() {
   return has_some();
 }
 
-// What is kept has its entries of the shared queue still: so there are never more than these.
+// Completions that are kept still have their entries of the shared queue, so there are never more
+// completions than entries.
 void Receiving::read_all() {
   std::array<ibv_wc, 16> some;
   while (more_.size() + some.size() <= more_.capacity()) {
@@ -117,7 +119,8 @@ void Receiving::read_all() {
   }
 }
 
-// Nothing is heard of it any more: what is behind this would seem to be the next messages.
+// Nothing more is taken from the peer: the completions behind this one would seem to be its next
+// messages.
 [[gnu::cold]] void Receiving::wrong(PeerState& peer, const ibv_wc& entry) {
   if (entry.status != IBV_WC_SUCCESS) {
     port_.note_lost(peer, port_.adapter().call().wc_status_str(entry.status));
@@ -128,7 +131,8 @@ void Receiving::read_all() {
   leave(peer);
 }
 
-// A message has arrived, which the caller counts: up to `end`. Null: it was none.
+// A message has arrived. The caller counts it: the stream has then arrived up to `end`. Null: it
+// was no message.
 inline PeerState* Receiving::arrived(const ibv_wc& entry, std::byte** data, std::uint32_t* end) {
   PeerState* peer = find(entry.qp_num);
   if (peer == nullptr) return nullptr;  // of a pair that was destroyed

@@ -37,12 +37,13 @@ class Receiving {
   void enter(PeerState& peer);
   void leave(const PeerState& peer);
 
-  // By the owner's polls: what the last one has handed out is not used any more; then hands out.
+  // By the owner's polls, in this order: the messages that the last poll has handed out are not
+  // used any more; hands out the next ones.
   void release_lent() {
     if (!lending_.empty()) release_all_lent();
   }
   void hand_out();
-  // Nobody polls any more: consumes what is here.
+  // Nobody polls any more: consumes all messages that are here.
   void drop_all();
   // Looks whether anything is there. True: something new.
   bool look();

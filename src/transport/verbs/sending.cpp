@@ -77,7 +77,8 @@ inline base::Status Sending::lease(const Command& command, memory::Access access
 
 // ---- posting ------------------------------------------------------------------------------------
 
-// A command alone, of the usual kinds, has a path of its own, without what it does not need.
+// A single command of the usual kinds has a path of its own, without the work that it does not
+// need.
 std::size_t Sending::post(std::span<Command> batch) {
   if (batch.size() != 1) return post_otherwise(batch);
   Command& command = batch.front();
@@ -172,8 +173,8 @@ inline void Sending::call(PeerState& peer, ibv_send_wr& first, std::uint32_t fla
     refused(peer, error);
 }
 
-// A request has room; so the adapter refuses it for an error of the pair, which the peer state does
-// not outlive.
+// The request has room, so the adapter refuses it because of an error of the pair. The peer is lost
+// with the pair.
 [[gnu::cold]] void Sending::refused(PeerState& peer, int error) {
   port_.note_lost(peer, std::strerror(error));
 }
@@ -194,7 +195,7 @@ inline void Sending::call(PeerState& peer, ibv_send_wr& first, std::uint32_t fla
   return accepted;
 }
 
-// Commands from the front that go to one worker, which is ready.
+// Posts commands from the front that go to one worker, if it is ready.
 std::size_t Sending::post_chain(std::span<Command> batch) {
   PeerState* const known = ready_peer(batch.front());
   if (known == nullptr) return 0;
@@ -334,8 +335,8 @@ bool Sending::post_split(PeerState& peer, Command& command) {
   if (why != HEDDLE_DONE) {
     memory_.cache().release(taken.entry);
     if (why == HEDDLE_ERR_NO_MEMORY) return port_.completions().refuse(command, why);
-    // The other adapter has failed, which its event has not told yet; or it is the memory, which
-    // the next attempt finds out.
+    // The other adapter has failed, and its event has not come yet. Or the memory is the reason;
+    // the next attempt finds that out.
     peer.most_whole = most_whole(false);
     return false;
   }

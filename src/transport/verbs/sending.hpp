@@ -1,5 +1,5 @@
-// What leaves a port: work requests. Those of one post() to one peer are a chain, which the adapter
-// gets with one call.
+// The work requests that leave a port. The requests of one post() to one peer are a chain, which
+// the adapter gets with one call.
 //
 // A message is written into its receiver's ring, with the caller's 32 bits as immediate data. It is
 // done, as a put is, when the receiver's adapter has acknowledged it. Not each request is
@@ -41,27 +41,27 @@ class Sending {
   // later pair less.
   [[nodiscard]] std::uint32_t inline_bytes() const { return inline_bytes_; }
   void limit_inline(std::uint32_t bytes) { inline_bytes_ = std::min(inline_bytes_, bytes); }
-  // The longest transfer that one pair carries, in bytes. `split`: the peer has a second pair, by
-  // which half of a longer one goes.
+  // The longest transfer that one pair carries, in bytes. `split`: the peer has a second pair, and
+  // half of a longer transfer goes by it.
   [[nodiscard]] std::uint32_t most_whole(bool split) const {
     return split ? std::min(split_above_, most_bytes_) : most_bytes_;
   }
 
   // By the owner, inside a Turn. How many commands from the front were accepted.
   [[nodiscard]] std::size_t post(std::span<Command> batch);
-  // Its connection is ready: what waits leaves.
+  // Its connection is ready: waiting messages leave.
   void begin(PeerState& peer);
   // Tells the peer up to where it has been consumed. False: not now.
   bool send_credit(PeerState& peer);
 
-  // The peer has written a credit that cannot be: nothing would ever be sent.
+  // The peer has written an impossible credit: nothing would ever be sent.
   [[nodiscard]] bool has_impossible_credit(const PeerState& peer) const {
     return peer.sent - peer.mine.mailbox->credit.load(std::memory_order_acquire) > window_;
   }
   // Writes nothing to the peer, to which nothing is under way: that tells whether it is reached.
   void probe(PeerState& peer) { flush(peer); }
 
-  // By polls: takes completions, and goes on with what waits. True: there were some.
+  // By polls: takes completions, and sends waiting messages. True: there were completions.
   bool progress();
   // Fails all that is under way to the peer, whose pair does not exist any more.
   void fail(PeerState& peer, base::Status status);

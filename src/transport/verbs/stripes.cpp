@@ -147,7 +147,7 @@ void Stripes::fail(PeerState& peer, base::Status status) {
 
 // ---- of the port -------------------------------------------------------------------------------
 
-// With the other adapter, where there is one that works.
+// Opens the stripes with the other adapter, if there is one that works.
 base::Status Port::open_stripes() {
   const auto& adapters = device_.adapters();
   if (adapters.size() < kMostAdapters || sending_.most_whole(true) == sending_.most_whole(false)) return HEDDLE_DONE;
@@ -155,7 +155,7 @@ base::Status Port::open_stripes() {
   return other.failed() ? HEDDLE_DONE : stripes_.open(other);
 }
 
-// Peers to which something is under way over it are lost, the others hear of it.
+// Peers to which something is under way over the other adapter are lost; the others are told.
 void Port::end_stripes() {
   for (const auto& each : peers().all()) {
     PeerState& peer = state(*each);
@@ -168,7 +168,7 @@ void Port::end_stripes() {
   }
 }
 
-// What is under way over it ends by itself.
+// Requests under way over the second pair end by themselves.
 void Port::end_stripe(PeerState& peer) {
   if (peer.stripes_under_way == 0) stripes_.destroy_pair(peer);
   peer.most_whole = sending_.most_whole(false);

@@ -64,7 +64,7 @@ class Verbs : public testing::Test {
   decltype(&idle_verbs_break_datagrams) break_datagrams_;
 };
 
-// Sends although a helper inside the port may be at it, and makes no other port progress meanwhile.
+// Sends even if the helper is inside the port at times. No other port makes progress meanwhile.
 inline bool send_alone(conformance::Port& port, const Command& command) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!port.send(command)) {

@@ -8,7 +8,8 @@ namespace {
 
 class VerbsEvents : public Verbs {
  protected:
-  // Rank `rank` of a world whose ranks have `adapters` each has opened it.
+  // An adapter reports an event: number `adapter` of those that rank `rank` has opened, in a world
+  // whose ranks have `adapters` each.
   void tell(std::uint32_t rank, int type, std::uint32_t adapter = 0, std::uint32_t adapters = 1) {
     told_ += tell_event_(rank * adapters + adapter, type) ? 1 : 0;
   }
@@ -24,7 +25,7 @@ class VerbsEvents : public Verbs {
   std::uint64_t told_ = 0;
 };
 
-// What is under way, what is new, and what waits for a connection.
+// Requests under way end, and so do new ones and those that wait for a connection.
 TEST_F(VerbsEvents, AnAdapterThatFailsEndsWhatIsOverIt) {
   World world(setting({{"HEDDLE_VERBS_TIMEOUT", "0"}}), 3);
   Memory memory(world);
@@ -70,7 +71,8 @@ TEST_F(VerbsEvents, WhoSleepsLearnsThatItsAdapterHasFailed) {
   EXPECT_TRUE(test::within_time([&] { return world.transport(1).lost(0) != 0; }, [&] { port.poll(); }));
 }
 
-// Of two adapters, one that fails ends nothing over the other; its peers are told.
+// If one of two adapters fails, nothing ends that goes over the other; the peers of the failed one
+// are told.
 TEST_F(VerbsEvents, TheOtherAdapterGoesOn) {
   World world(setting({{"HEDDLE_VERBS_DEVICES", "idle0,idle1"}}), 2, 2);
   for (std::uint32_t worker = 0; worker < 2; ++worker)

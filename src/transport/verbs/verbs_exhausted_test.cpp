@@ -10,7 +10,7 @@
 namespace heddle::transport::verbs::verbs_exhausted_test {
 namespace {
 
-// A world of two ranks; null: something was missing, of which it tells.
+// A world of two ranks; null: something was missing, and there was a message.
 std::unique_ptr<World> try_world() {
   try {
     return std::make_unique<World>(setting(), 2);

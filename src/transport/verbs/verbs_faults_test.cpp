@@ -64,7 +64,7 @@ TEST_F(Verbs, ARouteThatIsNotFoundIsAnError) {
   EXPECT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_ERR_CONFIG);
 }
 
-// Where the kernel does not copy registered pages at a fork, the child lacks them: so no other data
+// If the kernel does not copy registered pages at a fork, the child lacks them. So no other data
 // may be in the pages of the transport's own memory.
 TEST_F(Verbs, AForkTakesNothingElseFromTheChild) {
   const std::uint64_t unaligned = idle_->unaligned;
@@ -112,7 +112,8 @@ TEST_F(Verbs, ForgedDatagramsAreIgnored) {
   EXPECT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
 }
 
-// A whole window is taken, and nothing behind what exceeds it: neither is what comes with that.
+// A whole window is taken. The message that exceeds it is not taken, nor are messages that come
+// behind it.
 TEST_F(Verbs, ASenderThatExceedsItsCreditIsDisconnected) {
   constexpr std::uint32_t kWindow = 8192;
   World world(setting({{"HEDDLE_VERBS_WINDOW_BYTES", "8K"}}), 2);
@@ -242,7 +243,7 @@ TEST_F(Verbs, AWorkerThatClosesInHasteIsNoLostRank) {
   EXPECT_EQ(world.transport(1).lost(0), 0U);
 }
 
-// The adapter of the other end tells its rank of nothing, and that sends nothing.
+// The adapter of the other end reports nothing to its rank, and that rank sends nothing.
 TEST_F(Verbs, AnEndIsToldToThePeer) {
   World world(setting(), 2);
   {
@@ -262,7 +263,7 @@ TEST_F(Verbs, AnEndIsToldToThePeer) {
   EXPECT_EQ(world.run(world.port(1), message_to(0, 0, pattern(1, 8))), HEDDLE_ERR_PEER_FAILED);
 }
 
-// Only the adapter sees that, by what it sends.
+// Only the adapter sees the cut, by its own sends.
 TEST_F(Verbs, WhoOnlyReceivesLearnsThatTheNetworkIsCut) {
   World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
@@ -288,7 +289,7 @@ TEST_F(Verbs, WhoSleepsLearnsThatTheNetworkIsCut) {
   EXPECT_NE(world.transport(1).lost(0), 0U);
 }
 
-// Where something is heard, nothing is asked; a silent peer is asked once in a round.
+// A peer that was heard is not asked; a silent peer is asked once in a round.
 TEST_F(Verbs, SilentPeersAreAskedByEmptyWrites) {
   World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);

@@ -204,7 +204,7 @@ TEST_F(VerbsStripesFaults, TheOtherAdapterTakesLess) {
     EXPECT_EQ(requests_of(Opcode::put, bytes), 2U) << bytes;
 }
 
-// Registrations run out: what was leased is given back.
+// Registrations run out: leases are given back.
 TEST_F(VerbsStripesFaults, RegistrationsRunOut) {
   for (const char* kept : {"1", "0"}) {
     open(two({{"HEDDLE_REG_CACHE", kept}}));

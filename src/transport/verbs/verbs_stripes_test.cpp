@@ -69,8 +69,8 @@ TEST_F(VerbsStripes, ADeathEndsBothHalves) {
   EXPECT_EQ(world_->port(0).status(token), HEDDLE_ERR_PEER_FAILED);
 }
 
-// While two workers connect, the adapters can make only 0, 1, 2, … more objects. Where the second
-// pair is what is missing, transfers go by the first pair alone.
+// While two workers connect, the adapters can make only 0, 1, 2, … more objects. If only the second
+// pair is missing, transfers go by the first pair alone.
 TEST_F(VerbsStripes, NoSecondPairIsNoFault) {
   std::vector<std::uint64_t> requests;
   for (std::uint64_t left = 0; left < 6; ++left) {

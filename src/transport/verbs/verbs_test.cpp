@@ -125,8 +125,8 @@ TEST_F(Verbs, ABatchIsOneCall) {
   EXPECT_EQ(idle_->signalled - signalled, 1U);
 }
 
-// Few requests are all signalled, of many one in eight; a flush tells of what is left. No request
-// ends meanwhile, whoever makes progress.
+// A few requests are all signalled; of many, one in eight is. A flush reports the rest. No request
+// ends meanwhile, whichever thread makes progress.
 TEST_F(Verbs, AStreamSignalsFewRequests) {
   World world(setting(), 2);
   Memory memory(world);
@@ -232,7 +232,7 @@ TEST_F(Verbs, AdaptersThatLackSomethingAreLeftOut) {
   }
 }
 
-// What a worker registers for one more peer that it meets.
+// The memory that a worker registers for one more peer that it meets.
 TEST_F(Verbs, APeerTakesOneRing) {
   constexpr std::uint32_t kRanks = 33;
   World world(setting(), kRanks);

@@ -1,5 +1,5 @@
-// The formats that are this transport's own: addresses, keys, and what two workers tell each other
-// when they connect. All ranks have one byte order: otherwise their cards differ.
+// The formats that are this transport's own: addresses, keys, and the handshakes of two workers
+// that connect. All ranks have one byte order: otherwise their cards differ.
 //
 // A message has no head: its queue pair says who has sent it, the completion says how long it is,
 // and the immediate data is the caller's.
@@ -14,7 +14,7 @@
 
 namespace heddle::transport::verbs {
 
-// Where a port of an adapter is.
+// The address of a port of an adapter.
 struct Address {
   std::uint8_t gid[16] = {};
   std::uint32_t mtu = 0;        // ibv_mtu
@@ -28,7 +28,7 @@ static_assert(sizeof(Address) == 32);
 // Adapters of a rank, whose workers take turns on them. More do not fit into a key.
 inline constexpr std::size_t kMostAdapters = 2;
 
-// What a packed region says.
+// The contents of a packed region.
 struct KeyBytes {
   std::uint32_t magic = kMagic;
   std::uint32_t rank = 0;
@@ -65,7 +65,7 @@ static_assert(sizeof(Hello) == 96);
 
 inline constexpr std::uint32_t kMostMessage = 4096;  // header + payload
 
-// What a message takes in the receiver's ring.
+// The bytes that a message takes in the receiver's ring.
 constexpr std::uint32_t cost_of(std::uint32_t bytes) {
   return bytes == 0 ? 8 : (bytes + 7U) & ~7U;
 }

@@ -25,8 +25,8 @@ namespace {
 
 // An owner that comes this often makes progress itself, or soon will.
 constexpr std::uint64_t kOutsideNs = 5'000;
-// One that comes this long without making progress does not: it may be waiting, by try_ functions,
-// for what only progress brings.
+// An owner that has come for this long without making progress will not make any: it may be
+// waiting, by try_ functions, for something that only progress brings.
 constexpr std::uint64_t kNeglectNs = 1'000'000;
 // Rounds of progress in one visit, so that one busy worker does not keep a helper from the others.
 constexpr int kRounds = 16;
@@ -56,7 +56,8 @@ void pin_to(int core) {
   pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
-// By the engine's threads: not one that has an executor, nor one of one thread alone.
+// Whether the engine's threads help it: not a worker with an executor, nor a worker of one thread
+// alone.
 bool helped(const Worker& worker) {
   return !worker.core().unshared && worker.sharing() != Sharing::offload;
 }
@@ -83,7 +84,8 @@ class Helpers::Visit {
   }
   ~Visit() {
     if (entry_.visitors.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
-    // Partner: the store in remove(). Who does not see it has left before remove() counts.
+    // Partner: the store in remove(). A visitor that does not see the store has left before
+    // remove() counts the visitors.
     if (entry_.worker.load(std::memory_order_seq_cst) == nullptr) {
       base::futex_wake_all(&entry_.visitors, base::FutexScope::process);
     }
@@ -131,12 +133,12 @@ void Helpers::attach(Attachment* attachment) {
   try {
     if (threads_.empty() && policy_.helps()) start();
   } catch (const std::system_error&) {
-    threads_.clear();  // it goes without: those who wait move it on
+    threads_.clear();  // no helper threads: threads that wait move it on
   }
   transport_.ring();
 }
 
-// They may have lost their cores at it.
+// The visitors may have lost their cores during the visit.
 void Helpers::fetch_visitors(const Entry& entry) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < threads_.size(); ++i) {
@@ -175,7 +177,7 @@ Helpers::Owner Helpers::look_at_owner(Entry& entry, Worker& worker, std::uint64_
   return now - entry.advanced_at.load(std::memory_order_relaxed) < kNeglectNs ? Owner::active : Owner::neglectful;
 }
 
-// Nothing has happened since a visit that left it quiet.
+// Nothing has happened since a visit that left the worker quiet.
 bool Helpers::unchanged(const Entry& entry, Worker& worker) {
   return entry.quiet.load(std::memory_order_relaxed) && worker.core().transport.armed() &&
          !worker.gate()->registered() && worker.gate()->entries() == entry.entries.load(std::memory_order_relaxed) &&
@@ -207,11 +209,11 @@ void Helpers::sleep(std::uint32_t seen) {
 
 Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number) {
   if (!helped(worker) || unchanged(entry, worker)) return Found::nothing;
-  // A visit disturbs the cores of the other threads: one that only waits for something else is not
-  // repeated all the time.
+  // A visit disturbs the cores of other threads, so visits to workers that only wait for something
+  // else are not repeated all the time.
   const std::uint64_t now = clock_.now_ns();
-  // Registered messages are for helpers, at once. One that was met and did not leave waits as
-  // everything does.
+  // Helpers submit registered messages at once. A message that a visit has met and that did not
+  // leave waits as everything else does.
   const SmallOffload* small = worker.gate()->small_offload();
   const std::uint64_t messages = small == nullptr ? 0 : small->registered_messages();
   const bool registered = messages != entry.registered.load(std::memory_order_relaxed) && worker.gate()->registered();
@@ -222,8 +224,8 @@ Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number
   const Owner owner = look_at_owner(entry, worker, now);
   if (owner == Owner::active) {
     entry.quiet.store(false, std::memory_order_relaxed);
-    // An owner that registers and goes away will be outside in a moment; one that stays submits it
-    // itself.
+    // An owner that registers a message and goes away is outside in a moment; one that stays
+    // submits the message itself.
     return registered ? Found::events : Found::later;
   }
   entry.epoch.store(worker.core().failure_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -256,7 +258,7 @@ Helpers::Outcome Helpers::let_in(Worker& worker, std::uint32_t number, bool urge
       if (got > 0 || !worker.completer().arm()) break;
       transport_.settle();
       if (!worker.core().transport.has_arrivals()) {
-        // what the transport refused waits there for the next look
+        // commands that the transport refused wait there for the next look
         outcome.quiet = !worker.gate()->queued();
         break;
       }
@@ -437,8 +439,8 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
     if (policy_.kind == PolicyKind::dedicated) ::sched_yield();
     return;
   }
-  // What others store rings no bell: it is looked for as long as it may come any moment, then from
-  // time to time.
+  // Stores by other processes ring no bell. The thread looks for them all the time while they may
+  // come any moment, then from time to time.
   const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
   if (found == Found::later || (found == Found::soon && !soon)) {
     transport_.wait(seen, *nap_ns, queue::kEveryPlace);

@@ -1,6 +1,6 @@
 // The engine's threads that make progress on the application's workers, as the policy says, and the
-// list of the workers that may be helped: those with a gate. Exclusive ones without a gate are in
-// the list for their owner alone, when that waits (attend()).
+// list of the workers that may be helped: those with a gate. Exclusive workers without a gate are
+// in the list for their owner alone, which moves them on while it waits (attend()).
 //
 // A visit to a worker: if its owner has been outside for a while, or comes and goes without making
 // progress itself, enter by the gate (a busy worker is skipped, never waited for, but for that
@@ -10,8 +10,8 @@
 // sleep on it (adaptive). A worker whose owner is at work, or with something under way that only
 // polling moves on, is looked at again after a nap that grows.
 //
-// Visits and the list: an entry's visitors counts who is at it or about to look; `worker` is null
-// before add() and after remove().
+// Visits and the list: an entry's visitors counts the threads that are at it or about to look;
+// `worker` is null before add() and after remove().
 // A visitor counts itself in, then looks at `worker`; remove() clears `worker`, then looks at the
 // count (both seq_cst), so that one of them sees the other. No helper holds a lock here: it may
 // lose its core at any point, and remove(), if it waits for long, fetches those that are at its
@@ -37,7 +37,7 @@ class Worker;
 
 class Helpers {
  public:
-  // `workers`: that can ever be opened.
+  // `workers`: the number that can ever be opened.
   Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, std::uint32_t workers)
       : policy_(policy), transport_(transport), clock_(clock), entries_(workers) {}
   ~Helpers() { stop(); }
@@ -46,14 +46,15 @@ class Helpers {
 
   [[nodiscard]] const Policy& policy() const { return policy_; }
 
-  // Its number was not here before. Starts the threads with the first one that has a gate; throws
+  // The worker's number must be new. Starts the threads with the first one that has a gate; throws
   // std::system_error if there can be none.
   void add(Worker* worker);
-  // Afterwards nobody visits it. Not from inside its handlers.
+  // Afterwards no helper visits the worker. Must not be called from inside its handlers.
   void remove(const Worker* worker);
   // Ends the threads; the workers stay in the list.
   void stop();
-  // From now on it is advanced too. Once; it stays until stop(). Starts the threads as add() does.
+  // From now on the attachment is advanced, too. Call it once; the attachment stays until stop().
+  // Starts the threads as add() does.
   void attach(Attachment* attachment);
 
   // Progress on every worker with a gate that is not busy, by the calling thread, at once: number
@@ -61,21 +62,22 @@ class Helpers {
   int advance_all();
 
   // ---- for a thread that waits for other ranks, which may wait for this one ----
-  // Progress on exclusive workers of the calling thread, and on those of the others that nobody has
-  // polled since the last such look. Unless `thorough`: where that disturbs no owner. Number of
-  // events.
+  // Makes progress on exclusive workers of the calling thread, and on other workers that no thread
+  // has polled since the last such look; unless `thorough`, only where that disturbs no owner.
+  // Returns the number of events.
   int attend(bool thorough);
   // A number that changes whenever a worker other than this one has moved: Worker::moved().
   [[nodiscard]] std::uint64_t moved_but(const Worker& one);
-  // Before it sleeps: arms those that nobody else looks after, and adds their places. False:
-  // something is there for progress already. *ns: lowered, where somebody was inside.
+  // Called before the thread sleeps: arms the workers that no other thread looks after, and adds
+  // their places. False: there is already something for progress. *ns: lowered if another thread
+  // was inside one of them.
   [[nodiscard]] bool lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_t* ns);
 
-  // A number that changes whenever a helper has gone round: one that does so has a core. Relaxed: a
-  // hint.
+  // A number that changes whenever a helper has gone round: while it changes, a helper has a core.
+  // Relaxed: a hint.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
 
-  // ---- for the gates: what the application leaves under way on its way out may need a helper that
+  // ---- for the gates: an operation that the application leaves under way may need a helper that
   // sleeps ----
   [[nodiscard]] bool asleep() const { return asleep_.load(std::memory_order_relaxed) != 0; }
   void wake() {
@@ -83,10 +85,11 @@ class Helpers {
   }
 
  private:
-  // A worker, and what the visitors know about it. Atomics are relaxed: hints, which order nothing.
+  // A worker, and what the visitors know about it. Atomics are relaxed where nothing else is said:
+  // hints, which order nothing.
   struct alignas(base::kCacheLine) Entry {
     std::atomic<Worker*> worker{nullptr};  // seq_cst with `visitors`
-    // seq_cst with `worker`; who leaves last wakes remove()
+    // seq_cst with `worker`; the last visitor to leave wakes remove()
     std::atomic<std::uint32_t> visitors{0};
     // of the application's threads, when last looked at
     std::atomic<std::uint64_t> entries{0};
@@ -105,8 +108,8 @@ class Helpers {
     // the last visit left it armed, and nothing under way
     std::atomic<bool> quiet{false};
   };
-  // A helper, as remove() sees it. Relaxed: hints about whom to fetch; who fetches in vain tries
-  // again.
+  // A helper, as remove() sees it. Relaxed: hints about whom to fetch; a thread that fetches in
+  // vain tries again.
   struct Seat {
     std::atomic<std::uint32_t> number{0};  // 0: it has not begun
     std::atomic<const Entry*> at{nullptr};
@@ -114,7 +117,7 @@ class Helpers {
   // The worker of an entry, kept for as long as this lives; null: there is none.
   class Visit;
 
-  // soon: it waits for others, without whom nothing rings.
+  // soon: the worker waits for something that does not ring.
   enum class Found : std::uint8_t { nothing, later, soon, events };
 
   enum class Owner : std::uint8_t { outside, active, neglectful };

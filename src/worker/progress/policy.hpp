@@ -1,4 +1,4 @@
-// HEDDLE_PROGRESS: who makes progress besides the application.
+// HEDDLE_PROGRESS: the threads that make progress besides the application.
 #pragma once
 
 #include <cstdint>
