@@ -57,6 +57,12 @@ build() { # build PRESET [TARGETS…]; in `options` what else cmake is told
   ninja --quiet -C "build/$preset" "$@"
 }
 
+# Compile commands of single sources, and the headers that are made: clang-tidy looks at a source at a time.
+tidy() { # tidy ARGS…: those go to check_tidy.py
+  cmake --preset fuzz -B build/tidy -D HEDDLE_UNITY=OFF -D HEDDLE_PRECOMPILE=OFF >build/tidy.configure.log 2>&1 || { cat build/tidy.configure.log; return 1; }
+  ninja --quiet -C build/tidy heddle_made && scripts/check_tidy.py build/tidy "$@"
+}
+
 # What fails is tried again alone, at most twice. What passes then is flaky: the summary lists it, and it is a defect to mend.
 flaky=build/flaky.txt
 forget_failures() { rm -f "build/$1/Testing/Temporary/LastTestsFailed.log"; }
