@@ -98,7 +98,7 @@ class Built(Within):
 
 
 class Parts(unittest.TestCase):
-    PARTS = ("HEDDLE_TOOL", "HEDDLE_BENCH", "HEDDLE_EMULATOR", "HEDDLE_EXAMPLES", "HEDDLE_SHMEM", "HEDDLE_TESTS", "HEDDLE_INSTALL")
+    PARTS = ("HEDDLE_TOOL", "HEDDLE_BENCH", "HEDDLE_EMULATOR", "HEDDLE_EXAMPLES", "HEDDLE_SHMEM", "HEDDLE_MPI", "HEDDLE_TESTS", "HEDDLE_INSTALL")
 
     def targets(self, *parts):
         """How much there is to build without these parts; every file that it takes is there, or can be made."""
