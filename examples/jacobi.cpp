@@ -80,8 +80,8 @@ class Plane {
     }
   }
 
-  // Sends to north, south, west, east; receives from south, north, east, west. What goes to the
-  // north is what the northern neighbour receives from the south.
+  // Sends to north, south, west, east; receives from south, north, east, west. The northern
+  // neighbour receives a rank's send to the north from the south.
   [[nodiscard]] heddle::Persistent exchange(const heddle::Team& team, const Torus& torus) const {
     const std::uint32_t row = team.rank() / torus.across;
     const std::uint32_t column = team.rank() % torus.across;

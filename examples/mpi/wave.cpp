@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kPoints = 12000;  // of the whole string
 constexpr int kSteps = 2400;    // a fifth of a period
-constexpr double kRatio = 1.0;  // of the step in time to that in space: the scheme is exact
+constexpr double kRatio = 1.0;  // time step by space step: the scheme is exact
 
 double at_begin(int point) {
   return std::sin(std::numbers::pi * point / kPoints);
@@ -33,8 +33,8 @@ int main(int argc, char** argv) {
   const int left = rank > 0 ? rank - 1 : MPI_PROC_NULL;
   const int right = rank < size - 1 ? rank + 1 : MPI_PROC_NULL;
 
-  // [0] and [count + 1] are the neighbours' ends, or the string's, which are fixed. One row for
-  // each of three times, which take turns.
+  // [0] and [count + 1] are the neighbours' ends, or the ends of the string, which are fixed. Three
+  // rows take turns, one for each of three times.
   std::vector<std::vector<double>> rows(3, std::vector<double>(static_cast<std::size_t>(count) + 2));
   for (int i = 0; i < count + 2; ++i) rows[0][i] = rows[1][i] = at_begin(first + i - 1);
   // The string begins at rest: the first step goes half as far.

@@ -10,15 +10,16 @@
  * Three forms.
  *   heddle_broadcast(…)                      blocking: returns when this member's part is done
  *   heddle_broadcast_start(…, &collective)   nonblocking: begins, returns HEDDLE_POSTED;
- *                                            heddle_collective_test or _wait tells the completion,
- *                                            and closes the handle
+ *                                            heddle_collective_test or _wait reports the
+ *                                            completion, and closes the handle
  *   heddle_broadcast_init(…, &collective)    persistent: makes everything ready once; then
  *                                            heddle_collective_start and _wait (or _test) any
- *                                            number of times; heddle_collective_free. A start
+ *                                            number of times; then heddle_collective_free. A start
  *                                            exchanges nothing, registers nothing and allocates
- *                                            nothing: it is the form for inner loops
+ *                                            nothing: use this form in inner loops
  * Several operations of a team may be under way at once, in any form. All members begin them in the
- * same order; only the start of a persistent operation may come anywhere among those of others.
+ * same order; only the start of a persistent operation may come at any place among the starts of
+ * others.
  *
  * Memory.  Buffers belong to the operation from its start to its completion (persistent: they may
  * not be released between init and free, nor touched between a start and its completion).
@@ -42,27 +43,29 @@
  * heddle_worker_progress does not. Conversely, a thread that waits here makes progress on workers
  * of the context (heddle.h, "Progress"), its own exclusive ones included: peers get answers (to a
  * long message, a get or an atomic that is not direct), and handlers may run. Exclusive workers of
- * other threads stand still until these make progress, or helpers serve them; to look at one more
- * often there is heddle_collective_wait_on. heddle_context_leave does not look for members
+ * other threads do not move until these threads make progress, or helpers serve them.
+ * heddle_collective_wait_on makes progress on one worker more often. heddle_context_leave does not
+ * look for members
  * that wait in a team's operation: all members complete their operations before any of them leaves.
  *
  * Failure.  If a member dies, every member that cannot finish without it gets PEER_FAILED, in this
  * operation and in later ones of the team. Continue in a team without it that was made before, or
- * is built of what the living offer (heddle_team_build): no team can be made from a parent, or a
- * job, that has the dead member. Members that have not noticed the death yet may still access
+ * that is built from offers of the living (heddle_team_build): no team can be made from a parent,
+ * or a job, that has the dead member. Members that have not noticed the death yet may still access
  * buffers of the failed operation: until they have got PEER_FAILED too, do not use these buffers
  * for anything else. When a member dies during a call that makes a team, some of the living may get
  * the team, others PEER_FAILED: operations on such a team wait for ever, so the survivors make
  * another one, from a team that all of them have.
- * Arguments that differ between members are an ARGUMENT error at all of them, which names a member
- * and its values; nothing has been moved then, and the team stays usable. Persistent and
+ * Arguments that differ between members are an ARGUMENT error at all of them. The message names a
+ * member and its values. Nothing has been moved then, and the team stays usable. Persistent and
  * nonblocking operations always find such differences (nonblocking ones report them on completion).
  * The blocking form finds them if all members call it with arguments that they have not used
- * before; with arguments used before it compares nothing: members that do not agree may then wait
- * for ever, or get the data of another call. Where the network's barrier gates run the operation
- * (uTofu), it is an ARGUMENT error, and the team's later blocking calls of few bytes fail with it.
- * An argument that is wrong at one member only (a null pointer, a closed handle) is an error at
- * that member, and its call has not taken place: the others wait until it makes a valid call.
+ * before. With arguments used before it compares nothing: members that do not agree may then wait
+ * for ever, or get the data of another call. If the network's barrier gates run the operation
+ * (uTofu), the difference is an ARGUMENT error, and the team's later blocking calls of few bytes
+ * fail with it. An argument that is wrong at one member only (a null pointer, a closed handle) is
+ * an error at that member, and its call has not taken place: the others wait until it makes a valid
+ * call.
  *
  * Errors: inside a NETWORK handler or a completion callback, all functions that wait or make
  * progress return STATE: those that make teams and operations, the blocking and nonblocking forms,
@@ -77,7 +80,7 @@
 extern "C" {
 #endif
 
-/* Handles, as those in heddle.h. */
+/* Handles, like those in heddle.h. */
 typedef struct heddle_team {
   uint64_t id;
 } heddle_team;
@@ -87,8 +90,8 @@ typedef struct heddle_collective {
 
 /* ---- teams ----------------------------------------------------------------------------------- */
 
-#define HEDDLE_NO_COLOUR UINT32_MAX /* of heddle_team_split: in no team */
-#define HEDDLE_NO_RANK UINT32_MAX   /* where a rank is told: there is none */
+#define HEDDLE_NO_COLOUR UINT32_MAX /* colour for heddle_team_split: in no team */
+#define HEDDLE_NO_RANK UINT32_MAX   /* in place of a rank: there is none */
 
 /* A team of all ranks of the job, with their numbers. Collective over the job; one thread of each
  * rank calls it. Each call makes a new team. */
@@ -110,8 +113,8 @@ HEDDLE_API heddle_status heddle_team_strided(heddle_team parent, uint32_t start,
 HEDDLE_API heddle_status heddle_team_subset(heddle_team parent, const uint32_t* ranks, uint32_t count,
                                             heddle_team* team);
 
-/* A team of any ranks of the job without a parent, for a program that can carry a few bytes from
- * each member to all others by other means. Each member makes an offer, which writes a record of
+/* A team of any ranks of the job without a parent, for a program that has other means to carry a
+ * few bytes from each member to all others. Each member makes an offer, which writes a record of
  * HEDDLE_TEAM_RECORD_BYTES bytes; the program gives the records of all members to all of them; each
  * member builds the team. All three calls are local: they wait for nobody and may be made by any
  * thread, several at once; heddle_team_world has been called before in this context.
@@ -120,39 +123,40 @@ HEDDLE_API heddle_status heddle_team_subset(heddle_team parent, const uint32_t* 
  *   heddle_team_build(context, ranks, size, records, &team);
  * A member may begin operations of the team as soon as it has built it, whether or not others have:
  * these find what came when they build theirs. Nobody tells a member that another could not build
- * the team: it would wait in its first operation for ever. So where a call may fail at one member
- * alone, the members tell each other afterwards whether all have built it; if one has not, the
- * others free the team and do not use it. */
+ * the team: it would wait in its first operation for ever. So if a call may fail at one member
+ * alone, the members must tell each other afterwards whether all have built the team; if one has
+ * not, the others free the team and do not use it. */
 #define HEDDLE_TEAM_RECORD_BYTES 64
-/* Takes what a team of `size` members needs of this rank's memory (HEDDLE_COLLECTIVE_BYTES), until
- * a team built with it is freed, or it is withdrawn; and writes the record, for one team. The
- * record may lie anywhere. With NO_MEMORY and STATE a record is written, too: give it to the others
- * all the same, so that heddle_team_build fails with this error at all members.
+/* Reserves the part of this rank's memory (HEDDLE_COLLECTIVE_BYTES) that a team of `size` members
+ * needs, until a team built with the offer is freed or the offer is withdrawn. It also writes the
+ * record, for one team. The record may lie anywhere. With NO_MEMORY and STATE a record is written,
+ * too: give it to the others nevertheless, so that heddle_team_build fails with this error at all
+ * members.
  * Errors: NO_MEMORY (free teams, or raise HEDDLE_COLLECTIVE_BYTES), STATE (heddle_team_world has
  * not been called), ARGUMENT (size 0, or above the number of ranks). */
 HEDDLE_API heddle_status heddle_team_offer(heddle_context context, uint32_t size, void* record);
 /* Gives back an offer of this rank that no heddle_team_build has got, and that no other member will
- * use. DONE also for the record of an offer that has failed.
+ * use. The call also returns DONE for the record of an offer that has failed.
  * Errors: ARGUMENT (it is no offer of this context, or was used or withdrawn before). */
 HEDDLE_API heddle_status heddle_team_withdraw(heddle_context context, const void* record);
 /* Makes the team of ranks[0], ranks[1], … of the job, in that order, one of which is this rank.
  * records: size x HEDDLE_TEAM_RECORD_BYTES bytes, in the order of the ranks. All members pass the
- * same. This rank's offer is used up, also by an error: one in the arguments or records gives it
- * back; after another error its memory stays in use until the context is left, since other members
- * may have begun to use the team. The offer stays only if an argument is null or size out of range,
- * this rank is not among the ranks, or its record is not there as it was written.
- * Errors: what kept a member from offering; STATE (heddle_team_world has not been called); RANK (no
- * such rank); ARGUMENT (a rank twice, this rank missing or its offer used before, records in
- * another order or of a team of another size); PROTOCOL (no record, or one of another job);
- * NO_MEMORY. */
+ * same. This rank's offer is used up, also by an error. An error in the arguments or records gives
+ * its memory back; after another error its memory stays in use until the context is left, since
+ * other members may have begun to use the team. The offer stays only if an argument is null or size
+ * out of range, this rank is not among the ranks, or its record is not there as it was written.
+ * Errors: the error that kept a member from offering; STATE (heddle_team_world has not been
+ * called); RANK (no such rank); ARGUMENT (a rank twice, this rank missing or its offer used before,
+ * records in another order or of a team of another size); PROTOCOL (no record, or one of another
+ * job); NO_MEMORY. */
 HEDDLE_API heddle_status heddle_team_build(heddle_context context, const uint32_t* ranks, uint32_t size,
                                            const void* records, heddle_team* team);
 
 /* This rank's number in the team, and how many members it has. */
 HEDDLE_API heddle_status heddle_team_rank(heddle_team team, uint32_t* rank);
 HEDDLE_API heddle_status heddle_team_size(heddle_team team, uint32_t* size);
-/* Which member of `to` member `rank` of `from` is; HEDDLE_NO_RANK: none. Both are teams of one
- * context.
+/* *to_rank: the number in `to` of member `rank` of `from`; HEDDLE_NO_RANK: it is no member of `to`.
+ * Both are teams of one context.
  * Errors: RANK (`from` has no such member), ARGUMENT (teams of different contexts). */
 HEDDLE_API heddle_status heddle_team_translate(heddle_team from, uint32_t rank, heddle_team to, uint32_t* to_rank);
 /* Local. Before a member frees the team, all members have completed their operations on it (a
@@ -192,21 +196,21 @@ typedef enum heddle_operator {
 } heddle_operator;
 
 /* Combines `bytes` bytes, a multiple of element_bytes, of `in` into `inout`, element by element;
- * they do not overlap. It must be associative and commutative: which partial results are combined,
- * and which is the left operand, depends on ranks, sizes and the algorithm, but not on the order of
- * arrival. It runs on any thread of this process that moves the operation on, one call at a time
- * for each operation; it must not call Heddle. Elements outside the program's memory have the
- * alignment that any type of element_bytes bytes may need (16 at most). */
+ * they do not overlap. It must be associative and commutative: the ranks, the sizes and the
+ * algorithm determine which partial results are combined and which one is the left operand; the
+ * order of arrival does not. It runs on any thread of this process that moves the operation on, one
+ * call at a time for each operation; it must not call Heddle. Elements outside the program's memory
+ * have the alignment that any type of element_bytes bytes may need (16 at most). */
 typedef void (*heddle_combine)(void* inout, const void* in, size_t bytes, const void* arg);
 
 /* How elements are combined: by `op` of `type`, or by a function. The results of an allreduce are
- * the same on all members to the last bit (except which NaN a NaN is), provided that a function is
- * commutative to the last bit. With another number of ranks they may differ. */
+ * the same on all members to the last bit (except for the bits of a NaN), provided that a function
+ * is commutative to the last bit. With another number of ranks they may differ. */
 typedef struct heddle_reduction {
   heddle_type type;   /* 0 if fn is set */
   heddle_operator op; /* 0 if fn is set */
   heddle_combine fn;  /* null: op of type */
-  /* for fn; both must live until the operation has completed; a persistent one: until it is
+  /* for fn; both must live until the operation has completed, for a persistent one until it is
    * freed */
   const void* arg;
   size_t element_bytes; /* for fn: an element's size; else 0 */
@@ -219,13 +223,13 @@ typedef struct heddle_collective_options {
   /* null: the library chooses, by HEDDLE_COLLECTIVE_… first; else an algorithm of this operation,
    * see `heddle info` */
   const char* algorithm;
-  uint64_t segment_bytes; /* pipelines: most bytes of one step; 0: chosen */
+  uint64_t segment_bytes; /* pipelines: most bytes of one step; 0: the library chooses */
 } heddle_collective_options;
 
 /* Begins a run of a persistent operation; waits for no member: HEDDLE_POSTED. The run needs the
  * other members' starts. Any thread, also in a handler or callback; one at a time.
- * After a run has failed, the operation stays failed: each later start returns that error; free it,
- * and make another.
+ * After a run has failed, the operation stays failed, and each later start returns that error: free
+ * it, and make another.
  * Errors: STATE (a run is under way: wait for it; or the operation is not persistent),
  * PEER_FAILED. */
 HEDDLE_API heddle_status heddle_collective_start(heddle_collective collective);
@@ -236,14 +240,14 @@ HEDDLE_API heddle_status heddle_collective_test(heddle_collective collective);
 /* Makes progress until the run has completed, and returns as heddle_collective_test. Errors: also
  * TIMEOUT (the run goes on; call again). */
 HEDDLE_API heddle_status heddle_collective_wait(heddle_collective collective, int64_t timeout_ns);
-/* The same, and looks more often at a worker of the team's context meanwhile, whatever its sharing
- * mode and no_help: for a peer that needs its answers soon. The calling thread must be
- * one that may use the worker. A message to it ends a sleep. Errors: also HANDLE (worker), ARGUMENT
- * (the worker is of another context). */
+/* The same; meanwhile it makes progress on a worker of the team's context more often, whatever its
+ * sharing mode and no_help: for a peer that needs that worker's answers soon. The calling thread
+ * must be one that may use the worker. A message to the worker ends a sleep. Errors: also HANDLE
+ * (worker), ARGUMENT (the worker is of another context). */
 HEDDLE_API heddle_status heddle_collective_wait_on(heddle_collective collective, heddle_worker worker,
                                                    int64_t timeout_ns);
-/* For a persistent operation between runs. Local; no member may start the operation once another
- * has freed it (a barrier between the last wait and the free ensures that).
+/* Call it for a persistent operation between runs. Local; no member may start the operation once
+ * another has freed it (a barrier between the last wait and the free ensures that).
  * Errors: STATE (a run is under way; or the operation is not persistent: wait for it). */
 HEDDLE_API heddle_status heddle_collective_free(heddle_collective collective);
 /* The algorithm that the operation runs, such as "broadcast.binomial"; the text lives as long as
@@ -255,32 +259,33 @@ HEDDLE_API heddle_status heddle_collective_algorithm(heddle_collective collectiv
  * start and its completion; else 0. It is 1 for:
  * - persistent operations by a ..._session algorithm over uTofu, as long as there are session-mode
  *   VCQs for all members (HEDDLE_UTOFU_SESSIONS). While the operation is open the interface knows
- *   the buffer, which must not be unmapped. After PEER_FAILED it may be, but the interface may
- *   still read and write what has been begun.
+ *   the buffer, which must not be unmapped. After PEER_FAILED it may be unmapped, but the interface
+ *   may still read and write as far as it has begun to.
  * - persistent barriers, and reduces and allreduces of few words, for which no algorithm is named,
  *   as long as there are barrier gates for all members (HEDDLE_UTOFU_GATES): six elements of
  *   integers (no products), six of floating point (only min and max), or 48 bytes of band, bor and
  *   bxor. The start then reads the buffers, and test or wait writes them. */
 HEDDLE_API heddle_status heddle_collective_offloaded(heddle_collective collective, int* offloaded);
 
-/* For reports of a run that does not complete: a member that it waits for at this moment, which may
- * itself wait for others. HEDDLE_NO_RANK: no run is under way, or the member is not known (the
- * interface runs the operation, members list their blocks, more than 256 members, another thread is
- * moving the run on just now). Not for loops: the call examines what all members do.
+/* For reports of a run that does not complete: a member that the run waits for at this moment. That
+ * member may itself wait for others. HEDDLE_NO_RANK: no run is under way, or the member is not
+ * known (the interface runs the operation, members list their blocks, more than 256 members,
+ * another thread is moving the run on just now). Do not use it in loops: the call examines the
+ * state of all members.
  * Errors: NO_MEMORY. */
 HEDDLE_API heddle_status heddle_collective_awaited(heddle_collective collective, uint32_t* member);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Each in three forms; see the top. `bytes` and `count` (of elements) are those of one block, which
- * is what one member sends to, or receives from, one other. `options` may be null.
+/* Each in three forms; see the top. `bytes` and `count` (of elements) are those of one block: the
+ * data that one member sends to, or receives from, one other. `options` may be null.
  * Errors: RANK (root is no member), ARGUMENT (a null buffer; buffers that overlap, see Memory; an
- * algorithm that does not exist, is of another operation or cannot do this; arguments that differ
- * between members), UNSUPPORTED (the operator does not support the type, see heddle_operator), SIZE
- * (more than 2^48 bytes in all), ALIGNMENT (a buffer that is not aligned as the reduction's type),
- * NO_MEMORY (raise HEDDLE_COLLECTIVE_BYTES). */
+ * algorithm that does not exist, is of another operation or does not support these arguments;
+ * arguments that differ between members), UNSUPPORTED (the operator does not support the type, see
+ * heddle_operator), SIZE (more than 2^48 bytes in all), ALIGNMENT (a buffer that is not aligned as
+ * the reduction's type), NO_MEMORY (raise HEDDLE_COLLECTIVE_BYTES). */
 
-/* No member completes it before all members have called it. */
+/* No member completes the barrier before all members have called it. */
 HEDDLE_API heddle_status heddle_barrier(heddle_team team);
 HEDDLE_API heddle_status heddle_barrier_start(heddle_team team, heddle_collective* collective);
 HEDDLE_API heddle_status heddle_barrier_init(heddle_team team, const heddle_collective_options* options,
@@ -364,7 +369,7 @@ HEDDLE_API heddle_status heddle_scan_init(heddle_team team, const void* send, vo
 
 /* ---- operations on blocks of any lengths ----------------------------------------------------- */
 
-/* Where the blocks of a buffer are: block i has counts[i] elements, and begins displacements[i]
+/* The places of the blocks in a buffer: block i has counts[i] elements, and begins displacements[i]
  * elements after the buffer's address. The lists are read during the call only. Memory between the
  * blocks is not touched. Blocks of a receive buffer must not overlap each other, nor those of the
  * send buffer; those of a send buffer may overlap. */
@@ -376,9 +381,9 @@ typedef struct heddle_blocks {
 
 /* Each in three forms, as those above. The blocking form exchanges the members' lists anew in each
  * call: in loops the persistent form is far faster. The two members of a block must list the same
- * length in bytes; otherwise the operation is an ARGUMENT error at all members, which at these two
- * has both lengths, and nothing has been moved. Displacements and element_bytes may differ between
- * members.
+ * length in bytes. Otherwise the operation is an ARGUMENT error at all members, and nothing has
+ * been moved; at these two members the message has both lengths. Displacements and element_bytes
+ * may differ between members.
  * Errors: as above; ARGUMENT also: null lists, or element_bytes 0; SIZE also: a block that ends
  * beyond 2^48 bytes. */
 
@@ -432,8 +437,7 @@ HEDDLE_API heddle_status heddle_scatterv_init(heddle_team team, const void* send
  * the same number of times. A member may be named several times, and may name itself: the k-th
  * block that i sends to j is the k-th that j receives from i, in the order of their lists. So on a
  * torus with two members along an axis, list targets as (before, behind) and sources as (behind,
- * before): the block for the member before is the one which that member receives from behind. An
- * empty list may be null. */
+ * before): the member before receives its block from behind. An empty list may be null. */
 typedef struct heddle_neighbors {
   const uint32_t* sources;
   size_t source_count;
@@ -441,11 +445,11 @@ typedef struct heddle_neighbors {
   size_t target_count;
 } heddle_neighbors;
 
-/* Collective over the whole team: members without neighbours call it too. Errors: as above, where
- * lists that do not name each other count as lengths that differ; RANK (a neighbour that the team
- * does not have). In loops (halos) use the persistent form: between members that can map each
- * other's regions a block goes straight from one member's buffer into the other's, and only
- * neighbours wait for each other. */
+/* Collective over the whole team: members without neighbours call it too. Errors: as above (lists
+ * that do not name each other count as lengths that differ); RANK (a neighbour that the team does
+ * not have). In loops (halos) use the persistent form: if two members can map each other's regions,
+ * a block goes straight from one member's buffer into the other's, and only neighbours wait for
+ * each other. */
 
 /* Block i of send goes to targets[i]; block i of receive comes from sources[i]. */
 HEDDLE_API heddle_status heddle_neighbor_alltoallv(heddle_team team, const heddle_neighbors* neighbors,

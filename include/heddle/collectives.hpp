@@ -1,9 +1,9 @@
 // Teams and collective operations of collectives.h with owners and spans. Part of heddle.hpp, which
 // includes it.
 //
-// Making teams and persistent operations throws heddle::Error; operations return the C status.
-// Blocks are spans of one type. A buffer with a block for each member has size × the block's
-// length; the caller must check this, since the library only gets the block's length.
+// Functions that make teams or persistent operations throw heddle::Error; operations return the C
+// status. Blocks are spans of one type. A buffer with a block for each member has size × the
+// block's length; the caller must check this, since the library only gets the block's length.
 #ifndef HEDDLE_COLLECTIVES_HPP
 #define HEDDLE_COLLECTIVES_HPP
 
@@ -35,7 +35,8 @@ constexpr heddle_blocks blocks_of(std::span<const std::size_t> counts, std::span
   return {counts.data(), displacements.empty() ? nullptr : displacements.data(), sizeof(T)};
 }
 
-// Waits for a run that is under way, since what the run uses must outlive it, and frees.
+// Waits for a run that is under way, since the memory that it uses must outlive it, and frees the
+// operation.
 inline heddle_status end_persistent(heddle_collective collective) {
   static_cast<void>(heddle_collective_wait(collective, HEDDLE_FOREVER));
   return heddle_collective_free(collective);
@@ -104,8 +105,8 @@ class Started : public Owner<heddle_collective, detail::end_started> {
   }
 };
 
-// Some ranks of a job. Valid from the context's join to its leave. A default Team, and that of a
-// rank which is in no team, has the null handle.
+// Some ranks of a job. Valid from the context's join to its leave. A default Team has the null
+// handle, and so has the Team of a rank that is in no team.
 class Team : public Owner<heddle_team, heddle_team_free> {
  public:
   using Owner::Owner;
@@ -142,7 +143,8 @@ class Team : public Owner<heddle_team, heddle_team_free> {
     check(heddle_team_size(handle_, &size));
     return size;
   }
-  // Which member of `to` member `rank` of this team is; HEDDLE_NO_RANK: none.
+  // Returns the number in `to` of member `rank` of this team; HEDDLE_NO_RANK: it is no member of
+  // `to`.
   [[nodiscard]] std::uint32_t translate(std::uint32_t rank, const Team& to) const {
     std::uint32_t other = 0;
     check(heddle_team_translate(handle_, rank, to.handle(), &other));
@@ -172,7 +174,7 @@ class Team : public Owner<heddle_team, heddle_team_free> {
   [[nodiscard]] Status allreduce(std::span<T> data, heddle_operator op) const noexcept {
     return allreduce<T>(std::span<const T>(data), data.data(), op);
   }
-  // Of one value: returns the combined one. Throws Error.
+  // For one value: returns the combined value. Throws Error.
   template <class T>
   [[nodiscard]] T allreduce(const T& mine, heddle_operator op) const {
     T all{};

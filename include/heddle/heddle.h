@@ -1,8 +1,8 @@
 /* Heddle: communication for programs in which every thread communicates.  The C API.
  *
- * Parts.  This header has what holds for all functions, status codes, handles and the context; it
- * includes worker.h (workers, completions, order), one_sided.h (regions, put, get, atomics),
- * messages.h (active and tagged messages), collectives.h, partitioned.h and diagnosis.h.
+ * Parts.  This header has the rules that hold for all functions, status codes, handles and the
+ * context. It includes worker.h (workers, completions, order), one_sided.h (regions, put, get,
+ * atomics), messages.h (active and tagged messages), collectives.h, partitioned.h and diagnosis.h.
  *
  * Words.  A *context* is one process's membership in a job. A *worker* is one queue of
  * communication; threads post to workers. A *region* is memory that peers can reach: allocated by
@@ -40,7 +40,7 @@
  *   - heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
  *   - heddle_fence (when something is outstanding)
  *   - heddle_counter_wait, heddle_signal_wait, heddle_recv_wait, heddle_get_wait and
- *     heddle_fetch_atomic_wait (until what they wait for is there)
+ *     heddle_fetch_atomic_wait (until the awaited value or message is there)
  *   - heddle_run_tasks, and heddle_context_progress (on the workers that helpers may advance)
  *   - heddle_partitioned_test, heddle_partitioned_wait and heddle_parrived (on their worker)
  *   - heddle_context_leave (on all workers of the context)
@@ -54,8 +54,8 @@
  * A call that waits spins, then yields its core, and sleeps once it has waited for a millisecond.
  * Messages to its worker wake it. It notices other events, such as a direct put into the word that
  * it waits for, at its next look. Between looks it sleeps for a sixteenth of the time waited, but
- * not longer than 1 ms. Where n > 5 ranks share a core, this limit is n * 0.2 ms, and never more
- * than 100 ms.
+ * not longer than 1 ms. If n > 5 ranks share a core, this limit is n * 0.2 ms, and never more than
+ * 100 ms.
  *
  * Structures with a size.  Set `size` to sizeof the structure. A smaller structure, from an older
  * header, is accepted: its missing fields take the defaults (statistics: it gets the fields that it
@@ -131,8 +131,9 @@ typedef enum heddle_status {
  * null. */
 HEDDLE_API const char* heddle_status_name(heddle_status status);
 
-/* What went wrong in this thread's last call that returned an error, with the values, and what to
- * do about it. Never null; "" if there was none. Valid until this thread's next failing call. */
+/* The message of this thread's last call that returned an error: what went wrong, with the values,
+ * and what to do about it. Never null; "" if there was none. Valid until this thread's next failing
+ * call. */
 HEDDLE_API const char* heddle_last_error(void);
 
 /* The version of the library at run time. Any of the pointers may be null. */
@@ -186,23 +187,24 @@ typedef struct heddle_context_options {
  * it dies, each rank sees all others as failed; and its heddle_context_leave returns last
  * (docs/clusters.md says for which ranks it waits, and how long).
  * Errors: CONFIG (a variable that cannot be parsed or is out of its range, an unknown transport, or
- * not that of a rank on another node), ARGUMENT (options.size, an unknown bootstrap), HANDLE and
- * RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM, NO_MEMORY. */
+ * another transport than that of a rank on another node), ARGUMENT (options.size, an unknown
+ * bootstrap), HANDLE and RANK (of an inproc job), BOOTSTRAP, VERSION, PROTOCOL, SYSTEM,
+ * NO_MEMORY. */
 HEDDLE_API heddle_status heddle_context_join(const heddle_context_options* options, heddle_context* context);
 
 /* Collective. Waits for the operations of all workers (as heddle_quiet), then until every rank of
  * the job leaves too, then closes the context and everything opened on it. Workers make progress
  * meanwhile, so no other thread may be in a call on this context. It does not wait for ranks that
- * have died or left before; that is HEDDLE_DONE. After a barrier that timed out, leave first
- * finishes that barrier. Leave does not report errors of operations without a completion: call
- * heddle_quiet before. Messages that have not been handled or received are dropped: call
- * heddle_context_barrier with the worker before. A long tagged message, which its receiver
- * fetches, is an operation of the sender: leave waits until it is received.
+ * have died or left before; it returns HEDDLE_DONE nevertheless. After a barrier that timed out,
+ * leave first finishes that barrier. Leave does not report errors of operations without a
+ * completion: call heddle_quiet before. Messages that have not been handled or received are
+ * dropped: call heddle_context_barrier with the worker before. A long tagged message is an
+ * operation of the sender until its receiver has fetched it: leave waits until it is received.
  * How long: leave waits for a living rank until that rank leaves, however late. Once all ranks
- * leave, operations of which nothing has moved for 30 s (in a job of one rank 2 s) are cancelled:
- * they wait for what no rank will do any more, such as posting a receive or opening a worker. They
- * complete with CANCELLED, and a warning names the worker. Whatever moves on this rank's workers
- * meanwhile, its own operations or those of peers, prolongs that time, by 5 minutes at most. A rank
+ * leave, operations that have not moved for 30 s (in a job of one rank 2 s) are cancelled: they
+ * wait for something that no rank will do any more, such as posting a receive or opening a worker.
+ * They complete with CANCELLED, and a warning names the worker. Any operation that moves on this
+ * rank's workers meanwhile, its own or a peer's, prolongs that time, by 5 minutes at most. A rank
  * that is stopped after all have called leave delays the others, once they have no operations left,
  * by 6 minutes at most; then they leave with a warning.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of one of its workers: the context
@@ -214,11 +216,11 @@ HEDDLE_API heddle_status heddle_context_leave(heddle_context context);
 HEDDLE_API heddle_status heddle_context_rank(heddle_context context, uint32_t* rank);
 HEDDLE_API heddle_status heddle_context_size(heddle_context context, uint32_t* size);
 
-/* Collective over the job. One thread of each rank calls it. While it waits it looks more often at
- * `worker`; {0}: at none. Over shared memory and with at most 64 ranks it takes microseconds from a
- * job's third collective on; otherwise it goes through the launcher (tens to hundreds of
- * microseconds with few ranks, about 1 s with 1024 ranks on two cores): use it for set-up, not in
- * inner loops.
+/* Collective over the job. One thread of each rank calls it. While it waits it makes progress on
+ * `worker` more often than on others; {0}: on none more often. Over shared memory and with at most
+ * 64 ranks it takes microseconds from a job's third collective on; otherwise it goes through the
+ * launcher (tens to hundreds of microseconds with few ranks, about 1 s with 1024 ranks on two
+ * cores): use it for set-up, not in inner loops.
  * Errors: PEER_FAILED (a rank died or left; every living rank gets this, once all living ranks have
  * arrived), TIMEOUT (this rank counts as arrived; call again to continue the wait), STATE (inside a
  * handler, or another thread is in a collective of this context), ARGUMENT (the worker belongs to
@@ -264,7 +266,7 @@ HEDDLE_API heddle_status heddle_inproc_fail(heddle_inproc_job job, uint32_t rank
 #include "heddle/one_sided.h" /* IWYU pragma: export */
 /* Active and tagged messages. */
 #include "heddle/messages.h" /* IWYU pragma: export */
-/* What reports about jobs that hang are told. */
+/* What a program tells reports about jobs that hang. */
 #include "heddle/diagnosis.h" /* IWYU pragma: export */
 /* Teams and collective operations. */
 #include "heddle/collectives.h" /* IWYU pragma: export */

@@ -113,13 +113,13 @@ class RemoteRegion : public Owner<heddle_remote_region, heddle_remote_region_rel
     check(heddle_remote_region_bytes(handle_, &bytes));
     return bytes;
   }
-  // For direct loads and stores, `offset` bytes into the region; null if the region cannot be
-  // mapped (or the offset leaves it).
+  // A pointer for direct loads and stores, `offset` bytes into the region; null if the region
+  // cannot be mapped (or the offset leaves it).
   [[nodiscard]] void* pointer(std::uint64_t offset = 0) const noexcept {
     void* address = nullptr;
     return heddle_remote_pointer(at(offset), &address) == HEDDLE_DONE ? address : nullptr;
   }
-  // All of these bytes are mapped: operations on them are direct.
+  // True: all of these bytes are mapped, so operations on them are direct.
   [[nodiscard]] bool mapped(std::uint64_t offset, std::size_t bytes) const {
     int mapped = 0;
     check(heddle_remote_mapped(at(offset), bytes, &mapped));
@@ -177,12 +177,12 @@ class Await {
   Status status_ = HEDDLE_DONE;
 };
 
-// One thread at a time may use an exclusive worker; its sharing mode says who may use another one.
-// The functions mean the same as the C functions of the same names. The destructor closes the
-// worker. If heddle_worker_close leaves it open after HEDDLE_CLOSE_TIMEOUT, leaving the context
-// closes it and ends its operations: their memory, and what their completions name, must live until
-// the context has left. A program that must know this calls heddle_worker_close(worker.handle())
-// first.
+// One thread at a time may use an exclusive worker. For other workers the sharing mode says which
+// threads may use them. The functions mean the same as the C functions of the same names. The
+// destructor closes the worker. If heddle_worker_close leaves it open after HEDDLE_CLOSE_TIMEOUT,
+// leaving the context closes it and ends its operations: their memory, and the objects that their
+// completions name, must live until the context has left. A program that must know this calls
+// heddle_worker_close(worker.handle()) first.
 class Worker : public Owner<heddle_worker, heddle_worker_close> {
  public:
   using Owner::Owner;
@@ -190,7 +190,7 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   int progress() noexcept { return heddle_worker_progress(handle_); }
   // For the program's own loop: while (!finished) worker.wait();
   Status wait(std::int64_t timeout_ns = HEDDLE_FOREVER) noexcept { return heddle_worker_wait(handle_, timeout_ns); }
-  // For a loop that waits for descriptors: readable once the armed worker has to be looked at.
+  // For a loop that waits for descriptors: becomes readable once the armed worker needs attention.
   [[nodiscard]] int descriptor() const {
     int descriptor = -1;
     check(heddle_worker_descriptor(handle_, &descriptor));
@@ -207,7 +207,7 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
     check(heddle_worker_mode(handle_, &mode));
     return mode;
   }
-  // What heddle_worker_options.user was.
+  // The pointer that was heddle_worker_options.user.
   [[nodiscard]] void* user() const {
     void* user = nullptr;
     check(heddle_worker_user(handle_, &user));
@@ -418,18 +418,18 @@ class Worker : public Owner<heddle_worker, heddle_worker_close> {
   }
 };
 
-// Membership in a job. The destructor leaves the job, which is collective, except when an exception
-// that was thrown after the context was made unwinds past it: the other ranks may be waiting for
-// what this rank no longer does, and would never come to leave. The process is then still a member
-// and should end: the launcher reports this, and the others' operations to it complete with
-// HEDDLE_ERR_PEER_FAILED. (A program that catches the exception in an outer scope and continues to
-// serve the job keeps the context in that outer scope too. In a job within one process,
-// heddle_inproc_…, no launcher sees the end: call abort().)
+// Membership in a job. The destructor leaves the job, which is collective. It does not leave when
+// an exception that was thrown after the context was made unwinds past it: the other ranks may be
+// waiting for something that this rank no longer does, and would never call leave. The process is
+// then still a member and should end: the launcher reports this, and the others' operations to it
+// complete with HEDDLE_ERR_PEER_FAILED. (A program that catches the exception in an outer scope and
+// continues to serve the job keeps the context in that outer scope too. In a job within one
+// process, heddle_inproc_…, no launcher sees the end: call abort().)
 class Context : public Owner<heddle_context, heddle_context_leave> {
  public:
   using Owner::Owner;
   Context() = default;
-  // Counts the exceptions that are in flight where the new object is made.
+  // Counts the exceptions that are in flight when the new object is made.
   Context(Context&& other) noexcept : Owner(std::move(other)) {}
   Context& operator=(Context&& other) noexcept = default;
   ~Context() {
@@ -482,7 +482,8 @@ class Context : public Owner<heddle_context, heddle_context_leave> {
   }
   // Its whole pages become memory that peers on the node map (heddle_region_options).
   [[nodiscard]] Region adopt_memory(std::span<std::byte> memory) const { return adopt(memory, 0); }
-  // All of the elements do: see Allocator. It keeps its size until the region is released.
+  // All of the elements become such memory: see Allocator. The vector must keep its size until the
+  // region is released.
   template <class T>
   [[nodiscard]] Region adopt_memory(Vector<T>& elements) const {
     return adopt(std::as_writable_bytes(std::span<T>(elements)), 1);

@@ -1,8 +1,9 @@
 // Memory of whole pages for std::vector and other containers, so that peers on the node can map all
 // of it. Part of heddle.hpp, which includes it.
 //
-// malloc's memory begins within a page: of an adopted std::vector the first and the last page stay
-// unmapped, offset 0 first of all, and atomics and signals there need the owner's progress.
+// malloc's memory begins within a page: the first and the last page of an adopted std::vector stay
+// unmapped. So offset 0 is never mapped, and atomics and signals on these pages need the owner's
+// progress.
 #ifndef HEDDLE_MEMORY_HPP
 #define HEDDLE_MEMORY_HPP
 
@@ -20,10 +21,10 @@ namespace heddle {
 // Gives zeroed memory in whole pages of its own, from the system and back to it:
 //   heddle::Vector<double> mine(n);  // std::vector<double, heddle::Allocator<double>>
 //   heddle::Region region = context.adopt_memory(mine);  // all of it can be mapped
-// For memory that peers reach, not for many small pieces: each takes a page at least, and a system
-// call. The memory needs no context, and outlives it. While it is a region the vector must not
-// allocate anew (push_back and resize beyond its capacity, assignment, its end): release the region
-// before. Swapping and moving the vector take its memory along.
+// Use it for memory that peers reach, not for many small pieces: each takes a page at least, and a
+// system call. The memory needs no context, and outlives it. While it is a region the vector must
+// not allocate anew (push_back and resize beyond its capacity, assignment, its end): release the
+// region before. Swapping and moving the vector take its memory along.
 template <class T>
 class Allocator {
  public:

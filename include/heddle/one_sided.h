@@ -11,13 +11,13 @@ extern "C" {
 
 /* ---- regions --------------------------------------------------------------------------------- */
 
-/* Who does the work. Peers on the node map allocated and adopted memory: the caller does every
- * operation on it, and the owner need not do anything. Other registered memory of a peer cannot be
- * mapped: puts and gets use the kernel's copy where it is allowed. Worker 0 of the owner serves
- * what the kernel's copy cannot do or is slower at (large transfers, which go through bounce space;
- * everything where the kernel forbids the copy), and all atomics and signals. It must be open and
- * make progress until they are complete. On loopback-messages worker 0 serves every operation.
- * One's own memory is always direct on shm. */
+/* How operations are executed. Peers on the node map allocated and adopted memory: the caller
+ * executes every operation on it, and the owner need not do anything. Other registered memory of a
+ * peer cannot be mapped: puts and gets use the kernel's copy where it is allowed. Worker 0 of the
+ * owner serves all other operations: large transfers for which the kernel's copy is slower (they go
+ * through bounce space), every transfer where the kernel forbids the copy, and all atomics and
+ * signals. That worker must be open and make progress until they are complete. On loopback-messages
+ * worker 0 serves every operation. A process's own memory is always direct on shm. */
 
 /* Memory of `bytes` bytes (> 0), zeroed, page-aligned, that peers on the node can map: operations
  * on it are direct loads and stores. Errors: SIZE (0 bytes), NO_MEMORY (the segment, the regions of
@@ -31,7 +31,7 @@ typedef struct heddle_region_options {
   size_t size;
   /* not 0: the memory is *adopted*. Its whole pages move into memory that peers on the node can
    * map, and keep their addresses and contents: operations on them are then as fast as on allocated
-   * memory. What lies before and behind the whole pages stays ordinary registered memory: atomics
+   * memory. The bytes before and behind the whole pages stay ordinary registered memory: atomics
    * and signals there need the owner's progress */
   uint64_t adopt;
   /* not 0, with adopt: the memory begins at a page, and the rest of its last page is the caller's
@@ -40,26 +40,27 @@ typedef struct heddle_region_options {
   uint64_t whole_pages;
 } heddle_region_options;
 
-/* heddle_region_register with options; null: the defaults. To adopt memory, and to release such a
- * region, moves it: no thread may access it during either call. What a thread writes meanwhile may
- * be lost, or is noticed (STATE, nothing has changed); the rest of the program's memory is safe.
- * Only private anonymous memory that can be read and written, such as malloc's, can be adopted, and
- * no stack. It is registered only where there is no whole page, or where the transport maps no
- * memory of peers. Memory that a region of another context has must not be adopted. What the child
- * of a fork() writes there is its own, but pages that it has not written show what the parent has
- * there, and after the release anything: copy what it needs. A child of vfork(), _Fork() or clone()
- * shares the memory with the parent. Meanwhile MADV_DONTNEED does not empty the memory, and locks
- * (mlock) and advice are without effect on it. Released memory is private again, without advice,
- * locks and protection keys. If the program has unmapped or moved it before, then nothing is put
- * there; if the system has no memory for it, then it stays shared with the segment, and the log
- * says so. Release other regions of that memory first.
+/* heddle_region_register with options; null: the defaults. Adopting memory moves it, and so does
+ * the release of such a region: no thread may access the memory during either call. Data that a
+ * thread writes meanwhile may be lost, or the call notices the write (STATE, nothing has changed).
+ * The rest of the program's memory is safe. Only private anonymous memory that can be read and
+ * written, such as malloc's, can be adopted, but no stack. If there is no whole page, or the
+ * transport maps no memory of peers, the memory is only registered. Memory that is in a region of
+ * another context must not be adopted. The child of a fork() has its own copy of pages that it has
+ * written there. Pages that it has not written show the parent's contents, and after the release
+ * any contents: the child should copy the data that it needs. A child of vfork(), _Fork() or
+ * clone() shares the memory with the parent. While memory is adopted, MADV_DONTNEED does not empty
+ * it, and locks (mlock) and advice have no effect on it. Released memory is private again, without
+ * advice, locks and protection keys. If the program has unmapped or moved it before, the release
+ * puts nothing there. If the system has no memory for it, it stays shared with the segment, and the
+ * log says so. Release other regions of that memory first.
  * Errors: as for heddle_region_register; ARGUMENT (options->size; memory to adopt is in a region
  * already; whole_pages without adopt, or of memory within a page), UNSUPPORTED (memory to adopt is
  * of another kind), STATE (see above), SYSTEM. */
 HEDDLE_API heddle_status heddle_region_register_with(heddle_context context, void* address, size_t bytes,
                                                      const heddle_region_options* options, heddle_region* region);
-/* Only after every peer's last operation on the region. Allocated memory is freed; registered
- * memory stays the caller's. */
+/* Call it only after every peer's last operation on the region. Allocated memory is freed;
+ * registered memory stays the caller's. */
 HEDDLE_API heddle_status heddle_region_release(heddle_region region);
 /* Where the region lies in this process, and its length; either pointer may be null. The address of
  * an allocated region is valid until the region is released or its context is left; that of a
@@ -71,26 +72,26 @@ HEDDLE_API heddle_status heddle_region_address(heddle_region region, void** addr
  * the buffer's size before the call, the length after it.
  * Errors: SIZE (the buffer is too small; HEDDLE_PACKED_REGION_BYTES always suffice). */
 HEDDLE_API heddle_status heddle_region_pack(heddle_region region, void* buffer, size_t* bytes);
-/* Makes a peer's region (or one's own) usable here, from what pack wrote. May wait until the
- * owner's transport is open.
- * Errors: PROTOCOL (not the bytes of a region, of another job, or one's own region that was
+/* Makes a peer's region (or this rank's own) usable here, from the bytes that pack wrote. May wait
+ * until the owner's transport is open.
+ * Errors: PROTOCOL (not the bytes of a region, of another job, or a region of this rank that was
  * released), VERSION, RANK, PEER_FAILED, CONFIG (the owner uses another transport), NO_MEMORY,
  * SYSTEM. */
 HEDDLE_API heddle_status heddle_region_unpack(heddle_context context, const void* buffer, size_t bytes,
                                               heddle_remote_region* remote);
 /* Collective: every rank contributes a region and receives those of all ranks in all[size], its own
- * included. On an error no handle of all[] is open. In a job of
- * more than HEDDLE_MEET_RANKS (64) ranks a peer is met when its region is first accessed, not here:
- * that access may return AGAIN, and reports what is wrong with the peer; a blocking one is refused
- * in a handler if it would have to wait, and may be tried again there. As far as deaths go, all
- * ranks that live have the same outcome: of a rank that dies when all have exchanged, each gets a
- * handle, and operations on it report PEER_FAILED.
+ * included. On an error no handle of all[] is open. In a job of more than HEDDLE_MEET_RANKS (64)
+ * ranks a peer is met when its region is first accessed, not here: that access may return AGAIN,
+ * and it reports any error of the peer. A blocking access inside a handler returns STATE if it
+ * would have to wait, and may be tried again there. Deaths have the same outcome at all living
+ * ranks: if a rank dies after all have exchanged, each living rank gets a handle for it, and
+ * operations on that handle report PEER_FAILED.
  * Errors: as for heddle_context_exchange and heddle_region_unpack; ARGUMENT (a region of another
  * context). */
 HEDDLE_API heddle_status heddle_region_exchange(heddle_context context, heddle_region region,
                                                 heddle_remote_region* all);
 /* Operations on it that are under way fail with HEDDLE_ERR_HANDLE, unless all their parts were
- * posted already; what the region needs is freed after the last of them. */
+ * posted already. The region's resources are freed after the last of them. */
 HEDDLE_API heddle_status heddle_remote_region_release(heddle_remote_region remote);
 /* The owner's rank, and the region's length. */
 HEDDLE_API heddle_status heddle_remote_region_rank(heddle_remote_region remote, uint32_t* rank);
@@ -102,27 +103,28 @@ typedef struct heddle_remote {
 } heddle_remote;
 
 /* A pointer for direct loads, stores and atomic instructions to the remote address. Valid until the
- * remote region is released here or its context is left; also after the owner has died, with what
- * its memory held then. It must not be used after the owner has released the region. What the
- * program stores through it heddle_fence orders; flush and quiet are about operations. After
- * heddle_region_exchange in a large job the first call may wait until the owner has been met; in a
- * handler, where it cannot wait, it returns STATE then, and may be tried again. Errors (then
- * *address is null): UNSUPPORTED (it cannot be mapped here: use put and get), PEER_FAILED (the
- * owner has died or left, and it was not mapped before), RANGE, HANDLE (also: released while the
- * call waited); what is wrong with the owner, as of heddle_region_unpack. For adopted memory it is
- * a pointer within the whole pages (see heddle_remote_mapped). */
+ * remote region is released here or its context is left. It stays valid after the owner has died,
+ * with the contents that its memory had then. It must not be used after the owner has released the
+ * region. heddle_fence orders the program's stores through it; flush and quiet concern operations
+ * only. After heddle_region_exchange in a large job the first call may wait until the owner has
+ * been met. In a handler, where it cannot wait, it returns STATE in this case, and may be tried
+ * again. Errors (then *address is null): UNSUPPORTED (it cannot be mapped here: use put and get),
+ * PEER_FAILED (the owner has died or left, and it was not mapped before), RANGE, HANDLE (also:
+ * released while the call waited); errors of the owner as for heddle_region_unpack. For adopted
+ * memory it is a pointer within the whole pages (see heddle_remote_mapped). */
 HEDDLE_API heddle_status heddle_remote_pointer(heddle_remote remote, void** address);
 /* *mapped: 1 if all of the `bytes` bytes at the remote address are mapped, so that operations on
- * them are direct; else 0, also when the owner has died or left. Of adopted memory the whole pages
- * are. Waits, and fails, as heddle_remote_pointer does until the owner has been met. */
+ * them are direct; else 0, also when the owner has died or left. The whole pages of adopted memory
+ * are mapped. Until the owner has been met, this function waits and fails as heddle_remote_pointer
+ * does. */
 HEDDLE_API heddle_status heddle_remote_mapped(heddle_remote remote, size_t bytes, int* mapped);
 
 /* ---- put and get ----------------------------------------------------------------------------- */
 
 /* Copies `bytes` bytes from source to the remote address. Naturally aligned 1-, 2-, 4- and 8-byte
- * puts and gets are single accesses on direct memory. No order between operations except by fence,
- * flush and quiet. completion may be null. source or target may be null if there are no bytes.
- * Errors, of this and of every operation on remote memory below:
+ * puts and gets are single accesses on direct memory. There is no order between operations except
+ * by fence, flush and quiet. completion may be null. source or target may be null if there are no
+ * bytes. Errors, of this and of every operation on remote memory below:
  *   - returned by the call (nothing has happened): RANGE, PEER_FAILED (the owner is known to have
  *     died or left), ARGUMENT (worker and remote region, or completion, do not belong together;
  *     direct operations do not check this), HANDLE (also of the completion's counter), STATE (a
@@ -141,9 +143,9 @@ HEDDLE_API heddle_status heddle_put(heddle_worker worker, const void* source, si
                                     const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_get(heddle_worker worker, void* target, size_t bytes, heddle_remote source,
                                     const heddle_completion* completion);
-/* As heddle_get, and waits, with progress, until the data is here. Returns DONE or the operation's
- * error. Direct memory is read at once. Errors: those that heddle_get returns or its completion
- * reports; STATE (inside a handler, where it is not direct: nothing has happened). */
+/* As heddle_get; it also waits, with progress, until the data is here. Returns DONE or the
+ * operation's error. Direct memory is read at once. Errors: those that heddle_get returns or its
+ * completion reports; STATE (inside a handler, where it is not direct: nothing has happened). */
 HEDDLE_API heddle_status heddle_get_wait(heddle_worker worker, void* target, size_t bytes, heddle_remote source);
 
 /* `blocks` blocks of `block_bytes`; block i starts i × local_stride bytes (at the remote side i ×
@@ -244,12 +246,12 @@ typedef enum heddle_atomic_op {
 
 /* An operation is atomic with respect to all other Heddle atomics on the same word, from any rank.
  * On allocated regions it is also atomic with respect to atomic instructions, those of the owner
- * and those of any rank through heddle_remote_pointer; not so on utofu. The word is naturally
+ * and those of any rank through heddle_remote_pointer; on utofu it is not. The word is naturally
  * aligned. 32-bit operations use the low half of operand, compare and result. heddle_atomic returns
  * no result. COMPARE_SWAP exists only in the fetching form; the other operations ignore `compare`.
  * Errors: as for put and get; ALIGNMENT (the offset is no multiple of the width; for registered
- * memory the completion also reports it, if the address is none), ARGUMENT (unknown op,
- * COMPARE_SWAP without fetch, no result in fetch). */
+ * memory the completion also reports it, if the address is no multiple of the width), ARGUMENT
+ * (unknown op, COMPARE_SWAP without fetch, no result in fetch). */
 HEDDLE_API heddle_status heddle_try_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                            uint64_t operand, const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
@@ -266,8 +268,8 @@ HEDDLE_API heddle_status heddle_try_fetch_atomic(heddle_worker worker, heddle_at
                                                  const heddle_fetch* fetch, const heddle_completion* completion);
 HEDDLE_API heddle_status heddle_fetch_atomic(heddle_worker worker, heddle_atomic_op op, heddle_remote target,
                                              const heddle_fetch* fetch, const heddle_completion* completion);
-/* As heddle_fetch_atomic, and waits, with progress, until *fetch->result is there. Returns DONE or
- * the operation's error. Operations on direct memory are done at once. Errors: those that
+/* As heddle_fetch_atomic; it also waits, with progress, until *fetch->result is there. Returns DONE
+ * or the operation's error. Operations on direct memory are done at once. Errors: those that
  * heddle_fetch_atomic returns or its completion reports; STATE (inside a handler, where it is not
  * direct: nothing has happened). */
 HEDDLE_API heddle_status heddle_fetch_atomic_wait(heddle_worker worker, heddle_atomic_op op, heddle_remote target,

@@ -1,7 +1,7 @@
 // Partitioned send and receive of partitioned.h with owners and spans. Part of heddle.hpp, which
 // includes it.
 //
-// Making them throws heddle::Error; operations return the C status.
+// Functions that make them throw heddle::Error; operations return the C status.
 #ifndef HEDDLE_PARTITIONED_HPP
 #define HEDDLE_PARTITIONED_HPP
 

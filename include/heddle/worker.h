@@ -11,31 +11,31 @@ extern "C" {
 
 /* ---- worker ---------------------------------------------------------------------------------- */
 
-/* Who may call functions on a worker. In all modes but EXCLUSIVE that is any thread, at any time.
- * Every operation has the same meaning in all modes, and the caller does direct operations on
- * allocated regions itself. The modes differ in the rest. */
+/* The sharing mode says which threads may call functions on a worker. In all modes but EXCLUSIVE
+ * any thread may, at any time. Every operation has the same meaning in all modes, and the caller
+ * executes direct operations on allocated regions itself. The modes differ in the rest. */
 typedef enum heddle_sharing {
-  HEDDLE_SHARING_DEFAULT = 0, /* what HEDDLE_SHARING says; auto unless set */
+  HEDDLE_SHARING_DEFAULT = 0, /* the mode of HEDDLE_SHARING; auto unless set */
   /* one thread at a time uses it; no lock, no atomic read-modify-write on the path */
   HEDDLE_SHARING_EXCLUSIVE = 1,
-  /* the caller posts; while another thread is inside the worker, AGAIN after a moment. Progress
-   * skips a busy worker */
+  /* the caller posts; while another thread is inside the worker, a call returns AGAIN after a
+   * moment. Progress skips a busy worker */
   HEDDLE_SHARING_SHARED = 2,
   /* the caller puts a command into a queue; an executor thread of the library posts it and polls:
    * for overlap, and where posting is expensive. POSTED; AGAIN if the queue is full. The executor
    * also handles arrivals, without a call of the application, whatever HEDDLE_PROGRESS says. The
    * offload workers of a context share HEDDLE_EXECUTORS (1) such threads, which sleep when there is
-   * nothing to do: a handler or call that takes long delays the other workers of its executor */
+   * nothing to do: a long handler or call delays the other workers of its executor */
   HEDDLE_SHARING_OFFLOAD = 3,
   /* the thread inside the worker also executes the commands that others queue meanwhile: for many
    * threads without a spare core */
   HEDDLE_SHARING_DELEGATE = 4,
   HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
-  /* about as exclusive while one thread uses it, but safe: when several do, as delegate. A thread
-   * that finds another one's worker takes it over, which costs both about a microsecond
-   * (membarrier); heddle_context_progress does so, too. When that is tried more than once a
-   * millisecond for long, 64 times more, or with the sixteenth thread, all share the worker until
-   * it is closed */
+  /* about as fast as exclusive while one thread uses it, but safe; when several threads use it, it
+   * works as delegate. A thread takes over a worker that another thread has, which costs both about
+   * a microsecond (membarrier); heddle_context_progress does so, too. All threads share the worker
+   * until it is closed when takeovers are tried more than once a millisecond for long (64 tries
+   * beyond that rate), or by the sixteenth thread */
   HEDDLE_SHARING_AUTO = 6
 } heddle_sharing;
 
@@ -43,9 +43,9 @@ typedef enum heddle_sharing {
  * the worker: one that makes progress or waits, one that posts (delegate and auto, when it executes
  * queued commands), or the executor (offload). They may post on their own worker. In the queueing
  * modes (offload, delegate, auto) an operation may return POSTED although it is small: the
- * completion, flush or quiet then reports its outcome; a message without a completion that was
- * copied into the queue is DONE. Flush, quiet and fence cover what all threads posted before the
- * call; if other threads go on posting, they may wait for those operations too. */
+ * completion, flush or quiet then reports its outcome. A message without a completion that was
+ * copied into the queue returns DONE. Flush, quiet and fence cover what all threads posted before
+ * the call; if other threads go on posting, they may wait for those operations too. */
 
 typedef enum heddle_choice { HEDDLE_CHOICE_DEFAULT = 0, HEDDLE_CHOICE_ON = 1, HEDDLE_CHOICE_OFF = 2 } heddle_choice;
 
@@ -60,19 +60,20 @@ typedef struct heddle_worker_options {
    * HEDDLE_CHOICE_DEFAULT: HEDDLE_AGGREGATION decides. This concerns sending only: every worker can
    * receive packets */
   heddle_choice aggregation;
-  /* the program's own, which heddle_worker_user gives back. The argument of a handler is the same
-   * on all workers: so it finds what belongs to this one, such as its thread's data */
+  /* a pointer of the program, which heddle_worker_user returns. A handler has the same argument on
+   * all workers, and finds the data of one worker, such as its thread's, by this pointer */
   void* user;
-  /* not 0: who waits on this worker also makes progress on the others of the context, as who waits
-   * for other ranks does (heddle.h, Progress): for a thread that uses several workers, any of which
-   * peers may need while it waits on one. What has moved another worker ends heddle_worker_wait */
+  /* not 0: a thread that waits on this worker also makes progress on the other workers of the
+   * context, as a wait for other ranks does (heddle.h, Progress). For a thread that uses several
+   * workers: peers may need any of them while it waits on one. An event that moves another worker
+   * also ends heddle_worker_wait */
   uint64_t attends;
 } heddle_worker_options;
 
 /* Opens a worker. The workers of a context are numbered 0, 1, 2, … in the order of opening; a
  * peer's worker is named by that number. Numbers are not reused. options may be null.
- * Where only one thread may call the transport's library, every worker is in offload mode, whatever
- * was asked for; heddle_worker_mode tells the mode.
+ * If only one thread may call the transport's library, every worker is in offload mode, whatever
+ * was asked for; heddle_worker_mode returns the mode.
  * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size, options.aggregation),
  * UNSUPPORTED (an unknown sharing mode), CONFIG (HEDDLE_WORKER_OPERATIONS out of range), SYSTEM
  * (offload: no thread could be started). */
@@ -93,12 +94,13 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
 /* The worker's number. */
 HEDDLE_API heddle_status heddle_worker_index(heddle_worker worker, uint32_t* index);
-/* The worker's sharing mode: the one that was asked for, or HEDDLE_SHARING_OFFLOAD where only one
+/* The worker's sharing mode: the one that was asked for, or HEDDLE_SHARING_OFFLOAD if only one
  * thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD). Never
  * HEDDLE_SHARING_DEFAULT. */
 HEDDLE_API heddle_status heddle_worker_mode(heddle_worker worker, heddle_sharing* mode);
 
-/* *user: what heddle_worker_options.user was; null without. Costs nanoseconds, also in a handler:
+/* *user: the pointer that was heddle_worker_options.user; null if there was none. Costs
+ * nanoseconds. Any thread, also in a handler:
  *   heddle_worker_user(message->worker, &mine); */
 HEDDLE_API heddle_status heddle_worker_user(heddle_worker worker, void** user);
 
@@ -128,12 +130,12 @@ HEDDLE_API int heddle_worker_progress(heddle_worker worker);
  * Errors: TIMEOUT, STATE (inside a handler). */
 HEDDLE_API heddle_status heddle_worker_wait(heddle_worker worker, int64_t timeout_ns);
 
-/* For a program whose loop waits for descriptors (poll, epoll, libuv, asyncio): a descriptor that
- * becomes readable when the worker, armed by heddle_worker_arm, has to be looked at. The same one
- * at each call. It is the library's, which closes it when the worker is closed: take it out of your
- * loop before. Only wait for it to be readable; do not read it. The first call starts a thread,
- * which makes no progress: it sleeps, and makes the descriptor readable. Any thread, also in a
- * handler.
+/* For a program whose loop waits for descriptors (poll, epoll, libuv, asyncio): returns a
+ * descriptor that becomes readable when the worker, armed by heddle_worker_arm, needs attention.
+ * Each call returns the same one. It belongs to the library, which closes it when the worker is
+ * closed: take it out of your loop before. Only wait for it to be readable; do not read it. The
+ * first call starts a thread, which makes no progress: it sleeps, and makes the descriptor
+ * readable. Any thread, also in a handler.
  *   struct pollfd one = {descriptor, POLLIN, 0};
  *   while (!finished) {
  *     int events = heddle_worker_progress(worker);
@@ -145,14 +147,14 @@ HEDDLE_API heddle_status heddle_worker_descriptor(heddle_worker worker, int* des
 /* DONE: the descriptor is not readable now, and becomes so when something of the worker moves, or
  * has to be moved by progress: a message arrives, an operation advances or completes, a peer dies,
  * whichever thread notices it. It may become readable although nothing has happened: make progress,
- * look, and arm again. It does so after a time, 50 us at first and a millisecond at most, where the
- * worker may need polls: while operations are under way, or another thread was inside it; and
- * always where the transport cannot ring (utofu) or the system has no membarrier.
+ * look, and arm again. It does so after a time, 50 us at first and a millisecond at most, if the
+ * worker may need polls: while operations are under way, or if another thread was inside it; always
+ * if the transport cannot ring (utofu) or the system has no membarrier.
  * AGAIN: it is not armed, and readable: something has moved since the last arming (at the first:
  * since the worker was opened), or progress will find something. Look, make progress, and arm
  * again. So a program that arms, then looks at what handlers and callbacks write, misses nothing.
- * What the worker does not see, such as a direct put, does not make it readable. Costs a few
- * microseconds. Threads: as heddle_worker_progress; several loops may wait for the
+ * Events that the worker does not see, such as a direct put, do not make it readable. The call
+ * costs a few microseconds. Threads: as heddle_worker_progress; several loops may wait for the
  * descriptor: all see that it is readable, and each arms it again.
  * Errors: STATE (inside a handler; heddle_worker_descriptor has not been called). */
 HEDDLE_API heddle_status heddle_worker_arm(heddle_worker worker);
@@ -210,7 +212,7 @@ typedef enum heddle_when {
    * target's memory, its handler will run when the target makes progress */
   HEDDLE_WHEN_REMOTE = 0,
   /* the source may be reused. A message of at most 56 bytes, header included, is copied when it is
-   * accepted: DONE says so, and an error that it meets on its way is told by flush and quiet */
+   * accepted: the call returns DONE, and flush and quiet report later errors of the message */
   HEDDLE_WHEN_LOCAL = 1,
   /* heddle_send and heddle_try_send only; elsewhere ARGUMENT. A receive of the target has matched
    * the message and has received it, or has dropped it (heddle_try_recv_claimed): the message goes
@@ -265,14 +267,14 @@ HEDDLE_API heddle_status heddle_counter_wait(heddle_worker worker, heddle_counte
                                              int64_t timeout_ns);
 
 /* Runs fn(arg) once while no other thread is inside the worker: on the executor thread (offload),
- * on the thread that is inside (delegate, auto), or on the caller. For calls that must not run at
- * the same time as the library's own, such as those of an MPI that is not thread-safe; all such
- * calls through one offload worker run on one thread. fn may post on the worker, but not wait.
- * Where only one thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD), that thread
+ * on the thread that is inside (delegate, auto), or on the caller. It is for calls that must not
+ * run at the same time as the library's own, such as those of an MPI that is not thread-safe. All
+ * such calls through one offload worker run on one thread. fn may post on the worker, but not wait.
+ * If only one thread may call the transport's library (HEDDLE_UTOFU_SINGLE_THREAD), that thread
  * runs fn, whichever the worker: so an MPI over the same library never runs at the same time as
  * Heddle's calls. Then nothing of the process communicates while fn runs.
- * DONE: fn has run. POSTED: it will; the completion follows. try_: AGAIN if a queue is full or the
- * worker is busy.
+ * DONE: fn has run. POSTED: fn will run; the completion follows. try_: AGAIN if a queue is full or
+ * the worker is busy.
  * Errors: ARGUMENT (fn is null). */
 HEDDLE_API heddle_status heddle_try_run_on_engine(heddle_worker worker, void (*fn)(void* arg), void* arg,
                                                   const heddle_completion* completion);
@@ -300,8 +302,8 @@ HEDDLE_API heddle_status heddle_fence(heddle_worker worker);
 HEDDLE_API heddle_status heddle_flush(heddle_worker worker, uint32_t rank);
 /* HEDDLE_AGAIN: not yet */
 HEDDLE_API heddle_status heddle_try_flush(heddle_worker worker, uint32_t rank);
-/* The same for all ranks. The failure of a rank is an error only if an operation to it has failed.
- * Direct operations do not fail when their target dies later: ask heddle_flush or
+/* As heddle_flush, for all ranks. The failure of a rank is an error only if an operation to it has
+ * failed. Direct operations do not fail when their target dies later: ask heddle_flush or
  * heddle_context_peer_status about that rank. */
 HEDDLE_API heddle_status heddle_quiet(heddle_worker worker);
 HEDDLE_API heddle_status heddle_try_quiet(heddle_worker worker);

@@ -1,5 +1,5 @@
-// Adopted memory: the program's own, which peers map but for its edges. Operations have the same
-// meaning over it, whatever the transport makes of it.
+// Adopted memory: the program's own memory, which peers map except its edges. Operations on it have
+// the same meaning, however the transport treats it.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -31,7 +31,8 @@ std::vector<std::byte> pattern(std::size_t bytes, std::size_t seed) {
   return data;
 }
 
-// As malloc gives it: it begins `before` bytes before a page, and ends `after` bytes behind one.
+// Memory as malloc returns it: it begins `before` bytes before a page, and ends `after` bytes
+// behind one.
 class Memory {
  public:
   explicit Memory(std::size_t before = 4080, std::size_t pages = 5, std::size_t after = 232)
@@ -44,7 +45,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   [[nodiscard]] std::span<std::byte> span() const { return {base_ + page() - before_, bytes_}; }
-  // What is between these two offsets is mapped.
+  // The bytes between these two offsets are mapped.
   [[nodiscard]] std::size_t first() const { return before_; }
   [[nodiscard]] std::size_t end() const { return before_ + (all_ - 2 * page()); }
   [[nodiscard]] bool shared() const {
@@ -68,7 +69,7 @@ class Adopted : public testing::TestWithParam<Setting> {
     const Variables variables(GetParam().variables);
     Job(size, GetParam().transport).run(body);
   }
-  // Where mapped memory and edges meet, and ranges around that.
+  // Offsets at which mapped memory and edges meet, and ranges around them.
   static std::vector<std::pair<std::size_t, std::size_t>> ranges(const Memory& memory) {
     const std::size_t first = memory.first();
     const std::size_t end = memory.end();
@@ -120,7 +121,7 @@ TEST_P(Adopted, PutsAndGetsOverAllParts) {
         ASSERT_TRUE(back == source) << bytes << " bytes at " << at;
         ASSERT_TRUE(all == theirs) << bytes << " bytes at " << at;
       }
-      // strided: blocks of which some lie across an edge
+      // strided: some blocks lie across an edge
       heddle_strided shape{};
       shape.blocks = 9;
       shape.block_bytes = shape.local_stride = 200;
@@ -254,7 +255,7 @@ TEST(AdoptedMemory, ItsWholePagesAreMapped) {
     EXPECT_EQ(mapped, 0);
     EXPECT_EQ(heddle_remote_mapped(theirs.at(0), 8, nullptr), HEDDLE_ERR_ARGUMENT);
     EXPECT_EQ(heddle_remote_mapped({}, 8, &mapped), HEDDLE_ERR_HANDLE);
-    // one's own is all direct; direct operations are done at once
+    // a rank's own memory is all direct; direct operations are done at once
     EXPECT_TRUE(remote[context.rank()].mapped(0, theirs.bytes()));
     const std::uint64_t value = 42;
     EXPECT_EQ(worker.put(std::as_bytes(std::span(&value, 1)), theirs.at(memory.first())), HEDDLE_DONE);
@@ -297,14 +298,14 @@ TEST(AdoptedMemory, WholePagesBeginAtAPage) {
     EXPECT_EQ(status(8, {sizeof(heddle_region_options), 1, 1}), HEDDLE_ERR_ARGUMENT);
     EXPECT_NE(std::string(heddle_last_error()).find("does not begin at a page"), std::string::npos);
     EXPECT_EQ(status(0, {sizeof(heddle_region_options), 0, 1}), HEDDLE_ERR_ARGUMENT);
-    // a program of the version that did not have it
+    // a program of a version without this field
     EXPECT_EQ(status(8, {16, 1, 1}), HEDDLE_DONE);
     EXPECT_EQ(heddle_region_release(region), HEDDLE_DONE);
   });
 }
 
-// Who adopts memory within a page learns once that its words there need the owner. Words of one's
-// own need nobody.
+// A peer of memory that was adopted within a page learns once that words there need the owner. A
+// rank's own words need no peer.
 TEST(AdoptedMemory, AWordThatIsNotMappedIsToldOnce) {
   const std::vector<std::pair<const char*, const char*>> settings{{"HEDDLE_LOG", "warn"}};
   const Variables variables(settings);

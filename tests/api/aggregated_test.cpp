@@ -1,5 +1,5 @@
 // Small messages that wait while the transport is busy leave as one packet. The other tests of the
-// API run with aggregation as well (CMakeLists.txt); here is what is different.
+// API run with aggregation as well (CMakeLists.txt); these tests check the differences.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace heddle::test::aggregated_test {
 namespace {
 
 constexpr std::uint64_t kMessages = 3000;
-constexpr std::uint64_t kLongBytes = 3000;  // too long for company
+constexpr std::uint64_t kLongBytes = 3000;  // too long to leave with others
 
 // A fabric that takes 64 messages at a time, and one that refuses most posts and reorders what it
 // takes.
@@ -43,8 +43,8 @@ class Aggregation : public testing::TestWithParam<Setting> {
   }
 };
 
-// What handlers have seen. Relaxed: in some settings they run on another thread, whose rank waits
-// for the number alone.
+// The arrivals that handlers have seen. Relaxed: in some settings handlers run on another thread,
+// and the rank waits for the number alone.
 struct Seen {
   std::atomic<std::uint64_t> count{0};
   std::atomic<std::uint64_t> wrong{0};
@@ -65,7 +65,7 @@ void take(const heddle_am_arrival* arrival, void* arg) {
   seen.count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Ends of operations.
+// Counts of ended operations.
 struct Ends {
   std::uint64_t done = 0;
   std::uint64_t failed = 0;
@@ -216,7 +216,7 @@ TEST(AggregationChoice, WhatIsNoChoiceIsRefused) {
   EXPECT_NE(std::string(heddle_last_error()).find("aggregation"), std::string::npos);
 }
 
-// Messages that wait for the transport when their peer dies: each is told once.
+// Messages that wait for the transport when their peer dies: the end of each is reported once.
 TEST(AggregationFailure, WhatWaitsForADeadPeerEnds) {
   const Variables variables({{"HEDDLE_FAULT_LATENCY", "200us"}, {"HEDDLE_AGGREGATION", "1"}});
   const Job job(2, "fault+loopback-messages");

@@ -1,6 +1,6 @@
-// Offers of large active messages that no Heddle sends, and answers to nothing: rank 1 is a bare
-// transport that posts what it likes. Each is counted, answered where there is somebody to answer,
-// and dropped; the worker goes on.
+// Forged offers of large active messages, and answers without an operation: rank 1 is a bare
+// transport that posts any bytes. Each is counted, answered if there is a sender to answer, and
+// dropped; the worker goes on.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,7 +27,7 @@ class Forger : public transport::BareRank {
  public:
   Forger(bootstrap::inproc::Job* job, const char* transport) : BareRank(job, 1, transport) {}
 
-  // What the worker under test has answered to `token`; empty: nothing yet.
+  // The answer of the worker under test to `token`; empty: none yet.
   [[nodiscard]] std::optional<Status> answer(std::uint64_t token) {
     std::array<transport::Completion, 16> completions;
     const std::size_t count = worker().poll(completions);
@@ -86,7 +86,7 @@ class AmForged : public testing::TestWithParam<const char*> {
         << "no answer";
     return answer.value_or(HEDDLE_AGAIN);
   }
-  // Refused with `status`, counted once, and the next honest one still arrives.
+  // The message is refused with `status` and counted once, and the next correct one still arrives.
   void expect_refused(const wire::AmOfferHeader& head, Status status, const char* what) {
     const std::uint64_t before = dropped();
     const int handled = handled_;

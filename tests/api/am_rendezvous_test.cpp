@@ -28,7 +28,7 @@ Setting with(Setting setting, std::initializer_list<Variable> more) {
   return setting;
 }
 
-// Ranks of this thread, which drives them all; closed in threads of their own since leaving is
+// This thread drives all ranks. They are closed in threads of their own, since leaving is
 // collective.
 struct Ranks {
   Ranks(const char* transport, std::uint32_t count) : job(count, transport) {
@@ -73,7 +73,7 @@ struct Outcome {
   heddle_completion completion() { return {&tell, this, {}, HEDDLE_WHEN_REMOTE}; }
 };
 
-// What byte `at` of message `number` is.
+// The value of byte `at` of message `number`.
 std::byte expected(std::uint64_t number, std::size_t at) {
   return static_cast<std::byte>(number * 31 + at * 7 + (at >> 9));
 }
@@ -129,7 +129,7 @@ void take(const heddle_am_arrival* arrival, void* arg) {
   ++flow.total;
 }
 
-// A message on its way: its memory is changed as soon as it is said to be free.
+// A message on its way: its memory is changed as soon as the library reports that it is free.
 struct Sent {
   std::vector<std::byte> payload;
   std::array<std::byte, HEDDLE_AM_HEADER_BYTES> header{};
@@ -205,7 +205,7 @@ TEST_P(AmRendezvous, EachMessageArrivesOnceAndWhole) {
           << mine.total.load() << " of " << kMessages << " arrived";
       EXPECT_EQ(worker.quiet(), HEDDLE_DONE) << heddle_last_error();
       EXPECT_EQ(worker.stats().dropped, 0U);
-      // The other rank still runs its tasks: an answer of ours may be what it waits for.
+      // The other rank still runs its tasks: it may wait for an answer of ours.
       context.barrier(worker);
       EXPECT_EQ(mine.wrong.load(), 0U);
       EXPECT_EQ(mine.total.load(), kMessages);
@@ -235,8 +235,8 @@ INSTANTIATE_TEST_SUITE_P(All, AmRendezvous, testing::ValuesIn(all_parameters()),
 
 class AmThreads : public testing::TestWithParam<const char*> {};
 
-// The stores are too small for what is on its way: which thread ends a task decides who goes on
-// with the fetches.
+// The stores are too small for the messages on their way: the thread that ends a task goes on with
+// the fetches.
 TEST_P(AmThreads, SendAndRunTasksSideBySide) {
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kEach = 20;
@@ -306,7 +306,8 @@ class AmBounds : public testing::TestWithParam<Setting> {
   }
 };
 
-// Each has as many offers to the other as it may: there is still something left to fetch with.
+// Each rank has the highest number of offers to the other: it still has operations left for
+// fetching.
 TEST_P(AmBounds, OffersLeaveOperationsToFetchWith) {
   const Variables few(std::vector<Variable>{{"HEDDLE_WORKER_OPERATIONS", "16"}});
   int handled = 0;
@@ -324,7 +325,7 @@ TEST_P(AmBounds, OffersLeaveOperationsToFetchWith) {
       << outcome.times.load() << " ended, " << handled << " handled";
 }
 
-// More than the receiver may hold: what there is no room for waits, and arrives.
+// More messages than the receiver may hold: those without room wait, and arrive later.
 TEST_P(AmBounds, WhatThereIsNoRoomForWaits) {
   const Variables little(std::vector<Variable>{{"HEDDLE_AM_REASSEMBLY_BYTES", "700K"}, {"HEDDLE_AM_MAX_BYTES", "1M"}});
   int handled = 0;
@@ -339,7 +340,7 @@ TEST_P(AmBounds, WhatThereIsNoRoomForWaits) {
   }
   EXPECT_TRUE(ranks.until([&] { return outcome.times.load() == 20 && handled == 20; })) << outcome.times.load();
   EXPECT_EQ(outcome.status.load(), HEDDLE_DONE);
-  // One that alone exceeds the bound is refused.
+  // A message that alone exceeds the bound is refused.
   const std::vector<std::byte> longest(900'000);
   Outcome refused;
   const heddle_completion refusal = refused.completion();
@@ -415,7 +416,7 @@ TEST_P(AmBounds, AReceiverThatDiesInAnyStageEndsTheOperation) {
   EXPECT_TRUE(arrived) << "the last stage was not reached";
 }
 
-// The dead rank's message is handled whole or not at all, and what others send is.
+// The dead rank's message is handled whole or not at all; messages of others are handled.
 TEST_P(AmBounds, ASenderThatDiesInAnyStageHoldsUpNobody) {
   const Variables little(std::vector<Variable>{{"HEDDLE_AM_REASSEMBLY_BYTES", "700K"}});
   bool arrived = false;
@@ -454,8 +455,8 @@ TEST_P(AmBounds, ASenderThatDiesInAnyStageHoldsUpNobody) {
   EXPECT_TRUE(arrived) << "the last stage was not reached";
 }
 
-// What it has offered is fetched before; what was offered to it is handled or cancelled, and nobody
-// waits for it.
+// Messages that the closing worker has offered are fetched before. Messages offered to it are
+// handled or cancelled, and nobody waits for it.
 TEST_P(AmBounds, ClosingAWorkerEndsItsOffersAndThoseToIt) {
   const Variables little(std::vector<Variable>{{"HEDDLE_AM_REASSEMBLY_BYTES", "700K"}});
   for (int steps = 0; steps < 4; ++steps) {
@@ -475,7 +476,7 @@ TEST_P(AmBounds, ClosingAWorkerEndsItsOffersAndThoseToIt) {
     }
     for (int i = 0; i < steps; ++i) ranks.progress();
     std::atomic<bool> closed{false};
-    std::thread closing([&] {  // it waits for what it has offered
+    std::thread closing([&] {  // it waits for the messages that it has offered
       ranks.workers[1] = {};
       closed = true;
     });

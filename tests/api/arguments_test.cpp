@@ -1,4 +1,4 @@
-// What is wrong is told: exact status, and a message that names the value.
+// Wrong arguments are reported with the exact status and a message that names the value.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,8 +43,8 @@ TEST_F(Arguments, ABarrierTakesNoWorkerOfAnotherContext) {
   worker = {};
 }
 
-// A counter of one worker has one writer. A worker that is opened later, where the first was in
-// memory, is another one.
+// A counter of one worker has one writer. A worker that is opened later at the same place in memory
+// is another one.
 TEST_F(Arguments, ACounterOfAWorkerIsNotThatOfALaterOneInItsPlace) {
   constexpr int kWorkers = 60;
   std::vector<std::pair<const void*, Counter>> earlier;
@@ -64,8 +64,8 @@ TEST_F(Arguments, ACounterOfAWorkerIsNotThatOfALaterOneInItsPlace) {
   EXPECT_TRUE(same_place || base::kAddressSanitizer) << "no worker came to lie where an earlier one was";
 }
 
-// A context keeps a counter while its own workers name it: one of another context could be gone
-// before the operation ends.
+// A context keeps a counter while its own workers name it: a counter of another context could be
+// gone before the operation ends.
 TEST_F(Arguments, ACompletionTakesNoCounterOfAnotherContext) {
   Context other = Context::join();
   const Counter counter = other.counter();
@@ -178,7 +178,8 @@ TEST_F(Arguments, OfTheWaitingFormsAreChecked) {
   EXPECT_EQ(result, 5U);
 }
 
-// What is not direct would be waited for: not in a handler, and nothing is posted.
+// An operation on memory that is not direct would have to wait: in a handler it is refused, and
+// nothing is posted.
 TEST(Inside, WaitingFormsAreRefusedUnlessTheMemoryIsDirect) {
   for (const bool direct : {true, false}) {
     Job(1, direct ? "shm" : "loopback-messages").run([&](Context& context, Worker& worker) {

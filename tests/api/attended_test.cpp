@@ -1,5 +1,6 @@
 // A rank that waits for others in a barrier, an exchange or a collective makes progress on its
-// workers meanwhile: peers wait for what only these can do. Nobody helps (HEDDLE_PROGRESS=none).
+// workers meanwhile: peers wait for answers that only these workers can give. There are no helpers
+// (HEDDLE_PROGRESS=none).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -45,8 +46,8 @@ heddle_worker open_worker(const Context& context, const Mode& mode) {
   return worker;
 }
 
-// A rank, its only worker, and what it shows: memory that is registered, so that its worker 0
-// carries out what peers do there.
+// A rank, its only worker, and its registered memory: worker 0 executes the operations of peers
+// there.
 struct Place {
   Place(const Job& job, std::uint32_t number, const Mode& mode)
       : context(job.join(number)), worker(open_worker(context, mode)) {
@@ -158,7 +159,7 @@ class Attended : public testing::TestWithParam<std::tuple<const char*, Mode, Cal
   }
 };
 
-// Rank 0 comes to the call only when rank 1, which is there, has done what it asks for.
+// Rank 0 comes to the call only after rank 1, which is in it, has answered the request of rank 0.
 TEST_P(Attended, WorkersCarryOutWhatPeersAsk) {
   run(adds, [](Place&) {});
 }
@@ -186,8 +187,8 @@ TEST_P(Attended, WorkersFetchLongMessages) {
   EXPECT_EQ(got, sent);
 }
 
-// Who may look at an exclusive worker in a wait: who opened it, until another thread has posted
-// something that raises a counter of it, even if that is done at once.
+// The thread that opened an exclusive worker may make progress on it in a wait, until another
+// thread has posted an operation on it that raises a counter, even if that is done at once.
 TEST(Ownership, GoesWithTheCounterOfAWorker) {
   const Job job(1, "shm");
   const Context context = job.join(0);

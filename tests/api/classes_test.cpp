@@ -1,6 +1,6 @@
-// Active-message classes: NETWORK handlers run in whoever makes progress and may not wait; USER
-// handlers run only in threads that call heddle_run_tasks, and may do everything. In every sharing
-// mode.
+// Active-message classes: NETWORK handlers run in any thread that makes progress and may not wait;
+// USER handlers run only in threads that call heddle_run_tasks, and may do everything. In every
+// sharing mode.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ bool taken(Status status) {
   return status == HEDDLE_DONE || status == HEDDLE_POSTED;
 }
 
-// For what another thread has to do; long beyond what it takes.
+// A timeout for the work of another thread; far longer than that takes.
 class Deadline {
  public:
   [[nodiscard]] bool open() {
@@ -61,7 +61,7 @@ class Classes : public testing::TestWithParam<Parameter> {
     const heddle_am_message message{handler, sizeof value, &value, nullptr, 0};
     return workers_[from].try_am({1 - from, 0}, message);
   }
-  // For a message that there is credit for: refused only while whoever helps holds the worker.
+  // For a message with credit: it is refused only while a helper holds the worker.
   bool post_user(std::uint32_t from, std::uint64_t value, std::uint32_t handler = kUser) {
     for (Deadline deadline; deadline.open();) {
       const Status status = try_user(from, value, handler);
@@ -74,8 +74,8 @@ class Classes : public testing::TestWithParam<Parameter> {
   }
   template <class Done>
   bool progress_until(Done&& done) {
-    // Asked no more once it is true: an executor that looks in makes try_quiet say AGAIN for a
-    // moment.
+    // Not asked again once it is true: an executor that looks at the worker makes try_quiet return
+    // AGAIN for a moment.
     for (Deadline deadline; deadline.open(); progress()) {
       if (done()) return true;
     }
@@ -285,7 +285,7 @@ TEST_P(Classes, UserHandlersMayBlock) {
   EXPECT_EQ(region.memory<std::uint64_t>()[0], 50U);
 }
 
-// Both ranks flood each other while several threads of each run what comes: grants never wait
+// Both ranks flood each other while several threads of each run the handlers: grants never wait
 // behind messages without credit.
 TEST_P(Classes, FloodsInBothDirectionsWithManyThreads) {
   constexpr std::uint64_t kMessages = 2000;
@@ -355,7 +355,7 @@ struct Waits {
   heddle_counter counter;
   std::atomic<bool> ended{false};
   std::vector<std::pair<std::string, int>> told;
-  // What may go on its way belongs to operations for longer than the handler runs.
+  // Memory of operations that may be accepted must live longer than the handler runs.
   alignas(8) std::uint64_t word = 0;
   std::vector<std::byte> large = std::vector<std::byte>(100'000);
   heddle_segment segment{};
@@ -457,7 +457,7 @@ TEST_P(Inside, EveryCallThatWouldWaitIsRefusedWhicheverWorkerItIsAbout) {
   EXPECT_EQ(waits.told.size(), 2 * kPosts + 2 * kWaits + 4U);
   for (std::size_t i = 0; i < waits.told.size(); ++i) {
     const auto& [call, told] = waits.told[i];
-    // The queue of another worker that an executor serves takes what is posted, without a wait.
+    // If an executor serves another worker, its queue takes the posted operations without a wait.
     const bool queued = mode() == HEDDLE_SHARING_OFFLOAD && i >= kPosts + kWaits && i < 2 * kPosts + kWaits;
     EXPECT_EQ(told, queued ? HEDDLE_POSTED : HEDDLE_ERR_STATE) << call << ", the " << i << "th";
   }
@@ -467,8 +467,8 @@ TEST_P(Inside, EveryCallThatWouldWaitIsRefusedWhicheverWorkerItIsAbout) {
   }));
 }
 
-// One that waits in its own code holds up its worker, but neither other workers nor threads that
-// make progress on this one.
+// A handler that waits in its own code delays its worker, but neither other workers nor threads
+// that make progress on this one.
 TEST_P(Inside, AHandlerThatBlocksHoldsUpItsWorkerAlone) {
   struct Stuck {
     std::atomic<bool> in{false};

@@ -42,8 +42,8 @@ class Closing : public testing::TestWithParam<Setting> {
   Variables variables_{GetParam().variables};
 };
 
-// A long message to oneself that nobody has received: nobody ever will, so leaving gives it up
-// instead of waiting for ever.
+// A long message of a rank to itself that was never received: nobody can receive it any more, so
+// leaving cancels it instead of waiting for ever.
 TEST(Leaving, GivesUpWhatNobodyWillDo) {
   for (const char* transport : {"shm", "loopback-messages"}) {
     const Job job(1, transport);
@@ -62,7 +62,7 @@ TEST(Leaving, GivesUpWhatNobodyWillDo) {
   }
 }
 
-// Who rests between polls does not take a thousand of them to find out.
+// A thread that rests between polls does not need a thousand polls to find out.
 TEST(Napping, NoticesThatAWorkerWasClosed) {
   for (const char* transport : {"shm", "loopback-messages"}) {
     const Variables variables{{{"HEDDLE_PROGRESS", "none"}}};
@@ -95,8 +95,8 @@ TEST(Napping, NoticesThatAWorkerWasClosed) {
   }
 }
 
-// The receiver closes in the moment in which it has the message; the transport refuses most of what
-// is posted.
+// The receiver closes at the moment in which it has the message; the transport refuses most
+// commands.
 TEST_P(Closing, TellsTheSenderFirst) {
   const Job job(2, GetParam().transport);
   Context receiving = job.join(0);

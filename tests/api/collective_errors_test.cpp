@@ -1,5 +1,5 @@
-// What is wrong is told with the values: by one member of its own arguments, by all where they do
-// not agree.
+// Wrong arguments are reported with their values: by the member that has them, or by all members if
+// their arguments differ.
 #include <array>
 #include <complex>
 
@@ -210,7 +210,7 @@ const std::vector<Odd>& odds() {
        [](heddle_team team, bool odd, heddle_collective* made) {
          const Status begun = heddle_allgather_start(team, t_here.data(), t_there.data(), odd ? 128 : 16, made);
          if (begun != HEDDLE_POSTED) return begun;
-         // its end tells it
+         // its end reports the error
          return heddle_collective_wait(std::exchange(*made, {}), HEDDLE_FOREVER);
        }},
   };

@@ -39,8 +39,8 @@ bool needs_the_dead(Operation operation, std::uint32_t rank) {
   }
 }
 
-// What stays until all ranks are through: others may still write where the dead one had its
-// buffers.
+// Memory that stays until all ranks are through: others may still write to the buffers of the dead
+// rank.
 struct Shared {
   std::atomic<std::uint32_t> begun{0};
   std::atomic<std::uint32_t> through{0};
@@ -62,7 +62,8 @@ void run_with_a_death(const char* transport, Body&& body) {
         const Member member{job.handle(), context, world};
         body(member, shared, part);
         shared.through.fetch_add(1);
-        // What others put here needs this rank's progress on a transport without direct memory.
+        // Puts of other ranks to this memory need this rank's progress on a transport without
+        // direct memory.
         must_be(within_time([&] { return shared.through.load() == kRanks; },
                             [&] { static_cast<void>(context.progress()); }),
                 "all are through in time");
@@ -77,8 +78,7 @@ void run_with_a_death(const char* transport, Body&& body) {
 }
 
 void die(const Member& member, const Shared& shared) {
-  // It does nothing more, but for what the others may need of it to begin: messages that it owes
-  // them.
+  // It does nothing more, except sending the messages that the others need to begin.
   constexpr int kPatience = 2000;
   int turns = 0;
   const auto turn = [&] {
@@ -122,7 +122,7 @@ TEST_P(Death, BeforeItsStartOfAPersistentRun) {
       must(heddle_collective_start(made), "the start that the dead one does not make");
       shared.begun.fetch_add(1);
       expect_told(GetParam(), member, heddle_collective_wait(made, HEDDLE_FOREVER));
-      // From now on nobody needs to wait to know.
+      // From now on all know of the death without waiting.
       must_be(within_time([&] { return member.context.peer_status(kDead) == HEDDLE_ERR_PEER_FAILED; }), "it is known");
       Status next = heddle_collective_start(made);
       if (next == HEDDLE_POSTED) next = heddle_collective_wait(made, HEDDLE_FOREVER);

@@ -1,6 +1,7 @@
-// Barriers and small reductions by barrier gates: who computes between start and wait is not
-// needed, results are those of software to the last bit, several at once do not meet, and where
-// gates are not enough all members use software. On the emulator of uTofu.
+// Barriers and small reductions by barrier gates: a rank that computes between start and wait is
+// not needed, results are those of software to the last bit, several operations at once do not
+// disturb each other, and if there are too few gates, all members use software. On the emulator of
+// uTofu.
 #include <array>
 #include <atomic>
 #include <numeric>
@@ -282,7 +283,7 @@ TEST_F(Gates, TwoTeamsFromTwoThreads) {
   });
 }
 
-// What finds no gates is run by software, for all members alike.
+// An operation without gates is run by software, at all members.
 TEST_F(Gates, MoreOperationsThanGates) {
   const Variables few{{{"HEDDLE_UTOFU_GATES", "26"}}};
   constexpr std::uint32_t kRanks = 3;  // of one process: 6 gates for each operation
@@ -352,7 +353,8 @@ TEST_F(Gates, NotWhereOneMemberHasNone) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// What is named is run as it is named; what gates cannot do exactly is run by software.
+// An algorithm that is named is used. Operations that gates cannot compute exactly are run by
+// software.
 TEST_F(Gates, WhatSoftwareRuns) {
   run_members(2, "utofu", [](const Member& member) {
     const heddle_team team = member.world.handle();
@@ -395,8 +397,8 @@ TEST_F(Gates, MisuseIsRefused) {
   });
 }
 
-// Blocking calls that do not agree, with arguments known from before: told, instead of waiting for
-// ever.
+// Blocking calls that do not agree, with arguments known from before: they return an error instead
+// of waiting for ever.
 TEST_F(Gates, CallsThatDifferAreTold) {
   run_members(2, "utofu", [](const Member& member) {
     heddle_team team{};
@@ -412,7 +414,7 @@ TEST_F(Gates, CallsThatDifferAreTold) {
   });
 }
 
-// Last in this file: what has not ended keeps its gates.
+// Last in this file: an operation that has not ended keeps its gates.
 TEST_F(Gates, ZTheDeathOfAMemberIsTold) {
   constexpr std::uint32_t kRanks = 3;
   for (const bool blocking : {false, true}) {

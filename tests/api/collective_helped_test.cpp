@@ -1,5 +1,5 @@
-// Helpers and collectives: one that loses its core inside an operation is fetched by who waits for
-// that operation; a barrier orders what one has executed for other ranks.
+// Helpers and collectives: if a helper loses its core inside an operation, a thread that waits for
+// the operation fetches it. A barrier orders the work that a helper has done for other ranks.
 #include <sched.h>
 
 #include <atomic>
@@ -76,8 +76,8 @@ TEST(HelpedCollectives, AHelperThatWasPutAsideInsideIsFetched) {
   EXPECT_TRUE(test.brought.load()) << "it was left where it was";
 }
 
-// Whether the order is there shows on machines with weak memory, and to ThreadSanitizer, which does
-// not see the way that it takes through the other rank.
+// A missing order shows on machines with weak memory, and to ThreadSanitizer, which does not see
+// the synchronisation through the other rank.
 TEST(HelpedCollectives, ABarrierOrdersWhatAHelperHasExecuted) {
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", "dedicated:1"},
                                                                              {"HEDDLE_SHM_DIRECT", "0"},

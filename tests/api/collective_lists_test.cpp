@@ -1,6 +1,6 @@
-// Blocks of any lengths: what is wrong with lists is told, by both members that it concerns with
-// both values; and what the common tests of operations do not show: lists that change, elements of
-// different lengths, runs and handles.
+// Blocks of any lengths: both members of a wrong block report both values. Also cases that the
+// common tests of operations do not have: lists that change, elements of different lengths, runs
+// and handles.
 #include <array>
 #include <numeric>
 #include <random>
@@ -90,14 +90,14 @@ TEST(Lists, OverlapIsFoundBlockByBlock) {
     const Status status = heddle_alltoallv(member.world.handle(), all.data(), &from, all.data(), &to);
     must_be(status == HEDDLE_ERR_ARGUMENT && says("received from member 1 and the one that is received from member 0"),
             heddle_last_error());
-    sent = {3, 3};  // what is sent may overlap
+    sent = {3, 3};  // blocks of a send buffer may overlap
     received = {12, 8};
     must(heddle_alltoallv(member.world.handle(), all.data(), &from, all.data(), &to), "the same sent twice");
   });
 }
 
-// Lists that do not fit: both members say both lengths, the others whose call it was; the team goes
-// on.
+// Lists that do not fit: both members report both lengths, the others name the two members; the
+// team goes on.
 TEST(Lists, ThatDoNotFitAreToldToAllMembers) {
   for (const char* transport : kTransports) {
     run_members(4, transport, [](const Member& member) {

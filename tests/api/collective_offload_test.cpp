@@ -1,6 +1,6 @@
-// Persistent broadcasts that the network's interface carries out: who computes between start and
-// wait is not needed, the results are those of the software, and where there are not enough queues
-// the software runs them. On the emulator of uTofu.
+// Persistent broadcasts that the network's interface executes: a rank that computes between start
+// and wait is not needed, the results are those of the software, and if there are not enough
+// queues, the software runs them. On the emulator of uTofu.
 #include <array>
 #include <atomic>
 
@@ -175,7 +175,7 @@ TEST_F(Offloaded, MoreOperationsThanQueues) {
   });
 }
 
-// What the interface does passes the decorator: with faults there is none.
+// Operations of the interface bypass the decorator: with faults they are not offered.
 TEST_F(Offloaded, BehindTheFaultDecoratorIfNoFaultIsSet) {
   for (const bool faults : {false, true}) {
     const Variables variables(faults ? std::vector<std::pair<const char*, const char*>>{{"HEDDLE_FAULT_DELAY", "3"}}
@@ -254,8 +254,8 @@ TEST_F(Offloaded, MisuseIsRefused) {
   });
 }
 
-// Without a root nothing comes; without a middle nothing passes. Last in this file: what has not
-// ended keeps its queues.
+// Without a root nothing comes; without a middle nothing passes. Last in this file: an operation
+// that has not ended keeps its queues.
 TEST_F(Offloaded, ZTheDeathOfAMemberIsTold) {
   constexpr std::uint32_t kRanks = 3;
   for (const std::uint32_t dead : {0U, 1U}) {
@@ -265,7 +265,7 @@ TEST_F(Offloaded, ZTheDeathOfAMemberIsTold) {
     std::vector<std::thread> threads;
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
       threads.emplace_back([&, rank] {
-        // Who has failed to receive may still be put to, until all are gone.
+        // Peers may still put to a member whose receive has failed, until all are gone.
         static std::array<std::array<std::vector<std::byte>, kRanks>, 2> buffers;
         std::vector<std::byte>& buffer = buffers[dead][rank];
         buffer.resize(50'000);

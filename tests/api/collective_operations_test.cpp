@@ -1,5 +1,5 @@
-// Every operation by each of its algorithms and in each form, of 1 to 8 ranks, against what it has
-// to give.
+// Every operation by each of its algorithms and in each form, of 1 to 8 ranks, against the expected
+// result.
 #include "api/test_collective.hpp"
 #include "base/test_sanitizer.hpp"
 
@@ -10,7 +10,7 @@ class OperationsOf : public testing::TestWithParam<Operation> {};
 INSTANTIATE_TEST_SUITE_P(All, OperationsOf, testing::ValuesIn(all_operations()),
                          [](const auto& row) { return collective::name_of(row.param); });
 
-// Null: the one that is chosen. Only those for any shape.
+// Null: the algorithm that the library chooses. Only algorithms for any shape.
 std::vector<const char*> algorithms_for(Operation operation, std::uint32_t ranks) {
   std::vector<const char*> names = {nullptr};
   for (const collective::Algorithm& algorithm : collective::algorithms()) {
@@ -20,7 +20,7 @@ std::vector<const char*> algorithms_for(Operation operation, std::uint32_t ranks
   return names;
 }
 
-// What comes after another has to be told from what was before: two runs each.
+// Data of a run must not be mistaken for data of the run before: two runs each.
 void run_all(const Member& member, Operation operation, std::span<const std::uint64_t> sizes, std::uint32_t root) {
   for (const char* algorithm : algorithms_for(operation, member.world.size())) {
     for (const std::uint64_t bytes : sizes) {

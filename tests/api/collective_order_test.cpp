@@ -81,7 +81,7 @@ TEST_P(Outstanding, TheEndIsFoundByTestAlone) {
   });
 }
 
-// A member that only makes progress on the context passes on what others wait for.
+// A member that only makes progress on the context passes on data that others wait for.
 TEST_P(Outstanding, ProgressOnTheContextMovesItOn) {
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> ended{0};
@@ -128,7 +128,7 @@ TEST(Collectives16, RanksOnFewerCoresComeToTheEnd) {
   });
 }
 
-// Nobody leaves a barrier before all have come, whoever is late.
+// No member leaves a barrier before all have come, whichever is late.
 TEST(Barrier, HoldsUntilAllHaveCome) {
   constexpr std::uint32_t kRanks = 5;
   for (const char* transport : {"shm", "loopback-messages"}) {

@@ -1,4 +1,4 @@
-// Random collectives against what each has to give, over every transport: operations, sizes, roots,
+// Random collectives against the expected results, over every transport: operations, sizes, roots,
 // algorithms, memory and forms from a seed that all ranks share, several under way at once; and
 // that a hundred thousand starts leave nothing behind.
 #include <malloc.h>
@@ -78,7 +78,7 @@ TEST_P(RandomCollectives, GiveWhatTheyHaveTo) {
   }
 }
 
-// What the process has from malloc, in use.
+// The process's memory from malloc that is in use.
 std::size_t bytes_in_use() {
   return ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
 }
@@ -97,7 +97,7 @@ TEST(Starts, AHundredThousandOfOneHandleLeaveNothingBehind) {
       }
       must(heddle_barrier(member.world.handle()), "barrier");
     };
-    starts(1000);  // what is made ready once
+    starts(1000);  // memory that is made ready once
     if (member.rank() == 0) before = bytes_in_use();
     starts(base::few_if_sanitized(5000, 100'000));
     // Far less than a byte a start.

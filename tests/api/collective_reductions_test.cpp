@@ -75,7 +75,7 @@ void longest(void* inout, const void* in, std::size_t bytes, const void* arg) {
   calls->inside.fetch_sub(1);
 }
 
-// Elements of 40 bytes, which are cut nowhere.
+// Elements of 40 bytes, which no algorithm cuts.
 TEST(Reductions, ByAFunctionOfTheProgram) {
   for (const char* algorithm : {"allreduce.doubling", "allreduce.ring"}) {
     for (const char* transport : {"shm", "loopback-messages"}) {

@@ -1,5 +1,5 @@
-// How operations are made ready: memory of their own for slots, mistakes of one call and of all,
-// what other waits move on.
+// The set-up of operations: memory of their own for slots, wrong arguments at one member and at
+// all, progress by other waits.
 #include <cstring>
 #include <vector>
 
@@ -85,7 +85,7 @@ TEST(CollectiveSetup, ElementsOfSixteenBytesAreAligned) {
   EXPECT_FALSE(misaligned);
 }
 
-// Blocking calls go in pieces: what has to agree is the whole.
+// Blocking calls go in pieces: the whole has to agree.
 TEST(CollectiveSetup, LengthsThatDifferByWholePiecesAreTold) {
   run_members(2, "shm", [](Member& member) {
     std::vector<std::byte> data(192 << 10);
@@ -110,8 +110,8 @@ TEST(CollectiveSetup, WhatIsUnderWayMovesInOtherWaits) {
   }
 }
 
-// The internal worker has the last number; where the application has taken all, every rank is told,
-// as often as it asks.
+// The internal worker has the last number. If the application has taken all numbers, every rank
+// gets the error, as often as it asks.
 TEST(CollectiveSetup, ATeamNeedsAWorkerWhereMemoryIsNotMapped) {
   const std::vector<std::pair<const char*, const char*>> few = {{"HEDDLE_MAX_WORKERS", "2"}};
   const Variables variables(few);

@@ -50,7 +50,7 @@ TEST(CollectivesOfANode, EveryOperationInEveryForm) {
         for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent}) part.run(form, 2);
       }
     }
-    // Which only members with mapped memory can do.
+    // Only members with mapped memory can do this.
     Part pull(member.context, node, {Operation::broadcast, 40000, 0, Memory::allocated, false, "broadcast.pull", 0});
     for (const Form form : {Form::nonblocking, Form::persistent}) pull.run(form, 2);
   });

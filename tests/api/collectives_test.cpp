@@ -1,4 +1,4 @@
-// Ranks that call different collectives are told so, all of them, and can go on.
+// Ranks that call different collectives all get an error, and can go on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -238,7 +238,7 @@ TEST(Exchange, ADeathAfterAllHaveExchangedIsTheSameToAll) {
   }
 }
 
-// What was written before a barrier is read after it, while ranks come and wait in every order, by
+// Data written before a barrier is read after it, while ranks come and wait in every order, by
 // memory and otherwise.
 TEST(Exchange, BarriersAndExchangesInTurnKeepTheirOrder) {
   constexpr std::uint32_t kRanks = 4;

@@ -1,5 +1,5 @@
-// What programs add to reports about jobs that hang (heddle/diagnosis.h). What a rank would tell
-// its launcher is taken from the context itself: jobs of threads have no launcher.
+// The facts that programs add to reports about jobs that hang (heddle/diagnosis.h). The tests take
+// a rank's answer to its launcher from the context itself: jobs of threads have no launcher.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 using diagnosis::Cause;
 using diagnosis::Snapshot;
 
-// What a loop of the program waits for, and how often it was asked.
+// The awaited event of a program's loop, and how often it was asked for.
 struct Loop {
   heddle_wait_facts facts{};
   std::atomic<int> asked{0};
@@ -71,7 +71,7 @@ class Diagnosis : public testing::Test {
     EXPECT_TRUE(decoded) << heddle_last_error();
     return decoded ? std::move(*decoded) : Snapshot{};
   }
-  // What is told of the wait while a thread of its own waits.
+  // The report of the wait while a thread of its own waits.
   Snapshot told_of(Loop& loop) {
     std::atomic<bool> ends{false};
     std::atomic<bool> begun{false};
@@ -94,7 +94,7 @@ class Diagnosis : public testing::Test {
     thread.join();
     return told;
   }
-  // What rank 0 writes while it waits for a message in vain, a little longer than a second.
+  // The output of rank 0 while it waits in vain for a message, a little longer than a second.
   std::string report_of_receive(std::uint64_t tag, std::uint64_t mask) {
     heddle_receive receive{};
     EXPECT_EQ(worker_.try_recv({{1, 0}, tag, mask}, {}, &receive), HEDDLE_POSTED);
@@ -217,7 +217,8 @@ TEST_F(Diagnosis, SeveralThreadsMayWaitAtOnce) {
     });
   }
   EXPECT_TRUE(within_time([&] { return std::ranges::all_of(rounds, [](auto& count) { return count.load() > 0; }); }));
-  // Those that go on waiting are told of, each once. One that gets no core for long may be missing.
+  // Each thread that goes on waiting is in the report once. A thread that gets no core for long may
+  // be missing.
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(within_time([&] {
       std::multiset<std::string> texts;
@@ -230,7 +231,7 @@ TEST_F(Diagnosis, SeveralThreadsMayWaitAtOnce) {
   EXPECT_TRUE(snapshot().waits.empty());
 }
 
-// Of waits within each other the outer one is told, until it ends.
+// If waits are nested, the report has the outer one, until it ends.
 TEST_F(Diagnosis, TheOutermostWaitCounts) {
   Loop outer;
   Loop inner;
@@ -261,7 +262,7 @@ TEST_F(Diagnosis, TheOutermostWaitCounts) {
   waits.join();
 }
 
-// Where nobody watches, a noted wait says itself that it waits, as Heddle's own do.
+// Without a launcher that watches, a noted wait reports itself, as Heddle's own waits do.
 TEST_F(Diagnosis, WithoutALauncherANotedWaitIsReported) {
   Loop loop;
   set(loop.facts.text, "a word of nobody's");
@@ -289,7 +290,7 @@ TEST_F(Diagnosis, LocksThatAreHeldAreListed) {
   };
   ASSERT_EQ(heddle_context_list_held(context_.handle(), two), HEDDLE_DONE);
   EXPECT_EQ(snapshot().held, (std::vector<std::uint64_t>{11, 12}));
-  // One that has more than there is room for says so.
+  // A rank with more locks than there is room for says so.
   const auto many = [](std::uint64_t* keys, std::size_t most) -> std::size_t {
     std::fill_n(keys, most, 5);
     return most + 1000;

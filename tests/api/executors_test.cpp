@@ -54,7 +54,7 @@ void look_once() {
 TEST_P(Executors, AsManyThreadsAsAskedFor) {
   const Job job(1, "shm");
   Context context = job.join(0);
-  // Those of the case before were joined, and may still be listed.
+  // Threads of the case before were joined, and may still be listed.
   EXPECT_TRUE(within_time([] { return threads_named("heddle-exec") + threads_named("heddle-comp") == 0; }, look_once))
       << "before there is a worker for them";
   std::vector<Worker> workers;

@@ -1,5 +1,5 @@
 // Memory runs out at every allocation in turn: no exception leaves a C function (it would end this
-// program), every call returns a status, and what was posted still ends.
+// program), every call returns a status, and posted operations still end.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,8 +14,8 @@ namespace {
 class ExhaustedEverywhere : public testing::TestWithParam<const char*> {};
 
 TEST_P(ExhaustedEverywhere, OperationsEnd) {
-  // A worker's first message that its receiver has no memory for is lost over a network: there the
-  // receiver has memory, and a thread that has some.
+  // Over a network a worker's first message is lost if its receiver has no memory for it. So over
+  // networks the receiver has memory, and its thread has some.
   const bool lossy = std::string(GetParam()) == "ucx" || std::string(GetParam()) == "ofi";
   with_every_allocation_failing([lossy](long allocations) {
     const Job job(2, GetParam());
@@ -48,7 +48,7 @@ TEST_P(ExhaustedEverywhere, OperationsEnd) {
         if (!lossy) static_cast<void>(peer.progress());
       }
     }
-    // There is memory again: what was accepted ends.
+    // There is memory again: accepted operations end.
     within_time([&] { return ended >= posted; },
                 [&] {
                   static_cast<void>(worker.progress());

@@ -1,6 +1,6 @@
-// A network that is cut: who only waits to receive is told, though the process at the other end
-// lives. The tests' way to cut it is to shut down the connections, all of which are in this
-// process. Networks: tests/hosts.
+// A network that is cut: a rank that only waits to receive gets the error, though the process at
+// the other end lives. The tests' way to cut it is to shut down the connections, all of which are
+// in this process. Networks: tests/hosts.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -64,7 +64,7 @@ TEST_P(GivenUp, AReceiveEndsThoughItsSenderLives) {
   EXPECT_EQ(got, 7U);
   ASSERT_TRUE(within_time([&] { return heddle_try_quiet(sender.handle()) == HEDDLE_DONE; }, both));
 
-  // Matched, so that only what its sender does can end it.
+  // Matched, so that only an action of its sender can end it.
   std::array<std::uint64_t, 2> parts{};
   std::array<std::uint64_t, 2> to_parts{};
   heddle_partitioned send{};

@@ -1,4 +1,5 @@
-// Handlers that change while messages arrive, and handlers that would end what they run on.
+// Handlers that change while messages arrive, and handlers that try to close the worker or context
+// that they run on.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// HEDDLE_HANG_SECONDS: what a call that waits too long tells, word for word.
+// HEDDLE_HANG_SECONDS: the report of a call that waits too long, word for word.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -81,7 +81,7 @@ class HangReport : public testing::Test {
     waiter.join();
     return told;
   }
-  // How many messages with tag 1 rank 0 may send that rank 1 only keeps.
+  // The number of messages with tag 1 that rank 0 may send while rank 1 only keeps them.
   std::size_t send_until_refused(const std::vector<std::byte>& data) {
     std::size_t sent = 0;
     for (int refused = 0; refused < 1000;) {
@@ -284,7 +284,7 @@ TEST_F(HangReport, TellsThatLongMessagesAreNotReceived) {
             "HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides\n");
 }
 
-// A handler that waits in its own code holds up its worker, and nobody else.
+// A handler that waits in its own code delays its worker, and no other one.
 TEST_F(HangReport, TellsThatAnotherThreadDoesNotLeaveTheWorker) {
   open(HEDDLE_SHARING_SHARED);
   struct Stuck {

@@ -1,4 +1,4 @@
-// A join that is refused for what it was asked.
+// A join that is refused because of its options.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,7 +13,7 @@ Status join(const Job& job, const char* transport, heddle_context* context) {
   return heddle_context_join(&options, context);
 }
 
-// A process joins its launcher's job once: what is wrong with the options is found before that.
+// A process joins its launcher's job once: errors in the options are found before that.
 TEST(Join, IsLeftToBeTriedAgain) {
   const Job job(1, "shm");
   heddle_context context{};

@@ -1,5 +1,5 @@
-// What is told, to callers and in the log: the values that were wrong, and nothing about what is in
-// order.
+// Messages to callers and in the log: they name the wrong values, and mention nothing that is
+// correct.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,14 +20,14 @@ std::string text(const char* format, Args... args) {
   return out.data();
 }
 
-// What is written to standard error while it lives.
+// Collects standard error while it lives.
 class Caught {
  public:
   Caught() { testing::internal::CaptureStderr(); }
   std::string end() { return testing::internal::GetCapturedStderr(); }
 };
 
-// Two ranks of this thread, closed in threads of their own since leaving is collective.
+// Two ranks of this thread. They are closed in threads of their own, since leaving is collective.
 struct Two {
   explicit Two(const char* transport = "shm") : job(2, transport), contexts{job.join(0), job.join(1)} {
     for (std::size_t rank : {0U, 1U}) workers[rank] = contexts[rank].open_worker();
@@ -86,7 +86,7 @@ TEST(Messages, AMessageWithoutAHandlerIsReportedWithItsNumber) {
   EXPECT_TRUE(has(log, "no handler is registered for its number, 23")) << log;
 }
 
-// Through the other rank's hands, which knows its regions; the kernel only knows what is mapped.
+// The other rank serves it, which knows its regions; the kernel only knows mappings.
 TEST(Messages, AnOperationOnAReleasedRegionSaysSo) {
   const std::vector<std::pair<const char*, const char*>> settings = {{"HEDDLE_SHM_CMA", "0"}};
   const Variables variables(settings);

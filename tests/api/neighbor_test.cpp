@@ -1,5 +1,5 @@
-// Exchanges among neighbours: what the common tests of operations do not show. Halos of a torus,
-// lists that do not name each other, members without neighbours.
+// Exchanges among neighbours: cases that the common tests of operations do not have. Halos of a
+// torus, lists that do not name each other, members without neighbours.
 #include <array>
 #include <numeric>
 #include <vector>
@@ -15,7 +15,7 @@ bool says(const char* words) {
   return std::string(heddle_last_error()).find(words) != std::string::npos;
 }
 
-// What goes behind comes from before, also where both are the same member, or this one.
+// A block sent behind comes from before, also if both are the same member, or this one.
 TEST(Neighbors, HaloOfARing) {
   for (const char* transport : kTransports) {
     for (const std::uint32_t ranks : {1U, 2U, 3U, 5U}) {
@@ -26,7 +26,7 @@ TEST(Neighbors, HaloOfARing) {
         const std::array targets = {before, behind};
         const std::array sources = {behind, before};
         const heddle_neighbors neighbors = heddle::neighbors(sources, targets);
-        constexpr std::size_t kBlock = 3000;  // both together are more than what is kept
+        constexpr std::size_t kBlock = 3000;  // both together exceed the room for kept data
         const Region region = member.context.alloc(4 * kBlock * sizeof(std::uint32_t));
         const auto all = region.memory<std::uint32_t>();
         const auto send = all.first(2 * kBlock);

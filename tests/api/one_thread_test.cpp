@@ -66,8 +66,8 @@ TEST(WorkerMode, IsTheOneThatWasAskedFor) {
   EXPECT_EQ(heddle_worker_mode({12345}, &mode), HEDDLE_ERR_HANDLE);
 }
 
-// Functions of the application run where the library is called, through whichever worker of
-// whichever context.
+// Functions of the application run on the thread that calls the library, through any worker of any
+// context.
 TEST_P(OneThread, AllFunctionsRunOnTheSameThread) {
   const Job job(2, GetParam());
   std::atomic<std::uint64_t> met{0};
@@ -90,7 +90,7 @@ TEST_P(OneThread, AllFunctionsRunOnTheSameThread) {
   EXPECT_NE(seen[0], std::thread::id());
 }
 
-// What a function on the engine does with the library is done there and then, by the same thread.
+// Calls of the library by a function on the engine are executed at once, by the same thread.
 TEST_P(OneThread, FunctionsOnTheEngineMayRegisterAndOpen) {
   const Job job(1, GetParam());
   const Context context = job.join(0);
@@ -107,7 +107,7 @@ TEST_P(OneThread, FunctionsOnTheEngineMayRegisterAndOpen) {
   EXPECT_EQ(other->stats().again, 0U);
 }
 
-// Errors of set-up calls have their words in the thread that asked.
+// The thread that made a set-up call gets its error message.
 TEST_P(OneThread, TheCallerIsToldWhatWasWrong) {
   const Job job(1, GetParam());
   const Context context = job.join(0);
@@ -168,7 +168,7 @@ TEST_P(OneThread, ThreadsWithWorkersAndRegionsOfTheirOwn) {
 INSTANTIATE_TEST_SUITE_P(Transports, OneThread, testing::Values("utofu", "fault+utofu"),
                          [](const auto& setting) { return std::string(setting.param[0] == 'f' ? "fault" : "plain"); });
 
-// Without the setting the library notices: what the tests above pass is a test.
+// Without the setting the library notices the calls: so the tests above can fail.
 TEST(OneThreadDeathTest, TheLibraryNotices) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(

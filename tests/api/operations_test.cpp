@@ -213,7 +213,7 @@ TEST_P(Operations, WaitingFormsBringTheValue) {
     const auto first = context.exchange(allocated);
     const auto second = context.exchange(registered);
     for (const auto* remote : {&first, &second}) {
-      // Each draws from both ranks' words; what one draws grows.
+      // Each draws from both ranks' words; the values that one draws grow.
       for (std::uint32_t of = 0; of < 2; ++of) {
         std::uint64_t before = 0;
         for (std::uint64_t i = 0; i < kTimes; ++i) {
@@ -245,7 +245,7 @@ TEST_P(Operations, WaitingFormsBringTheValue) {
   });
 }
 
-// However each of them is done, at once or later: the counter reaches their number, and not more.
+// The counter reaches exactly their number, whether each of them is done at once or later.
 TEST_P(Operations, ACounterOfAllReachesTheNumberOfOperations) {
   run(2, [](Context& context, Worker& worker) {
     const Region allocated = context.alloc(4096);

@@ -1,4 +1,4 @@
-// What fence promises, seen by the rank that is written to: who sees a later operation sees the
+// The contract of fence, seen by the target rank: a reader that sees a later operation sees the
 // earlier ones.
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST_P(Order, AWholeBlockIsThereBeforeTheFlagAfterAFence) {
   });
 }
 
-// A get after a fence sees one's own put before it, and an atomic is ordered as a put is.
+// A get after a fence sees the same rank's put before it, and an atomic is ordered as a put is.
 TEST_P(Order, AGetAfterAFenceSeesThePutAndTheAtomicBeforeIt) {
   run(2, [](Context& context, Worker& worker) {
     const Region region = context.alloc(4096);

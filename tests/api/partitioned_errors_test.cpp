@@ -1,5 +1,5 @@
-// What may go wrong with partitioned operations: wrong calls, sides that do not fit, peers that are
-// gone. Nobody waits for ever.
+// Errors of partitioned operations: wrong calls, sides that do not fit, peers that are gone. No
+// call waits for ever.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -318,7 +318,7 @@ TEST(PartitionedErrors, InsideHandlersOfAnotherWorker) {
 
 // ---- a rank that dies ---------------------------------------------------------------------------
 
-// Rank 1 dies where `stage` says; rank 0, a sender or a receiver, is told.
+// Rank 1 dies in the stage `stage`; rank 0, a sender or a receiver, gets the error.
 enum class Stage { unmatched, between_runs, in_a_run };
 
 void live_and_tell(const Job& job, const char* transport, bool sends, Stage stage) {

@@ -121,8 +121,8 @@ void receive_runs(const PartitionedReceive& receive, std::span<std::byte> data, 
   }
 }
 
-// What is sent lies at the beginning, a part is there when its bytes are, and the rest stays as it
-// was.
+// The sent bytes lie at the beginning, a part is there when its bytes are, and the rest is
+// unchanged.
 void receive_shorter(const PartitionedReceive& receive, std::span<std::byte> data, const Shorter& cut,
                      std::uint64_t tag) {
   const std::uint64_t bytes = cut.room / cut.receive;

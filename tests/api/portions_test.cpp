@@ -1,5 +1,4 @@
-// What has to be done for thousands of operations at once is done in portions: one call of progress
-// is short.
+// Work for thousands of operations at once is done in portions: each call of progress is short.
 #include <gtest/gtest.h>
 
 #include <array>

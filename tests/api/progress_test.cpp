@@ -1,4 +1,4 @@
-// Progress policies: who advances a worker whose owner computes, and what that costs when nothing
+// Progress policies: helpers advance a worker whose owner computes, and cost little when nothing
 // happens.
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -68,8 +68,8 @@ TEST(PolicyNames, AnUnknownOneDoesNotUseTheRankUp) {
   EXPECT_EQ(heddle_inproc_close(job), HEDDLE_DONE);
 }
 
-// A number that other threads raise. Who awaits it is away from the library and leaves its core to
-// helpers, which under SCHED_IDLE get none otherwise.
+// A number that other threads raise. The thread that awaits it is outside the library and leaves
+// its core to helpers, which under SCHED_IDLE get none otherwise.
 class Tally {
  public:
   Tally& operator++() {
@@ -354,8 +354,8 @@ TEST(Helped, AnOwnerThatOnlyTriesIsHelped) {
   }
 }
 
-// The same for one that only sends, by the short way, which is no visit of the owner's: what it
-// waits for arrives.
+// The same for an owner that only sends, by the short way, which does not enter the worker: the
+// messages that it waits for arrive.
 TEST(Helped, AnOwnerThatOnlySendsIsHelped) {
   for (const char* policy : {"dedicated:1", "adaptive"}) {
     const Variables variables(One{{"HEDDLE_PROGRESS", policy}});
@@ -389,7 +389,7 @@ TEST(Helped, AnOwnerThatOnlySendsIsHelped) {
 }
 
 // An owner that has waited for a helper moves it to its own core, perhaps only when the helper has
-// gone on. It goes home.
+// gone on. The helper returns to its own core.
 TEST(Helped, AHelperThatWasMovedGoesHome) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
@@ -445,7 +445,7 @@ void be_put_aside(const heddle_am_arrival*, void* arg) {
   test->count.fetch_add(1);
 }
 
-// With a helper put aside inside a worker, who posts there, and who waits there, fetches it and
+// A helper is put aside inside a worker: a thread that posts there, or waits there, fetches it and
 // goes on.
 TEST(Helped, AHelperThatWasPutAsideInAnyModeIsFetched) {
   cpu_set_t all;
@@ -502,7 +502,7 @@ TEST(Adaptive, NothingHappensAtNoCost) {
               context.handle(), 3, [](const heddle_am_arrival*, void* arg) { ++*static_cast<Tally*>(arg); }, &count),
           HEDDLE_DONE);
       context.barrier(worker);
-      // Before there was something: a message for each, handled by whoever comes.
+      // Before this there was work: a message for each, handled by any thread.
       const heddle_am_message message{3, 0, nullptr, nullptr, 0};
       ASSERT_GE(heddle_am(worker.handle(), {1 - context.rank(), 0}, &message, nullptr), 0) << heddle_last_error();
       EXPECT_TRUE(count.reaches(2));

@@ -1,5 +1,5 @@
-// Quiet, flush and fence by their short way, where a look at one word tells that nothing is under
-// way: no error is lost by it, what ended on another thread is seen, and stores have left the core.
+// Quiet, flush and fence by their short way, in which one word tells that nothing is under way: no
+// error is lost, ends on other threads are seen, and stores have left the core.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -42,7 +42,7 @@ class Quiet : public testing::TestWithParam<heddle_sharing> {
   Worker& worker() { return workers_[0]; }
   heddle_remote at(std::uint32_t rank) { return remotes_[rank - 1].at(0); }
   void fail(std::uint32_t rank) const { check(heddle_inproc_fail(job_.handle(), rank)); }
-  // A put of which nobody is told, and which its target does not answer.
+  // A put without a completion, which its target does not answer.
   void put_to(std::uint32_t rank) {
     ASSERT_EQ(worker().put(bytes_of(value_), at(rank)), HEDDLE_POSTED) << heddle_last_error();
   }
@@ -129,8 +129,8 @@ std::string mode_name(const testing::TestParamInfo<heddle_sharing>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Modes, Quiet, testing::ValuesIn(all_modes()), mode_name);
 
-// Threads of one worker, each with gets of its own, of which nobody is told, while others make all
-// the progress: whoever's quiet says DONE sees its data.
+// Threads of one worker, each with gets of its own without completions, while others make all the
+// progress: a thread whose quiet returns DONE sees its data.
 class QuietOfThreads : public testing::TestWithParam<heddle_sharing> {};
 
 TEST_P(QuietOfThreads, SeesWhatAnotherThreadsProgressBrought) {
@@ -253,8 +253,8 @@ const std::vector<Posting>& postings() {
 using AfterDeath = std::tuple<heddle_sharing, Setting, bool>;
 class QuietAfterADeath : public testing::TestWithParam<AfterDeath> {};
 
-// The call says it, or quiet does. `noticed`: after progress that has found it. An executor looks
-// by itself, since who posts to it makes none.
+// The call or quiet returns the error. `noticed`: after progress that has found the death. An
+// executor looks by itself, since a thread that posts to it makes no progress.
 TEST_P(QuietAfterADeath, NoErrorIsLost) {
   const auto& [mode, setting, noticed] = GetParam();
   const Variables variables(setting.variables);

@@ -1,5 +1,5 @@
-// Small-message offload: a message is only registered when it is posted, and submitted by a helper
-// or by who waits. The meaning of everything stays.
+// Small-message offload: posting only registers a message; a helper or a waiting thread submits it.
+// All operations keep their meaning.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ Variables variables_of(const Way& way) {
       {{"HEDDLE_SHARING", way.sharing}, {"HEDDLE_PROGRESS", way.progress}, {"HEDDLE_SMALL_OFFLOAD", way.offload}});
 }
 
-// What handlers have seen; they run one at a time, perhaps on a helper.
+// The arrivals that handlers have seen; handlers run one at a time, perhaps on a helper.
 struct Seen {
   std::uint64_t wrong = 0;
   // release; partners: the acquire loads of who reads the rest
@@ -174,7 +174,7 @@ TEST_P(SmallOffloading, TaggedMessagesKeepTheirOrder) {
 INSTANTIATE_TEST_SUITE_P(Ways, SmallOffloading, testing::ValuesIn(ways()),
                          [](const auto& way) { return std::string(way.param.name); });
 
-// Two ranks of this thread; nobody but it, and helpers where there are some, moves anything.
+// Two ranks of this thread; only this thread and helpers, if there are some, move them.
 struct Pair {
   explicit Pair(const Way& way) : variables(variables_of(way)) {
     contexts.push_back(job.join(0));
@@ -263,7 +263,7 @@ TEST(SmallOffloadAlone, WhatIsRegisteredForTheDeadEndsOnce) {
     check(heddle_inproc_fail(pair.job.handle(), 1));
     Source source;
     const Status status = pair.post(&source);
-    if (status < 0) continue;  // the helper has dealt with the death already, and the call tells it
+    if (status < 0) continue;  // the helper has handled the death already, and the call reports it
     ASSERT_EQ(status, HEDDLE_POSTED);
     ASSERT_TRUE(within_time([&] { return source.ended(); }, [&] { turn(pair.workers[0]); }));
     EXPECT_EQ(source.status, HEDDLE_ERR_PEER_FAILED);

@@ -45,7 +45,7 @@ class Release : public testing::Test {
     other.join();
   }
   void settle() { EXPECT_NE(quiet(), HEDDLE_AGAIN) << "an operation never ended"; }
-  // What try_quiet() says when nothing is under way any more.
+  // The result of try_quiet() when nothing is under way any more.
   Status quiet() {
     Status status = HEDDLE_AGAIN;
     within_time([&] { return (status = worker_.try_quiet()) != HEDDLE_AGAIN; },
@@ -126,8 +126,8 @@ TEST_F(Release, OfTheSignalsRegion) {
   EXPECT_EQ(region_.memory<std::uint64_t>()[1], 0U) << "the word was changed all the same";
 }
 
-// A list over three ranks of which one has taken its region back: by answers of the owners, or by
-// the transport, which does not say whose piece it was.
+// A list over three ranks, one of which has released its region: the error comes by answers of the
+// owners, or by the transport, which does not name the piece.
 class ReleaseOfAList : public testing::TestWithParam<const char*> {
  protected:
   static constexpr std::size_t kSize = 3;
@@ -191,7 +191,7 @@ TEST_P(ReleaseOfAList, IsToldOfTheRankThatHasReleased) {
   EXPECT_TRUE(flush(2) < HEDDLE_DONE || memory_[2][kBytes - 1] == std::byte{9}) << "neither an error nor data";
 }
 
-// The part of rank 1 comes last: what was put to rank 2 before it is there.
+// The part of rank 1 comes last: the data put to rank 2 before it has arrived.
 TEST_P(ReleaseOfAList, IsNotToldOfARankWhosePartIsDone) {
   if (std::string(GetParam()) == "shm") GTEST_SKIP() << "the transport does not say which part has failed";
   std::swap(segments_[0], segments_[1]);

@@ -43,8 +43,8 @@ std::uint32_t peer_of(const Context& context) {
   return 1 - context.rank();
 }
 
-// What arrives is summed in plain variables: handlers run one at a time, and ThreadSanitizer sees
-// if they do not.
+// Handlers sum the arrivals in plain variables: they run one at a time, and ThreadSanitizer sees if
+// they do not.
 struct Arrivals {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
@@ -170,10 +170,10 @@ TEST_P(Sharing, HandlersPostOnTheirOwnWorker) {
   struct Relay {
     Worker* worker;
     std::uint32_t peer;
-    // of both ranks: who has all its own must still pass others on
+    // of both ranks: a rank that has all its own must still pass others on
     std::atomic<std::uint64_t>* ended;
     std::mutex mutex{};
-    // a handler cannot wait until there is room: others send these on
+    // a handler cannot wait until there is room: other threads send these on
     std::vector<std::uint64_t> refused{};
   };
   std::atomic<std::uint64_t> ended{0};

@@ -1,4 +1,4 @@
-// Structures with a size: those of older and newer headers are accepted, what cannot be meant is
+// Structures with a size: those of older and newer headers are accepted, impossible sizes are
 // refused.
 #include "api/options.hpp"
 
@@ -62,7 +62,7 @@ TEST(Options, OfANewerProgramAreAcceptedIfTheyAskForNothingNew) {
   expect_refused(heddle_context_join(&join.known, &context), "does not know");
 }
 
-// What the size claims is memory that nobody has: it must not be looked at.
+// The size claims memory that does not exist: it must not be read.
 TEST(Options, OfASizeThatNoVersionHasAreRefused) {
   const Context context = Context::join();
   heddle_worker handle{};

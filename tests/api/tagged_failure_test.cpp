@@ -1,5 +1,5 @@
-// Tagged messages when a rank dies, a worker is closed, or what is asked is wrong. One thread
-// drives all ranks, so that each stage of a long message is met.
+// Tagged messages when a rank dies, a worker is closed, or arguments are wrong. One thread drives
+// all ranks, so that each stage of a long message is met.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,7 @@ heddle_wanted from(std::uint32_t rank, std::uint64_t tag) {
   return {{rank, 0}, tag, UINT64_MAX};
 }
 
-// Ranks of this thread, closed in threads of their own since leaving is collective.
+// Ranks of this thread. They are closed in threads of their own, since leaving is collective.
 struct Ranks {
   explicit Ranks(const char* transport) : job(kRanks, transport) {
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -100,7 +100,7 @@ TEST_P(TaggedFailure, ReceivesFromTheDeadEndAndOthersGoOn) {
   for (const Outcome& outcome : outcomes) EXPECT_LE(outcome.times, 1);
 }
 
-// Who asks until there is one asks for ever otherwise.
+// Otherwise a thread that asks until there is a message asks for ever.
 TEST_P(TaggedFailure, ProbesAndClaimsOfTheDeadSaySo) {
   Ranks ranks(GetParam().transport);
   Worker& worker = ranks.workers[0];
@@ -181,8 +181,8 @@ TEST_P(TaggedFailure, ALongMessageWhoseSenderDiesInAnyStageEnds) {
       ASSERT_GE(ranks.workers[1].progress(), 0);
       std::this_thread::yield();
     }
-    // What is said to be there is there: a sender that died after its data was on its way may still
-    // be DONE.
+    // Data that is reported as received has arrived: a receive from a sender that died after its
+    // data was on its way may still be DONE.
     EXPECT_TRUE(outcome.status == HEDDLE_DONE || (!arrived && outcome.status == HEDDLE_ERR_PEER_FAILED))
         << heddle_status_name(outcome.status) << " after " << steps << " steps";
     if (outcome.status == HEDDLE_DONE) {
@@ -222,8 +222,8 @@ TEST_P(TaggedFailure, ClosingAWorkerEndsItsReceivesAndTellsItsSenders) {
     std::this_thread::yield();
   }
   EXPECT_EQ(offered.status, HEDDLE_ERR_CANCELLED);
-  // Short ones are dropped; when the credit is used up it is told that nobody will ever receive
-  // them.
+  // Short messages are dropped; when the credit is used up, the sender learns that nobody will ever
+  // receive them.
   Status status = HEDDLE_DONE;
   while (status >= 0) {
     status = ranks.workers[0].try_send({1, 0}, 1, bytes_of(value));
@@ -321,8 +321,8 @@ TEST(TaggedArguments, AreChecked) {
   expect_error(heddle_try_recv(closed, &wanted, &value, 8, &receive, nullptr), HEDDLE_ERR_HANDLE, "worker");
 }
 
-// While another thread is inside a shared worker, what cannot be posted now says so in the receive
-// too.
+// While another thread is inside a shared worker, a receive that cannot be posted now also has
+// AGAIN as its status.
 TEST(TaggedArguments, AReceiveThatWasNotPostedSaysSo) {
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_SHARING", "shared"}});
   Context context = Context::join();

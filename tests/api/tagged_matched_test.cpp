@@ -322,7 +322,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Matched,
 
 // ---- what ends badly, and what is refused -------------------------------------------------------
 
-// Two ranks of this thread; closed in threads of their own since leaving is collective.
+// Two ranks of this thread. They are closed in threads of their own, since leaving is collective.
 struct Pair {
   explicit Pair(const char* transport) : job(2, transport) {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -443,7 +443,7 @@ TEST(MatchedArguments, OnlySendsWaitForAReceive) {
   refused(heddle_try_run_on_engine(handle, [](void*) {}, nullptr, &completion));
   while (heddle_try_quiet(handle) == HEDDLE_AGAIN) pair.progress();
   EXPECT_EQ(ends.all(), 0);
-  // The counter's faults are told of these sends, too.
+  // Errors of the counter are reported for these sends, too.
   const heddle_completion foreign{nullptr, nullptr, {12345}, HEDDLE_WHEN_MATCHED};
   EXPECT_EQ(worker.try_send({1, 0}, 1, bytes_of(value), &foreign), HEDDLE_ERR_HANDLE);
 }

@@ -1,5 +1,5 @@
-// Long tagged messages for receives that were posted before: who copies, and what happens when one
-// side cancels, closes or fails.
+// Long tagged messages for receives that were posted before: the division of the copy, and the
+// outcome when one side cancels, closes or fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,8 +41,8 @@ TEST(Rendezvous, TheSenderCopiesWhileTheReceiverComputes) {
   }
 }
 
-// The word that tells the receiver which receive was taken finds no room for as long as the data
-// takes; then it must be told yet.
+// The note that names the taken receive finds no room for as long as the data takes; the receiver
+// must still get it afterwards.
 TEST(Rendezvous, AReceiverIsToldThoughItsRingWasFullTillTheDataWasThere) {
   Pair pair;
   pair.get_acquainted();
@@ -335,8 +335,8 @@ TEST(RendezvousStress, BothCopyAtOnceWithHelpers) {
 
 // ---- operations ---------------------------------------------------------------------------------
 
-// Of two workers that send to each other each needs operations to fetch what the other has sent.
-// Every third message is an active one: what has no room must be told so, and not wait in the queue
+// Two workers send to each other, and each needs operations to fetch the other's messages. Every
+// third message is an active one: a message without room must get AGAIN, and not wait in the queue
 // before the receives.
 class RendezvousOperations : public testing::TestWithParam<Setting> {};
 
@@ -373,8 +373,8 @@ TEST_P(RendezvousOperations, AreNotAllTakenByLongSends) {
       if (status == HEDDLE_DONE) outcome = {1, status};
     }
   };
-  // Till all that there is room for are tagged ones, which nobody receives yet; the next is an
-  // active one, and has none.
+  // Until tagged messages, which nobody receives yet, use all the room; the next message is an
+  // active one, and has no room.
   ASSERT_TRUE(within_time([&] { return sides[0].begun >= 17 && sides[1].begun >= 17; },
                           [&] {
                             for (std::uint32_t rank = 0; rank < 2; ++rank) {

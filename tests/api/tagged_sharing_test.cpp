@@ -47,8 +47,8 @@ void fill(std::vector<std::byte>& data, std::uint64_t number) {
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(number + i);
 }
 
-// Thread t talks with thread t of the other rank, by its tag: in order, whole, and nobody gets what
-// is another's.
+// Thread t talks with thread t of the other rank, by its tag: in order, whole, and no thread gets a
+// message of another.
 TEST_P(TaggedSharing, EveryThreadGetsItsMessagesInOrder) {
   run([](Context& context, Worker& worker, std::uint32_t thread) {
     const std::uint32_t peer = 1 - context.rank();

@@ -178,8 +178,8 @@ TEST_P(TaggedMessages, OneSourcesMessagesComeInTheOrderOfSendingWhateverTheirLen
   });
 }
 
-// What is known to come, or to be here: AGAIN may also mean that another thread is inside the
-// worker.
+// For a message that is known to come, or to be here: AGAIN may also mean that another thread is
+// inside the worker.
 template <class Look>
 void find(Worker& worker, Look&& look) {
   Status status = look();
@@ -387,7 +387,7 @@ TEST_P(TaggedMessages, MessagesThatNobodyReceivesAreBoundedAndStopNothingElse) {
   });
 }
 
-// What two lists say: a message takes the earliest receive that fits, a receive the earliest
+// The model, two lists: a message takes the earliest receive that fits, a receive the earliest
 // message. With one source the outcome does not depend on when they meet.
 struct Plan {
   struct Message {

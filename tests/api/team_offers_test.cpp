@@ -1,5 +1,5 @@
-// Teams that each member builds alone, from what all have offered: any ranks in any order, several
-// at once, again and again; who is late; what is refused, and what is given back.
+// Teams that each member builds alone, from the offers of all: any ranks in any order, several at
+// once, again and again; late members, refused calls, and memory that is given back.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -97,7 +97,7 @@ TEST_P(TeamOffers, AnyRanksInAnyOrderAreATeam) {
   });
 }
 
-// Whoever has the team uses it at once; the others have made their offer only.
+// A member that has built the team uses it at once; the others have only made their offer.
 TEST_P(TeamOffers, WhatComesBeforeAMemberHasBuiltItIsNotLost) {
   constexpr std::uint32_t kRanks = 3;
   for (std::uint32_t late = 0; late < kRanks; ++late) {
@@ -166,7 +166,7 @@ TEST_P(TeamOffers, ThreadsMakeThemAtOnce) {
   });
 }
 
-// What a freed team, a withdrawn offer and a refused record had is there again.
+// The memory of a freed team, a withdrawn offer and a refused record is free again.
 TEST_P(TeamOffers, NothingIsLostHoweverOften) {
   const Variables little(kLittle);
   constexpr std::size_t kTimes = 60;
@@ -390,7 +390,7 @@ TEST(TeamOfferArguments, RecordsAreChecked) {
     refused({me, me}, HEDDLE_ERR_ARGUMENT, "is named twice");
     exchange();
     refused({me, 17}, HEDDLE_ERR_RANK, "rank 17: the job has ranks 0-1");
-    // One that this rank has not written stays what it was.
+    // A record that this rank has not written is unchanged.
     exchange();
     const Record mine = records.at(me);
     records.at(me)[16] ^= std::byte{1};

@@ -1,5 +1,4 @@
-// Teams: who is in them and in which order, many at once, with threads of their own; what is
-// refused.
+// Teams: their members and order, many at once, with threads of their own; refused calls.
 #include <array>
 #include <numeric>
 
@@ -127,8 +126,8 @@ TEST_P(Teams, ManyAreOpenAtOnce) {
 TEST_P(Teams, AreIndependentInDifferentThreads) {
   constexpr std::uint32_t kThreads = 3;
   // There each rank has mappings of its own of the memory that all share. ThreadSanitizer knows
-  // memory by its address, so it does not see that a peer has told one thread of this rank, through
-  // its mapping, that another one is done with a place that both write to.
+  // memory by its address. So it does not see that a peer has told one thread of this rank, through
+  // its mapping, that another thread has finished with a place that both write to.
   if (base::kThreadSanitizer && std::string(GetParam()) == "shm")
     GTEST_SKIP() << "skipped: ThreadSanitizer sees no order through two mappings of one memory";
   run_members(3, GetParam(), [](const Member& member) {

@@ -1,5 +1,5 @@
-// For tests of collective operations: ranks as threads, one of which that has failed is waited for
-// by nobody; and what every operation has to give, computed one byte after the other.
+// For tests of collective operations: ranks as threads, none of which waits for a failed one; and
+// the expected result of every operation, computed byte by byte.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace heddle::test {
 
 using collective::Operation;
 
-// An error, and what is not accepted, ends this rank, with its message.
+// An error, or a call that is not accepted, ends this rank, with its message.
 inline void must(Status status, const std::string& what) {
   if (status != HEDDLE_DONE && status != HEDDLE_POSTED) {
     throw std::runtime_error(what + ": " + heddle_status_name(status) +
@@ -70,9 +70,9 @@ inline const heddle_reduction kSumOfBytes{HEDDLE_UINT8, HEDDLE_SUM, nullptr, nul
 inline std::byte given(std::uint64_t run, std::uint32_t rank, std::uint64_t i) {
   return static_cast<std::byte>((run * 31 + rank * 7 + i * 3 + (i >> 8U)) & 0xffU);
 }
-// The same of many bytes, from `first` on; and added to what stands there. These loops are most of
-// what a test of long operations does, so sanitizers leave them alone: they write only the test's
-// own memory.
+// The same for many bytes, from `first` on; and added to the present contents. These loops are most
+// of the work of a test of long operations, so sanitizers leave them alone: they write only the
+// test's own memory.
 __attribute__((no_sanitize("thread", "address", "undefined"))) inline void give(std::span<std::byte> out,
                                                                                 std::uint64_t run, std::uint32_t rank,
                                                                                 std::uint64_t first) {
@@ -113,7 +113,7 @@ inline std::vector<std::uint32_t> neighbors_of(std::uint32_t rank, std::uint32_t
   const std::uint32_t before = (rank + size - 1) % size;
   return targets ? std::vector{next, before, rank, next} : std::vector{before, next, rank, before};
 }
-// Whom the blocks of one side are for, or from.
+// The members that the blocks of one side are for, or from.
 inline std::vector<std::uint32_t> peers_of(Operation operation, std::uint32_t rank, std::uint32_t size, bool sends) {
   if (operation == Operation::neighbor_alltoallv) return neighbors_of(rank, size, sends);
   std::vector<std::uint32_t> all(size);
@@ -204,7 +204,7 @@ class Part {
     if (in_place()) place_over();
   }
 
-  // Whether what was asked to be in place is so at this member.
+  // Whether the operation is in place at this member, if that was asked for.
   [[nodiscard]] bool in_place() const {
     return asked_.in_place && send_bytes_ > 0 && receive_bytes_ > 0 && asked_.operation != Operation::reduce_scatter &&
            asked_.operation != Operation::alltoall && asked_.operation != Operation::alltoallv &&
@@ -305,7 +305,7 @@ class Part {
   void sum(std::span<std::byte> out, std::uint64_t run, std::uint32_t last, std::uint64_t first) const {
     for (std::uint32_t rank = 0; rank <= last; ++rank) add_given(out, run, rank, first);
   }
-  // Between blocks there is what was there before.
+  // The bytes between blocks are unchanged.
   void expect_listed(std::span<std::byte> out, std::uint64_t run) const {
     if (asked_.operation == Operation::scatterv) return give(out, run, asked_.root, begins_[asked_.root]);
     std::fill(out.begin(), out.end(), kUntouched);
@@ -315,7 +315,7 @@ class Part {
       give(out.subspan(receive_blocks_.displacements[block], bytes), run, sources_[block], begins_[block]);
     }
   }
-  // What stands in the memory that receives after a run.
+  // The expected contents of the receive buffer after a run.
   [[nodiscard]] std::vector<std::byte> expected(std::uint64_t run) const {
     const std::uint64_t n = asked_.bytes;
     std::vector<std::byte> out(receive_bytes_);

@@ -50,7 +50,7 @@ class Variables {
   std::vector<std::pair<const char*, const char*>> variables_;
 };
 
-// One look at what has come; with nothing to do the core goes to whoever has the answer.
+// Makes progress once; with nothing to do it yields the core, since another thread has the answer.
 inline void turn(Worker& worker) {
   const int events = worker.progress();
   ASSERT_GE(events, 0) << heddle_last_error();
@@ -122,7 +122,8 @@ inline const std::vector<Setting>& all_settings() {
   static const char* const only = std::getenv("TEST_TRANSPORT");
   static const std::vector<Setting> given = {{"given", only, {}}};
   if (only != nullptr) return given;
-  // Every transport that needs nothing, as it is; then what changes the way of an operation.
+  // Every transport that needs no set-up, as it is; then settings that change the way of an
+  // operation.
   static const std::vector<Setting> settings = [] {
     std::vector<Setting> all;
     for (const transport::Entry& entry : transport::table()) {

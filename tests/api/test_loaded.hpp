@@ -12,9 +12,9 @@
 
 namespace heddle::test {
 
-// A machine that others load leaves next to nothing to helpers under SCHED_IDLE: that is what they
-// promise. What is tested is that they serve. So when that lasts, they get their turn like
-// everybody, if the kernel lets us.
+// A loaded machine leaves next to no time to helpers under SCHED_IDLE, as they promise. The tests
+// check that helpers serve. So if the load lasts, helpers get normal priority, if the kernel lets
+// us.
 class LoadedMachine {
  public:
   LoadedMachine() : thread_([this] { watch(); }) {}

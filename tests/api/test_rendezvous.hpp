@@ -1,4 +1,4 @@
-// Two ranks that one thread drives, so that each step is where a test puts it, and their long
+// Two ranks that one thread drives, so that a test determines the time of each step, and their long
 // tagged messages, for receives that were posted before.
 #pragma once
 
@@ -47,7 +47,7 @@ struct Receipt {
   Outcome outcome;
 };
 
-// Two ranks of this thread; closed in threads of their own since leaving is collective.
+// Two ranks of this thread. They are closed in threads of their own, since leaving is collective.
 struct Pair {
   explicit Pair(const char* transport = "shm") : job(2, transport) {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -83,7 +83,7 @@ struct Pair {
     ASSERT_GE(status, 0) << heddle_last_error();
     if (status == HEDDLE_DONE) *outcome = {1, status};
   }
-  // After this the receiver shows its receives, whatever it met before.
+  // After this the receiver shows its receives, whatever it received before.
   void get_acquainted() {
     const std::vector<std::byte> data = pattern(100'000, 1);
     for (int i = 0; i < 100; ++i) {

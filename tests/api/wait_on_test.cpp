@@ -1,5 +1,6 @@
-// Who waits on one worker answers peers at the others meanwhile: in heddle_collective_wait_on, and
-// in all waits of a worker that was opened so (heddle_worker_options.attends).
+// A thread that waits on one worker answers peers at its other workers meanwhile: in
+// heddle_collective_wait_on, and in all waits of a worker that was opened with
+// heddle_worker_options.attends.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -76,7 +77,8 @@ std::uint64_t polls_of(heddle_worker worker) {
   return stats.polls;
 }
 
-// What peers ask of the other workers takes little longer: these are looked at about as often.
+// Requests of peers to the other workers take little longer: the wait polls these workers about as
+// often.
 TEST_P(WaitOn, TheOtherWorkersAreLookedAtToo) {
   Job(2, GetParam()).run([](Context& context, Worker& other) {
     constexpr int kQuestions = 300;
@@ -86,7 +88,7 @@ TEST_P(WaitOn, TheOtherWorkersAreLookedAtToo) {
     options.sharing = HEDDLE_SHARING_EXCLUSIVE;
     heddle_worker beside{};
     ASSERT_EQ(heddle_worker_open(context.handle(), &options, &beside), HEDDLE_DONE);
-    // Registered: the owner's worker 0 carries out what peers do there.
+    // Registered: the owner's worker 0 executes the operations of peers there.
     std::array<std::uint64_t, 8> words{};
     heddle_region region{};
     std::array<heddle_remote_region, 2> remotes{};
@@ -115,7 +117,7 @@ TEST_P(WaitOn, TheOtherWorkersAreLookedAtToo) {
   });
 }
 
-// A member with memory that is registered, whose worker 0 carries out what peers do there.
+// A member with registered memory; its worker 0 executes the operations of peers there.
 struct Registered {
   explicit Registered(const Context& context) {
     EXPECT_EQ(heddle_region_register(context.handle(), words.data(), sizeof words, &region), HEDDLE_DONE);
@@ -151,7 +153,7 @@ using Wait = void (*)(heddle_worker worker, heddle_receive& receive);
 void wait_for_message(heddle_worker worker, heddle_receive& receive) {
   EXPECT_EQ(heddle_recv_wait(worker, &receive, kLongNs), HEDDLE_DONE) << heddle_last_error();
 }
-// A loop of the program's own, which looks at what it waits for between two waits.
+// A loop of the program's own, which checks its condition between two waits.
 void wait_for_any_move(heddle_worker worker, heddle_receive& receive) {
   while (std::atomic_ref(receive.status).load(std::memory_order_acquire) == HEDDLE_POSTED)
     ASSERT_EQ(heddle_worker_wait(worker, kLongNs), HEDDLE_DONE) << heddle_last_error();
@@ -237,7 +239,7 @@ TEST_P(WaitOn, ALoopOfWaitsLooksAtWorkersOfOtherThreads) {
   });
 }
 
-// What another thread has moved between two waits of this one ends the second.
+// If another thread moves the worker between two waits of this one, the second wait ends.
 TEST_P(WaitOn, WhatAnotherThreadHasMovedEndsAWait) {
   const std::vector<std::pair<const char*, const char*>> settings = {{"HEDDLE_PROGRESS", "none"}};
   const Variables none(settings);

@@ -1,4 +1,4 @@
-// Who waits for long sleeps, in every mode, and is woken by what arrives.
+// A thread that waits for long sleeps, in every mode, and arrivals wake it.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -86,7 +86,7 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
         {meet, meet},
         {[&] { own_loop([&] { return raised.load() == 2; }); },
          [&] { EXPECT_GE(heddle_am(worker, waiter, &message, nullptr), 0) << heddle_last_error(); }},
-        // What no worker tells.
+        // Events that no worker reports.
         {[&] { own_loop([&] { return written.load(); }); }, [&] { written.store(true); }},
     }};
     for (const auto& [wait, end] : kinds) {
@@ -95,7 +95,7 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
         const auto begun = std::chrono::steady_clock::now();
         wait();
         const double used = thread_seconds() - before;
-        // Whom it waits for may be away for longer.
+        // The awaited rank may be away for longer.
         const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begun;
         const double bound = 0.1 * std::max<double>(waited.count(), std::chrono::duration<double>(kWait).count()) *
                              (base::kThreadSanitizer ? 4 : 1);
@@ -140,7 +140,7 @@ TEST(WaitingOnMany, WhatWasSeenOnceIsNotToldAgain) {
     const Deadline deadline;
     while (handled < kWorkers && !deadline.over()) static_cast<void>(told());
     ASSERT_EQ(handled, kWorkers);
-    while (told() != 0 && !deadline.over()) continue;  // what their operations' ends are told
+    while (told() != 0 && !deadline.over()) continue;  // reported at the ends of their operations
     EXPECT_FALSE(deadline.over()) << "some worker says for ever that it has moved";
   });
 }
@@ -174,8 +174,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, MovedByAnother,
                                          Moved{"helped", HEDDLE_SHARING_EXCLUSIVE, "dedicated:1", false}),
                          [](const auto& moved) { return moved.param.name; });
 
-// What happens between the look at a flag and the wait ends the wait: each kind of end that another
-// thread may bring about.
+// An event between the look at a flag and the wait ends the wait: each kind of end that another
+// thread may cause.
 TEST_P(MovedByAnother, BeforeTheWaitBeginsIsNotMissed) {
   const Moved given = GetParam();
   const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", given.progress}});

@@ -207,7 +207,7 @@ std::vector<Case> cases_for_several_threads() {
 class SharedDescriptors : public Descriptors {};
 INSTANTIATE_TEST_SUITE_P(Modes, SharedDescriptors, testing::ValuesIn(cases_for_several_threads()), case_name);
 
-// Who waits is told by whoever moves the worker.
+// The thread that moves the worker wakes the one that waits.
 TEST_P(SharedDescriptors, WhatAnotherThreadHasMovedIsTold) {
   constexpr std::uint64_t kRounds = base::kThreadSanitizer ? 50 : 500;
   each([&](Context& context, Loop& loop) {
@@ -300,7 +300,7 @@ TEST(Descriptor, IsOneAndClosesWithItsWorker) {
   });
 }
 
-// A rank that dies before the arming: progress finds it, so arming says so.
+// A rank that dies before the arming: progress would find the death, so arming returns AGAIN.
 TEST(Descriptor, ADeathBeforeTheArmingIsWork) {
   Job job(2, "shm");
   std::atomic<int> met{0};

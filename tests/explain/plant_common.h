@@ -26,14 +26,15 @@ static inline int64_t plant_now(void) {
   return plant_clock(CLOCK_MONOTONIC);
 }
 
-/* So long by the clock on the wall, however busy the machine is: a delay of that length. */
+/* Computes for this time by the wall clock, however busy the machine is: a delay of that length. */
 static inline void plant_compute(int64_t ns) {
   const int64_t end = plant_now() + ns;
   while (plant_now() < end) {
   }
 }
 
-/* So much work: it takes longer if the thread has no core. Returns how long it took. */
+/* Does this amount of work: it takes longer if the thread has no core. Returns the time that it
+ * took. */
 static inline int64_t plant_work(int64_t ns) {
   const int64_t begin = plant_now();
   const int64_t end = plant_clock(CLOCK_THREAD_CPUTIME_ID) + ns;
@@ -60,8 +61,8 @@ static inline void plant_release(pid_t rival) {
   kill(rival, SIGKILL);
 }
 
-/* The cause that heddle explain must put first, whose it is, and how long it was for all who waited
- * together. rank < 0: nobody in particular. */
+/* The cause that heddle explain must put first, its rank, and its length for all waiting ranks
+ * together. rank < 0: no particular rank. */
 static inline void plant_truth(const char* cause, int rank, int64_t ns) {
   printf("truth {\"cause\": \"%s\", \"rank\": %d, \"ns\": %" PRId64 "}\n", cause, rank, ns);
   fflush(stdout);

@@ -94,7 +94,7 @@ static void no_core(int64_t ns) {
     const int64_t took = plant_work(ns);
     plant_release(rival);
     MPI_Send(&value, 1, MPI_DOUBLE, 0, 7, MPI_COMM_WORLD);
-    /* What is left is its work, as for any late sender. */
+    /* The rest is its work, as for any late sender. */
     plant_truth("no free core", 1, took - ns);
   } else if (me == 0) {
     MPI_Recv(&value, 1, MPI_DOUBLE, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -77,7 +77,7 @@ void late_to_barrier(std::int64_t ns) {
   if (g_rank.number == 1) plant_truth("late in a collective", 1, ns * (g_rank.size - 1));
 }
 
-// Rank 1 has been asked at once, and sees it when it has computed.
+// Rank 1 gets the request at once, and sees it after it has computed.
 void late_answer(std::int64_t ns) {
   meet();
   if (g_rank.number == 1) {
@@ -121,7 +121,7 @@ void late_receive(std::int64_t ns) {
   meet();
 }
 
-// So many that credit ends long before them, and a receiver that comes late.
+// More messages than there is credit for, and a receiver that comes late.
 void no_credit(std::int64_t ns) {
   constexpr std::uint32_t kMany = 4000;
   constexpr std::size_t kBytes = 1024;
@@ -132,7 +132,7 @@ void no_credit(std::int64_t ns) {
     }
     done(heddle_quiet(g_rank.worker), "quiet");
   } else {
-    // It looks at what comes, and takes none of it.
+    // It probes for messages, and receives none.
     const std::int64_t end = plant_now() + ns;
     while (plant_now() < end) static_cast<void>(heddle_worker_progress(g_rank.worker));
     for (std::uint32_t i = 0; i < kMany; ++i) {

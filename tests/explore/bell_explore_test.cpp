@@ -17,8 +17,9 @@ struct PatientFutex {
   template <class Word>
   static void wake(Word*, queue::Places) {}
 };
-// As the kernel does it: only who is in it is woken, once for each wake-up, and only if it sleeps
-// on one of the places. `gate` is its own: wake-ups of places 0 and 1, sixteen bits each.
+// As in the kernel: a wake-up wakes only a thread that sleeps here, once for each wake-up, and only
+// if it sleeps on one of the places. `gate` is its own: wake-ups of places 0 and 1, sixteen bits
+// each.
 template <template <class> class A>
 struct KernelFutex {
   static inline Atomic<std::uint32_t>* gate = nullptr;

@@ -35,7 +35,7 @@ struct Shape {
   std::uint32_t helpers;  // one look each
   std::uint32_t owners = 2;
   bool urgent = true;
-  std::uint32_t shares = 9;  // who takes over in this round of its own shares it
+  std::uint32_t shares = 9;  // a thread that takes over in this round of its own shares it
 };
 
 // As AutoGate: a thread tries as its owner, else takes over, else by the lock.
@@ -95,7 +95,7 @@ struct BiasModel final : Model {
   }
 };
 
-// Planted: who enters sees on its second look what it saw on the first.
+// Planted: a thread that enters sees on its second look the value of the first.
 template <class T>
 class OldCurrent : public Atomic<T> {
  public:

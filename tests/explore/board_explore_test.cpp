@@ -13,7 +13,7 @@ namespace {
 using wire::Part;
 using wire::Stage;
 
-// What else they do than to copy till all is there.
+// Their actions besides copying until all data is there.
 enum class Case {
   both_copy,
   receiver_cancels,  // the receive, which may have been taken
@@ -135,7 +135,7 @@ struct BoardModel final : Model {
     place.word.store(wire::place_word(use, Stage::free), std::memory_order_release);
     return true;
   }
-  // The receive has ended: the program does with it what it likes.
+  // The receive has ended: it belongs to the program again.
   void use_buffer() {
     for (Plain<std::uint32_t>& byte : buffer) byte.store(99);
   }
@@ -173,8 +173,8 @@ struct BoardModel final : Model {
   }
 };
 
-// Who closes does not wait for the other: the data that is read then may be wrong, and must be said
-// to be.
+// A closing side does not wait for the other: data that is read then may be wrong, and the status
+// must say so.
 constexpr Options kData{.weak = false, .races = false};
 // All schedules of two uses are more than there is time for.
 constexpr Options kBounded{.weak = false, .preemptions = 3};

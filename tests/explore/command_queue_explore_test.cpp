@@ -69,8 +69,8 @@ class TornExchange : public Atomic<T> {
   }
 };
 
-// What each case does with one queue of two records: how many commands each producer queues, of how
-// many records.
+// The shape of a case with one queue of two records: the number of commands of each producer, and
+// of records of a command.
 struct Shape {
   std::uint32_t producers;
   std::uint32_t commands;  // of each producer
@@ -272,8 +272,8 @@ TEST(CommandQueue, PlantedBugsAreFound) {
                                                                             kOrdered, "waits for ever");
 }
 
-// Nobody is the consumer: whoever is told to wake it is it. The role passes on through the sleeping
-// bit.
+// There is no fixed consumer: a producer that would have to wake it becomes the consumer. The role
+// passes on through the sleeping bit.
 template <template <class> class A, std::uint32_t kCommands, bool kHelper>
 struct DelegateModel final : Model {
   using Queue = queue::CommandQueue<Body, A>;
@@ -319,7 +319,7 @@ TEST(CommandQueue, RoleOfTheConsumerPassesOn) {
   expect_finds<DelegateModel<RelaxedSwaps, 1, false>>("a role without order", kOrdered, "the consumer's data");
 }
 
-// Two threads try once each, twice: whoever gets in is alone.
+// Two threads try once each, twice: a thread that gets in is alone.
 template <template <class> class A>
 struct TryLockModel final : Model {
   queue::TryLock<A> lock;

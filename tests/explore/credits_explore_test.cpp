@@ -18,8 +18,8 @@ constexpr Options kBounded{.weak = false, .preemptions = 3};
 
 enum class CreditBug { none, adds_without_looking_back, forgets_to_give_back, learns_blindly };
 
-// Senders with one charge each share a window of one; the receiver frees what has arrived and tells
-// so, twice.
+// Senders with one charge each share a window of one; the receiver frees the arrived messages and
+// tells the sender, twice.
 template <std::uint32_t kSenders, CreditBug kBug = CreditBug::none>
 struct SendCreditModel final : Model {
   static constexpr std::uint64_t kCharge = 4;
@@ -148,7 +148,7 @@ struct SleepModel final : Model {
       if (kBug != SleepBug::does_not_ring) rings.fetch_add(1);
       return;
     }
-    // A visit sees what it finds; here nothing has happened before the first.
+    // A visit sees the present state; here nothing has happened before the first.
     while (!served) {
       const std::uint32_t seen = rings.load();
       asleep.store(1, std::memory_order_relaxed);

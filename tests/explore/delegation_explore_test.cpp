@@ -38,9 +38,9 @@ struct Shape {
   bool short_way = false;  // posts try DelegateGate::post_now() first
 };
 
-// Every post is Gate::post(): started here and now by who is inside, behind what was queued before
-// it; else queued. Nobody comes by when the threads have ended, so each command must have been
-// executed by then.
+// Every post is Gate::post(): the thread inside starts it at once, after the commands queued before
+// it; any other thread queues it. Nobody comes by when the threads have ended, so each command must
+// have been executed by then.
 template <Shape kShape, Bug kBug = Bug::none, template <class> class A = Atomic, class Fences = BothFences>
 struct DelegationModel final : Model {
   using Queue = queue::CommandQueue<Body, A>;

@@ -1,4 +1,4 @@
-// emulator/utofu: the doorbell of an engine, with two who make something for it.
+// emulator/utofu: the doorbell of an engine, with two threads that make work for it.
 #include <gtest/gtest.h>
 
 #include "emulator/utofu/doorbell.hpp"
@@ -7,7 +7,7 @@
 namespace heddle::explore::doorbell_explore_test {
 namespace {
 
-// As the kernel does it: only who is in it is woken; `gate` is its own.
+// As in the kernel: a wake-up wakes only a thread that sleeps here; `gate` is its own.
 struct KernelFutex {
   static inline Atomic<std::uint32_t>* gate = nullptr;
   static void wait(Atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t) {

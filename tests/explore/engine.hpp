@@ -48,8 +48,8 @@ struct Outcome {
   [[nodiscard]] bool passed() const { return failure.empty() && complete; }
 };
 
-// What is explored. Made anew for each execution; the constructor and finish() run alone, before
-// and after the threads.
+// The explored program. Made anew for each execution; the constructor and finish() run alone,
+// before and after the threads.
 class Model {
  public:
   Model() = default;

@@ -1,6 +1,6 @@
 // The engine's counter, and how it learns of failures. Models beside the code, which stands on
 // std::atomic: each function here does the atomic operations of the function that it is named
-// after; whoever changes one changes the other. The table of handlers is the code itself.
+// after. If you change one, change the other. The table of handlers is the code itself.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -140,7 +140,7 @@ inline std::uint32_t Engine::decide() {
   }
 }
 
-// What may happen next, where no earlier execution has been; false: nothing may.
+// Chooses the next action that no earlier execution has tried; false: there is none.
 inline bool Engine::add_node() {
   find_options();
   if (choices_.empty()) {
@@ -167,7 +167,7 @@ inline bool Engine::add_node() {
   return true;
 }
 
-// What happens next: chosen before, or just now.
+// The next action: chosen before, or just now.
 inline bool Engine::choose(Action* action) {
   const Node& node = nodes_[depth_++];
   *action = node.options[node.chosen];
@@ -226,7 +226,7 @@ inline bool Engine::enabled(const Thread& thread) const {
   const Action& next = thread.pending;
   if (next.kind == Kind::pause) return commits_ - thread.commits != thread.seen;
   if (next.kind != Kind::store && next.kind != Kind::rmw) return true;
-  // What is not buffered: a read-modify-write, and a sequentially consistent store.
+  // Stores that are not buffered: a read-modify-write, and a sequentially consistent store.
   if (releases(next.order)) return thread.buffer.empty();
   return std::none_of(thread.buffer.begin(), thread.buffer.end(),
                       [&](const Buffered& entry) { return entry.location == next.location; });
@@ -240,8 +240,8 @@ inline bool Engine::flushable(const Thread& thread, std::size_t entry) const {
   return true;
 }
 
-// Neither order of the two can make a difference to anybody. A store that leaves its buffer counts
-// as done by somebody else than its thread.
+// No thread can notice the order of the two. A store that leaves its buffer counts as done by
+// somebody else than its thread.
 inline bool Engine::independent(const Action& a, const Action& b) const {
   if (a.kind != Kind::flush && b.kind != Kind::flush && a.thread == b.thread) return false;
   const auto writes = [](const Action& x) {
@@ -347,7 +347,7 @@ inline std::uint64_t Engine::plain_load(std::uint32_t location) {
 inline void Engine::plain_store(std::uint32_t location, std::uint64_t value) {
   if (!options_.races && !alone()) {
     if (!options_.weak) return store(location, value, std::memory_order_relaxed);
-    // Not through store(), which collects what was written to raw memory, and that comes here.
+    // Not through store(), which collects the writes to raw memory, and that calls this function.
     log({running_, Kind::store, location}, value);
     threads_[running_].buffer.push_back({location, value, false, {}});
     return;
@@ -409,7 +409,7 @@ inline void Engine::commit(std::uint32_t thread, std::uint32_t location, std::ui
   ++threads_[thread].commits;
 }
 
-// What the running thread has written to raw memory since its last action.
+// The running thread's writes to raw memory since its last action.
 inline void Engine::collect() {
   for (Memory* memory : memories_) {
     if (memory->writer() == running_) memory->collect();

@@ -1,4 +1,4 @@
-// What the explorations expect, and what they tell.
+// The expectations of the explorations, and their output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@ inline constexpr Options kOrdered{};                   // weak memory, races fou
 inline constexpr Options kByData{.races = false};      // weak memory, plain data delayed
 inline constexpr Options kInterleaved{.weak = false};  // sequentially consistent
 
-// With AddressSanitizer a schedule takes five times as long, and is watched for what it does to
-// memory: the first ones of a large case show that. All of them, and what they prove of the order,
-// belong to the builds without.
+// With AddressSanitizer a schedule takes five times as long, and its accesses to memory are
+// checked: the first schedules of a large case suffice for that. Builds without it run all
+// schedules, and prove the order.
 inline constexpr std::uint64_t kMostWithAddressSanitizer = 20'000;
 
 template <class M>
@@ -33,7 +33,7 @@ void expect_holds(const char* what, Options options) {
   EXPECT_TRUE(outcome.complete || cut_short) << what << ": not all schedules were seen";
 }
 
-// The planted bug shows, and as what it is meant to show.
+// The planted bug is found, with the expected failure.
 template <class M>
 void expect_finds(const char* what, const Options& options, const char* failure) {
   const Outcome outcome = explore<M>(options);

@@ -22,10 +22,10 @@
 // calls pause() and then looks at an Atomic before anything else; nothing depends on time,
 // addresses or chance.
 //
-// What is covered: all interleavings, stores that become visible late and out of order
-// (Options::weak), missing release and acquire as data races (Options::races), waiting for ever.
-// What is not: loads of two atomics that are reordered with each other, compare_exchange_weak
-// failing for no reason, fences.
+// Covered: all interleavings, stores that become visible late and out of order (Options::weak),
+// missing release and acquire as data races (Options::races), waiting for ever. Not covered: loads
+// of two atomics that are reordered with each other, compare_exchange_weak failing for no reason,
+// fences.
 #pragma once
 
 #include <cstdint>
@@ -112,7 +112,7 @@ class Atomic {
   std::uint32_t location_;
 };
 
-// Shared data that is not atomic: what the atomics are there to protect.
+// Shared data that is not atomic: the data that the atomics protect.
 template <class T>
 class Plain {
  public:

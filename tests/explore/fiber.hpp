@@ -1,5 +1,5 @@
-// A logical thread of the explorer: a stack of its own that runs until it hands over. The
-// sanitizers are told, since a change of stacks behind their back is what they are made to find.
+// A logical thread of the explorer: a stack of its own that runs until it hands over. It tells the
+// sanitizers of each change of stacks, since they would report an unknown one.
 #pragma once
 
 #include <setjmp.h>
@@ -98,8 +98,8 @@ class Fiber {
     self->entry_(self->argument_);
   }
 
-  // On the new stack: the sanitizer learns that the change is complete, and we which stack was
-  // left.
+  // On the new stack: the sanitizer learns that the change is complete, and returns the stack that
+  // was left.
   void arrived() {
 #if defined(HEDDLE_EXPLORE_ASAN)
     const void* bottom = nullptr;

@@ -1,5 +1,6 @@
-// Where messages gather on their way to the transport: the queue of a worker, whose consumer posts
-// what follows each other as one span (worker::Inbox, beside which the model here stands; the
+// The places where messages gather on their way to the transport: the queue of a worker, whose
+// consumer posts consecutive messages as one span (worker::Inbox, beside which the model here
+// stands; the
 // queue is the code itself), and the packets of engine::Aggregator (the code itself). The transport
 // is played by a thread: it takes k of n messages for every k, refuses, and takes again.
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ using Message = transport::Command;
 enum class Bug {
   none,
   // of the queue's consumer
-  prefix_posted_again,     // of a span that was taken in part, all goes back to the queue
+  prefix_posted_again,     // after a span was taken in part, all of it goes back to the queue
   refused_skipped,         // what was not taken does not go back
   span_released,           // what was not taken is released as well
   released_before_posted,  // a record is free before the transport has its message
@@ -63,7 +64,7 @@ constexpr std::uint64_t number_of(std::uint32_t producer, std::uint32_t message)
   return 100 * (producer + 1) + message;
 }
 
-// What has arrived at the two peers, looked at as it comes.
+// The arrivals at the two peers, checked as they come.
 template <Shape kShape>
 class Arrivals {
  public:
@@ -155,8 +156,8 @@ class PlayedTransport final : public transport::TransportWorker {
   std::vector<std::pair<std::uint32_t, transport::Token>> under_way_;
 };
 
-// What messages are posted to: the transport, or the aggregator before it; and how many have not
-// ended, as Operations counts them.
+// The target of posts: the transport, or the aggregator before it; and the number of messages that
+// have not ended, as Operations counts them.
 template <Bug kBug, Shape kShape>
 class Outlet {
  public:
@@ -511,8 +512,8 @@ struct PacketsModel final : Model {
 
   void produce(std::uint32_t self) {
     for (std::uint32_t i = 0; i < kShape.messages; ++i) {
-      // Who would try again whenever another thread has been inside would never let the transport's
-      // thread run.
+      // If a thread tried again whenever another thread has been inside, the transport's thread
+      // would never run.
       std::uint32_t seen = 0;
       while (!post(number_of(self, i), &seen)) {
         while (ticks.load(std::memory_order_relaxed) == seen) pause();

@@ -14,7 +14,7 @@ namespace {
 
 enum class Bug { none, claims_late, no_wake };
 
-// Who sleeps is woken by release() alone, as by the kernel: `wakes` is its own. A helper that was
+// Only release() wakes a sleeping thread, as the kernel does: `wakes` is its own. A helper that was
 // put aside runs on only when it is brought: it waits for `moves`.
 struct ClaimSystem {
   static inline Atomic<std::uint32_t>* wakes = nullptr;
@@ -67,7 +67,7 @@ struct ClaimModel final : Model {
       }
       use(thread);
       lock.unlock();
-      moves.fetch_add(1);  // nobody wants its core any more: all go on
+      moves.fetch_add(1);  // no thread wants its core any more: all go on
       return;
     }
     if (kBug == Bug::claims_late) {
@@ -91,7 +91,7 @@ struct ClaimModel final : Model {
   }
 };
 
-// The mutex alone, without helpers: who sleeps is woken by unlock() only.
+// The mutex alone, without helpers: only unlock() wakes a sleeping thread.
 struct MutexSystem {
   static constexpr std::uint32_t kStays = 1U << 30;
   static inline Atomic<std::uint32_t>* wakes = nullptr;
@@ -110,7 +110,7 @@ struct MutexSystem {
     check(false, "there is no helper");
   }
 };
-// Planted: who gives the mutex back does not see that somebody waits.
+// Planted: a thread that unlocks the mutex does not see that another one waits.
 template <class T>
 class Careless : public Atomic<T> {
  public:

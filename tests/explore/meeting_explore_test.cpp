@@ -12,7 +12,7 @@ namespace {
 enum class Last { comes, comes_twice, elsewhere, dies_before, dies_after };
 enum class Bug { none, known_dead_too_early };
 
-// Planted: a word that does not carry what was done before it.
+// Planted: a word that does not carry the stores before it.
 template <class T>
 class Relaxed : public Atomic<T> {
  public:
@@ -41,7 +41,7 @@ struct MeetingModel final : Model {
     meeting.enter(!(last && kLast == Last::elsewhere));
     found[self] = last && kLast == Last::elsewhere ? Found::astray : wait(meeting);
     if (found[self] != Found::all) return;
-    // Of three it would be more schedules than there is time for.
+    // Three ranks would have more schedules than there is time for.
     for (std::uint32_t rank = 0; kRanks == 2 && rank < kRanks; ++rank) {
       check(data[rank].load() == 1, "what was done before the barrier is seen after it");
     }

@@ -3,8 +3,8 @@
 // The one thread that writes works on a draft; whenever it comes to an atomic operation, the words
 // that it changed are stored word by word as if they had been Plain (through the store buffer, or
 // checked for races). The others read what has become visible. The code between two atomic
-// operations cannot be interrupted, so nobody can tell the difference, except that storing a word's
-// old value again goes unnoticed: tests write what differs.
+// operations cannot be interrupted, so no thread sees the difference. The only exception: storing a
+// word's old value again goes unnoticed, so tests write values that differ.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ class Memory {
     }
   }
 
-  // A reader has looked at these bytes since its last atomic operation: is that ordered against the
-  // writer?
+  // A reader has looked at these bytes since its last atomic operation: checks that this is ordered
+  // against the writer.
   void note_read(const std::byte* from, std::size_t bytes) const {
     const auto first = static_cast<std::size_t>(from - for_readers());
     for (std::size_t i = first / 8; i < (first + bytes + 7) / 8; ++i) Engine::current().note_plain_read(locations_[i]);

@@ -42,7 +42,7 @@ struct NotifierModel final : Model {
   void wait() {
     std::uint32_t seen = 0;
     std::uint32_t armings = 0;
-    std::uint32_t in_time = 0;  // disarmed before somebody would have told
+    std::uint32_t in_time = 0;  // disarmed before a thread would have told
     while (seen < kMovers * kMoves) {
       const std::uint32_t before = told.load();
       std::uint32_t now = moved();

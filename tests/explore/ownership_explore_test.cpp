@@ -1,5 +1,5 @@
-// src/worker: who uses an exclusive worker for the first time, while its owner attends to it in a
-// wait for something else; the code itself, over the explorer's atomics.
+// src/worker: a thread uses an exclusive worker for the first time, while its owner makes progress
+// on it in a wait for something else; the code itself, over the explorer's atomics.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -59,7 +59,7 @@ struct OwnershipModel final : Model {
   }
 };
 
-// Planted: who attends sees on its second look what it saw on the first.
+// Planted: a thread that attends sees on its second look the value of the first.
 template <class T>
 class OldOwner : public Atomic<T> {
  public:

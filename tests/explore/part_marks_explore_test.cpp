@@ -93,7 +93,7 @@ struct MarksModel final : Model {
   }
 };
 
-// A thread that marks the part of the next run, when that of the first has ended, while who has
+// A thread that marks the part of the next run after the first run has ended, while the thread that
 // opened the first may still look.
 template <template <class> class A = Atomic>
 struct NextRunModel final : Model {

@@ -16,9 +16,9 @@ namespace {
 
 enum class Bug { none, published_before_filled, released_before_read };
 
-// 64 bytes of ring, 24 of them used before the threads start, so that what follows runs into the
-// end: padding, wrap, and (with four records) a producer that finds the ring full and waits for the
-// consumer.
+// 64 bytes of ring, 24 of them used before the threads start, so that the following records run
+// into the end: padding, wrap, and (with four records) a producer that finds the ring full and
+// waits for the consumer.
 template <template <class> class A, Bug kBug, std::uint32_t kRecords>
 struct RingModel final : Model {
   static constexpr std::uint32_t kCapacity = 64;
@@ -219,8 +219,8 @@ TEST(RecordRing, PlantedBugsAreFound) {
 }
 
 // A consumer that finds the first record not to its liking and refuses the ring, and a producer
-// that has more than there is room for. As in the transport, the consumer gives back once more
-// afterwards what it had taken.
+// that has more than there is room for. As in the transport, the consumer gives its records back
+// once more afterwards.
 enum class Refusal : std::uint8_t { kept, taken_back };
 
 template <template <class> class A, Refusal kRefusal>
@@ -269,9 +269,9 @@ TEST(RefusedRing, PlantedBugsAreFound) {
   expect_finds<RefusedRing<Atomic, Refusal::taken_back>>("a head after the refusal", kOrdered, "for good");
 }
 
-// Two producers and a consumer over two cells that have been round once. The value in a cell is not
-// seen by the explorer: what is checked is that each value arrives once and in its producer's
-// order, over all interleavings and delays of the turns and tickets.
+// Two producers and a consumer over two cells that have been round once. The explorer does not see
+// the value in a cell. The test checks that each value arrives once and in its producer's order,
+// over all interleavings and delays of the turns and tickets.
 template <template <class> class A>
 struct QueueModel final : Model {
   queue::BoundedQueue<A> queue{2};

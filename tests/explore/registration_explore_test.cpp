@@ -1,5 +1,5 @@
-// src/memory: memory goes while a cache looks up what it keeps of it; the log itself, around which
-// the kernel is played.
+// src/memory: memory is unmapped while a cache looks up its registration; the log itself, with a
+// simulated kernel.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct AnnouncedLog : Log {
 };
 
 // Three threads: the program unmaps memory and maps something else at the same address, which is
-// then used by the thread that owns the cache; the watch plays the kernel's event. `pages` is what
-// lies at the address: 1 the old, 2 the new.
+// then used by the thread that owns the cache; the watch plays the kernel's event. `pages`: the
+// pages at the address: 1 the old, 2 the new.
 template <class Log>
 struct LookupModel final : Model {
   LookupModel() { log.open(); }
@@ -53,7 +53,7 @@ struct LookupModel final : Model {
     log.add({100, 101});
     log.end();
   }
-  // What it keeps, registered before the other threads began, is of page 1.
+  // Its kept registration, from before the other threads began, is of page 1.
   void cache() {
     const std::uint64_t seen = 2;
     // the program hands the address over

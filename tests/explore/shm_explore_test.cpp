@@ -1,7 +1,7 @@
 // The protocols of src/transport/shm between two processes, as models beside the code: that code
 // stands on std::atomic over mapped memory. Each function here does the atomic operations of the
-// function that it is named after, in its order and with its memory orders; whoever changes one
-// changes the other. The words of a chunk are made by the code itself (bounce.hpp); the words of a
+// function that it is named after, in its order and with its memory orders. If you change one,
+// change the other. The words of a chunk are made by the code itself (bounce.hpp); the words of a
 // small slot and of a worker's attention are the code itself (small_slot.hpp, attention.hpp).
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ enum class ChunkBug {
 };
 
 // One chunk, lent for a first put, taken back if the target has not looked, and lent again for a
-// second put. The target serves both announcements late or early. What the announcement holds
-// travels in the ring, which is explored by itself: here a release store per announcement.
+// second put. The target serves both announcements late or early. The announcement's contents
+// travel in the ring, which is explored by itself: here a release store per announcement.
 template <ChunkBug kBug>
 struct ChunkModel final : Model {
   static constexpr std::uint32_t kPuts = 2;
@@ -164,8 +164,8 @@ enum class SlotBug {
 };
 
 // One slot, used for a put that is taken back if the target has not looked, by a second put if it
-// was, and then by a get. The target serves all requests late or early. What a request says travels
-// in the ring, which is explored by itself: here a release store for each.
+// was, and then by a get. The target serves all requests late or early. The contents of a request
+// travel in the ring, which is explored by itself: here a release store for each.
 template <SlotBug kBug>
 struct SlotModel final : Model {
   static constexpr std::uint32_t kPuts = 2;
@@ -343,8 +343,8 @@ using OneSender = ConnectModel<kBug, 1, 2>;
 template <ConnectBug kBug>
 using TwoSenders = ConnectModel<kBug, 2, 1>;
 
-// What is wrong: it stores where an announcement may come in between, or it forgets what it has
-// found.
+// The planted bug: it stores although an announcement may come in between, or it forgets the rings
+// that it has found.
 enum class IgnoreBug { stores, takes_all };
 template <IgnoreBug kBug>
 struct WrongAttention {

@@ -16,24 +16,24 @@ constexpr std::uint64_t kUses = 3;  // so that a place is used again
 enum class TeamBug {
   none,
   signal_relaxed,   // the number does not carry what was stored before it
-  heard_relaxed,    // nor does who hears it take it along
+  heard_relaxed,    // nor does the reader acquire it
   one_line,         // an exchange writes where another may still be read
   one_board,        // likewise
-  waits_for_equal,  // who is told twice before he looks waits for ever
+  waits_for_equal,  // a member that is told twice before it looks waits for ever
 };
 
 // sync() and exchange() of two members in one round: each has a word that the other sets to the
-// number of the use. kBoard: what is told lies on the teller's own board, and is read after the
-// sync (publish()); else in the line beside the word (exchange()).
+// number of the use. kBoard: the data lies on the sender's own board, and is read after the sync
+// (publish()); else in the line beside the word (exchange()).
 template <bool kBoard, TeamBug kBug = TeamBug::none>
 struct TeamModel final : Model {
   struct Line {
     Atomic<std::uint64_t> number;
     Plain<std::uint64_t> payload;
   };
-  // of whom, by parity: written by the other
+  // of each member, by parity: written by the other
   std::array<std::array<Line, 2>, 2> lines;
-  // of whom, by parity: written by the owner
+  // of each member, by parity: written by the owner
   std::array<std::array<Plain<std::uint64_t>, 2>, 2> board;
   // stored before each use, and read after it
   std::array<Plain<std::uint64_t>, 2> before;
@@ -162,11 +162,11 @@ TEST(ShmemActiveSet, PlantedBugsAreFound) {
 
 enum class LockBug {
   none,
-  cleared_relaxed,  // the next holder does not see what this one did
-  served_relaxed,   // nor if it does not take it along
+  cleared_relaxed,  // the next holder does not see this holder's stores
+  served_relaxed,   // nor if it does not acquire them
   test_by_store,    // test_lock looks, then stores
   test_draws,       // test_lock draws a ticket, and goes away if it is not served
-  named_late,       // who has cleared the lock names itself
+  named_late,       // a PE that has cleared the lock names itself
 };
 
 // set_lock(), test_lock() and clear_lock(); the home's two words. Thread kTester tests, once and

@@ -22,7 +22,7 @@ using engine::Round;
 
 enum class Bug {
   none,
-  // of the one who wants something
+  // of the thread that wants something
   leaves_without_waking,
   posts_without_waking,
   calls_without_counting,
@@ -35,11 +35,12 @@ enum class Bug {
   bit_set_without_a_look
 };
 
-// How long a sleep lasts that has an end: until the schedule wants it to end; or for ever, to show
-// what relies on its end.
+// The length of a sleep with a timeout: until the schedule ends it; or for ever, to show code that
+// relies on its end.
 enum class Timer { ends, never };
 
-// What is posted: ends at once; ends when somebody has polled; runs on the executor's thread only.
+// A posted command: ends at once; ends when a thread has polled; runs on the executor's thread
+// only.
 enum What : std::uint32_t { kShort = 1, kPolled, kCall };
 
 struct Shape {
@@ -61,7 +62,7 @@ struct Limits {
   static constexpr std::uint32_t kLooksBetweenWaits = 1;
 };
 
-// What wakes is the store before it, which lets pause() go on.
+// The store before it wakes the thread: it lets pause() go on.
 template <Timer kTimer>
 struct PatientFutex {
   template <class Word>

@@ -1,8 +1,7 @@
 // src/worker: a worker's descriptor; the code itself (wakeup.hpp, notifier.hpp) over the explorer's
 // atomics, with the sleeper and the bell that it is used with. The worker inside is simulated: a
-// peer sends, another thread polls, a rank fails. Sequentially consistent: what weak memory may do
-// to the two handshakes that it is put together from, notifier_explore_test and bell_explore_test
-// show.
+// peer sends, another thread polls, a rank fails. Sequentially consistent: notifier_explore_test
+// and bell_explore_test show the effects of weak memory on its two handshakes.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -88,7 +87,7 @@ class ModelSide {
   [[nodiscard]] bool can_ring() const { return true; }
   [[nodiscard]] std::uint32_t bell() const { return bell_.rings(); }
   void ring() { bell_.ring(); }
-  // What has no end relies on none.
+  // A sleep without a timeout does not rely on one.
   void wait(std::uint32_t seen, std::int64_t timeout_ns) {
     constexpr std::int64_t kLong = 1'000'000'000;
     if (timeout_ns < kLong) return step();

@@ -1,4 +1,4 @@
-// What the fuzzers share. Each is one file with LLVMFuzzerTestOneInput: built with libFuzzer
+// Code that the fuzzers share. Each is one file with LLVMFuzzerTestOneInput: built with libFuzzer
 // (HEDDLE_FUZZ), or with replay.cpp, which gives it seeded random inputs, so that every build tries
 // it a little.
 #pragma once

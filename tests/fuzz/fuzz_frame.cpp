@@ -1,5 +1,5 @@
-// What a rank sends its launcher, and the launcher a rank: decode alone, and a broker that is
-// served a stream by one rank of three while another, well behaved, must not be harmed.
+// Frames between a rank and its launcher: decode alone, and a broker that gets the stream from one
+// rank of three and must not harm another, correct rank.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ void decode_all(heddle::fuzz::Input input) {
   }
 }
 
-// The broker may have cut the rank off, or read less than is sent: both are its right.
+// The broker may have disconnected the rank, or read less than is sent: both are correct.
 void send_some(int socket, std::span<const std::byte> bytes) {
   static_cast<void>(send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
 }

@@ -1,5 +1,5 @@
-// Messages as they come from a peer: what decode accepts must lie inside the packet, and reassembly
-// must keep its bound.
+// Messages from a peer: an accepted message must lie inside the packet, and reassembly must keep
+// its bound.
 #include "engine/aggregation.hpp"
 #include "fuzz.hpp"
 #include "protocol/reassembly.hpp"

@@ -1,5 +1,5 @@
-// A ring whose other side writes anything: the consumer must stay inside, come to an end, and the
-// producer must never be led to write where it must not by a wrong head.
+// A ring whose other side writes anything: the consumer must stay inside and come to an end. A
+// wrong head must never make the producer write outside its place.
 #include <array>
 
 #include "fuzz.hpp"
@@ -53,7 +53,7 @@ void hostile_producer(heddle::fuzz::Input input) {
   }
 }
 
-// Head from the input. What the producer begins must lie inside, whatever the head says.
+// Head from the input. A record that the producer begins must lie inside, whatever the head says.
 void hostile_consumer(heddle::fuzz::Input input) {
   Ring ring;
   heddle::queue::RecordProducer<> producer(&ring.control, ring.data.data(), kCapacity);

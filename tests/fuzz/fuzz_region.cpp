@@ -1,6 +1,5 @@
-// Packed regions and transport keys: noise, and what is worse, bytes that are well formed and lie.
-// Through the C API on a job of one, with the shm transport: whatever is unpacked may be read
-// through without a crash.
+// Packed regions and transport keys: random bytes, and forgeries that are well formed. Through the
+// C API on a job of one, with the shm transport: reading any unpacked region must not crash.
 #include "fuzz.hpp"
 #include "heddle/heddle.h"
 #include "transport/shm/layout.hpp"
@@ -32,7 +31,7 @@ struct Job {
   }
 };
 
-// Unpacks, reads the two ends, gives it back. An error is as good an answer.
+// Unpacks, reads the two ends, gives it back. An error is a correct result as well.
 void use(const Job& job, std::span<const std::byte> bytes) {
   heddle_remote_region remote{};
   const heddle_status status = heddle_region_unpack(job.context, bytes.data(), bytes.size(), &remote);

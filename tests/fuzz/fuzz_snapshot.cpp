@@ -1,5 +1,5 @@
-// What a rank tells of itself when its job hangs, and what is judged of it: any bytes are refused
-// or mean one snapshot, and any snapshots give one line of text.
+// Snapshots of ranks for hang reports, and the verdict on them: any bytes are refused or mean one
+// snapshot, and any snapshots give one line of text.
 #include "diagnosis/snapshot.hpp"
 #include "diagnosis/verdict.hpp"
 #include "fuzz.hpp"

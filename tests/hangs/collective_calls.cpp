@@ -70,7 +70,7 @@ heddle_status make(heddle_team team, const Call& call, Buffers& b, heddle_collec
   return HEDDLE_ERR_ARGUMENT;
 }
 
-// The root's data go round as they are; of the others the sum is checked.
+// The root's data go round as they are; for the others the sum is checked.
 void check(Job& job, const Call& call, const Buffers& buffers) {
   std::uint64_t sum = 0;
   const auto members = members_of(*job.script, call.group, job.rank);

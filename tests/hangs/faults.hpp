@@ -1,5 +1,5 @@
-// The classes of faults. Each has a plan, which draws who does wrong and says the truth, and a
-// play, which all ranks call: in the control it is correct.
+// The classes of faults. Each has a plan, which draws the culprits and states the expected report,
+// and a play, which all ranks call: in the control it is correct.
 #pragma once
 
 #include "job.hpp"

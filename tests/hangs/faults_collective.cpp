@@ -27,7 +27,7 @@ std::uint32_t other_member(const Script& script, hang_random& random, Group grou
   return members[(member_number(script, group, rank) + hang_between(&random, 1, size - 1)) % size];
 }
 
-// Of two members that disagree either may be wrong.
+// If two members disagree, either may be wrong.
 void blame_member(Script& script, Group group) {
   const Fault& fault = script.fault;
   hang_blame(&script.truth, fault.culprit);

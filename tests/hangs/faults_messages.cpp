@@ -86,7 +86,7 @@ void plan_wrong_source(Script& script, hang_random& random) {
   draw_letter(script, random);
   fault.victim = fault.culprit = hang_below(&random, script.ranks);
   fault.third = other_rank(script, random, {fault.victim});  // the sender
-  // Of whom it wants the message.
+  // The rank from which it wants the message.
   fault.members = {other_rank(script, random, {fault.victim, fault.third})};
   hang_blame(&script.truth, fault.culprit);
   hang_words(&script.truth, HANG_RECEIVE, HANG_NO_MORE);

@@ -35,7 +35,7 @@ void draw_two(Script& script, hang_random& random) {
   hang_blame(&script.truth, fault.culprit);
 }
 
-// What others wait for of a rank that is silent.
+// The event that others await from a silent rank.
 void plan_silence(Script& script, hang_random& random) {
   Fault& fault = script.fault;
   draw_two(script, random);
@@ -72,8 +72,8 @@ void ask_for_atomic(Job& job, const Fault& fault) {
   if (job.rank == fault.culprit) receive(job, {0, {fault.victim, 0}, fault.tag, 0, Form::plain});
 }
 
-// The victim begins when the culprit has come so far: what it sends must not be handled in an
-// earlier step, whose progress or tasks would take it along.
+// The victim begins when the culprit has come so far: the progress or tasks of an earlier step must
+// not handle the victim's message.
 void begin_together(Job& job, const Fault& fault) {
   if (job.rank == fault.culprit) send(job, {0, {fault.victim, 0}, fault.tag, 0, Form::plain});
   if (job.rank == fault.victim) receive(job, {0, {fault.culprit, 0}, fault.tag, 0, Form::plain});
@@ -137,7 +137,7 @@ void plan_stopped(Script& script, hang_random& random) {
   hang_words(&script.truth, HANG_STOPPED, HANG_NO_MORE);
 }
 
-// Before it stops, all have completed what they began with it, which it might have to serve.
+// Before it stops, all have completed their operations with it, which it might have to serve.
 void play_stopped(Job& job, const Script& script, bool faulty) {
   context_barrier(job, true);
   if (faulty && job.rank == script.fault.culprit) raise(SIGSTOP);
@@ -168,7 +168,8 @@ void plan_unattended_worker(Script& script, hang_random& random) {
   Fault& fault = script.fault;
   script.workers = 2;
   draw_two(script, random);
-  // Who goes on without worker 1 does no wrong: the next barrier or collective moves it.
+  // A rank that goes on without worker 1 is correct: the next barrier or collective moves the
+  // worker.
   fault.variant = hang_below(&random, 2);
   if (fault.variant == 1) fault.bytes = draw_long_bytes(random);
   fault.receive_form = hang_chance(&random, 2) ? Form::called : Form::tried;
@@ -201,7 +202,7 @@ void play_unattended_worker(Job& job, const Script& script, bool faulty) {
   message(job, 0, {fault.victim, 0}, kAnswer, 0, fault.form);
 }
 
-// Who sends has the wrong number, or who receives opens too few.
+// The sender has the wrong number, or the receiver opens too few.
 void plan_unopened_worker(Script& script, hang_random& random) {
   Fault& fault = script.fault;
   draw_two(script, random);
@@ -231,7 +232,8 @@ void play_unopened_worker(Job& job, const Script& script, bool faulty) {
   message(job, fault.worker, {fault.victim, fault.worker}, kAnswer, 0, fault.form);
 }
 
-// Nobody knows who should have written the word: blaming who waits for it is as true.
+// The job does not show which rank should have written the word: naming the waiting rank is as
+// correct.
 void plan_missing_signal(Script& script, hang_random& random) {
   draw_two(script, random);
   script.fault.variant = hang_below(&random, 4);

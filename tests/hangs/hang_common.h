@@ -1,6 +1,6 @@
-/* What the programs of planted hangs share: options, random numbers, and the truth as one line of
- * JSON. Everything is drawn from class and seed, so that all ranks, and --plan without a job, draw
- * the same. C11, also for C++. */
+/* Code that the programs of planted hangs share: options, random numbers, and the expected report
+ * as one line of JSON. Everything is drawn from class and seed, so that all ranks, and --plan
+ * without a job, draw the same. C11, also for C++. */
 #ifndef HEDDLE_TESTS_HANG_COMMON_H
 #define HEDDLE_TESTS_HANG_COMMON_H
 
@@ -131,9 +131,9 @@ static inline void hang_check_ranks(const hang_options* options, uint32_t ranks)
 
 /* ---- the truth ------------------------------------------------------------------------------- */
 
-/* culprits: who did wrong. accept: sets of ranks, one of which a report must name: those that the
- * evidence in the job cannot tell from the culprits; by itself the culprits. words: for each list
- * one of its patterns must be in the sentence. */
+/* culprits: the ranks with the fault. accept: sets of ranks; a report must name one set. They are
+ * the culprits by default, and sets that the evidence in the job cannot distinguish from them.
+ * words: one pattern of each list must be in the sentence. */
 typedef struct hang_truth {
   char culprits[64];
   char accept[256];
@@ -155,7 +155,7 @@ static inline void hang_blame(hang_truth* truth, uint32_t rank) {
   hang_append(truth->culprits, sizeof truth->culprits, "%s%u", truth->culprits[0] != 0 ? ", " : "", rank);
 }
 
-/* Blaming this rank alone is as true: what the ranks did fits both. */
+/* Naming this rank alone is as correct: the ranks' actions fit both. */
 static inline void hang_accept(hang_truth* truth, uint32_t rank) {
   hang_append(truth->accept, sizeof truth->accept, ", [%u]", rank);
 }
@@ -196,7 +196,7 @@ static inline void hang_print(const hang_options* options, uint32_t ranks, const
   fflush(stdout);
 }
 
-/* What several classes ask for. Null-terminated, as arguments of hang_words. */
+/* Words that several classes require. Null-terminated, as arguments of hang_words. */
 #define HANG_RECEIVE "recv|receiv|message"
 #define HANG_SEND "send|sent|message"
 #define HANG_OWN_CODE                                                                              \
@@ -217,8 +217,8 @@ static inline uint32_t hang_other(hang_random* random, uint32_t ranks, uint32_t 
   return rank;
 }
 
-/* Ranks of which each waits for the one before: the victim, and some that are neither among the
- * culprits. Returns how many. */
+/* A chain of ranks, each of which waits for the one before: the victim, and some ranks that are no
+ * culprits. Returns their number. */
 static inline uint32_t hang_chain(hang_random* random, uint32_t ranks, uint32_t victim, const uint32_t* culprits,
                                   uint32_t count, uint32_t* chain) {
   uint32_t order[HANG_MOST_RANKS];

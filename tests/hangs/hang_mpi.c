@@ -126,7 +126,7 @@ static void plan_silence(script* s) {
 }
 
 static void plan_message(script* s) {
-  /* The victim receives; of whom, the culprit or the third. */
+  /* The victim receives, from the culprit or the third rank. */
   if (is(s, "wrong_source")) {
     s->culprit = s->victim;
   } else if (s->variant == 1 && !is(s, "missing_isend")) {
@@ -335,7 +335,7 @@ static void play_collective(const script* s, int faulty) {
 }
 
 static void play_silence(const script* s, int faulty) {
-  /* A stopped process serves nothing: all have completed what they began with it. */
+  /* A stopped process serves nothing: all have completed their operations with it. */
   if (is(s, "stopped")) MPI_Barrier(MPI_COMM_WORLD);
   if (faulty && me == (int)s->culprit) {
     if (is(s, "computes")) hang_own_work(s->burns);

@@ -30,7 +30,7 @@ typedef struct script {
   hang_truth truth;
 } script;
 
-/* Of each step its own, so that PEs need not keep step. */
+/* Each step has its own, so that PEs need not run in step. */
 static long flags[MOST_STEPS + 8][4];
 static uint64_t signals[MOST_STEPS + 8];
 static long counters[MOST_STEPS + 8];
@@ -84,7 +84,7 @@ static void plan_fault(script* s) {
   if (is(s, "lock_holder_waits") || is(s, "lock_kept")) {
     plan_locks(s);
   } else if (is(s, "wait_until")) {
-    hang_accept(&s->truth, s->victim); /* nobody knows who should have set it */
+    hang_accept(&s->truth, s->victim); /* the job does not show which PE should have set it */
     hang_words(&s->truth, "wait|until", HANG_NO_MORE);
   } else if (is(s, "missing_signal")) {
     hang_accept(&s->truth, s->victim);
@@ -260,7 +260,7 @@ static void play_wait(const script* s, int faulty) {
   }
 }
 
-/* The culprit goes on to wait for what another PE does after the operation. */
+/* The culprit goes on to wait for an action of another PE after the operation. */
 static void play_skipped(const script* s, int faulty) {
   if (!faulty || me != (int)s->culprit) collective(s->op);
   if (me == (int)s->victim) set_flag(1, (int)s->culprit, 1);
@@ -268,7 +268,7 @@ static void play_skipped(const script* s, int faulty) {
 }
 
 static void play_silence(const script* s, int faulty) {
-  /* A stopped process serves nothing: all have completed what they began with it. */
+  /* A stopped process serves nothing: all have completed their operations with it. */
   if (is(s, "stopped")) shmem_barrier_all();
   const int silent = me == (int)s->culprit;
   if (s->variant == 2 && silent) {

@@ -49,7 +49,7 @@ struct Job {
   Arrivals questions{};
   Arrivals answers{};
   Arrivals tasks{};
-  // A handler that asks somebody else waits for this; set in the control.
+  // A handler that asks another rank waits for this; set in the control.
   std::atomic<bool> may_answer{false};
 };
 
@@ -107,7 +107,7 @@ void collective(Job& job, const Call& call);
 void context_barrier(Job& job, bool with_worker);
 
 void play_step(Job& job, const Step& step);
-// What follows the fault.
+// The steps after the fault.
 void play_relay(Job& job);
 void play_meeting(Job& job);
 

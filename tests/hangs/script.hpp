@@ -1,5 +1,5 @@
-// What all ranks of hang_rank do, drawn from class and seed: correct steps, then the fault, then
-// what follows from it.
+// The plan of all ranks of hang_rank, drawn from class and seed: correct steps, then the fault,
+// then the steps after it.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct Step {
   Call call;
 };
 
-// What a class needs of this depends on the class.
+// Each class uses some of these.
 struct Fault {
   std::uint32_t culprit = 0;
   std::uint32_t victim = 0;  // waits because of the culprit
@@ -69,7 +69,7 @@ struct Script {
   bool by_parity = false;  // how the half teams are made
   std::vector<Step> steps;
   Fault fault;
-  // each waits for a message of the one before; begins with the victim
+  // each waits for a message from the one before; begins with the victim
   std::vector<std::uint32_t> chain;
   Step relay;
   Meet meet = Meet::context;  // where the ranks that get so far wait for the others
@@ -103,7 +103,7 @@ void warm(Script& script, hang_random& random, const Call& call);
 // Ranks other than the culprits and the victim wait for the victim.
 void draw_chain(Script& script, hang_random& random);
 const char* name_of(Op op);
-// The sentence must say where the culprit waits that went on.
+// The sentence must name the place where the culprit, which went on, waits.
 void words_of_meet(Script& script);
 void words_of_call(Script& script, const Call& call);
 

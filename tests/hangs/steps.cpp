@@ -1,4 +1,4 @@
-// The correct steps, and what follows the fault.
+// The correct steps, and the steps after the fault.
 #include <cstring>
 
 #include "job.hpp"

@@ -1,5 +1,5 @@
 // A rank for hosts_test.py: collective operations at random, from a seed that all ranks share, each
-// compared with what it has to give.
+// compared with the expected result.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

@@ -222,7 +222,7 @@ void run(const std::string& until, const std::string& kinds) {
     check(work.run([] { return false; }), "an error");
     say("told", rank.rank);
   }
-  // The launcher's network is another one: who lives meets there.
+  // The launcher's network is another one: living ranks meet there.
   std::vector<std::uint32_t> ranks(size);
   const heddle_status met = heddle_context_exchange(rank.context, &rank.rank, sizeof rank.rank, ranks.data());
   expect(met, until == "death" ? HEDDLE_ERR_PEER_FAILED : HEDDLE_DONE, "the last exchange");

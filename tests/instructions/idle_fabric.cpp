@@ -1,9 +1,9 @@
-// A libfabric whose only provider does nothing but what cannot be left out: puts and gets are a
-// copy of memory, messages a copy into a receive of an endpoint of this process. For counting what
+// A libfabric whose only provider does the minimum: puts and gets are a copy of memory, messages a
+// copy into a receive of an endpoint of this process. It is for counting the instructions that
 // Heddle adds to libfabric: HEDDLE_OFI_LIBRARY, HEDDLE_OFI_PROVIDER=idle.
 //
-// It holds what Heddle's ofi transport calls. Each queue has a mutex, for itself and the receives
-// of its endpoint: workers do not wait for each other.
+// It has the functions that Heddle's ofi transport calls. Each queue has a mutex, for itself and
+// the receives of its endpoint: workers do not wait for each other.
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>

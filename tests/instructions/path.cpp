@@ -1,8 +1,8 @@
 // Executes one operation many times, for counting instructions under callgrind: path OP N. Usually
 // a job of one; in a larger one, which has other transports, each rank is its own peer.
 //
-// Only what runs inside the count_ functions is counted (callgrind's --toggle-collect), so set-up
-// does not matter; what does not grow with N falls out by running it for two N. See
+// Only code inside the count_ functions is counted (callgrind's --toggle-collect), so set-up does
+// not matter. Running it for two N removes the part that does not grow with N. See
 // scripts/count_instructions.py.
 #include <cstdint>
 #include <cstdio>
@@ -107,7 +107,7 @@ extern "C" {
   while (self->receives[n - 1].status == HEDDLE_POSTED) heddle_worker_progress(self->worker);
 }
 
-// Of a message that is told by its return, or by a counter, when its source is free.
+// For a message whose return, or a counter, tells when its source is free.
 [[gnu::noinline]] void count_send_counted(Self* self, std::uint64_t n) {
   heddle_completion completion{};
   completion.counter = self->counter;
@@ -125,7 +125,7 @@ extern "C" {
   for (std::uint64_t i = 0; i < n; ++i) heddle_worker_progress(self->worker);
 }
 
-// With all that it takes until they are done: kBatch operations and their end.
+// Counts kBatch operations with all work until their end.
 [[gnu::noinline]] void count_burst_put(Self* self) {
   for (std::uint64_t i = 0; i < kBatch; ++i) heddle_put(self->worker, &self->value, 8, self->remote, nullptr);
   heddle_quiet(self->worker);

@@ -3,8 +3,7 @@
 //
 // CONTEXT is single (the default context of a program with one thread), default or private (of a
 // program with SHMEM_THREAD_MULTIPLE). As in path.cpp, only what runs inside the count_ functions
-// is counted: what the program's own loop executes, the way through the linkage table and the
-// operation.
+// is counted: the program's own loop, the way through the linkage table and the operation.
 #include <shmem.h>
 
 #include <cstdint>
@@ -33,7 +32,7 @@ extern "C" {
 [[gnu::noinline]] void count_ctx_put(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) shmem_ctx_uint64_put(self->ctx, self->target, &self->value, 1, 0);
 }
-// With a quiet after so many, as programs that post in batches do.
+// With a quiet after each batch, as in programs that post in batches.
 [[gnu::noinline]] void count_put_nbi(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) {
     shmem_uint64_put_nbi(self->target, &self->value, 1, 0);
@@ -66,7 +65,7 @@ extern "C" {
     shmem_uint64_put_signal(self->target, &self->value, 1, self->target + 1, i, SHMEM_SIGNAL_SET, 0);
   }
 }
-// What a program that waits executes when the value is there.
+// The code that a waiting program executes when the value is there.
 [[gnu::noinline]] void count_wait(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) shmem_uint64_wait_until(self->target, SHMEM_CMP_NE, ~self->value);
 }

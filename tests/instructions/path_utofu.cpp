@@ -2,12 +2,12 @@
 // counting instructions under callgrind: path_utofu put_8|put_32|put_64|get_64 N
 // raw|transport|batch|api.
 //
-// The three do the same: kBatch operations to this rank's own memory are posted one by one, the NIC
-// is waited for, then their ends are polled for, found out which they are, and counted. `raw` calls
-// uTofu alone, as a program would that keeps several operations apart: the number of its operation
-// travels as edata. `transport` is post() and poll() of transport.hpp, `batch` with one post() for
-// all, `api` heddle.h.
-// Counted is what runs inside the count_ functions; the wait is outside.
+// The three do the same: kBatch operations to this rank's own memory are posted one by one; the
+// program waits for the NIC, polls for their ends, identifies and counts them. `raw` calls uTofu
+// alone, as a program that distinguishes several operations: the number of its operation travels as
+// edata. `transport` is post() and poll() of transport.hpp, `batch` with one post() for all, `api`
+// heddle.h.
+// Only code inside the count_ functions is counted; the wait is outside.
 #include <dlfcn.h>
 #include <sched.h>
 #include <utofu.h>

@@ -1,5 +1,5 @@
-// The emulator, whose queues of notices can be looked at from outside: so that who counts
-// instructions waits for the NIC without counting how often it looked.
+// The emulator, with queues of notices that can be read from outside: so a program that counts
+// instructions waits for the NIC without counting its polls.
 #include <utofu.h>
 #include <utofu_profile.h>
 

@@ -27,7 +27,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-// "function at file:line", and who inlined it. Each place is asked for once.
+// "function at file:line", and the functions that inlined it. Each place is looked up once.
 std::string source_of(const void* place) {
   static std::map<const void*, std::string> known;
   if (const auto found = known.find(place); found != known.end()) return found->second;

@@ -10,16 +10,16 @@
 
 namespace heddle::sharing {
 
-// A thread and the phase it was in: one record each. Threads of one lane are partners, who hand
-// lines to each other; what two lanes write is shared.
+// A thread and the phase it was in: one record each. Threads of one lane are partners, which hand
+// lines to each other; a line that two lanes write is shared.
 struct Part {
   std::uint32_t lane = 0;
   std::uint32_t phase = 0;
   std::unique_ptr<Record> record = std::make_unique<Record>();
 };
 
-// A line that several lanes have written in each phase. What they write once by chance, as memory
-// that the allocator hands from one to the other, is none.
+// A line that several lanes have written in each phase. A line that they write once by chance, such
+// as memory that the allocator hands from one to the other, is no finding.
 struct Finding {
   std::string where;                 // heap, or which mapping, and the address
   std::vector<std::uint32_t> lanes;  // that wrote it

@@ -1,6 +1,6 @@
-// No cache line is written by more than one thread where each thread has a worker of its own: not
-// per operation, and not by what stands beside it in memory. That is what lets many threads be as
-// fast as one, and it can be seen on two cores, since lines are counted and not time.
+// No cache line is written by more than one thread where each thread has a worker of its own:
+// neither by an operation nor by data beside it in memory. Then many threads can be as fast as one.
+// Two cores suffice for the test, since it counts lines and not time.
 //
 // Two ranks in this process, 16 lanes each: a thread of rank 0 and one of rank 1 with their
 // workers. Every lane does the same operation many times in each of three phases.
@@ -48,7 +48,7 @@ struct alignas(kApart) Side {
     ASSERT_GE(events, 0) << heddle_last_error();
     if (events == 0) sched_yield();
   }
-  // The library's waits are not looked at: what it does here is the operation alone.
+  // The library's waits are not watched: here it executes the operation alone.
   template <class Try>
   heddle_status insist(Try&& attempt) {
     heddle_status status = attempt();
@@ -98,8 +98,8 @@ void send_active(Side& side) {
 alignas(kApart) std::atomic<std::uint64_t> planted{0};
 alignas(kApart) std::array<std::uint64_t, kLanes> planted_neighbours{};
 
-// What rank 0's side does, and what the other side does as often; null: it makes progress until
-// rank 0's side is ready.
+// The operation of rank 0's side, and that of the other side as often; null: the other side makes
+// progress until rank 0's side is ready.
 struct Operation {
   const char* name;
   void (*active)(Side& side);
@@ -174,7 +174,7 @@ const Operation kOperationsOfAll[] = {
      }},
 };
 
-// What is only to be found: a counter of all, and words of each in common lines.
+// Planted for the test to find: a counter of all, and words of each in common lines.
 const Operation kPlanted = {
     "planted", [](Side& side) {
       planted.fetch_add(1, std::memory_order_relaxed);
@@ -259,8 +259,8 @@ void run_phase(Side& side, Side& partner, std::uint32_t phase, const Operation& 
 std::vector<Finding> watch_operation(const Load& load, const Operation& operation) {
   const std::vector<std::pair<const char*, const char*>> alone = {{"HEDDLE_PROGRESS", "none"}};
   const test::Variables set(alone);
-  // As where there are as many cores as threads: no two have one part of the C library's heap, and
-  // what one has freed is not the other's next.
+  // As on a machine with a core for each thread: no two threads use the same part of the C
+  // library's heap, and memory freed by one is not the other's next.
   mallopt(M_ARENA_MAX, 8 * kLanes);
   const test::Job job(2, load.transport);
   std::vector<Part> parts(2 * kLanes * kPhases);
@@ -299,7 +299,7 @@ std::vector<Finding> watch_operation(const Load& load, const Operation& operatio
   return shared_lines(parts, kPhases, double{kLanes} * kPhases * load.operations, "/emulator/");
 }
 
-// What writes lines of the process in each operation, and is known to: why. Null: nothing may.
+// The reason why an operation may write lines of the process. Null: it may not.
 const char* known_to_share(const std::string& transport, const std::string& operation) {
   if (transport != "shm" && operation == "collective") {
     return "over a network the collectives of all teams go by one worker of the context";

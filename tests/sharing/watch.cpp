@@ -109,8 +109,8 @@ HEDDLE_UNALIGNED(4)
 HEDDLE_UNALIGNED(8)
 HEDDLE_UNALIGNED(16)
 
-// The order is the strongest, whatever was asked for. Each of these takes the line from who has it,
-// also a comparison that fails.
+// The order is the strongest, whatever was asked for. Each of these takes the line from the core
+// that has it, also a comparison that fails.
 #define HEDDLE_FETCH(BITS, TYPE, NAME)                                                        \
   HEDDLE_CALLED TYPE __tsan_atomic##BITS##_fetch_##NAME(volatile TYPE* at, TYPE value, int) { \
     note(at, sizeof *at, HEDDLE_PLACE);                                                       \

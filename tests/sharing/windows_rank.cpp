@@ -1,5 +1,5 @@
-// Windows of 64 tagged messages, each answered, as programs exchange them, between the threads of
-// two neighbouring ranks: how often do the threads sleep meanwhile?
+// Counts how often threads sleep while the threads of two neighbouring ranks exchange windows of 64
+// tagged messages, each answered, as programs do.
 //
 // windows_rank THREADS WINDOWS; the sharing mode is HEDDLE_SHARING. In exclusive mode each thread
 // has a worker, in the others all have one. Says how often the process gave its core away, by its

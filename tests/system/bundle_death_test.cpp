@@ -1,5 +1,5 @@
-// A rank is killed while short messages to it leave by bundles (decision 0038): nothing hangs, who
-// sends is told, the messages to others arrive.
+// A rank is killed while short messages to it leave by bundles (decision 0038): nothing hangs, the
+// sender gets the error, the messages to others arrive.
 #include <algorithm>
 #include <tuple>
 

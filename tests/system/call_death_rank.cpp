@@ -3,9 +3,9 @@
 //
 //   call_death_rank CALL VICTIM MICROSECONDS busy|idle
 //
-// So many microseconds after all are here, at whatever instruction, rank VICTIM kills itself.
-// Before, it does its part in the call (busy), or sleeps (idle). The others repeat the call until
-// it says that the victim has failed; then they leave ("survived RANK").
+// Rank VICTIM kills itself MICROSECONDS after all are here, at any instruction. Before, it does its
+// part in the call (busy), or sleeps (idle). The others repeat the call until it says that the
+// victim has failed; then they leave ("survived RANK").
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ constexpr std::size_t kShort = 64;
 constexpr std::size_t kLong = std::size_t{100} << 10;
 constexpr std::size_t kRegionBytes = std::size_t{256} << 10;
 constexpr std::uint32_t kParts = 4;
-// between two looks of what does not notice deaths by itself
+// between two checks by a call that does not notice deaths by itself
 constexpr std::int64_t kLookNs = 1'000'000;
 
 struct Job {
@@ -372,7 +372,7 @@ int main(int argc, char** argv) {
   while (status >= 0) {
     ++job.round;
     status = call->survivor(job);
-    // What is mapped is read and written without a look at who lives.
+    // Mapped memory is read and written without a check that its owner lives.
     check(heddle_worker_progress(job.worker) >= 0, "progress");
   }
   expect(status, HEDDLE_ERR_PEER_FAILED, call->name);

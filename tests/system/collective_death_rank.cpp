@@ -1,8 +1,8 @@
 // A rank for collective_death_test.cpp: repeats the collective operation named by the first
 // argument, in the form of the second, with blocks of so many doubles as the third says, until rank
 // 1, which takes part, is killed by a second thread of its own somewhere in the midst. Prints
-// "pid", "told RANK" for who was told by the operation, and "survived RANK". With a fourth argument
-// the living make a team before ("recovered RANK").
+// "pid", "told RANK" for each rank to which the operation reported the death, and "survived RANK".
+// With a fourth argument the living make a team before ("recovered RANK").
 #include <signal.h>
 #include <unistd.h>
 

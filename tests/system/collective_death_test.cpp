@@ -1,5 +1,5 @@
-// A rank is killed in the midst of each collective operation: no other hangs, who needs it is told
-// by the operation, and all can leave.
+// A rank is killed during each collective operation: no other rank hangs, the operation reports the
+// death to ranks that need the dead one, and all can leave.
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -88,8 +88,8 @@ TEST_P(CollectiveDeath, AMemberIsKilledInTheMidst) {
   words.insert(words.end(), {HEDDLE_COLLECTIVE_DEATH_RANK, one.operation, one.form, one.doubles});
   Launched job(words);
   const int status = job.wait();
-  // UCX 1.13 ends its process when it answers a request for an atomic, and the connection to who
-  // has asked breaks in this moment.
+  // UCX 1.13 ends its process when it answers a request for an atomic, and the connection to the
+  // asking process breaks at this moment.
   if (job.err().find("ucp_request.inl") != std::string::npos) GTEST_SKIP() << "skipped: UCX's own fall: " << job.err();
   EXPECT_EQ(status, 128 + SIGKILL) << job.out() << job.err();
   EXPECT_EQ(job.numbers("pid").size(), 1U) << job.out() << job.err();
@@ -101,7 +101,7 @@ TEST_P(CollectiveDeath, AMemberIsKilledInTheMidst) {
   EXPECT_EQ(survived, (std::vector<long long>{0, 2, 3})) << job.out() << job.err();
 }
 
-// As docs/guide.md tells it: the job goes on without the dead rank, and its code is the survivors'.
+// As docs/guide.md says: the job goes on without the dead rank, and its code is the survivors'.
 TEST(Recovery, TheLivingBuildATeamOfWhatTheyOfferAndTheJobEndsWell) {
   for (const bool forgiven : {true, false}) {
     Launched job({HEDDLE_TOOL, "run", "-n", "4", "--grace", "unlimited", "--exit-code",

@@ -1,5 +1,5 @@
-// 64 processes over a network: all meet all; all send to one that is slow. What it takes is
-// printed; what must not grow is checked.
+// 64 processes over a network: all meet all; all send to a slow one. The test prints the costs, and
+// checks those that must not grow.
 #include "launched.hpp"
 #include "networks.hpp"
 
@@ -14,7 +14,7 @@ constexpr int kFew = 16;
 struct Crowded {
   Network network;
   long long most_met;        // bytes for a peer that is met
-  long long most_incast;     // for each sender, at who receives slowly
+  long long most_incast;     // for each sender, at the slow receiver
   long long library_itself;  // bytes that the library takes once
 };
 [[maybe_unused]] std::ostream& operator<<(std::ostream& out, const Crowded& one) {
@@ -58,7 +58,7 @@ TEST_P(Crowd, AllMeetAll) {
   const long long known = (said(job, "anon") - said(few, "anon")) / (kRanks - kFew);
   Launched some = run(kFew, {"all"});
   expect_well(&some, kFew);
-  // What the library takes at its first connection is no matter of peers.
+  // Memory that the library takes at its first connection does not count for peers.
   const long long met = (said(job, "peer") * (kRanks - 1) - said(some, "peer") * (kFew - 1)) / (kRanks - kFew);
   std::printf("all %d met all in %lld ms; memory for a known peer %lld bytes, for one that is met %lld bytes\n", kRanks,
               said(job, "took"), known, met);
@@ -66,7 +66,7 @@ TEST_P(Crowd, AllMeetAll) {
   EXPECT_LE(met, GetParam().most_met);
 }
 
-// What all have sent together is 15 times what may be on its way.
+// All together have sent 15 times the data that may be on its way.
 TEST_P(Crowd, AllSendToOneThatIsSlow) {
   constexpr int kMessages = 180;
   Launched job = run(kRanks, {"incast", std::to_string(kMessages)});

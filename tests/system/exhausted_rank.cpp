@@ -72,7 +72,7 @@ void flood(Rank& rank) {
   done(heddle_flush(rank.worker, 1), "flush");
 }
 
-// This process may have so much more address space than it has.
+// Limits this process's address space to its present size and this many bytes.
 rlimit narrow(std::size_t more) {
   std::ifstream file("/proc/self/statm");
   std::size_t pages = 0;
@@ -94,7 +94,7 @@ void suffer(Rank& rank) {
     deadline.idle();
   }
   check(::setrlimit(RLIMIT_AS, &before) == 0, "setrlimit");
-  // What is still on its way, and then what was kept.
+  // Takes the messages that are still on their way, and then the kept ones.
   const Deadline taken("a message is neither taken nor counted as dropped");
   std::vector<std::byte> data(kBytes);
   std::uint64_t received = 0;

@@ -64,8 +64,8 @@ TEST_P(Failure, ThePeerIsKilledInTheMidst) {
             "heddle run: rank 1 (pid " + std::to_string(job.numbers("pid")[0]) + ") was killed by signal 9 (Killed)\n");
   const auto told = job.numbers("told");
   EXPECT_EQ(told.size(), 2U) << job.out();
-  // The promise is one second. What a machine that others load can show is that they are told; a
-  // rank gives up after a minute.
+  // The promise is one second. A loaded machine can only show that the ranks get the error; a rank
+  // gives up after a minute.
   for (const long long ns : told) std::printf("told after %.1f ms\n", static_cast<double>(ns) / 1e6);
   auto survived = job.numbers("survived");
   std::sort(survived.begin(), survived.end());

@@ -1,5 +1,6 @@
 /* A rank for gdb_test.py, with debugging information: rank 1 waits for tag 7, while rank 0 has sent
- * tag 8 and waits in a barrier. What gdb is to show has names that begin with shown_. */
+ * tag 8 and waits in a barrier. The variables that gdb has to show have names that begin with
+ * shown_. */
 #include <heddle/collectives.h>
 #include <heddle/heddle.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// What a handler, a callback or a call on the engine throws ends its process, in every sharing
-// mode; the others are told.
+// An exception from a handler, a callback or a call on the engine ends its process, in every
+// sharing mode; the others get an error.
 #include <ostream>
 #include <tuple>
 

@@ -22,7 +22,7 @@ void meet(const Rank& rank) {
   done(heddle_context_barrier(rank.context, rank.worker, HEDDLE_FOREVER), "barrier");
 }
 
-// Seconds in which all goes on, though two ranks always wait for the third.
+// Seconds in which the job moves, though two ranks always wait for the third.
 template <class Round>
 void go_on(const Rank& rank, Round&& round) {
   for (int i = 0; i < 120; ++i) {

@@ -1,5 +1,5 @@
-// Jobs that hang under `heddle run`, and that do not: what the launcher says by itself, and what
-// `heddle hang` is told.
+// Jobs that hang under `heddle run`, and jobs that do not: the launcher's own report, and that of
+// `heddle hang`.
 #include <ostream>
 
 #include "launched.hpp"
@@ -194,7 +194,7 @@ TEST(HangCommand, IsAnsweredByAJobThatDoesNotHang) {
   EXPECT_FALSE(job.has("heddle run:")) << job.out();
 }
 
-// Others may run on this machine, too: then it wants to know which.
+// Other jobs may run on this machine, too: then the command asks which one.
 TEST(HangCommand, WithoutAProcessAsksTheOnlyJob) {
   Job job("compute", "60");
   ASSERT_TRUE(job.await_begin()) << job.out();

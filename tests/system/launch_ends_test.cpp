@@ -1,5 +1,5 @@
-// How jobs of the real launcher end: by failures, limits and signals. What it reports, whom it
-// tells, and that nothing stays behind.
+// How jobs of the real launcher end: by failures, limits and signals. Checks its reports, the ranks
+// that learn of it, and that nothing stays behind.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -31,8 +31,8 @@ TEST(launch, a_signal_is_named) {
   EXPECT_TRUE(has(job.err(), ") was killed by signal 9 (Killed)\n"));
 }
 
-// On an emulated machine who breaks a rule aborts and the others exit because of it. All ends are
-// seen at one look: the launcher is stopped meanwhile.
+// On an emulated machine a rank that breaks a rule aborts, and the others exit because of it. All
+// ends are seen at one look: the launcher is stopped meanwhile.
 TEST(launch, of_an_emulated_machine_the_one_that_aborted_is_named) {
   const std::string go = testing::TempDir() + "heddle_go_" + std::to_string(::getpid());
   Launched job(shell({"-n", "3", "--utofu", "3"}, "echo ready; while [ ! -e " + go +
@@ -112,7 +112,7 @@ TEST(launch, who_left_first_and_ends_well_is_not_to_blame) {
   EXPECT_TRUE(has(job.err(), ") exited with code 4\n"));
   EXPECT_FALSE(has(job.err(), "rank 1"));
 }
-// Who has left and goes on without end does not keep the failure secret.
+// A rank that has left and runs on without end does not hide the failure.
 TEST(launch, who_left_first_is_awaited_for_the_grace_only) {
   Launched job(words(
       {"-n", "3", "--grace", "0.2"},
@@ -133,7 +133,7 @@ TEST(launch, abort_ends_everybody_with_its_code_and_message) {
   EXPECT_EQ(job.err(), "heddle run: rank 1 aborts the job with code 42: the warp is torn\n");
 }
 
-// The first decides. What the others do as well is no death.
+// The first failure decides. The same actions of the others are no deaths.
 TEST(launch, all_may_abort_with_code_0_at_once) {
   for (int run = 0; run < 20; ++run) {
     Launched job(words({"-n", "32"}, {kRank, "all-end-all"}));

@@ -134,8 +134,8 @@ int one_dies() {
   return 0;
 }
 
-// Rank 0 kills itself while the others wait for it. Who is not ended at once is told, and ends in
-// good order.
+// Rank 0 kills itself while the others wait for it. A rank that is not ended at once gets the
+// error, and ends regularly.
 int first_dies() {
   const auto bootstrap = join();
   const Status met = barrier(*bootstrap);
@@ -144,7 +144,7 @@ int first_dies() {
     say("dies", now_ns());
     ::raise(SIGKILL);
   }
-  // Where rank 0 keeps the job together, it may take with it what it has not told the others yet.
+  // If rank 0 hosts the broker, its death may lose news that the others have not got yet.
   check(met == HEDDLE_DONE || met == HEDDLE_ERR_PEER_FAILED, "barrier");
   check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");
   await_failure(*bootstrap, 0);
@@ -152,8 +152,8 @@ int first_dies() {
   return 0;
 }
 
-// As first-dies, but rank 0 has a child that lives on until rank 1 has ended: it must not keep what
-// the others know rank 0 by.
+// As first-dies, but rank 0 has a child that lives on until rank 1 has ended: it must not keep the
+// connections by which the others know rank 0.
 int first_dies_with_a_child() {
   const auto bootstrap = join();
   check(bootstrap->publish({-1, ::getpid(), {}, nullptr}) == HEDDLE_DONE, "publish");
@@ -276,7 +276,7 @@ int all_end_all() {
   for (;;) ::pause();
 }
 
-// What a process must not do, and what its children must not get.
+// Things that a process must not do, and descriptors that its children must not get.
 int misuse(const char* self) {
   const std::string fd = std::getenv("HEDDLE_LOCAL_FD");
   const auto bootstrap = join();
@@ -295,7 +295,7 @@ int misuse(const char* self) {
   return 0;
 }
 
-// What it opens is none of the standard streams, which all are open.
+// It opens none of the standard streams, which all are open.
 int streams() {
   const auto bootstrap = join();
   const heddle::base::Fd file(::memfd_create("own", MFD_CLOEXEC));

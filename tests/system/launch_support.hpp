@@ -1,4 +1,4 @@
-// For the tests of the launcher: how it is called, and its output as they look at it.
+// For the tests of the launcher: calling it, and reading its output.
 #pragma once
 
 #include <fstream>

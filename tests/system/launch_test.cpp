@@ -1,5 +1,5 @@
-// The real launcher with real processes: what it starts, with what, how they join, and what becomes
-// of their output. How jobs end: launch_ends_test.cpp.
+// The real launcher with real processes: their start, environment, joining and output.
+// launch_ends_test.cpp tests the ends of jobs.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -108,7 +108,7 @@ TEST(launch, copies_that_are_forbidden_are_told_by_info) {
   }
 }
 
-// The launcher asks for what it uses, not for what a job of another kind would.
+// The launcher requires only the resources that this job uses.
 TEST(launch, few_descriptors_are_enough_for_few_ranks) {
   for (const char* tag : {"", "--tag "}) {
     Launched job(
@@ -282,7 +282,7 @@ TEST(launch, half_an_environment_and_nonsense_are_told) {
   }
 }
 
-// A launcher played by the test, for what a real one does not do.
+// A launcher simulated by the test, for cases that a real one does not have.
 class FalseLauncher {
  public:
   FalseLauncher() {

@@ -80,8 +80,8 @@ class Launched {
     return lines() >= count;
   }
 
-  // Until all who hold its output have ended. The exit code; 1000 + number for a signal; -1: it
-  // hangs (and is killed).
+  // Waits until all processes that hold its output have ended. Returns the exit code; 1000 + number
+  // for a signal; -1: it hangs (and is killed).
   int wait() {
     const std::uint64_t end = deadline();
     while ((out_fd_.valid() || err_fd_.valid()) && read_some(end)) {

@@ -185,7 +185,7 @@ TEST_P(Launchers, an_abort_ends_the_job_with_its_code) {
   const bool stumbled = code > 0 && count(job.err(), "[proxy:") > 0 &&
                         count(job.err(), "write error") + count(job.err(), "unable to return exit status") > 0;
   EXPECT_TRUE(code == 42 || told || stumbled) << code << job.err();
-  // Launchers lose what was written just before they end a job.
+  // Launchers lose output that was written just before they end a job.
   EXPECT_LE(count(job.out() + job.err(), "heddle: rank 1 aborts the job: the warp is torn"), 1U) << job.err();
 }
 
@@ -194,9 +194,9 @@ bool has_failed(Launched& job) {
   return job.wait() != 0 || count(job.err(), "srun: error: ") > 0;
 }
 
-// By what code is the launcher's affair: most tell the signal, but hydra ends the other ranks while
-// they, having been told of the death, take their leave of it; where it still owes one that it has
-// just ended an answer, it ends itself, by a code of its own.
+// The launcher chooses the code. Most report the signal. Hydra ends the other ranks while they
+// leave after the death; if it still owes an answer to a rank that it has just ended, it ends
+// itself, with a code of its own.
 TEST_P(Launchers, a_killed_rank_ends_the_job) {
   Launched job(words(3, {kRank, "one-dies"}));
   EXPECT_TRUE(has_failed(job)) << job.err();
@@ -214,7 +214,7 @@ TEST_P(Launchers, a_killed_rank_0_ends_the_job_though_its_child_lives) {
   EXPECT_EQ(count(job.err(), "wrong: "), 0U) << job.err();
 }
 
-// Half a minute: the time that rank 0 gives who is stopped on its way out.
+// Half a minute: the time that rank 0 gives a rank that is stopped while it leaves.
 TEST_P(Launchers, rank_0_leaves_although_another_is_stopped_as_it_leaves) {
   Launched job(words(3, {HEDDLE_LEAVE_RANK}));
   EXPECT_EQ(job.wait(), 0) << job.out() << job.err();
@@ -231,7 +231,7 @@ TEST_P(Launchers, a_child_of_a_rank_is_not_the_rank) {
 INSTANTIATE_TEST_SUITE_P(each, Launchers, testing::ValuesIn(launchers()),
                          [](const testing::TestParamInfo<Launcher>& one) { return std::string(one.param.name); });
 
-// What a launcher has promised in the environment and does not keep.
+// A launcher that breaks promises that it made in the environment.
 class Promised : public testing::Test {
  protected:
   static Words with(const Words& variables) {

@@ -76,7 +76,7 @@ void say_sum(const Rank& rank, const char* word, long number) {
   if (rank.rank == 0) say(word, std::accumulate(everyone.begin(), everyone.end(), 0L));
 }
 
-// The first access in a handler: what the calls that wait return there.
+// The first access in a handler: the results of waiting calls there.
 struct InHandler {
   heddle_worker worker;
   heddle_remote there;

@@ -1,5 +1,5 @@
-// Jobs of many ranks, and how their ranks meet: at what cost, and what is told when one of them, or
-// the launcher, is stopped, dies or never comes (decision 0045).
+// Jobs of many ranks, and how their ranks meet: the cost, and the errors when one of them, or the
+// launcher, is stopped, dies or never comes (decision 0045).
 #include <sys/resource.h>
 
 #include "launched.hpp"
@@ -52,8 +52,8 @@ Costs whole(int ranks, const char* variable = nullptr) {
   return costs;
 }
 
-// Bounds on counts, since what others run on the machine moves times. A rank that asked the
-// launcher now and then slept a dozen times for each of its peers.
+// Bounds on counts, since other load on the machine changes times. A rank that asked the launcher
+// now and then slept a dozen times for each of its peers.
 TEST(Ranks, SixtyFourMeetAtTheExchange) {
   const Costs costs = whole(64);
   EXPECT_GE(costs.peers, 64 * 62) << "all but rank 0, which they know already";

@@ -41,7 +41,7 @@ struct Board {
   std::atomic<std::uint64_t> stage;
   std::atomic<std::int32_t> victim;  // its process
 };
-// Of the message: in the order of what happens.
+// Counts of the message, in the order of its events.
 constexpr std::uint64_t kShown = 1;
 constexpr std::uint64_t kSent = 2;
 constexpr std::uint64_t kReached = 3;  // the survivor has done its part: die
@@ -156,7 +156,7 @@ void await_death(const Rank& rank) {
   ::close(pidfd);
 }
 
-// It looks at its rings, and copies what there is to be copied, so often; after the time that the
+// It looks at its rings and copies available data, this number of times, after the time that the
 // sender leaves to the receiver.
 void make_steps(const Rank& rank) {
   for (const std::int64_t end = now_ns() + 10'000; now_ns() < end;) sched_yield();
@@ -195,7 +195,7 @@ void reach(Rank& rank) {
   const bool moves = rank.stage == "both" || rank.stage == (rank.sends ? "pushed" : "fetched");
   if (moves) make_steps(rank);
   if (rank.stage == "done" && victim) until_ended(rank, 1, "the message does not end");
-  // Who has nothing to do waits till the other has done it, unless that one dies.
+  // A rank without work waits until the other has done its part, unless that one dies.
   const bool survivor_moves = rank.stage == "both" || rank.stage == (rank.sends == victim ? "fetched" : "pushed");
   if (!victim && survivor_moves) board.stage.store(kReached, std::memory_order_release);
   if (victim && survivor_moves) await(board.stage, kReached, "the survivor does not come so far");

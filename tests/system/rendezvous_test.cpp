@@ -1,5 +1,5 @@
-// Of two ranks that exchange a long tagged message one is killed in each stage of it: the other is
-// told, by that message, nothing is written or read afterwards, and nothing hangs.
+// Two ranks exchange a long tagged message, and one is killed in each stage of it: the message
+// reports the death to the other, nothing is written or read afterwards, and nothing hangs.
 #include <ostream>
 #include <string_view>
 

@@ -31,7 +31,7 @@ struct Header {
   std::uint64_t number;
 };
 
-// What has arrived at one worker; touched by the thread that drives it only.
+// The arrivals at one worker; only the thread that drives it accesses them.
 struct Arrived {
   std::uint64_t neighbours = 0;
   std::uint64_t root = 0;

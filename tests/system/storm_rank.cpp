@@ -113,7 +113,7 @@ class Thread {
     });
   }
 
-  // What an operation to that rank may end with.
+  // The statuses with which an operation to that rank may end.
   void judge(heddle_status status, std::uint32_t target, const char* what) const {
     if (status >= 0) return;
     expect(status, HEDDLE_ERR_PEER_FAILED, what);
@@ -157,7 +157,7 @@ class Thread {
     }
   }
 
-  // Progress, handlers of class USER, and receives for whatever comes.
+  // Progress, handlers of class USER, and receives for all arrivals.
   void move() {
     check(heddle_run_tasks(worker_, 4, 0) >= 0, "run_tasks");
     for (Slot& slot : receives_) {
@@ -184,7 +184,7 @@ class Thread {
     }
   }
 
-  // Survivors receive until nobody has anything under way.
+  // Survivors receive until no rank has operations under way.
   void end() {
     until(
         [this] {
@@ -200,7 +200,7 @@ class Thread {
       until([&] { return (status = heddle_try_am(worker_, {peer, index_}, &message, nullptr)) != HEDDLE_AGAIN; },
             "no place for a message");
       accepted(status, "over");
-      // Who has got it from everybody may leave at once.
+      // A rank that has got it from all others may leave at once.
       const heddle_status flushed = heddle_flush(worker_, peer);
       if (flushed != HEDDLE_DONE) expect(flushed, HEDDLE_ERR_PEER_FAILED, "flush");
     }

@@ -1,5 +1,5 @@
-// A rank for trace_test.cpp: sends messages of all kinds, and says how many of what by its own
-// statistics. With "die", rank 1 is killed in the middle.
+// A rank for trace_test.cpp: sends messages of all kinds, and prints the number of each kind from
+// its own statistics. With "die", rank 1 is killed in the middle.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Traced jobs: what is in their picture, against what the ranks have counted themselves.
+// Traced jobs: compares the contents of their picture with the ranks' own counts.
 #include "tools/trace/test_perfetto.hpp"
 
 #include <filesystem>

@@ -1,7 +1,7 @@
-// What deaths over TCP make of UCX alone: no part of Heddle is in this program. Three processes
-// with three workers each fetch and add at each other's memory, by endpoints that handle errors of
-// peers; one is killed at a random moment. Counted are survivors that UCX has ended, and operations
-// to the dead that have not ended a second after their endpoint was closed by force.
+// The effects of deaths over TCP on UCX alone: no part of Heddle is in this program. Three
+// processes with three workers each fetch and add at each other's memory, by endpoints that handle
+// errors of peers; one is killed at a random moment. Counted are survivors that UCX has ended, and
+// operations to the dead that have not ended a second after their endpoint was closed by force.
 // Arguments: how many deaths, and within how many microseconds of all being busy. LD_LIBRARY_PATH
 // chooses the UCX.
 #include <dlfcn.h>
@@ -109,7 +109,7 @@ struct Endpoint {
   ucp_ep_h handle = nullptr;
   ucp_rkey_h key = nullptr;
   bool broken = false;
-  std::uint64_t done = 0;  // operations that have done what they should
+  std::uint64_t done = 0;  // operations with the correct result
   void* closing = nullptr;
   std::uint64_t closed_at = 0;  // ns; 0: not yet
   std::array<Slot, kDepth> slots;

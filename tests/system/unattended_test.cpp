@@ -1,5 +1,5 @@
-// A rank that waits in the kernel and makes no calls is reached for the first time by all that
-// others do: puts, gets, messages, and atomics where the transport has them.
+// A rank waits in the kernel and makes no calls. All operations of others reach it as the first
+// contact: puts, gets, messages, and atomics if the transport has them.
 #include "launched.hpp"
 #include "networks.hpp"
 

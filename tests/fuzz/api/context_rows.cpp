@@ -14,7 +14,7 @@ heddle_context any_context(Rank& rank) {
   return rank.chance(70) ? rank.main() : rank.pick(rank.contexts);
 }
 
-// Options with a size that may be another version's, what lies beyond zero or not. Null now and
+// Options with a size that may be another version's; the bytes beyond are zero or not. Null now and
 // then.
 template <class Options>
 const Options* sized(Rank& rank, const Options& made) {
@@ -73,7 +73,7 @@ void join(Rank& rank) {
 void leave(Rank& rank) {
   if (rank.inside()) return;
   const heddle_context context = rank.pick(rank.contexts, 60);
-  // Whoever leaves has ended the operations of its teams.
+  // A rank that leaves has ended the operations of its teams.
   if (HEDDLE_CALL(rank, heddle_context_leave, context) < 0) return;
   rank.contexts.remove(context);
   rank.forget(context);
@@ -134,7 +134,7 @@ void barrier(Rank& rank) {
   }
   const std::int64_t times[] = {0, 1'000, HEDDLE_FOREVER};
   std::int64_t time = times[rank.below(3)];
-  // Who is not done in time has arrived, and goes on with the same barrier.
+  // A rank that times out has arrived, and goes on with the same barrier.
   heddle_status status = HEDDLE_ERR_TIMEOUT;
   while (status == HEDDLE_ERR_TIMEOUT) {
     status = HEDDLE_CALL(rank, heddle_context_barrier, rank.main(), heddle_worker{0}, time);
@@ -198,7 +198,7 @@ void open_worker(Rank& rank) {
 void close_worker(Rank& rank) {
   const bool enough = rank.workers.live.size() > 3;
   heddle_worker worker = rank.pick(rank.workers, enough ? 50 : 0);
-  // Worker 0 serves what is registered: few operations would find anything without it.
+  // Worker 0 serves registered memory: few operations would find memory without it.
   if (!rank.workers.live.empty() && worker.id == rank.workers.live[0].handle.id && !rank.chance(4))
     return rank.not_bad();
   if (!rank.settle(worker)) return rank.not_bad();
@@ -279,7 +279,8 @@ void keep_region(Rank& rank, heddle_context context, heddle_region region, std::
 }
 void alloc(Rank& rank) {
   const heddle_context context = any_context(rank);
-  // What fits, or what no machine has: gigabytes are had, and take seconds to be zeroed.
+  // A length that fits, or one that no machine has: gigabytes are available, and take seconds to be
+  // zeroed.
   std::size_t bytes = rank.transfer_bytes();
   if (bytes > kBig) bytes = std::max(bytes, std::size_t{1} << 48);
   auto* region = rank.maybe_null(rank.keep_one(heddle_region{}));

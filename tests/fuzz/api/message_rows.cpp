@@ -67,7 +67,7 @@ heddle_wanted* wanted(Rank& rank) {
   return rank.maybe_null(rank.keep_one(made));
 }
 
-// What lies there must be this call's alone: the library's while it waits.
+// The memory there must belong to this call alone: the library owns it while the receive waits.
 Receive& fresh(Rank& rank) {
   return rank.receives.emplace_back();
 }
@@ -127,7 +127,7 @@ void take(Rank& rank, const char* name, decltype(heddle_recv_claimed)* fn) {
       rank.call(name, fn, worker, room, bytes, one == nullptr ? nullptr : &one->receive, rank.completion());
   if (one == nullptr || status == HEDDLE_AGAIN || (status < 0 && one->receive.status == status && !one->claimed))
     return;
-  // Refused: what was claimed stays so.
+  // Refused: a claimed message stays claimed.
   if (status == HEDDLE_ERR_ARGUMENT || status == HEDDLE_ERR_HANDLE || status == HEDDLE_ERR_STATE) return;
   one->claimed = false;
   one->posted = status == HEDDLE_POSTED;

@@ -52,7 +52,7 @@ constexpr const char* kAlgorithms[] = {"allgather.bruck",
                                        "nonesuch",
                                        ""};
 
-// Whose team an operation is of.
+// The team of an operation.
 struct Target {
   heddle_team team{};
   std::size_t index = 0;  // in Rank::teams
@@ -78,7 +78,8 @@ Target target(Rank& rank) {
   return chosen;
 }
 
-// Of one block; what this times the members is, the memory has, or no operation may have.
+// Bytes of one block; times the number of members it fits the memory, or is more than any operation
+// may have.
 std::size_t block(Rank& rank) {
   if (rank.chance(8)) return std::max<std::size_t>(rank.odd(), kBeyond);
   std::size_t bytes = rank.fitting(kBig / 4);

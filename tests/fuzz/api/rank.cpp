@@ -9,7 +9,7 @@
 namespace heddle::tests::api {
 namespace {
 
-// whose calls this thread makes; helpers of the library make none
+// the rank whose calls this thread makes; helpers of the library make none
 thread_local Rank* t_rank = nullptr;
 
 constexpr std::uint64_t kBoundaries[] = {0,
@@ -88,7 +88,7 @@ std::uint32_t Rank::rank_number() {
 }
 
 // A worker that the other rank, or this one, has opened, maybe closed since; or one that none can
-// be. What is sent to one that is still to be opened waits for it, rightly and for ever.
+// be. A message to a worker that is still to be opened waits for it, correctly and for ever.
 heddle_peer Rank::peer() {
   const std::uint32_t rank = rank_number();
   std::uint32_t opened = rank < 2 ? meeting_.sides[rank].workers.load(std::memory_order_relaxed) : 1;
@@ -222,7 +222,7 @@ std::int64_t Rank::meet(std::int64_t say) {
 }
 
 // Everything that the other rank may wait for: progress, handlers of USER messages, receives of
-// what nobody wants.
+// messages that nobody wants.
 void Rank::serve() {
   const bool together = std::exchange(together_, false);
   for (std::size_t i = 0; i < workers.live.size(); ++i) {
@@ -310,7 +310,8 @@ void Rank::round(heddle_context context, std::uint64_t seed, std::uint64_t calls
   t_rank = nullptr;
 }
 
-// What makes most calls find something to work on: a worker, regions of both ranks, a team.
+// Opens objects so that most calls have something to work on: a worker, regions of both ranks, a
+// team.
 void Rank::prepare() {
   offers.clear();
   heddle_worker_options options{};

@@ -1,9 +1,8 @@
-// One rank of the API fuzzer: what it draws its arguments from, the calls it makes and what it
-// checks of each.
+// One rank of the API fuzzer: the sources of its arguments, its calls, and the checks of each call.
 //
-// Pointers are valid, always: what the library is told to read or write is the fuzzer's for the
-// whole round, or the call has to refuse it before it looks (a length that no region has, that no
-// message may have). Values are anything.
+// Pointers are always valid: memory that the library is told to read or write belongs to the fuzzer
+// for the whole round, or the call has to refuse it before it reads it (a length that no region
+// has, that no message may have). Values are arbitrary.
 #pragma once
 
 #include <atomic>
@@ -31,7 +30,7 @@ inline constexpr std::size_t kBuffers = 4;
 // claimed messages may stay so while somebody waits
 inline constexpr std::int64_t kKeptNs = 500'000'000;
 
-// Where the two ranks find each other without the library: in this process's memory, or in a page
+// The meeting place of the two ranks without the library: in this process's memory, or in a page
 // that two processes share.
 struct Meeting {
   struct Side {

@@ -1,5 +1,5 @@
-// What waits for a worker's operations has an end only if nobody keeps them open: here the rank
-// does its part, and finds what ends all the same not.
+// A wait for a worker's operations ends only if no rank keeps them open. Here the rank does its
+// part, and reports operations that still do not end.
 #include <sched.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ void Rank::drop_claimed() {
   }
 }
 
-// What may be left waits for this rank (messages to its other workers, long ones that nobody
-// receives or that were claimed), or for the other one, which serves meanwhile. Everything else
-// that does not end is a finding.
+// The operations that may be left wait for this rank (messages to its other workers, long ones that
+// nobody receives or that were claimed), or for the other one, which serves meanwhile. Every other
+// operation that does not end is a finding.
 bool Rank::settle(heddle_worker worker) {
   const auto left = [&] { return heddle_try_quiet(worker) == HEDDLE_AGAIN; };
   if (!left()) return true;

@@ -1,4 +1,4 @@
-// Teams, and what is done with an operation of a team once it is made.
+// Teams, and the calls on an operation of a team once it is made.
 #include <algorithm>
 
 #include "rank.hpp"
@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kMostTeams = 8;
 constexpr std::size_t kMostOffers = 4;
 
-// A team made by both ranks. Who is no member gets the null handle.
+// A team made by both ranks. A rank that is no member gets the null handle.
 void keep_team(Rank& rank, heddle_status status, heddle_team team) {
   if (rank.inside()) {  // nothing collective is begun there
     if (status >= 0) rank.wrong("a team was made inside a handler");
@@ -212,7 +212,8 @@ Operation* open_operation(Rank& rank, Wanted wanted) {
 
 void start(Rank& rank) {
   if (rank.together()) {
-    // All members begin it, or none: what runs, or has ended at one alone, is not begun.
+    // All members begin it, or none: an operation that runs, or has ended at one member alone, is
+    // not begun.
     if (rank.operations.empty()) return;
     Operation& operation = rank.operations[rank.below(rank.operations.size())];
     const bool ready = operation.handle.id != 0 && operation.persistent && !operation.running;
@@ -230,7 +231,7 @@ void start(Rank& rank) {
   HEDDLE_CALL(rank, heddle_collective_start, rank.chance(50) ? bad_operation(rank) : rank.pick(rank.side_operations));
 }
 
-// What test or wait has told.
+// The result of test or wait.
 void told(Rank& rank, Operation& operation, heddle_status status) {
   if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_TIMEOUT || status == HEDDLE_ERR_STATE) return;
   operation.running = false;

@@ -1,5 +1,5 @@
-// What the API fuzzer tells when something goes wrong: the seed and the last calls of each rank,
-// which call lasts too long.
+// The API fuzzer's report of a fault: the seed and the last calls of each rank, and the call that
+// lasts too long.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ struct Entry {
   std::atomic<bool> ended = false;
 };
 
-// The calls of one rank. Its thread writes; a watchdog, or who reports a fault, reads.
+// The calls of one rank. Its thread writes; a watchdog, or the thread that reports a fault, reads.
 class Trace {
  public:
   static constexpr std::size_t kKept = 64;
@@ -85,8 +85,8 @@ class Trace {
   void end(Entry& entry, long long result);
   [[noreturn]] void wrong(const char* what) const;  // prints, and ends the process with 3
   void print(std::uint64_t most = kKept) const;
-  // Something other than a call, such as a meeting: twice as long is allowed, so that what it waits
-  // for is told of first.
+  // Something other than a call, such as a meeting: twice as long is allowed, so that the call that
+  // it waits for is reported first.
   void outside(const char* what);
   // Ends the process if a call lasts longer than it may.
   void watch(double patience) const;

@@ -1,4 +1,4 @@
-// Puts, gets, atomics, signals, and what waits for them.
+// Puts, gets, atomics, signals, and the waits for them.
 #include <algorithm>
 
 #include "rank.hpp"
@@ -32,8 +32,7 @@ heddle_strided* shape(Rank& rank) {
   heddle_strided made{rank.transfer_bytes(), rank.chance(70) ? rank.fitting(64) : rank.odd(), 0, 0};
   made.local_stride = rank.chance(60) ? made.block_bytes + rank.fitting(64) : rank.odd();
   made.remote_stride = rank.chance(60) ? made.block_bytes + rank.fitting(64) : rank.odd();
-  // What the remote region has room for, the local memory has to have as well: it is not checked
-  // there.
+  // The local memory needs as much room as the remote region has: no call checks it.
   __extension__ typedef unsigned __int128 Wide;
   const auto extent = [&](std::uint64_t stride) {
     return made.blocks == 0 ? Wide{0} : static_cast<Wide>(stride) * (made.blocks - 1) + made.block_bytes;
