@@ -101,9 +101,12 @@ bool choose_files(int& argc, char** argv) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (!heddle::tests::runner::choose_files(argc, argv)) {
-    // HEDDLE_TEST_LABELS has left them out, or the name is wrong. ctest takes the first word for a
-    // skipped test.
-    std::printf("skipped: this program was built without the tests of these files (HEDDLE_TEST_LABELS)\n");
+    if (HEDDLE_TESTS_LEFT_OUT) {
+      // ctest takes the first word for a skipped test.
+      std::printf("skipped: HEDDLE_TEST_LABELS has left out the tests of these files\n");
+    } else {
+      std::fprintf(stderr, "%s: no test is written in the files that --only names\n", argv[0]);
+    }
     return 1;
   }
   if (argc > 1) {
