@@ -2,11 +2,11 @@
 // exposure.cpp.
 #include <units/epochs.hpp>
 
-#include "mpi/rma/epochs.hpp"
 #include "mpi/rma/locks.hpp"
 #include "mpi/rma/make.hpp"
 #include "mpi/rma/order.hpp"
 #include "mpi/rma/transfer.hpp"
+#include "mpi/rma/win.hpp"
 
 namespace heddle::mpi {
 namespace {

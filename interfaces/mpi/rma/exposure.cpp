@@ -1,10 +1,11 @@
 // Epochs of groups: post and wait at the targets, start and complete at the origins. Each call
 // notifies a rank by a message without data.
 #include <units/epochs.hpp>
+
 #include "mpi/messages/internal.hpp"
-#include "mpi/rma/epochs.hpp"
 #include "mpi/rma/order.hpp"
 #include "mpi/rma/transfer.hpp"
+#include "mpi/rma/win.hpp"
 
 namespace heddle::mpi {
 namespace {

@@ -159,4 +159,10 @@ int with_window(Call call, MPI_Win handle, const char* what, Body&& body) {
   return told(call, win, guarded(what, [&] { return body(*win); }));
 }
 
+// What the calls that begin and end epochs allocate memory for; see guarded().
+inline constexpr const char* kForEpoch = "what the epoch needs";
+
+// `given`: the call's argument assert; `allowed`: the bits that it takes.
+int check_assertion(int given, int allowed);
+
 }  // namespace heddle::mpi
