@@ -1,9 +1,9 @@
-// `heddle bench` and `heddle report`, for the table of subcommands of the heddle tool.
+// `heddle bench` and `heddle report`: the commands of heddle-bench, which `heddle` starts.
 #pragma once
 
 namespace heddle::bench {
 
-// argv[0] is "bench", as the tool hands it over; the exit status: 0, 1 (a measurement failed), 2
+// argv[0] is "bench"; the exit status: 0, 1 (a measurement failed), 2
 // (arguments).
 int main(int argc, char** argv);
 

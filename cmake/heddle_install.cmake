@@ -19,8 +19,8 @@ endif()
 
 # For debuggers and valgrind (docs/debugging.md). gdb loads the script by itself from under its own auto-load folder, by the full name of the
 # library; the other is for whoever has another prefix.
-install(FILES tools/gdb/heddle-gdb.py tools/valgrind/heddle.supp DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle COMPONENT library)
-install(FILES tools/gdb/heddle-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/gdb/auto-load${CMAKE_INSTALL_FULL_LIBDIR}
+install(FILES observe/gdb/heddle-gdb.py observe/valgrind/heddle.supp DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle COMPONENT library)
+install(FILES observe/gdb/heddle-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/gdb/auto-load${CMAKE_INSTALL_FULL_LIBDIR}
         RENAME $<TARGET_FILE_NAME:heddle>-gdb.py COMPONENT library)
 
 set(heddle_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/heddle)

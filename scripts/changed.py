@@ -34,10 +34,9 @@ WINGS = (
     ("openshmem", ("interfaces/openshmem/*",)),
     ("lcw", ("interfaces/lcw/*",)),
     ("python", ("interfaces/python/*", "examples/python/*", "pyproject.toml", "scripts/check_python.sh", "scripts/check_wheel.sh")),
-    ("tofu", ("emulator/*", "bench/tofu/*")),
+    ("tofu", ("tofu/*",)),
     ("bench", ("bench/*",)),
-    ("observe", ("tools/trace/*", "tools/explain/*", "tools/live/*", "tools/calls/*", "tools/gdb/*", "tools/hang.cpp", "tests/hangs/*",
-                 "tests/explain/*", "tests/trace/*")),
+    ("observe", ("observe/*",)),
     ("examples", ("examples/*",)),
 )
 # The parts whose tests use a wing: its own name is the label of its tests.

@@ -12,17 +12,18 @@ import re
 import sys
 
 # Room: what it may include. The first row whose name is the room's or a parent folder's counts.
-BELOW_TRANSPORT = {"base", "diagnosis", "queue", "wire", "memory", "bootstrap", "transport/common"}
+BELOW_TRANSPORT = {"base", "tap", "diagnosis", "queue", "wire", "memory", "bootstrap", "transport/common"}
 BELOW_WORKER = BELOW_TRANSPORT | {"transport", "engine", "protocol"}
 BELOW_API = BELOW_WORKER | {"worker", "collective", "partitioned"}
 MAY = {
     "include": set(),
     "src/base": set(),
-    "src/diagnosis": {"base"},
+    "src/tap": {"base"},
+    "src/diagnosis": {"base", "tap"},
     "src/queue": {"base"},
     "src/wire": {"base"},
     "src/memory": {"base", "queue", "wire"},
-    "src/bootstrap": {"base", "diagnosis", "queue", "wire"},
+    "src/bootstrap": {"base", "tap", "diagnosis", "queue", "wire"},
     "src/transport": BELOW_TRANSPORT | {"transport/network"},
     "src/engine": BELOW_TRANSPORT | {"transport"},
     "src/protocol": BELOW_TRANSPORT | {"transport", "engine"},
@@ -30,12 +31,13 @@ MAY = {
     "src/collective": BELOW_WORKER | {"worker"},
     "src/partitioned": BELOW_WORKER | {"worker"},
     "src/api": BELOW_API | {"bootstrap/*"},
-    "tools": {"base", "bootstrap", "bootstrap/*", "diagnosis", "transport", "collective", "bench"},
+    "tools": {"base", "tap", "bootstrap", "bootstrap/*", "transport", "collective"},
+    "observe": {"base", "tap"},
     "bench": {"base"},
     "examples": set(),
     "interfaces": set(),  # each folder of it is a room of its own
-    "emulator": {"base", "queue"},
-    "tests": BELOW_API | {"bootstrap/*", "transport/*", "api", "tools", "bench", "emulator"},
+    "tofu": {"base", "queue"},
+    "tests": BELOW_API | {"bootstrap/*", "transport/*", "api", "tools", "observe", "bench", "tofu"},
 }
 # Exceptions, by the beginning of the file's path.
 BESIDES = {
@@ -46,6 +48,7 @@ BESIDES = {
     "src/bootstrap/pmix/": {"bootstrap/hosted"},
     "src/bootstrap/single/": {"bootstrap/inproc"},  # a job of one is an inproc job of one
     "src/transport/fault/fault_test.cpp": {"transport/loopback"},  # a decorator is tested on the reference
+    "observe/tests/": {"tests"},  # what ranks of tests share
     "tools/info_facts.cpp": {"worker"},  # the sharing modes that there are
     "bench/driver/tuning.hpp": {"collective"},  # the algorithms that there are
 }

@@ -59,7 +59,7 @@ FOR_THREADS = {
     "interfaces/python/src/gil.cpp": (1, "who takes the last reference"),
     "interfaces/python/src/request.cpp": (1, "who completes it puts it on a list at once"),
     "src/base/membarrier.cpp": (1, "a signal's handler in each thread"),
-    "src/base/tracer.cpp": (1, "no wait: measures the clock"),
+    "src/tap/tracer.cpp": (1, "no wait: measures the clock"),
     "src/collective/offload.cpp": (1, "a lock between threads"),
     "src/memory/registration_cache.cpp": (3, "the writer is at work, and waits for nobody"),
     "src/memory/unmap_watch.cpp": (1, "the writer is at work, and waits for nobody"),

@@ -395,10 +395,10 @@ class Changed(unittest.TestCase):
             "examples/halo.cpp": "examples",
             "interfaces/openshmem/rma.cpp": "openshmem",
             "interfaces/python/src/module.cpp": "python",
-            "emulator/utofu/cq.cpp": "tofu",
-            "bench/tofu/threads.c": "tofu",
+            "tofu/emulator/cq.cpp": "tofu",
+            "tofu/bench/threads.c": "tofu",
             "bench/main.cpp": "bench",
-            "tools/explain/blame.cpp": "observe",
+            "observe/explain/blame.cpp": "observe",
         }.items():
             self.assertEqual(changed.part_of(path), part, path)
 

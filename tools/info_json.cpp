@@ -29,7 +29,7 @@ std::size_t sequence_length(std::string_view text) {
 }
 
 // The environment may hold any bytes; JSON is UTF-8.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const std::size_t length = sequence_length(text);
@@ -56,11 +56,11 @@ std::string bracketed(char open, const std::vector<std::string>& parts, char clo
 
 class Object {
  public:
-  Object& text(const char* name, std::string_view value) { return raw(name, quoted(value)); }
+  Object& text(const char* name, std::string_view value) { return raw(name, in_quotes(value)); }
   Object& number(const char* name, std::uint64_t value) { return raw(name, std::to_string(value)); }
   Object& flag(const char* name, bool value) { return raw(name, value ? "true" : "false"); }
   Object& raw(const char* name, const std::string& json) {
-    parts_.push_back(quoted(name) + ": " + json);
+    parts_.push_back(in_quotes(name) + ": " + json);
     return *this;
   }
   [[nodiscard]] std::string json() const { return bracketed('{', parts_, '}'); }
@@ -125,7 +125,7 @@ std::string transport(const TransportFacts& facts) {
   if (!facts.problem.empty()) return object.text("problem", facts.problem).json();
   const transport::Capabilities& can = facts.can;
   return object.text("set_up", facts.set_up)
-      .raw("commands", array_of(opcode_names(can.opcodes), [](const std::string& name) { return quoted(name); }))
+      .raw("commands", array_of(opcode_names(can.opcodes), [](const std::string& name) { return in_quotes(name); }))
       .flag("direct_memory", can.direct)
       .flag("ordered_messages", can.ordered_messages)
       .number("max_message_bytes", can.max_message)
@@ -149,7 +149,7 @@ std::string setting(const SettingFacts& facts) {
   const base::Variable& variable = *facts.variable;
   Object object;
   object.text("name", variable.name).text("type", type_text(variable.type)).text("default", variable.default_value);
-  object.raw("set", facts.set ? quoted(*facts.set) : "null");
+  object.raw("set", facts.set ? in_quotes(*facts.set) : "null");
   if (const std::string range = base::range_text(variable); !range.empty()) object.text("range", range);
   return object.text("help", variable.help).json();
 }
@@ -157,7 +157,7 @@ std::string setting(const SettingFacts& facts) {
 std::string unknown(const UnknownFacts& facts) {
   return Object()
       .text("name", facts.name)
-      .raw("did_you_mean", facts.meant.empty() ? "null" : quoted(facts.meant))
+      .raw("did_you_mean", facts.meant.empty() ? "null" : in_quotes(facts.meant))
       .json();
 }
 
@@ -186,8 +186,8 @@ std::string json_of(const Facts& facts, const std::vector<Section>& sections) {
   for (const Section section : sections) {
     object.raw(kSections.at(static_cast<std::size_t>(section)), section_json(facts, section));
     if (section == Section::transports)
-      object.raw("network", facts.network.empty() ? "null" : quoted(facts.network))
-          .raw("network_problem", facts.network_problem.empty() ? "null" : quoted(facts.network_problem));
+      object.raw("network", facts.network.empty() ? "null" : in_quotes(facts.network))
+          .raw("network_problem", facts.network_problem.empty() ? "null" : in_quotes(facts.network_problem));
     if (section == Section::settings) object.raw("unknown_settings", array_of(facts.unknown, unknown));
   }
   if (const std::string& problem = problem_of(facts); !problem.empty()) object.text("problem", problem);

@@ -20,9 +20,11 @@ struct Program {
 // silent (a message on stderr says so).
 int run(const Program& program, std::uint64_t silence_ns, const std::function<void(const std::string&)>& line);
 
-// The full path of this process's own program, and of a program found in PATH ("" if there is
-// none).
+// The full path of the command `heddle`, which has started this program and starts all jobs; it is
+// set once, by main().
+void set_own_path(const char* path);
 std::string own_path();
+// The full path of a program found in PATH ("" if there is none).
 std::string find_in_path(const std::string& name);
 
 }  // namespace heddle::bench::driver

@@ -85,7 +85,7 @@ void raise_done(const heddle_completion& completion) {
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
 }
 
-void describe_refused(Worker&, diagnosis::Wait& wait) {
+void describe_refused(Worker&, tap::Wait& wait) {
   engine::awaits(
       wait,
       "it is not accepted, since the worker's operations are all in use, or what takes it on is full, or its "

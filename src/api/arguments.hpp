@@ -51,7 +51,7 @@ inline bool unmet(const RemoteRegion& remote) {
 [[gnu::cold]] Status out_of_memory();
 
 // Text for reports of threads that wait until their operation is accepted.
-[[gnu::cold]] void describe_refused(Worker& worker, diagnosis::Wait& wait);
+[[gnu::cold]] void describe_refused(Worker& worker, tap::Wait& wait);
 
 // Runs set-up code and turns its exceptions into a status.
 template <class Function>
@@ -140,7 +140,7 @@ Status blocking(const char* call, heddle_worker handle, Attempt&& attempt, Descr
     return first;
   }
   Worker* worker = find_handle<Worker>(handle.id);
-  return worker->until({call}, std::forward<Attempt>(attempt), [&](diagnosis::Wait& wait) { describe(*worker, wait); });
+  return worker->until({call}, std::forward<Attempt>(attempt), [&](tap::Wait& wait) { describe(*worker, wait); });
 }
 template <class Attempt>
 Status blocking(const char* call, heddle_worker handle, Attempt&& attempt) {

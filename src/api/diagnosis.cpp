@@ -42,7 +42,7 @@ int heddle_trace_begin(heddle_context handle, const char* name, const char* text
   const Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
   if (name == nullptr) return null_argument("trace_begin", "name");
-  heddle::base::Tracer* const tracer = context->tracer();
+  heddle::tap::Tracer* const tracer = context->tracer();
   if (tracer == nullptr) return 0;
   tracer->begin_call(name, text != nullptr ? text : "");
   return 1;

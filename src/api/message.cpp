@@ -9,7 +9,7 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 
 namespace {
 
-namespace diagnosis = heddle::diagnosis;
+namespace tap = heddle::tap;
 namespace engine = heddle::engine;
 using heddle::wire::kHandlerNumbers;
 
@@ -162,10 +162,10 @@ template <bool kWord>
 }
 
 [[gnu::cold]] void describe_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
-                                    diagnosis::Wait& wait) {
+                                    tap::Wait& wait) {
   const auto used = static_cast<unsigned long long>(worker.messages().credit_used(target));
   const bool credit = message.handler >= HEDDLE_AM_USER && used > 0;
-  wait.things.push_back({credit ? diagnosis::Cause::tasks : diagnosis::Cause::room, target.rank, target.worker,
+  wait.things.push_back({credit ? tap::Cause::tasks : tap::Cause::room, target.rank, target.worker,
                          message.payload_bytes, credit ? "USER message" : "message", ""});
   if (credit) {
     engine::awaits(
@@ -215,7 +215,7 @@ template <bool kWaits>
     return first;
   return blocking(
       "heddle_am", handle, [=] { return try_again(handle, target, message, completion); },
-      [&](Worker& own, diagnosis::Wait& wait) { describe_message(own, target, *message, wait); });
+      [&](Worker& own, tap::Wait& wait) { describe_message(own, target, *message, wait); });
 }
 
 // Without a completion, on a worker of one thread.

@@ -64,12 +64,12 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
 }
 
 // Those to a rank; kNobody: all.
-void describe_operations(Worker& worker, uint32_t rank, heddle::diagnosis::Wait& wait) {
+void describe_operations(Worker& worker, uint32_t rank, heddle::tap::Wait& wait) {
   heddle::engine::Findings findings(worker.context());
   heddle::engine::look_under_way(worker, findings);
-  for (heddle::diagnosis::Awaited& thing : findings.state.under_way) {
-    if (thing.cause == heddle::diagnosis::Cause::receive) continue;
-    if (rank == heddle::diagnosis::kNobody || thing.rank == rank) wait.things.push_back(std::move(thing));
+  for (heddle::tap::Awaited& thing : findings.state.under_way) {
+    if (thing.cause == heddle::tap::Cause::receive) continue;
+    if (rank == heddle::tap::kNobody || thing.rank == rank) wait.things.push_back(std::move(thing));
   }
 }
 
@@ -77,14 +77,14 @@ void describe_operations(Worker& worker, uint32_t rank, heddle::diagnosis::Wait&
   if (const Status status = worker.try_quiet(); status != HEDDLE_AGAIN) return status;
   return worker.until(
       {"heddle_quiet"}, [&] { return all_ended(worker) ? HEDDLE_DONE : worker.try_quiet(); },
-      [&](heddle::diagnosis::Wait& wait) { describe_operations(worker, heddle::diagnosis::kNobody, wait); });
+      [&](heddle::tap::Wait& wait) { describe_operations(worker, heddle::tap::kNobody, wait); });
 }
 
 [[gnu::noinline]] Status wait_flush(Worker& worker, uint32_t rank) {
   if (const Status status = worker.try_flush(rank); status != HEDDLE_AGAIN) return status;
   return worker.until(
       {"heddle_flush"}, [&] { return all_arrived(worker) ? HEDDLE_DONE : worker.try_flush(rank); },
-      [&](heddle::diagnosis::Wait& wait) {
+      [&](heddle::tap::Wait& wait) {
         heddle::engine::awaits(wait, "the operations to rank %u", rank);
         describe_operations(worker, rank, wait);
       });
@@ -195,7 +195,7 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
     return HEDDLE_DONE;
   };
   if (const Status status = attempt(); status != HEDDLE_AGAIN) return status;
-  const auto describe = [&](heddle::diagnosis::Wait& wait) {
+  const auto describe = [&](heddle::tap::Wait& wait) {
     heddle::engine::awaits(wait, "the counter is %llu, awaited %llu", static_cast<unsigned long long>(counter->value()),
                            static_cast<unsigned long long>(value));
   };
@@ -223,12 +223,12 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
     // Acquire: a thread that sees the signal sees its data. Partner: the release in put_signal.
     return compares(signal.load(std::memory_order_acquire), compare, value) ? HEDDLE_DONE : HEDDLE_AGAIN;
   };
-  const auto describe = [&](heddle::diagnosis::Wait& wait) {
+  const auto describe = [&](heddle::tap::Wait& wait) {
     heddle::engine::awaits(wait, "the word at %p is %llu, awaited %s %llu; nobody here knows who should write it",
                            static_cast<const void*>(word),
                            static_cast<unsigned long long>(signal.load(std::memory_order_relaxed)), name_of(compare),
                            static_cast<unsigned long long>(value));
-    wait.things.push_back({.cause = heddle::diagnosis::Cause::word, .what = "word", .tag = {}});
+    wait.things.push_back({.cause = heddle::tap::Cause::word, .what = "word", .tag = {}});
   };
   const Status status = worker->until({"heddle_signal_wait", timeout_ns}, attempt, describe);
   if (status == HEDDLE_DONE) {

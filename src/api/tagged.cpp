@@ -11,7 +11,7 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace {
 
 namespace base = heddle::base;
-namespace diagnosis = heddle::diagnosis;
+namespace tap = heddle::tap;
 namespace engine = heddle::engine;
 namespace transport = heddle::transport;
 
@@ -259,12 +259,12 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
 }
 
 [[gnu::cold]] void describe_send(Worker& worker, heddle_peer target, std::uint64_t tag, std::size_t bytes, bool matched,
-                                 diagnosis::Wait& wait) {
+                                 tap::Wait& wait) {
   const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
   // Shorter ones wait for credit, however many long ones are under way.
   engine::Operations& operations = worker.core().operations;
   const bool offers = (bytes > worker.tagged().eager() || matched) && operations.all_offered();
-  wait.things.push_back({offers || used > 0 ? diagnosis::Cause::credit : diagnosis::Cause::room, target.rank,
+  wait.things.push_back({offers || used > 0 ? tap::Cause::credit : tap::Cause::room, target.rank,
                          target.worker, bytes, "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
   if (offers) {
     engine::awaits(wait,
@@ -298,7 +298,7 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
     if (!may_offer) ++tries;
     return try_send(worker, {target, tag, data, bytes, may_offer}, completion);
   };
-  return blocking("heddle_send", worker, attempt, [=](Worker& own, diagnosis::Wait& wait) {
+  return blocking("heddle_send", worker, attempt, [=](Worker& own, tap::Wait& wait) {
     describe_send(own, target, tag, bytes, waits_for_receive(completion), wait);
   });
 }
@@ -384,13 +384,13 @@ Status status_of(heddle_receive* receive) {
 // heddle_recv_wait of one that has not ended, or with an error.
 [[gnu::noinline]] Status wait_for(Worker& worker, heddle_receive* receive, int64_t timeout_ns) {
   const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
-  const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](diagnosis::Wait& wait) {
+  const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](tap::Wait& wait) {
     const auto tell = [&] { worker.tagged().tell_receive(*receive, &wait.things); };
     engine::use(worker) == nullptr ? tell() : static_cast<void>(worker.gate()->look(tell));
     if (wait.things.empty()) return;
-    const diagnosis::Awaited& thing = wait.things.front();
-    const bool rest = thing.cause == diagnosis::Cause::answer;
-    if (thing.rank == diagnosis::kNobody) {
+    const tap::Awaited& thing = wait.things.front();
+    const bool rest = thing.cause == tap::Cause::answer;
+    if (thing.rank == tap::kNobody) {
       engine::awaits(wait, "a message with %s from anybody", thing.tag.c_str());
     } else {
       engine::awaits(wait, "%sa message with %s from rank %u", rest ? "the rest of " : "", thing.tag.c_str(),

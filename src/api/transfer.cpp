@@ -131,11 +131,11 @@ template <Kind kind>
   return worker->until(
       {kind == Kind::put ? "heddle_put" : "heddle_get"},
       [=] { return try_out_of_line<kind>(handle, local, bytes, region, offset, completion); },
-      [=](diagnosis::Wait& wait) {
+      [=](tap::Wait& wait) {
         describe_refused(*worker, wait);
         const RemoteRegion* remote = find_handle<RemoteRegion>(region.id);
         if (remote == nullptr) return;
-        wait.things.push_back({.cause = diagnosis::Cause::room,
+        wait.things.push_back({.cause = tap::Cause::room,
                                .rank = remote->rank,
                                .bytes = bytes,
                                .what = kind == Kind::put ? "put" : "get",

@@ -19,7 +19,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "diagnosis/snapshot.hpp"
+#include "tap/snapshot.hpp"
 #include "queue/bell.hpp"
 
 namespace heddle::bootstrap {
@@ -47,8 +47,8 @@ inline constexpr std::size_t kMaxExchangeBytes = (std::size_t{1} << 20) + 64;
 class Observed {
  public:
   // At once.
-  virtual diagnosis::Pulse pulse() = 0;
-  // An encoded diagnosis::Snapshot. The call may take a part of a second.
+  virtual tap::Pulse pulse() = 0;
+  // An encoded tap::Snapshot. The call may take a part of a second.
   virtual std::vector<std::byte> snapshot() = 0;
   // The counters so far, as diagnosis/counters.hpp says. At once.
   virtual std::string counters() { return {}; }

@@ -4,7 +4,7 @@
 #include <cinttypes>
 #include <mutex>
 
-#include "base/probes.hpp"
+#include "tap/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "collective/algorithms/tree.hpp"
 #include "collective/exchange.hpp"
@@ -256,7 +256,7 @@ base::Status Collective::wait_ready() {
         const bool moved = team_.setups().advance();
         return Commons::looked(stage() != Stage::setting_up, moved);
       },
-      [this](diagnosis::Wait& wait) { describe(wait); },
+      [this](tap::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); });
   return stage() == Stage::ready ? HEDDLE_DONE : refusal_.report();
 }
@@ -282,22 +282,22 @@ bool Collective::active() const {
 }
 
 // For traces and probes.
-void Collective::note(base::TraceEvent event) {
-  const bool begins = event == base::TraceEvent::schedule_begin;
+void Collective::note(tap::TraceEvent event) {
+  const bool begins = event == tap::TraceEvent::schedule_begin;
   const std::uint64_t number = number_.load(std::memory_order_relaxed);
   if (begins) {
-    base::probe_collective_begin(runner_.get(), name_of(call_.operation), team_.identity(), number);
+    tap::probe_collective_begin(runner_.get(), name_of(call_.operation), team_.identity(), number);
   } else {
-    base::probe_collective_end(runner_.get(), team_.identity(), number);
+    tap::probe_collective_end(runner_.get(), team_.identity(), number);
   }
-  base::Tracer* const tracer = team_.context().tracer();
+  tap::Tracer* const tracer = team_.context().tracer();
   if (tracer == nullptr) return;
   if (begins) runner_->set_tracer(tracer);
-  base::TraceRecord record{};
+  tap::TraceRecord record{};
   record.id = begins ? tracer->name(name_of(call_.operation)) : 0;
   record.bytes = runner_->traced_as();
   record.rank = static_cast<std::uint32_t>(number);
-  record.worker = base::kNoTraceWorker;
+  record.worker = tap::kNoTraceWorker;
   record.event = event;
   tracer->note(record);
 }
@@ -317,7 +317,7 @@ engine::Attachment::Found Collective::move_on() {
   }
   if (stage() == Stage::refused) return Found::nothing;
   if (use_ == Use::once && !begun_.exchange(true, std::memory_order_relaxed)) {
-    note(base::TraceEvent::schedule_begin);
+    note(tap::TraceEvent::schedule_begin);
     runner_->start(kStartBytes);
   }
   if (!active()) return Found::nothing;
@@ -349,10 +349,10 @@ base::Status Collective::start() {
   running_ = true;
   base::show_told();
   if (team_.context().tracer() != nullptr) {
-    const diagnosis::Step come_to = step();  // its number is that of the run before
+    const tap::Step come_to = step();  // its number is that of the run before
     team_.context().note_entered(come_to.team, come_to.number + 1, come_to.size);
   }
-  note(base::TraceEvent::schedule_begin);
+  note(tap::TraceEvent::schedule_begin);
   runner_->start(kStartBytes);
   if (runner_->done() || by_interface()) return HEDDLE_POSTED;
   engine::Helpers& helpers = team_.context().helpers();
@@ -374,7 +374,7 @@ base::Status Collective::end_of(base::Status status) {
 // Nothing is under way: returns the status of the run. A `once` operation is destroyed.
 base::Status Collective::ended() {
   running_ = false;
-  if (stage() == Stage::ready) note(base::TraceEvent::schedule_end);
+  if (stage() == Stage::ready) note(tap::TraceEvent::schedule_end);
   const base::Status status = stage() == Stage::refused ? refusal_.report() : end_of(runner_->status());
   if (use_ == Use::once) {
     team_.pass(number_.load(std::memory_order_relaxed));
@@ -404,7 +404,7 @@ base::Status Collective::wait(std::int64_t timeout_ns, engine::Worker* beside) {
         const auto found = move_on();
         return Commons::looked(!active(), found == engine::Attachment::Found::moved);
       },
-      [this](diagnosis::Wait& wait) { describe(wait); },
+      [this](tap::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside);
   if (over) return ended();
   return base::fail(HEDDLE_ERR_TIMEOUT, "%s has not ended within %lld ns; it goes on, and can be waited for again",
@@ -415,7 +415,7 @@ base::Status Collective::run_with(const Call& call) {
   runner_->set_buffers(call);
   if (runner_->status() != HEDDLE_DONE) return end_of(runner_->status());
   base::show_told();
-  note(base::TraceEvent::schedule_begin);
+  note(tap::TraceEvent::schedule_begin);
   runner_->start();
   if (!runner_->done()) {
     team_.commons().wait(
@@ -426,9 +426,9 @@ base::Status Collective::run_with(const Call& call) {
           look_for_failures();
           return Commons::looked(false, runner_->executed() != before);
         },
-        [this](diagnosis::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); });
+        [this](tap::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); });
   }
-  note(base::TraceEvent::schedule_end);
+  note(tap::TraceEvent::schedule_end);
   return end_of(runner_->status());
 }
 
@@ -453,7 +453,7 @@ std::vector<Rank> Collective::awaited() {
   return givers(*algorithm_, request_, runner_->awaited());
 }
 
-void Collective::describe(diagnosis::Wait& wait) {
+void Collective::describe(tap::Wait& wait) {
   std::string what;
   try {
     what = text_of(awaited());
@@ -469,7 +469,7 @@ void Collective::describe(diagnosis::Wait& wait) {
   wait.step = step();
 }
 
-diagnosis::Step Collective::step() const {
+tap::Step Collective::step() const {
   std::uint64_t number = number_.load(std::memory_order_relaxed);
   std::uint64_t team = team_.identity();
   std::string operation = name_of(call_.operation);

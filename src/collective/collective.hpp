@@ -44,7 +44,7 @@ class Collective final : public Setup {
   [[nodiscard]] std::vector<Rank> awaited();
 
   // The team's call that it is under way for; for reports. Any thread.
-  [[nodiscard]] diagnosis::Step step() const;
+  [[nodiscard]] tap::Step step() const;
   // Sets the number of the team's call that it now runs for.
   void set_number(std::uint64_t number) { number_.store(number, std::memory_order_relaxed); }
 
@@ -100,8 +100,8 @@ class Collective final : public Setup {
   [[nodiscard]] base::Status ended();
   base::Status end_of(base::Status status);
   void look_for_failures();
-  void note(base::TraceEvent event);
-  void describe(diagnosis::Wait& wait);
+  void note(tap::TraceEvent event);
+  void describe(tap::Wait& wait);
   void retire();
 
   Team& team_;

@@ -166,16 +166,16 @@ std::uint64_t Commons::moves() const {
   return ended;
 }
 
-void Commons::tell(diagnosis::Snapshot* snapshot) const {
+void Commons::tell(tap::Snapshot* snapshot) const {
   {
     const std::lock_guard lock(list_mutex_);
     for (const Collective* collective : list_) {
-      if (!collective->active() || snapshot->steps.size() == diagnosis::kMostListed) continue;
+      if (!collective->active() || snapshot->steps.size() == tap::kMostListed) continue;
       snapshot->steps.push_back(collective->step());
     }
   }
   teams_->for_each([&](Team& team) {
-    if (team.passed() == 0 || snapshot->passed.size() == diagnosis::kMostListed) return;
+    if (team.passed() == 0 || snapshot->passed.size() == tap::kMostListed) return;
     snapshot->passed.push_back({team.identity(), team.passed()});
   });
 }

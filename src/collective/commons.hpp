@@ -71,7 +71,7 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] bool active() const override;
   void end() override;
   [[nodiscard]] std::uint64_t moves() const override;
-  void tell(diagnosis::Snapshot* snapshot) const override;
+  void tell(tap::Snapshot* snapshot) const override;
 
   // Calls look() until what it waits for is over, and makes progress in between, on the context's
   // workers too (Helpers::attend()). False: time-out. `call`: for reports of long waits.

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/probes.hpp"
-#include "base/tracer.hpp"
+#include "tap/probes.hpp"
+#include "tap/tracer.hpp"
 #include "collective/call.hpp"
 #include "collective/schedule.hpp"
 #include "queue/try_lock.hpp"
@@ -50,7 +50,7 @@ class Runner {
 
   // ---- runs
   // Of a job that is traced: the steps that are executed are noted, as of a run with this number.
-  void set_tracer(base::Tracer* tracer) { tracer_ = tracer; }
+  void set_tracer(tap::Tracer* tracer) { tracer_ = tracer; }
   [[nodiscard]] std::uint64_t traced_as() const { return reinterpret_cast<std::uintptr_t>(this); }
   // Sets the caller's buffers, and what combines. Call it before a start, while no run is under
   // way. Only for ways that blocking calls use.
@@ -110,7 +110,7 @@ class Runner {
   void complete(std::uint64_t run) { completed_.store(run, std::memory_order_release); }
   void count(std::uint64_t executed) {
     executed_.store(executed_.load(std::memory_order_relaxed) + executed, std::memory_order_relaxed);
-    base::probe_collective_step(this, executed);
+    tap::probe_collective_step(this, executed);
     if (tracer_ != nullptr) [[unlikely]]
       note_steps(executed);
   }
@@ -119,16 +119,16 @@ class Runner {
 
  private:
   [[gnu::cold]] void note_steps(std::uint64_t executed) {
-    base::TraceRecord record{};
+    tap::TraceRecord record{};
     record.id = executed;
     record.bytes = traced_as();
-    record.worker = base::kNoTraceWorker;
-    record.event = base::TraceEvent::schedule_step;
+    record.worker = tap::kNoTraceWorker;
+    record.event = tap::TraceEvent::schedule_step;
     tracer_->note_many(record);
   }
 
   const Needs needs_;
-  base::Tracer* tracer_ = nullptr;
+  tap::Tracer* tracer_ = nullptr;
   std::atomic<std::uint64_t> started_{0};
   std::atomic<std::uint64_t> completed_{0};
   // Relaxed: it orders nothing; the end of the run, a release store, follows it.

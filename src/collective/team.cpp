@@ -130,16 +130,16 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
   // For a debugger; all teams are alike. A vector begins with the pointers to its first element
   // and behind its last one.
-  static const std::array fields{base::debug_field("rank", *this, member_), base::debug_field("ranks", *this, ranks_),
-                                 base::debug_field("calls", *this, calls_),
-                                 base::debug_field("passed", *this, passed_)};
+  static const std::array fields{tap::debug_field("rank", *this, member_), tap::debug_field("ranks", *this, ranks_),
+                                 tap::debug_field("calls", *this, calls_),
+                                 tap::debug_field("passed", *this, passed_)};
   static const bool shown = (engine::show_type(kType, fields), true);
   static_cast<void>(shown);
 }
 
 std::string Team::words() const {
   std::string text =
-      size() == commons_.context().size() ? "all ranks" : "the team of ranks " + diagnosis::list_of(ranks_);
+      size() == commons_.context().size() ? "all ranks" : "the team of ranks " + tap::list_of(ranks_);
   if (among_alike_ > 0) text += " (team " + std::to_string(among_alike_ + 1) + " of these)";
   return text;
 }
@@ -267,7 +267,7 @@ base::Result<Team*> Team::make(Record record) {
         const bool moved = setups_.advance();
         return Commons::looked(round.ended(), moved);
       },
-      [this](diagnosis::Wait& wait) {
+      [this](tap::Wait& wait) {
         engine::awaits(wait, "not all members have made the same call");
         wait.step = {identity(), calls_, size(), words(), "the making of a team"};
       },

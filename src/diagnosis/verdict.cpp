@@ -18,7 +18,7 @@ void join_alike(Case& about, const std::vector<End>& ends) {
   about.waiters = about.end.waiters;
   const std::uint32_t rank = about.sink();
   about.alike = about.end.ranks;
-  if (rank == kNobody) return;
+  if (rank == tap::kNobody) return;
   std::set<std::uint32_t> alike{rank};
   std::set<std::uint32_t> waiters(about.waiters.begin(), about.waiters.end());
   for (const End& other : ends) {
@@ -43,7 +43,7 @@ using Weight = std::tuple<bool, bool, std::int64_t, std::int64_t, std::size_t>;
 Weight weigh(const Case& about, std::size_t rule) {
   std::int64_t waiting = static_cast<std::int64_t>(about.end.waiters.size());
   for (const std::uint32_t rank : about.end.ranks) waiting += about.graph.wait(rank) != nullptr ? 1 : 0;
-  const bool gone = about.sink() != kNobody && about.graph.doing(about.sink()) == Doing::absent;
+  const bool gone = about.sink() != tap::kNobody && about.graph.doing(about.sink()) == Doing::absent;
   const bool loose = std::ranges::all_of(about.end.ranks, [&](std::uint32_t rank) { return about.graph.loose(rank); });
   return {!(gone && !about.end.waiters.empty()), loose && about.focus.cycles.empty(), -waiting,
           -std::int64_t{about.end.loose_waiters}, rule};
@@ -104,12 +104,12 @@ bool anybody_waits(const Graph& graph) {
 // No rank can be named: the text says what is known.
 std::string no_verdict(const Graph& graph, const Words& words) {
   Ranks waiting;
-  std::uint32_t longest = kNobody;
+  std::uint32_t longest = tap::kNobody;
   for (std::uint32_t rank = 0; rank < graph.size(); ++rank) {
-    const Wait* wait = graph.wait(rank);
+    const tap::Wait* wait = graph.wait(rank);
     if (wait == nullptr) continue;
     waiting.push_back(rank);
-    if (longest == kNobody || wait->waited_ns > graph.wait(longest)->waited_ns) longest = rank;
+    if (longest == tap::kNobody || wait->waited_ns > graph.wait(longest)->waited_ns) longest = rank;
   }
   const Meeting* meeting = graph.meeting(longest);
   if (meeting != nullptr && meeting->waiting == waiting && meeting->missing.empty()) {
@@ -125,12 +125,12 @@ std::string no_verdict(const Graph& graph, const Words& words) {
 // rank holds; kNobody: there are none or several such ranks, or a list may be incomplete.
 std::uint32_t silent_holder(const std::vector<RankView>& ranks) {
   constexpr std::size_t kWhole = 32;  // shorter lists are complete, whichever code makes them
-  std::uint32_t silent = kNobody;
+  std::uint32_t silent = tap::kNobody;
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
     const RankView& view = ranks[rank];
-    if (view.snapshot.has_value() && view.snapshot->held.size() >= kWhole) return kNobody;
+    if (view.snapshot.has_value() && view.snapshot->held.size() >= kWhole) return tap::kNobody;
     if (view.snapshot.has_value() || view.presence == Presence::outside) continue;
-    if (silent != kNobody) return kNobody;
+    if (silent != tap::kNobody) return tap::kNobody;
     silent = rank;
   }
   return silent;
@@ -146,9 +146,9 @@ void name_holders(std::vector<RankView>& ranks) {
   const std::uint32_t silent = silent_holder(ranks);
   for (RankView& view : ranks) {
     if (!view.snapshot.has_value()) continue;
-    for (Wait& wait : view.snapshot->waits) {
-      for (Awaited& thing : wait.things) {
-        if (thing.cause != Cause::lock || thing.rank != kNobody) continue;
+    for (tap::Wait& wait : view.snapshot->waits) {
+      for (tap::Awaited& thing : wait.things) {
+        if (thing.cause != tap::Cause::lock || thing.rank != tap::kNobody) continue;
         const auto found = holders.find(thing.bytes);
         if (found != holders.end()) {
           thing.rank = found->second;

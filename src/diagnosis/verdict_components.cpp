@@ -11,7 +11,7 @@ std::vector<std::uint32_t> components_of(const std::vector<std::vector<std::uint
     std::size_t next = 0;
   };
   const auto count = static_cast<std::uint32_t>(arcs.size());
-  std::vector<std::uint32_t> order(count), low(count), component(count, kNobody), open;
+  std::vector<std::uint32_t> order(count), low(count), component(count, tap::kNobody), open;
   std::uint32_t seen = 0;
   std::uint32_t found = 0;
   std::vector<Visit> path;
@@ -29,7 +29,7 @@ std::vector<std::uint32_t> components_of(const std::vector<std::vector<std::uint
         const std::uint32_t to = arcs[node][visit.next++];
         if (order[to] == 0) {
           path.push_back({to});
-        } else if (component[to] == kNobody) {
+        } else if (component[to] == tap::kNobody) {
           low[node] = std::min(low[node], order[to]);
         }
         continue;

@@ -16,8 +16,8 @@ using Ranks = std::vector<std::uint32_t>;
 
 constexpr std::uint64_t kSilentNs = 1'000'000'000;
 
-bool from_anybody(const Awaited& thing) {
-  return thing.cause == Cause::receive && thing.rank == kNobody;
+bool from_anybody(const tap::Awaited& thing) {
+  return thing.cause == tap::Cause::receive && thing.rank == tap::kNobody;
 }
 
 bool contains(const Ranks& ranks, std::uint32_t rank) {
@@ -31,7 +31,7 @@ void insert(Ranks& ranks, std::uint32_t rank) {
 
 // Whether the call is one that every rank makes once, at its end (leave, finalize), even if nothing
 // else is known of the wait.
-bool leaves(const Wait& wait) {
+bool leaves(const tap::Wait& wait) {
   if (wait.step.has_value() || !wait.things.empty()) return false;
   for (const char* word : {"leave", "inalize"}) {
     if (wait.call.find(word) != std::string::npos) return true;
@@ -40,19 +40,19 @@ bool leaves(const Wait& wait) {
 }
 
 // A rank in such a call sends nothing more.
-bool is_leaving(const Wait& wait) {
+bool is_leaving(const tap::Wait& wait) {
   return leaves(wait) || (wait.step.has_value() && wait.step->operation.find("leave") != std::string::npos);
 }
 
 // Nobody ends such a call before all members have begun it. OpenSHMEM's reductions are for all.
-bool needs_all(const Step& step) {
+bool needs_all(const tap::Step& step) {
   const std::string& name = step.operation;
   return name.starts_with("all") || std::ranges::any_of(std::array{"barrier", "sync", "_reduce", "collect", "alltoall"},
                                                         [&](const char* part) { return name.find(part) != name.npos; });
 }
 
 // Identifies a wait for any message.
-std::string key_of(const Wait& wait) {
+std::string key_of(const tap::Wait& wait) {
   return wait.call + ": " + (wait.things.empty() ? std::string() : wait.things.front().tag);
 }
 
@@ -67,22 +67,22 @@ Graph::Graph(const std::vector<RankView>& views)
   for (std::uint32_t rank = 0; rank < size_; ++rank) connect(rank);
 }
 
-std::vector<const Awaited*> Graph::things(std::uint32_t rank, const Wait* wait) const {
-  std::vector<const Awaited*> all;
+std::vector<const tap::Awaited*> Graph::things(std::uint32_t rank, const tap::Wait* wait) const {
+  std::vector<const tap::Awaited*> all;
   const bool own = wait != nullptr && (wait->step.has_value() || !wait->things.empty());
   if (own) {
-    for (const Awaited& thing : wait->things) all.push_back(&thing);
+    for (const tap::Awaited& thing : wait->things) all.push_back(&thing);
     return all;
   }
   if ((wait != nullptr && leaves(*wait)) || !views_[rank].snapshot.has_value()) return all;
-  const std::vector<WorkerState>& workers = views_[rank].snapshot->workers;
+  const std::vector<tap::WorkerState>& workers = views_[rank].snapshot->workers;
   // A rank that polls waits for what the workers that it polls have under way. If some workers were
   // seen, the others do not count.
-  const bool sees = wait == nullptr && std::ranges::any_of(workers, &WorkerState::seen);
-  for (const WorkerState& worker : workers) {
-    if (wait != nullptr && wait->worker != kNobody && wait->worker != worker.index) continue;
+  const bool sees = wait == nullptr && std::ranges::any_of(workers, &tap::WorkerState::seen);
+  for (const tap::WorkerState& worker : workers) {
+    if (wait != nullptr && wait->worker != tap::kNobody && wait->worker != worker.index) continue;
     if (sees && !worker.seen) continue;
-    for (const Awaited& thing : worker.under_way) all.push_back(&thing);
+    for (const tap::Awaited& thing : worker.under_way) all.push_back(&thing);
   }
   // A receive from any rank may stay posted for good; the other things tell more.
   const bool idle = std::ranges::all_of(all, [](const auto* each) { return from_anybody(*each); });
@@ -105,9 +105,9 @@ void Graph::sort_out(std::uint32_t rank) {
     facts.doing = Doing::unanswered;
     return;
   }
-  std::vector<const Wait*> idle;
-  for (const Wait& wait : view.snapshot->waits) {
-    const std::vector<const Awaited*> awaited = things(rank, &wait);
+  std::vector<const tap::Wait*> idle;
+  for (const tap::Wait& wait : view.snapshot->waits) {
+    const std::vector<const tap::Awaited*> awaited = things(rank, &wait);
     const bool any = std::all_of(awaited.begin(), awaited.end(), [](const auto* each) { return from_anybody(*each); });
     (any && !wait.step.has_value() && !leaves(wait) ? idle : facts.waits).push_back(&wait);
   }
@@ -115,7 +115,7 @@ void Graph::sort_out(std::uint32_t rank) {
   if (facts.idle) {
     facts.waits = std::move(idle);
   } else {
-    for (const Wait* wait : idle) servers_.insert(key_of(*wait));
+    for (const tap::Wait* wait : idle) servers_.insert(key_of(*wait));
   }
 }
 
@@ -123,25 +123,25 @@ void Graph::set_doing_without_wait(std::uint32_t rank) {
   Facts& facts = facts_[rank];
   if (facts.doing != Doing::waits) return;
   if (facts.idle) {
-    const Wait* first = facts.waits.front();
-    std::erase_if(facts.waits, [this](const Wait* wait) { return servers_.contains(key_of(*wait)); });
+    const tap::Wait* first = facts.waits.front();
+    std::erase_if(facts.waits, [this](const tap::Wait* wait) { return servers_.contains(key_of(*wait)); });
     if (facts.waits.empty()) facts.server = first;
   }
-  for (const Wait* wait : facts.waits) {
+  for (const tap::Wait* wait : facts.waits) {
     if (facts.wait == nullptr || wait->waited_ns > facts.wait->waited_ns) facts.wait = wait;
   }
   if (facts.wait != nullptr) return;
   facts.doing = views_[rank].silent_ns >= kSilentNs ? Doing::computes : Doing::polls;
 }
 
-Meeting* Graph::meeting_of(const Wait& wait) {
+Meeting* Graph::meeting_of(const tap::Wait& wait) {
   if (!wait.step.has_value() && !leaves(wait)) return nullptr;
-  const Step step = wait.step.value_or(Step{0, 0, size_, {}, wait.call});
+  const tap::Step step = wait.step.value_or(tap::Step{0, 0, size_, {}, wait.call});
   const auto found = meetings_.find({step.team, step.number, step.operation});
   return found == meetings_.end() ? nullptr : &found->second;
 }
 
-void Graph::come(std::uint32_t rank, const Step& step, const std::string& call, bool waits) {
+void Graph::come(std::uint32_t rank, const tap::Step& step, const std::string& call, bool waits) {
   Meeting& meeting = meetings_[{step.team, step.number, step.operation}];
   if (meeting.come.empty()) meeting.step = step;
   if (meeting.call.empty()) meeting.call = call;
@@ -156,15 +156,15 @@ void Graph::hold_meetings() {
   for (std::uint32_t rank = 0; rank < size_; ++rank) {
     const Facts& facts = facts_[rank];
     if (facts.doing == Doing::absent || facts.doing == Doing::unanswered) continue;
-    for (const Wait* wait : facts.waits) {
+    for (const tap::Wait* wait : facts.waits) {
       if (wait->step.has_value()) {
         come(rank, *wait->step, wait->call, true);
       } else if (leaves(*wait)) {
         come(rank, {0, 0, size_, {}, wait->call}, wait->call, true);
       }
     }
-    for (const Step& step : views_[rank].snapshot->steps) come(rank, step, {}, facts.doing == Doing::polls);
-    for (const Passed& passed : views_[rank].snapshot->passed) {
+    for (const tap::Step& step : views_[rank].snapshot->steps) come(rank, step, {}, facts.doing == Doing::polls);
+    for (const tap::Passed& passed : views_[rank].snapshot->passed) {
       std::uint64_t& latest = latest_[passed.team][rank];
       latest = std::max(latest, passed.number + 1);  // at the next one, or on the way to it
     }
@@ -175,7 +175,7 @@ void Graph::hold_meetings() {
   }
 }
 
-std::vector<std::uint32_t> Graph::members(const Step& step) const {
+std::vector<std::uint32_t> Graph::members(const tap::Step& step) const {
   Ranks all(size_);
   for (std::uint32_t rank = 0; rank < size_; ++rank) all[rank] = rank;
   if (step.team == 0 || step.size >= size_) return all;
@@ -186,7 +186,7 @@ std::vector<std::uint32_t> Graph::members(const Step& step) const {
   return seen;
 }
 
-bool Graph::has_passed(std::uint32_t rank, const Step& step) const {
+bool Graph::has_passed(std::uint32_t rank, const tap::Step& step) const {
   const auto team = latest_.find(step.team);
   if (team == latest_.end()) return false;
   const auto found = team->second.find(rank);
@@ -194,7 +194,7 @@ bool Graph::has_passed(std::uint32_t rank, const Step& step) const {
 }
 
 void Graph::find_missing(Meeting& meeting) {
-  const Step& step = meeting.step;
+  const tap::Step& step = meeting.step;
   if (step.number == 0) {  // only ranks that are still in the job are awaited there
     for (std::uint32_t rank = 0; rank < size_; ++rank) {
       const Presence presence = views_[rank].presence;
@@ -244,7 +244,7 @@ void Graph::make_nodes() {
   for (std::uint32_t rank = 0; rank < size_; ++rank) {
     if (views_[rank].presence == Presence::left) continue;
     in_job.push_back(rank);
-    const Wait* wait = facts_[rank].wait;
+    const tap::Wait* wait = facts_[rank].wait;
     if (wait == nullptr || !is_leaving(*wait)) able_.push_back(rank);
   }
   arcs_[size_] = able_.size() > 1 ? able_ : in_job;
@@ -268,7 +268,7 @@ void Graph::connect(std::uint32_t rank) {
     }
     connect_wait(rank, nullptr);
   } else if (facts.doing == Doing::waits) {
-    for (const Wait* wait : facts.waits) connect_wait(rank, wait);
+    for (const tap::Wait* wait : facts.waits) connect_wait(rank, wait);
   } else {
     return;
   }
@@ -278,16 +278,16 @@ void Graph::connect(std::uint32_t rank) {
   arcs_[rank].push_back(size_);
 }
 
-void Graph::connect_wait(std::uint32_t rank, const Wait* wait) {
+void Graph::connect_wait(std::uint32_t rank, const tap::Wait* wait) {
   if (wait != nullptr) {
     if (const Meeting* meeting = meeting_of(*wait); meeting != nullptr) {
       connect_meeting(rank, *meeting, wait);
       return;
     }
   }
-  for (const Awaited* thing : things(rank, wait)) {
+  for (const tap::Awaited* thing : things(rank, wait)) {
     const bool of_itself = thing->rank == rank;
-    if (thing->cause == Cause::own || (of_itself && thing->cause != Cause::word)) {
+    if (thing->cause == tap::Cause::own || (of_itself && thing->cause != tap::Cause::word)) {
       // If the rank waits for nothing else, it is an end by itself.
       if (wait != nullptr && facts_[rank].waits.size() == 1) edges_.push_back({rank, rank, wait, thing});
     } else if (of_itself || thing->rank >= size_) {
@@ -308,10 +308,10 @@ void Graph::connect_wait(std::uint32_t rank, const Wait* wait) {
 
 // The ranks that the wait names as missing are missing, though perhaps not the only ones if the
 // call needs all members. If the wait names none, any rank that is not there may be missing.
-void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wait* wait) {
+void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const tap::Wait* wait) {
   const Node& node = nodes_.at(&meeting);
   bool said = false;
-  for (const Awaited& thing : wait->things) {
+  for (const tap::Awaited& thing : wait->things) {
     if (thing.rank >= size_ || contains(meeting.waiting, thing.rank) || has_passed(thing.rank, meeting.step)) continue;
     arcs_[rank].push_back(thing.rank);
     said = true;
@@ -324,7 +324,7 @@ void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wa
 bool Graph::runs_task(std::uint32_t rank) const {
   const RankView& view = views_[rank];
   return view.presence == Presence::here && view.snapshot.has_value() &&
-         std::ranges::any_of(view.snapshot->workers, &WorkerState::runs_task);
+         std::ranges::any_of(view.snapshot->workers, &tap::WorkerState::runs_task);
 }
 
 void Graph::find_waiters(End& end, const Arcs& reverse) const {

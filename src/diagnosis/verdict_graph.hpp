@@ -30,13 +30,13 @@ enum class Doing : std::uint8_t {
 struct Edge {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
-  const Wait* wait = nullptr;  // null: `from` polls
-  const Awaited* thing = nullptr;
+  const tap::Wait* wait = nullptr;  // null: `from` polls
+  const tap::Awaited* thing = nullptr;
 };
 
 // A collective call that some ranks are in.
 struct Meeting {
-  Step step;         // number 0: a call that is known by its name only
+  tap::Step step;         // number 0: a call that is known by its name only
   std::string call;  // of one of them
   std::vector<std::uint32_t> waiting;
   std::vector<std::uint32_t> come;     // those, and ranks that only started it
@@ -67,16 +67,16 @@ class Graph {
   [[nodiscard]] const RankView& view(std::uint32_t rank) const { return views_[rank]; }
   [[nodiscard]] Doing doing(std::uint32_t rank) const { return facts_[rank].doing; }
   // The wait that tells most; null: it does not wait.
-  [[nodiscard]] const Wait* wait(std::uint32_t rank) const { return facts_[rank].wait; }
+  [[nodiscard]] const tap::Wait* wait(std::uint32_t rank) const { return facts_[rank].wait; }
   // The things that the rank waits for in this wait: those that the call names, or those that its
   // worker has under way. Null `wait`: the rank polls.
-  [[nodiscard]] std::vector<const Awaited*> things(std::uint32_t rank, const Wait* wait) const;
+  [[nodiscard]] std::vector<const tap::Awaited*> things(std::uint32_t rank, const tap::Wait* wait) const;
   // The meeting of that wait; null: the wait is in no collective call.
   [[nodiscard]] const Meeting* meeting(std::uint32_t rank) const { return facts_[rank].meeting; }
   [[nodiscard]] bool loose(std::uint32_t rank) const { return facts_[rank].loose; }
   // For a rank that computes or polls: the wait of its thread that waits for any message; other
   // ranks have such a server's thread besides their own waits. Null: it has none.
-  [[nodiscard]] const Wait* server(std::uint32_t rank) const { return facts_[rank].server; }
+  [[nodiscard]] const tap::Wait* server(std::uint32_t rank) const { return facts_[rank].server; }
   // True: a handler of class USER of the rank has not returned.
   [[nodiscard]] bool runs_task(std::uint32_t rank) const;
   [[nodiscard]] const std::vector<Edge>& edges() const { return edges_; }
@@ -92,12 +92,12 @@ class Graph {
   using Key = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // team, number, operation
   struct Facts {
     Doing doing = Doing::waits;
-    const Wait* wait = nullptr;
+    const tap::Wait* wait = nullptr;
     const Meeting* meeting = nullptr;
-    const Wait* server = nullptr;
+    const tap::Wait* server = nullptr;
     bool loose = false;
     bool idle = false;               // it waits for any message at all, and for nothing else
-    std::vector<const Wait*> waits;  // those that count
+    std::vector<const tap::Wait*> waits;  // those that count
   };
   struct Node {
     std::uint32_t missing = 0;
@@ -107,15 +107,15 @@ class Graph {
   void sort_out(std::uint32_t rank);
   void set_doing_without_wait(std::uint32_t rank);
   void hold_meetings();
-  void come(std::uint32_t rank, const Step& step, const std::string& call, bool waits);
+  void come(std::uint32_t rank, const tap::Step& step, const std::string& call, bool waits);
   void find_missing(Meeting& meeting);
-  [[nodiscard]] std::vector<std::uint32_t> members(const Step& step) const;
-  [[nodiscard]] bool has_passed(std::uint32_t rank, const Step& step) const;
+  [[nodiscard]] std::vector<std::uint32_t> members(const tap::Step& step) const;
+  [[nodiscard]] bool has_passed(std::uint32_t rank, const tap::Step& step) const;
   void make_nodes();
   void connect(std::uint32_t rank);
-  void connect_wait(std::uint32_t rank, const Wait* wait);
-  void connect_meeting(std::uint32_t rank, const Meeting& meeting, const Wait* wait);
-  [[nodiscard]] Meeting* meeting_of(const Wait& wait);
+  void connect_wait(std::uint32_t rank, const tap::Wait* wait);
+  void connect_meeting(std::uint32_t rank, const Meeting& meeting, const tap::Wait* wait);
+  [[nodiscard]] Meeting* meeting_of(const tap::Wait& wait);
   [[nodiscard]] std::vector<End> terminal(const Arcs& arcs) const;
   [[nodiscard]] std::vector<End> innermost_cycles(const Arcs& arcs) const;
   [[nodiscard]] std::vector<End> without_loose(const End& end) const;

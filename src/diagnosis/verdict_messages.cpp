@@ -11,15 +11,15 @@ bool says_tag(const std::string& tag) {
 }
 
 // All that the rank has under way, whether a thread waits for it or not.
-std::vector<const Awaited*> all_things(const Graph& graph, std::uint32_t rank) {
-  std::vector<const Awaited*> all;
+std::vector<const tap::Awaited*> all_things(const Graph& graph, std::uint32_t rank) {
+  std::vector<const tap::Awaited*> all;
   const RankView& view = graph.view(rank);
   if (!view.snapshot.has_value()) return all;
-  for (const Wait& wait : view.snapshot->waits) {
-    for (const Awaited& thing : wait.things) all.push_back(&thing);
+  for (const tap::Wait& wait : view.snapshot->waits) {
+    for (const tap::Awaited& thing : wait.things) all.push_back(&thing);
   }
-  for (const WorkerState& worker : view.snapshot->workers) {
-    for (const Awaited& thing : worker.under_way) all.push_back(&thing);
+  for (const tap::WorkerState& worker : view.snapshot->workers) {
+    for (const tap::Awaited& thing : worker.under_way) all.push_back(&thing);
   }
   return all;
 }
@@ -28,7 +28,7 @@ std::vector<const Awaited*> all_things(const Graph& graph, std::uint32_t rank) {
 struct Letter {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
-  std::uint32_t worker = kNobody;  // of `to`
+  std::uint32_t worker = tap::kNobody;  // of `to`
   bool arrived = false;
   std::string tag;
 };
@@ -37,13 +37,13 @@ std::vector<Letter> letters(const Graph& graph) {
   std::vector<Letter> all;
   for (std::uint32_t rank = 0; rank < graph.size(); ++rank) {
     if (!graph.view(rank).snapshot.has_value()) continue;
-    for (const WorkerState& worker : graph.view(rank).snapshot->workers) {
-      for (const Kept& kept : worker.kept) {
+    for (const tap::WorkerState& worker : graph.view(rank).snapshot->workers) {
+      for (const tap::Kept& kept : worker.kept) {
         if (kept.rank < graph.size()) all.push_back({kept.rank, rank, worker.index, true, kept.tag});
       }
     }
-    for (const Awaited* thing : all_things(graph, rank)) {
-      if (thing->cause == Cause::unreceived && thing->rank < graph.size()) {
+    for (const tap::Awaited* thing : all_things(graph, rank)) {
+      if (thing->cause == tap::Cause::unreceived && thing->rank < graph.size()) {
         all.push_back({rank, thing->rank, thing->worker, false, thing->tag});
       }
     }
@@ -77,7 +77,7 @@ class Search {
     if (sign < best_.sign) best_ = {sign, sentence, culprits};
   }
   [[nodiscard]] std::string who(std::uint32_t rank) const { return about_.words.who(rank); }
-  [[nodiscard]] std::string receiver(std::uint32_t rank, const Wait* wait, const std::string& tag) const {
+  [[nodiscard]] std::string receiver(std::uint32_t rank, const tap::Wait* wait, const std::string& tag) const {
     const std::string in =
         wait == nullptr ? " polls for a message with " : " waits in " + wait->call + " for a message with ";
     return who(rank) + in + tag + " from ";
@@ -97,13 +97,13 @@ void Search::compare(const Edge& edge, const Letter& letter) {
   const std::string& tag = edge.thing->tag;
   const std::string waits = receiver(edge.from, edge.wait, tag) + who(edge.to);
   const std::string has_sent = letter.arrived ? ", which has sent " : ", which sends ";
-  const std::uint32_t worker = edge.wait == nullptr ? kNobody : edge.wait->worker;
+  const std::uint32_t worker = edge.wait == nullptr ? tap::kNobody : edge.wait->worker;
   const bool of_sender = letter.from == edge.to;
   const bool at_receiver = letter.to == edge.from;
   const std::set<std::uint32_t> both{edge.from, edge.to};
   if (of_sender && at_receiver && letter.tag != tag) {
     take(Sign::other_tag, waits + has_sent + letter.tag, both);
-  } else if (of_sender && at_receiver && worker != kNobody && letter.worker != kNobody && letter.worker != worker) {
+  } else if (of_sender && at_receiver && worker != tap::kNobody && letter.worker != tap::kNobody && letter.worker != worker) {
     const std::string there = "it to worker " + std::to_string(letter.worker);
     take(Sign::other_worker, waits + " on worker " + std::to_string(worker) + has_sent + there, both);
   } else if (of_sender && !at_receiver && letter.tag == tag) {
@@ -121,8 +121,8 @@ void Search::consider_send(const Edge& edge) {
   const std::string sends = who(edge.from) + " sends " + tag + " to " + who(edge.to) +
                             (edge.wait == nullptr ? std::string() : " (" + edge.wait->call + ")");
   const std::string waits = ", which waits for ";
-  for (const Awaited* thing : all_things(about_.graph, edge.to)) {
-    if (thing->cause != Cause::receive || !says_tag(thing->tag)) continue;
+  for (const tap::Awaited* thing : all_things(about_.graph, edge.to)) {
+    if (thing->cause != tap::Cause::receive || !says_tag(thing->tag)) continue;
     const bool anybody = thing->rank >= about_.graph.size();
     if ((thing->rank == edge.from || anybody) && thing->tag != tag) {
       take(Sign::other_tag, sends + waits + thing->tag + (anybody ? " from anybody" : " from it"),
@@ -134,9 +134,9 @@ void Search::consider_send(const Edge& edge) {
 }
 
 void Search::consider_any_source(std::uint32_t rank) {
-  const Wait* wait = about_.graph.wait(rank);
-  for (const Awaited* thing : about_.graph.things(rank, wait)) {
-    if (thing->cause != Cause::receive || thing->rank < about_.graph.size() || !says_tag(thing->tag)) continue;
+  const tap::Wait* wait = about_.graph.wait(rank);
+  for (const tap::Awaited* thing : about_.graph.things(rank, wait)) {
+    if (thing->cause != tap::Cause::receive || thing->rank < about_.graph.size() || !says_tag(thing->tag)) continue;
     std::set<std::uint32_t> senders;
     std::string sent;
     for (const Letter& letter : letters_) {
@@ -154,13 +154,13 @@ void Search::consider_any_source(std::uint32_t rank) {
 }  // namespace
 
 std::optional<Verdict> wrong_message(const Case& about) {
-  if (about.sink() != kNobody) return {};  // it may be about to send or to receive it
+  if (about.sink() != tap::kNobody) return {};  // it may be about to send or to receive it
   Search search(about);
   for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause == Cause::receive) search.consider_receive(*edge);
+    if (edge->thing->cause == tap::Cause::receive) search.consider_receive(*edge);
   }
   for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause == Cause::unreceived) search.consider_send(*edge);
+    if (edge->thing->cause == tap::Cause::unreceived) search.consider_send(*edge);
   }
   // If several ranks wait loosely, each of them may be the reason for the others' waiting.
   const auto loose = std::count_if(about.end.ranks.begin(), about.end.ranks.end(),

@@ -71,7 +71,7 @@ class Model {
   bool step(std::uint32_t rank);
   bool meet(std::uint32_t rank);
   bool take(std::uint32_t rank, const Act& act);
-  [[nodiscard]] std::vector<Awaited> things(std::uint32_t rank) const;
+  [[nodiscard]] std::vector<tap::Awaited> things(std::uint32_t rank) const;
 
   bool moved_ = false;
   std::vector<Program> programs_;
@@ -86,7 +86,7 @@ class Model {
 bool Model::take(std::uint32_t rank, const Act& act) {
   for (Message& message : messages_) {
     if (message.taken || message.to != rank || message.tag != act.tag) continue;
-    if (act.other != kNobody && message.from != act.other) continue;
+    if (act.other != tap::kNobody && message.from != act.other) continue;
     message.taken = true;
     return true;
   }
@@ -158,20 +158,20 @@ bool Model::step(std::uint32_t rank) {
   return done;
 }
 
-std::vector<Awaited> Model::things(std::uint32_t rank) const {
+std::vector<tap::Awaited> Model::things(std::uint32_t rank) const {
   const Act& mine = act(rank);
   const std::string tag = "tag " + std::to_string(mine.tag);
   switch (mine.op) {
     case Op::recv:
-      return {{Cause::receive, mine.other, kNobody, 0, "receive", tag}};
+      return {{tap::Cause::receive, mine.other, tap::kNobody, 0, "receive", tag}};
     case Op::ssend:
-      return {{Cause::unreceived, mine.other, 0, 100, "tagged message", tag}};
+      return {{tap::Cause::unreceived, mine.other, 0, 100, "tagged message", tag}};
     case Op::get:
-      return {{Cause::answer, mine.other, 0, 8, "get", ""}};
+      return {{tap::Cause::answer, mine.other, 0, 8, "get", ""}};
     case Op::lock:
-      return {{Cause::lock, locked_.at(mine.other), kNobody, 0, "lock", ""}};
+      return {{tap::Cause::lock, locked_.at(mine.other), tap::kNobody, 0, "lock", ""}};
     case Op::word:
-      return {{Cause::word, kNobody, kNobody, 8, "word", ""}};
+      return {{tap::Cause::word, tap::kNobody, tap::kNobody, 8, "word", ""}};
     default:
       return {};
   }
@@ -192,22 +192,22 @@ std::vector<RankView> Model::views(bool servers) const {
       view.presence = mine.op == Op::stop ? Presence::stopped : Presence::dead;
       continue;
     }
-    WorkerState worker{0, true, false, 0, {}, {}};
+    tap::WorkerState worker{0, true, false, 0, {}, {}};
     for (const Message& message : messages_) {
       const bool here = message.to == rank && !message.taken && !message.waits;
       if (here) worker.kept.push_back({message.from, 0, 1, "tag " + std::to_string(message.tag)});
     }
     view.snapshot.emplace().workers.push_back(worker);
     if (servers) {
-      const Awaited any{Cause::receive, kNobody, kNobody, 0, "receive", "any tag"};
+      const tap::Awaited any{tap::Cause::receive, tap::kNobody, tap::kNobody, 0, "receive", "any tag"};
       view.snapshot->waits.push_back({"heddle_recv_wait", "", 90'000'000'000, 1, 0, {any}, {}});
     }
     if (!kCalls.contains(mine.op)) continue;
-    Wait wait{kCalls.at(mine.op), "", 60'000'000'000, 1, 0, things(rank), {}};
+    tap::Wait wait{kCalls.at(mine.op), "", 60'000'000'000, 1, 0, things(rank), {}};
     if (mine.op == Op::meet) {
       const auto size = static_cast<std::uint32_t>(members(mine.other).size());
       const std::uint64_t number = 1U + (calls_[rank].contains(mine.other) ? calls_[rank].at(mine.other) : 0U);
-      wait.step = Step{mine.other, number, size, "the team of ranks " + list_of(members(mine.other)), mine.name};
+      wait.step = tap::Step{mine.other, number, size, "the team of ranks " + tap::list_of(members(mine.other)), mine.name};
     }
     view.snapshot->waits.push_back(wait);
   }
@@ -258,7 +258,7 @@ void add_action(Random& random, std::vector<Program>& programs) {
     case 7:  // rank 0 takes what comes
       for (std::uint32_t rank = 1; rank < size; ++rank) {
         programs[rank].push_back({Op::send, 0, 4, ""});
-        programs[0].push_back({Op::recv, kNobody, 4, ""});
+        programs[0].push_back({Op::recv, tap::kNobody, 4, ""});
       }
       break;
     case 8:

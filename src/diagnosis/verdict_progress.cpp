@@ -9,10 +9,10 @@ namespace {
 
 using Ranks = std::vector<std::uint32_t>;
 
-const WorkerState* worker_of(const Case& about, std::uint32_t rank, std::uint32_t index) {
+const tap::WorkerState* worker_of(const Case& about, std::uint32_t rank, std::uint32_t index) {
   const RankView& view = about.graph.view(rank);
   if (!view.snapshot.has_value()) return nullptr;
-  for (const WorkerState& worker : view.snapshot->workers) {
+  for (const tap::WorkerState& worker : view.snapshot->workers) {
     if (worker.index == index) return &worker;
   }
   return nullptr;
@@ -22,7 +22,7 @@ std::uint64_t stored_tasks(const Case& about, std::uint32_t rank) {
   const RankView& view = about.graph.view(rank);
   if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return 0;
   std::uint64_t stored = 0;
-  for (const WorkerState& worker : view.snapshot->workers) stored += worker.tasks;
+  for (const tap::WorkerState& worker : view.snapshot->workers) stored += worker.tasks;
   return stored;
 }
 
@@ -30,8 +30,8 @@ std::uint64_t stored_tasks(const Case& about, std::uint32_t rank) {
 // not matter then.
 bool owes_receive(const Case& about, std::uint32_t rank) {
   return std::ranges::any_of(about.graph.edges(), [rank](const Edge& edge) {
-    const Cause cause = edge.thing->cause;
-    return edge.to == rank && (cause == Cause::unreceived || cause == Cause::credit);
+    const tap::Cause cause = edge.thing->cause;
+    return edge.to == rank && (cause == tap::Cause::unreceived || cause == tap::Cause::credit);
   });
 }
 
@@ -40,14 +40,14 @@ bool owes_receive(const Case& about, std::uint32_t rank) {
 std::uint32_t idle_with_tasks(const Case& about) {
   std::set<std::uint32_t> named;
   for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause == Cause::tasks) named.insert(edge->to);
+    if (edge->thing->cause == tap::Cause::tasks) named.insert(edge->to);
   }
   if (named.empty()) {
     for (const std::uint32_t rank : about.end.ranks) {
       if (stored_tasks(about, rank) > 0 && !owes_receive(about, rank)) named.insert(rank);
     }
   }
-  return named.size() == 1 && about.graph.doing(*named.begin()) != Doing::absent ? *named.begin() : kNobody;
+  return named.size() == 1 && about.graph.doing(*named.begin()) != Doing::absent ? *named.begin() : tap::kNobody;
 }
 
 // The sentence about such a rank.
@@ -57,7 +57,7 @@ std::string has_tasks(const Case& about, std::uint32_t rank) {
                                         : std::to_string(stored) + " USER message" + (stored == 1 ? "" : "s");
   std::string text = about.words.who(rank) + " has " + count + " and no thread of it calls heddle_run_tasks: it " +
                      about.words.does(rank);
-  const Waiting waiting = waiting_for(about, rank, Cause::tasks);
+  const Waiting waiting = waiting_for(about, rank, tap::Cause::tasks);
   if (!waiting.ranks.empty()) {
     return text + "; " + about.words.who(waiting.ranks) + (waiting.ranks.size() == 1 ? " waits" : " wait") +
            " for room for another" + in_call(waiting.first->wait);
@@ -68,17 +68,17 @@ std::string has_tasks(const Case& about, std::uint32_t rank) {
 
 // A rank that waits loosely may wait for something that any other rank has to do.
 bool waits_for_anybody(const Case& about) {
-  if (about.sink() != kNobody || !about.focus.cycles.empty()) return false;
+  if (about.sink() != tap::kNobody || !about.focus.cycles.empty()) return false;
   return std::ranges::any_of(about.end.ranks, [&](std::uint32_t rank) { return about.graph.loose(rank); });
 }
 
 // The worker of `rank` that a thread does not leave; if there are several, one that others wait
 // for, if any do.
-const WorkerState* held_worker(const Case& about, std::uint32_t rank) {
+const tap::WorkerState* held_worker(const Case& about, std::uint32_t rank) {
   const RankView& view = about.graph.view(rank);
   if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return nullptr;
-  const WorkerState* found = nullptr;
-  for (const WorkerState& worker : view.snapshot->workers) {
+  const tap::WorkerState* found = nullptr;
+  for (const tap::WorkerState& worker : view.snapshot->workers) {
     if (!worker.held) continue;
     if (found == nullptr) found = &worker;
     for (const Edge& edge : about.graph.edges()) {
@@ -91,24 +91,24 @@ const WorkerState* held_worker(const Case& about, std::uint32_t rank) {
 // Why no thread makes progress on that worker; empty: some thread may.
 std::string why_unattended(const Case& about, std::uint32_t rank, std::uint32_t index) {
   const RankView& view = about.graph.view(rank);
-  if (!view.snapshot.has_value() || index == kNobody) return {};
-  for (const Wait& wait : view.snapshot->waits) {
+  if (!view.snapshot.has_value() || index == tap::kNobody) return {};
+  for (const tap::Wait& wait : view.snapshot->waits) {
     if (wait.worker == index) return {};
   }
-  const WorkerState* worker = worker_of(about, rank, index);
+  const tap::WorkerState* worker = worker_of(about, rank, index);
   const std::string number = std::to_string(index);
   if (worker == nullptr) {
-    return view.snapshot->workers.size() < kMostListed ? "has no worker " + number + " open" : std::string();
+    return view.snapshot->workers.size() < tap::kMostListed ? "has no worker " + number + " open" : std::string();
   }
   return worker->seen ? std::string() : "has no thread that makes progress on its worker " + number;
 }
 
 // A worker of the program on which no thread makes progress; with_untaken: one to which messages
 // have come. Null: there is none.
-const WorkerState* unattended_worker(const Case& about, std::uint32_t rank, bool with_untaken = false) {
+const tap::WorkerState* unattended_worker(const Case& about, std::uint32_t rank, bool with_untaken = false) {
   const RankView& view = about.graph.view(rank);
   if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) return nullptr;
-  for (const WorkerState& worker : view.snapshot->workers) {
+  for (const tap::WorkerState& worker : view.snapshot->workers) {
     if (worker.internal || (with_untaken && !worker.untaken)) continue;
     if (!why_unattended(about, rank, worker.index).empty()) return &worker;
   }
@@ -117,7 +117,7 @@ const WorkerState* unattended_worker(const Case& about, std::uint32_t rank, bool
 
 // Messages to a worker number that their targets have not opened.
 struct Lost {
-  std::uint32_t worker = kNobody;
+  std::uint32_t worker = tap::kNobody;
   std::uint64_t messages = 0;
   std::set<std::uint32_t> senders;
   std::set<std::uint32_t> targets;
@@ -127,7 +127,7 @@ struct Lost {
 bool has_not_opened(const Case& about, std::uint32_t rank, std::uint32_t worker) {
   if (rank >= about.graph.size() || about.graph.doing(rank) == Doing::absent) return false;
   const RankView& view = about.graph.view(rank);
-  return view.snapshot.has_value() && view.snapshot->workers.size() < kMostListed &&
+  return view.snapshot.has_value() && view.snapshot->workers.size() < tap::kMostListed &&
          worker_of(about, rank, worker) == nullptr;
 }
 
@@ -138,9 +138,9 @@ Lost lost_messages(const Case& about) {
   std::map<std::uint32_t, Lost> by_number;
   for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
     if (!about.graph.view(rank).snapshot.has_value()) continue;
-    for (const WorkerState& worker : about.graph.view(rank).snapshot->workers) {
+    for (const tap::WorkerState& worker : about.graph.view(rank).snapshot->workers) {
       if (worker.internal) continue;  // a rank opens its own at its collectives
-      for (const Unopened& sent : worker.unopened) {
+      for (const tap::Unopened& sent : worker.unopened) {
         if (!has_not_opened(about, sent.rank, sent.worker)) continue;
         if (!anywhere && std::ranges::find(about.end.ranks, sent.rank) == about.end.ranks.end()) continue;
         Lost& lost = by_number[sent.worker];
@@ -176,14 +176,14 @@ std::optional<Verdict> held(const Case& about) {
 
 std::optional<Verdict> tasks_not_run(const Case& about) {
   const std::uint32_t rank = idle_with_tasks(about);
-  if (rank == kNobody || about.graph.runs_task(rank)) return {};
+  if (rank == tap::kNobody || about.graph.runs_task(rank)) return {};
   return blame({rank}, has_tasks(about, rank));
 }
 
 std::optional<Verdict> unattended(const Case& about) {
   for (const Edge* edge : about.edges()) {
-    const Cause cause = edge->thing->cause;
-    if (cause != Cause::answer && cause != Cause::room && cause != Cause::unreceived) continue;
+    const tap::Cause cause = edge->thing->cause;
+    if (cause != tap::Cause::answer && cause != tap::Cause::room && cause != tap::Cause::unreceived) continue;
     const std::string why = why_unattended(about, edge->to, edge->thing->worker);
     if (why.empty()) continue;
     std::set<std::uint32_t> culprits{edge->to};
@@ -198,7 +198,7 @@ std::optional<Verdict> unattended(const Case& about) {
 
 // The sender believes that the messages are on their way.
 std::optional<Verdict> unopened(const Case& about) {
-  if (about.sink() != kNobody) return {};  // it may be about to open it
+  if (about.sink() != tap::kNobody) return {};  // it may be about to open it
   const Lost lost = lost_messages(about);
   if (lost.targets.empty()) return {};
   const bool one = lost.targets.size() == 1;
@@ -238,13 +238,13 @@ std::optional<Verdict> task_does_not_end(const Case& about) {
 
 std::optional<Verdict> tasks_elsewhere(const Case& about) {
   if (!waits_for_anybody(about)) return {};
-  std::uint32_t named = kNobody;
+  std::uint32_t named = tap::kNobody;
   for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
     if (stored_tasks(about, rank) == 0 || about.graph.runs_task(rank) || owes_receive(about, rank)) continue;
-    if (named != kNobody) return {};
+    if (named != tap::kNobody) return {};
     named = rank;
   }
-  if (named == kNobody) return {};
+  if (named == tap::kNobody) return {};
   return blame({named}, has_tasks(about, named));
 }
 
@@ -258,7 +258,7 @@ std::optional<Verdict> unhandled(const Case& about) {
     if (!view.snapshot.has_value() || about.graph.doing(rank) == Doing::absent) continue;
     const auto& workers = view.snapshot->workers;
     const auto found =
-        std::ranges::find_if(workers, [](const WorkerState& worker) { return worker.unhandled != kNobody; });
+        std::ranges::find_if(workers, [](const tap::WorkerState& worker) { return worker.unhandled != tap::kNobody; });
     if (found == workers.end()) continue;
     text += std::string(text.empty() ? "" : "; ") + about.words.who(rank) +
             " has dropped an active message to worker " + std::to_string(found->index) +
@@ -276,7 +276,7 @@ std::optional<Verdict> untaken(const Case& about) {
   std::set<std::uint32_t> ranks;
   std::string text;
   for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
-    const WorkerState* worker = unattended_worker(about, rank, true);
+    const tap::WorkerState* worker = unattended_worker(about, rank, true);
     if (worker == nullptr) continue;
     text += std::string(text.empty() ? "messages" : "; and some") + " have come to worker " +
             std::to_string(worker->index) + " of " + about.words.who(rank) +
@@ -295,20 +295,20 @@ std::optional<Verdict> unattended_alone(const Case& about) {
   std::set<std::uint32_t> waiting;
   for (const std::uint32_t rank : about.end.ranks) {
     const auto things = about.graph.things(rank, about.graph.wait(rank));
-    const bool open = std::ranges::all_of(things, [](const Awaited* each) { return each->cause == Cause::unknown; });
+    const bool open = std::ranges::all_of(things, [](const tap::Awaited* each) { return each->cause == tap::Cause::unknown; });
     if (about.graph.loose(rank) && open) waiting.insert(rank);
   }
   if (waiting.size() != 1) return {};
-  const WorkerState* found = nullptr;
-  std::uint32_t owner = kNobody;
+  const tap::WorkerState* found = nullptr;
+  std::uint32_t owner = tap::kNobody;
   for (std::uint32_t rank = 0; rank < about.graph.size(); ++rank) {
-    const WorkerState* worker = waiting.contains(rank) ? nullptr : unattended_worker(about, rank);
+    const tap::WorkerState* worker = waiting.contains(rank) ? nullptr : unattended_worker(about, rank);
     if (worker == nullptr) continue;
-    if (owner != kNobody) return {};
+    if (owner != tap::kNobody) return {};
     owner = rank;
     found = worker;
   }
-  if (owner == kNobody) return {};
+  if (owner == tap::kNobody) return {};
   const std::uint32_t waiter = *waiting.begin();
   return blame({owner, waiter}, about.words.who(waiter) + " " + about.words.does(waiter) + "; no thread of " +
                                     about.words.who(owner) + " makes progress on its worker " +

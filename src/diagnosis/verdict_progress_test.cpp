@@ -11,8 +11,8 @@ void expect_not_said(const Job& job, const std::string& words) {
 }
 
 // A second worker that nobody was seen to advance.
-WorkerState& second_worker(Job& job, std::uint32_t rank) {
-  std::vector<WorkerState>& workers = job.view(rank).snapshot->workers;
+tap::WorkerState& second_worker(Job& job, std::uint32_t rank) {
+  std::vector<tap::WorkerState>& workers = job.view(rank).snapshot->workers;
   workers.push_back({1, false, false, 0, {}, {}});
   return workers.back();
 }
@@ -27,7 +27,7 @@ TEST(Progress, AHandlerOfClassUserThatDoesNotReturn) {
 
 TEST(Progress, MessagesBehindAHandlerThatDoesNotReturn) {
   Job job(2);
-  job.waits(0, "heddle_am", {{Cause::tasks, 1, 0, 64, "active message", ""}});
+  job.waits(0, "heddle_am", {{tap::Cause::tasks, 1, 0, 64, "active message", ""}});
   job.worker(1).runs_task = true;
   job.worker(1).tasks = 3;
   expect(job, {1}, {"in a handler of class USER"});
@@ -36,7 +36,7 @@ TEST(Progress, MessagesBehindAHandlerThatDoesNotReturn) {
 
 TEST(Progress, AHandlerThatDoesNotReturnBesideAThreadThatWaits) {
   Job job(2);
-  job.waits(0, "heddle_am", {{Cause::tasks, 1, 0, 64, "active message", ""}}).recv(1, 0, "tag 7");
+  job.waits(0, "heddle_am", {{tap::Cause::tasks, 1, 0, 64, "active message", ""}}).recv(1, 0, "tag 7");
   job.worker(1).runs_task = true;
   job.worker(1).tasks = 3;
   expect_not_said(job, "no thread of it calls heddle_run_tasks");
@@ -73,7 +73,7 @@ TEST(Progress, MessagesThatSeveralDoNotRunNameNobody) {
 
 // HEDDLE_WHEN_MATCHED: it says what it waits for.
 TEST(Progress, AMessageThatNobodyReceivesIsNotTheFaultOfOneThatNobodyRuns) {
-  const std::vector<Awaited> sent = {{Cause::unreceived, 1, 0, 8, "tagged message", "tag 7"}};
+  const std::vector<tap::Awaited> sent = {{tap::Cause::unreceived, 1, 0, 8, "tagged message", "tag 7"}};
   Job waits(2);
   waits.waits(0, "heddle_counter_wait", sent).waits(1, "heddle_worker_wait", {}).worker(1).tasks = 1;
   expect(waits, {0, 1}, {"rank 0 waits in heddle_counter_wait", "rank 1 does not receive"});
@@ -156,7 +156,7 @@ TEST(Progress, AMessageToAWorkerThatHasBeenOpenedMeanwhileSaysNothing) {
   sent_to_unopened(job, 0, 1, 1, 1);
   second_worker(job, 1);
   expect(job, {0, 1}, {"each wait"});
-  job.view(1).snapshot->workers.resize(kMostListed);
+  job.view(1).snapshot->workers.resize(tap::kMostListed);
   sent_to_unopened(job, 0, 1, 99, 1);
   expect_not_said(job, "not opened");
 }
@@ -186,7 +186,7 @@ TEST(Progress, AMessageToAWorkerThatIsNotOpenSaysNothingOfOthers) {
 
 TEST(Progress, AMessageThatIsOfferedToAWorkerThatNobodyAdvances) {
   Job job(3);
-  job.waits(0, "heddle_send", {{Cause::unreceived, 1, 1, 100000, "tagged message", "tag 7"}});
+  job.waits(0, "heddle_send", {{tap::Cause::unreceived, 1, 1, 100000, "tagged message", "tag 7"}});
   job.waits(1, "heddle_worker_wait", {}).barrier({2});
   second_worker(job, 1);
   expect(job, {0, 1}, {"rank 1 has no thread that makes progress on its worker 1", "rank 0 waits in heddle_send"});
@@ -194,7 +194,7 @@ TEST(Progress, AMessageThatIsOfferedToAWorkerThatNobodyAdvances) {
 
 TEST(Progress, AMessageThatIsOfferedToAWorkerThatSomebodyAdvances) {
   Job job(2);
-  job.waits(0, "heddle_send", {{Cause::unreceived, 1, 1, 100000, "tagged message", "tag 7"}});
+  job.waits(0, "heddle_send", {{tap::Cause::unreceived, 1, 1, 100000, "tagged message", "tag 7"}});
   job.waits(1, "heddle_worker_wait", {}, "", 1);
   second_worker(job, 1);
   expect_not_said(job, "no thread that makes progress");
@@ -212,7 +212,7 @@ TEST(Progress, MessagesHaveComeToAWorkerThatNobodyAdvances) {
 TEST(Progress, WhatHasComeToAWorkerThatSomebodyAdvancesSaysNothing) {
   Job job(4);
   job.waits(0, "heddle_worker_wait", {}).barrier({1, 2, 3});
-  WorkerState& worker = second_worker(job, 2);
+  tap::WorkerState& worker = second_worker(job, 2);
   worker.untaken = worker.seen = true;
   expect_not_said(job, "have come to worker");
   worker.seen = false;
@@ -250,7 +250,7 @@ TEST(Progress, WhoWaitsForAWordNeedsNobodysProgress) {
 TEST(Progress, WhatIsUnderWayOnAWorkerThatIsNotPolledHoldsUpNobodyWhoPolls) {
   Job job(3);
   job.polls(0).word(1).barrier({2});
-  second_worker(job, 0).under_way = {{Cause::answer, 2, 0, 8, "atomic", ""}};
+  second_worker(job, 0).under_way = {{tap::Cause::answer, 2, 0, 8, "atomic", ""}};
   expect_not_said(job, "atomic");
   job.worker(0).seen = false;
   expect(job, {0, 2}, {"rank 0 polls in a loop for rank 2 (worker 0) to answer its atomic"});
@@ -261,7 +261,7 @@ TEST(Progress, WhatIsUnderWayOnAWorkerThatIsNotPolledHoldsUpNobodyWhoPolls) {
 TEST(Words, TheSmallestGroupOfThoseThatWaitForDifferentWords) {
   Job job(7);
   const auto word = [&](std::uint32_t rank, std::uint64_t place, const char* text) {
-    job.waits(rank, "shmem_wait_until", {{Cause::word, kNobody, kNobody, place, "word", ""}}, text);
+    job.waits(rank, "shmem_wait_until", {{tap::Cause::word, tap::kNobody, tap::kNobody, place, "word", ""}}, text);
   };
   word(6, 40, "the word at byte 40");
   word(2, 72, "the word at byte 72");
@@ -273,7 +273,7 @@ TEST(Words, TheSmallestGroupOfThoseThatWaitForDifferentWords) {
 TEST(Words, TheSmallestGroupAlsoBesideACallThatFewAreIn) {
   Job job(7);
   const auto word = [&](std::uint32_t rank, std::uint64_t place, const char* call) {
-    job.waits(rank, call, {{Cause::word, kNobody, kNobody, place, "word", ""}}, "the word");
+    job.waits(rank, call, {{tap::Cause::word, tap::kNobody, tap::kNobody, place, "word", ""}}, "the word");
   };
   word(0, 40, "shmem_signal_wait_until");
   for (const std::uint32_t rank : {1U, 2U, 4U, 6U}) word(rank, 72, "shmem_wait_until");
@@ -284,7 +284,7 @@ TEST(Words, TheSmallestGroupAlsoBesideACallThatFewAreIn) {
 TEST(Words, AllOfThoseThatWaitForOneWord) {
   Job job(5);
   for (const std::uint32_t rank : {1U, 3U}) {
-    job.waits(rank, "shmem_wait_until", {{Cause::word, kNobody, kNobody, 72, "word", ""}}, "the word at byte 72");
+    job.waits(rank, "shmem_wait_until", {{tap::Cause::word, tap::kNobody, tap::kNobody, 72, "word", ""}}, "the word at byte 72");
   }
   job.barrier({0, 2, 4});
   expect(job, {1, 3}, {"ranks 1 and 3 wait in shmem_wait_until"});
@@ -309,7 +309,7 @@ TEST(Words, AreAllToldOfBesideAStoppedRank) {
 // ---- locks
 
 Job& lock(Job& job, std::uint32_t rank, std::uint64_t key) {
-  return job.waits(rank, "shmem_set_lock", {{Cause::lock, kNobody, kNobody, key, "lock", ""}}, "the lock");
+  return job.waits(rank, "shmem_set_lock", {{tap::Cause::lock, tap::kNobody, tap::kNobody, key, "lock", ""}}, "the lock");
 }
 
 TEST(Locks, WhoCannotAnswerHoldsWhatNobodyElseHolds) {
@@ -330,7 +330,7 @@ TEST(Locks, WhoHoldsOneInABarrierThatSeveralAreMissingFrom) {
   lock(job, 2, 17).word(0).word(4).barrier({1, 3});
   job.view(1).snapshot->held = {17};
   for (const std::uint32_t rank : {1U, 3U}) {
-    job.view(rank).snapshot->waits[0].things = {{Cause::collective, 0, kNobody, 0, "barrier", ""}};
+    job.view(rank).snapshot->waits[0].things = {{tap::Cause::collective, 0, tap::kNobody, 0, "barrier", ""}};
   }
   expect(job, {1}, {"rank 1 holds the lock that rank 2 waits for in shmem_set_lock, and is in barrier #4"});
   for (const std::uint32_t rank : {1U, 3U}) job.view(rank).snapshot->waits[0].step->operation = "shmem_long_sum_reduce";

@@ -11,7 +11,7 @@ namespace {
 using Ranks = std::vector<std::uint32_t>;
 
 std::string holds_lock(const Case& about, std::uint32_t holder) {
-  const Waiting waiting = waiting_for(about, holder, Cause::lock);
+  const Waiting waiting = waiting_for(about, holder, tap::Cause::lock);
   const std::string waits = about.words.who(waiting.ranks) + (waiting.ranks.size() == 1 ? " waits" : " wait") + " for" +
                             in_call(waiting.first->wait);
   const std::string name = about.words.who(holder);
@@ -23,7 +23,7 @@ std::string holds_lock(const Case& about, std::uint32_t holder) {
 std::optional<Verdict> lock_holder(const Case& about) {
   if (!about.focus.cycles.empty()) return {};
   for (const Edge* edge : about.focus.last) {
-    if (edge->thing->cause == Cause::lock) return blame({edge->to}, holds_lock(about, edge->to));
+    if (edge->thing->cause == tap::Cause::lock) return blame({edge->to}, holds_lock(about, edge->to));
   }
   return {};
 }
@@ -31,7 +31,7 @@ std::optional<Verdict> lock_holder(const Case& about) {
 // The verdict on an end that is one rank with this `doing`, and on other ends like it.
 std::optional<Verdict> sink(const Case& about, Doing doing) {
   const std::uint32_t rank = about.sink();
-  if (rank == kNobody || about.graph.doing(rank) != doing) return {};
+  if (rank == tap::kNobody || about.graph.doing(rank) != doing) return {};
   std::string text = about.words.who(about.alike);
   const std::int64_t pid = about.graph.view(rank).pid;
   if (doing != Doing::computes && about.alike.size() == 1 && pid > 0) text += " (pid " + std::to_string(pid) + ")";
@@ -86,7 +86,7 @@ std::vector<const Edge*> shortest_cycle(const Focus& focus) {
 
 // What each rank of the cycle waits for from the next one; empty: they wait for different things.
 std::string common_reason(const std::vector<const Edge*>& cycle) {
-  const auto all = [&](std::initializer_list<Cause> causes) {
+  const auto all = [&](std::initializer_list<tap::Cause> causes) {
     return std::all_of(cycle.begin(), cycle.end(), [&](const Edge* edge) {
       return std::find(causes.begin(), causes.end(), edge->thing->cause) != causes.end();
     });
@@ -97,10 +97,10 @@ std::string common_reason(const std::vector<const Edge*>& cycle) {
   const std::string sized =
       what + (first.thing->bytes == 0 ? "" : " of " + std::to_string(first.thing->bytes) + " bytes");
   const std::string in_brackets = " (" + call + (call.empty() ? "" : ", ") + sized + ")";
-  if (all({Cause::unreceived, Cause::credit})) return "each send to the next" + in_brackets + " and none receives";
+  if (all({tap::Cause::unreceived, tap::Cause::credit})) return "each send to the next" + in_brackets + " and none receives";
   const std::string in = call.empty() ? "" : " in " + call;
-  if (all({Cause::receive})) return "each wait" + in + " for a message from the next and none sends";
-  if (all({Cause::lock})) return "each wait" + in + " for a lock that the next holds";
+  if (all({tap::Cause::receive})) return "each wait" + in + " for a message from the next and none sends";
+  if (all({tap::Cause::lock})) return "each wait" + in + " for a lock that the next holds";
   return {};
 }
 
@@ -129,20 +129,20 @@ std::optional<Verdict> cycle(const Case& about) {
 
 std::string reason_of(const Case& about, const Edge& edge, bool several) {
   switch (edge.thing->cause) {
-    case Cause::receive:
+    case tap::Cause::receive:
       return several ? "has not sent their messages and " : "has not sent it and ";
-    case Cause::credit: {
+    case tap::Cause::credit: {
       std::uint64_t kept = 0;
-      for (const WorkerState& worker : about.graph.view(edge.to).snapshot->workers) {
-        for (const Kept& each : worker.kept) kept += each.rank == edge.from ? each.messages : 0;
+      for (const tap::WorkerState& worker : about.graph.view(edge.to).snapshot->workers) {
+        for (const tap::Kept& each : worker.kept) kept += each.rank == edge.from ? each.messages : 0;
       }
       if (kept == 0) return "does not receive and ";
       return "has " + std::to_string(kept) + (kept == 1 ? " message of " : " messages of ") +
              about.words.who(edge.from) + " that it has not received, and ";
     }
-    case Cause::unreceived:
+    case tap::Cause::unreceived:
       return "does not receive and ";
-    case Cause::partition:
+    case tap::Cause::partition:
       return "has not done its part and ";
     default:
       return {};
@@ -151,7 +151,7 @@ std::string reason_of(const Case& about, const Edge& edge, bool several) {
 
 // Blames the ranks that the edges point to, which wait loosely or in a collective call.
 std::optional<Verdict> owes(const Case& about, const std::vector<const Edge*>& edges) {
-  if (about.sink() != kNobody) return {};
+  if (about.sink() != tap::kNobody) return {};
   std::map<std::uint32_t, std::set<std::uint32_t>> waiting;
   std::set<std::uint32_t> all_waiting;
   std::size_t most = 0;
@@ -204,11 +204,11 @@ std::string and_waiting(const std::string& text) {
   return text.empty() ? text : "; " + text;
 }
 
-std::string in_call(const Wait* wait) {
+std::string in_call(const tap::Wait* wait) {
   return wait == nullptr || wait->call.empty() ? std::string() : " in " + wait->call;
 }
 
-Waiting waiting_for(const Case& about, std::uint32_t to, Cause cause) {
+Waiting waiting_for(const Case& about, std::uint32_t to, tap::Cause cause) {
   std::set<std::uint32_t> ranks;
   Waiting waiting;
   for (const Edge& edge : about.graph.edges()) {
@@ -225,9 +225,9 @@ Verdict blame(const std::set<std::uint32_t>& culprits, std::string sentence) {
 }
 
 std::uint32_t Case::sink() const {
-  if (end.ranks.size() != 1) return kNobody;
+  if (end.ranks.size() != 1) return tap::kNobody;
   const Doing doing = graph.doing(end.ranks.front());
-  return doing == Doing::waits || doing == Doing::polls ? kNobody : end.ranks.front();
+  return doing == Doing::waits || doing == Doing::polls ? tap::kNobody : end.ranks.front();
 }
 
 std::vector<const Edge*> Case::edges() const {

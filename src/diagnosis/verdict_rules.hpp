@@ -59,9 +59,9 @@ struct Waiting {
   std::vector<std::uint32_t> ranks;
   const Edge* first = nullptr;
 };
-[[nodiscard]] Waiting waiting_for(const Case& about, std::uint32_t to, Cause cause);
+[[nodiscard]] Waiting waiting_for(const Case& about, std::uint32_t to, tap::Cause cause);
 // " in MPI_Recv"; empty: it is not known in what
-[[nodiscard]] std::string in_call(const Wait* wait);
+[[nodiscard]] std::string in_call(const tap::Wait* wait);
 // After a semicolon, unless it is empty.
 [[nodiscard]] std::string and_waiting(const std::string& text);
 [[nodiscard]] std::vector<std::uint32_t> listed(const std::set<std::uint32_t>& ranks);

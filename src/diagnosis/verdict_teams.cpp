@@ -136,22 +136,22 @@ void order(const Case& about, std::vector<Group>& groups) {
 // The number of the word that the rank waits for; 0: it waits for no word, or the word has no
 // number.
 std::uint64_t place_of(const Case& about, std::uint32_t rank) {
-  const std::vector<const Awaited*> things = about.graph.things(rank, about.graph.wait(rank));
-  return things.size() == 1 && things.front()->cause == Cause::word ? things.front()->bytes : 0;
+  const std::vector<const tap::Awaited*> things = about.graph.things(rank, about.graph.wait(rank));
+  return things.size() == 1 && things.front()->cause == tap::Cause::word ? things.front()->bytes : 0;
 }
 
 std::vector<Group> groups_of(const Case& about) {
   std::map<std::tuple<const Meeting*, std::string, std::uint64_t>, Group> found;
   for (const std::uint32_t rank : about.end.ranks) {
-    const Wait* wait = about.graph.wait(rank);
+    const tap::Wait* wait = about.graph.wait(rank);
     const Meeting* meeting = about.graph.meeting(rank);
     const std::string call = meeting == nullptr && wait != nullptr ? wait->call : std::string();
     Group& group = found[{meeting, call, meeting == nullptr ? place_of(about, rank) : 0}];
     group.ranks.push_back(rank);
     group.meeting = meeting;
     group.everywhere = meeting == nullptr ? group.ranks.size() : meeting->waiting.size();
-    for (const Awaited* thing : about.graph.things(rank, wait)) {
-      group.by_word = group.by_word || thing->cause == Cause::word;
+    for (const tap::Awaited* thing : about.graph.things(rank, wait)) {
+      group.by_word = group.by_word || thing->cause == tap::Cause::word;
     }
   }
   std::vector<Group> groups;
@@ -214,7 +214,7 @@ std::vector<const Group*> narrowed(std::vector<const Group*> blamed) {
 
 // The largest group is right. Between two ranks there is no way to tell.
 std::optional<Verdict> odd_one_out(const Case& about) {
-  if (about.sink() != kNobody) return {};
+  if (about.sink() != tap::kNobody) return {};
   const std::vector<Group> groups = groups_of(about);
   // A group only waits if no group that it waits for waits for it in turn.
   const auto in_conflict =

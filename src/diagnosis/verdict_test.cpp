@@ -13,16 +13,16 @@ namespace {
 // ---- lists
 
 TEST(List, HasRanges) {
-  EXPECT_EQ(list_of({}), "");
-  EXPECT_EQ(list_of({3}), "3");
-  EXPECT_EQ(list_of({0, 1, 2, 3, 5}), "0-3, 5");
-  EXPECT_EQ(list_of({0, 1, 3}), "0, 1, 3");
+  EXPECT_EQ(tap::list_of({}), "");
+  EXPECT_EQ(tap::list_of({3}), "3");
+  EXPECT_EQ(tap::list_of({0, 1, 2, 3, 5}), "0-3, 5");
+  EXPECT_EQ(tap::list_of({0, 1, 3}), "0, 1, 3");
 }
 
 TEST(List, IsNotLong) {
   Ranks even;
   for (std::uint32_t rank = 0; rank < 40; rank += 2) even.push_back(rank);
-  EXPECT_EQ(list_of(even), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22 and 8 more");
+  EXPECT_EQ(tap::list_of(even), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22 and 8 more");
 }
 
 // ---- ranks that are not there
@@ -53,7 +53,7 @@ TEST(Verdict, ARankThatHasDied) {
 
 TEST(Verdict, ARankThatHasLeftAndHoldsALock) {
   Job job(3);
-  job.waits(0, "shmem_set_lock", {{Cause::lock, 2, kNobody, 0, "lock", ""}}).recv(1, 0, "tag 1").is(2, Presence::left);
+  job.waits(0, "shmem_set_lock", {{tap::Cause::lock, 2, tap::kNobody, 0, "lock", ""}}).recv(1, 0, "tag 1").is(2, Presence::left);
   expect(job, {2}, {"rank 2, which has left the job, holds the lock that rank 0 waits for in shmem_set_lock"});
 }
 
@@ -104,7 +104,7 @@ TEST(Verdict, ASenderThatWaitsForAThirdIsNotToBlame) {
 
 TEST(Verdict, ARankThatPollsForAMessageWaitsForItsSender) {
   Job job(3);
-  job.polls(0, {{Cause::receive, 1, kNobody, 0, "receive", "tag 7"}}).barrier({2});
+  job.polls(0, {{tap::Cause::receive, 1, tap::kNobody, 0, "receive", "tag 7"}}).barrier({2});
   expect(job, {1},
          {"rank 1 has not called the library", "rank 0 polls in a loop for a message with tag 7 from rank 1"});
 }
@@ -117,7 +117,7 @@ TEST(Verdict, ARankThatPollsForNothingThatIsKnown) {
 
 TEST(Verdict, AMasterThatWaitsForAnyoneWaitsForTheOneThatComputes) {
   Job job(4);
-  job.recv(0, kNobody, "tag 5").recv(1, 0, "tag 6").recv(3, 0, "tag 6");
+  job.recv(0, tap::kNobody, "tag 5").recv(1, 0, "tag 6").recv(3, 0, "tag 6");
   expect(job, {2}, {"rank 2 has not called the library"});
 }
 
@@ -144,8 +144,8 @@ TEST(Verdict, ARankThatOnlyServesIsNotToBlame) {
 TEST(Verdict, AReceiveFromAnybodyThatIsPostedIsNoWait) {
   Job job(3);
   job.waits(0, "heddle_quiet", {}).barrier({1});
-  job.worker(0).under_way = {{Cause::receive, kNobody, kNobody, 0, "receive", "any tag"},
-                             {Cause::answer, 2, 0, 8, "atomic", ""}};
+  job.worker(0).under_way = {{tap::Cause::receive, tap::kNobody, tap::kNobody, 0, "receive", "any tag"},
+                             {tap::Cause::answer, 2, 0, 8, "atomic", ""}};
   expect(job, {2},
          {"rank 2 has not called the library", "rank 0 waits in heddle_quiet for rank 2 (worker 0) to answer"});
 }
@@ -225,7 +225,7 @@ TEST(Verdict, MembersOfATeamThatNobodyNames) {
 TEST(Verdict, TheWaitSaysWhoHasNotCome) {
   Job job(3);
   job.barrier({1}, 3, "broadcast");
-  job.view(1).snapshot->waits[0].things = {{Cause::collective, 0, kNobody, 0, "", ""}};
+  job.view(1).snapshot->waits[0].things = {{tap::Cause::collective, 0, tap::kNobody, 0, "", ""}};
   expect(job, {0}, {"rank 0 has not called"});
 }
 
@@ -287,7 +287,7 @@ TEST(Verdict, AnotherTagOfASendThatWaits) {
 
 TEST(Verdict, AnotherTagOfAMessageFromAnybody) {
   Job job(3);
-  job.recv(1, kNobody, "tag 7").kept(1, 0, "tag 8").barrier({0, 2});
+  job.recv(1, tap::kNobody, "tag 7").kept(1, 0, "tag 8").barrier({0, 2});
   expect(job, {0, 1}, {"rank 1 waits in MPI_Recv for a message with tag 7 from anybody; rank 0 has sent it tag 8"});
 }
 
@@ -320,7 +320,7 @@ TEST(Verdict, AMessageThatIsNotReceived) {
 
 TEST(Verdict, NoCreditForOneThatDoesNotReceive) {
   Job job(3);
-  job.waits(0, "MPI_Send", {{Cause::credit, 1, 0, 8, "tagged message", "tag 1"}}).kept(1, 0, "tag 1", 768);
+  job.waits(0, "MPI_Send", {{tap::Cause::credit, 1, 0, 8, "tagged message", "tag 1"}}).kept(1, 0, "tag 1", 768);
   job.barrier({1, 2});
   expect(job, {0, 1}, {"rank 1 has 768 messages of rank 0 that it has not received, and is in barrier #4"});
 }
@@ -342,7 +342,7 @@ TEST(Verdict, ACycleOfReceives) {
 
 TEST(Verdict, ACycleOfSeveralKinds) {
   Job job(3);
-  job.recv(0, 1, "tag 1").get(1, 2).waits(2, "shmem_set_lock", {{Cause::lock, 0, kNobody, 0, "lock", ""}}, "the lock");
+  job.recv(0, 1, "tag 1").get(1, 2).waits(2, "shmem_set_lock", {{tap::Cause::lock, 0, tap::kNobody, 0, "lock", ""}}, "the lock");
   expect(job, {0, 1, 2},
          {"rank 2 waits in shmem_set_lock for the lock (a lock that rank 0 holds)",
           "each waits for the next, 0 -> 1 -> 2 -> 0"});
@@ -378,26 +378,26 @@ TEST(Verdict, AThreadInsideAWorker) {
 
 TEST(Verdict, TasksThatNobodyRuns) {
   Job job(3);
-  job.waits(0, "heddle_am", {{Cause::tasks, 1, 0, 8, "USER message", ""}}).barrier({1, 2});
+  job.waits(0, "heddle_am", {{tap::Cause::tasks, 1, 0, 8, "USER message", ""}}).barrier({1, 2});
   job.worker(1).tasks = 12;
   expect(job, {1}, {"rank 1 has 12 USER messages and no thread of it calls heddle_run_tasks", "rank 0 waits for room"});
 }
 
 TEST(Verdict, ALockWhoseHolderIsInABarrier) {
   Job job(3);
-  job.waits(0, "shmem_set_lock", {{Cause::lock, 1, kNobody, 0, "lock", ""}}).barrier({1, 2});
+  job.waits(0, "shmem_set_lock", {{tap::Cause::lock, 1, tap::kNobody, 0, "lock", ""}}).barrier({1, 2});
   expect(job, {1}, {"rank 1 holds the lock that rank 0 waits for in shmem_set_lock, and is in barrier #4"});
 }
 
 TEST(Verdict, ALockWhoseHolderWaitsForOneThatComputes) {
   Job job(3);
-  job.waits(0, "shmem_set_lock", {{Cause::lock, 1, kNobody, 0, "lock", ""}}).recv(1, 2, "tag 1");
+  job.waits(0, "shmem_set_lock", {{tap::Cause::lock, 1, tap::kNobody, 0, "lock", ""}}).recv(1, 2, "tag 1");
   expect(job, {2}, {"has not called the library"});
 }
 
 TEST(Verdict, ALockThatTheRankHoldsItself) {
   Job job(3);
-  job.waits(0, "shmem_set_lock", {{Cause::lock, 0, kNobody, 0, "lock", ""}}).barrier({1, 2});
+  job.waits(0, "shmem_set_lock", {{tap::Cause::lock, 0, tap::kNobody, 0, "lock", ""}}).barrier({1, 2});
   expect(job, {0}, {"rank 0 waits in shmem_set_lock for a lock that it holds already"});
 }
 
@@ -463,41 +463,41 @@ TEST(Verdict, UsesTheWordOfTheJob) {
   std::vector<RankView> views(2);
   views[0].presence = Presence::stopped;
   views[1].snapshot.emplace().waits.push_back(
-      {"shmem_getmem", "", kSecond, 1, 0, {{Cause::answer, 0, 0, 8, "get", ""}}, {}});
+      {"shmem_getmem", "", kSecond, 1, 0, {{tap::Cause::answer, 0, 0, 8, "get", ""}}, {}});
   EXPECT_EQ(judge(views, "PE").sentence,
             "PE 0 is stopped; PE 1 waits in shmem_getmem for PE 0 (worker 0) to answer its get of 8 bytes");
 }
 
 // ---- anything at all
 
-Awaited some_thing(base::Random& random, std::uint32_t size) {
+tap::Awaited some_thing(base::Random& random, std::uint32_t size) {
   const std::uint64_t rank = random.below(size + 2);
-  return {static_cast<Cause>(random.below(static_cast<std::uint64_t>(kLastCause) + 1)),
-          rank < size ? static_cast<std::uint32_t>(rank) : kNobody - static_cast<std::uint32_t>(random.below(2)),
-          random.below(2) == 0 ? kNobody : static_cast<std::uint32_t>(random.below(3)),
+  return {static_cast<tap::Cause>(random.below(static_cast<std::uint64_t>(tap::kLastCause) + 1)),
+          rank < size ? static_cast<std::uint32_t>(rank) : tap::kNobody - static_cast<std::uint32_t>(random.below(2)),
+          random.below(2) == 0 ? tap::kNobody : static_cast<std::uint32_t>(random.below(3)),
           random.below(100),
           random.below(2) == 0 ? "" : "wh\nat",
           random.below(2) == 0 ? "" : "tag " + std::to_string(random.below(2))};
 }
 
-Step some_step(base::Random& random, std::uint32_t size) {
+tap::Step some_step(base::Random& random, std::uint32_t size) {
   return {random.below(3), random.below(3), static_cast<std::uint32_t>(random.below(size + 2)),
           random.below(2) == 0 ? "" : "ranks 0-1, 3", random.below(2) == 0 ? "barrier" : "allreduce"};
 }
 
-Snapshot some_snapshot(base::Random& random, std::uint32_t size) {
-  Snapshot made;
+tap::Snapshot some_snapshot(base::Random& random, std::uint32_t size) {
+  tap::Snapshot made;
   for (std::uint64_t left = random.below(3); left > 0; --left) {
-    Wait wait;
+    tap::Wait wait;
     wait.call = random.below(4) == 0 ? "heddle_context_leave" : std::string(random.below(300), 'c');
     if (random.below(2) == 0) wait.awaited = "so\tmething";
-    wait.worker = random.below(2) == 0 ? kNobody : 0;
+    wait.worker = random.below(2) == 0 ? tap::kNobody : 0;
     for (std::uint64_t things = random.below(3); things > 0; --things) wait.things.push_back(some_thing(random, size));
     if (random.below(3) == 0) wait.step = some_step(random, size);
     made.waits.push_back(wait);
   }
   for (std::uint64_t left = random.below(3); left > 0; --left) {
-    WorkerState worker{
+    tap::WorkerState worker{
         static_cast<std::uint32_t>(left - 1), random.below(2) == 0, random.below(8) == 0, random.below(2), {}, {}};
     for (std::uint64_t things = random.below(3); things > 0; --things) {
       worker.under_way.push_back(some_thing(random, size));

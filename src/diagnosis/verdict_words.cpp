@@ -61,13 +61,13 @@ std::string seconds(std::uint64_t ns) {
   return std::to_string(ns / 1'000'000'000) + " s";
 }
 
-std::string team_of(const Step& step) {
+std::string team_of(const tap::Step& step) {
   if (!step.team_name.empty()) return step.team_name;
   return step.team == 0 ? std::string("the job") : "team " + std::to_string(step.team);
 }
 
 std::string name_of(const Meeting& meeting) {
-  const Step& step = meeting.step;
+  const tap::Step& step = meeting.step;
   if (step.number == 0) return step.operation;
   return step.operation + " #" + std::to_string(step.number) + " of " + team_of(step);
 }
@@ -84,51 +84,51 @@ std::string as_line(std::string text) {
 }
 
 std::string Words::who(const Ranks& ranks) const {
-  std::string list = list_of(ranks);
+  std::string list = tap::list_of(ranks);
   const std::size_t comma = list.rfind(", ");
   if (comma != std::string::npos && list.find(" more") == std::string::npos) list.replace(comma, 2, " and ");
   return std::string(rank_word_) + (ranks.size() == 1 ? " " : "s ") + list;
 }
 
-std::string Words::thing(const Awaited& thing, std::uint32_t waiter) const {
+std::string Words::thing(const tap::Awaited& thing, std::uint32_t waiter) const {
   const bool known = thing.rank < graph_.size();
   std::string other = thing.rank == waiter ? "itself" : known ? who(thing.rank) : std::string("any ") + rank_word_;
-  const std::string worker = thing.worker == kNobody ? "" : " (worker " + std::to_string(thing.worker) + ")";
+  const std::string worker = thing.worker == tap::kNobody ? "" : " (worker " + std::to_string(thing.worker) + ")";
   const std::string what = thing.what.empty() ? "operation" : thing.what;
   const std::string sized = what + (thing.bytes == 0 ? "" : " of " + std::to_string(thing.bytes) + " bytes");
   const std::string tag = thing.tag.empty() ? "" : " with " + thing.tag;
   switch (thing.cause) {
-    case Cause::answer:
+    case tap::Cause::answer:
       return other + worker + " to answer its " + sized;
-    case Cause::room:
+    case tap::Cause::room:
       return "room at " + other + worker + " for its " + sized;
-    case Cause::receive:
+    case tap::Cause::receive:
       return (thing.tag.empty() ? std::string("a message") : "a message with " + thing.tag) + " from " + other;
-    case Cause::unreceived:
+    case tap::Cause::unreceived:
       return other + " to receive its " + sized + tag;
-    case Cause::credit:
+    case tap::Cause::credit:
       return other + " to receive the messages before its " + sized + tag;
-    case Cause::tasks:
+    case tap::Cause::tasks:
       return other + " to run its tasks";
-    case Cause::collective:
+    case tap::Cause::collective:
       return other;
-    case Cause::word:
+    case tap::Cause::word:
       return std::string("a word of its memory to be written") + (known && thing.rank != waiter ? " by " + other : "");
-    case Cause::lock:
+    case tap::Cause::lock:
       return !known ? "a lock" : "a lock that " + (thing.rank == waiter ? "it holds already" : other + " holds");
-    case Cause::partition:
+    case tap::Cause::partition:
       return other + " to do its part of a partitioned message" + tag;
-    case Cause::own:
+    case tap::Cause::own:
       return "another thread of its own";
-    case Cause::unknown:
+    case tap::Cause::unknown:
       break;
   }
   return what + (known ? " (" + other + ")" : "");
 }
 
-std::string Words::awaited(std::uint32_t rank, const Wait* wait) const {
+std::string Words::awaited(std::uint32_t rank, const tap::Wait* wait) const {
   if (wait != nullptr && !wait->awaited.empty()) return wait->awaited;
-  const std::vector<const Awaited*> things = graph_.things(rank, wait);
+  const std::vector<const tap::Awaited*> things = graph_.things(rank, wait);
   if (things.empty()) return {};
   const std::string more = things.size() == 1 ? "" : " and " + std::to_string(things.size() - 1) + " more";
   return thing(*things.front(), rank) + more;
@@ -145,7 +145,7 @@ std::string Words::not_named(const Edge& edge) const {
   return " (" + thing(*edge.thing, edge.from) + ")";
 }
 
-std::string Words::waits(std::uint32_t rank, const Wait* wait, bool plural) const {
+std::string Words::waits(std::uint32_t rank, const tap::Wait* wait, bool plural) const {
   const std::string text = awaited(rank, wait);
   std::string verb = plural ? "wait" : "waits";
   if (wait == nullptr) {
@@ -161,7 +161,7 @@ std::string Words::does(std::uint32_t rank, bool plural) const {
   const RankView& view = graph_.view(rank);
   const std::string is = plural ? "are " : "is ";
   const std::string has = plural ? "have " : "has ";
-  const Wait* server = graph_.server(rank);
+  const tap::Wait* server = graph_.server(rank);
   const std::string besides =
       server == nullptr ? "" : ", but for a thread that waits for any message in " + server->call;
   switch (graph_.doing(rank)) {
@@ -228,7 +228,7 @@ std::string Words::waiting_for(const Ranks& ranks, const Ranks& waiters) const {
     if (!text.empty()) text += ", ";
     const std::uint32_t worker = first->thing->worker;
     const std::string which =
-        worker == kNobody || ranks.size() > 1 ? "" : " (its worker " + std::to_string(worker) + ")";
+        worker == tap::kNobody || ranks.size() > 1 ? "" : " (its worker " + std::to_string(worker) + ")";
     const std::string call = first->wait == nullptr ? " in a loop" : " in " + first->wait->call;
     text += direct.size() == 1 ? who(direct) + " " + waits(first->from, first->wait)
                                : who(direct) + verb(direct) + them + which + call;
@@ -248,7 +248,7 @@ std::string Words::loose_ranks(const std::set<std::uint32_t>& but) const {
   constexpr std::size_t kMostTold = 3;
   std::map<std::string, Ranks> by_call;
   for (std::uint32_t rank = 0; rank < graph_.size(); ++rank) {
-    const Wait* wait = graph_.wait(rank);
+    const tap::Wait* wait = graph_.wait(rank);
     if (graph_.loose(rank) && !but.contains(rank))
       by_call[wait == nullptr ? std::string() : wait->call].push_back(rank);
   }

@@ -24,10 +24,10 @@ class Words {
   [[nodiscard]] std::string does_with_others(const std::vector<std::uint32_t>& ranks) const;
   [[nodiscard]] std::string does_with_others(std::uint32_t rank) const { return does_with_others(std::vector{rank}); }
   // Null `wait`: it polls.
-  [[nodiscard]] std::string waits(std::uint32_t rank, const Wait* wait, bool plural = false) const;
+  [[nodiscard]] std::string waits(std::uint32_t rank, const tap::Wait* wait, bool plural = false) const;
   // What the rank waits for: "tag 7 from rank 0"; empty: it is not known.
-  [[nodiscard]] std::string awaited(std::uint32_t rank, const Wait* wait) const;
-  [[nodiscard]] std::string thing(const Awaited& thing, std::uint32_t waiter) const;
+  [[nodiscard]] std::string awaited(std::uint32_t rank, const tap::Wait* wait) const;
+  [[nodiscard]] std::string thing(const tap::Awaited& thing, std::uint32_t waiter) const;
   // What the edge is for, in brackets; empty if the text of its wait names the rank already.
   [[nodiscard]] std::string not_named(const Edge& edge) const;
   // "ranks 0, 1 and 3 wait for it in barrier #4 of MPI_COMM_WORLD, and rank 4 for these". Empty:
@@ -45,7 +45,7 @@ class Words {
 
 // "barrier #4 of MPI_COMM_WORLD"
 [[nodiscard]] std::string name_of(const Meeting& meeting);
-[[nodiscard]] std::string team_of(const Step& step);
+[[nodiscard]] std::string team_of(const tap::Step& step);
 // "the team of ranks 0-3, 5": these. Empty: it has no list of so many ranks.
 [[nodiscard]] std::vector<std::uint32_t> ranks_in(const std::string& name, std::uint32_t size);
 // "61 s"

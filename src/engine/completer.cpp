@@ -111,10 +111,10 @@ inline bool Completer::has_work() const {
   if (events == 0) return;
   base::show_release(core_.order());
   if (core_.tracer == nullptr) return;
-  base::TraceRecord record{};
+  tap::TraceRecord record{};
   record.id = events;
   record.worker = static_cast<std::uint8_t>(core_.index);
-  record.event = base::TraceEvent::progressed;
+  record.event = tap::TraceEvent::progressed;
   core_.tracer->note(record);
 }
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/debug_view.hpp"
+#include "tap/debug_view.hpp"
 #include "base/tsan_order.hpp"
 #include "engine/handles.hpp"
 #include "heddle/heddle.h"
@@ -55,8 +55,8 @@ class Counter {
   // Call it after value() has shown that the wait is over.
   void learnt() const { base::show_acquire(const_cast<Counter*>(this)); }
   // For a debugger.
-  [[nodiscard]] std::array<base::DebugField, 2> fields() const {
-    return {base::debug_field("value", *this, value_), base::debug_field("first error", *this, first_error_)};
+  [[nodiscard]] std::array<tap::DebugField, 2> fields() const {
+    return {tap::debug_field("value", *this, value_), tap::debug_field("first error", *this, first_error_)};
   }
   void reset() {
     value_.store(0, std::memory_order_relaxed);

@@ -22,17 +22,17 @@ Core::Core(Objects& of_context, std::uint32_t number, transport::TransportWorker
 }
 
 void Core::note_held(const char* wants, heddle_peer peer, std::uint64_t bytes) const {
-  base::TraceRing* const ring = tracer->ring();
+  tap::TraceRing* const ring = tracer->ring();
   if (ring == nullptr) return;
-  const base::TraceRecord* const last = ring->last(base::TraceEvent::held);
+  const tap::TraceRecord* const last = ring->last(tap::TraceEvent::held);
   if (last != nullptr && last->rank == peer.rank && last->worker == index) return;
-  base::TraceRecord record{};
+  tap::TraceRecord record{};
   record.id = tracer->name(wants);
   record.bytes = bytes;
   record.rank = peer.rank;
   record.peer = static_cast<std::uint8_t>(peer.worker);
   record.worker = static_cast<std::uint8_t>(index);
-  record.event = base::TraceEvent::held;
+  record.event = tap::TraceEvent::held;
   tracer->note(record);
 }
 

@@ -10,8 +10,8 @@
 namespace heddle::engine {
 namespace {
 
-using base::DebugField;
-using base::DebugType;
+using tap::DebugField;
+using tap::DebugType;
 
 constexpr std::size_t kTypes = static_cast<std::size_t>(kLastHandleType) + 1;
 
@@ -49,10 +49,10 @@ constinit queue::FetchingMutex g_mutex;
 // too.
 // NOLINTBEGIN(readability-identifier-naming): the name is the script's
 extern "C" {
-[[gnu::visibility("default")]] constinit heddle::base::DebugDirectory heddle_debug_directory{
+[[gnu::visibility("default")]] constinit heddle::tap::DebugDirectory heddle_debug_directory{
     {"heddle-debug"},
-    heddle::base::kDebugVersion,
-    sizeof(heddle::base::DebugDirectory),
+    heddle::tap::kDebugVersion,
+    sizeof(heddle::tap::DebugDirectory),
     heddle::engine::g_handles,
     heddle::engine::g_types.size(),
     heddle::engine::g_types.data(),
@@ -62,15 +62,15 @@ extern "C" {
 
 namespace heddle::engine {
 
-void show_context(base::DebugContext& context) {
+void show_context(tap::DebugContext& context) {
   const std::lock_guard lock(g_mutex);
   context.next = heddle_debug_directory.contexts;
   heddle_debug_directory.contexts = &context;
 }
 
-void hide_context(base::DebugContext& context) {
+void hide_context(tap::DebugContext& context) {
   const std::lock_guard lock(g_mutex);
-  for (base::DebugContext** link = &heddle_debug_directory.contexts; *link != nullptr; link = &(*link)->next) {
+  for (tap::DebugContext** link = &heddle_debug_directory.contexts; *link != nullptr; link = &(*link)->next) {
     if (*link != &context) continue;
     *link = context.next;
     return;

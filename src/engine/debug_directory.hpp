@@ -4,15 +4,15 @@
 
 #include <span>
 
-#include "base/debug_view.hpp"
+#include "tap/debug_view.hpp"
 #include "engine/handles.hpp"
 
 namespace heddle::engine {
 
 // A context that has joined, until hide_context(). Any thread.
-void show_context(base::DebugContext& context);
-void hide_context(base::DebugContext& context);
+void show_context(tap::DebugContext& context);
+void hide_context(tap::DebugContext& context);
 // Adds a type of objects of a room above, with their fields. `fields` must stay valid. Any thread.
-void show_type(HandleType type, std::span<const base::DebugField> fields);
+void show_type(HandleType type, std::span<const tap::DebugField> fields);
 
 }  // namespace heddle::engine

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "diagnosis/snapshot.hpp"
+#include "tap/snapshot.hpp"
 #include "engine/job.hpp"
 
 namespace heddle::engine {
@@ -19,7 +19,7 @@ class Findings {
   // A line of the report.
   [[gnu::cold, gnu::format(printf, 2, 3)]] void say(const char* format, ...);
   // The first kMostListed of each kind are kept.
-  void under_way(diagnosis::Awaited&& awaited);
+  void under_way(tap::Awaited&& awaited);
   // A message that has arrived and that no receive has matched. It is counted with those of the
   // same sender and tag.
   void kept(std::uint32_t rank, std::uint32_t worker, std::uint64_t tag);
@@ -29,7 +29,7 @@ class Findings {
     return job_.tag_text(tag, mask);
   }
 
-  diagnosis::WorkerState state;
+  tap::WorkerState state;
   std::vector<std::string> lines;
 
  private:

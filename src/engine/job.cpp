@@ -30,14 +30,14 @@ base::Status Job::open_tracer() {
   const base::Config& config = environment_.config;
   const std::string& path = config.text(base::Var::trace);
   if (path.empty()) return HEDDLE_DONE;
-  base::TraceOptions options;
+  tap::TraceOptions options;
   options.path = path + ".rank" + std::to_string(rank());
   options.rank = rank();
   options.size = size();
   options.job = digest_;
-  options.records = config.number(base::Var::trace_bytes) / sizeof(base::TraceRecord);
+  options.records = config.number(base::Var::trace_bytes) / sizeof(tap::TraceRecord);
   options.ordered = transport_->capabilities().ordered_messages;
-  auto tracer = base::Tracer::open(options);
+  auto tracer = tap::Tracer::open(options);
   if (!tracer) return tracer.status();
   tracer_ = std::move(*tracer);
   return HEDDLE_DONE;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
-#include "base/tracer.hpp"
+#include "tap/tracer.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/handler_table.hpp"
 #include "queue/fetching_mutex.hpp"
@@ -33,7 +33,7 @@ class Job {
   [[nodiscard]] bool has_joined() const { return bootstrap_ != nullptr; }
   [[nodiscard]] transport::Transport& transport() const { return *transport_; }
   // Null: the job is not traced.
-  [[nodiscard]] base::Tracer* tracer() const { return tracer_.get(); }
+  [[nodiscard]] tap::Tracer* tracer() const { return tracer_.get(); }
   // Digest of the job's secret.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   // True: that rank has died or left, or the transport has disconnected from it for good (decision
@@ -74,7 +74,7 @@ class Job {
   base::SystemClock clock_;
   base::Environment environment_;
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
-  std::unique_ptr<base::Tracer> tracer_;
+  std::unique_ptr<tap::Tracer> tracer_;
   std::unique_ptr<transport::Transport> transport_;
   std::uint64_t digest_ = 0;
   HandlerTable<wire::kHandlerNumbers> handlers_;    // set under mutex_

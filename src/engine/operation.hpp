@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "diagnosis/snapshot.hpp"
+#include "tap/snapshot.hpp"
 #include "engine/completion.hpp"
 #include "engine/marks.hpp"
 #include "engine/region.hpp"
@@ -101,7 +101,7 @@ class OperationOwner {
   };
   [[nodiscard]] virtual Words words() const { return {"operation", "waits for the answer of"}; }
   // The same for the verdict: what is known besides rank, worker and bytes.
-  virtual void explain(const Operation& operation, diagnosis::Awaited* awaited) const {
+  virtual void explain(const Operation& operation, tap::Awaited* awaited) const {
     static_cast<void>(operation);
     awaited->what = words().name;
   }

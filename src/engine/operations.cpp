@@ -194,24 +194,24 @@ base::Status Operations::quiet() {
   return first;
 }
 
-void Operations::show(base::DebugWorker& shown) const {
+void Operations::show(tap::DebugWorker& shown) const {
   shown.value("under way", busy_);
   shown.value("pending", pending_.count());
   const std::vector<Operation>& all = pool_.all();
   if (all.empty()) return;
   const Operation& one = all.front();
   // All operations are alike.
-  static const std::array fields{base::debug_field("live", one, one.live),
-                                 base::debug_field("posted", one, one.posted),
-                                 base::debug_field("kind", one, one.kind),
-                                 base::debug_field("rank", one, one.rank),
-                                 base::debug_field("bytes", one, one.payload_bytes),
-                                 base::debug_field("target", one, one.target.worker),
-                                 base::debug_field("served", one, one.served),
-                                 base::debug_field("served rank", one, one.served_rank),
-                                 base::debug_field("served worker", one, one.served_worker)};
+  static const std::array fields{tap::debug_field("live", one, one.live),
+                                 tap::debug_field("posted", one, one.posted),
+                                 tap::debug_field("kind", one, one.kind),
+                                 tap::debug_field("rank", one, one.rank),
+                                 tap::debug_field("bytes", one, one.payload_bytes),
+                                 tap::debug_field("target", one, one.target.worker),
+                                 tap::debug_field("served", one, one.served),
+                                 tap::debug_field("served rank", one, one.served_rank),
+                                 tap::debug_field("served worker", one, one.served_worker)};
   shown.row({.name = "operations",
-             .shape = base::DebugShape::array,
+             .shape = tap::DebugShape::array,
              .stride = sizeof(Operation),
              .first = all.data(),
              .count = nullptr,

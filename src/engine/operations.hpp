@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/debug_view.hpp"
+#include "tap/debug_view.hpp"
 #include "base/error.hpp"
 #include "base/own_lines.hpp"
 #include "base/peek.hpp"
@@ -96,7 +96,7 @@ class Operations {
   [[nodiscard]] std::vector<Operation>& slots() { return pool_.all(); }
   [[nodiscard]] static std::size_t index(const Operation& operation) { return operation.slot; }
   // For a debugger.
-  void show(base::DebugWorker& shown) const;
+  void show(tap::DebugWorker& shown) const;
   // The number of operations that have failed. Any thread.
   [[nodiscard]] std::uint64_t failed() const { return base::peek(failed_); }
   [[nodiscard]] const MarkTable& marks() const { return pool_.marks(); }

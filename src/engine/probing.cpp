@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/probes.hpp"
+#include "tap/probes.hpp"
 #include "wire/tagged.hpp"
 
 namespace heddle::engine {
@@ -18,7 +18,7 @@ std::size_t ProbingWorker::post(std::span<Command> batch) {
   const std::size_t accepted = inner_->post(batch);
   for (const Command& command : batch.first(accepted)) {
     const bool packet = command.opcode == Opcode::message && !command.inlined;
-    base::probe_posted({.worker = index_,
+    tap::probe_posted({.worker = index_,
                         .opcode = static_cast<std::uint32_t>(command.opcode),
                         .rank = command.rank,
                         .peer = command.worker,
@@ -27,7 +27,7 @@ std::size_t ProbingWorker::post(std::span<Command> batch) {
   }
   if (accepted < batch.size()) {
     const Command& first = batch[accepted];
-    base::probe_refused(index_, static_cast<std::uint32_t>(first.opcode), first.rank, first.worker);
+    tap::probe_refused(index_, static_cast<std::uint32_t>(first.opcode), first.rank, first.worker);
   }
   return accepted;
 }
@@ -36,11 +36,11 @@ std::size_t ProbingWorker::poll(std::span<transport::Completion> completions) {
   const std::size_t found = inner_->poll(completions);
   for (const transport::Completion& completion : completions.first(found)) {
     if (completion.event == Event::message) {
-      base::probe_arrived(index_, completion.rank, completion.worker, completion.bytes,
+      tap::probe_arrived(index_, completion.rank, completion.worker, completion.bytes,
                           wire::row_of(completion.immediate));
     }
     for (std::uint32_t i = completion.ends(); i > 0; --i) {
-      base::probe_ended(index_, completion.token, completion.status);
+      tap::probe_ended(index_, completion.token, completion.status);
     }
   }
   return found;
@@ -50,9 +50,9 @@ namespace {
 
 void call_probed(const heddle_am_arrival* arrival, void* arg) {
   const Handler& inner = *static_cast<const Handler*>(arg);
-  base::probe_handler_begin(arrival->handler, arrival->source.rank, arrival->source.worker, arrival->payload_bytes);
+  tap::probe_handler_begin(arrival->handler, arrival->source.rank, arrival->source.worker, arrival->payload_bytes);
   inner.fn(arrival, inner.arg);
-  base::probe_handler_end(arrival->handler);
+  tap::probe_handler_end(arrival->handler);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace heddle::engine {
 
-using base::TraceEvent;
-using base::TraceRecord;
+using tap::TraceEvent;
+using tap::TraceRecord;
 using transport::Command;
 using transport::Opcode;
 
@@ -30,7 +30,7 @@ std::uint64_t slot_of(transport::Token token) {
 // kTraceWord for a word about messages, 0 for a message itself.
 std::uint8_t detail_of(std::uint32_t immediate) {
   const bool word = wire::kind_of(immediate) == wire::Kind::tagged && wire::is_word(immediate);
-  return word ? base::kTraceWord : 0;
+  return word ? tap::kTraceWord : 0;
 }
 
 // A long put or get without a completion. The trace gets its end, to say how long it took.
@@ -41,7 +41,7 @@ bool is_long(const Command& command) {
 
 }  // namespace
 
-TracingWorker::TracingWorker(std::unique_ptr<transport::TransportWorker> inner, base::Tracer& tracer,
+TracingWorker::TracingWorker(std::unique_ptr<transport::TransportWorker> inner, tap::Tracer& tracer,
                              const Place& place)
     : ForwardingWorker(std::move(inner)), tracer_(tracer), place_(place), sent_(place.ranks), received_(place.ranks) {}
 
@@ -76,7 +76,7 @@ std::size_t TracingWorker::post(std::span<Command> batch) {
 }
 
 [[gnu::noinline]] std::size_t TracingWorker::post_others(std::span<Command> batch) {
-  base::TraceRing* const ring = tracer_.ring();
+  tap::TraceRing* const ring = tracer_.ring();
   // The time is taken before the post, so that nothing arrives before it was posted.
   const std::uint64_t ticks = ring != nullptr ? ring->time_of_many() : 0;
   if (ring != nullptr && ticks != 0 && ring->asks_for_core_time(ticks)) ring->note_core_time();
@@ -99,18 +99,18 @@ inline bool TracingWorker::is_same(const Command& command) const {
          command.immediate == same_.immediate;
 }
 
-[[gnu::noinline]] void TracingWorker::note_posted(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
+[[gnu::noinline]] void TracingWorker::note_posted(tap::TraceRing& ring, const Command& command, std::uint64_t ticks) {
   const bool message = command.opcode == Opcode::message;
-  const std::uint64_t slot = is_long(command) ? base::kTraceLongSlot : command.done ? kNoSlot : slot_of(command.token);
+  const std::uint64_t slot = is_long(command) ? tap::kTraceLongSlot : command.done ? kNoSlot : slot_of(command.token);
   const std::uint32_t detail = message ? detail_of(command.immediate) : static_cast<std::uint32_t>(command.opcode);
-  const base::TraceNote note{
+  const tap::TraceNote note{
       message ? next_number(sent_, command.rank, command.worker) : 0,
-      base::trace_size(message && !command.inlined ? command.packet_bytes() : command.bytes, slot + 1),
-      base::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
+      tap::trace_size(message && !command.inlined ? command.packet_bytes() : command.bytes, slot + 1),
+      tap::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
                               message ? wire::row_of(command.immediate) : 0)};
   // The trace must show which operation a slot belongs to.
   if (slot != kNoSlot) ring.add(note.record(ticks));
-  if (slot == base::kTraceLongSlot)
+  if (slot == tap::kTraceLongSlot)
     return command.done ? note_end_of_long(ring, ring.time()) : static_cast<void>(++long_ones_);
   if (slot != kNoSlot) return;
   ring.add_alike(note, ticks);
@@ -124,17 +124,17 @@ inline bool TracingWorker::is_same(const Command& command) const {
   same_.repeat.begin(ring);
 }
 
-void TracingWorker::note_end_of_long(base::TraceRing& ring, std::uint64_t ticks) {
+void TracingWorker::note_end_of_long(tap::TraceRing& ring, std::uint64_t ticks) {
   TraceRecord record{};
   record.ticks = ticks;
-  record.id = base::kTraceLongSlot;
+  record.id = tap::kTraceLongSlot;
   record.worker = static_cast<std::uint8_t>(place_.index);
   record.event = TraceEvent::ended;
   ring.add(record);
 }
 
 // Callers that poll and try again would fill the ring, so several in a row are one record.
-void TracingWorker::note_refused(base::TraceRing& ring, const Command& command, std::uint64_t ticks) {
+void TracingWorker::note_refused(tap::TraceRing& ring, const Command& command, std::uint64_t ticks) {
   if (ticks == 0) ticks = ring.time();
   TraceRecord* const last = ring.last(TraceEvent::refused);
   if (last != nullptr && last->rank == command.rank && last->worker == place_.index) {
@@ -156,7 +156,7 @@ void TracingWorker::note_refused(base::TraceRing& ring, const Command& command, 
 
 std::size_t TracingWorker::poll(std::span<transport::Completion> completions) {
   const std::size_t found = inner_->poll(completions);
-  base::TraceRing* const ring = tracer_.ring();
+  tap::TraceRing* const ring = tracer_.ring();
   const std::uint64_t now = ring != nullptr ? ring->time() : base::ticks();
   if (now - looked_ > kAwayTicks && ring != nullptr) note_away(*ring, now);
   looked_ = now;
@@ -173,7 +173,7 @@ std::size_t TracingWorker::poll(std::span<transport::Completion> completions) {
 }
 
 // Returns how many were noted; equal messages are noted together.
-std::size_t TracingWorker::note(base::TraceRing& ring, std::span<const transport::Completion> found,
+std::size_t TracingWorker::note(tap::TraceRing& ring, std::span<const transport::Completion> found,
                                 std::uint64_t ticks) {
   const transport::Completion& first = found.front();
   if (first.event != transport::Event::message) {
@@ -190,14 +190,14 @@ std::size_t TracingWorker::note(base::TraceRing& ring, std::span<const transport
   };
   std::size_t times = 1;
   while (times < found.size() && alike(found[times])) ++times;
-  const base::TraceNote note{
+  const tap::TraceNote note{
       next_number(received_, first.rank, first.worker, times), first.bytes,
-      base::TraceNote::who_of(TraceEvent::arrived, first.rank, first.worker, place_.index, detail, row)};
+      tap::TraceNote::who_of(TraceEvent::arrived, first.rank, first.worker, place_.index, detail, row)};
   ring.add_alike(note, ticks, times);
   return times;
 }
 
-void TracingWorker::note_ended(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks) {
+void TracingWorker::note_ended(tap::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks) {
   TraceRecord record{};
   record.ticks = ticks;
   record.worker = static_cast<std::uint8_t>(place_.index);
@@ -213,7 +213,7 @@ void TracingWorker::note_ended(base::TraceRing& ring, const transport::Completio
   ring.add(record);
 }
 
-void TracingWorker::note_away(base::TraceRing& ring, std::uint64_t now) {
+void TracingWorker::note_away(tap::TraceRing& ring, std::uint64_t now) {
   TraceRecord record{};
   record.ticks = now;
   record.id = looked_;

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "base/tracer.hpp"
+#include "tap/tracer.hpp"
 #include "transport/common/forwarding.hpp"
 
 namespace heddle::engine {
@@ -23,7 +23,7 @@ class TracingWorker final : public transport::ForwardingWorker {
     std::uint32_t ranks;
     std::uint32_t max_workers;
   };
-  TracingWorker(std::unique_ptr<transport::TransportWorker> inner, base::Tracer& tracer, const Place& place);
+  TracingWorker(std::unique_ptr<transport::TransportWorker> inner, tap::Tracer& tracer, const Place& place);
 
   [[nodiscard]] std::size_t post(std::span<transport::Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<transport::Completion> completions) override;
@@ -35,14 +35,14 @@ class TracingWorker final : public transport::ForwardingWorker {
   void make_row(std::unique_ptr<std::uint64_t[]>& row);
   [[nodiscard]] bool is_same(const transport::Command& command) const;
   std::size_t post_others(std::span<transport::Command> batch);
-  void note_posted(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
-  void note_end_of_long(base::TraceRing& ring, std::uint64_t ticks);
-  void note_refused(base::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
-  std::size_t note(base::TraceRing& ring, std::span<const transport::Completion> found, std::uint64_t ticks);
-  void note_ended(base::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
-  void note_away(base::TraceRing& ring, std::uint64_t now);
+  void note_posted(tap::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
+  void note_end_of_long(tap::TraceRing& ring, std::uint64_t ticks);
+  void note_refused(tap::TraceRing& ring, const transport::Command& command, std::uint64_t ticks);
+  std::size_t note(tap::TraceRing& ring, std::span<const transport::Completion> found, std::uint64_t ticks);
+  void note_ended(tap::TraceRing& ring, const transport::Completion& completion, std::uint64_t ticks);
+  void note_away(tap::TraceRing& ring, std::uint64_t now);
 
-  base::Tracer& tracer_;
+  tap::Tracer& tracer_;
   const Place place_;
   bool counts_ = true;
   // Messages so far, by rank and worker. Null: none.
@@ -50,7 +50,7 @@ class TracingWorker final : public transport::ForwardingWorker {
   // The last message that was posted, inlined and without a slot. Most messages in a row do not
   // differ; then nothing is looked up for them.
   struct Same {
-    base::TraceRepeat repeat;
+    tap::TraceRepeat repeat;
     std::uint64_t* number = nullptr;  // in sent_
     std::uint64_t bytes = 0;
     transport::Token token = 0;

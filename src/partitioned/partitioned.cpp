@@ -47,9 +47,9 @@ base::Status Partitioned::wait(std::int64_t timeout_ns) {
   if (!active_) return HEDDLE_DONE;
   const base::Status status = worker_.until(
       {"heddle_partitioned_wait", timeout_ns}, [this] { return settle(); },
-      [this](diagnosis::Wait& wait) { describe(wait); });
+      [this](tap::Wait& wait) { describe(wait); });
   if (status != HEDDLE_ERR_TIMEOUT || !active_) return status;
-  diagnosis::Wait wait;
+  tap::Wait wait;
   describe(wait);
   return base::fail(HEDDLE_ERR_TIMEOUT, "after %lld ns: %s; it goes on, and can be waited for again",
                     static_cast<long long>(timeout_ns), wait.awaited.c_str());

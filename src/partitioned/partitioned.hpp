@@ -105,7 +105,7 @@ class Partitioned {
   virtual base::Status begin_run(std::uint64_t run) = 0;
   // DONE: the run has completed; AGAIN; an error: it has failed, and nothing of it is under way.
   virtual base::Status look() = 0;
-  virtual void describe(diagnosis::Wait& wait) = 0;
+  virtual void describe(tap::Wait& wait) = 0;
   // The addresses that an `accept` carries; null: none.
   [[nodiscard]] virtual const wire::PartitionedPlaces* places() const { return nullptr; }
   // Inside: the number that a notice of this kind carries.

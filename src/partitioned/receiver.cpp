@@ -118,7 +118,7 @@ base::Status Receiver::arrived(std::uint32_t partition) {
   return look_once();
 }
 
-void Receiver::describe(diagnosis::Wait& wait) {
+void Receiver::describe(tap::Wait& wait) {
   std::uint64_t* const words = words_.load(std::memory_order_acquire);
   std::uint32_t missing = 0;
   for (std::uint32_t i = come_; words != nullptr && i < senders_; ++i) missing += has(words, i, run()) ? 0 : 1;
@@ -129,7 +129,7 @@ void Receiver::describe(diagnosis::Wait& wait) {
     std::snprintf(state.data(), state.size(), "%u of the sender's %u partitions have not come", missing, senders_);
   }
   wait.things.push_back(
-      {diagnosis::Cause::partition, shape_.peer.rank, shape_.peer.worker, shape_.bytes, "partitioned message", ""});
+      {tap::Cause::partition, shape_.peer.rank, shape_.peer.worker, shape_.bytes, "partitioned message", ""});
   engine::awaits(wait, "a partitioned receive from worker %u of rank %u, tag %llu: %s", shape_.peer.worker,
                  shape_.peer.rank, static_cast<unsigned long long>(shape_.tag), state.data());
 }

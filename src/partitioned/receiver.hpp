@@ -31,7 +31,7 @@ class Receiver final : public Partitioned {
  private:
   base::Status begin_run(std::uint64_t run) override;
   base::Status look() override;
-  void describe(diagnosis::Wait& wait) override;
+  void describe(tap::Wait& wait) override;
   [[nodiscard]] const wire::PartitionedPlaces* places() const override { return &places_; }
   [[nodiscard]] std::uint64_t notice_number(wire::PartitionedKind /*kind*/) const override { return run(); }
 

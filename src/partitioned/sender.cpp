@@ -161,7 +161,7 @@ base::Status Sender::look() {
   return trouble();
 }
 
-void Sender::describe(diagnosis::Wait& wait) {
+void Sender::describe(tap::Wait& wait) {
   std::uint32_t unmarked = 0;
   for (std::uint32_t i = ended_; i < shape_.partitions; ++i) {
     if (marks_.is_idle(i, run())) ++unmarked;
@@ -169,7 +169,7 @@ void Sender::describe(diagnosis::Wait& wait) {
   const char* peer =
       marks_.opened() >= run() ? "its receiver has begun this run" : "its receiver has not begun this run";
   wait.things.push_back(
-      {diagnosis::Cause::partition, shape_.peer.rank, shape_.peer.worker, shape_.bytes, "partitioned message", ""});
+      {tap::Cause::partition, shape_.peer.rank, shape_.peer.worker, shape_.bytes, "partitioned message", ""});
   engine::awaits(wait,
                  "a partitioned send to worker %u of rank %u, tag %llu: %u of %u partitions are not marked ready; %s",
                  shape_.peer.worker, shape_.peer.rank, static_cast<unsigned long long>(shape_.tag), unmarked,

@@ -43,7 +43,7 @@ class Sender final : public Partitioned {
 
   base::Status begin_run(std::uint64_t run) override;
   base::Status look() override;
-  void describe(diagnosis::Wait& wait) override;
+  void describe(tap::Wait& wait) override;
   [[nodiscard]] std::uint64_t notice_number(wire::PartitionedKind /*kind*/) const override { return sequence_; }
 
   void end(std::uint32_t partition, base::Status status);

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "diagnosis/snapshot.hpp"
+#include "tap/snapshot.hpp"
 #include "engine/core.hpp"
 #include "engine/handler.hpp"
 #include "engine/protocol.hpp"
@@ -55,7 +55,7 @@ class ActiveMessages final : public Protocol {
   [[nodiscard]] Tasks& tasks() { return tasks_; }
   [[nodiscard]] const Tasks& tasks() const { return tasks_; }
   // The handler number of the last message that was dropped because it had no handler;
-  // diagnosis::kNobody: there was none. For both classes; any thread.
+  // tap::kNobody: there was none. For both classes; any thread.
   [[nodiscard]] std::uint32_t unhandled() const { return unhandled_.load(std::memory_order_relaxed); }
   // Runs the handler. True: the caller must call ended_task(), which tells the source, and the
   // messages that wait for the room of a long one.
@@ -93,7 +93,7 @@ class ActiveMessages final : public Protocol {
   Tasks tasks_;
   bool owes_grants_ = false;  // memory was exhausted when a grant was due
   // see unhandled(); relaxed: for reports
-  std::atomic<std::uint32_t> unhandled_{diagnosis::kNobody};
+  std::atomic<std::uint32_t> unhandled_{tap::kNobody};
   AmRendezvous rendezvous_;  // uses most of the above
 };
 

@@ -327,26 +327,26 @@ void Matching::fill_other(std::uint64_t mask, Source wild) {
   }
 }
 
-void Matching::show(base::DebugWorker& shown) const {
+void Matching::show(tap::DebugWorker& shown) const {
   static const PostedReceive receive;
   static const KeptMessage message;
-  static const std::array receive_fields{base::debug_field("tag", receive, receive.wanted.tag),
-                                         base::debug_field("mask", receive, receive.wanted.mask),
-                                         base::debug_field("source", receive, receive.wanted.source)};
-  static const std::array message_fields{base::debug_field("tag", message, message.tag),
-                                         base::debug_field("source", message, message.source)};
-  base::DebugRows rows{};
+  static const std::array receive_fields{tap::debug_field("tag", receive, receive.wanted.tag),
+                                         tap::debug_field("mask", receive, receive.wanted.mask),
+                                         tap::debug_field("source", receive, receive.wanted.source)};
+  static const std::array message_fields{tap::debug_field("tag", message, message.tag),
+                                         tap::debug_field("source", message, message.source)};
+  tap::DebugRows rows{};
   rows.name = "receives";
   rows.fields = receive_fields.data();
   rows.field_count = receive_fields.size();
-  rows.link = base::debug_field("", receive, receive.place[0].next).offset;
-  rows.chain = base::debug_field("", receive, receive.place[0].chain).offset;
-  rows.shape = base::DebugShape::ring;
+  rows.link = tap::debug_field("", receive, receive.place[0].next).offset;
+  rows.chain = tap::debug_field("", receive, receive.place[0].chain).offset;
+  rows.shape = tap::DebugShape::ring;
   rows.first = static_cast<const void*>(&current_);
   shown.row(rows);
   rows.first = static_cast<const void*>(&listed_);
   shown.row(rows);
-  rows.shape = base::DebugShape::table;
+  rows.shape = tap::DebugShape::table;
   rows.first = posted_.shown_buckets();
   rows.count = &posted_.shown_count();
   shown.row(rows);
@@ -354,8 +354,8 @@ void Matching::show(base::DebugWorker& shown) const {
   rows.name = "messages";
   rows.fields = message_fields.data();
   rows.field_count = message_fields.size();
-  rows.shape = base::DebugShape::list;
-  rows.link = base::debug_field("", message, message.later).offset;
+  rows.shape = tap::DebugShape::list;
+  rows.link = tap::debug_field("", message, message.later).offset;
   rows.first = static_cast<const void*>(&earliest_);
   shown.row(rows);
 }

@@ -48,7 +48,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/debug_view.hpp"
+#include "tap/debug_view.hpp"
 #include "heddle/heddle.h"
 #include "protocol/key_table.hpp"
 
@@ -193,7 +193,7 @@ class Matching {
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   // For a debugger.
-  void show(base::DebugWorker& shown) const;
+  void show(tap::DebugWorker& shown) const;
   // Nodes that all searches have looked at so far: the cost of the program's use of tags.
   [[nodiscard]] std::uint64_t visits() const { return visits_; }
 

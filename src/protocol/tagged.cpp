@@ -243,11 +243,11 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& messa
     ++core_.stats.kept;
     matching_.keep(kept);
     if (tracer_ != nullptr) {
-      note(base::TraceEvent::kept, from, message.tag, base::trace_copy(message.bytes, base::ticks() - begin));
+      note(tap::TraceEvent::kept, from, message.tag, tap::trace_copy(message.bytes, base::ticks() - begin));
     }
     return;
   }
-  if (tracer_ != nullptr) note(base::TraceEvent::matched, from, message.tag, message.bytes);
+  if (tracer_ != nullptr) note(tap::TraceEvent::matched, from, message.tag, message.bytes);
   posted->owner = nullptr;
   const ReceiveRequest& request = posted->request;  // until the status is set
   const base::Status status = deliver(request, from, message);
@@ -354,10 +354,10 @@ void Tagged::take_stashed(heddle_peer from, Source& source) {
     if (posted == nullptr) {
       ++core_.stats.kept;
       matching_.keep(kept);
-      if (tracer_ != nullptr) note(base::TraceEvent::kept, from, kept->tag, kept->length);
+      if (tracer_ != nullptr) note(tap::TraceEvent::kept, from, kept->tag, kept->length);
       continue;
     }
-    if (tracer_ != nullptr) note(base::TraceEvent::matched, from, kept->tag, kept->length);
+    if (tracer_ != nullptr) note(tap::TraceEvent::matched, from, kept->tag, kept->length);
     posted->owner = nullptr;
     const ReceiveRequest& request = posted->request;
     const base::Status status = deliver(request, from, kept->message());

@@ -182,10 +182,10 @@ class Tagged final : public Protocol {
   void cancel(base::Status status) override;
   // Reports receives that have not ended, and unexpected messages.
   void report(Findings& findings) const override;
-  void show(base::DebugWorker& shown) const { matching_.show(shown); }
+  void show(tap::DebugWorker& shown) const { matching_.show(shown); }
   // Tells what a receive waits for that is posted, or whose message is on its way.
-  void tell_receive(const heddle_receive& receive, std::vector<diagnosis::Awaited>* things) const;
-  void explain(const Operation& operation, diagnosis::Awaited* awaited) const override;
+  void tell_receive(const heddle_receive& receive, std::vector<tap::Awaited>* things) const;
+  void explain(const Operation& operation, tap::Awaited* awaited) const override;
   // An operation that offered its source fails: after this nothing reads or copies the source any
   // more.
   void failed(const Operation& operation) override;
@@ -254,7 +254,7 @@ class Tagged final : public Protocol {
   [[gnu::noinline]] void note_other_receive(const Posted& posted);
   void note_matches(Matches* matches);
   // In a traced job. `was_here`: the message was here before the receive.
-  [[gnu::cold]] void note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
+  [[gnu::cold]] void note(tap::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
                           bool was_here = false);
   base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
   [[nodiscard]] bool from_failed(engine::Source source) const;
@@ -325,7 +325,7 @@ class Tagged final : public Protocol {
 
   Core& core_;
   transport::TransportWorker& transport_;
-  base::Tracer* const tracer_;  // null: the job is not traced
+  tap::Tracer* const tracer_;  // null: the job is not traced
   const bool ordered_;
   const std::uint32_t max_workers_;
   const std::uint64_t window_;
@@ -353,7 +353,7 @@ class Tagged final : public Protocol {
   std::uint32_t spares_ = 0;
   // The last receive that was noted.
   struct NotedReceive {
-    base::TraceRepeat repeat;
+    tap::TraceRepeat repeat;
     Wanted wanted{};
     std::uint64_t bytes = 0;
   };

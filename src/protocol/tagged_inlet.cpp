@@ -190,7 +190,7 @@ void Tagged::begin_taken(Shown& shown) {
   inlet.vain = 0;
   inlet.board->live.fetch_and(~(1U << shown.index), std::memory_order_relaxed);
   tell(shown.request.receive, inlet.from, posted.wanted.tag, shown.offer.bytes);
-  if (tracer_ != nullptr) note(base::TraceEvent::matched, inlet.from, posted.wanted.tag, shown.offer.bytes);
+  if (tracer_ != nullptr) note(tap::TraceEvent::matched, inlet.from, posted.wanted.tag, shown.offer.bytes);
   shown.next = taken_;
   taken_ = &shown;
   core_.want_advance();

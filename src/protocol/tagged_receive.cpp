@@ -174,8 +174,8 @@ void Tagged::note_other_receive(const Posted& posted) {
   const heddle_peer source = peer_of(posted.wanted.source);
   const std::uint32_t detail = posted.wanted.mask == kWholeTag ? 0 : 1;
   const std::uint64_t who =
-      base::TraceNote::who_of(base::TraceEvent::receive, source.rank, source.worker, core_.index, detail, 0);
-  base::TraceRing* const ring = tracer_->ring();
+      tap::TraceNote::who_of(tap::TraceEvent::receive, source.rank, source.worker, core_.index, detail, 0);
+  tap::TraceRing* const ring = tracer_->ring();
   if (ring == nullptr) return;
   ring->add_alike({posted.wanted.tag, posted.request.bytes, who}, ring->time_of_many());
   noted_.wanted = posted.wanted;
@@ -202,7 +202,7 @@ base::Status Tagged::receive_from(const heddle_wanted& wanted, void* data, std::
 
 // The counter is marked.
 base::Status Tagged::deliver_kept(const ReceiveRequest& request, Kept* kept) {
-  if (tracer_ != nullptr) note(base::TraceEvent::matched, kept->from(), kept->tag, kept->length, true);
+  if (tracer_ != nullptr) note(tap::TraceEvent::matched, kept->from(), kept->tag, kept->length, true);
   const base::Status status = deliver(request, kept->from(), kept->message());
   free_kept(kept);
   if (status == HEDDLE_POSTED) return status;

@@ -36,12 +36,12 @@ Text source_text(const Job& job, Source source) {
 }
 
 // What a receive waits for.
-diagnosis::Awaited awaited_by(Source source, std::string&& tag, std::uint64_t bytes) {
-  diagnosis::Awaited awaited;
-  awaited.cause = diagnosis::Cause::receive;
+tap::Awaited awaited_by(Source source, std::string&& tag, std::uint64_t bytes) {
+  tap::Awaited awaited;
+  awaited.cause = tap::Cause::receive;
   const heddle_peer peer = peer_of(source);
-  awaited.rank = peer.rank == kAnyNumber ? diagnosis::kNobody : peer.rank;
-  awaited.worker = peer.worker == kAnyNumber ? diagnosis::kNobody : peer.worker;
+  awaited.rank = peer.rank == kAnyNumber ? tap::kNobody : peer.rank;
+  awaited.worker = peer.worker == kAnyNumber ? tap::kNobody : peer.worker;
   awaited.bytes = bytes;
   awaited.what = "receive";
   awaited.tag = std::move(tag);
@@ -66,7 +66,7 @@ void Tagged::report(Findings& findings) const {
   matching_.each_message([&](const KeptMessage& message) {
     findings.kept(rank_of(message.source), static_cast<std::uint32_t>(message.source), message.tag);
   });
-  for (const diagnosis::Kept& kept : findings.state.kept) {
+  for (const tap::Kept& kept : findings.state.kept) {
     const bool one = kept.messages == 1;
     findings.say("%llu unexpected message%s with %s from worker %u of rank %u: no receive has taken %s",
                  wide(kept.messages), one ? "" : "s", kept.tag.c_str(), kept.worker, kept.rank, one ? "it" : "them");
@@ -92,7 +92,7 @@ void Tagged::report_fetches(Findings& findings) const {
   }
 }
 
-void Tagged::tell_receive(const heddle_receive& receive, std::vector<diagnosis::Awaited>* things) const {
+void Tagged::tell_receive(const heddle_receive& receive, std::vector<tap::Awaited>* things) const {
   if (receive.status != HEDDLE_POSTED) return;
   const Posted& posted = posted_of(const_cast<heddle_receive*>(&receive));
   if (posted.stored()) {
@@ -101,7 +101,7 @@ void Tagged::tell_receive(const heddle_receive& receive, std::vector<diagnosis::
     return;
   }
   // Both sender and receiver may copy it.
-  things->push_back({.cause = diagnosis::Cause::answer,
+  things->push_back({.cause = tap::Cause::answer,
                      .rank = receive.source.rank,
                      .worker = receive.source.worker,
                      .bytes = receive.bytes,
@@ -110,15 +110,15 @@ void Tagged::tell_receive(const heddle_receive& receive, std::vector<diagnosis::
 }
 
 // Explains a message that was offered.
-void Tagged::explain(const Operation& operation, diagnosis::Awaited* awaited) const {
-  awaited->cause = diagnosis::Cause::unreceived;
+void Tagged::explain(const Operation& operation, tap::Awaited* awaited) const {
+  awaited->cause = tap::Cause::unreceived;
   awaited->what = words().name;
   if (offered_ != nullptr)
     awaited->tag = core_.job.tag_text(offered_[core_.operations.index(operation)].tag, kWholeTag);
 }
 
-void Tagged::note(base::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes, bool was_here) {
-  const std::uint64_t who = base::TraceNote::who_of(event, peer.rank, peer.worker, core_.index, was_here ? 1 : 0, 0);
+void Tagged::note(tap::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes, bool was_here) {
+  const std::uint64_t who = tap::TraceNote::who_of(event, peer.rank, peer.worker, core_.index, was_here ? 1 : 0, 0);
   // The arrival was noted just before.
   was_here ? tracer_->note_alike({tag, bytes, who}) : tracer_->note_with_last({tag, bytes, who});
 }
@@ -127,7 +127,7 @@ void Tagged::note_matches(Matches* matches) {
   if (matches->times == 0) return;
   const heddle_peer from = matches->from;
   const std::uint64_t who =
-      base::TraceNote::who_of(base::TraceEvent::matched, from.rank, from.worker, core_.index, 0, 0);
+      tap::TraceNote::who_of(tap::TraceEvent::matched, from.rank, from.worker, core_.index, 0, 0);
   tracer_->note_with_last({matches->tag, matches->bytes, who}, std::exchange(matches->times, 0));
 }
 

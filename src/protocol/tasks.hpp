@@ -20,7 +20,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/debug_view.hpp"
+#include "tap/debug_view.hpp"
 #include "heddle/heddle.h"
 #include "protocol/reassembly.hpp"
 #include "queue/fetching_mutex.hpp"
@@ -115,7 +115,7 @@ class Tasks {
 
   // ---- any thread that may use the worker ----
   // stored(): messages that wait now. Relaxed: a thread that misses one looks again.
-  void show(base::DebugWorker& shown) const { shown.value("tasks", stored_); }
+  void show(tap::DebugWorker& shown) const { shown.value("tasks", stored_); }
   [[nodiscard]] std::uint64_t stored() const { return stored_.load(std::memory_order_relaxed); }
   // The first; null: there is none. The caller runs its handler and says so by end().
   [[nodiscard]] Task* take();

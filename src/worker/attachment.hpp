@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "diagnosis/snapshot.hpp"
+#include "tap/snapshot.hpp"
 
 namespace heddle::engine {
 
@@ -31,7 +31,7 @@ class Attachment {
   // A number that changes when a collective has ended. Any thread.
   [[nodiscard]] virtual std::uint64_t moves() const = 0;
   // Adds the collectives that are under way, and those that have ended. Any thread.
-  virtual void tell(diagnosis::Snapshot* snapshot) const = 0;
+  virtual void tell(tap::Snapshot* snapshot) const = 0;
 };
 
 }  // namespace heddle::engine

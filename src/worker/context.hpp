@@ -124,7 +124,7 @@ class Context : public Job {
   [[nodiscard]] std::uint64_t exchanges() const { return base::peek(exchanges_); }
   [[nodiscard]] Inspection& inspection() { return inspection_; }
   // In a traced job: notes that the calling thread comes to a collective. The numbers are as in
-  // diagnosis::Step.
+  // tap::Step.
   void note_entered(std::uint64_t team, std::uint64_t number, std::uint32_t members) const;
   // Reports the operations of all workers, in a report about a wait.
   void report_operations();
@@ -133,7 +133,7 @@ class Context : public Job {
  private:
   explicit Context(base::Environment environment);
   bool nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved, bool attends = false);
-  void note_sleep(base::TraceEvent event, std::int64_t ns) const;
+  void note_sleep(tap::TraceEvent event, std::int64_t ns) const;
   base::Status open_parts(const ContextOptions& options);
   base::Status open_transport(const std::string& name);
   void open_executors(CompleterThread completer);
@@ -148,7 +148,7 @@ class Context : public Job {
   base::Status test_exchange(Collective kind, std::vector<std::vector<std::byte>>* all);
   [[nodiscard]] base::Status take_heads(Collective kind, std::vector<std::vector<std::byte>>* all);
   [[nodiscard]] std::string missing();
-  void describe_awaited(Collective kind, diagnosis::Wait& wait);
+  void describe_awaited(Collective kind, tap::Wait& wait);
   [[nodiscard]] base::Status not_arrived(std::int64_t timeout_ns);
 
   base::Crowd crowd_;

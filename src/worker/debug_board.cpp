@@ -25,9 +25,9 @@ void DebugBoard::begin(std::uint32_t rank, std::uint32_t size) {
 
 void DebugBoard::add(Worker& worker) {
   const auto free = std::ranges::find(workers_, nullptr, [](const auto& row) { return row.first; });
-  base::DebugWorker* shown = free != workers_.end() ? free->second.get() : nullptr;
+  tap::DebugWorker* shown = free != workers_.end() ? free->second.get() : nullptr;
   if (shown == nullptr) {
-    shown = workers_.emplace_back(&worker, std::make_unique<base::DebugWorker>()).second.get();
+    shown = workers_.emplace_back(&worker, std::make_unique<tap::DebugWorker>()).second.get();
     shown->next = context_.workers;
     context_.workers = shown;
   } else {
@@ -46,12 +46,12 @@ void DebugBoard::remove(const Worker& worker) {
 }
 
 DebugBoard::Row DebugBoard::enter(std::uint32_t thread) noexcept {
-  const auto is_free = [](const auto& wait) { return wait->waits == base::DebugWaiting::no; };
+  const auto is_free = [](const auto& wait) { return wait->waits == tap::DebugWaiting::no; };
   const auto free = std::ranges::find_if(waits_, is_free);
-  base::DebugWait* wait = free != waits_.end() ? free->get() : nullptr;
+  tap::DebugWait* wait = free != waits_.end() ? free->get() : nullptr;
   if (wait == nullptr) {
     try {
-      wait = waits_.emplace_back(std::make_unique<base::DebugWait>()).get();
+      wait = waits_.emplace_back(std::make_unique<tap::DebugWait>()).get();
     } catch (const std::bad_alloc&) {
       return Row();
     }
@@ -64,36 +64,36 @@ DebugBoard::Row DebugBoard::enter(std::uint32_t thread) noexcept {
 
 void DebugBoard::Row::begin(const char* call, std::uint32_t worker) {
   if (wait_ == nullptr) return;
-  base::set_text(wait_->call, call != nullptr ? call : "a loop of the program");
+  tap::set_text(wait_->call, call != nullptr ? call : "a loop of the program");
   wait_->awaited[0] = '\0';
   wait_->worker = worker;
   wait_->thing_count = 0;
   wait_->told_ns = 0;
-  wait_->waits = base::DebugWaiting::yes;
+  wait_->waits = tap::DebugWaiting::yes;
 }
 
 void DebugBoard::Row::returned() {
-  if (wait_ != nullptr) wait_->waits = base::DebugWaiting::returned;
+  if (wait_ != nullptr) wait_->waits = tap::DebugWaiting::returned;
 }
 
 void DebugBoard::Row::resumed() {
-  if (wait_ != nullptr) wait_->waits = base::DebugWaiting::yes;
+  if (wait_ != nullptr) wait_->waits = tap::DebugWaiting::yes;
 }
 
-void DebugBoard::Row::tell(const diagnosis::Wait& wait, std::uint64_t waited_ns) {
+void DebugBoard::Row::tell(const tap::Wait& wait, std::uint64_t waited_ns) {
   if (wait_ == nullptr) return;
-  base::set_text(wait_->call, wait.call.c_str());
-  base::set_text(wait_->awaited, wait.awaited.c_str());
+  tap::set_text(wait_->call, wait.call.c_str());
+  tap::set_text(wait_->awaited, wait.awaited.c_str());
   wait_->told_ns = waited_ns;
   wait_->thing_count = 0;
-  for (const diagnosis::Awaited& awaited : wait.things) {
-    if (wait_->thing_count == base::DebugWait::kMostThings) break;
-    base::DebugThing& thing = wait_->things[wait_->thing_count++];
+  for (const tap::Awaited& awaited : wait.things) {
+    if (wait_->thing_count == tap::DebugWait::kMostThings) break;
+    tap::DebugThing& thing = wait_->things[wait_->thing_count++];
     thing.cause = static_cast<std::uint32_t>(awaited.cause);
     thing.rank = awaited.rank;
     thing.worker = awaited.worker;
-    base::set_text(thing.what, awaited.what.c_str());
-    base::set_text(thing.tag, awaited.tag.c_str());
+    tap::set_text(thing.what, awaited.what.c_str());
+    tap::set_text(thing.tag, awaited.tag.c_str());
   }
 }
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/debug_view.hpp"
-#include "diagnosis/snapshot.hpp"
+#include "tap/debug_view.hpp"
+#include "tap/snapshot.hpp"
 
 namespace heddle::engine {
 
@@ -32,7 +32,7 @@ class DebugBoard {
   class Row {
    public:
     Row() = default;
-    explicit Row(base::DebugWait* wait) : wait_(wait) {}
+    explicit Row(tap::DebugWait* wait) : wait_(wait) {}
     Row(Row&& other) noexcept : wait_(std::exchange(other.wait_, nullptr)) {}
     Row& operator=(Row&& other) noexcept {
       std::swap(wait_, other.wait_);
@@ -41,26 +41,26 @@ class DebugBoard {
     Row(const Row&) = delete;
     Row& operator=(const Row&) = delete;
     ~Row() {
-      if (wait_ != nullptr) wait_->waits = base::DebugWaiting::no;
+      if (wait_ != nullptr) wait_->waits = tap::DebugWaiting::no;
     }
     // It waits in this call (null: the program has not said which).
     void begin(const char* call, std::uint32_t worker);
     void returned();
     void resumed();
     // Shows what the thread waits for, after it has waited so long.
-    void tell(const diagnosis::Wait& wait, std::uint64_t waited_ns);
+    void tell(const tap::Wait& wait, std::uint64_t waited_ns);
 
    private:
-    base::DebugWait* wait_ = nullptr;  // null: there was no memory for one
+    tap::DebugWait* wait_ = nullptr;  // null: there was no memory for one
   };
   [[nodiscard]] Row enter(std::uint32_t thread) noexcept;
 
  private:
-  base::DebugContext context_;
+  tap::DebugContext context_;
   bool begun_ = false;
   // Free ones are used again.
-  std::vector<std::unique_ptr<base::DebugWait>> waits_;
-  std::vector<std::pair<const Worker*, std::unique_ptr<base::DebugWorker>>> workers_;
+  std::vector<std::unique_ptr<tap::DebugWait>> waits_;
+  std::vector<std::pair<const Worker*, std::unique_ptr<tap::DebugWorker>>> workers_;
 };
 
 }  // namespace heddle::engine

@@ -8,28 +8,28 @@
 #include "engine/debug_directory.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the library's name for it
-extern "C" heddle::base::DebugDirectory heddle_debug_directory;
+extern "C" heddle::tap::DebugDirectory heddle_debug_directory;
 
 namespace heddle::engine::debug_board_test {
 namespace {
 
-using base::DebugWait;
-using base::DebugWaiting;
+using tap::DebugWait;
+using tap::DebugWaiting;
 
-std::size_t count(const base::DebugContext& context, DebugWaiting waiting) {
+std::size_t count(const tap::DebugContext& context, DebugWaiting waiting) {
   std::size_t found = 0;
   for (const DebugWait* wait = context.waits; wait != nullptr; wait = wait->next) found += wait->waits == waiting;
   return found;
 }
 
 TEST(DebugBoard, IsInTheDirectoryWhileItLives) {
-  const base::DebugContext* const before = heddle_debug_directory.contexts;
+  const tap::DebugContext* const before = heddle_debug_directory.contexts;
   {
     DebugBoard board;
     EXPECT_EQ(heddle_debug_directory.contexts, before);
     board.begin(3, 8);
     board.name(42);
-    const base::DebugContext* const shown = heddle_debug_directory.contexts;
+    const tap::DebugContext* const shown = heddle_debug_directory.contexts;
     ASSERT_NE(shown, before);
     EXPECT_EQ(shown->rank, 3U);
     EXPECT_EQ(shown->size, 8U);
@@ -44,12 +44,12 @@ TEST(DebugBoard, IsInTheDirectoryWhileItLives) {
 TEST(DebugBoard, ARowLastsAsLongAsItsWaitAndIsUsedAgain) {
   DebugBoard board;
   board.begin(0, 1);
-  const base::DebugContext& shown = *heddle_debug_directory.contexts;
+  const tap::DebugContext& shown = *heddle_debug_directory.contexts;
   {
     DebugBoard::Row first = board.enter(100);
     first.begin("heddle_recv_wait", 2);
     DebugBoard::Row second = board.enter(101);
-    second.begin(nullptr, diagnosis::kNobody);
+    second.begin(nullptr, tap::kNobody);
     EXPECT_EQ(count(shown, DebugWaiting::yes), 2U);
     EXPECT_STREQ(shown.waits->call.data(), "a loop of the program");
     // As in a vector from which the first is erased.
@@ -70,14 +70,14 @@ TEST(DebugBoard, ARowLastsAsLongAsItsWaitAndIsUsedAgain) {
 TEST(DebugBoard, LongTextsAreCutAndFewThingsKept) {
   DebugBoard board;
   board.begin(0, 1);
-  const base::DebugContext& shown = *heddle_debug_directory.contexts;
+  const tap::DebugContext& shown = *heddle_debug_directory.contexts;
   DebugBoard::Row row = board.enter(100);
   row.begin("call", 0);
-  diagnosis::Wait wait;
+  tap::Wait wait;
   wait.call = std::string(1000, 'c');
   wait.awaited = std::string(1000, 'a');
   wait.things.resize(10);
-  for (diagnosis::Awaited& thing : wait.things) thing.what = std::string(1000, 'w');
+  for (tap::Awaited& thing : wait.things) thing.what = std::string(1000, 'w');
   row.tell(wait, 5);
   EXPECT_EQ(std::string(shown.waits->call.data()), std::string(shown.waits->call.size() - 1, 'c'));
   EXPECT_EQ(std::string(shown.waits->awaited.data()), std::string(shown.waits->awaited.size() - 1, 'a'));

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/fence.hpp"
-#include "base/probes.hpp"
+#include "tap/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "base/wait.hpp"
 #include "worker/context.hpp"
@@ -78,9 +78,9 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
     // less than a second, see Crowd
     const timespec length{0, ns};
-    note_sleep(base::TraceEvent::sleep_begin, ns);
+    note_sleep(tap::TraceEvent::sleep_begin, ns);
     ::nanosleep(&length, nullptr);
-    note_sleep(base::TraceEvent::sleep_end, ns);
+    note_sleep(tap::TraceEvent::sleep_end, ns);
     return true;
   }
   const std::uint32_t seen = transport().bell();
@@ -93,29 +93,29 @@ bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, cons
   }
   if (attends && !helpers_->lie_down(&places, crowd_.brief_nap_ns(), &ns)) return true;
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
-  note_sleep(base::TraceEvent::sleep_begin, ns);
+  note_sleep(tap::TraceEvent::sleep_begin, ns);
   transport().wait(seen, ns, places != 0 ? places : queue::kEveryPlace);
-  note_sleep(base::TraceEvent::sleep_end, ns);
+  note_sleep(tap::TraceEvent::sleep_end, ns);
   return true;
 }
 
-void Context::note_sleep(base::TraceEvent event, std::int64_t ns) const {
-  event == base::TraceEvent::sleep_begin ? base::probe_sleep_begin(ns) : base::probe_sleep_end();
+void Context::note_sleep(tap::TraceEvent event, std::int64_t ns) const {
+  event == tap::TraceEvent::sleep_begin ? tap::probe_sleep_begin(ns) : tap::probe_sleep_end();
   if (tracer() == nullptr) return;
-  base::TraceRecord record{};
-  record.worker = base::kNoTraceWorker;
+  tap::TraceRecord record{};
+  record.worker = tap::kNoTraceWorker;
   record.event = event;
   tracer()->note(record);
 }
 
 void Context::note_entered(std::uint64_t team, std::uint64_t number, std::uint32_t members) const {
   if (tracer() == nullptr) return;
-  base::TraceRecord record{};
+  tap::TraceRecord record{};
   record.id = team;
   record.bytes = number;
   record.rank = members;
-  record.worker = base::kNoTraceWorker;
-  record.event = base::TraceEvent::entered;
+  record.worker = tap::kNoTraceWorker;
+  record.event = tap::TraceEvent::entered;
   tracer()->note_wait(record);
 }
 
@@ -166,8 +166,8 @@ std::string Context::missing() {
   return who;
 }
 
-void Context::describe_awaited(Collective kind, diagnosis::Wait& wait) {
-  awaits(wait, "%s%s", diagnosis::kNotAllArrived, missing().c_str());
+void Context::describe_awaited(Collective kind, tap::Wait& wait) {
+  awaits(wait, "%s%s", tap::kNotAllArrived, missing().c_str());
   wait.step = {0, exchanges_, size(), "all ranks", name_of(kind)};
 }
 
@@ -264,7 +264,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
       return not_arrived(exchange.timeout_ns);
     }
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap_attending(workers, ns);
-    watch.round([&](diagnosis::Wait& wait) { describe_awaited(exchange.kind, wait); }, waiter.nap_ns() > 0);
+    watch.round([&](tap::Wait& wait) { describe_awaited(exchange.kind, wait); }, waiter.nap_ns() > 0);
   }
 }
 

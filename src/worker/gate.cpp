@@ -210,24 +210,24 @@ base::Status Gate::register_or_post(transport::Command& command, const Completio
 
 void Gate::note_turn(std::uint64_t begin) {
   constexpr std::uint64_t kLongTicks = 30'000;  // about ten microseconds
-  base::Tracer* const tracer = worker_.core().tracer;
+  tap::Tracer* const tracer = worker_.core().tracer;
   if (tracer == nullptr || base::ticks() - begin < kLongTicks) return;
-  base::TraceRing* const ring = tracer->ring();
+  tap::TraceRing* const ring = tracer->ring();
   if (ring == nullptr) return;
-  base::TraceRecord record{};
+  tap::TraceRecord record{};
   record.ticks = begin;
   record.id = tracer->name("a call that waits for its turn in the worker");
   record.worker = static_cast<std::uint8_t>(worker_.index());
-  record.event = base::TraceEvent::wait_begin;
+  record.event = tap::TraceEvent::wait_begin;
   ring->add(record);
-  base::TraceRecord awaited = record;
-  awaited.event = base::TraceEvent::awaited;
-  awaited.detail = static_cast<unsigned>(diagnosis::Cause::own) & 0xFU;
-  awaited.rank = base::kAnyRank;
-  awaited.peer = base::kNoTraceWorker;
+  tap::TraceRecord awaited = record;
+  awaited.event = tap::TraceEvent::awaited;
+  awaited.detail = static_cast<unsigned>(tap::Cause::own) & 0xFU;
+  awaited.rank = tap::kAnyRank;
+  awaited.peer = tap::kNoTraceWorker;
   awaited.id = 0;
   ring->add(awaited);
-  record.event = base::TraceEvent::wait_end;
+  record.event = tap::TraceEvent::wait_end;
   tracer->note_wait(record);
 }
 

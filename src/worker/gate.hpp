@@ -59,7 +59,7 @@ class Gate {
   // The number of records of commands that wait in the queue. Any thread.
   [[nodiscard]] std::uint64_t queued_records() const { return inbox_ == nullptr ? 0 : inbox_->records(); }
   // For a debugger.
-  void show(base::DebugWorker& shown) const {
+  void show(tap::DebugWorker& shown) const {
     if (inbox_ != nullptr) inbox_->show(shown);
   }
   // Null: all messages are posted by their callers.

@@ -8,15 +8,15 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/probes.hpp"
+#include "tap/probes.hpp"
 #include "worker/modes.hpp"
 #include "worker/report.hpp"
 
 namespace heddle::engine {
 namespace {}  // namespace
 
-void awaits(diagnosis::Wait& wait, const char* format, ...) {
-  std::array<char, diagnosis::kMostText> text{};
+void awaits(tap::Wait& wait, const char* format, ...) {
+  std::array<char, tap::kMostText> text{};
   std::va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(text.data(), text.size(), format, arguments);
@@ -27,11 +27,11 @@ void awaits(diagnosis::Wait& wait, const char* format, ...) {
 Watch::Due Watch::look(bool napping) {
   // Shorter waits need no probe: the event that ends them shows.
   if ((known_ & kProbe) == 0) {
-    base::probe_wait_begin(call_, worker_ != nullptr ? worker_->index() : diagnosis::kNobody);
+    tap::probe_wait_begin(call_, worker_ != nullptr ? worker_->index() : tap::kNobody);
     known_ |= kProbe;
   }
   if (context_.tracer() != nullptr && (known_ & kTrace) == 0) {
-    note(base::TraceEvent::wait_begin);
+    note(tap::TraceEvent::wait_begin);
     known_ |= kTrace;
   }
   const Due due = look_for_others(napping);
@@ -45,7 +45,7 @@ Watch::Due Watch::look(bool napping) {
 // Whether the launcher or the user is to be told.
 Watch::Due Watch::look_for_others(bool napping) {
   Inspection& inspection = context_.inspection();
-  const std::uint32_t worker = worker_ != nullptr ? worker_->index() : diagnosis::kNobody;
+  const std::uint32_t worker = worker_ != nullptr ? worker_->index() : tap::kNobody;
   Due due = Due::nothing;
   // If no launcher watches, only a debugger would ask, so the wait is noted only now and then.
   const bool due_now = inspection.watched() || (known_ & kInspection) == 0 || waited_.rounds % kRounds == 0 ||
@@ -68,40 +68,40 @@ Watch::Due Watch::look_for_others(bool napping) {
   return Due::report;
 }
 
-void Watch::tell(Due due, diagnosis::Wait& wait) {
+void Watch::tell(Due due, tap::Wait& wait) {
   if (context_.tracer() != nullptr) note_awaited(wait);
   if (due == Due::note) return;
   due == Due::answer ? context_.inspection().answer(Inspection::From::call, std::move(wait))
                      : report(wait.awaited.c_str());
 }
 
-[[gnu::cold]] void Watch::note(base::TraceEvent event) {
-  base::TraceRecord record{};
+[[gnu::cold]] void Watch::note(tap::TraceEvent event) {
+  tap::TraceRecord record{};
   record.id = context_.tracer()->name(call_);
-  record.worker = static_cast<std::uint8_t>(worker_ != nullptr ? worker_->index() : base::kNoTraceWorker);
+  record.worker = static_cast<std::uint8_t>(worker_ != nullptr ? worker_->index() : tap::kNoTraceWorker);
   record.event = event;
   context_.tracer()->note_wait(record);
 }
 
-[[gnu::cold]] void Watch::note_awaited(const diagnosis::Wait& wait) {
-  base::TraceRecord record{};
-  record.worker = static_cast<std::uint8_t>(worker_ != nullptr ? worker_->index() : base::kNoTraceWorker);
-  record.event = base::TraceEvent::awaited;
-  record.rank = base::kAnyRank;
-  record.peer = base::kNoTraceWorker;
-  static_assert(static_cast<unsigned>(diagnosis::kLastCause) < 16);
+[[gnu::cold]] void Watch::note_awaited(const tap::Wait& wait) {
+  tap::TraceRecord record{};
+  record.worker = static_cast<std::uint8_t>(worker_ != nullptr ? worker_->index() : tap::kNoTraceWorker);
+  record.event = tap::TraceEvent::awaited;
+  record.rank = tap::kAnyRank;
+  record.peer = tap::kNoTraceWorker;
+  static_assert(static_cast<unsigned>(tap::kLastCause) < 16);
   if (wait.step) {
-    record.detail = static_cast<unsigned>(diagnosis::Cause::collective) & 0xFU;
+    record.detail = static_cast<unsigned>(tap::Cause::collective) & 0xFU;
     record.id = wait.step->team;
     record.bytes = wait.step->number;
     context_.tracer()->note(record);
   }
   constexpr std::size_t kMostThings = 4;
   for (std::size_t i = 0; i < std::min(wait.things.size(), kMostThings); ++i) {
-    const diagnosis::Awaited& thing = wait.things[i];
+    const tap::Awaited& thing = wait.things[i];
     record.detail = static_cast<unsigned>(thing.cause) & 0xFU;
     record.rank = thing.rank;
-    record.peer = static_cast<std::uint8_t>(std::min<std::uint32_t>(thing.worker, base::kNoTraceWorker));
+    record.peer = static_cast<std::uint8_t>(std::min<std::uint32_t>(thing.worker, tap::kNoTraceWorker));
     record.id = 0;
     record.bytes = thing.bytes;
     context_.tracer()->note(record);
@@ -109,8 +109,8 @@ void Watch::tell(Due due, diagnosis::Wait& wait) {
 }
 
 void Watch::end() {
-  base::probe_wait_end(call_, worker_ != nullptr ? worker_->index() : diagnosis::kNobody);
-  if ((known_ & kTrace) != 0) note(base::TraceEvent::wait_end);
+  tap::probe_wait_end(call_, worker_ != nullptr ? worker_->index() : tap::kNobody);
+  if ((known_ & kTrace) != 0) note(tap::TraceEvent::wait_end);
   if ((known_ & kInspection) == 0) return;
   context_.inspection().end(resumes_, context_.clock().now_ns());
 }

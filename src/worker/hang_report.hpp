@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "base/trace_format.hpp"
-#include "diagnosis/snapshot.hpp"
+#include "tap/trace_format.hpp"
+#include "tap/snapshot.hpp"
 #include "engine/inside.hpp"
 #include "heddle/heddle.h"
 
@@ -67,7 +67,7 @@ class Watch {
       return;
     const Due due = look(napping);
     if (due == Due::nothing) return;
-    diagnosis::Wait wait;
+    tap::Wait wait;
     try {
       describe(wait);
     } catch (...) {
@@ -81,11 +81,11 @@ class Watch {
   enum class Due : std::uint8_t { nothing, answer, report, note };
   [[nodiscard]] Due look(bool napping);
   [[nodiscard]] Due look_for_others(bool napping);
-  void tell(Due due, diagnosis::Wait& wait);
+  void tell(Due due, tap::Wait& wait);
   void report(const char* awaited);
   void end();
-  void note(base::TraceEvent event);
-  void note_awaited(const diagnosis::Wait& wait);
+  void note(tap::TraceEvent event);
+  void note_awaited(const tap::Wait& wait);
 
   Context& context_;
   Worker* worker_;
@@ -103,9 +103,9 @@ class Watch {
 };
 
 // For waits that have no more to say than the operations of the worker.
-inline constexpr auto kNothingMore = [](diagnosis::Wait&) {};
+inline constexpr auto kNothingMore = [](tap::Wait&) {};
 
 // printf into wait.awaited. May throw std::bad_alloc.
-[[gnu::cold, gnu::format(printf, 2, 3)]] void awaits(diagnosis::Wait& wait, const char* format, ...);
+[[gnu::cold, gnu::format(printf, 2, 3)]] void awaits(tap::Wait& wait, const char* format, ...);
 
 }  // namespace heddle::engine

@@ -31,8 +31,8 @@ void Inbox::wake_executor() {
 }
 
 // Notes an event of a traced job.
-void Inbox::note(base::TraceEvent event, std::uint64_t position) const {
-  base::TraceRecord record{};
+void Inbox::note(tap::TraceEvent event, std::uint64_t position) const {
+  tap::TraceRecord record{};
   record.id = position;
   record.worker = static_cast<std::uint8_t>(worker_.index());
   record.event = event;
@@ -97,7 +97,7 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
     base::show_release(worker_.core().order());
   if (queue_.publish(claimed)) [[unlikely]]
     wake_executor();
-  if (tracer_ != nullptr) note(base::TraceEvent::queued, claimed.end());
+  if (tracer_ != nullptr) note(tap::TraceEvent::queued, claimed.end());
   return true;
 }
 
@@ -223,7 +223,7 @@ std::size_t Inbox::drain(bool by_helper) {
     most = kBatch;
   }
   if (started > 0) worker_.core().note_moved();
-  if (started > 0 && tracer_ != nullptr) note(base::TraceEvent::started, started_);
+  if (started > 0 && tracer_ != nullptr) note(tap::TraceEvent::started, started_);
   if (started > 0 && worker_.context().objects().retired()) [[unlikely]]
     worker_.context().objects().reclaim();
   return started;

@@ -49,7 +49,7 @@ class Inbox {
   // Commands wait, or are being started.
   [[nodiscard]] bool queued() const { return queue_.claimed() != queue_.executed(); }
   [[nodiscard]] std::uint64_t records() const { return queue_.claimed() - queue_.executed(); }
-  void show(base::DebugWorker& shown) const {
+  void show(tap::DebugWorker& shown) const {
     queue_.show([&shown](const char* name, const auto& word, std::uint32_t shift) { shown.value(name, word, shift); });
   }
   // Everything before this position was put here before this call.
@@ -174,7 +174,7 @@ class Inbox {
   bool put_one(Run run, Write&& write);
   void wake_executor();
   void note_failures();
-  [[gnu::cold]] void note(base::TraceEvent event, std::uint64_t position) const;
+  [[gnu::cold]] void note(tap::TraceEvent event, std::uint64_t position) const;
   std::size_t post_run(const Queued& first, std::size_t most);
   [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;
   [[nodiscard]] bool read_block(const std::byte* bytes, std::byte* room) const;
@@ -182,7 +182,7 @@ class Inbox {
   base::Status execute(const Queued& queued, base::Status cancel);
 
   Worker& worker_;
-  base::Tracer* const tracer_;  // null: the job is not traced
+  tap::Tracer* const tracer_;  // null: the job is not traced
   // Short messages, and blocks, of fewer bytes have their own paths. 0 if the job is traced, or
   // ThreadSanitizer is told the order, so that these paths need not check for either.
   const std::uint64_t short_end_;

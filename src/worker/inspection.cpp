@@ -47,8 +47,8 @@ bool leaves_team_open(const heddle_wait_facts& facts) {
 }
 
 // What the program's own wait tells. `within`: what the Heddle call within that wait tells.
-diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
-  diagnosis::Wait wait;
+tap::Wait told_by(heddle_wait_facts& facts, tap::Wait&& within) {
+  tap::Wait wait;
   wait.call = facts.call != nullptr ? facts.call : "a loop of the program";
   wait.awaited = text_of(facts.text);
   if (leaves_team_open(facts)) {
@@ -69,21 +69,21 @@ diagnosis::Wait told_by(heddle_wait_facts& facts, diagnosis::Wait&& within) {
   }
   if (facts.cause <= HEDDLE_WAIT_UNKNOWN || static_cast<unsigned>(facts.cause) > unsigned{HEDDLE_WAIT_LOCK})
     return wait;
-  diagnosis::Awaited awaited;
-  awaited.cause = static_cast<diagnosis::Cause>(facts.cause);
-  awaited.rank = facts.rank == HEDDLE_ANY ? diagnosis::kNobody : facts.rank;
+  tap::Awaited awaited;
+  awaited.cause = static_cast<tap::Cause>(facts.cause);
+  awaited.rank = facts.rank == HEDDLE_ANY ? tap::kNobody : facts.rank;
   awaited.what = wait.call;
   if (facts.cause == HEDDLE_WAIT_LOCK || facts.cause == HEDDLE_WAIT_WORD) awaited.bytes = facts.number;
   awaited.tag = text_of(facts.tag);
   wait.things.push_back(std::move(awaited));
   return wait;
 }
-static_assert(static_cast<int>(diagnosis::Cause::answer) == HEDDLE_WAIT_ANSWER &&
-              static_cast<int>(diagnosis::Cause::receive) == HEDDLE_WAIT_MESSAGE &&
-              static_cast<int>(diagnosis::Cause::unreceived) == HEDDLE_WAIT_RECEIVE &&
-              static_cast<int>(diagnosis::Cause::collective) == HEDDLE_WAIT_COLLECTIVE &&
-              static_cast<int>(diagnosis::Cause::word) == HEDDLE_WAIT_WORD &&
-              static_cast<int>(diagnosis::Cause::lock) == HEDDLE_WAIT_LOCK);
+static_assert(static_cast<int>(tap::Cause::answer) == HEDDLE_WAIT_ANSWER &&
+              static_cast<int>(tap::Cause::receive) == HEDDLE_WAIT_MESSAGE &&
+              static_cast<int>(tap::Cause::unreceived) == HEDDLE_WAIT_RECEIVE &&
+              static_cast<int>(tap::Cause::collective) == HEDDLE_WAIT_COLLECTIVE &&
+              static_cast<int>(tap::Cause::word) == HEDDLE_WAIT_WORD &&
+              static_cast<int>(tap::Cause::lock) == HEDDLE_WAIT_LOCK);
 
 }  // namespace
 
@@ -136,7 +136,7 @@ void Inspection::Thread::begin(const Waiting& what) {
   tell_ns = kTellNs;
 }
 
-void Inspection::Thread::tell(const diagnosis::Wait& what, std::uint64_t now) {
+void Inspection::Thread::tell(const tap::Wait& what, std::uint64_t now) {
   const std::uint64_t waited_ns = now - std::min(now, since);
   row.tell(what, waited_ns);
   if (tells(now)) tell_ns = waited_ns + std::min(waited_ns, kMostTellNs);
@@ -217,7 +217,7 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
   return wanted;
 }
 
-void Inspection::answer(From from, diagnosis::Wait&& wait) noexcept {
+void Inspection::answer(From from, tap::Wait&& wait) noexcept {
   Waiting noted;
   {
     const std::lock_guard lock(mutex_);
@@ -327,8 +327,8 @@ void Inspection::look_at_others() {
 
 // ---- the launcher asks --------------------------------------------------------------------------
 
-diagnosis::Pulse Inspection::pulse() {
-  diagnosis::Pulse pulse;
+tap::Pulse Inspection::pulse() {
+  tap::Pulse pulse;
   const std::uint64_t now = context_.clock().now_ns();
   // Movement that no worker shows: barriers of the job, collectives by memory, and waits that have
   // ended.
@@ -377,51 +377,51 @@ std::vector<std::byte> Inspection::snapshot() {
     });
   }
   look_at_others();
-  return diagnosis::encode(gather());
+  return tap::encode(gather());
 }
 
-diagnosis::Snapshot Inspection::gather() {
-  diagnosis::Snapshot all = gather_waits();
+tap::Snapshot Inspection::gather() {
+  tap::Snapshot all = gather_waits();
   if (Attachment* attached = context_.attachment(); attached != nullptr) attached->tell(&all);
   if (const heddle_list_held list = list_held_.load(std::memory_order_relaxed); list != nullptr) {
-    all.held.resize(diagnosis::kMostListed);
+    all.held.resize(tap::kMostListed);
     all.held.resize(std::min(list(all.held.data(), all.held.size()), all.held.size()));
   }
   return all;
 }
 
 // Those, and the workers.
-diagnosis::Snapshot Inspection::gather_waits() {
-  diagnosis::Snapshot all;
+tap::Snapshot Inspection::gather_waits() {
+  tap::Snapshot all;
   const std::uint64_t now = context_.clock().now_ns();
   const std::lock_guard lock(mutex_);
   const std::uint64_t number = number_.load(std::memory_order_relaxed);
   const auto say = [&](const char* format, auto... arguments) {
-    std::array<char, diagnosis::kMostText> line{};
+    std::array<char, tap::kMostText> line{};
     std::snprintf(line.data(), line.size(), format, arguments...);
     all.lines.emplace_back(line.data());
   };
   for (const Thread& thread : threads_) {
     if (stale(thread, now)) continue;
-    diagnosis::Wait wait = thread.answered == number ? thread.wait : diagnosis::Wait{};
+    tap::Wait wait = thread.answered == number ? thread.wait : tap::Wait{};
     if (wait.call.empty()) wait.call = thread.waiting.call != nullptr ? thread.waiting.call : "a loop of the program";
     wait.waited_ns = now - std::min(now, thread.since);
     wait.thread = thread.number;
     wait.worker = thread.waiting.worker;
-    const std::string on = wait.worker == diagnosis::kNobody ? "" : " on worker " + std::to_string(wait.worker);
+    const std::string on = wait.worker == tap::kNobody ? "" : " on worker " + std::to_string(wait.worker);
     say("thread %u waits in %s%s for %.3g s%s%s", wait.thread, wait.call.c_str(), on.c_str(),
         static_cast<double>(wait.waited_ns) / 1e9, wait.awaited.empty() ? "" : ": ", wait.awaited.c_str());
-    if (all.waits.size() < diagnosis::kMostListed) all.waits.push_back(std::move(wait));
+    if (all.waits.size() < tap::kMostListed) all.waits.push_back(std::move(wait));
   }
   for (const Row& row : rows_) {
-    diagnosis::WorkerState state = row.answered == number ? row.state : diagnosis::WorkerState{};
+    tap::WorkerState state = row.answered == number ? row.state : tap::WorkerState{};
     state.index = row.worker->index();
     state.internal = state.index == context_.internal_worker();
     if (row.answered != number || (!state.seen && !state.held)) {
       say("worker %u: no thread has made progress on it while it was asked", state.index);
     }
     if (row.answered == number) all.lines.insert(all.lines.end(), row.lines.begin(), row.lines.end());
-    if (all.workers.size() < diagnosis::kMostListed) all.workers.push_back(std::move(state));
+    if (all.workers.size() < tap::kMostListed) all.workers.push_back(std::move(state));
   }
   return all;
 }

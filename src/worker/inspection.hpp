@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
-#include "diagnosis/snapshot.hpp"
+#include "tap/snapshot.hpp"
 #include "heddle/heddle.h"
 #include "worker/debug_board.hpp"
 
@@ -41,7 +41,7 @@ class Inspection final : public bootstrap::Observed {
   // ---- threads that wait: in each round before a nap
   struct Waiting {
     const char* call = nullptr;
-    std::uint32_t worker = diagnosis::kNobody;
+    std::uint32_t worker = tap::kNobody;
     // For a wait in a loop of the program (heddle_wait_note): takes precedence over the calls
     // within it.
     heddle_tell_wait tell = nullptr;
@@ -54,7 +54,7 @@ class Inspection final : public bootstrap::Observed {
   // filled in. If the program has noted a wait around this call, that wait is told instead; if it
   // is for a collective of a team, the call within says of which team.
   enum class From : std::uint8_t { call, program };
-  void answer(From from, diagnosis::Wait&& wait) noexcept;
+  void answer(From from, tap::Wait&& wait) noexcept;
   // The calling thread does not wait any more; `resumes`: it may go on with the same wait at once.
   void end(bool resumes, std::uint64_t now) noexcept;
   // heddle_wait_end: ends the wait that was noted with this argument.
@@ -67,7 +67,7 @@ class Inspection final : public bootstrap::Observed {
   void noticed(Worker& worker) noexcept;
 
   // ---- Observed: on the bootstrap's thread
-  diagnosis::Pulse pulse() override;
+  tap::Pulse pulse() override;
   std::vector<std::byte> snapshot() override;
   std::string counters() override;
 
@@ -93,18 +93,18 @@ class Inspection final : public bootstrap::Observed {
     bool for_lock = false;
     std::uint64_t reports = 0;   // where nobody watches
     std::uint64_t answered = 0;  // the number of the inspection
-    diagnosis::Wait wait;        // the answer
+    tap::Wait wait;        // the answer
     DebugBoard::Row row;
     std::uint64_t tell_ns = kTellNs;  // after so long it shows a debugger what it waits for
 
     void begin(const Waiting& what);
     [[nodiscard]] bool tells(std::uint64_t now) const { return now - since >= tell_ns; }
-    void tell(const diagnosis::Wait& what, std::uint64_t now);
+    void tell(const tap::Wait& what, std::uint64_t now);
   };
   struct Row {
     Worker* worker = nullptr;
     std::uint64_t answered = 0;
-    diagnosis::WorkerState state;
+    tap::WorkerState state;
     std::uint64_t polls = 0;  // when the inspection began
     std::vector<std::string> lines;
   };
@@ -120,8 +120,8 @@ class Inspection final : public bootstrap::Observed {
   }
   [[nodiscard]] bool all_answered(std::uint64_t now) const;
   void look_at_others();
-  [[nodiscard]] diagnosis::Snapshot gather();
-  [[nodiscard]] diagnosis::Snapshot gather_waits();
+  [[nodiscard]] tap::Snapshot gather();
+  [[nodiscard]] tap::Snapshot gather_waits();
   [[nodiscard]] std::uint64_t due_seconds(Thread& thread, const Waiting& waiting, std::uint64_t now) const;
 
   Context& context_;

@@ -109,7 +109,7 @@ base::Status Context::Leaving::finish(Collective kind, std::int64_t timeout_ns) 
   while ((status = context_.test_exchange(kind, &parts_)) == HEDDLE_AGAIN) {
     static_cast<void>(progress());
     if (timeout.over()) return context_.not_arrived(timeout_ns);
-    watch_.round([&](diagnosis::Wait& wait) { context_.describe_awaited(kind, wait); }, waiter_.nap_ns() > 0);
+    watch_.round([&](tap::Wait& wait) { context_.describe_awaited(kind, wait); }, waiter_.nap_ns() > 0);
   }
   return status;
 }

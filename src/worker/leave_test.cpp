@@ -41,7 +41,7 @@ class Stop final : public Attachment {
   void end() override {}
   [[nodiscard]] bool active() const override { return false; }
   [[nodiscard]] std::uint64_t moves() const override { return 0; }
-  void tell(diagnosis::Snapshot* /*snapshot*/) const override {}
+  void tell(tap::Snapshot* /*snapshot*/) const override {}
 
  private:
   std::atomic<bool>* reached_;

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "base/peek.hpp"
-#include "diagnosis/counters.hpp"
+#include "tap/counters.hpp"
 #include "engine/aggregator.hpp"
 #include "worker/context.hpp"
 #include "worker/gate.hpp"
@@ -17,8 +17,8 @@ namespace {
 
 // As Worker::read_stats(), except for what only the thread inside may look at: invalid packets,
 // which the transport counts.
-diagnosis::WorkerCounters counters_of(Worker& worker) {
-  diagnosis::WorkerCounters all;
+tap::WorkerCounters counters_of(Worker& worker) {
+  tap::WorkerCounters all;
   all.index = worker.index();
   all.internal = worker.index() == worker.context().internal_worker();
   all.mode = mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name;
@@ -26,7 +26,7 @@ diagnosis::WorkerCounters counters_of(Worker& worker) {
   const std::uint64_t own_polls = worker.gate() != nullptr ? worker.gate()->polls() : 0;
   heddle_worker_stats& stats = all.stats;
   stats.size = sizeof stats;
-  for (const diagnosis::Count& count : diagnosis::counts()) {
+  for (const tap::Count& count : tap::counts()) {
     if (count.field != nullptr) stats.*count.field = base::peek(worker.core().stats.*count.field);
   }
   const Tally posted = worker.counts().peek_total();
@@ -71,7 +71,7 @@ std::uint64_t resident_bytes() {
 }  // namespace
 
 std::string Inspection::counters() {
-  diagnosis::RankCounters all;
+  tap::RankCounters all;
   all.rank = context_.bootstrap().rank();
   all.pid = ::getpid();
   all.transport = context_.transport().capabilities().name;
@@ -84,7 +84,7 @@ std::string Inspection::counters() {
     all.longest_wait_ns = std::max(all.longest_wait_ns, now - std::min(now, thread.since));
   }
   for (const Row& row : rows_) all.workers.push_back(counters_of(*row.worker));
-  return diagnosis::to_text(all);
+  return tap::to_text(all);
 }
 
 }  // namespace heddle::engine

@@ -78,12 +78,12 @@ std::uint64_t bytes_of(const Operation& operation) {
 }
 
 // For the verdict: told whatever stage the operation is in.
-diagnosis::Awaited awaited_of(const Operation& operation) {
-  using diagnosis::Cause;
-  diagnosis::Awaited awaited;
+tap::Awaited awaited_of(const Operation& operation) {
+  using tap::Cause;
+  tap::Awaited awaited;
   awaited.what = what(operation).name;
   awaited.bytes = bytes_of(operation);
-  awaited.rank = operation.rank == kManyRanks ? diagnosis::kNobody : operation.rank;
+  awaited.rank = operation.rank == kManyRanks ? tap::kNobody : operation.rank;
   if (operation.kind == Kind::message) awaited.worker = operation.target.worker;
   if (operation.served > 0) {
     awaited.cause = Cause::answer;
@@ -113,7 +113,7 @@ void find_queued(Worker& worker, Findings& findings) {
   }
   find_running(worker, findings);
   findings.state.unhandled = worker.messages().unhandled();
-  if (findings.state.unhandled != diagnosis::kNobody) {
+  if (findings.state.unhandled != tap::kNobody) {
     findings.say("worker %u: active messages were dropped, since no handler was registered for their number, %u",
                  worker.index(), findings.state.unhandled);
   }
@@ -127,7 +127,7 @@ void find_queued(Worker& worker, Findings& findings) {
 
 // Reports messages to workers that their ranks have not opened: they have no operation any more.
 void find_unopened(Worker& worker, Findings& findings) {
-  std::array<transport::TransportWorker::Unopened, diagnosis::kMostListed> found{};
+  std::array<transport::TransportWorker::Unopened, tap::kMostListed> found{};
   const std::size_t count = worker.core().transport.unopened(found);
   for (const auto& [target, messages] : std::span(found).first(count)) {
     findings.say("worker %u: %llu %s sent to worker %u of rank %u, which is not open there, or not connected yet",
@@ -152,8 +152,8 @@ void find_unnotified(Worker& worker, Findings& findings) {
         "%u puts, gets or messages without a completion, for rank %u: in the hands of the transport, which moves "
         "when this worker is advanced, and the peer's",
         unnotified[rank], rank);
-    diagnosis::Awaited awaited;
-    awaited.cause = diagnosis::Cause::answer;
+    tap::Awaited awaited;
+    awaited.cause = tap::Cause::answer;
     awaited.rank = rank;
     awaited.what = "put, get or message";
     findings.under_way(std::move(awaited));
@@ -281,10 +281,10 @@ void look_from_outside(Worker& worker, bool still, Findings& findings) {
   find_queued(worker, findings);
 }
 
-void show(Worker& worker, base::DebugWorker& shown) {
+void show(Worker& worker, tap::DebugWorker& shown) {
   shown.handle = worker.core().handle.id;
   shown.index = worker.index();
-  base::set_text(shown.mode, mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name);
+  tap::set_text(shown.mode, mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name);
   shown.value("polls", worker.core().stats.polls);
   worker.core().operations.show(shown);
   worker.tagged().show(shown);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/debug_view.hpp"
+#include "tap/debug_view.hpp"
 #include "engine/findings.hpp"
 #include "worker/worker.hpp"
 
@@ -23,7 +23,7 @@ void look_from_outside(Worker& worker, bool still, Findings& findings);
 void find_inside(Worker& worker, Findings& findings);
 
 // Tells a debugger where the worker's numbers are. The worker is open.
-void show(Worker& worker, base::DebugWorker& shown);
+void show(Worker& worker, tap::DebugWorker& shown);
 
 // Numbers that change when something happens. They are read while other threads write them.
 // `calls`: by threads of the program.

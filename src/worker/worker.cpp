@@ -6,7 +6,7 @@
 #include <new>
 
 #include "base/log.hpp"
-#include "base/probes.hpp"
+#include "tap/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "engine/ordering.hpp"
 #include "engine/probing.hpp"
@@ -43,7 +43,7 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       max_payload_(context.environment().config.number(base::Var::am_max_bytes)),
       transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
         const transport::Capabilities& capabilities = context.transport().capabilities();
-        if (base::Tracer* const tracer = context.tracer(); tracer != nullptr) {
+        if (tap::Tracer* const tracer = context.tracer(); tracer != nullptr) {
           const TracingWorker::Place place{index, context.size(), capabilities.max_workers};
           transport = std::make_unique<TracingWorker>(std::move(transport), *tracer, place);
         }
@@ -365,10 +365,10 @@ base::Status Worker::take_credit(heddle_peer target, const heddle_am_message& me
   return closed ? HEDDLE_DONE : HEDDLE_AGAIN;
 }
 
-void Worker::note_task(base::TraceEvent event, std::uint32_t handler) {
+void Worker::note_task(tap::TraceEvent event, std::uint32_t handler) {
   if (core_.tracer == nullptr) [[likely]]
     return;
-  base::TraceRecord record{};
+  tap::TraceRecord record{};
   record.id = handler;
   record.worker = static_cast<std::uint8_t>(index_);
   record.event = event;
@@ -388,11 +388,11 @@ int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t tim
       watch.interrupt();
       ActiveMessages::EndedTask ended{};
       const std::uint32_t handler = task->handler;
-      base::probe_task_begin(index_, handler);
-      note_task(base::TraceEvent::task_begin, handler);
+      tap::probe_task_begin(index_, handler);
+      note_task(tap::TraceEvent::task_begin, handler);
       const bool tells = messages_.run_task(handle, task, &ended);
-      note_task(base::TraceEvent::task_end, handler);
-      base::probe_task_end(index_, handler);
+      note_task(tap::TraceEvent::task_end, handler);
+      tap::probe_task_end(index_, handler);
       ran += ended.handled ? 1 : 0;
       if (!tells) continue;
       // Not by the queue: a command there may wait behind messages that wait for credit of their

@@ -155,7 +155,7 @@ class Worker final : public NamesObjects, private Attentive {
   Worker(Context& context, std::uint32_t index, const Traits& traits,
          std::unique_ptr<transport::TransportWorker> transport);
 
-  void note_task(base::TraceEvent event, std::uint32_t handler);
+  void note_task(tap::TraceEvent event, std::uint32_t handler);
   // Progress on other workers by a thread that waits on this one, in round `round` of the wait, or
   // before a nap. `rests`: the wait does not spin any more. Returns the number of events.
   int attend(std::uint32_t round, bool rests);

@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "api/test_job.hpp"
-#include "diagnosis/snapshot.hpp"
+#include "tap/snapshot.hpp"
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::test::diagnosis_test {
 namespace {
 
-using diagnosis::Cause;
-using diagnosis::Snapshot;
+using tap::Cause;
+using tap::Snapshot;
 
 // The awaited event of a program's loop, and how often it was asked for.
 struct Loop {
@@ -67,7 +67,7 @@ class Diagnosis : public testing::Test {
   Snapshot snapshot() {
     ++snapshots_;
     auto decoded =
-        diagnosis::decode(engine::find_handle<engine::Context>(context_.handle().id)->inspection().snapshot());
+        tap::decode(engine::find_handle<engine::Context>(context_.handle().id)->inspection().snapshot());
     EXPECT_TRUE(decoded) << heddle_last_error();
     return decoded ? std::move(*decoded) : Snapshot{};
   }
@@ -142,7 +142,7 @@ TEST_F(Diagnosis, AWaitIsToldInItsOwnWords) {
   set(loop.facts.tag, "tag 7");
   const Snapshot told = told_of(loop);
   ASSERT_EQ(told.waits.size(), 1U);
-  const diagnosis::Wait& wait = told.waits[0];
+  const tap::Wait& wait = told.waits[0];
   EXPECT_EQ(wait.call, "shmem_wait_until");
   EXPECT_EQ(wait.awaited, "tag 7 from PE 1");
   EXPECT_EQ(wait.worker, 0U);
@@ -168,7 +168,7 @@ TEST_F(Diagnosis, ALockAndACollectiveAreToldByTheirNumbers) {
   EXPECT_EQ(told.waits[0].call, "a loop of the program");
   ASSERT_EQ(told.waits[0].things.size(), 1U);
   EXPECT_EQ(told.waits[0].things[0].bytes, 0x5EA1U);
-  EXPECT_EQ(told.waits[0].things[0].rank, diagnosis::kNobody);
+  EXPECT_EQ(told.waits[0].things[0].rank, tap::kNobody);
   Loop collective;
   collective.facts.cause = HEDDLE_WAIT_COLLECTIVE;
   collective.facts.rank = HEDDLE_ANY;
@@ -180,7 +180,7 @@ TEST_F(Diagnosis, ALockAndACollectiveAreToldByTheirNumbers) {
   told = told_of(collective);
   ASSERT_EQ(told.waits.size(), 1U);
   ASSERT_TRUE(told.waits[0].step.has_value());
-  EXPECT_EQ(*told.waits[0].step, (diagnosis::Step{9, 3, 2, "MPI_COMM_WORLD", "allreduce"}));
+  EXPECT_EQ(*told.waits[0].step, (tap::Step{9, 3, 2, "MPI_COMM_WORLD", "allreduce"}));
 }
 
 // Texts without an end, and causes that there are not.
@@ -222,7 +222,7 @@ TEST_F(Diagnosis, SeveralThreadsMayWaitAtOnce) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(within_time([&] {
       std::multiset<std::string> texts;
-      for (const diagnosis::Wait& wait : snapshot().waits) texts.insert(wait.awaited);
+      for (const tap::Wait& wait : snapshot().waits) texts.insert(wait.awaited);
       return texts.count("loop 0") == 1 && texts.count("loop 2") == 1 && texts.count("loop 4") == 1;
     }));
   }
@@ -296,7 +296,7 @@ TEST_F(Diagnosis, LocksThatAreHeldAreListed) {
     return most + 1000;
   };
   ASSERT_EQ(heddle_context_list_held(context_.handle(), many), HEDDLE_DONE);
-  EXPECT_EQ(snapshot().held, std::vector<std::uint64_t>(diagnosis::kMostListed, 5));
+  EXPECT_EQ(snapshot().held, std::vector<std::uint64_t>(tap::kMostListed, 5));
   ASSERT_EQ(heddle_context_list_held(context_.handle(), nullptr), HEDDLE_DONE);
   EXPECT_TRUE(snapshot().held.empty());
 }
@@ -334,7 +334,7 @@ TEST_F(Diagnosis, MessagesThatNobodyReceivesAreCounted) {
     return told.workers.size() == 1 && told.workers[0].kept.size() == 1 && told.workers[0].kept[0].messages == 3;
   };
   ASSERT_TRUE(within_time(kept));
-  const diagnosis::Kept all = snapshot().workers[0].kept[0];
+  const tap::Kept all = snapshot().workers[0].kept[0];
   EXPECT_EQ(all.rank, 1U);
   EXPECT_EQ(all.tag, "the word 8");
 }

@@ -1,7 +1,7 @@
-// emulator/utofu: the doorbell of an engine, with two threads that make work for it.
+// tofu/emulator: the doorbell of an engine, with two threads that make work for it.
 #include <gtest/gtest.h>
 
-#include "emulator/utofu/doorbell.hpp"
+#include "tofu/emulator/doorbell.hpp"
 #include "expect.hpp"
 
 namespace heddle::explore::doorbell_explore_test {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What gdb says of a job with tools/gdb/heddle-gdb.py: `heddle waits` of a running rank and of core dumps, and the handles.
+"""What gdb says of a job with observe/gdb/heddle-gdb.py: `heddle waits` of a running rank and of core dumps, and the handles.
 
     gdb_test.py HEDDLE-TOOL PROGRAM LIBRARY     PROGRAM: gdb_rank.c, whose rank 1 waits for tag 7 of rank 0
 """

@@ -1,5 +1,5 @@
 // Traced jobs: compares the contents of their picture with the ranks' own counts.
-#include "tools/trace/test_perfetto.hpp"
+#include "observe/trace/test_perfetto.hpp"
 
 #include <filesystem>
 #include <ostream>
@@ -13,9 +13,9 @@
 namespace heddle::tests::trace_test {
 namespace {
 
-using tools::trace::see;
-using tools::trace::Seen;
-using tools::trace::SeenEvent;
+using observe::trace::see;
+using observe::trace::Seen;
+using observe::trace::SeenEvent;
 
 struct Kind {
   const char* transport;

@@ -1,5 +1,5 @@
 // `heddle run --trace`: the libraries that show the ranks' calls of MPI and OpenSHMEM by name
-// (tools/calls).
+// (observe/calls).
 #pragma once
 
 #include "tools/run/options.hpp"

@@ -1,36 +1,63 @@
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
+#include "tap/trace_files.hpp"
 #include "tools/commands.hpp"
 #include "tools/run/calls.hpp"
 #include "tools/run/launcher.hpp"
 #include "tools/run/options.hpp"
-#include "tools/trace/merge.hpp"
 
 namespace heddle::tools {
 namespace {
 
 constexpr int kSystemCode = 125;  // `heddle run` itself failed
 
+// `heddle trace PATH`, and its exit code.
+int call_trace(const std::string& path) {
+  std::string word = "trace";
+  std::string file = path;
+  std::string heddle = "heddle";
+  const std::array<char*, 4> words{heddle.data(), word.data(), file.data(), nullptr};
+  // The launcher has blocked signals, which it has read from a descriptor.
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t child = 0;
+  const int error = ::posix_spawn(&child, "/proc/self/exe", nullptr, &attributes, words.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) {
+    std::fprintf(stderr, "heddle run: cannot start heddle trace %s: %s\n", path.c_str(), std::strerror(error));
+    return kSystemCode;
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kSystemCode;
+}
+
 // Makes the picture of a traced job that has ended with `code`. Returns the command's exit code.
 int make_picture(const run::Options& options, bool joined, int code) {
-  const char* const command = options.names->command;
-  if (trace::merge(options.trace, trace::Parts::remove, command) == HEDDLE_DONE) return code;
-  const std::string why = base::last_message();
-  const std::string left = trace::left(options.trace);
-  if (left.empty() && !joined) {
+  if (!joined && std::ranges::none_of(tap::trace_files(options.trace), tap::is_trace_file)) {
     std::fprintf(stderr,
                  "%s: warning: there is no trace: the program has not joined a Heddle job (it made no context), so "
                  "there is nothing to show\n",
-                 command);
+                 options.names->command);
     return code;
   }
-  std::fprintf(stderr, "%s: there is no trace: %s\n", command, why.c_str());
-  if (!left.empty()) {
-    std::fprintf(stderr, "%s: what the ranks have noted stays in %s; `heddle trace %s` tries again\n", command,
-                 left.c_str(), options.trace.c_str());
-  }
-  return code != 0 ? code : kSystemCode;
+  const int picture = call_trace(options.trace);
+  return code == 0 && picture != 0 ? kSystemCode : code;
 }
 
 int start(int argc, char** argv, const run::Names& names) {
@@ -45,7 +72,7 @@ int start(int argc, char** argv, const run::Names& names) {
     return 0;
   }
   if (options->trace.empty()) return run::Launcher(*options).run();
-  trace::clear(options->trace);
+  tap::remove_trace_files(options->trace);
   if (options->trace_calls && run::preload_calls(&*options) != HEDDLE_DONE) {
     std::fprintf(stderr, "%s: warning: %s\n", names.command, base::last_message());
   }

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/live/openmetrics.hpp"
+#include "tap/openmetrics.hpp"
 #include "tools/run/other_end.hpp"
 
 namespace heddle::tools::run {
@@ -153,7 +153,7 @@ void MetricsPort::reply(const std::shared_ptr<Guest>& guest) {
   ask_([this, weak = std::weak_ptr(guest)](const std::string& text) {
     const auto still = weak.lock();
     if (still == nullptr) return;
-    tell(*still, "200 OK", live::kOpenMetricsType, live::openmetrics(diagnosis::read_counters(text)));
+    tell(*still, "200 OK", tap::kOpenMetricsType, tap::openmetrics(tap::read_counters(text)));
   });
 }
 

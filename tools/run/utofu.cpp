@@ -75,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> utofu_environment(const UtofuMa
                                                              {"UTOFU_EMU_PROCESSES", std::to_string(ranks)},
                                                              {"UTOFU_EMU_SHAPE", machine.shape},
                                                              {"UTOFU_EMU_PPN", std::to_string(machine.per_node)}};
-  const std::string folder = beside_program("../emulator/utofu", "heddle/utofu", "libtofucom.so");
+  const std::string folder = beside_program("../tofu/emulator", "heddle/utofu", "libtofucom.so");
   if (!folder.empty()) {
     const char* before = std::getenv("LD_LIBRARY_PATH");
     const bool has = before != nullptr && *before != '\0';

@@ -1,4 +1,4 @@
-// `heddle run --utofu`: runs the job on an emulated Tofu machine (emulator/utofu).
+// `heddle run --utofu`: runs the job on an emulated Tofu machine (tofu/emulator).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Calls by name in the picture of a traced job (`heddle run --trace`): the wrappers that note them
-// are in a library that the launcher loads into the process before all others (tools/calls).
+// are in a library that the launcher loads into the process before all others (observe/calls).
 #pragma once
 
 #include <heddle/heddle.h>

@@ -1,8 +1,5 @@
 // The door by which a running job is asked about itself: a local socket of the process that watches
-// the job (the launcher, or rank 0's process), for programs of the same user. The name of the
-// socket is abstract: it ends with the socket.
-//
-// A connection carries one request, a line, and its answer, text until the end.
+// the job (the launcher, or rank 0's process), for programs of the same user (tap/ask.hpp).
 #pragma once
 
 #include <sys/types.h>
@@ -19,9 +16,6 @@
 #include "bootstrap/process_fd.hpp"
 
 namespace heddle::bootstrap::local {
-
-// Before the user's number, '.', and the number of the process.
-inline constexpr std::string_view kDoorPrefix = "heddle.job.";
 
 // One thread; never waits.
 class Door {
@@ -64,11 +58,5 @@ class Door {
   ProcessFd listener_;
   std::vector<std::shared_ptr<Guest>> guests_;  // shared: an answer may come after they are gone
 };
-
-// ---- the other side, for tools
-// The processes of this user that have a door, in rising order.
-[[nodiscard]] std::vector<pid_t> find_doors();
-// Asks, and waits for the answer. BOOTSTRAP: nobody is there, or it is another user's; TIMEOUT.
-base::Result<std::string> ask_door(pid_t pid, std::string_view request, int timeout_ms);
 
 }  // namespace heddle::bootstrap::local

@@ -2,6 +2,8 @@
 // played over plain sockets.
 #include "bootstrap/local/door.hpp"
 
+#include "tap/ask.hpp"
+
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -116,7 +118,7 @@ TEST_F(DoorTest, WhoAsksIsAnswered) {
   open();
   serve_in_thread();
   for (const char* request : {"hang", "", "ranks 1 2"}) {
-    const auto answer = ask_door(::getpid(), request, kLongMs);
+    const auto answer = tap::ask_door(::getpid(), request, kLongMs);
     ASSERT_TRUE(answer) << base::last_message();
     EXPECT_EQ(*answer, std::string("you said ") + request);
   }
@@ -132,7 +134,7 @@ TEST_F(DoorTest, SeveralAskAtOnce) {
     threads.emplace_back([i] {
       for (int j = 0; j < 20; ++j) {
         const std::string request = std::to_string(i) + ' ' + std::to_string(j);
-        const auto answer = ask_door(::getpid(), request, kLongMs);
+        const auto answer = tap::ask_door(::getpid(), request, kLongMs);
         EXPECT_TRUE(answer && *answer == "you said " + request);
       }
     });
@@ -142,7 +144,7 @@ TEST_F(DoorTest, SeveralAskAtOnce) {
 
 TEST_F(DoorTest, IsFoundWhileItIsOpen) {
   const auto found = [] {
-    const std::vector<pid_t> all = find_doors();
+    const std::vector<pid_t> all = tap::find_doors();
     EXPECT_TRUE(std::ranges::is_sorted(all));
     return std::ranges::count(all, ::getpid());
   };
@@ -169,7 +171,7 @@ TEST_F(DoorTest, ALongAnswerArrivesWhole) {
   open();
   for (std::size_t i = 0; answer_.size() < 1'000'000; ++i) answer_ += std::to_string(i) + '\n';
   serve_in_thread();
-  const auto answer = ask_door(::getpid(), "hang", kLongMs);
+  const auto answer = tap::ask_door(::getpid(), "hang", kLongMs);
   ASSERT_TRUE(answer) << base::last_message();
   EXPECT_TRUE(*answer == answer_) << answer->size() << " of " << answer_.size() << " bytes";
 }
@@ -325,15 +327,15 @@ TEST_F(DoorTest, AGuestThatFindsNoDescriptorWaits) {
 }
 
 TEST_F(DoorTest, WhereThereIsNoneNobodyAnswers) {
-  EXPECT_EQ(ask_door(::getpid(), "hang", kLongMs).status(), HEDDLE_ERR_BOOTSTRAP);
+  EXPECT_EQ(tap::ask_door(::getpid(), "hang", kLongMs).status(), HEDDLE_ERR_BOOTSTRAP);
   EXPECT_NE(std::string(base::last_message()).find("watches no job"), std::string::npos) << base::last_message();
 }
 
 TEST_F(DoorTest, WhoIsNotServedDoesNotWaitForEver) {
   open();
-  EXPECT_EQ(ask_door(::getpid(), "hang", 20).status(), HEDDLE_ERR_TIMEOUT);
+  EXPECT_EQ(tap::ask_door(::getpid(), "hang", 20).status(), HEDDLE_ERR_TIMEOUT);
   keeps_ = true;
-  std::thread asker([] { EXPECT_EQ(ask_door(::getpid(), "hang", 20).status(), HEDDLE_ERR_TIMEOUT); });
+  std::thread asker([] { EXPECT_EQ(tap::ask_door(::getpid(), "hang", 20).status(), HEDDLE_ERR_TIMEOUT); });
   asker.join();
   serve();
   expect_well();
@@ -354,8 +356,8 @@ TEST_F(DoorTest, EndsWithTheProcessThatHasOpenedIt) {
   char byte = 0;
   EXPECT_EQ(::read(ends[0], &byte, 1), 1) << "it runs";
   door_.reset();
-  EXPECT_EQ(std::ranges::count(find_doors(), ::getpid()), 0);
-  EXPECT_EQ(ask_door(::getpid(), "hang", 20).status(), HEDDLE_ERR_BOOTSTRAP);
+  EXPECT_EQ(std::ranges::count(tap::find_doors(), ::getpid()), 0);
+  EXPECT_EQ(tap::ask_door(::getpid(), "hang", 20).status(), HEDDLE_ERR_BOOTSTRAP);
   ::close(ends[0]);
   ::waitpid(child, nullptr, 0);
 }

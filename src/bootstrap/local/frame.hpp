@@ -37,9 +37,9 @@ enum class FrameType : std::uint16_t {
   abort = 6,  // value: exit code, 0-255; payload: message
   // The next four only if the launcher watches the job, see watchdog.hpp.
   waiting = 7,  // a thread has waited for long
-  // payload: diagnosis::Pulse. An answer, as the next one; value: that of the question
+  // payload: tap::Pulse. An answer, as the next one; value: that of the question
   pulse = 8,
-  snapshot = 9,   // payload: an encoded diagnosis::Snapshot
+  snapshot = 9,   // payload: an encoded tap::Snapshot
   counters = 10,  // payload: text, see diagnosis/counters.hpp
   // launcher to rank
   welcome = 64,  // payload: Welcome

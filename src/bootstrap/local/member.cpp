@@ -261,7 +261,7 @@ base::Status Member::handle(Frame& frame) {
 // The listening thread sends the answers. A failed send needs no action: if the connection has
 // broken, this thread ends because of that.
 void Member::tell_pulse(std::int32_t number) {
-  diagnosis::Pulse pulse;
+  tap::Pulse pulse;
   ask_observed([&](Observed& observed) { pulse = observed.pulse(); });
   static_cast<void>(send({FrameType::pulse, 0, 0, number}, std::as_bytes(std::span(&pulse, 1))));
 }

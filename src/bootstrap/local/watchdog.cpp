@@ -177,10 +177,10 @@ void Watchdog::answered(std::uint32_t rank, FrameType type, std::int32_t number,
     it.looked_at = true;
     // Bytes that are no snapshot count as no answer, and so does an answer of an earlier round.
     if (number != snapshots_) return;
-    if (auto snapshot = diagnosis::decode(payload)) it.snapshot = std::move(*snapshot);
+    if (auto snapshot = tap::decode(payload)) it.snapshot = std::move(*snapshot);
     return;
   }
-  diagnosis::Pulse pulse;
+  tap::Pulse pulse;
   if (payload.size() != sizeof pulse) return;
   std::memcpy(&pulse, payload.data(), sizeof pulse);
   const std::uint64_t now = now_ns();
@@ -229,7 +229,7 @@ void Watchdog::end_inquiries(std::uint64_t now) {
   const std::string blamed = verdict.culprits.empty() ? "to blame: nobody can be named"
                                                       : std::string("to blame: ") + options_.rank_word +
                                                             (verdict.culprits.size() > 1 ? "s " : " ") +
-                                                            diagnosis::list_of(verdict.culprits);
+                                                            tap::list_of(verdict.culprits);
   // Threads that wait for a lock change the numbers; see all_wait_for_a_lock().
   std::uint64_t still_ns = now - still_ns_;
   for (const Rank& rank : ranks_) {
@@ -257,7 +257,7 @@ bool Watchdog::can_hang(const std::vector<RankView>& all) const {
   const std::uint64_t long_ns = options_.still_seconds * kSecond / 2;
   for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
     if (!all[rank].snapshot) continue;
-    const diagnosis::Snapshot& snapshot = *all[rank].snapshot;
+    const tap::Snapshot& snapshot = *all[rank].snapshot;
     if (std::ranges::any_of(snapshot.waits, [=](const auto& wait) { return wait.waited_ns >= long_ns; })) return true;
     if (!ranks_[rank].polls) continue;
     if (!snapshot.steps.empty()) return true;
@@ -270,9 +270,9 @@ bool Watchdog::can_hang(const std::vector<RankView>& all) const {
 // The ranks that are missing in the exchange in which this rank waits; the rank itself does not
 // know them.
 std::string Watchdog::missing_of(std::uint32_t rank, const std::string& line) const {
-  if (!line.ends_with(diagnosis::kNotAllArrived)) return {};
+  if (!line.ends_with(tap::kNotAllArrived)) return {};
   const std::vector<std::uint32_t> missing = broker_.awaited_by(rank);
-  return missing.empty() ? std::string() : ": missing is rank " + diagnosis::list_of(missing);
+  return missing.empty() ? std::string() : ": missing is rank " + tap::list_of(missing);
 }
 
 void Watchdog::tell_rank(std::uint32_t rank, const RankView& view, Lines& lines) const {

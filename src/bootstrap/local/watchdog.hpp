@@ -64,7 +64,7 @@ class Watchdog final : public Watcher {
 
  private:
   struct Rank {
-    diagnosis::Pulse pulse;
+    tap::Pulse pulse;
     bool answered = false;       // the question of this round
     bool known = false;          // `pulse` is of some answer
     bool looked_at = false;      // since the last pulse
@@ -75,7 +75,7 @@ class Watchdog final : public Watcher {
     // snapshot changes the numbers.
     std::uint64_t still_ns = 0;
     std::uint64_t silent_ns = 0;
-    std::optional<diagnosis::Snapshot> snapshot;
+    std::optional<tap::Snapshot> snapshot;
   };
   struct Inquiry {
     Say told;

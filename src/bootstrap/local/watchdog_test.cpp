@@ -31,16 +31,16 @@ std::uint64_t real_now() {
   return base::SystemClock().now_ns();
 }
 
-diagnosis::Snapshot polling(std::vector<diagnosis::Awaited> under_way) {
-  diagnosis::Snapshot snapshot;
+tap::Snapshot polling(std::vector<tap::Awaited> under_way) {
+  tap::Snapshot snapshot;
   snapshot.workers.push_back({0, true, false, 0, std::move(under_way), {}});
   return snapshot;
 }
 
-diagnosis::Snapshot waiting_for(std::uint32_t rank) {
-  diagnosis::Snapshot snapshot = polling({});
+tap::Snapshot waiting_for(std::uint32_t rank) {
+  tap::Snapshot snapshot = polling({});
   snapshot.waits.push_back({"MPI_Recv", "tag 7 from rank " + std::to_string(rank), 100 * kSecond, 1, 0, {}, {}});
-  snapshot.waits.back().things.push_back({diagnosis::Cause::receive, rank, diagnosis::kNobody, 0, "receive", "tag 7"});
+  snapshot.waits.back().things.push_back({tap::Cause::receive, rank, tap::kNobody, 0, "receive", "tag 7"});
   snapshot.lines.push_back("thread 1 waits in MPI_Recv");
   return snapshot;
 }
@@ -54,7 +54,7 @@ class Member {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
     broker.attach(rank, ProcessFd(base::Fd(ends[0])));
     socket_.reset(ends[1]);
-    snapshot = diagnosis::encode(polling({}));
+    snapshot = tap::encode(polling({}));
   }
 
   void send(Header header, const Bytes& payload = {}) {
@@ -78,7 +78,7 @@ class Member {
     return true;
   }
 
-  diagnosis::Pulse pulse;
+  tap::Pulse pulse;
   Bytes snapshot;
   Bytes odd_pulse;  // sent instead of the pulse, if it is not empty
   bool tells_pulse = true;
@@ -125,7 +125,7 @@ class Watched {
   // Makes the rank wait for for_rank, for 5 s so far.
   void wait_in(std::uint32_t rank, std::uint32_t for_rank) {
     rank_at(rank).pulse.waiting_ns = 5 * kSecond;
-    rank_at(rank).snapshot = diagnosis::encode(waiting_for(for_rank));
+    rank_at(rank).snapshot = tap::encode(waiting_for(for_rank));
     rank_at(rank).send({FrameType::waiting});
   }
   void serve() {
@@ -205,17 +205,17 @@ TEST(Watchdog, SaysWhoIsMissingInAnExchange) {
   for (const std::uint32_t rank : {0U, 1U}) {
     job.rank_at(rank).send({FrameType::exchange});
     job.rank_at(rank).pulse.waiting_ns = 5 * kSecond;
-    diagnosis::Snapshot snapshot = polling({});
+    tap::Snapshot snapshot = polling({});
     snapshot.waits.push_back({"heddle_context_barrier",
-                              std::string(diagnosis::kNotAllArrived),
+                              std::string(tap::kNotAllArrived),
                               100 * kSecond,
                               1,
                               0,
                               {},
-                              diagnosis::Step{0, 1, Watched::kSize, "all ranks", "barrier"}});
-    snapshot.lines.push_back("thread 1 waits: " + std::string(diagnosis::kNotAllArrived));
-    snapshot.lines.push_back(std::string(diagnosis::kNotAllArrived) + ": missing is rank 9");
-    job.rank_at(rank).snapshot = diagnosis::encode(snapshot);
+                              tap::Step{0, 1, Watched::kSize, "all ranks", "barrier"}});
+    snapshot.lines.push_back("thread 1 waits: " + std::string(tap::kNotAllArrived));
+    snapshot.lines.push_back(std::string(tap::kNotAllArrived) + ": missing is rank 9");
+    job.rank_at(rank).snapshot = tap::encode(snapshot);
     job.rank_at(rank).send({FrameType::waiting});
   }
   job.pass(6 * kSecond);
@@ -295,7 +295,7 @@ TEST(Watchdog, ARankThatPollsInVainIsToldOfIfItHasSomethingUnderWay) {
     job.join();
     for (std::uint32_t rank = 0; rank < Watched::kSize; ++rank) job.rank_at(rank).polls = true;
     if (under_way) {
-      job.rank_at(2).snapshot = diagnosis::encode(polling({{diagnosis::Cause::answer, 1, 0, 8, "get", ""}}));
+      job.rank_at(2).snapshot = tap::encode(polling({{tap::Cause::answer, 1, 0, 8, "get", ""}}));
     }
     job.pass(7 * kSecond);
     EXPECT_EQ(job.reports.size(), under_way ? 1U : 0U) << job.told();
@@ -452,10 +452,10 @@ TEST(Watchdog, WhoHasNotJoinedIsNamed) {
 TEST(Watchdog, ARankThatIsLongWindedIsCutShort) {
   Watched job(4);
   job.join();
-  diagnosis::Snapshot snapshot = waiting_for(1);
+  tap::Snapshot snapshot = waiting_for(1);
   for (int i = 0; i < 100; ++i) snapshot.lines.push_back("line\x1b[2J");
   job.wait_in(0, 1);
-  job.rank_at(0).snapshot = diagnosis::encode(snapshot);
+  job.rank_at(0).snapshot = tap::encode(snapshot);
   job.pass(7 * kSecond);
   ASSERT_EQ(job.reports.size(), 1U);
   EXPECT_TRUE(job.has("\n    and 61 more lines\n")) << job.told();
@@ -470,10 +470,10 @@ TEST(Watchdog, SurvivesRandomAnswers) {
     Watched job(2);
     job.join();
     for (int frames = 0; frames < 20; ++frames) {
-      Bytes bytes = random.below(2) == 0 ? diagnosis::encode(waiting_for(2)) : Bytes(random.below(60));
+      Bytes bytes = random.below(2) == 0 ? tap::encode(waiting_for(2)) : Bytes(random.below(60));
       if (!bytes.empty()) bytes[random.below(bytes.size())] = static_cast<std::byte>(random.below(256));
       const bool pulse = random.below(2) == 0;
-      if (pulse) bytes.resize(random.below(2) == 0 ? sizeof(diagnosis::Pulse) : random.below(sizeof(diagnosis::Pulse)));
+      if (pulse) bytes.resize(random.below(2) == 0 ? sizeof(tap::Pulse) : random.below(sizeof(tap::Pulse)));
       const auto number = static_cast<std::int32_t>(random.below(5));
       job.rank_at(1).send({pulse ? FrameType::pulse : FrameType::snapshot, 0, 0, number}, bytes);
       if (random.below(3) == 0) job.rank_at(0).send({FrameType::waiting});

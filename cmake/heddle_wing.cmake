@@ -1,0 +1,11 @@
+# heddle_wing_program(TARGET COMPONENT)    the program of a wing's commands: installed where `heddle` finds it, and built with it
+function(heddle_wing_program target component)
+  if(TARGET heddle_tool)
+    add_dependencies(heddle_tool ${target})
+  endif()
+  if(HEDDLE_INSTALL)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/..")
+    install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/heddle COMPONENT ${component})
+    add_dependencies(heddle_installables ${target})
+  endif()
+endfunction()
