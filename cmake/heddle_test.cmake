@@ -126,8 +126,8 @@ function(heddle_test_alone source)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${TEST_LABELS}" SKIP_REGULAR_EXPRESSION "^skipped:")
 endfunction()
 
-# What programs over the networks, and over the emulator's library, are told: HEDDLE_HAS_UCX, HEDDLE_HAS_OFI for transport/test_ucx.hpp and
-# test_ofi.hpp; HEDDLE_TOFUCOM, "" where none is built.
+# What programs over the networks, and over the emulator's library, are told: HEDDLE_HAS_UCX, HEDDLE_HAS_OFI for transport/test/
+# ucx_available.hpp and ofi_available.hpp; HEDDLE_TOFUCOM, "" where none is built.
 function(heddle_test_networks)
   heddle_test_uses(DEFINES HEDDLE_HAS_UCX=$<BOOL:${HEDDLE_HAS_UCX}> HEDDLE_HAS_OFI=$<BOOL:${HEDDLE_HAS_OFI}> LIBRARIES ${CMAKE_DL_LIBS})
 endfunction()

@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
-#include "tap/ask.hpp"
 #include "observe/commands.hpp"
 #include "observe/jobs.hpp"
+#include "tap/ask.hpp"
 
 namespace heddle::observe {
 namespace {

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <vector>
 
-#include "tap/ask.hpp"
 #include "observe/commands.hpp"
+#include "tap/ask.hpp"
 
 namespace heddle::observe {
 namespace {

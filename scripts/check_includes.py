@@ -47,14 +47,15 @@ BESIDES = {
     "src/bootstrap/pmi/": {"bootstrap/hosted"},
     "src/bootstrap/pmix/": {"bootstrap/hosted"},
     "src/bootstrap/single/": {"bootstrap/inproc"},  # a job of one is an inproc job of one
+    "src/transport/test/": {"transport/*"},  # doubles of the networks' libraries, and what tests of transports share
     "src/transport/fault/fault_test.cpp": {"transport/loopback"},  # a decorator is tested on the reference
     "observe/tests/": {"tests"},  # what ranks of tests share
     "tools/info_facts.cpp": {"worker"},  # the sharing modes that there are
     "bench/driver/tuning.hpp": {"collective"},  # the algorithms that there are
 }
 # Files beside the sources that only tests use: they put rooms together, so they may start a job and open transports.
-TEST_FILE = re.compile(r"(_test\.(c|cpp|hpp)|/(test_|conformance)[^/]*\.(cpp|hpp))$")
-FOR_TESTS = {"bootstrap", "bootstrap/*", "transport"}
+TEST_FILE = re.compile(r"(_test\.(c|cpp|hpp)|/test_[^/]*\.(cpp|hpp)|^src/transport/test/.*\.(cpp|hpp))$")
+FOR_TESTS = {"bootstrap", "bootstrap/*", "transport", "transport/test"}
 FOLDERS_WITH_INNER_ROOMS = ("transport", "bootstrap")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(heddle/[^>]+)>)')

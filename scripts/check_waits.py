@@ -27,16 +27,15 @@ WAITS = {
     "src/base/wait.hpp",
     "src/worker/rounds.hpp",
     "src/worker/exchange.cpp",  # a nap of Context, asked for by the wait
-    "interfaces/openshmem/patience.hpp",
     "interfaces/openshmem/patience.cpp",
-    "interfaces/openshmem/order.hpp",  # cpu_relax
+    "interfaces/openshmem/patience.hpp",  # cpu_relax
     "interfaces/mpi/core/progress.cpp",
-    "interfaces/mpi/rma/order.hpp",  # cpu_relax
+    "interfaces/mpi/rma/win.hpp",  # cpu_relax
 }
 
 # For another process, with an end of their own.
 FOR_PROCESSES = {
-    "interfaces/mpi/rma/atomic.cpp": (1, "asks whether the guard's owner lives; tells reports"),
+    "interfaces/mpi/rma/accumulate.cpp": (1, "asks whether the guard's owner lives; tells reports"),
     "interfaces/mpi/rma/locks.cpp": (3, "asks whether the lock's holder and the target live; tells reports"),
     "interfaces/openshmem/teams.cpp": (1, "between two agreements, which wait as all collectives do"),
     "src/bootstrap/hosted/hosted.cpp": (1, "an exchange, which knows of deaths"),
@@ -45,18 +44,18 @@ FOR_PROCESSES = {
     "src/transport/choice.cpp": (1, "an exchange, which knows of deaths; tells who is absent"),
     "src/transport/network/device.cpp": (1, "has a time-out"),
     "src/transport/network/port.cpp": (1, "has a time-out"),
-    "src/transport/ucx/taking_down.cpp": (1, "has a time-out"),
+    "src/transport/ucx/device.cpp": (1, "has a time-out"),
     "src/transport/utofu/device.cpp": (1, "a put to this rank itself"),
     "src/transport/utofu/worker.cpp": (1, "has a time-out"),
 }
 
 # For threads of this process, which no death of another rank holds up.
 FOR_THREADS = {
-    "interfaces/lcw/bias.cpp": (1, "the owner is inside for one call"),
-    "interfaces/lcw/idle.cpp": (1, "no wait: gives the core away once"),
-    "interfaces/mpi/collective/blocking.cpp": (1, "another thread's collective, which knows of deaths"),
+    "interfaces/lcw/completion.cpp": (1, "the owner is inside for one call"),
+    "interfaces/lcw/process.cpp": (1, "no wait: gives the core away once"),
+    "interfaces/mpi/collective/engine_call.cpp": (1, "another thread's collective, which knows of deaths"),
     "interfaces/mpi/messages/request.cpp": (1, "another thread's look at an operation, which waits for nobody"),
-    "interfaces/python/src/gil.cpp": (1, "who takes the last reference"),
+    "interfaces/python/src/calls.cpp": (1, "who takes the last reference"),
     "interfaces/python/src/request.cpp": (1, "who completes it puts it on a list at once"),
     "src/base/membarrier.cpp": (1, "a signal's handler in each thread"),
     "src/tap/tracer.cpp": (1, "no wait: measures the clock"),
@@ -78,7 +77,7 @@ KNOWN = {**FOR_PROCESSES, **FOR_THREADS}
 
 def is_tested_with(name):
     """Tests, and what is made for them, end by their own time limits."""
-    return "/tests/" in name or re.search(r"(?:_test\.cpp|/test_\w+\.(?:hpp|cpp)|/conformance\w*\.(?:hpp|cpp))$", name) is not None
+    return "/tests/" in name or "/test/" in name or re.search(r"(?:_test\.cpp|/test_\w+\.(?:hpp|cpp))$", name) is not None
 
 
 def end_of(code, opening):

@@ -4,7 +4,7 @@
     count_instructions.py PROGRAM SHMEM-PROGRAM UTOFU-PROGRAM,LIBRARY VERBS-LIBRARY,FABRIC LIMITS [--update]
 
 PROGRAM, SHMEM-PROGRAM and UTOFU-PROGRAM are tests/instructions/path.cpp, path_shmem.cpp and path_utofu.cpp built for release, LIBRARY is
-watched_tofucom.cpp, VERBS-LIBRARY src/transport/verbs/idle_verbs.cpp, FABRIC idle_fabric.cpp; - stands for what was not built. LIMITS is a file of lines
+watched_tofucom.cpp, VERBS-LIBRARY src/transport/test/verbs_idle.cpp, FABRIC idle_fabric.cpp; - stands for what was not built. LIMITS is a file of lines
 "name instructions" (# starts a comment).
 A path may have one instruction in ten (and two) more than its limit; fewer than half is reported too, since then the limit
 protects nothing. --update writes what was counted as the new limits.

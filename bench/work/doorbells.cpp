@@ -1,6 +1,6 @@
 // The bench `overhead` where there is no adapter: the threads of one process put into its own
 // memory over the transport verbs, on a libibverbs that executes requests within the process and
-// counts calls of ibv_post_send (src/transport/verbs/idle_verbs.hpp). HEDDLE_VERBS_LIBRARY names
+// counts calls of ibv_post_send (src/transport/test/verbs_idle.hpp). HEDDLE_VERBS_LIBRARY names
 // it. So the cost of posting, and the number of operations that share such a call, depend on Heddle
 // alone.
 #include <dlfcn.h>

@@ -6,9 +6,7 @@
 #include <string_view>
 
 #include "lcw/completion.hpp"
-#include "lcw/errors.hpp"
-#include "lcw/idle.hpp"
-#include "lcw/membership.hpp"
+#include "lcw/process.hpp"
 
 namespace heddle::for_lcw {
 

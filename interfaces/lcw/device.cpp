@@ -4,8 +4,7 @@
 
 #include <lcwi.hpp>
 
-#include "lcw/errors.hpp"
-#include "lcw/idle.hpp"
+#include "lcw/process.hpp"
 
 namespace heddle::for_lcw {
 namespace {

@@ -32,7 +32,7 @@ function(heddle_lcw_add_backend folder)
   endif()
   set_property(SOURCE ${source_folder}/backend/backend.cpp TARGET_DIRECTORY lcw
                APPEND PROPERTY COMPILE_DEFINITIONS alloc_backend=alloc_backend_of_lcw)
-  set(files backend.cpp bias.cpp completion.cpp device.cpp errors.cpp idle.cpp membership.cpp record.cpp ring.cpp)
+  set(files backend.cpp completion.cpp device.cpp process.cpp record.cpp)
   list(TRANSFORM files PREPEND ${folder}/)
   target_sources(lcw PRIVATE ${files})
   # Its own folder as lcw/: <prefix>/share/heddle, or interfaces/ in Heddle's sources. After LCW's own.

@@ -1,5 +1,5 @@
 // Atomic operations. On direct memory the caller executes the processor's atomic; otherwise
-// posted.hpp sends a message.
+// rma.hpp (post_atomic …) sends a message.
 //
 // They are acquire and release. The standard asks for less, but programs spin on shmem_atomic_fetch
 // and then read the data that the value announces; on x86 this costs nothing.
@@ -8,7 +8,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "openshmem/posted.hpp"
+#include "openshmem/rma.hpp"
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "openshmem/alike.hpp"
 #include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
 

@@ -5,9 +5,8 @@
 #include <new>
 #include <vector>
 
-#include "openshmem/alike.hpp"
 #include "openshmem/checks.hpp"
-#include "openshmem/posted.hpp"
+#include "openshmem/rma.hpp"
 #include "openshmem/teams.hpp"
 
 namespace heddle::shmem {

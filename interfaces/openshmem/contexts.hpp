@@ -10,7 +10,7 @@
 
 #include <shmemx.h>
 
-#include "openshmem/order.hpp"
+#include "openshmem/patience.hpp"
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {

@@ -26,10 +26,44 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "openshmem/reserved.hpp"
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {
+
+// Radix of the dissemination: in a round, a PE signals kRadix - 1 others, so up to kRadix PEs need
+// one round. With more PEs than cores a round costs a turn of the scheduler, but one more line
+// costs almost nothing.
+inline constexpr int kRadix = 8;
+inline constexpr int kRounds = 7;  // 8^7 PEs
+
+struct TeamSlot {
+  // What another PE writes: a number that only grows, and a few bytes of data.
+  struct alignas(64) Line {
+    std::uint64_t number;
+    std::byte payload[56];
+  };
+  static constexpr std::size_t kBoardBytes = 4096;
+
+  Line sync[kRounds][kRadix - 1];  // by round and distance
+  // by parity of the exchange and by the member that writes; teams of at most kRadix
+  Line exchange[2][kRadix];
+  Line broadcast[kRadix];  // by the root that writes; teams of at most kRadix
+  // members add 1 when they have fetched this member's data in show()
+  Line fetched;
+  std::byte board[2][kBoardBytes];  // by parity; written by the owner, read by the others
+};
+
+inline constexpr std::size_t kTeams = 256;
+
+struct Reserved {
+  TeamSlot slots[kTeams];
+};
+inline constexpr std::size_t kReservedBytes = (sizeof(Reserved) + 0xffffU) & ~std::size_t{0xffff};
+
+// This PE's reserved memory.
+inline Reserved& reserved() {
+  return *static_cast<Reserved*>(g_state.reserved);
+}
 
 struct Group {
   Members members;

@@ -11,11 +11,11 @@
 #include <memory>
 #include <mutex>
 
-#include "openshmem/alike.hpp"
+#include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
+#include "openshmem/groups.hpp"
 #include "openshmem/memory/allocator.hpp"
 #include "openshmem/memory/segments.hpp"
-#include "openshmem/reserved.hpp"
 #include "openshmem/teams.hpp"
 
 namespace heddle::shmem {

@@ -8,11 +8,83 @@
 #include <cstdint>
 #include <functional>
 
-#include "openshmem/deaths.hpp"
-#include "openshmem/order.hpp"
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
+// All earlier stores become visible before any later store: shmem_fence. Free on x86.
+inline void store_fence() {
+  if constexpr (kThreadSanitizer) {
+    static std::atomic<int> word{0};
+    word.fetch_add(1, std::memory_order_acq_rel);
+  } else {
+    std::atomic_thread_fence(std::memory_order_release);
+  }
+}
+
+// All earlier loads and stores are visible to all before any later load or store: shmem_quiet.
+inline void full_fence() {
+  if constexpr (kThreadSanitizer) {
+    static std::atomic<int> word{0};
+    word.fetch_add(1, std::memory_order_seq_cst);
+  } else {
+#if defined(__x86_64__)
+    // cheaper than mfence, with the same order for normal memory
+    asm volatile("lock; orl $0, -8(%%rsp)" ::: "memory", "cc");
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+}
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // NOLINT: `yield` is a no-op on the cores that matter; isb really pauses
+#endif
+}
+
+// What the death of a PE means to PEs that wait for a word in memory, where no operation ends with
+// an error. OpenSHMEM's functions return no errors either. So the job ends, with a message that
+// names the dead PE and what was waited for. A wait for one PE (in a collective, or for a lock that
+// it holds) is in vain once that PE has died. A word may be written by any PE, so nobody knows
+// whether the wait is in vain. But a death ends the job, so by default the death of any PE ends
+// such a wait too. SHMEM_DEATHS=ignore lets it go on.
+//
+// The engine reports deaths under any launcher.
+
+// Reads SHMEM_DEATHS; ends the job if it is none of its values.
+void read_deaths(Call call);
+
+// Whether a PE is known to have died. Each call looks at some of the PEs, other ones than the last
+// call.
+bool sees_death();
+bool has_died(int pe);
+// For a test that fails, and may be one of many in a loop: true if a PE had died a while ago.
+bool sees_death_in_tests();
+
+// An operation has ended with PEER_FAILED. Ends the job. `pe`: the PE that it was for; -1: not
+// known. A network reports a death before the launcher does, so the launcher's report is awaited
+// for a moment.
+[[noreturn, gnu::cold]] void fail_by_death(Call call, int pe);
+
+// To be called once a death is seen, and what that PE did before has arrived. Ends the job if the
+// wait is in vain. `tell` says what the wait is for, as for heddle_wait_note. `dead`: a dead PE
+// without which the wait cannot end; -1: none, or not known.
+[[gnu::cold]] void end_if_in_vain(Call call, heddle_tell_wait tell, void* arg, int dead);
 
 // Sets what the waits of this process assume about its cores: whether another thread usually runs
 // on a core after a yield. The waits update it. It is a hint, which may be wrong for a while and

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "openshmem/alike.hpp"
 #include "openshmem/checks.hpp"
 
 namespace heddle::shmem {

@@ -1,5 +1,6 @@
 #include "openshmem/setup.hpp"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -7,19 +8,17 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "openshmem/calls.hpp"
 #include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
-#include "openshmem/deaths.hpp"
+#include "openshmem/groups.hpp"
 #include "openshmem/heap.hpp"
 #include "openshmem/locks.hpp"
 #include "openshmem/memory/segments.hpp"
-#include "openshmem/order.hpp"
 #include "openshmem/patience.hpp"
-#include "openshmem/reserved.hpp"
 #include "openshmem/teams.hpp"
 
 namespace heddle::shmem {
+
 namespace {
 
 int g_initialized = 0;    // calls of init minus calls of finalize
@@ -218,6 +217,12 @@ void info_get_version(Call call, int* major, int* minor) {
 void info_get_name(Call call, char* name) {
   if (name == nullptr) fail(call, "name is null");
   std::snprintf(name, SHMEM_MAX_NAME_LEN, "%s", SHMEM_VENDOR_STRING);
+}
+
+void tell_calls(heddle_context context) {
+  using Hook = void(heddle_context, decltype(&heddle_trace_begin), decltype(&heddle_trace_end));
+  auto* const hook = reinterpret_cast<Hook*>(::dlsym(RTLD_DEFAULT, "heddle_shmem_calls"));
+  if (hook != nullptr) hook(context, &heddle_trace_begin, &heddle_trace_end);
 }
 
 }  // namespace heddle::shmem

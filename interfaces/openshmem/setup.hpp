@@ -1,6 +1,7 @@
 // Initialisation and finalisation of the library, and queries.
 #pragma once
 
+#include <heddle/heddle.h>
 #include "openshmem/state.hpp"
 
 namespace heddle::shmem {
@@ -29,5 +30,12 @@ void manage_cache(Call call);
 void manage_cache_line(Call call, const void* dest);
 void info_get_version(Call call, int* major, int* minor);
 void info_get_name(Call call, char* name);
+
+// Calls by name in the picture of a traced job (`heddle run --trace`): the wrappers that note them
+// are in a library that the launcher loads into the process before all others (observe/calls).
+
+// Tells the wrappers, if there are any, that the job is joined; with a context of 0, that it is
+// about to be left.
+void tell_calls(heddle_context context);
 
 }  // namespace heddle::shmem

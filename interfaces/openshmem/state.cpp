@@ -1,8 +1,8 @@
 #include "openshmem/state.hpp"
 
 #include "openshmem/checks.hpp"
-#include "openshmem/deaths.hpp"
 #include "openshmem/memory/segments.hpp"
+#include "openshmem/patience.hpp"
 
 #include <cstdarg>
 #include <cstdio>

@@ -84,7 +84,7 @@ struct State {
   int thread_level = 0;
   bool finalized = false;
   Check check = Check::on;
-  void* reserved = nullptr;  // see reserved.hpp
+  void* reserved = nullptr;  // see groups.hpp
 };
 extern State g_state;
 

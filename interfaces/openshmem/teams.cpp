@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "openshmem/alike.hpp"
+#include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
 #include "openshmem/memory/segments.hpp"
 

@@ -1,6 +1,6 @@
 // Teams: handles, how PEs agree about a new team, and queries.
 //
-// A handle is the team's slot (reserved.hpp) plus one, with a generation in the bits above. So a
+// A handle is the team's slot (groups.hpp) plus one, with a generation in the bits above. So a
 // handle of a destroyed team differs from that of the team that has the slot now.
 #pragma once
 

@@ -36,8 +36,8 @@ inline constexpr std::size_t kNoRank = ~std::size_t{0};
 
 struct Blame : Span {
   Why why = Why::unknown;
-  std::size_t rank = kNoRank;                  // whose delay: an index; kNoRank: nobody knows
-  std::size_t thread = 0;                      // the thread of that rank that caused it
+  std::size_t rank = kNoRank;                 // whose delay: an index; kNoRank: nobody knows
+  std::size_t thread = 0;                     // the thread of that rank that caused it
   std::uint8_t worker = tap::kNoTraceWorker;  // no_progress: the worker at which nobody looked
 };
 

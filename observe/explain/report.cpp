@@ -6,8 +6,8 @@
 #include <map>
 #include <tuple>
 
-#include "tap/snapshot.hpp"
 #include "observe/trace/words.hpp"
+#include "tap/snapshot.hpp"
 
 namespace heddle::observe::explain {
 namespace {

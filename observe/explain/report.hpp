@@ -15,13 +15,13 @@ struct Loss {
   Why why = Why::unknown;
   // to blame: an index into Story::ranks; kNoRank: nobody, or nobody known
   std::size_t rank = kNoRank;
-  std::string where;                           // its thread's activity meanwhile: a clause
-  std::int64_t ns = 0;                         // of all who waited, together
-  std::int64_t longest_ns = 0;                 // of one wait, or copy
-  std::uint64_t times = 0;                     // waits, or copies
-  std::uint64_t bytes = 0;                     // of copies
-  std::vector<std::size_t> waiting;            // ranks, in order
-  std::string call;                            // in which they waited; empty: none
+  std::string where;                          // its thread's activity meanwhile: a clause
+  std::int64_t ns = 0;                        // of all who waited, together
+  std::int64_t longest_ns = 0;                // of one wait, or copy
+  std::uint64_t times = 0;                    // waits, or copies
+  std::uint64_t bytes = 0;                    // of copies
+  std::vector<std::size_t> waiting;           // ranks, in order
+  std::string call;                           // in which they waited; empty: none
   std::uint8_t worker = tap::kNoTraceWorker;  // that nobody looked at
 };
 

@@ -315,8 +315,8 @@ void Reader::take_awaited(std::size_t thread, const Moment& moment) {
   state.awaited_at = moment.ns;
   const TraceRecord& record = moment.record;
   Awaited awaited;
-  awaited.cause = static_cast<tap::Cause>(
-      std::min<std::uint8_t>(record.detail, static_cast<std::uint8_t>(tap::kLastCause)));
+  awaited.cause =
+      static_cast<tap::Cause>(std::min<std::uint8_t>(record.detail, static_cast<std::uint8_t>(tap::kLastCause)));
   awaited.rank = record.rank;
   awaited.worker = record.peer;
   if (awaited.cause == tap::Cause::collective) {

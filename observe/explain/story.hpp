@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "tap/snapshot.hpp"
 #include "observe/trace/recording.hpp"
+#include "tap/snapshot.hpp"
 
 namespace heddle::observe::explain {
 

@@ -12,10 +12,10 @@
 #include <thread>
 
 #include "base/random.hpp"
-#include "tap/tracer.hpp"
 #include "observe/explain/report.hpp"
 #include "observe/trace/merge.hpp"
 #include "observe/trace/packed.hpp"
+#include "tap/tracer.hpp"
 
 namespace heddle::observe::explain::story_test {
 namespace {

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "tap/ask.hpp"
 #include "observe/commands.hpp"
 #include "observe/jobs.hpp"
-#include "tap/openmetrics.hpp"
 #include "observe/live/table.hpp"
+#include "tap/ask.hpp"
+#include "tap/openmetrics.hpp"
 
 namespace heddle::observe {
 namespace {

@@ -15,8 +15,8 @@
 #include <system_error>
 #include <utility>
 
-#include "tap/trace_format.hpp"
 #include "observe/trace/mapping.hpp"
+#include "tap/trace_format.hpp"
 
 namespace heddle::observe::trace {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "tap/tracer.hpp"
 #include "observe/trace/test_perfetto.hpp"
+#include "tap/tracer.hpp"
 
 namespace heddle::observe::trace::picture_test {
 namespace {

@@ -17,8 +17,8 @@
 #include <random>
 #include <string>
 
-#include "tap/tracer.hpp"
 #include "observe/trace/merge.hpp"
+#include "tap/tracer.hpp"
 
 namespace heddle::observe::trace::recording_test {
 namespace {

@@ -264,8 +264,8 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
   // Shorter ones wait for credit, however many long ones are under way.
   engine::Operations& operations = worker.core().operations;
   const bool offers = (bytes > worker.tagged().eager() || matched) && operations.all_offered();
-  wait.things.push_back({offers || used > 0 ? tap::Cause::credit : tap::Cause::room, target.rank,
-                         target.worker, bytes, "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
+  wait.things.push_back({offers || used > 0 ? tap::Cause::credit : tap::Cause::room, target.rank, target.worker, bytes,
+                         "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
   if (offers) {
     engine::awaits(wait,
                    "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "

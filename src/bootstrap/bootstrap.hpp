@@ -19,8 +19,8 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "tap/snapshot.hpp"
 #include "queue/bell.hpp"
+#include "tap/snapshot.hpp"
 
 namespace heddle::bootstrap {
 

@@ -4,12 +4,12 @@
 #include <cinttypes>
 #include <mutex>
 
-#include "tap/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "collective/algorithms/tree.hpp"
 #include "collective/exchange.hpp"
 #include "collective/givers.hpp"
 #include "collective/reduction.hpp"
+#include "tap/probes.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::collective {

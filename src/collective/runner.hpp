@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "tap/probes.hpp"
-#include "tap/tracer.hpp"
 #include "collective/call.hpp"
 #include "collective/schedule.hpp"
 #include "queue/try_lock.hpp"
+#include "tap/probes.hpp"
+#include "tap/tracer.hpp"
 
 namespace heddle::collective {
 

@@ -131,15 +131,13 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
   // For a debugger; all teams are alike. A vector begins with the pointers to its first element
   // and behind its last one.
   static const std::array fields{tap::debug_field("rank", *this, member_), tap::debug_field("ranks", *this, ranks_),
-                                 tap::debug_field("calls", *this, calls_),
-                                 tap::debug_field("passed", *this, passed_)};
+                                 tap::debug_field("calls", *this, calls_), tap::debug_field("passed", *this, passed_)};
   static const bool shown = (engine::show_type(kType, fields), true);
   static_cast<void>(shown);
 }
 
 std::string Team::words() const {
-  std::string text =
-      size() == commons_.context().size() ? "all ranks" : "the team of ranks " + tap::list_of(ranks_);
+  std::string text = size() == commons_.context().size() ? "all ranks" : "the team of ranks " + tap::list_of(ranks_);
   if (among_alike_ > 0) text += " (team " + std::to_string(among_alike_ + 1) + " of these)";
   return text;
 }

@@ -34,7 +34,8 @@ class Job {
   }
   Job& recv(std::uint32_t rank, std::uint32_t from, const std::string& tag, const char* call = "MPI_Recv") {
     const std::string source = from == tap::kNobody ? "anybody" : "rank " + std::to_string(from);
-    return waits(rank, call, {{tap::Cause::receive, from, tap::kNobody, 0, "receive", tag}}, (tag + " from " + source).c_str());
+    return waits(rank, call, {{tap::Cause::receive, from, tap::kNobody, 0, "receive", tag}},
+                 (tag + " from " + source).c_str());
   }
   Job& send(std::uint32_t rank, std::uint32_t to, const std::string& tag, const char* call = "MPI_Ssend") {
     return waits(rank, call, {{tap::Cause::unreceived, to, 0, 100000, "tagged message", tag}});
@@ -90,7 +91,7 @@ inline void expect(const Job& job, const Ranks& culprits, const std::vector<std:
 }
 
 inline tap::Step step(std::uint64_t team, std::uint64_t number, std::uint32_t size, const char* name,
-                 const char* operation = "barrier") {
+                      const char* operation = "barrier") {
   return {team, number, size, name, operation};
 }
 

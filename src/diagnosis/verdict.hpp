@@ -23,10 +23,11 @@ enum class Presence : std::uint8_t {
 
 struct RankView {
   Presence presence = Presence::here;
-  std::int64_t pid = 0;              // 0: not known
+  std::int64_t pid = 0;                   // 0: not known
   std::optional<tap::Snapshot> snapshot;  // none: it has not answered
-  std::uint64_t silent_ns = 0;       // for how long no thread of the program has called the library
-  std::uint64_t still_ns = 0;        // for how long nothing of it has moved
+  // For how long no thread of the program has called the library.
+  std::uint64_t silent_ns = 0;
+  std::uint64_t still_ns = 0;             // for how long nothing of it has moved
 };
 
 struct Verdict {

@@ -36,7 +36,7 @@ struct Edge {
 
 // A collective call that some ranks are in.
 struct Meeting {
-  tap::Step step;         // number 0: a call that is known by its name only
+  tap::Step step;    // number 0: a call that is known by its name only
   std::string call;  // of one of them
   std::vector<std::uint32_t> waiting;
   std::vector<std::uint32_t> come;     // those, and ranks that only started it
@@ -96,7 +96,7 @@ class Graph {
     const Meeting* meeting = nullptr;
     const tap::Wait* server = nullptr;
     bool loose = false;
-    bool idle = false;               // it waits for any message at all, and for nothing else
+    bool idle = false;                    // it waits for any message at all, and for nothing else
     std::vector<const tap::Wait*> waits;  // those that count
   };
   struct Node {

@@ -103,7 +103,8 @@ void Search::compare(const Edge& edge, const Letter& letter) {
   const std::set<std::uint32_t> both{edge.from, edge.to};
   if (of_sender && at_receiver && letter.tag != tag) {
     take(Sign::other_tag, waits + has_sent + letter.tag, both);
-  } else if (of_sender && at_receiver && worker != tap::kNobody && letter.worker != tap::kNobody && letter.worker != worker) {
+  } else if (of_sender && at_receiver && worker != tap::kNobody && letter.worker != tap::kNobody &&
+             letter.worker != worker) {
     const std::string there = "it to worker " + std::to_string(letter.worker);
     take(Sign::other_worker, waits + " on worker " + std::to_string(worker) + has_sent + there, both);
   } else if (of_sender && !at_receiver && letter.tag == tag) {

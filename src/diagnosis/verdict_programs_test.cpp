@@ -207,7 +207,8 @@ std::vector<RankView> Model::views(bool servers) const {
     if (mine.op == Op::meet) {
       const auto size = static_cast<std::uint32_t>(members(mine.other).size());
       const std::uint64_t number = 1U + (calls_[rank].contains(mine.other) ? calls_[rank].at(mine.other) : 0U);
-      wait.step = tap::Step{mine.other, number, size, "the team of ranks " + tap::list_of(members(mine.other)), mine.name};
+      wait.step =
+          tap::Step{mine.other, number, size, "the team of ranks " + tap::list_of(members(mine.other)), mine.name};
     }
     view.snapshot->waits.push_back(wait);
   }

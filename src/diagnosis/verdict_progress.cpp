@@ -295,7 +295,8 @@ std::optional<Verdict> unattended_alone(const Case& about) {
   std::set<std::uint32_t> waiting;
   for (const std::uint32_t rank : about.end.ranks) {
     const auto things = about.graph.things(rank, about.graph.wait(rank));
-    const bool open = std::ranges::all_of(things, [](const tap::Awaited* each) { return each->cause == tap::Cause::unknown; });
+    const bool open =
+        std::ranges::all_of(things, [](const tap::Awaited* each) { return each->cause == tap::Cause::unknown; });
     if (about.graph.loose(rank) && open) waiting.insert(rank);
   }
   if (waiting.size() != 1) return {};

@@ -284,7 +284,8 @@ TEST(Words, TheSmallestGroupAlsoBesideACallThatFewAreIn) {
 TEST(Words, AllOfThoseThatWaitForOneWord) {
   Job job(5);
   for (const std::uint32_t rank : {1U, 3U}) {
-    job.waits(rank, "shmem_wait_until", {{tap::Cause::word, tap::kNobody, tap::kNobody, 72, "word", ""}}, "the word at byte 72");
+    job.waits(rank, "shmem_wait_until", {{tap::Cause::word, tap::kNobody, tap::kNobody, 72, "word", ""}},
+              "the word at byte 72");
   }
   job.barrier({0, 2, 4});
   expect(job, {1, 3}, {"ranks 1 and 3 wait in shmem_wait_until"});
@@ -309,7 +310,8 @@ TEST(Words, AreAllToldOfBesideAStoppedRank) {
 // ---- locks
 
 Job& lock(Job& job, std::uint32_t rank, std::uint64_t key) {
-  return job.waits(rank, "shmem_set_lock", {{tap::Cause::lock, tap::kNobody, tap::kNobody, key, "lock", ""}}, "the lock");
+  return job.waits(rank, "shmem_set_lock", {{tap::Cause::lock, tap::kNobody, tap::kNobody, key, "lock", ""}},
+                   "the lock");
 }
 
 TEST(Locks, WhoCannotAnswerHoldsWhatNobodyElseHolds) {

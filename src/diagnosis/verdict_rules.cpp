@@ -97,7 +97,8 @@ std::string common_reason(const std::vector<const Edge*>& cycle) {
   const std::string sized =
       what + (first.thing->bytes == 0 ? "" : " of " + std::to_string(first.thing->bytes) + " bytes");
   const std::string in_brackets = " (" + call + (call.empty() ? "" : ", ") + sized + ")";
-  if (all({tap::Cause::unreceived, tap::Cause::credit})) return "each send to the next" + in_brackets + " and none receives";
+  if (all({tap::Cause::unreceived, tap::Cause::credit}))
+    return "each send to the next" + in_brackets + " and none receives";
   const std::string in = call.empty() ? "" : " in " + call;
   if (all({tap::Cause::receive})) return "each wait" + in + " for a message from the next and none sends";
   if (all({tap::Cause::lock})) return "each wait" + in + " for a lock that the next holds";

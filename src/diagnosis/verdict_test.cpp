@@ -53,7 +53,9 @@ TEST(Verdict, ARankThatHasDied) {
 
 TEST(Verdict, ARankThatHasLeftAndHoldsALock) {
   Job job(3);
-  job.waits(0, "shmem_set_lock", {{tap::Cause::lock, 2, tap::kNobody, 0, "lock", ""}}).recv(1, 0, "tag 1").is(2, Presence::left);
+  job.waits(0, "shmem_set_lock", {{tap::Cause::lock, 2, tap::kNobody, 0, "lock", ""}})
+      .recv(1, 0, "tag 1")
+      .is(2, Presence::left);
   expect(job, {2}, {"rank 2, which has left the job, holds the lock that rank 0 waits for in shmem_set_lock"});
 }
 
@@ -342,7 +344,9 @@ TEST(Verdict, ACycleOfReceives) {
 
 TEST(Verdict, ACycleOfSeveralKinds) {
   Job job(3);
-  job.recv(0, 1, "tag 1").get(1, 2).waits(2, "shmem_set_lock", {{tap::Cause::lock, 0, tap::kNobody, 0, "lock", ""}}, "the lock");
+  job.recv(0, 1, "tag 1")
+      .get(1, 2)
+      .waits(2, "shmem_set_lock", {{tap::Cause::lock, 0, tap::kNobody, 0, "lock", ""}}, "the lock");
   expect(job, {0, 1, 2},
          {"rank 2 waits in shmem_set_lock for the lock (a lock that rank 0 holds)",
           "each waits for the next, 0 -> 1 -> 2 -> 0"});

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 
-#include "tap/debug_view.hpp"
 #include "base/tsan_order.hpp"
 #include "engine/handles.hpp"
 #include "heddle/heddle.h"
+#include "tap/debug_view.hpp"
 
 namespace heddle::engine {
 

@@ -72,7 +72,7 @@ struct Core {
   heddle_worker handle{};  // before anything arrives
   const transport::Capabilities& capabilities;
   transport::TransportWorker& transport;
-  tap::Tracer* const tracer;                       // null: the job is not traced
+  tap::Tracer* const tracer;                        // null: the job is not traced
   const bool is_told;                               // a protocol wants progress: see advance()
   const std::atomic<std::uint64_t>& failure_epoch;  // the bootstrap's; partner: its release
   Operations operations;

@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "tap/debug_view.hpp"
 #include "engine/handles.hpp"
+#include "tap/debug_view.hpp"
 
 namespace heddle::engine {
 

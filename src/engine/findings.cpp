@@ -23,9 +23,8 @@ void Findings::under_way(tap::Awaited&& awaited) {
 
 void Findings::kept(std::uint32_t rank, std::uint32_t worker, std::uint64_t tag) {
   std::string text = tag_text(tag);
-  const auto same = std::ranges::find_if(state.kept, [&](const tap::Kept& one) {
-    return one.rank == rank && one.worker == worker && one.tag == text;
-  });
+  const auto same = std::ranges::find_if(
+      state.kept, [&](const tap::Kept& one) { return one.rank == rank && one.worker == worker && one.tag == text; });
   if (same != state.kept.end()) {
     ++same->messages;
   } else if (state.kept.size() < tap::kMostListed) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tap/snapshot.hpp"
 #include "engine/job.hpp"
+#include "tap/snapshot.hpp"
 
 namespace heddle::engine {
 

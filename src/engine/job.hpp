@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/environment.hpp"
-#include "tap/tracer.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/handler_table.hpp"
 #include "queue/fetching_mutex.hpp"
+#include "tap/tracer.hpp"
 #include "transport/transport.hpp"
 #include "wire/packet.hpp"
 

@@ -8,11 +8,11 @@
 #include <memory>
 #include <vector>
 
-#include "tap/snapshot.hpp"
 #include "engine/completion.hpp"
 #include "engine/marks.hpp"
 #include "engine/region.hpp"
 #include "heddle/heddle.h"
+#include "tap/snapshot.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::engine {

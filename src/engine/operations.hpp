@@ -19,12 +19,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "tap/debug_view.hpp"
 #include "base/error.hpp"
 #include "base/own_lines.hpp"
 #include "base/peek.hpp"
 #include "engine/objects.hpp"
 #include "engine/operation.hpp"
+#include "tap/debug_view.hpp"
 
 namespace heddle::engine {
 

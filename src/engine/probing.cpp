@@ -19,11 +19,11 @@ std::size_t ProbingWorker::post(std::span<Command> batch) {
   for (const Command& command : batch.first(accepted)) {
     const bool packet = command.opcode == Opcode::message && !command.inlined;
     tap::probe_posted({.worker = index_,
-                        .opcode = static_cast<std::uint32_t>(command.opcode),
-                        .rank = command.rank,
-                        .peer = command.worker,
-                        .bytes = packet ? command.packet_bytes() : command.bytes,
-                        .token = command.done ? 0 : command.token});
+                       .opcode = static_cast<std::uint32_t>(command.opcode),
+                       .rank = command.rank,
+                       .peer = command.worker,
+                       .bytes = packet ? command.packet_bytes() : command.bytes,
+                       .token = command.done ? 0 : command.token});
   }
   if (accepted < batch.size()) {
     const Command& first = batch[accepted];
@@ -37,7 +37,7 @@ std::size_t ProbingWorker::poll(std::span<transport::Completion> completions) {
   for (const transport::Completion& completion : completions.first(found)) {
     if (completion.event == Event::message) {
       tap::probe_arrived(index_, completion.rank, completion.worker, completion.bytes,
-                          wire::row_of(completion.immediate));
+                         wire::row_of(completion.immediate));
     }
     for (std::uint32_t i = completion.ends(); i > 0; --i) {
       tap::probe_ended(index_, completion.token, completion.status);

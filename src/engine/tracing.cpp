@@ -41,8 +41,7 @@ bool is_long(const Command& command) {
 
 }  // namespace
 
-TracingWorker::TracingWorker(std::unique_ptr<transport::TransportWorker> inner, tap::Tracer& tracer,
-                             const Place& place)
+TracingWorker::TracingWorker(std::unique_ptr<transport::TransportWorker> inner, tap::Tracer& tracer, const Place& place)
     : ForwardingWorker(std::move(inner)), tracer_(tracer), place_(place), sent_(place.ranks), received_(place.ranks) {}
 
 // The first of `count`.
@@ -107,7 +106,7 @@ inline bool TracingWorker::is_same(const Command& command) const {
       message ? next_number(sent_, command.rank, command.worker) : 0,
       tap::trace_size(message && !command.inlined ? command.packet_bytes() : command.bytes, slot + 1),
       tap::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
-                              message ? wire::row_of(command.immediate) : 0)};
+                             message ? wire::row_of(command.immediate) : 0)};
   // The trace must show which operation a slot belongs to.
   if (slot != kNoSlot) ring.add(note.record(ticks));
   if (slot == tap::kTraceLongSlot)

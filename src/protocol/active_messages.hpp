@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <span>
 
-#include "tap/snapshot.hpp"
 #include "engine/core.hpp"
 #include "engine/handler.hpp"
 #include "engine/protocol.hpp"
@@ -18,6 +17,7 @@
 #include "protocol/reassembly.hpp"
 #include "protocol/tasks.hpp"
 #include "protocol/user_credits.hpp"
+#include "tap/snapshot.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::engine {

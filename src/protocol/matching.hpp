@@ -48,9 +48,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tap/debug_view.hpp"
 #include "heddle/heddle.h"
 #include "protocol/key_table.hpp"
+#include "tap/debug_view.hpp"
 
 namespace heddle::engine {
 

@@ -126,8 +126,7 @@ void Tagged::note(tap::TraceEvent event, heddle_peer peer, std::uint64_t tag, st
 void Tagged::note_matches(Matches* matches) {
   if (matches->times == 0) return;
   const heddle_peer from = matches->from;
-  const std::uint64_t who =
-      tap::TraceNote::who_of(tap::TraceEvent::matched, from.rank, from.worker, core_.index, 0, 0);
+  const std::uint64_t who = tap::TraceNote::who_of(tap::TraceEvent::matched, from.rank, from.worker, core_.index, 0, 0);
   tracer_->note_with_last({matches->tag, matches->bytes, who}, std::exchange(matches->times, 0));
 }
 

@@ -20,10 +20,10 @@
 #include <mutex>
 #include <vector>
 
-#include "tap/debug_view.hpp"
 #include "heddle/heddle.h"
 #include "protocol/reassembly.hpp"
 #include "queue/fetching_mutex.hpp"
+#include "tap/debug_view.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::engine {

@@ -8,7 +8,6 @@
 namespace heddle::tap {
 namespace {
 
-
 // A family of samples. A counter's samples have the suffix _total; a unit is the name's last word.
 struct Family {
   const char* name;

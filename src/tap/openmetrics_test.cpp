@@ -10,7 +10,6 @@
 namespace heddle::tap::openmetrics_test {
 namespace {
 
-
 std::vector<RankCounters> two_ranks() {
   std::vector<RankCounters> ranks(2);
   for (std::uint32_t rank = 0; rank < 2; ++rank) {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/fence.hpp"
-#include "tap/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "base/wait.hpp"
+#include "tap/probes.hpp"
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 

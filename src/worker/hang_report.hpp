@@ -8,10 +8,10 @@
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "tap/trace_format.hpp"
-#include "tap/snapshot.hpp"
 #include "engine/inside.hpp"
 #include "heddle/heddle.h"
+#include "tap/snapshot.hpp"
+#include "tap/trace_format.hpp"
 
 namespace heddle::engine {
 

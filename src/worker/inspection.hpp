@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
-#include "tap/snapshot.hpp"
 #include "heddle/heddle.h"
+#include "tap/snapshot.hpp"
 #include "worker/debug_board.hpp"
 
 namespace heddle::engine {
@@ -93,7 +93,7 @@ class Inspection final : public bootstrap::Observed {
     bool for_lock = false;
     std::uint64_t reports = 0;   // where nobody watches
     std::uint64_t answered = 0;  // the number of the inspection
-    tap::Wait wait;        // the answer
+    tap::Wait wait;              // the answer
     DebugBoard::Row row;
     std::uint64_t tell_ns = kTellNs;  // after so long it shows a debugger what it waits for
 

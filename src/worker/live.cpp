@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "base/peek.hpp"
-#include "tap/counters.hpp"
 #include "engine/aggregator.hpp"
+#include "tap/counters.hpp"
 #include "worker/context.hpp"
 #include "worker/gate.hpp"
 #include "worker/inspection.hpp"

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "tap/debug_view.hpp"
 #include "engine/findings.hpp"
+#include "tap/debug_view.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine {

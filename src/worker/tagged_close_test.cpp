@@ -12,7 +12,7 @@
 #include "base/test_waits.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "protocol/tagged.hpp"
-#include "transport/test_bare_rank.hpp"
+#include "transport/test/bare_rank.hpp"
 #include "wire/board.hpp"
 #include "worker/context.hpp"
 #include "worker/worker.hpp"

@@ -6,11 +6,11 @@
 #include <new>
 
 #include "base/log.hpp"
-#include "tap/probes.hpp"
 #include "base/tsan_order.hpp"
 #include "engine/ordering.hpp"
 #include "engine/probing.hpp"
 #include "engine/tracing.hpp"
+#include "tap/probes.hpp"
 #include "worker/gate.hpp"
 #include "worker/protocols.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "api/test_job.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "transport/test_bare_rank.hpp"
+#include "transport/test/bare_rank.hpp"
 #include "wire/packet.hpp"
 #include "worker/worker.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api/test_job.hpp"
-#include "transport/verbs/idle_verbs.hpp"
+#include "transport/test/verbs_idle.hpp"
 
 namespace heddle::test::doorbells_test {
 namespace {

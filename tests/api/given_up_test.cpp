@@ -13,7 +13,7 @@
 #include <string>
 
 #include "api/test_job.hpp"
-#include "transport/test_ucx.hpp"
+#include "transport/test/ucx_available.hpp"
 
 namespace heddle::test::given_up_test {
 namespace {

@@ -1,8 +1,8 @@
 // tofu/emulator: the doorbell of an engine, with two threads that make work for it.
 #include <gtest/gtest.h>
 
-#include "tofu/emulator/doorbell.hpp"
 #include "expect.hpp"
+#include "tofu/emulator/doorbell.hpp"
 
 namespace heddle::explore::doorbell_explore_test {
 namespace {

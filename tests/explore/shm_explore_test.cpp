@@ -2,15 +2,14 @@
 // stands on std::atomic over mapped memory. Each function here does the atomic operations of the
 // function that it is named after, in its order and with its memory orders. If you change one,
 // change the other. The words of a chunk are made by the code itself (bounce.hpp); the words of a
-// small slot and of a worker's attention are the code itself (small_slot.hpp, attention.hpp).
+// small slot and of a worker's attention are the code itself (layout.hpp).
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "expect.hpp"
-#include "transport/shm/attention.hpp"
 #include "transport/shm/bounce.hpp"
-#include "transport/shm/small_slot.hpp"
+#include "transport/shm/layout.hpp"
 
 namespace heddle::explore::shm_explore_test {
 namespace {

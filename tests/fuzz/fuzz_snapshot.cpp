@@ -1,8 +1,8 @@
 // Snapshots of ranks for hang reports, and the verdict on them: any bytes are refused or mean one
 // snapshot, and any snapshots give one line of text.
-#include "tap/snapshot.hpp"
 #include "diagnosis/verdict.hpp"
 #include "fuzz.hpp"
+#include "tap/snapshot.hpp"
 
 namespace {
 

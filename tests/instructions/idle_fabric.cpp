@@ -21,7 +21,7 @@
 #include <mutex>
 #include <vector>
 
-#include "transport/ofi/test_objects.hpp"
+#include "transport/test/ofi_objects.hpp"
 
 namespace {
 

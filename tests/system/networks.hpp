@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/test_ofi.hpp"
-#include "transport/test_ucx.hpp"
+#include "transport/test/ofi_available.hpp"
+#include "transport/test/ucx_available.hpp"
 
 namespace heddle::tests {
 

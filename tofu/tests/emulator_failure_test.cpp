@@ -15,8 +15,8 @@
 #include "tofu/emulator/machine.hpp"
 #include "tofu/emulator/packet.hpp"
 #include "tofu/emulator/settings.hpp"
-#include "tofu/tests/world_of.hpp"
 #include "tofu/emulator/world.hpp"
+#include "tofu/tests/world_of.hpp"
 
 namespace tofu_emulator::test::emulator_failure_test {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/check/check.hpp"
+#include "mpi/core/check.hpp"
 
 namespace heddle::mpi {
 namespace {

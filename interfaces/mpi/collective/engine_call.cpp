@@ -1,6 +1,19 @@
 #include "mpi/collective/engine_call.hpp"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "mpi/messages/message.hpp"
+
 namespace heddle::mpi {
+
 namespace {
 
 struct Ask {
@@ -76,6 +89,325 @@ heddle_status EngineCall::call(heddle_team team, Form form, heddle_collective* c
       return in_form<heddle_scan, heddle_scan_start, heddle_scan_init>(ask, send, receive, amount, &reduction);
     default:
       return call_lists(*this, ask);
+  }
+}
+
+// The operations that a communicator keeps, the most recently used one first.
+struct Kept {
+  struct Key {
+    EngineCollective what = EngineCollective::barrier;
+    std::uint32_t root = 0;
+    std::uint32_t type = 0;
+    std::uint32_t op = 0;
+    std::size_t bytes = 0;  // of a block
+    bool operator==(const Key&) const = default;
+  };
+
+  // The bytes that a member gives and gets. "All": of all members' blocks together.
+  struct Lengths {
+    std::size_t send = 0;
+    std::size_t receive = 0;
+  };
+
+  // A persistent operation on memory of its own.
+  struct Ready {
+    Ready() = default;
+    Ready(const Ready&) = delete;
+    Ready& operator=(const Ready&) = delete;
+    ~Ready() {
+      if (collective.id != 0) static_cast<void>(heddle_collective_free(collective));
+    }
+    Key key;
+    Lengths lengths;
+    heddle_collective collective{};
+    std::unique_ptr<std::max_align_t[]> memory;
+    std::byte* send = nullptr;
+    std::byte* receive = nullptr;
+  };
+
+  std::vector<std::unique_ptr<Ready>> ready;
+  std::unique_ptr<Ready> barrier;
+};
+
+namespace {
+
+// If a block has more bytes than this, the copies cost too much. The blocks of all members together
+// may have sixteen times as many.
+constexpr std::size_t kShortBytes = 4096;
+constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
+constexpr std::size_t kMostKept = 32;
+
+Kept::Lengths lengths_of(const Kept::Key& key, const Comm& comm) {
+  const std::size_t all = key.bytes * comm.members.size();
+  const bool at_root = comm.rank == static_cast<int>(key.root);
+  switch (key.what) {
+    case EngineCollective::broadcast:
+      return at_root ? Kept::Lengths{key.bytes, 0} : Kept::Lengths{0, key.bytes};
+    case EngineCollective::reduce:
+      return {key.bytes, at_root ? key.bytes : 0};
+    case EngineCollective::allreduce:
+    case EngineCollective::scan:
+      return {key.bytes, key.bytes};
+    case EngineCollective::gather:
+      return {key.bytes, at_root ? all : 0};
+    case EngineCollective::allgather:
+      return {key.bytes, all};
+    case EngineCollective::scatter:
+      return {at_root ? all : 0, key.bytes};
+    case EngineCollective::alltoall:
+      return {all, all};
+    case EngineCollective::reduce_scatter:
+      return {all, key.bytes};
+    default:
+      return {};
+  }
+}
+
+// A thread's turn at the blocking collectives of a communicator.
+class Turn {
+ public:
+  explicit Turn(Comm& comm) : comm_(g_job.thread_level == MPI_THREAD_MULTIPLE ? &comm : nullptr) {
+    if (comm_ == nullptr) return;
+    // No event tells that the other thread has left, so nobody sleeps here.
+    constexpr std::uint32_t kSpins = 64;
+    for (std::uint32_t looks = 0; comm.in_collective.exchange(true, std::memory_order_acquire); ++looks) {
+      progress(*comm.lane);
+      if (looks >= kSpins) sched_yield();
+    }
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (comm_ != nullptr) comm_->in_collective.store(false, std::memory_order_release);
+  }
+
+ private:
+  Comm* const comm_;  // null: there is one thread at a time
+};
+
+int meet(Comm& comm);
+
+Kept& kept_of(Comm& comm) {
+  if (comm.kept == nullptr) comm.kept = std::make_shared<Kept>();
+  return *comm.kept;
+}
+
+int run_ready(const Comm& comm, Kept::Ready& ready) {
+  if (const heddle_status status = heddle_collective_start(ready.collective); status < 0)
+    return error_of_status(status);
+  return wait_collective(comm, ready.collective);
+}
+
+// All members are here, so the engine waits for none for long.
+int open(Comm& comm, Kept::Ready& ready, const heddle_reduction* reduction, std::size_t amount) {
+  ready.lengths = lengths_of(ready.key, comm);
+  const auto words = [](std::size_t bytes) {
+    return (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
+  };
+  const std::size_t before = words(ready.lengths.send);
+  ready.memory = std::make_unique<std::max_align_t[]>(before + words(ready.lengths.receive) + 1);
+  ready.send = reinterpret_cast<std::byte*>(ready.memory.get());
+  ready.receive = reinterpret_cast<std::byte*>(ready.memory.get() + before);
+  EngineCall call;
+  call.what = ready.key.what;
+  call.send = ready.send;
+  call.receive = ready.key.what == EngineCollective::broadcast && ready.lengths.send > 0 ? ready.send : ready.receive;
+  call.amount = amount;
+  call.root = ready.key.root;
+  if (reduction != nullptr) call.reduction = *reduction;
+  heddle_collective collective{};
+  const int code = code_of(call.call(comm.team, Form::persistent, &collective));
+  if (code == MPI_SUCCESS) ready.collective = collective;
+  return code;
+}
+
+// The first barrier of a communicator goes as a nonblocking one; then members are there to make it
+// ready.
+int first_barrier(Comm& comm, Kept& kept) {
+  heddle_collective first{};
+  if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
+  if (const int code = wait_collective(comm, first); code != MPI_SUCCESS) return code;
+  auto made = std::make_unique<Kept::Ready>();
+  const int code = open(comm, *made, nullptr, 0);
+  if (code == MPI_SUCCESS) kept.barrier = std::move(made);
+  return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;  // it goes as a nonblocking one again
+}
+
+// Finds the operation. If it is not there, makes it ready in the place of the least recently used
+// one. Null: the engine has no memory for it; the members have met.
+int find_ready(Comm& comm, const Kept::Key& key, const BlockingCall& call, Kept::Ready** found) {
+  auto& ready = kept_of(comm).ready;
+  const auto known = std::ranges::find_if(ready, [&](const auto& one) { return one->key == key; });
+  if (known != ready.end()) {
+    std::rotate(ready.begin(), known, known + 1);
+    *found = ready.front().get();
+    return MPI_SUCCESS;
+  }
+  if (const int code = meet(comm); code != MPI_SUCCESS) return code;
+  auto made = std::make_unique<Kept::Ready>();
+  made->key = key;
+  const int code = open(comm, *made, call.reduction, call.amount);
+  if (code == MPI_ERR_NO_MEM) ready.clear();  // all members are told so
+  *found = nullptr;
+  if (code != MPI_SUCCESS) return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;
+  // All members have ended their runs of the other operations.
+  if (ready.size() == kMostKept) ready.pop_back();
+  ready.insert(ready.begin(), std::move(made));
+  *found = ready.front().get();
+  return MPI_SUCCESS;
+}
+
+void copy_if(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+heddle_status call_engine(const Comm& comm, const BlockingCall& call) {
+  EngineCall full;
+  full.what = call.what;
+  full.send = call.send;
+  full.receive = call.receive;
+  full.amount = call.amount;
+  full.root = call.root;
+  if (call.reduction != nullptr) full.reduction = *call.reduction;
+  return full.call(comm.team, Form::blocking, nullptr);
+}
+
+int run_short(Comm& comm, const Kept::Key& key, const BlockingCall& call) {
+  Kept::Ready* ready = comm.kept != nullptr && !comm.kept->ready.empty() ? comm.kept->ready.front().get() : nullptr;
+  if (ready == nullptr || !(ready->key == key))
+    if (const int code = find_ready(comm, key, call, &ready); code != MPI_SUCCESS) return code;
+  if (ready == nullptr) return code_of(call_engine(comm, call));
+  const bool from_root = key.what == EngineCollective::broadcast;
+  copy_if(ready->send, from_root ? call.receive : call.send, ready->lengths.send);
+  const int code = run_ready(comm, *ready);
+  if (code == MPI_SUCCESS) copy_if(call.receive, ready->receive, ready->lengths.receive);
+  return code;
+}
+
+// Blocks of all members lie one after the other on one side.
+bool is_of_all(EngineCollective what) {
+  return what == EngineCollective::gather || what == EngineCollective::allgather || what == EngineCollective::scatter ||
+         what == EngineCollective::alltoall || what == EngineCollective::reduce_scatter;
+}
+
+std::size_t element_bytes(const heddle_reduction* reduction) {
+  if (reduction == nullptr) return 1;
+  switch (reduction->type) {
+    case HEDDLE_INT8:
+    case HEDDLE_UINT8:
+      return 1;
+    case HEDDLE_INT16:
+    case HEDDLE_UINT16:
+      return 2;
+    case HEDDLE_INT32:
+    case HEDDLE_UINT32:
+    case HEDDLE_FLOAT:
+      return 4;
+    case HEDDLE_COMPLEX_DOUBLE:
+      return 16;
+    default:
+      return 8;
+  }
+}
+
+int run_any(Comm& comm, const BlockingCall& call) {
+  // A function's argument lives as long as its call only, so no operation is kept for it.
+  const bool by_function = call.reduction != nullptr && call.reduction->fn != nullptr;
+  const std::size_t element = by_function ? 1 : element_bytes(call.reduction);
+  const std::size_t most =
+      is_of_all(call.what) ? std::min(kShortBytes, kShortBytesOfAll / comm.members.size()) : kShortBytes;
+  if (by_function || call.amount > most / element || call.amount == 0) {
+    if (const int code = meet(comm); code != MPI_SUCCESS) return code;
+    return code_of(call_engine(comm, call));
+  }
+  Kept::Key key{call.what, call.root, 0, 0, call.amount * element};
+  if (call.reduction != nullptr) {
+    key.type = static_cast<std::uint32_t>(call.reduction->type);
+    key.op = static_cast<std::uint32_t>(call.reduction->op);
+  }
+  return run_short(comm, key, call);
+}
+
+// A barrier, in the caller's turn.
+int meet(Comm& comm) {
+  Kept& kept = kept_of(comm);
+  return kept.barrier != nullptr ? run_ready(comm, *kept.barrier) : first_barrier(comm, kept);
+}
+
+// For reports about jobs that hang: which call the communicator is in.
+void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
+  struct Name {
+    const char* call;
+    const char* operation;
+    bool root;
+  };
+  static constexpr std::array<Name, 15> kNames = {{{"MPI_Barrier", "barrier", false},
+                                                   {"MPI_Bcast", "broadcast", true},
+                                                   {"MPI_Reduce", "reduce", true},
+                                                   {"MPI_Allreduce", "allreduce", false},
+                                                   {"MPI_Gather", "gather", true},
+                                                   {"MPI_Allgather", "allgather", false},
+                                                   {"MPI_Scatter", "scatter", true},
+                                                   {"MPI_Alltoall", "alltoall", false},
+                                                   {"MPI_Reduce_scatter", "reduce_scatter", false},
+                                                   {"MPI_Scan", "scan", false},
+                                                   {"MPI_Allgatherv", "allgatherv", false},
+                                                   {"MPI_Alltoallv", "alltoallv", false},
+                                                   {"MPI_Gatherv", "gatherv", true},
+                                                   {"MPI_Scatterv", "scatterv", true},
+                                                   {"MPI_Neighbor_alltoallv", "neighbor_alltoallv", false}}};
+  static_assert(static_cast<std::size_t>(EngineCollective::neighbor_alltoallv) + 1 == kNames.size());
+  const Name& name = kNames[static_cast<std::size_t>(comm.now_in)];
+  facts.cause = HEDDLE_WAIT_COLLECTIVE;
+  facts.call = name.call;
+  facts.number = comm.blocking_calls;
+  if (name.root) {
+    std::snprintf(facts.operation, sizeof facts.operation, "%s with root %u", name.operation, comm.now_root);
+  } else {
+    std::snprintf(facts.operation, sizeof facts.operation, "%s", name.operation);
+  }
+  if (&comm == g_world) std::snprintf(facts.team_name, sizeof facts.team_name, "MPI_COMM_WORLD");
+}
+
+// Turns of a communicator's blocking collectives.
+void note_call(Comm& comm, EngineCollective what, std::uint32_t root) {
+  ++comm.blocking_calls;
+  comm.now_in = static_cast<std::uint8_t>(what);
+  comm.now_root = root;
+}
+
+}  // namespace
+
+int wait_collective(const Comm& comm, heddle_collective collective) {
+  constexpr std::int64_t kFirstNs = 30'000;
+  constexpr std::int64_t kLongestNs = 2'000'000;
+  const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
+  NotedWait noted(comm.lane->worker, "a collective of MPI", fill);
+  for (std::int64_t wait_ns = kFirstNs;; wait_ns = std::min(2 * wait_ns, kLongestNs)) {
+    const heddle_status status = heddle_collective_wait_on(collective, comm.lane->worker, wait_ns);
+    if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
+    if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
+      return code_of(status);
+    noted.note();
+    // The wait has made progress on all lanes, but on none of the operations that the engine does
+    // not know.
+    if (has_steps() ? progress_all() : progress(*comm.lane)) wait_ns = kFirstNs;
+  }
+}
+
+int run_barrier(Comm& comm) {
+  const Turn turn(comm);
+  note_call(comm, EngineCollective::barrier, 0);
+  return meet(comm);
+}
+
+int run_blocking(Comm& comm, const BlockingCall& call) {
+  try {
+    const Turn turn(comm);
+    note_call(comm, call.what, call.root);
+    return call.what == EngineCollective::barrier ? meet(comm) : run_any(comm, call);
+  } catch (const std::bad_alloc&) {
+    return error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective");
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "mpi/collective/blocking.hpp"
+#include "mpi/collective/engine_call.hpp"
 
 namespace heddle::mpi {
 namespace {

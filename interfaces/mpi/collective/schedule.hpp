@@ -12,10 +12,10 @@
 #include <memory>
 #include <vector>
 
-#include "mpi/check/comparison.hpp"
 #include "mpi/collective/engine_call.hpp"
 #include "mpi/collective/op.hpp"
 #include "mpi/communicators/comm.hpp"
+#include "mpi/core/check.hpp"
 #include "mpi/messages/internal.hpp"
 #include "mpi/messages/operation.hpp"
 
@@ -44,7 +44,7 @@ class Schedule final : public Operation, public Stepped {
   void engine(EngineCall call);
   // The program's, for texts; null: it is the library's own.
   Call caller = nullptr;
-  // Its arguments, for the comparison with those of other members (check/).
+  // Its arguments, for the comparison with those of other members (core/check.hpp).
   Described described;
   // Takes the tag of its messages: called in the same order by all members.
   void use_messages();

@@ -8,14 +8,13 @@
 #include <new>
 #include <numeric>
 
-#include "mpi/check/leaks.hpp"
 #include "mpi/communicators/making.hpp"
-#include "mpi/communicators/registry.hpp"
-#include "mpi/core/pool.hpp"
+#include "mpi/core/check.hpp"
+#include "mpi/core/objects.hpp"
 #include "mpi/core/progress.hpp"
 #include "mpi/messages/buffers.hpp"
 #include "mpi/messages/internal.hpp"
-#include "mpi/messages/post.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {

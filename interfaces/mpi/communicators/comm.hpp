@@ -6,8 +6,6 @@
 // and the odd one after it for the library's own.
 #pragma once
 
-#include <heddle/heddle.h>
-
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -15,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <heddle/heddle.h>
 #include "mpi/communicators/group.hpp"
 #include "mpi/core/attributes.hpp"
 #include "mpi/core/info.hpp"
@@ -61,8 +60,8 @@ struct Comm {
   // Of this process.
   std::uint32_t number = 0;  // even
   Lane* lane = nullptr;
-  // Messages for this process go by the lanes of their tags (messages/lanes.hpp). This is so if the
-  // communicator was made with mpi_assert_no_any_tag here, or if all are (HEDDLE_MPI_NO_ANY_TAG):
+  // Messages for this process go by the lanes of their tags (messages/message.hpp). This is so if
+  // the communicator was made with mpi_assert_no_any_tag here, or if all are (HEDDLE_MPI_NO_ANY_TAG):
   // only MPI_ANY_TAG depends on the order of messages with different tags.
   bool by_tag = false;
   int rank = 0;
@@ -75,7 +74,7 @@ struct Comm {
   heddle_team team{};  // of the local group; collectives of intracommunicators
   // operations of the team, for blocking collectives: to be reset before the team is freed
   std::shared_ptr<Kept> kept;
-  // A thread is in a blocking collective (collective/blocking.cpp). Release: a thread leaves;
+  // A thread is in a blocking collective (collective/engine_call.cpp). Release: a thread leaves;
   // acquire: a thread enters.
   std::atomic<bool> in_collective{false};
   // For reports: of the thread that is in one.
@@ -170,5 +169,12 @@ int open_base();
 int open_world();
 void close_world();
 void close_base();
+
+// Finds the members of a communicator that are on one node, or share a resource of it: for
+// MPI_Comm_split_type.
+
+// The members of one colour make a communicator. Collective. MPI_UNDEFINED: this process is in
+// none.
+int colour_of_type(Comm& comm, int split_type, const Info& hints, int* colour);
 
 }  // namespace heddle::mpi

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include <units/groups.hpp>
-#include "mpi/check/leaks.hpp"
+#include "mpi/core/check.hpp"
 #include "mpi/core/errors.hpp"
 #include "mpi/core/job.hpp"
-#include "mpi/core/pool.hpp"
+#include "mpi/core/objects.hpp"
 
 namespace heddle::mpi {
 namespace {

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "mpi/core/arguments.hpp"
+#include "mpi/core/errors.hpp"
+#include "mpi/core/info.hpp"
 
 namespace heddle::mpi {
 
@@ -39,5 +42,25 @@ MPI_Group new_handle(GroupPointer group);
 // The group of an integer handle that the program made.
 MPI_Group group_at(std::uint32_t number);  // MPI_GROUP_NULL: there is none
 std::uint32_t group_number(MPI_Group handle);
+
+// A session: a user of the job beside MPI_Init, with an error handler and a thread level of its
+// own.
+
+struct SessionBuffer;
+
+struct Session {
+  Errhandler* errhandler = &g_errors_are_fatal;  // held
+  Info info;                                     // what MPI_Session_get_info tells
+  int thread_level = MPI_THREAD_SINGLE;
+  std::shared_ptr<SessionBuffer> buffer;  // MPI_Session_attach_buffer
+};
+
+// Null: the handle names none.
+Session* session_of(MPI_Session handle);
+MPI_Session handle_of(Session* session);
+int bad_session(MPI_Session handle);
+// The session of an integer handle.
+Session* session_at(std::uint32_t number);
+std::uint32_t number_of(const Session* session);
 
 }  // namespace heddle::mpi

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "mpi/communicators/registry.hpp"
-
 namespace heddle::mpi {
 
 // What a member tells the others.

@@ -1,5 +1,5 @@
 // Sessions, their process sets, and communicators that are made of groups without a parent.
-#include "mpi/communicators/session.hpp"
+#include "mpi/communicators/group.hpp"
 
 #include <strings.h>
 
@@ -16,10 +16,9 @@
 #include <units/communicators.hpp>
 #include <units/sessions.hpp>
 #include "mpi/communicators/comm.hpp"
-#include "mpi/communicators/group.hpp"
 #include "mpi/communicators/intercomm.hpp"
 #include "mpi/core/job.hpp"
-#include "mpi/core/pool.hpp"
+#include "mpi/core/objects.hpp"
 #include "mpi/messages/buffers.hpp"
 #include "mpi/messages/internal.hpp"
 

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace heddle::mpi {
@@ -76,5 +77,28 @@ template <class Handle>
 inline Handle handle_from(std::uintptr_t value) {
   return static_cast<Handle>(pointer_from(value));
 }
+
+// The library's own data in a status, beside the standard's fields.
+
+// MPI_internal[0] and [1]: the number of bytes received; [2]: whether it was cancelled.
+[[nodiscard]] inline MPI_Count bytes_of(const MPI_Status& status) {
+  MPI_Count bytes = 0;
+  std::memcpy(&bytes, status.MPI_internal, sizeof bytes);
+  return bytes;
+}
+inline void set_bytes(MPI_Status* status, MPI_Count bytes) {
+  std::memcpy(status->MPI_internal, &bytes, sizeof bytes);
+}
+[[nodiscard]] inline bool is_cancelled(const MPI_Status& status) {
+  return status.MPI_internal[2] != 0;
+}
+inline void set_cancelled(MPI_Status* status, bool cancelled) {
+  status->MPI_internal[2] = cancelled ? 1 : 0;
+}
+
+// Numbers of 128 bits: sums and products of 64-bit ones fit.
+
+__extension__ using Int128 = __int128;
+__extension__ using UnsignedInt128 = unsigned __int128;
 
 }  // namespace heddle::mpi

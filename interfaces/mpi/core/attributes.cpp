@@ -7,10 +7,9 @@
 
 #include <units/attributes.hpp>
 #include "mpi/communicators/comm.hpp"
-#include "mpi/core/error_codes.hpp"
 #include "mpi/core/errors.hpp"
 #include "mpi/core/job.hpp"
-#include "mpi/core/pool.hpp"
+#include "mpi/core/objects.hpp"
 #include "mpi/rma/win.hpp"
 #include "mpi/types/type.hpp"
 

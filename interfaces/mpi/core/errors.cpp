@@ -12,11 +12,9 @@
 
 #include <units/errors.hpp>
 #include "mpi/communicators/comm.hpp"
-#include "mpi/communicators/session.hpp"
-#include "mpi/core/error_codes.hpp"
+#include "mpi/communicators/group.hpp"
 #include "mpi/core/job.hpp"
-#include "mpi/core/per_thread.hpp"
-#include "mpi/core/pool.hpp"
+#include "mpi/core/objects.hpp"
 #include "mpi/rma/win.hpp"
 
 namespace heddle::mpi {

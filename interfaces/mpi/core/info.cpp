@@ -16,10 +16,10 @@
 #include <system_error>
 
 #include <units/infos.hpp>
-#include "mpi/check/leaks.hpp"
+#include "mpi/core/check.hpp"
 #include "mpi/core/errors.hpp"
 #include "mpi/core/job.hpp"
-#include "mpi/core/pool.hpp"
+#include "mpi/core/objects.hpp"
 
 namespace heddle::mpi {
 namespace {

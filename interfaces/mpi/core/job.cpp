@@ -1,5 +1,6 @@
 #include "mpi/core/job.hpp"
 
+#include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -9,17 +10,15 @@
 #include <functional>
 #include <mutex>
 #include <string_view>
-
 #include <units/setup.hpp>
-#include "mpi/check/check.hpp"
-#include "mpi/check/leaks.hpp"
+
 #include "mpi/communicators/comm.hpp"
-#include "mpi/core/calls.hpp"
+#include "mpi/core/check.hpp"
 #include "mpi/core/progress.hpp"
 #include "mpi/messages/buffers.hpp"
-#include "mpi/messages/post.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/rma/locks.hpp"
-#include "mpi/tool/counts.hpp"
+#include "mpi/tool/tool.hpp"
 
 namespace heddle::mpi {
 
@@ -239,6 +238,12 @@ int finalize(Call call) {
     return report(call, error(MPI_ERR_OTHER, before ? "called before MPI_Init" : "called a second time"));
   }
   return told(call, end_world());
+}
+
+void tell_calls(heddle_context context) {
+  using Hook = void(heddle_context, decltype(&heddle_trace_begin), decltype(&heddle_trace_end));
+  auto* const hook = reinterpret_cast<Hook*>(::dlsym(RTLD_DEFAULT, "heddle_mpi_calls"));
+  if (hook != nullptr) hook(context, &heddle_trace_begin, &heddle_trace_end);
 }
 
 }  // namespace heddle::mpi

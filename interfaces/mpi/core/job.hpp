@@ -3,13 +3,12 @@
 // no other call may overlap them.
 #pragma once
 
-#include <heddle/heddle.h>
-
 #include <atomic>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
+#include <heddle/heddle.h>
 #include "mpi/core/errors.hpp"
 
 namespace heddle::mpi {
@@ -43,5 +42,12 @@ int join_job(int level);
 // Counts users of the job: the world model and sessions. The last one to go leaves it.
 void retain_job();
 int release_job();
+
+// Calls by name in the picture of a traced job (`heddle run --trace`): the wrappers that note them
+// are in a library that the launcher loads into the process before all others (observe/calls).
+
+// Tells the wrappers, if there are any, that the job is joined; with a context of 0, that it is
+// about to be left.
+void tell_calls(heddle_context context);
 
 }  // namespace heddle::mpi

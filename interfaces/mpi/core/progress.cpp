@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "mpi/messages/post.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/rma/ask.hpp"
 
 namespace heddle::mpi {

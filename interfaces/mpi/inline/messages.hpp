@@ -3,9 +3,9 @@
 #pragma once
 
 #include <units/messages.hpp>
+#include "mpi/core/arguments.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/messages/request.hpp"
-#include "mpi/messages/wanted.hpp"
-#include "mpi/types/status.hpp"
 
 namespace heddle::mpi {
 

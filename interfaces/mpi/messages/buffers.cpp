@@ -3,10 +3,9 @@
 #include <new>
 
 #include <units/buffers.hpp>
-#include "mpi/check/kinds.hpp"
-#include "mpi/communicators/session.hpp"
-#include "mpi/messages/lanes.hpp"
-#include "mpi/messages/post.hpp"
+#include "mpi/communicators/group.hpp"
+#include "mpi/core/check.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {

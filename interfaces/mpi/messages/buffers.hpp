@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "mpi/messages/arguments.hpp"
+#include "mpi/messages/message.hpp"
 
 namespace heddle::mpi {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "mpi/messages/post.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <units/partitioned.hpp>
-#include "mpi/messages/arguments.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/messages/request.hpp"
 
 namespace heddle::mpi {

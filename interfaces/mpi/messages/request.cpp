@@ -9,12 +9,10 @@
 #include <new>
 #include <vector>
 
-#include "mpi/check/buffers.hpp"
-#include "mpi/check/kinds.hpp"
-#include "mpi/check/leaks.hpp"
-#include "mpi/core/pool.hpp"
-#include "mpi/messages/post.hpp"
-#include "mpi/types/status.hpp"
+#include "mpi/core/arguments.hpp"
+#include "mpi/core/check.hpp"
+#include "mpi/core/objects.hpp"
+#include "mpi/messages/message.hpp"
 
 namespace heddle::mpi {
 
@@ -41,7 +39,7 @@ class Keeper {
   void begin() {}  // so that it is there
 
  private:
-  std::unique_ptr<KeptRequests> kept_;  // on the heap: core/per_thread.hpp says why
+  std::unique_ptr<KeptRequests> kept_;  // on the heap: core/objects.hpp says why
 };
 thread_local Keeper t_keeper;
 

@@ -67,7 +67,7 @@ struct Request {
   void* buffer = nullptr;
   MPI_Count count = 0;
   Type* type = nullptr;                 // held, unless it is predefined
-  std::uint64_t sum = 0;                // of what is sent; see check/buffers.hpp
+  std::uint64_t sum = 0;                // of what is sent; see core/check.hpp
   std::unique_ptr<std::byte[]> packed;  // of a type that is not contiguous: what is on the way
   Outcome outcome;                      // if it is complete
   std::unique_ptr<Operation> operation;
@@ -139,7 +139,7 @@ void finish_request(Request& request, Outcome* outcome);
 // Begins a run of a persistent send or receive, or the only run of another one. Errors: errors of
 // the arguments that the engine finds.
 int start_request(Request& request);
-// The part of start_request() for sends (sends.cpp) and for receives (receives.cpp).
+// The part of start_request() for sends and for receives (messages.cpp).
 int begin_send(Request& request);
 int begin_receive(Request& request);
 // For MPI_Request_free: the request is removed when it has ended.

@@ -141,10 +141,10 @@ int register_handlers();
 extern std::atomic<std::size_t> g_answers;
 bool post_answers();
 
-// The handler of questions (rma/answer.cpp).
+// The handler of questions (rma/ask.cpp).
 void on_ask(const heddle_am_arrival* message, void* arg);
 // Answers where the attached memory lies that contains the address: by an AttachedPlace and the
-// packed region (rma/dynamic.hpp). `answer` has room for HEDDLE_PACKED_REGION_BYTES + 32 bytes.
+// packed region (rma/make.hpp). `answer` has room for HEDDLE_PACKED_REGION_BYTES + 32 bytes.
 int answer_resolve(Win& win, std::uint64_t address, std::byte* answer, std::uint32_t* length);
 
 }  // namespace heddle::mpi

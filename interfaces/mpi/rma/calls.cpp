@@ -3,9 +3,7 @@
 
 #include "mpi/inline/rma.hpp"
 #include "mpi/messages/request.hpp"
-#include "mpi/rma/accumulate.hpp"
-#include "mpi/rma/atomic.hpp"
-#include "mpi/rma/transfer.hpp"
+#include "mpi/rma/operations.hpp"
 
 namespace heddle::mpi {
 namespace {

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "mpi/core/noted_wait.hpp"
-#include "mpi/messages/post.hpp"
+#include "mpi/core/progress.hpp"
+#include "mpi/messages/message.hpp"
 #include "mpi/rma/ask.hpp"
-#include "mpi/rma/order.hpp"
+#include "mpi/rma/win.hpp"
 
 namespace heddle::mpi {
 namespace {

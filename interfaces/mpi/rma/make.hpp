@@ -1,6 +1,11 @@
 // Windows in the making, and how they end.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
+#include <heddle/heddle.h>
+#include "mpi/core/info.hpp"
 #include "mpi/rma/win.hpp"
 
 namespace heddle::mpi {
@@ -39,5 +44,38 @@ void destroy(Win* win);
 // Memory that only the window has: a region of `bytes` bytes, zeroed.
 int allocate_region(std::size_t bytes, heddle_region* region, std::byte** address);
 int pack_region(heddle_region region, std::byte* packed, std::uint8_t* bytes);
+
+// Memory of MPI_Alloc_mem. It lies where peers can map it if there is room, so that windows made of
+// it are as fast as allocated ones.
+
+inline constexpr std::size_t kPageBytes = 4096;
+
+// The region that has these bytes, and where in it they begin. False: none of MPI_Alloc_mem.
+bool find_allocated(const void* base, std::size_t bytes, heddle_region* region, std::uint64_t* offset);
+// The alignment that the key mpi_minimum_memory_alignment asks for: a power of two, at least
+// `least`.
+std::size_t wanted_alignment(const Info& info, std::size_t least);
+
+// Windows of memory that all members load and store: one region of rank 0 with all parts, which all
+// map.
+
+// Makes it, once the parts' lengths are known. Collective.
+int open_shared(Win& win, const std::vector<Part>& parts);
+
+// Dynamic windows: memory that its owner attaches and detaches. Another rank asks the owner where
+// an address lies, and keeps the answer until the owner's version shows that something was
+// detached.
+
+// Finds out whether the rank has detached memory since the last call, and if so forgets what was
+// known of its memory. Called before the addresses of an operation are resolved.
+int refresh_known(Win& win, int rank);
+// Finds where the memory at an address lies. *bytes: before the call, the number of bytes wanted;
+// after it, how many of them the attached piece has, at least one. The rest may be in the next
+// piece.
+int resolve(Win& win, int rank, std::uint64_t address, std::uint64_t* bytes, heddle_remote* place);
+// This rank has attached the bytes, in one piece or in several side by side.
+bool is_attached(Win& win, std::uint64_t address, std::uint64_t bytes);
+// When the window is freed.
+void detach_all(Win& win);
 
 }  // namespace heddle::mpi

@@ -5,8 +5,6 @@
 // the target (rma/ask.hpp). One rank always goes one way to one target.
 #pragma once
 
-#include <heddle/heddle.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +14,11 @@
 #include <string>
 #include <vector>
 
+#include <heddle/heddle.h>
 #include "mpi/communicators/comm.hpp"
 #include "mpi/core/attributes.hpp"
 #include "mpi/core/info.hpp"
-#include "mpi/core/pool.hpp"
+#include "mpi/core/objects.hpp"
 
 namespace heddle::mpi {
 
@@ -164,5 +163,29 @@ inline constexpr const char* kForEpoch = "what the epoch needs";
 
 // `given`: the call's argument assert; `allowed`: the bits that it takes.
 int check_assertion(int given, int allowed);
+
+// Memory fences and pauses. ThreadSanitizer does not understand fences, so its builds use atomic
+// read-modify-writes.
+
+// All earlier loads and stores are visible to all before any later load or store.
+inline void full_fence() {
+#if defined(__SANITIZE_THREAD__)
+  static std::atomic<int> word{0};
+  word.fetch_add(1, std::memory_order_seq_cst);
+#elif defined(__x86_64__)
+  // cheaper than mfence, with the same order for normal memory
+  asm volatile("lock; orl $0, -8(%%rsp)" ::: "memory", "cc");
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
 
 }  // namespace heddle::mpi

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "rma_model.hpp"
+#include "rma_operations.hpp"
 
 inline int class_of(int code) {
   int error_class = MPI_SUCCESS;

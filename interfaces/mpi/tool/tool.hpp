@@ -3,6 +3,7 @@
 // the process has joined a job.
 #pragma once
 
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -54,5 +55,13 @@ int locked(Inner&& inner) {
     return MPI_T_ERR_MEMORY;
   }
 }
+
+// Performance variables: the engine's counts of this process's workers, added up.
+
+std::size_t number_of_counts();
+
+// The job's workers are about to close: what they have counted is kept, so that the variables do
+// not fall.
+void keep_counts();
 
 }  // namespace heddle::mpi::tool

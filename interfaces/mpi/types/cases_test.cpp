@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "mpi/types/basic.hpp"
-#include "mpi/types/envelope.hpp"
-#include "mpi/types/external.hpp"
+#include "mpi/core/arguments.hpp"
+#include "mpi/types/constructors.hpp"
 #include "mpi/types/layout.hpp"
-#include "mpi/types/status.hpp"
+#include "mpi/types/type.hpp"
 
 namespace heddle::mpi::cases_test {
 namespace {

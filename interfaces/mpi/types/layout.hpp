@@ -3,10 +3,75 @@
 // program is an empty map, and adds nothing to one that contains it.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "mpi/types/loops.hpp"
-#include "mpi/types/signature.hpp"
+#include "mpi/types/type.hpp"
 
 namespace heddle::mpi {
+
+struct Signature {
+  struct Run {
+    MPI_Count times;
+    const Type* basic;  // null: `inner`
+    std::shared_ptr<const Signature> inner;
+    MPI_Count bytes;     // of one
+    MPI_Count elements;  // in one; a pair is two
+  };
+  std::vector<Run> runs;
+  MPI_Count bytes = 0;
+  MPI_Count elements = 0;
+};
+
+// The two basic types of a pair.
+struct PairParts {
+  const Type* value;
+  const Type* index;
+};
+PairParts parts_of_pair(const Type& pair);
+inline MPI_Count elements_of_basic(const Type& basic) {
+  return basic.basic == Basic::pair ? 2 : 1;
+}
+
+// Elements in one of it; a pair is two.
+MPI_Count basic_elements(const Layout& layout);
+// The bytes of the first `elements` basic elements of a sequence of such elements. Error: too many
+// for 64 bits.
+int bytes_of_elements(const Layout& layout, MPI_Count elements, MPI_Count* bytes);
+
+// Joins the basic types of a sequence of layouts.
+class SignatureList {
+ public:
+  // False: more than 2^63 elements.
+  bool add(const Layout& layout, MPI_Count times);
+  void take(Layout* layout);
+
+ private:
+  Signature all_;
+};
+
+// Calls visit(basic, times) for the basic types of one of it in order; false from it ends it.
+template <class Visit>
+bool each_run(const Signature& signature, Visit&& visit) {
+  for (const Signature::Run& run : signature.runs) {
+    if (run.basic != nullptr) {
+      if (!visit(*run.basic, run.times)) return false;
+      continue;
+    }
+    for (MPI_Count i = 0; i < run.times; ++i)
+      if (!each_run(*run.inner, visit)) return false;
+  }
+  return true;
+}
+template <class Visit>
+bool each_run(MPI_Count count, const Layout& layout, Visit&& visit) {
+  if (layout.size == 0) return true;
+  if (layout.signature == nullptr) return visit(*layout.element, count * layout.elements);
+  for (MPI_Count i = 0; i < count; ++i)
+    if (!each_run(*layout.signature, visit)) return false;
+  return true;
+}
 
 // All return MPI_SUCCESS, or an error's code: a size, bound or offset does not fit in 64 bits.
 

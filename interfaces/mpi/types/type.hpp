@@ -43,8 +43,8 @@ enum class Basic : std::uint8_t {
 };
 
 struct Loop;       // types/loops.hpp: how its data is copied
-struct Signature;  // types/signature.hpp: its basic types in order
-struct Envelope;   // types/envelope.hpp: how the program made it
+struct Signature;  // types/layout.hpp: its basic types in order
+struct Envelope;   // types/constructors.hpp: how the program made it
 struct Type;
 
 // A datatype: where the data of one element lies. Sizes, bounds and displacements are in bytes.
@@ -140,5 +140,22 @@ void each_block(MPI_Count count, const Type& type, Visit&& visit);  // types/loo
 [[gnu::always_inline]] inline void* begin_of(const void* buffer, const Type& type) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(buffer)) + type.true_lb;
 }
+
+// The predefined datatypes.
+
+// The predefined datatype of this handle, which is a constant of the standard.
+inline Type* basic_type(MPI_Datatype handle) {
+  return &g_basic_types[value_of(handle) - kFirstType];
+}
+
+// The standard's representation of data that all machines read, external32: most significant byte
+// first, IEEE numbers, and its own sizes of some types (4 bytes of long, 2 of wchar_t, 16 of long
+// double).
+
+// Bytes of one element of it.
+MPI_Count external_size(const Layout& layout);
+// Converts `count` elements. Error: a value does not fit in the representation.
+int pack_external(const void* buffer, MPI_Count count, const Type& type, void* external);
+void unpack_external(const void* external, void* buffer, MPI_Count count, const Type& type);
 
 }  // namespace heddle::mpi

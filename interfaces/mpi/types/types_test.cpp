@@ -8,10 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "mpi/types/basic.hpp"
-#include "mpi/types/external.hpp"
+#include "mpi/core/arguments.hpp"
 #include "mpi/types/layout.hpp"
-#include "mpi/types/status.hpp"
+#include "mpi/types/type.hpp"
 
 namespace heddle::mpi::types_test {
 namespace {

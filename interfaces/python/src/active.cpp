@@ -1,4 +1,4 @@
-#include "active.hpp"
+#include "worker.hpp"
 
 #include <optional>
 #include <string>

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "active.hpp"
 #include "region.hpp"
 #include "worker.hpp"
 

@@ -12,11 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "errors.hpp"
+#include "calls.hpp"
 #include "heddle/heddle.h"
 #include "memory.hpp"
 #include "request.hpp"
-#include "users.hpp"
 
 namespace heddle::python {
 

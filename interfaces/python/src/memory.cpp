@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "errors.hpp"
+#include "calls.hpp"
 
 namespace heddle::python {
 namespace {

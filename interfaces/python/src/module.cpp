@@ -1,8 +1,8 @@
 // heddle._heddle: the C API for Python. Programs import ../heddle/.
 #include <nanobind/nanobind.h>
 
+#include "calls.hpp"
 #include "context.hpp"
-#include "gil.hpp"
 #include "team.hpp"
 
 NB_MODULE(_heddle, module) {

@@ -17,10 +17,9 @@
 #include <memory>
 #include <utility>
 
-#include "errors.hpp"
+#include "calls.hpp"
 #include "heddle/heddle.h"
 #include "memory.hpp"
-#include "users.hpp"
 
 namespace heddle::python {
 

@@ -1,4 +1,4 @@
-// Teams of ranks as Python sees them; their operations are in collectives.cpp.
+// Teams of ranks as Python sees them; their operations are in team.cpp.
 #pragma once
 
 #include <nanobind/nanobind.h>

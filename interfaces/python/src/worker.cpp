@@ -8,8 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "active.hpp"
-
 namespace heddle::python {
 
 void forget_descriptors(nb::handle object) {

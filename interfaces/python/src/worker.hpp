@@ -47,4 +47,12 @@ void bind_one_sided(nb::class_<Worker>& worker);
 void bind_messages(nb::module_& module, nb::class_<Worker>& worker);
 void bind_partitioned(nb::module_& module, nb::class_<Worker>& worker);
 
+// Active messages, whose handlers are Python functions.
+//
+// They are of class USER: they run in Worker.run_tasks. So no thread waits for the GIL while it is
+// inside a worker, and a handler's exception comes out of that call.
+
+void bind_handlers(nb::class_<Context>& context);
+void bind_active(nb::module_& module, nb::class_<Worker>& worker);
+
 }  // namespace heddle::python

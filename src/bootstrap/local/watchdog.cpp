@@ -226,10 +226,10 @@ void Watchdog::end_inquiries(std::uint64_t now) {
   const std::vector<Inquiry> inquiries = std::exchange(inquiries_, {});
   const std::vector<RankView> all = take_views();
   const diagnosis::Verdict verdict = diagnosis::judge(all, options_.rank_word);
-  const std::string blamed = verdict.culprits.empty() ? "to blame: nobody can be named"
-                                                      : std::string("to blame: ") + options_.rank_word +
-                                                            (verdict.culprits.size() > 1 ? "s " : " ") +
-                                                            tap::list_of(verdict.culprits);
+  const std::string blamed = verdict.culprits.empty()
+                                 ? "to blame: nobody can be named"
+                                 : std::string("to blame: ") + options_.rank_word +
+                                       (verdict.culprits.size() > 1 ? "s " : " ") + tap::list_of(verdict.culprits);
   // Threads that wait for a lock change the numbers; see all_wait_for_a_lock().
   std::uint64_t still_ns = now - still_ns_;
   for (const Rank& rank : ranks_) {

@@ -5,7 +5,7 @@
 //
 // Ranks have the same numbers in both, so commands and completions pass as they are; a command goes
 // to the transport of its rank, and the transport that reaches a peer imports its regions. Both are
-// open in every rank; one card holds what each shows (share.hpp). Memory is registered with both,
+// open in every rank; one card holds what each shows (parts.hpp). Memory is registered with both,
 // and its key is made of the two (at most 40 bytes each, see Capabilities::key_bytes); memory that
 // only one peer imports is registered with that peer's transport only.
 //

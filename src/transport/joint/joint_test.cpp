@@ -13,7 +13,7 @@
 #include "base/test_waits.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "bootstrap/nodes.hpp"
-#include "transport/joint/worker.hpp"
+#include "transport/joint/parts.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::joint_test {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bootstrap/inproc/inproc.hpp"
-#include "transport/loopback/key.hpp"
 #include "transport/loopback/node.hpp"
 
 namespace heddle::transport::loopback::loopback_test {

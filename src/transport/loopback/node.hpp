@@ -10,13 +10,17 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/page.hpp"
 #include "base/tsan_order.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "queue/bell.hpp"
+#include "transport/agreed.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::loopback {
@@ -174,6 +178,96 @@ class Node {
   std::mutex mutex_;  // guards what follows
   std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions_;
   std::uint64_t next_ = 0;
+};
+
+// How a loopback rank finds the others: through the object in their cards.
+
+// The nodes of the job whose cards this rank has read. Any thread.
+class Ranks {
+ public:
+  Ranks(bootstrap::Bootstrap& bootstrap, std::shared_ptr<Node> self, const Agreed& agreed);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  // Valid as long as this object. AGAIN: the peer has not published its card yet. RANK,
+  // PEER_FAILED, CONFIG, VERSION.
+  [[nodiscard]] base::Result<Node*> get(std::uint32_t rank);
+  // Null: its card is not read yet, or no such rank.
+  [[nodiscard]] Node* find(std::uint32_t rank) const {
+    return rank < known_.size() ? known_[rank].load(std::memory_order_acquire) : nullptr;
+  }
+  // Shows this rank's own node to the others.
+  [[nodiscard]] base::Status publish();
+  [[nodiscard]] std::size_t size() const { return known_.size(); }
+  // Known to have died or left.
+  [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
+
+ private:
+  base::Result<Node*> meet(std::uint32_t rank);
+
+  bootstrap::Bootstrap& bootstrap_;
+  const Agreed agreed_;
+  // release in meet(); partner: the acquire loads in get() and find()
+  std::vector<std::atomic<Node*>> known_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::shared_ptr<Node>> owned_;
+};
+
+// The name of a loopback region as key bytes, sealed with the job's secret so that no other bytes
+// pass for a key.
+
+inline constexpr std::uint32_t kRegionKeyBytes = 32;
+
+struct RegionName {
+  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
+  std::uint64_t bytes = 0;
+};
+
+MemoryKey encode_key(const RegionName& name, const bootstrap::JobSecret& secret);
+
+// Empty: not a key of this job, or one whose bits or padding were changed.
+std::optional<RegionName> decode_key(const MemoryKey& key, const bootstrap::JobSecret& secret);
+
+// A worker of the loopback transport. One thread at a time.
+
+class Worker final : public TransportWorker {
+ public:
+  Worker(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes);
+  ~Worker() override { mailbox_.close(); }
+
+  [[nodiscard]] std::size_t post(std::span<Command> batch) override;
+  [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
+  void peer_failed(std::uint32_t rank) override;
+  [[nodiscard]] bool closed(Target target) override;
+  [[nodiscard]] bool arm() override {
+    mailbox_.arm();
+    return failures_.empty();
+  }
+  [[nodiscard]] bool armed() const override { return mailbox_.armed(); }
+  // The mailbox's mutex orders arming and putting: nothing is left for settle().
+  [[nodiscard]] bool has_arrivals() override { return !mailbox_.empty(); }
+  [[nodiscard]] bool has_untaken() override { return !mailbox_.empty(); }
+  [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
+
+ private:
+  static constexpr std::size_t kMostFailures = 256;
+
+  bool post_one(Command& command);
+  // DONE, AGAIN (not accepted) or the error that it completes with.
+  base::Status execute(Command& command);
+  base::Status send(Node& node, const Command& command);
+  base::Status access(Node& node, const Command& command);
+
+  Ranks& ranks_;
+  Mailbox& mailbox_;
+  const std::uint32_t rank_;
+  const std::uint32_t index_;
+  const std::uint32_t opcodes_;
+  std::vector<std::uint8_t> failed_;  // by rank
+  Backlog failures_{kMostFailures};
+  std::vector<Packet> lent_;  // handed out by the last poll; at most kMailboxPackets
 };
 
 }  // namespace heddle::transport::loopback

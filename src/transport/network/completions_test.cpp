@@ -1,5 +1,5 @@
 // The room for commands, and how it is shut while too many completions are kept.
-#include "transport/network/completions.hpp"
+#include "transport/network/port.hpp"
 
 #include <gtest/gtest.h>
 

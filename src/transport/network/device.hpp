@@ -1,23 +1,133 @@
+// A transport's part of a context, as far as transports share it: the Device, and its thread, the
+// Helper.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/fd.hpp"
+#include "queue/bell.hpp"
+#include "transport/network/directory.hpp"
+#include "transport/network/losses.hpp"
+
+namespace heddle::transport::network {
+
+class Device;
+class Port;
+
+// The thread that serves a rank's peers while none of the rank's own threads polls: it answers the
+// notes to the device worker, and makes progress on the ports, since the target's processor
+// executes puts, gets and atomics over TCP, and the first contact over every network. It sleeps on
+// the library's descriptors, and rings the transport's bell for workers that were armed.
+//
+// It runs no code of the application: what arrives waits in the port for the next poll of its
+// owner.
+//
+// It also closes the connections behind these descriptors whose other end is silent for too long
+// (losses.hpp). It begins a check four times in that time, and checks a few connections in each of
+// its turns, so that peers do not wait for it. At each check ports and the directory ask again what
+// peers have not answered (Port::ask_silent).
+//
+//   port                             helper
+//   quiet: it is armed, the
+//   descriptor is watched once       an event: its owner wanted to sleep ? ring the bell. Then: its
+//                                    owner has polled since ? look again after a growing pause,
+//                                    else claim it, make progress until nothing comes, arm it:
+//                                    quiet
+//
+// Invariants
+//   A port that nobody polls is quiet, or its watch `stirs`: so it is never forgotten (except a
+//   port on which only its owner may make progress, and any port where there is no membarrier). An
+//   owner that leaves something that no descriptor reports wakes the helper if the port was quiet.
+//   The library's descriptor stays ready until the library is armed again: an event that comes
+//   before its port is watched again is not lost.
+//   `mutex_` guards watches_. It is taken before the Device's, never with it held.
+
+class Helper {
+ public:
+  // How long a connection may be silent: Device::Names::timeout_ns; 0: no limit of ours.
+  explicit Helper(Device& device);
+  ~Helper() { stop(); }
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+
+  // When the device worker is open, whose descriptor this is. SYSTEM.
+  base::Status start(int device_descriptor);
+  // Afterwards the helper is inside no port.
+  void stop();
+
+  // Watches the port from now on, until its library's queue ends. Returns the number for
+  // watch_again(). NO_MEMORY, SYSTEM.
+  base::Result<std::uint32_t> watch(Port& port, int descriptor);
+  // The port is about to be destroyed: afterwards the helper does not touch it. Not for a retired
+  // port.
+  void unwatch(std::uint32_t number, int descriptor);
+  // By the port's owner, which has armed it. Any thread.
+  void watch_again(std::uint32_t number, int descriptor) const;
+  // There is something to do that no descriptor reports: a worker was opened or closed, or is not
+  // quiet any more. Any thread.
+  void wake() const;
+
+  [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
+
+ private:
+  // Port null: the device, or `gone`.
+  struct Watch {
+    Port* port = nullptr;
+    int descriptor = -1;
+    bool gone = false;
+    bool stirs = false;
+    std::uint64_t polls = 0;    // of its owner, when last looked at
+    std::uint64_t look_at = 0;  // ns
+    std::uint64_t nap = 0;      // ns
+  };
+  void run();
+  void end_silent();
+  void begin_round();
+  [[nodiscard]] int pause();
+  void note(std::uint32_t number);
+  void look(Watch& watch, std::uint32_t number);
+  void look_at_device(Watch& watch);
+  // To be looked at after so many ns.
+  void stir(Watch& watch, std::uint64_t nap);
+  void stir_now(Watch& watch);
+  void stir_later(Watch& watch);
+  void make_quiet(Watch& watch, std::uint32_t number);
+  base::Status enter(const Watch& watch, std::uint32_t number) const;
+
+  Device& device_;
+  base::Clock& clock_;
+  Silence silence_;
+  std::uint64_t look_for_silence_at_ = 0;  // ns
+  bool looking_ = false;                   // a check is under way: ...
+  std::uint32_t looked_behind_ = 0;        // ... the watches before this one are done, or gathered
+  queue::BellWords<> words_;               // for a bell of its own
+  const queue::Bell<> bell_;
+  base::Fd events_;
+  base::Fd waker_;
+  std::thread thread_;
+  int pid_ = 0;                    // of the process that has the thread
+  std::uint32_t number_ = 0;       // of the thread, for Handover
+  std::atomic<bool> stop_{false};  // relaxed: wake() and join() order it
+  std::mutex mutex_;
+  std::deque<Watch> watches_;  // by number; the device's is 0
+};
+
 // A transport's part of a context, as far as transports share it: the directory, which ranks were
 // lost, the helper, and the ports whose workers were closed: it makes progress on these until the
 // rank ends.
 //
 // No operation waits for its mutex: a port that asks while another thread has it gets AGAIN.
-#pragma once
-
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "base/environment.hpp"
-#include "transport/network/directory.hpp"
-#include "transport/network/helper.hpp"
-#include "transport/network/losses.hpp"
-
-namespace heddle::transport::network {
 
 class Port;
 

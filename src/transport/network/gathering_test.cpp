@@ -1,5 +1,5 @@
 // Short messages that leave together: when a packet begins, when it leaves, and what is in it.
-#include "transport/network/gathering.hpp"
+#include "transport/network/streams.hpp"
 
 #include <gtest/gtest.h>
 

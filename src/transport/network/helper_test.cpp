@@ -9,10 +9,9 @@
 
 #include "base/random.hpp"
 #include "base/test_waits.hpp"
-#include "transport/conformance.hpp"
-#include "transport/network/test_alone.hpp"
-#include "transport/test_ofi.hpp"
-#include "transport/test_ucx.hpp"
+#include "transport/test/conformance.hpp"
+#include "transport/test/ofi_available.hpp"
+#include "transport/test/ucx_available.hpp"
 
 namespace heddle::transport::network::helper_test {
 namespace {

@@ -1,10 +1,9 @@
-#include "transport/network/incoming.hpp"
+#include "transport/network/streams.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "transport/network/device.hpp"
-#include "transport/network/stream_port.hpp"
 
 namespace heddle::transport::network {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/network/patience.hpp"
+#include "transport/network/losses.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which connections are silent, by what the kernel reports; no other connection is shut down.
 // Networks that are cut: tests/hosts.
-#include "transport/network/silence.hpp"
+#include "transport/network/losses.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,16 +1,73 @@
-// The two interfaces of a transport, as far as transports over a library of networks share them.
+// The two interfaces of a transport, as far as transports over a library of networks share them,
+// and the memory of its regions and their keys.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "base/error.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/network/device.hpp"
 #include "transport/network/port.hpp"
+#include "transport/network/wire.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::network {
+
+// Whole pages of zeros, at least `bytes`. ARGUMENT: 0 bytes. NO_MEMORY.
+[[nodiscard]] base::Result<void*> map_memory(std::uint64_t bytes);
+void unmap_memory(void* address, std::uint64_t bytes);
+
+// The same, registered with the regions of a transport. It adds the errors of register_memory().
+template <class Regions>
+[[nodiscard]] base::Result<LocalMemory> map_region(Regions& regions, std::uint64_t bytes) {
+  const auto address = map_memory(bytes);
+  if (!address) return address.status();
+  auto memory = regions.register_memory(*address, bytes);
+  if (!memory) unmap_memory(*address, bytes);
+  return memory;
+}
+
+// ARGUMENT: no memory that could be registered.
+[[nodiscard]] base::Status check_memory(const void* address, std::uint64_t bytes);
+
+// The packed keys of regions, by which peers name them. KeyBytes is a transport's format: it has
+// magic, rank, address, bytes, seal and zero, and what the transport adds.
+
+// Describes a region of this rank, with its packed key. The caller has filled what its transport
+// adds to the key.
+template <class KeyBytes>
+[[nodiscard]] LocalMemory describe_region(const Device& device, void* address, std::uint64_t bytes, std::uint64_t id,
+                                          KeyBytes key) {
+  static_assert(sizeof key <= kKeyBytes);
+  key.rank = device.rank();
+  key.address = reinterpret_cast<std::uintptr_t>(address);
+  key.bytes = bytes;
+  seal(&key, device.secret());
+  LocalMemory local;
+  local.address = address;
+  local.bytes = bytes;
+  local.id = id;
+  std::memcpy(local.key.bytes.data(), &key, sizeof key);
+  return local;
+}
+
+// Reads a packed key, which comes from the network. PROTOCOL: it is no key of that rank.
+// PEER_FAILED.
+template <class KeyBytes>
+[[nodiscard]] base::Result<KeyBytes> read_key(const Device& device, std::uint32_t rank, const MemoryKey& packed) {
+  KeyBytes key;
+  std::memcpy(&key, packed.bytes.data(), sizeof key);
+  if (key.magic != KeyBytes::kMagic || !sealed(key, device.secret()) || key.rank != rank || key.zero != 0)
+    return fail_key(device.names().transport, rank);
+  if (device.failed(rank)) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has died or left the job", rank);
+  return key;
+}
+
+// The two interfaces of a transport, as far as transports over a library of networks share them.
 
 // Its port goes to the device when this object is destroyed. PortOf has post() and poll().
 template <class PortOf>

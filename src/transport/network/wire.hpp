@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "transport/agreed.hpp"
-#include "transport/seal.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::network {

@@ -1,5 +1,5 @@
 // Which domains follow from a provider's modes.
-#include "transport/ofi/domain_plan.hpp"
+#include "transport/ofi/fabric.hpp"
 
 #include <gtest/gtest.h>
 

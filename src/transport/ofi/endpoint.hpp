@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "transport/network/lists.hpp"
-#include "transport/ofi/callers_memory.hpp"
 #include "transport/ofi/fabric.hpp"
+#include "transport/ofi/memory.hpp"
 
 namespace heddle::transport::ofi {
 

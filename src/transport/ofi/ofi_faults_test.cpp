@@ -1,5 +1,5 @@
 // Tests what a rank does when libfabric refuses calls that it hardly ever refuses, or does not end
-// operations that it has. The libfabric is that of strict_fabric.cpp.
+// operations that it has. The libfabric is that of test/ofi_strict_fabric.cpp.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -13,8 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/conformance.hpp"
-#include "transport/network/test_alone.hpp"
+#include "transport/test/conformance.hpp"
 
 namespace heddle::transport::ofi::ofi_faults_test {
 namespace {

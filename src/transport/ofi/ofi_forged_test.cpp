@@ -1,5 +1,5 @@
 // Tests messages that a peer may write over libfabric and no rank of ours would: see
-// transport/network/test_forged.hpp. Also tests words that only this transport has, and a rank
+// transport/test/forged.hpp. Also tests words that only this transport has, and a rank
 // whose messages, or the answers to them, are lost.
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 #include <optional>
 #include <vector>
 
-#include "transport/network/test_forged.hpp"
 #include "transport/ofi/endpoint.hpp"
-#include "transport/ofi/provider.hpp"
-#include "transport/ofi/wire.hpp"
-#include "transport/test_ofi.hpp"
+#include "transport/ofi/fabric.hpp"
+#include "transport/ofi/memory.hpp"
+#include "transport/test/forged.hpp"
+#include "transport/test/ofi_available.hpp"
 
 namespace heddle::transport::ofi {
 namespace {

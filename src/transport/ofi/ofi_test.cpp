@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "transport/conformance.hpp"
-#include "transport/network/test_alone.hpp"
-#include "transport/test_ofi.hpp"
+#include "transport/test/conformance.hpp"
+#include "transport/test/ofi_available.hpp"
 
 namespace heddle::transport::ofi::ofi_test {
 namespace {

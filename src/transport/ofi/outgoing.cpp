@@ -1,10 +1,9 @@
-#include "transport/ofi/outgoing.hpp"
+#include "transport/ofi/port.hpp"
 
 #include <cstring>
 
-#include "transport/common/checks.hpp"
-#include "transport/network/bundle.hpp"
-#include "transport/ofi/port.hpp"
+#include "transport/common/refusals.hpp"
+#include "transport/network/streams.hpp"
 
 namespace heddle::transport::ofi {
 

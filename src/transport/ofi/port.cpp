@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/copy.hpp"
-#include "transport/network/bundle.hpp"
+#include "transport/network/streams.hpp"
 
 namespace heddle::transport::ofi {
 namespace {

@@ -1,5 +1,5 @@
 // Which machines have an adapter that only libfabric drives.
-#include "transport/ofi/provider.hpp"
+#include "transport/ofi/fabric.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

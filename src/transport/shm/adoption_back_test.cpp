@@ -11,7 +11,7 @@
 
 #include "base/test_sanitizer.hpp"
 #include "transport/shm/adoption.hpp"
-#include "transport/shm/test_adoption.hpp"
+#include "transport/test/shm_adoption.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "transport/shm/adoption.hpp"
-#include "transport/shm/test_adoption.hpp"
+#include "transport/test/shm_adoption.hpp"
 
 namespace heddle::transport::shm::adoption_fork_test {
 namespace {

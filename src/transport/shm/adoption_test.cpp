@@ -23,7 +23,7 @@
 #include "memory/unmap_watch.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/region_key.hpp"
-#include "transport/shm/test_adoption.hpp"
+#include "transport/test/shm_adoption.hpp"
 
 namespace heddle::transport::shm::adoption_test {
 namespace {

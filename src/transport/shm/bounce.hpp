@@ -21,7 +21,6 @@
 #include <mutex>
 
 #include "queue/bounded_queue.hpp"
-#include "transport/shm/chunk_word.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/segment.hpp"
 

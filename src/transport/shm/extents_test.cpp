@@ -1,4 +1,4 @@
-#include "transport/shm/extents.hpp"
+#include "transport/shm/segment.hpp"
 
 #include <gtest/gtest.h>
 

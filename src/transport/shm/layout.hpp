@@ -1,13 +1,10 @@
-// Layout of a process's segment: the control part, which peers read and write, and the card that
-// announces it.
-//
-//   [ header | common words | worker entries | small slots | ring list | … extents: rings, regions,
-//   bounce pool ]
-//
-// Other processes write here, too, so every reader must treat what it reads as hostile.
+// The words and records in the segments of processes, which their peers read and write, and where
+// they are: chunk words, small slots, the attention word, the control part, the card.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,10 +14,131 @@
 #include "queue/bell.hpp"
 #include "queue/record_ring.hpp"
 #include "transport/agreed.hpp"
-#include "transport/shm/attention.hpp"
-#include "transport/shm/small_slot.hpp"
 
 namespace heddle::transport::shm {
+
+// The word by which two processes hand a piece of shared memory to each other: {generation, state}.
+
+enum class ChunkState : std::uint64_t { free = 0, requested = 1, taken = 2, done = 3, failed = 4 };
+
+constexpr std::uint64_t chunk_word(std::uint64_t generation, ChunkState state) {
+  return generation << 3 | static_cast<std::uint64_t>(state);
+}
+constexpr ChunkState state_of(std::uint64_t word) {
+  return static_cast<ChunkState>(word & 7U);
+}
+constexpr std::uint64_t generation_of(std::uint64_t word) {
+  return word >> 3;
+}
+
+// The slot in which a small put or get ends: a word in the initiator's segment that decides which
+// side ends the operation, and the data that a get brings.
+//
+// States. The word is {generation, state} (chunk_word); the generation only grows.
+//   idle    free, done or failed: the initiator's. A request names this very word.
+//   taken   the target copies                       idle, g -> taken, g + 1      by the target
+//   done    the target has copied                   taken -> done                by the target
+//   failed  the target has no such range            taken -> failed              by the target
+// A request needs no store: the word that it names is the permission to take the slot, once. The
+// initiator takes the request back by idle, g -> free, g + 1. So exactly one side ends an
+// operation. A request that was taken back, or that another process invents, finds another word. If
+// the target dies in `taken`, nobody touches the slot any more.
+//
+// Zeroed memory is a valid slot.
+
+template <template <class> class Atomic = std::atomic>
+class SlotWord {
+ public:
+  // ---- the initiator, one thread ----
+  // For a request, while the slot is its own.
+  [[nodiscard]] std::uint64_t idle() const { return word_.load(std::memory_order_relaxed); }
+  // The state of the request that named `word`: requested, taken, done or failed. After done, a
+  // get's data is there, and a put's is in the target's memory.
+  [[nodiscard]] ChunkState look(std::uint64_t word) const {
+    // Partner: end().
+    const std::uint64_t now = word_.load(std::memory_order_acquire);
+    return now == word ? ChunkState::requested : state_of(now);
+  }
+  // True: the target will not touch the slot, nor what the request names.
+  [[nodiscard]] bool take_back(std::uint64_t word) {
+    // Partners: take() of a later request, which finds this word; end(), if the target was first.
+    return word_.compare_exchange_strong(word, next(word, ChunkState::free), std::memory_order_acq_rel,
+                                         std::memory_order_acquire);
+  }
+
+  // ---- the target ----
+  // False: the request was taken back. Partner: take_back(). The ring by which the request came
+  // orders everything else that the initiator did with the slot before.
+  [[nodiscard]] bool take(std::uint64_t word) {
+    return word_.compare_exchange_strong(word, next(word, ChunkState::taken), std::memory_order_acquire,
+                                         std::memory_order_relaxed);
+  }
+  // After take(word).
+  void end(std::uint64_t word, bool copied) {
+    // Partner: look().
+    word_.store(next(word, copied ? ChunkState::done : ChunkState::failed), std::memory_order_release);
+  }
+
+ private:
+  static constexpr std::uint64_t next(std::uint64_t word, ChunkState state) {
+    return chunk_word(generation_of(word) + 1, state);
+  }
+
+  Atomic<std::uint64_t> word_{0};
+};
+
+inline constexpr std::uint32_t kSmallBytes = 120;
+inline constexpr std::uint32_t kSmallSlots = 64;  // of each worker
+
+struct SmallSlot {
+  alignas(queue::kRingLine) SlotWord<> word;
+  std::array<std::byte, kSmallBytes> data;
+};
+static_assert(sizeof(SmallSlot) == queue::kRingLine);
+
+// One word that a worker's poll looks at besides its rings. It says whether there are new rings
+// and, for the worker's peers, whether the worker polls at all.
+//
+// Zeroed memory is a valid word.
+
+template <template <class> class Atomic = std::atomic>
+class Attention {
+ public:
+  // ---- the owner ----
+  // Its poll needs to call take(). One load of a line that rarely changes.
+  [[nodiscard]] bool wanted() const { return word_.load(std::memory_order_relaxed) != 0; }
+  [[nodiscard]] bool has_rings() const { return (word_.load(std::memory_order_relaxed) & kRings) != 0; }
+  // It polls, as the peers may know. True: there are new rings.
+  [[nodiscard]] bool take() {
+    // Acquire: partner of announce(). An ignore() between the two is no store of its own, so what
+    // announce() has released is found through it.
+    return (word_.exchange(0, std::memory_order_acquire) & kRings) != 0;
+  }
+
+  // ---- any process ----
+  // After a ring has been made known.
+  void announce() { word_.fetch_or(kRings, std::memory_order_release); }
+  // It does not poll, as far as the caller knows: a request by a record would wait. A hint, which
+  // orders nothing; the owner's next poll clears it. Only the first to say so writes the line.
+  void ignore() {
+    if (polls()) word_.fetch_or(kIgnored, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool polls() const { return (word_.load(std::memory_order_relaxed) & kIgnored) == 0; }
+
+ private:
+  static constexpr std::uint32_t kRings = 1;
+  static constexpr std::uint32_t kIgnored = 2;
+
+  Atomic<std::uint32_t> word_{0};
+};
+
+// Layout of a process's segment: the control part, which peers read and write, and the card that
+// announces it.
+//
+//   [ header | common words | worker entries | small slots | ring list | … extents: rings, regions,
+//   bounce pool ]
+//
+// Other processes write here, too, so every reader must treat what it reads as hostile.
 
 inline constexpr std::uint32_t kLayoutVersion = 6;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;

@@ -12,7 +12,7 @@
 #include "base/test_kernel.hpp"
 #include "base/test_waits.hpp"
 #include "transport/shm/layout.hpp"
-#include "transport/shm/test_job.hpp"
+#include "transport/test/shm_job.hpp"
 
 namespace heddle::transport::shm::shm_death_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "transport/shm/test_job.hpp"
+#include "transport/test/shm_job.hpp"
 
 namespace heddle::transport::shm::shm_device_test {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/test_memory.hpp"
-#include "transport/shm/test_job.hpp"
+#include "transport/test/shm_job.hpp"
 
 namespace heddle::transport::shm::shm_exhausted_test {
 namespace {

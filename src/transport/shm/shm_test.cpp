@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "transport/shm/rings.hpp"
-#include "transport/shm/test_job.hpp"
+#include "transport/shm/device.hpp"
+#include "transport/test/shm_job.hpp"
 
 namespace heddle::transport::shm::shm_test {
 namespace {

@@ -10,10 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/common/backlog.hpp"
-#include "transport/shm/cma.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/shm/device.hpp"
-#include "transport/shm/rings.hpp"
 
 namespace heddle::transport::shm {
 
@@ -25,7 +23,7 @@ enum class Served : std::uint8_t { done, malformed, no_memory };
 struct SmallRequest {
   std::uint64_t region = 0;
   std::uint64_t offset = 0;
-  std::uint64_t word = 0;  // the slot's, see small_slot.hpp
+  std::uint64_t word = 0;  // the slot's, see layout.hpp
   std::uint32_t slot = 0;
   std::uint32_t bytes = 0;
 };

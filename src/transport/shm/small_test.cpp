@@ -10,7 +10,7 @@
 
 #include "base/random.hpp"
 #include "base/test_kernel.hpp"
-#include "transport/shm/test_job.hpp"
+#include "transport/test/shm_job.hpp"
 
 namespace heddle::transport::shm::small_test {
 namespace {

@@ -1,5 +1,5 @@
 // Puts and gets on memory that cannot be mapped: the initiator's pipeline through bounce chunks,
-// the target's part of it, and the change to the kernel's copy (cma.hpp) when that is better.
+// the target's part of it, and the change to the kernel's copy (cma_copy) when that is better.
 //
 // One per worker; one thread at a time.
 #pragma once
@@ -8,11 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/common/backlog.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/shm/bounce.hpp"
-#include "transport/shm/cma.hpp"
 #include "transport/shm/device.hpp"
-#include "transport/shm/rings.hpp"
 #include "transport/shm/small.hpp"
 #include "transport/shm/ways.hpp"
 

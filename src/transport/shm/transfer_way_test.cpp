@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/test_kernel.hpp"
-#include "transport/shm/test_job.hpp"
 #include "transport/shm/transfer.hpp"
+#include "transport/test/shm_job.hpp"
 
 namespace heddle::transport::shm::transfer_way_test {
 namespace {

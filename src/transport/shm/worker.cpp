@@ -1,6 +1,6 @@
 // Opening and closing a worker, and its sending side. Receiving is in receive.cpp.
 #include "transport/shm/worker.hpp"
-#include "transport/common/checks.hpp"
+#include "transport/common/refusals.hpp"
 
 #include <algorithm>
 #include <cstring>

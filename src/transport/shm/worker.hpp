@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "queue/record_ring.hpp"
-#include "transport/common/backlog.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/shm/device.hpp"
-#include "transport/shm/rings.hpp"
 #include "transport/shm/transfer.hpp"
 #include "transport/transport.hpp"
 

@@ -1,8 +1,10 @@
-#include "transport/ucx/endpoints.hpp"
+#include <algorithm>
+#include <utility>
 
 #include "transport/ucx/port.hpp"
 
 namespace heddle::transport::ucx {
+
 namespace {
 
 // How long a handshake is tried by value; after that it is sent as an ordinary message, for
@@ -53,6 +55,104 @@ void Endpoints::become_ready(PeerState& peer) {
   peer.stage = PeerState::Stage::ready;
   peer.update_by_value();
   port_.outgoing().send_waiting(peer);
+}
+
+// Lost connections: operations under way there fail, and UCX's endpoints are closed when that is
+// safe.
+
+namespace {
+
+// How long UCX may take to find out by itself that a peer has died.
+constexpr std::uint64_t kDyingNs = 100'000'000;
+// How long UCX may take to end the operations of a closed endpoint: over TCP one round of progress,
+// otherwise until a device has flushed. After that time UCX has forgotten the operations that are
+// left.
+constexpr std::uint64_t kForgottenNs = 50'000'000;
+constexpr std::uint32_t kForgottenRounds = 8;
+
+}  // namespace
+
+void Endpoints::note_lost(PeerState& peer) {
+  busy_ = true;
+  if (std::ranges::find(lost_, &peer) == lost_.end()) lost_.push_back(&peer);
+}
+
+void Endpoints::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
+  PeerState& peer = *static_cast<PeerState*>(arg);
+  if (peer.stage == PeerState::Stage::broken && peer.endpoint == nullptr) return;
+  Endpoints& self = peer.port->endpoints();
+  peer.has_gap = false;
+  self.port_.log_lost(peer, self.port_.call().status_string(status));
+  self.note_lost(peer);
+}
+
+void Endpoints::disconnect_all() {
+  for (const auto& peer : port_.peers().all()) disconnect(state_of(*peer), Close::now);
+}
+
+// UCX may still be answering the peer's handshake, and 1.13 aborts when the answer is cut off: so
+// an endpoint that is not safe to close stays, with its operations.
+void Endpoints::disconnect(PeerState& peer, Close close_it) {
+  const bool now = close_it == Close::now;
+  if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !now)) return;
+  if (!port_.closed()) device_.lose(peer.rank);
+  port_.peers().end(peer, PeerState::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+  if (peer.endpoint != nullptr) {
+    const bool can = device_.recovers();
+    if (can && !now && peer.used && !port_.closed()) {
+      // First reads everything that the dead peer has sent: UCX 1.13 aborts on an acknowledgement
+      // that comes after its connection was cut (tcp_ep.c:939).
+      peer.dies_at = port_.now_ns() + kDyingNs;
+      dying_.push_back(&peer);
+      busy_ = true;
+    } else if (can && (now || peer.used)) {
+      close(peer);
+    } else {
+      port_.transfers().orphan(peer);
+    }
+  }
+  if (!peer.flush_flies) port_.transfers().end_flush(peer, HEDDLE_ERR_PEER_FAILED);
+}
+
+// A closed endpoint still has all its operations: a later round of progress takes the connection
+// down and ends them. Until then UCX may write a reply to the caller's memory, so no transfer
+// completes before.
+void Endpoints::close(PeerState& peer) {
+  void* request = force_close(port_.call(), std::exchange(peer.endpoint, nullptr));
+  if (request == nullptr && !port_.transfers().holds_some(peer)) return;
+  closing_.push_back({&peer, request, port_.now_ns() + kForgottenNs, 0});
+  busy_ = true;
+}
+
+void Endpoints::go_on_disconnecting() {
+  while (!lost_.empty()) {
+    PeerState& peer = *lost_.back();
+    lost_.pop_back();
+    disconnect(peer, peer.has_gap ? Close::when_safe : Close::now);
+  }
+  std::erase_if(dying_, [this](PeerState* peer) {
+    if (peer->endpoint != nullptr && port_.now_ns() < peer->dies_at) return false;
+    if (peer->endpoint != nullptr) disconnect(*peer, Close::now);
+    return true;
+  });
+  if (!closing_.empty()) end_closing();
+  busy_ = disconnecting();
+}
+
+// Not to be called within UCX's progress.
+[[gnu::cold]] void Endpoints::end_closing() {
+  port_.progress();
+  std::erase_if(closing_, [this](Closing& closing) {
+    if (closing.request != nullptr) {
+      if (port_.call().request_check_status(closing.request) == UCS_INPROGRESS) return false;
+      port_.call().request_free(std::exchange(closing.request, nullptr));
+    }
+    if (port_.transfers().holds_some(*closing.peer)) {
+      if (++closing.rounds < kForgottenRounds || port_.now_ns() < closing.until) return false;
+      port_.transfers().abandon(*closing.peer);
+    }
+    return true;
+  });
 }
 
 }  // namespace heddle::transport::ucx

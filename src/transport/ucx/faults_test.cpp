@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/conformance.hpp"
-#include "transport/test_ucx.hpp"
-#include "transport/ucx/faulty_ucp.hpp"
+#include "transport/test/conformance.hpp"
+#include "transport/test/ucx_available.hpp"
+#include "transport/test/ucx_faulty.hpp"
 
 namespace heddle::transport::ucx::faults_test {
 namespace {

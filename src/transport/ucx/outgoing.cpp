@@ -1,10 +1,9 @@
-#include "transport/ucx/outgoing.hpp"
+#include "transport/ucx/port.hpp"
 
 #include <cstring>
 
-#include "transport/common/checks.hpp"
-#include "transport/network/bundle.hpp"
-#include "transport/ucx/port.hpp"
+#include "transport/common/refusals.hpp"
+#include "transport/network/streams.hpp"
 
 namespace heddle::transport::ucx {
 

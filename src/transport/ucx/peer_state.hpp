@@ -1,14 +1,43 @@
-// What a port knows of one worker of a peer: network::Peer, UCX's endpoint, and the transfers under
-// way.
+// The formats that are this transport's own, and what a port knows of one worker of a peer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include "transport/network/peer.hpp"
-#include "transport/ucx/common.hpp"
-#include "transport/ucx/wire.hpp"
+#include "transport/network/peers.hpp"
+#include "transport/network/wire.hpp"
+#include "transport/ucx/library.hpp"
 
 namespace heddle::transport::ucx {
+
+using network::cost_of;
+using network::Head;
+using network::kMostMessage;
+
+// The formats that are this transport's own; the others are in ../network/wire.hpp.
+
+// UCX's numbers of active messages.
+inline constexpr unsigned kNoteId = 1;
+inline constexpr auto kMessageId = static_cast<unsigned>(network::Kind::message);
+inline constexpr auto kCreditId = static_cast<unsigned>(network::Kind::credit);
+inline constexpr auto kBundleId = static_cast<unsigned>(network::Kind::bundle);
+
+// The contents of a packed region.
+struct KeyBytes {
+  std::uint32_t magic = kMagic;
+  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
+  std::uint64_t address = 0;  // in its owner
+  std::uint64_t bytes = 0;
+  std::uint64_t seal = 0;
+  std::uint64_t zero = 0;
+  static constexpr std::uint32_t kMagic = 0x32585548;  // "HUX2"
+  static constexpr std::uint32_t kUsed = 40;           // bytes
+};
+static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
+
+// What a port knows of one worker of a peer: network::Peer, UCX's endpoint, and the transfers under
+// way.
 
 class Port;
 struct PeerState;

@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "transport/network/bundle.hpp"
-#include "transport/ucx/receive.hpp"
+#include "transport/network/streams.hpp"
 
 namespace heddle::transport::ucx {
 namespace {

@@ -1,9 +1,8 @@
-#include "transport/ucx/receive.hpp"
+#include "transport/ucx/port.hpp"
 
 #include <cstring>
 
 #include "base/copy.hpp"
-#include "transport/ucx/port.hpp"
 
 namespace heddle::transport::ucx {
 namespace {

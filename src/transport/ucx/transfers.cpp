@@ -1,11 +1,10 @@
-#include "transport/ucx/transfers.hpp"
+#include "transport/ucx/port.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "transport/common/checks.hpp"
-#include "transport/ucx/port.hpp"
+#include "transport/common/refusals.hpp"
 
 namespace heddle::transport::ucx {
 namespace {

@@ -1,5 +1,5 @@
 // Tests messages that a peer may write over UCX and no rank of ours would: see
-// transport/network/test_forged.hpp. Also tests replies that come late, and bytes that are no keys.
+// transport/test/forged.hpp. Also tests replies that come late, and bytes that are no keys.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "transport/network/test_forged.hpp"
-#include "transport/test_ucx.hpp"
+#include "transport/test/forged.hpp"
+#include "transport/test/ucx_available.hpp"
 #include "transport/ucx/library.hpp"
-#include "transport/ucx/wire.hpp"
+#include "transport/ucx/peer_state.hpp"
 
 namespace heddle::transport::ucx {
 namespace {

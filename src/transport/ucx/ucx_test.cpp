@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/conformance.hpp"
-#include "transport/network/test_alone.hpp"
-#include "transport/test_ucx.hpp"
+#include "transport/test/conformance.hpp"
+#include "transport/test/ucx_available.hpp"
 
 namespace heddle::transport::ucx::ucx_test {
 namespace {

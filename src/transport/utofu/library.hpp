@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -191,5 +192,16 @@ class CqGuard {
  private:
   CqLock* lock_;
 };
+
+// Keeps objects that must not be freed while peers, or the NIC, may still use them.
+
+// Keeps `object` as long as the process: it is never destroyed.
+template <class T>
+void keep_to_the_end(T object) {
+  static std::mutex mutex;
+  static auto* const all = new std::vector<T>;
+  const std::lock_guard lock(mutex);
+  all->push_back(std::move(object));
+}
 
 }  // namespace heddle::transport::utofu

@@ -2,7 +2,7 @@
 #include <set>
 #include <span>
 
-#include "transport/utofu/test_side.hpp"
+#include "transport/test/utofu_side.hpp"
 
 namespace heddle::transport::utofu::puts_test {
 namespace {

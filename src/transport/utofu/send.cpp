@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/common/checks.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/utofu/out.hpp"
 #include "transport/utofu/worker.hpp"
 

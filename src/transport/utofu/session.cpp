@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "transport/utofu/keep.hpp"
+#include "transport/utofu/library.hpp"
 #include "transport/utofu/out.hpp"
 
 namespace heddle::transport::utofu {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "transport/common/checks.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/utofu/out.hpp"
 #include "transport/utofu/worker.hpp"
 

@@ -1,6 +1,6 @@
 #include "transport/utofu/utofu.hpp"
 
-#include "transport/common/checks.hpp"
+#include "transport/common/refusals.hpp"
 #include "transport/utofu/gates.hpp"
 #include "transport/utofu/session.hpp"
 #include "transport/utofu/worker.hpp"

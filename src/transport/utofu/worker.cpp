@@ -7,7 +7,7 @@
 
 #include "base/timeout.hpp"
 #include "base/wait.hpp"
-#include "transport/utofu/keep.hpp"
+#include "transport/utofu/library.hpp"
 #include "transport/utofu/out.hpp"
 
 namespace heddle::transport::utofu {

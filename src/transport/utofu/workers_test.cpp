@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/test_waits.hpp"
+#include "transport/test/utofu_side.hpp"
 #include "transport/utofu/layout.hpp"
-#include "transport/utofu/test_side.hpp"
 
 namespace heddle::transport::utofu::workers_test {
 namespace {

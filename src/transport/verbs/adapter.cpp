@@ -1,8 +1,10 @@
 #include "transport/verbs/adapter.hpp"
 
+#include <fcntl.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
@@ -11,6 +13,23 @@
 #include <vector>
 
 namespace heddle::transport::verbs {
+
+base::Result<const Library*> Library::open(const std::string& name) {
+  return network::open_once<Library>(name, [&]() -> base::Result<std::unique_ptr<Library>> {
+    const auto handle =
+        network::load_library(name, "it (Debian: libibverbs1, ibverbs-providers)", "HEDDLE_VERBS_LIBRARY");
+    if (!handle) return handle.status();
+    std::unique_ptr<Library> library(new Library);
+    library->call_ = Functions(*handle);
+    if (!library->call_.complete()) return base::fail(HEDDLE_ERR_CONFIG, "\"%s\" is no libibverbs", name.c_str());
+    // Before any memory is registered. The child of a fork then lacks what the adapter uses, unless
+    // the kernel copies that (5.12): else the parent's next write would give the parent a new page,
+    // and the adapter would go on with the old one. It fails where another library has registered
+    // memory before; UCX goes on then too.
+    static_cast<void>(library->call_.fork_init());
+    return library;
+  });
+}
 
 // A port that works.
 struct Candidate {
@@ -287,6 +306,89 @@ ibv_ah_attr Adapter::route_to(const Address& peer) const {
   route.grh.hop_limit = 64;
   std::memcpy(route.grh.dgid.raw, peer.gid, sizeof peer.gid);
   return route;
+}
+
+base::Status Channel::open(const Adapter& adapter) {
+  adapter_ = &adapter;
+  channel_ = adapter.call().create_comp_channel(adapter.context());
+  if (channel_ == nullptr || ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0)
+    return base::fail_errno(HEDDLE_ERR_SYSTEM, "%s gives no completion channel", adapter.name().c_str());
+  return HEDDLE_DONE;
+}
+
+void Channel::close() {
+  if (channel_ != nullptr) adapter_->call().destroy_comp_channel(channel_);
+  channel_ = nullptr;
+}
+
+void Channel::drain() {
+  ibv_cq* queue = nullptr;
+  void* nothing = nullptr;
+  while (adapter_->call().get_cq_event(channel_, &queue, &nothing) == 0) adapter_->call().ack_cq_events(queue, 1);
+}
+
+base::Status CompletionQueue::open(const Adapter& adapter, const Channel& channel, std::uint32_t entries, void* owner) {
+  adapter_ = &adapter;
+  queue_ = adapter.call().create_cq(adapter.context(), static_cast<int>(entries), owner, channel.get(), 0);
+  if (queue_ != nullptr) return HEDDLE_DONE;
+  return base::fail_errno(HEDDLE_ERR_SYSTEM, "%s gives no completion queue of %u entries", adapter.name().c_str(),
+                          entries);
+}
+
+void CompletionQueue::close() {
+  if (queue_ != nullptr) adapter_->call().destroy_cq(queue_);
+  queue_ = nullptr;
+}
+
+namespace {
+
+// To connect over RoCE, the kernel looks for the neighbour's address, which may not be known yet.
+bool is_passing(int error) {
+  return error == EAGAIN || error == ENOMEM || error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+}  // namespace
+
+bool prepare_pair(const Adapter& adapter, ibv_qp* pair) {
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_INIT;
+  to.port_num = adapter.port();
+  to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  return adapter.call().modify_qp(pair, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0;
+}
+
+base::Status connect_pair(const Adapter& adapter, ibv_qp* pair, std::uint32_t number, const Address& address) {
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_RTR;
+  to.path_mtu = static_cast<ibv_mtu>(std::min(adapter.address().mtu, address.mtu));
+  to.dest_qp_num = number;
+  to.max_dest_rd_atomic = static_cast<std::uint8_t>(adapter.address().reads);
+  to.min_rnr_timer = 12;  // 0.64 ms
+  to.ah_attr = adapter.route_to(address);
+  int failed = adapter.call().modify_qp(pair, &to,
+                                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (is_passing(failed)) return HEDDLE_AGAIN;
+  if (failed == 0) {
+    to.qp_state = IBV_QPS_RTS;
+    to.timeout = 18;  // a packet without an answer is sent again after 1 s, seven times
+    to.retry_cnt = 7;
+    to.rnr_retry = 7;  // for ever: a receiver that computes is not lost
+    // not more RDMA reads than the peer's adapter answers at a time: it may be another model
+    to.max_rd_atomic = static_cast<std::uint8_t>(std::min<int>(adapter.limits().max_qp_init_rd_atom, address.reads));
+    failed = adapter.call().modify_qp(
+        pair, &to,
+        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  }
+  if (failed == 0) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_SYSTEM, "%s does not connect a queue pair: %s", adapter.name().c_str(),
+                    std::strerror(failed));
+}
+
+void stop_pair(const Adapter& adapter, ibv_qp* pair) {
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_ERR;
+  static_cast<void>(adapter.call().modify_qp(pair, &to, IBV_QP_STATE));
 }
 
 }  // namespace heddle::transport::verbs

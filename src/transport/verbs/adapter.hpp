@@ -1,17 +1,74 @@
-// An adapter of the machine with one of its ports: those that the settings name, else the nearest
-// to this process that works.
+// libibverbs and its objects: the adapters of a rank, completion queues, the states of queue pairs.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/config.hpp"
-#include "transport/verbs/library.hpp"
+#include "base/error.hpp"
+#include "transport/network/symbols.hpp"
 #include "transport/verbs/wire.hpp"
 
 namespace heddle::transport::verbs {
+
+// libibverbs, opened at run time: one binary serves machines with and without it. The fast
+// functions (work requests, completions) are in the objects of its drivers; the header calls them.
+
+struct Functions : network::Symbols {
+  using Symbols::Symbols;
+  decltype(&::ibv_fork_init) fork_init = find("ibv_fork_init");
+  decltype(&::ibv_get_device_list) get_device_list = find("ibv_get_device_list");
+  decltype(&::ibv_free_device_list) free_device_list = find("ibv_free_device_list");
+  decltype(&::ibv_get_device_name) get_device_name = find("ibv_get_device_name");
+  decltype(&::ibv_open_device) open_device = find("ibv_open_device");
+  decltype(&::ibv_close_device) close_device = find("ibv_close_device");
+  decltype(&::ibv_query_device) query_device = find("ibv_query_device");
+  decltype(&::ibv_query_port) query_port = find("ibv_query_port");
+  decltype(&::ibv_query_gid) query_gid = find("ibv_query_gid");
+  decltype(&::ibv_alloc_pd) alloc_pd = find("ibv_alloc_pd");
+  decltype(&::ibv_dealloc_pd) dealloc_pd = find("ibv_dealloc_pd");
+  decltype(&::ibv_reg_mr) reg_mr = find("ibv_reg_mr");
+  decltype(&::ibv_dereg_mr) dereg_mr = find("ibv_dereg_mr");
+  decltype(&::ibv_get_async_event) get_async_event = find("ibv_get_async_event");
+  decltype(&::ibv_ack_async_event) ack_async_event = find("ibv_ack_async_event");
+  decltype(&::ibv_event_type_str) event_type_str = find("ibv_event_type_str");
+  decltype(&::ibv_create_comp_channel) create_comp_channel = find("ibv_create_comp_channel");
+  decltype(&::ibv_destroy_comp_channel) destroy_comp_channel = find("ibv_destroy_comp_channel");
+  decltype(&::ibv_get_cq_event) get_cq_event = find("ibv_get_cq_event");
+  decltype(&::ibv_ack_cq_events) ack_cq_events = find("ibv_ack_cq_events");
+  decltype(&::ibv_create_cq) create_cq = find("ibv_create_cq");
+  decltype(&::ibv_destroy_cq) destroy_cq = find("ibv_destroy_cq");
+  decltype(&::ibv_create_srq) create_srq = find("ibv_create_srq");
+  decltype(&::ibv_destroy_srq) destroy_srq = find("ibv_destroy_srq");
+  decltype(&::ibv_create_qp) create_qp = find("ibv_create_qp");
+  decltype(&::ibv_modify_qp) modify_qp = find("ibv_modify_qp");
+  decltype(&::ibv_destroy_qp) destroy_qp = find("ibv_destroy_qp");
+  decltype(&::ibv_create_ah) create_ah = find("ibv_create_ah");
+  decltype(&::ibv_destroy_ah) destroy_ah = find("ibv_destroy_ah");
+  decltype(&::ibv_wc_status_str) wc_status_str = find("ibv_wc_status_str");
+};
+
+class Library {
+ public:
+  // Opens it, once per process and name; it stays open. CONFIG: there is none, or it lacks a
+  // function.
+  static base::Result<const Library*> open(const std::string& name);
+
+  [[nodiscard]] const Functions& call() const { return call_; }
+
+ private:
+  Library() = default;
+  Functions call_{nullptr};
+};
+
+// An adapter of the machine with one of its ports: those that the settings name, else the nearest
+// to this process that works.
 
 struct Candidate;
 
@@ -73,5 +130,65 @@ class Adapter {
   std::uint32_t most_bytes_ = 0;
   std::string name_;
 };
+
+// A completion queue that can be slept on.
+
+// Reports, by one descriptor, that completions have come into any of the queues that are open on
+// it.
+class Channel {
+ public:
+  Channel() = default;
+  ~Channel() { close(); }
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  base::Status open(const Adapter& adapter);
+  void close();
+  [[nodiscard]] bool is_open() const { return channel_ != nullptr; }
+  [[nodiscard]] ibv_comp_channel* get() const { return channel_; }
+  [[nodiscard]] int descriptor() const { return channel_->fd; }
+  // Forgets what it has reported.
+  void drain();
+
+ private:
+  const Adapter* adapter_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
+};
+
+class CompletionQueue {
+ public:
+  CompletionQueue() = default;
+  ~CompletionQueue() { close(); }
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+  // `owner`: that events name; null: the device.
+  base::Status open(const Adapter& adapter, const Channel& channel, std::uint32_t entries, void* owner);
+  void close();
+  [[nodiscard]] ibv_cq* get() const { return queue_; }
+  // How many were written.
+  [[nodiscard]] std::size_t poll(std::span<ibv_wc> out) const {
+    const int count = ibv_poll_cq(queue_, static_cast<int>(out.size()), out.data());
+    return count > 0 ? static_cast<std::size_t>(count) : 0;
+  }
+  // The channel reports the next completion. The caller polls once more afterwards.
+  void arm() const { ibv_req_notify_cq(queue_, 0); }
+
+ private:
+  const Adapter* adapter_ = nullptr;
+  ibv_cq* queue_ = nullptr;
+};
+
+// The states of a reliable connected (RC) queue pair, which both kinds of pairs go through: those
+// of Port, and the second ones of Stripes.
+
+// A new pair goes to INIT, and can be connected afterwards. False: the adapter refuses.
+[[nodiscard]] bool prepare_pair(const Adapter& adapter, ibv_qp* pair);
+// It goes to RTR and RTS, connected to the pair `number` of the port at `address`. AGAIN: not now,
+// for a passing reason. SYSTEM.
+[[nodiscard]] base::Status connect_pair(const Adapter& adapter, ibv_qp* pair, std::uint32_t number,
+                                        const Address& address);
+// It goes to ERR: nothing leaves or arrives any more, and requests end with errors.
+void stop_pair(const Adapter& adapter, ibv_qp* pair);
 
 }  // namespace heddle::transport::verbs

@@ -1,11 +1,9 @@
-#include "transport/verbs/device_queue.hpp"
+#include "transport/verbs/device.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
-
-#include "transport/verbs/device.hpp"
 
 namespace heddle::transport::verbs {
 namespace {

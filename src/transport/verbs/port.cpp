@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/verbs/pair.hpp"
+#include "transport/verbs/adapter.hpp"
 
 namespace heddle::transport::verbs {
 namespace {

@@ -1,11 +1,9 @@
-#include "transport/verbs/receiving.hpp"
+#include "transport/verbs/port.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
-
-#include "transport/verbs/port.hpp"
 
 namespace heddle::transport::verbs {
 

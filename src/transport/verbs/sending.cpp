@@ -1,4 +1,4 @@
-#include "transport/verbs/sending.hpp"
+#include "transport/verbs/port.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,8 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "transport/common/checks.hpp"
-#include "transport/verbs/port.hpp"
+#include "transport/common/refusals.hpp"
 
 namespace heddle::transport::verbs {
 namespace {

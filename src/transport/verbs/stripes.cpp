@@ -1,11 +1,10 @@
-#include "transport/verbs/stripes.hpp"
+#include "transport/verbs/port.hpp"
 
 #include <array>
 #include <cstring>
 #include <utility>
 
-#include "transport/verbs/pair.hpp"
-#include "transport/verbs/port.hpp"
+#include "transport/verbs/adapter.hpp"
 
 namespace heddle::transport::verbs {
 

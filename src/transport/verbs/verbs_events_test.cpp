@@ -1,7 +1,7 @@
 // The verbs transport over the idle libibverbs: what adapters tell of themselves.
 #include <infiniband/verbs.h>
 
-#include "transport/verbs/test_idle.hpp"
+#include "transport/test/verbs_fixtures.hpp"
 
 namespace heddle::transport::verbs::verbs_events_test {
 namespace {

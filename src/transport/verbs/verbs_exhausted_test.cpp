@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "transport/verbs/test_idle.hpp"
+#include "transport/test/verbs_fixtures.hpp"
 
 namespace heddle::transport::verbs::verbs_exhausted_test {
 namespace {

@@ -1,7 +1,7 @@
 // The verbs transport over the idle libibverbs: what networks, adapters and peers do to it.
 #include <optional>
 
-#include "transport/verbs/test_idle.hpp"
+#include "transport/test/verbs_fixtures.hpp"
 
 namespace heddle::transport::verbs::verbs_faults_test {
 namespace {

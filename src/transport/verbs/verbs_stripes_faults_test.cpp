@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "base/random.hpp"
-#include "transport/verbs/test_stripes.hpp"
+#include "transport/test/verbs_fixtures.hpp"
 
 namespace heddle::transport::verbs::verbs_stripes_faults_test {
 namespace {

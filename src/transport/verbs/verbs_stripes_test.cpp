@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "transport/verbs/test_stripes.hpp"
+#include "transport/test/verbs_fixtures.hpp"
 
 namespace heddle::transport::verbs::verbs_stripes_test {
 namespace {

@@ -1,6 +1,6 @@
 // The verbs transport over the idle libibverbs: connections, what it asks of the adapter, which
 // adapters it uses.
-#include "transport/verbs/test_idle.hpp"
+#include "transport/test/verbs_fixtures.hpp"
 
 namespace heddle::transport::verbs::verbs_test {
 namespace {

@@ -1,0 +1,43 @@
+// For tests: whether libfabric can be tried here.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "base/fence.hpp"
+#include "base/test_sanitizer.hpp"
+
+namespace heddle::transport::ofi {
+
+// Why it cannot be tried, or an empty string.
+inline std::string why_no_ofi() {
+  if (!HEDDLE_HAS_OFI) return "skipped: built without libfabric";
+  if (base::kThreadSanitizer) return "skipped: ThreadSanitizer does not see how libfabric synchronises its threads";
+  // As Library does, which comes later: makes the libraries of PSM leave the signals alone.
+  setenv("IPATH_NO_BACKTRACE", "1", 0);
+  setenv("HFI_NO_BACKTRACE", "1", 0);
+  const char* other = std::getenv("HEDDLE_OFI_LIBRARY");
+  const char* library = other != nullptr ? other : "libfabric.so.1";
+  if (dlopen(library, RTLD_NOW | RTLD_NODELETE) == nullptr) return std::string("skipped: there is no ") + library;
+  return "";
+}
+
+// The same for tests that need a device of InfiniBand or RoCE.
+inline std::string why_no_verbs() {
+  if (std::string no_ofi = why_no_ofi(); !no_ofi.empty()) return no_ofi;
+  std::error_code none;
+  const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
+  return devices == end(devices) ? "skipped: there is no RDMA device" : "";
+}
+
+// The same for ofi_strict_fabric.cpp, which the tests that CMakeLists.txt lists use.
+inline std::string why_not_strict() {
+  if (!HEDDLE_HAS_OFI) return "skipped: built without libfabric";
+  return std::getenv("STRICT_FABRIC") == nullptr ? "skipped: STRICT_FABRIC says nothing" : "";
+}
+
+}  // namespace heddle::transport::ofi
