@@ -4,8 +4,15 @@
 #     the tests of a source (and of further ones that belong to it) in that program, which ctest runs by themselves
 # heddle_test_again(NAME SOURCE… LABELS … …)   the same tests once more, as another test of ctest
 # heddle_test_alone(SOURCE ROOMS … LABELS … …)  a program of its own, for tests that replace functions of the C library
+# heddle_test_ranks(NAME [PREFIX word] SOURCE… [FURTHER source…] [STRESS source…])
+#     one program for all that the tests of a folder start as ranks. Each SOURCE has a main function, `int main(int, char**)`, and a symbolic
+#     link to the program, which lies in ${CMAKE_CURRENT_BINARY_DIR}: PREFIX and the source's name without its ending. Tests call the program
+#     by that name, which tells it whose main function to run; what needs the links needs the target NAME_links. FURTHER sources have no main
+#     function. STRESS sources are of tests that have the label stress besides system: without system in HEDDLE_TEST_LABELS only they are in
+#     the program. What all are compiled and linked with, the folder tells the target NAME.
 #
-# Each test file has a namespace of its own, which is what lets them be compiled together.
+# Each test file has a namespace of its own, which is what lets them be compiled together. What ranks have besides main is static or in a
+# namespace without a name; classes in headers that not all of a program's ranks include have names of their own.
 
 # As many seconds more where everything takes several times as long.
 function(heddle_test_timeout seconds result)
@@ -124,6 +131,39 @@ function(heddle_test_alone source)
   heddle_test_timeout("${TEST_TIMEOUT}" timeout)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${TEST_LABELS}" SKIP_REGULAR_EXPRESSION "^skipped:")
+endfunction()
+
+function(heddle_test_ranks name)
+  cmake_parse_arguments(RANKS "" "PREFIX" "FURTHER;STRESS" ${ARGN})
+  set(sources ${RANKS_UNPARSED_ARGUMENTS})
+  heddle_test_selected(selected system)
+  if(NOT selected)
+    set(sources)
+    set(RANKS_FURTHER)
+  endif()
+  list(APPEND sources ${RANKS_STRESS})
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/runner/ranks.cpp ${sources} ${RANKS_FURTHER})
+  set(table)
+  set(links)
+  set(commands)
+  foreach(source ${sources})
+    get_filename_component(rank ${source} NAME_WE)
+    set(rank ${RANKS_PREFIX}${rank})
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS main=${rank}_main)
+    set(language CXX)
+    if(source MATCHES "\\.c$")
+      set(language C)
+    endif()
+    string(APPEND table " HEDDLE_RANK_${language}(${rank})")
+    set(link ${CMAKE_CURRENT_BINARY_DIR}/${rank})
+    list(APPEND links ${link})
+    list(APPEND commands COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE_NAME:${name}> ${link})
+  endforeach()
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/tests/runner/ranks.cpp PROPERTY COMPILE_DEFINITIONS "HEDDLE_RANKS=${table}")
+  if(links)
+    add_custom_command(OUTPUT ${links} ${commands} DEPENDS ${name} COMMENT "links to ${name}" VERBATIM)
+  endif()
+  add_custom_target(${name}_links ALL DEPENDS ${links})
 endfunction()
 
 # What programs over the networks, and over the emulator's library, are told: HEDDLE_HAS_UCX, HEDDLE_HAS_OFI for transport/test/

@@ -1,6 +1,6 @@
-// Code that the fuzzers share. Each is one file with LLVMFuzzerTestOneInput: built with libFuzzer
-// (HEDDLE_FUZZ), or with replay.cpp, which gives it seeded random inputs, so that every build tries
-// it a little.
+// Code that the fuzzers share. Each is one file with LLVMFuzzerTestOneInput: a program of libFuzzer
+// (HEDDLE_FUZZ), or a part of the program with replay.cpp, which gives each seeded random inputs,
+// so that every build tries it a little.
 #pragma once
 
 #include <algorithm>

@@ -24,7 +24,7 @@ from job import DEADLINE, Job
 
 BUILD = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else pathlib.Path()
 LAUNCH_RANK = str(BUILD / "tests/system/launch_rank")
-LINK_RANK = str(BUILD / "tests/hosts/link_rank")
+LINK_RANK = str(BUILD / "tests/system/link_rank")
 COLLECTIVES_RANK = str(BUILD / "tests/hosts/collectives_rank")
 HEDDLE = str(BUILD / "tools/heddle")
 SILENCE = 2  # s: HEDDLE_UCX_TIMEOUT or HEDDLE_OFI_TIMEOUT where the network is cut

@@ -21,7 +21,7 @@ LIMIT = 900  # s, for all
 DEADLINE = 120  # s, for one job; longer than anything takes
 BUILD = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else pathlib.Path()
 HEDDLE = str(BUILD / "tools/heddle")
-LINK_RANK = str(BUILD / "tests/hosts/link_rank")
+LINK_RANK = str(BUILD / "tests/system/link_rank")
 COLLECTIVES_RANK = str(BUILD / "tests/hosts/collectives_rank")
 CONFORMANCE = BUILD / "src/transport/conformance_test"
 

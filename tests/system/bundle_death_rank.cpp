@@ -111,7 +111,7 @@ void survive(const Rank& rank) {
 }  // namespace
 }  // namespace heddle::tests
 
-int main() {
+int main(int, char**) {
   using namespace heddle::tests;
   ::alarm(80);
   static Rank rank;

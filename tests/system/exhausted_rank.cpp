@@ -148,7 +148,7 @@ void run(Rank& rank) {
 }  // namespace
 }  // namespace heddle::tests
 
-int main() {
+int main(int, char**) {
   heddle::tests::Rank rank;
   heddle::tests::run(rank);
   return 0;

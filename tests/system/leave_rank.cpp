@@ -63,6 +63,6 @@ int run() {
 }  // namespace
 }  // namespace heddle::tests
 
-int main() {
+int main(int, char**) {
   return heddle::tests::run();
 }

@@ -128,4 +128,5 @@ void run(std::string_view what) {
 
 int main(int argc, char** argv) {
   heddle::tests::run(argc > 1 ? argv[1] : "");
+  return 0;
 }

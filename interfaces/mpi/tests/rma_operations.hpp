@@ -164,14 +164,14 @@ T* keep(Actor& actor, std::size_t count) {
 }
 
 // A random map of blocks of bytes: pairs (offset, length) within `room`, in order and apart.
-struct Layout {
+struct Blocks {
   std::vector<int> lengths;
   std::vector<int> offsets;
   int bytes = 0;
   int end = 0;
 };
-inline Layout draw_layout(Random& random, std::size_t room) {
-  Layout layout;
+inline Blocks draw_layout(Random& random, std::size_t room) {
+  Blocks layout;
   std::size_t at = below(random, 4);
   while (layout.lengths.size() < 200) {
     const std::size_t length = 1 + below(random, room / 6 + 1);
@@ -184,7 +184,7 @@ inline Layout draw_layout(Random& random, std::size_t room) {
   layout.end = static_cast<int>(at);
   return layout;
 }
-inline MPI_Datatype type_of(const Layout& layout) {
+inline MPI_Datatype type_of(const Blocks& layout) {
   MPI_Datatype type = MPI_DATATYPE_NULL;
   MPI_Type_indexed(static_cast<int>(layout.lengths.size()), layout.lengths.data(), layout.offsets.data(), MPI_BYTE,
                    &type);
@@ -192,7 +192,7 @@ inline MPI_Datatype type_of(const Layout& layout) {
   return type;
 }
 template <class Visit>
-inline void each_byte(const Layout& layout, Visit&& visit) {
+inline void each_byte(const Blocks& layout, Visit&& visit) {
   std::size_t index = 0;
   for (std::size_t i = 0; i < layout.lengths.size(); ++i)
     for (int j = 0; j < layout.lengths[i]; ++j) visit(index++, static_cast<std::size_t>(layout.offsets[i] + j));
@@ -205,13 +205,13 @@ inline void put_or_get(Actor& a, std::size_t offset, std::size_t room) {
   const unsigned shape =
       // bit 0: a type at the target; bit 1: at the origin
       static_cast<unsigned>(below(a.random, 4));
-  const Layout there = draw_layout(a.random, room);
-  const Layout layout_here = draw_layout(a.random, room);
+  const Blocks there = draw_layout(a.random, room);
+  const Blocks layout_here = draw_layout(a.random, room);
   const unsigned salt = static_cast<unsigned>(a.random());
   std::size_t bytes = (shape & 1) != 0 ? static_cast<std::size_t>(there.bytes) : 1 + below(a.random, room);
   if ((shape & 1) == 0 && below(a.random, 3) == 0) bytes = std::min<std::size_t>(room, bytes < room / 2 ? 8 : 4);
   const std::size_t shift = (shape & 1) != 0 ? 0 : below(a.random, room - bytes + 1);
-  Layout here = layout_here;
+  Blocks here = layout_here;
   if (here.bytes < static_cast<int>(bytes) || (shape & 2) == 0)
     here = {{static_cast<int>(bytes)}, {0}, static_cast<int>(bytes), static_cast<int>(bytes)};
   // The target's bytes, by index.

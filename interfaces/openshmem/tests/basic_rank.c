@@ -98,7 +98,9 @@ static void check_sessions(int me, int next, int before) {
   shmem_ctx_destroy(contexts[2]);
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  (void)argc;
+  (void)argv;
   shmem_init();
   const int me = shmem_my_pe();
   const int n = shmem_n_pes();

@@ -12,7 +12,9 @@ static void check(int good, const char* what) {
   shmem_global_exit(1);
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  (void)argc;
+  (void)argv;
   shmem_init();
   const int me = shmem_my_pe();
   const int n = shmem_n_pes();

@@ -47,7 +47,9 @@ static void spin(int me, int round) {
   }
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  (void)argc;
+  (void)argv;
   shmem_init();
   const int me = shmem_my_pe();
   const int n = shmem_n_pes();

@@ -17,7 +17,7 @@ std::uint64_t g_signals[checks::kWays];
 
 }  // namespace
 
-int main() {
+int main(int, char**) {
   using checks::Block;
   using checks::g_job;
   shmem_init();

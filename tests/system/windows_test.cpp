@@ -2,7 +2,7 @@
 // on a loaded machine, too. Sleeps in the kernel are bounded, each of which costs a system call
 // here, a wake-up there and two switches; yields are only shown, since each waits for its turn in
 // them where threads share a core.
-#include "system/launched.hpp"
+#include "launched.hpp"
 
 namespace heddle::tests::windows_test {
 namespace {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/system/rank_support.hpp"
+#include "rank_support.hpp"
 
 namespace heddle::tests {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "system/rank_support.hpp"
+#include "rank_support.hpp"
 
 namespace {
 
