@@ -3,7 +3,7 @@
 
 #include "base/commands.hpp"
 #include "bench.hpp"
-#include "driver/spawn.hpp"
+#include "driver/participants.hpp"
 
 int main(int argc, char** argv) {
   using namespace heddle;  // NOLINT(google-build-using-namespace)

@@ -46,11 +46,10 @@ BESIDES = {
     "src/bootstrap/hosted/": {"bootstrap/local"},  # rank 0 hosts the broker of the local launcher
     "src/bootstrap/pmi/": {"bootstrap/hosted"},
     "src/bootstrap/pmix/": {"bootstrap/hosted"},
-    "src/bootstrap/single/": {"bootstrap/inproc"},  # a job of one is an inproc job of one
     "src/transport/test/": {"transport/*"},  # doubles of the networks' libraries, and what tests of transports share
     "src/transport/fault/fault_test.cpp": {"transport/loopback"},  # a decorator is tested on the reference
     "observe/tests/": {"tests"},  # what ranks of tests share
-    "tools/info_facts.cpp": {"worker"},  # the sharing modes that there are
+    "tools/info.cpp": {"worker"},  # the sharing modes that there are
     "bench/driver/tuning.hpp": {"collective"},  # the algorithms that there are
 }
 # Files beside the sources that only tests use: they put rooms together, so they may start a job and open transports.

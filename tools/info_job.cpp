@@ -25,7 +25,7 @@
 
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/nodes.hpp"
+#include "bootstrap/common.hpp"
 #include "tools/commands.hpp"
 #include "tools/info_job.hpp"
 #include "transport/transport.hpp"

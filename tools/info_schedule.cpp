@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/nearest.hpp"
+#include "base/config.hpp"
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/check.hpp"
 #include "collective/print.hpp"

@@ -1,17 +1,44 @@
-// The heddle command.
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/commands.hpp"
-#include "base/nearest.hpp"
+#include "base/config.hpp"
 #include "bootstrap/common.hpp"
 #include "heddle/heddle.h"
 #include "tools/commands.hpp"
-#include "tools/wings.hpp"
+#include "tools/run/beside.hpp"
 
 namespace heddle::tools {
+
+int become(const WingCommand& command, int argc, char** argv) {
+  const std::string folder = run::beside_program(command.in_build, "heddle", command.program);
+  if (folder.empty()) {
+    std::fprintf(stderr, "heddle %s: %s is not installed beside this program: it was left out when Heddle was built\n",
+                 command.name, command.program);
+    return 1;
+  }
+  std::error_code error;
+  std::string heddle = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  const std::string program = folder + '/' + command.program;
+  std::vector<char*> words{heddle.data()};
+  for (int i = 0; i < argc; ++i) words.push_back(argv[i]);
+  words.push_back(nullptr);
+  ::execv(program.c_str(), words.data());
+  std::fprintf(stderr, "heddle %s: cannot start %s: %s\n", command.name, program.c_str(), std::strerror(errno));
+  return 1;
+}
+
+// The heddle command.
+
 namespace {
 
 int help_command(int argc, char** argv);
@@ -108,6 +135,7 @@ int main(int argc, char** argv) {
 }
 
 }  // namespace
+
 }  // namespace heddle::tools
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-#include "driver/table.hpp"
+#include "driver/driver.hpp"
 
 #include <gtest/gtest.h>
 

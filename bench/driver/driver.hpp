@@ -1,3 +1,5 @@
+// The driver of a session, and the table that it prints.
+//
 // Runs a whole benchmark session from a plain shell: the limit, Heddle, and its peers, in turns;
 // then the comparison.
 #pragma once
@@ -7,7 +9,6 @@
 
 #include "harness/options.hpp"
 #include "harness/record.hpp"
-#include "harness/results.hpp"
 
 namespace heddle::bench::driver {
 
@@ -20,5 +21,15 @@ int run_demo(harness::Options options);
 
 // Aggregates, compares, prints the table, writes options.json.
 int finish(const harness::Options& options, const harness::Origin& origin, const std::vector<harness::Sample>& samples);
+
+// The table at the end of a run.
+
+// One line per figure of Heddle and of the limit, with the ratios to everything it was compared
+// with; `records` as with_ratios() gives them. `colour`: green where Heddle is ahead of the peer,
+// red where it is behind.
+std::string table(const std::vector<harness::Record>& records, bool colour);
+
+// "8", "4 KiB", "1 MiB".
+std::string size_text(std::uint64_t bytes);
 
 }  // namespace heddle::bench::driver

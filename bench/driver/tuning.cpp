@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "driver/spawn.hpp"
+#include "driver/participants.hpp"
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
 #include "harness/record.hpp"

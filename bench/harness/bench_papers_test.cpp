@@ -1,4 +1,4 @@
-#include "harness/papers.hpp"
+#include "harness/record.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "harness/results.hpp"
+#include "harness/record.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::bench::harness::bench_session_test {
 namespace {

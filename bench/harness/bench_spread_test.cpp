@@ -1,10 +1,10 @@
-#include "harness/spread.hpp"
+#include "harness/statistics.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
-#include "harness/stamp.hpp"
+#include "harness/core_time.hpp"
 
 namespace heddle::bench::harness::bench_spread_test {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/futex.hpp"
+#include "base/wait.hpp"
 #include "harness/statistics.hpp"
 
 namespace heddle::bench::harness {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "harness/results.hpp"
+#include "harness/record.hpp"
 
 namespace heddle::bench::harness {
 

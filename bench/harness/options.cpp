@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/config.hpp"
-#include "base/nearest.hpp"
 
 namespace heddle::bench::harness {
 

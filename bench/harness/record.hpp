@@ -1,3 +1,5 @@
+// Records of measurements, files of them, and comparisons as in papers.
+//
 // The key of a measurement, the sample of one repeat, and the record of all repeats. They travel as
 // JSON from the participants (Heddle, its peers, the limit) to the driver, into files and into the
 // report.
@@ -93,5 +95,59 @@ bool larger_is_better(std::string_view metric);
 bool is_heddle(const Key& key);
 // The value of `against` in ratios to this peer's figure.
 std::string peer_name(const Key& key);
+
+// The result of a session as a file of JSON lines: first where, when and how it was measured, then
+// a record in each line.
+//
+// {"heddle_bench": 2, "date": "…", "machine": "…", "cores": 2, "load": 0.3, "version": "0.1.0",
+// "command": "heddle bench …"}
+// {"bench": "rate", "op": "put", …}
+
+struct Origin {
+  std::string date;     // local time with its distance from UTC
+  std::string machine;  // processor and kernel
+  std::string version;  // of Heddle
+  std::string command;
+  double cores = 0;  // that the processes may use
+  double load = 0;   // of the machine at the beginning: programs that ran or were ready to
+};
+
+struct Results {
+  Origin origin;
+  std::vector<Record> records;
+};
+
+// Now, on this machine.
+Origin origin_of(const std::string& command, std::size_t cores);
+
+// True if other programs took so much of the machine that the figures are worse than they are.
+bool was_loaded(const Origin& origin);
+
+std::string to_json(const Results& results);
+
+// Reads the lines, and format 1 of earlier releases, which was one object. Empty optional: *error
+// says what is wrong, and in which line (format 1: which record).
+std::optional<Results> results_from(std::string_view text, std::string* error);
+
+// The comparisons of measurements from papers: with figures of the paper, and with other figures of
+// the same run.
+
+// fairness: messages of a run that fall to each thread, 1050 / 8
+inline constexpr double kFairnessEven = 131.25;
+
+// Appends `ours` again, once for each comparison that its paper makes.
+//   overhead (LLCL)  posting in cycles / theirs; the rate / the best over all numbers of threads;
+//                    latency / that of a worker for each thread, and what it adds to that in P
+//   fairness (UCCS)  the standard deviation between threads / an even share
+//   duplex (UCCS)    threads / as many processes
+//   convolution (PIOMan)  a progress policy / none
+//   overlap (PIOMan, also of peers)  who computes: the whole / the longer of computing and
+//                                    communicating alone, / their sum
+// Of no paper:
+//   network_*   offload / posting by the threads themselves, to one worker and to workers of their
+//               own
+//   mixed_job   two transports / shm alone
+//   OpenSHMEM over Heddle   the default context / a context for each thread
+void add_paper_ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out);
 
 }  // namespace heddle::bench::harness

@@ -1,7 +1,12 @@
+// Statistics of repeated measurements, and of many times of single operations.
+//
 // Statistics of repeated measurements: the median, and how far it may be off.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -26,5 +31,36 @@ double deviation_of(const std::vector<double>& values);
 // % confidence, whatever the distribution (the binomial sign interval). With fewer than six values
 // no pair does: then the extremes.
 Summary summarize(std::span<const double> values);
+
+// Many times of single operations, kept in little room: 3 % wide classes, each with its exact sum.
+
+class Spread {
+ public:
+  void add(std::uint64_t value) {
+    Class& one = classes_[class_of(value)];
+    ++one.count;
+    one.sum += value;
+  }
+  void merge(const Spread& other);
+  [[nodiscard]] std::uint64_t count() const;
+  // The mean of the middle nine tenths: the time of an operation that was not interrupted. A
+  // counter's ticks may be as long as the operations, so a median would be a multiple of the tick.
+  // 0 if there are none.
+  [[nodiscard]] double middle_mean() const;
+
+ private:
+  struct Class {
+    std::uint64_t count = 0;
+    std::uint64_t sum = 0;
+  };
+  static constexpr std::size_t kExact = 64;  // values below have a class each
+  static constexpr std::size_t kPerDoubling = 32;
+  static std::size_t class_of(std::uint64_t value) {
+    if (value < kExact) return static_cast<std::size_t>(value);
+    const auto shift = static_cast<std::size_t>(std::bit_width(value)) - 6;
+    return kExact + (shift - 1) * kPerDoubling + static_cast<std::size_t>(value >> shift) - kPerDoubling;
+  }
+  std::array<Class, kExact + 58 * kPerDoubling> classes_{};
+};
 
 }  // namespace heddle::bench::harness

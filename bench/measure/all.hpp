@@ -2,7 +2,6 @@
 #pragma once
 
 #include "measure/exchange.hpp"
-#include "measure/overhead.hpp"
 #include "measure/overlap.hpp"
 #include "measure/service.hpp"
 

@@ -7,8 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include "harness/gups.hpp"
-
 namespace heddle::bench::measure {
 
 Needs needs_of(const harness::Session& session) {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/computation.hpp"
+#include "harness/core_time.hpp"
 #include "harness/session.hpp"
 #include "harness/statistics.hpp"
 

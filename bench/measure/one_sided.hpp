@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "harness/gups.hpp"
 #include "measure/bench.hpp"
 
 namespace heddle::bench::measure {

@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/table.hpp"
+#include "driver/driver.hpp"
 #include "harness/options.hpp"
-#include "report/verdict.hpp"
 
 namespace heddle::bench::report::bench_report_test {
 namespace {

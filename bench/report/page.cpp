@@ -6,10 +6,9 @@
 #include <set>
 #include <tuple>
 
-#include "driver/table.hpp"
+#include "driver/driver.hpp"
 #include "harness/options.hpp"
 #include "report/report.hpp"
-#include "report/verdict.hpp"
 
 namespace heddle::bench::report {
 

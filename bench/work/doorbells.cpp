@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "measure/overhead.hpp"
+#include "measure/overlap.hpp"
 #include "work/work.hpp"
 
 namespace heddle::bench::work {

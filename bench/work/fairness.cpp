@@ -9,7 +9,7 @@
 #include <numeric>
 #include <thread>
 
-#include "harness/papers.hpp"
+#include "harness/record.hpp"
 #include "harness/statistics.hpp"
 #include "work/work.hpp"
 

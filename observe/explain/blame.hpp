@@ -1,3 +1,5 @@
+// Who is to blame for a wait, and the report of it.
+//
 // Why a wait lasted as long as it did: which rank is to blame for which part of it.
 //
 // The method is that of wait-state analysis (Böhme, Geimer, Wolf, Arnold, "Identifying the Root
@@ -44,5 +46,36 @@ struct Blame : Span {
 // For each wait, in the order of Story::waits: its parts in order. Together they are the whole
 // wait.
 std::vector<std::vector<Blame>> blame_all(const Story& story);
+
+// The report of a story: the time that ranks lost, by cause, largest first.
+
+// Time that was lost for one reason.
+struct Loss {
+  Why why = Why::unknown;
+  // to blame: an index into Story::ranks; kNoRank: nobody, or nobody known
+  std::size_t rank = kNoRank;
+  std::string where;                          // its thread's activity meanwhile: a clause
+  std::int64_t ns = 0;                        // of all who waited, together
+  std::int64_t longest_ns = 0;                // of one wait, or copy
+  std::uint64_t times = 0;                    // waits, or copies
+  std::uint64_t bytes = 0;                    // of copies
+  std::vector<std::size_t> waiting;           // ranks, in order
+  std::string call;                           // in which they waited; empty: none
+  std::uint8_t worker = tap::kNoTraceWorker;  // that nobody looked at
+};
+
+struct Report {
+  std::vector<Loss> losses;  // largest first
+  std::int64_t waited_ns = 0;
+  std::uint64_t waits = 0;
+  std::int64_t traced_ns = 0;  // of all ranks together
+  std::uint64_t lost_records = 0;
+};
+
+Report sum_up(const Story& story);
+// For people. `most`: causes that are told one by one.
+std::string text_of(const Report& report, const Story& story, std::size_t most);
+// One object on one line.
+std::string json_of(const Report& report, const Story& story);
 
 }  // namespace heddle::observe::explain

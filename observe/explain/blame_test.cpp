@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "observe/explain/report.hpp"
 
 namespace heddle::observe::explain::blame_test {
 namespace {

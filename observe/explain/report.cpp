@@ -1,4 +1,4 @@
-#include "observe/explain/report.hpp"
+#include "observe/explain/blame.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "observe/trace/words.hpp"
+#include "observe/trace/picture.hpp"
 #include "tap/snapshot.hpp"
 
 namespace heddle::observe::explain {

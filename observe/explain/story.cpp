@@ -8,7 +8,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "observe/trace/words.hpp"
+#include "observe/trace/picture.hpp"
 
 namespace heddle::observe::explain {
 namespace {

@@ -12,9 +12,8 @@
 #include <thread>
 
 #include "base/random.hpp"
-#include "observe/explain/report.hpp"
+#include "observe/explain/blame.hpp"
 #include "observe/trace/merge.hpp"
-#include "observe/trace/packed.hpp"
 #include "tap/tracer.hpp"
 
 namespace heddle::observe::explain::story_test {

@@ -1,6 +1,6 @@
 // The files of a traced job, whole and damaged.
 #include "observe/trace/recording.hpp"
-#include "tap/trace_files.hpp"
+#include "tap/trace_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

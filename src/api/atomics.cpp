@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "api/arguments.hpp"
-#include "memory/atomics.hpp"
+#include "memory/regions.hpp"
 
 namespace heddle::api {
 namespace {

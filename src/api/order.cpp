@@ -6,7 +6,6 @@
 
 #include "api/arguments.hpp"
 #include "base/fence.hpp"
-#include "base/tsan_order.hpp"
 #include "worker/report.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face

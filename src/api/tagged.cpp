@@ -4,7 +4,7 @@
 #include <span>
 
 #include "api/arguments.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 

@@ -4,7 +4,6 @@
 #include "api/arguments.hpp"
 #include "base/copy.hpp"
 #include "base/fence.hpp"
-#include "base/tsan_order.hpp"
 
 namespace heddle::api {
 namespace {

@@ -1,5 +1,5 @@
 // What the programs of commands share: `heddle`, and those of the wings, which `heddle` becomes
-// (tools/wings.hpp).
+// (tools/commands.hpp).
 #pragma once
 
 #include <cerrno>

@@ -1,3 +1,5 @@
+// Settings, names near to an unknown one, and what the parts of a context share (Environment).
+//
 // Every HEDDLE_* variable, in one table: the code, `heddle info`, the docs and the check for
 // unknown names read it.
 #pragma once
@@ -11,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 namespace heddle::base {
@@ -165,5 +168,30 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text);
 // Parses "500ns", "3us", "2ms", "1s", "5min", "1h"; a number without a unit is accepted only if it
 // is 0.
 std::optional<std::uint64_t> parse_time_ns(std::string_view text);
+
+// For messages about an unknown name: which known name was probably meant.
+
+// The name that `word` is a misspelling of: the one that needs the fewest letters inserted, left
+// out, changed or swapped with their neighbours, at most one letter in three; otherwise the only
+// name that begins with `word`. Case does not count. Empty: no name is near.
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& names);
+
+// "; did you mean NAME?", or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& names);
+
+// The options (--word) that a help text names, as candidates for did_you_mean().
+std::vector<std::string_view> options_in(std::string_view help);
+
+// For a `name` that is no setting: the setting that it is a misspelling of; empty: none is near.
+std::string_view nearest_variable(std::string_view name);
+
+// The state that all parts of a context share: settings, time, log. It is passed down by reference;
+// there are no globals.
+
+struct Environment {
+  Config config;
+  Log log;
+  Clock* clock = nullptr;  // not owned; outlives the context
+};
 
 }  // namespace heddle::base

@@ -4,8 +4,6 @@
 
 #include <cstdlib>
 
-#include "base/nearest.hpp"
-
 namespace heddle::base::config_test {
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/sanitizer.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::base {
 namespace {

@@ -1,3 +1,5 @@
+// Errors and messages: statuses, the last message of a thread, lines to standard error.
+//
 // Errors, reported once: a status code for programs, a message for people.
 //
 // Hot paths return a plain heddle_status; set-up returns Result<T>. The code that detects an error
@@ -5,8 +7,11 @@
 // code.
 #pragma once
 
+#include <cstdarg>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "heddle/heddle.h"
@@ -41,6 +46,32 @@ class [[nodiscard]] Result {
  private:
   std::optional<T> value_;
   Status status_ = HEDDLE_DONE;
+};
+
+// Lines to standard error, one write each, prefixed with "heddle" and the rank. Never on a hot
+// path.
+
+enum class Level { error = 0, warn = 1, info = 2, debug = 3 };
+
+class Log {
+ public:
+  Log() = default;
+  Log(Level level, std::uint32_t rank) : level_(level), rank_(rank) {}
+
+  // The level that a HEDDLE_LOG text names; false: no such level.
+  static bool parse(std::string_view text, Level* level);
+
+  // Writes one line at every level: output that the user asked for.
+  [[gnu::cold, gnu::format(printf, 2, 3)]] void say(const char* format, ...) const;
+
+  // Writes one line if `level` is at or above the configured one. Any thread.
+  [[gnu::cold, gnu::format(printf, 3, 4)]] void line(Level level, const char* format, ...) const;
+
+ private:
+  void write(const char* label, const char* format, std::va_list arguments) const;
+
+  Level level_ = Level::warn;
+  std::uint32_t rank_ = 0;
 };
 
 }  // namespace heddle::base

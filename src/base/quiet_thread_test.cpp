@@ -1,4 +1,4 @@
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

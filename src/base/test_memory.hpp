@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test {
 

@@ -1,4 +1,4 @@
-#include "base/thread_number.hpp"
+#include "base/threads.hpp"
 
 #include <gtest/gtest.h>
 

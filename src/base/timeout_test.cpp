@@ -1,4 +1,4 @@
-#include "base/timeout.hpp"
+#include "base/clock.hpp"
 
 #include <gtest/gtest.h>
 

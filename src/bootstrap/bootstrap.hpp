@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "queue/bell.hpp"
@@ -226,5 +226,18 @@ struct Options {
 // that is auto too, the one of the launcher that started this process: local, pmix or pmi; single
 // where there is no launcher.
 base::Result<std::unique_ptr<Bootstrap>> open(const Options& options, const base::Environment& environment);
+
+// The programs that may start the ranks of a job, for people who ask (`heddle info`): the
+// bootstraps of table.cpp that have a launcher.
+
+struct Launcher {
+  const char* name;     // of the bootstrap, as in HEDDLE_BOOTSTRAP
+  const char* help;     // which commands start such jobs
+  std::string library;  // what is loaded for it, and its version; empty: nothing is
+  std::string problem;  // why jobs cannot be joined so here; empty: they can
+};
+
+// Loads the libraries that joining would load; asks no launcher.
+std::vector<Launcher> launchers();
 
 }  // namespace heddle::bootstrap

@@ -8,11 +8,9 @@
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/common.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "bootstrap/launchers.hpp"
 #include "bootstrap/local/local.hpp"
 #include "bootstrap/pmi/pmi.hpp"
 #include "bootstrap/pmix/pmix.hpp"
-#include "bootstrap/single/single.hpp"
 
 namespace heddle::bootstrap {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "base/cache_line.hpp"
 #include "collective/session_queue.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::collective {
 

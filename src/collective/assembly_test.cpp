@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "collective/team.hpp"
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective::check_test {

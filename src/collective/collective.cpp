@@ -4,7 +4,7 @@
 #include <cinttypes>
 #include <mutex>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "collective/algorithms/tree.hpp"
 #include "collective/exchange.hpp"
 #include "collective/givers.hpp"

@@ -16,7 +16,7 @@
 #include "collective/places.hpp"
 #include "collective/runner.hpp"
 #include "collective/team.hpp"
-#include "queue/helper_claim.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::collective {
 

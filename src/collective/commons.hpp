@@ -16,7 +16,7 @@
 #include "collective/offers.hpp"
 #include "collective/scratch.hpp"
 #include "collective/select.hpp"
-#include "wire/packed_region.hpp"
+#include "wire/packet.hpp"
 #include "worker/attachment.hpp"
 #include "worker/context.hpp"
 #include "worker/hang_report.hpp"

@@ -22,7 +22,7 @@
 #include "base/error.hpp"
 #include "collective/call.hpp"
 #include "collective/schedule.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/locks.hpp"
 #include "tap/probes.hpp"
 #include "tap/tracer.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 #include "worker/context.hpp"
 
 namespace heddle::collective {

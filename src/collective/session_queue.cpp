@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/copy.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::collective {
 namespace {

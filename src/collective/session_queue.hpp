@@ -24,7 +24,6 @@
 
 #include "base/cache_line.hpp"
 #include "base/error.hpp"
-#include "base/own_lines.hpp"
 #include "collective/runner.hpp"
 
 namespace heddle::collective {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/random.hpp"
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective::session_queue_test {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "collective/assembly.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::collective {
 

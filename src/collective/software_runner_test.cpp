@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "collective/places.hpp"
 #include "collective/reduction.hpp"

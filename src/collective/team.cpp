@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "collective/collective.hpp"
 #include "engine/debug_directory.hpp"
 #include "worker/worker.hpp"

@@ -27,7 +27,7 @@ struct RankView {
   std::optional<tap::Snapshot> snapshot;  // none: it has not answered
   // For how long no thread of the program has called the library.
   std::uint64_t silent_ns = 0;
-  std::uint64_t still_ns = 0;             // for how long nothing of it has moved
+  std::uint64_t still_ns = 0;  // for how long nothing of it has moved
 };
 
 struct Verdict {

@@ -1,4 +1,4 @@
-#include "diagnosis/verdict_words.hpp"
+#include "diagnosis/verdict_rules.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "engine/aggregation.hpp"
 #include "engine/inside.hpp"
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "engine/handles.hpp"
 #include "heddle/heddle.h"
 #include "tap/debug_view.hpp"

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "engine/job.hpp"
 #include "engine/notifier.hpp"
 #include "engine/objects.hpp"

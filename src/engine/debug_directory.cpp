@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "engine/region.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::engine {
 namespace {

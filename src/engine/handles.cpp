@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "base/page.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "base/cache_line.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::engine {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "engine/probing.hpp"
-#include "wire/packed_region.hpp"
+#include "wire/packet.hpp"
 
 namespace heddle::engine {
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/handler_table.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 #include "tap/tracer.hpp"
 #include "transport/transport.hpp"
 #include "wire/packet.hpp"

@@ -18,7 +18,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/membarrier.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::engine {
 

@@ -18,9 +18,9 @@
 #include "engine/completion.hpp"
 #include "engine/owned.hpp"
 #include "engine/region.hpp"
-#include "memory/region_table.hpp"
-#include "queue/fetching_mutex.hpp"
-#include "wire/packed_region.hpp"
+#include "memory/regions.hpp"
+#include "queue/locks.hpp"
+#include "wire/packet.hpp"
 
 namespace heddle::engine {
 
@@ -159,7 +159,7 @@ class Objects {
   // guards the three lists; taken before the mutexes of the Owned lists
   queue::FetchingMutex retired_mutex_;
   // nodes: a vector would move its elements by memmove(), which ThreadSanitizer in a program sees
-  // without the lock (base/tsan_order.hpp)
+  // without the lock (base/fence.hpp)
   std::forward_list<const NamesObjects*> namers_;
   std::vector<std::unique_ptr<RemoteRegion>> retired_remotes_;
   std::vector<std::unique_ptr<Counter>> retired_counters_;

@@ -19,9 +19,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/cache_line.hpp"
 #include "base/error.hpp"
-#include "base/own_lines.hpp"
-#include "base/peek.hpp"
+#include "base/fence.hpp"
 #include "engine/objects.hpp"
 #include "engine/operation.hpp"
 #include "tap/debug_view.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::engine {
 

@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "engine/handles.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::engine {
 

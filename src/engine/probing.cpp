@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "tap/probes.hpp"
-#include "wire/tagged.hpp"
+#include "wire/messages.hpp"
 
 namespace heddle::engine {
 

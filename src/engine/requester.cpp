@@ -5,7 +5,7 @@
 
 #include "base/copy.hpp"
 #include "engine/operations.hpp"
-#include "memory/atomics.hpp"
+#include "memory/regions.hpp"
 
 namespace heddle::engine {
 

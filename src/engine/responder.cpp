@@ -4,8 +4,8 @@
 #include <new>
 
 #include "base/copy.hpp"
-#include "base/tsan_order.hpp"
-#include "memory/atomics.hpp"
+#include "base/fence.hpp"
+#include "memory/regions.hpp"
 
 namespace heddle::engine {
 

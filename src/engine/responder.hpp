@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "memory/region_table.hpp"
+#include "memory/regions.hpp"
 #include "transport/transport.hpp"
 #include "wire/packet.hpp"
 

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "engine/operation.hpp"
-#include "wire/tagged.hpp"
+#include "wire/messages.hpp"
 
 namespace heddle::engine {
 

@@ -1,4 +1,4 @@
-#include "memory/region_table.hpp"
+#include "memory/regions.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::memory::region_table_test {
 namespace {

@@ -26,7 +26,6 @@
 
 #include "base/config.hpp"
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "memory/unmap_watch.hpp"
 
 namespace heddle::memory {

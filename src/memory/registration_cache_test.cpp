@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "base/log.hpp"
+#include "base/error.hpp"
 
 namespace heddle::memory::registration_cache_test {
 namespace {

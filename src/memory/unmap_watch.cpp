@@ -17,7 +17,7 @@
 #include <span>
 #include <system_error>
 
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 
 namespace heddle::memory {
 namespace {

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "base/fence.hpp"
-#include "base/test_kernel.hpp"
+#include "base/test_support.hpp"
 #include "memory/registration_cache.hpp"
 #include "memory/test_pages.hpp"
 

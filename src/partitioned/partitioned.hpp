@@ -12,7 +12,7 @@
 #include "engine/handles.hpp"
 #include "engine/inside.hpp"
 #include "heddle/partitioned.h"
-#include "wire/partitioned.hpp"
+#include "wire/messages.hpp"
 #include "worker/gate.hpp"
 #include "worker/hang_report.hpp"
 #include "worker/worker.hpp"

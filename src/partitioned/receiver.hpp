@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "partitioned/partitioned.hpp"
 
 namespace heddle::partitioned {

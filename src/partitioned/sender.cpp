@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/copy.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "partitioned/switchboard.hpp"
-#include "wire/packed_region.hpp"
+#include "wire/packet.hpp"
 
 namespace heddle::partitioned {
 

@@ -1,6 +1,6 @@
 // Limits how much of a receiver's memory a sender may fill with messages that nobody has received
 // yet. Each pair of workers has one window; both sides count the same charge for the same message
-// (wire/tagged.hpp).
+// (wire/messages.hpp).
 //
 // sender     sent: charges of all messages on their way or arrived; freed: what the receiver
 //            reported as free again. sent - freed <= window. Messages of one kind may be given a

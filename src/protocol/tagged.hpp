@@ -39,7 +39,7 @@
 #include "protocol/matching.hpp"
 #include "transport/transport.hpp"
 #include "wire/board.hpp"
-#include "wire/tagged.hpp"
+#include "wire/messages.hpp"
 
 namespace heddle::engine {
 

@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "base/timeout.hpp"
+#include "base/clock.hpp"
 #include "engine/core.hpp"
 #include "protocol/tagged_nodes.hpp"
 

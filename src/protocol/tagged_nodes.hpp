@@ -8,7 +8,7 @@
 #include <new>
 
 #include "base/copy.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "protocol/tagged.hpp"
 
 namespace heddle::engine {

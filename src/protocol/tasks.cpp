@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/copy.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "protocol/user_credits.hpp"
 
 namespace heddle::engine {

@@ -22,7 +22,7 @@
 
 #include "heddle/heddle.h"
 #include "protocol/reassembly.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 #include "tap/debug_view.hpp"
 #include "wire/packet.hpp"
 

@@ -1,3 +1,5 @@
+// Sleepers: a bell for many senders, and a thread that sleeps until a token comes.
+//
 // How a thread sleeps until something arrives in one of many places. A sender pays only a read of a
 // word that rarely changes: no fence, no atomic read-modify-write, no system call.
 //
@@ -25,8 +27,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/futex.hpp"
-#include "base/membarrier.hpp"
+#include "base/fence.hpp"
+#include "base/wait.hpp"
 
 namespace heddle::queue {
 
@@ -89,5 +91,51 @@ template <class Word>
 [[nodiscard]] bool disarmed_by_me(Word& armed) {
   return armed.load(std::memory_order_relaxed) != 0 && armed.exchange(0, std::memory_order_relaxed) != 0;
 }
+
+// One thread sleeps until another wakes it: wake() leaves a token, sleep() consumes it. A token
+// that is left while the thread does not sleep is kept, so a wake-up is never lost. That does not
+// depend on other agreements of the two threads about when a wake-up is due (the command queue's
+// sleeping bit). Several tokens are one. Within one process.
+//
+// state: kNothing, kToken, kAsleep. Only the sleeper goes to kAsleep and from kToken to kNothing;
+// wake() goes from any state to kToken, and makes the system call only if it came from kAsleep.
+
+// Blocks in the kernel, on a word of this process.
+struct SystemFutex {
+  // Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for
+  // no reason.
+  static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns);
+  static void wake_one(std::atomic<std::uint32_t>* word);
+};
+
+template <template <class> class Atomic = std::atomic, class Futex = SystemFutex>
+class Sleeper {
+ public:
+  Sleeper() = default;
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  // One thread at a time. True: woken. False: the time is over, or a signal came; the caller sleeps
+  // again or checks what it waits for.
+  [[nodiscard]] bool sleep(std::int64_t timeout_ns) {
+    std::uint32_t state = kNothing;
+    if (state_.compare_exchange_strong(state, kAsleep, std::memory_order_acquire, std::memory_order_acquire)) {
+      Futex::wait(&state_, kAsleep, timeout_ns);
+    }
+    return state_.exchange(kNothing, std::memory_order_acquire) == kToken;
+  }
+
+  // Any thread. The thread that wakes sees what the caller did before.
+  void wake() {
+    if (state_.exchange(kToken, std::memory_order_release) == kAsleep) Futex::wake_one(&state_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNothing = 0;
+  static constexpr std::uint32_t kToken = 1;
+  static constexpr std::uint32_t kAsleep = 2;
+
+  Atomic<std::uint32_t> state_{kNothing};  // release by wake(), acquire by sleep()
+};
 
 }  // namespace heddle::queue

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "queue/sleeper.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/bell.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::queue::command_queue_test {
 namespace {

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "base/fence.hpp"
-#include "base/test_kernel.hpp"
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::queue::handover_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "queue/helper_claim.hpp"
+#include "queue/locks.hpp"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/fence.hpp"
-#include "queue/fetching_mutex.hpp"
 
 namespace heddle::queue::helper_claim_test {
 namespace {

@@ -41,7 +41,6 @@
 #include <cstring>
 
 #include "base/cache_line.hpp"
-#include "base/prefetch.hpp"
 
 namespace heddle::queue {
 

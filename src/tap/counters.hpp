@@ -1,3 +1,5 @@
+// The counters of a job: as the text that ranks send, and as OpenMetrics.
+//
 // The counters of a job, shown while it runs (`heddle top`, `heddle metrics`). Each rank tells its
 // counters as text, which its launcher passes on:
 //
@@ -51,5 +53,12 @@ struct Count {
 [[nodiscard]] std::string to_text(const RankCounters& rank);
 // Reads the counters of any number of ranks, in rising order. Text in another format is skipped.
 [[nodiscard]] std::vector<RankCounters> read_counters(std::string_view text);
+
+// A job's counters as OpenMetrics text, which Prometheus and others read.
+
+inline constexpr const char* kOpenMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+// All families, also those without samples, and the end mark.
+[[nodiscard]] std::string openmetrics(std::span<const RankCounters> ranks);
 
 }  // namespace heddle::tap

@@ -1,5 +1,5 @@
 // The format as a whole is checked by observe/live/metrics_test.py.
-#include "tap/openmetrics.hpp"
+#include "tap/counters.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The trace of one process: each thread notes what happens into a ring of its own, in memory that
-// is a file (trace_format.hpp). The newest records are kept.
+// is a file (trace_file.hpp). The newest records are kept.
 //
 // Nothing is called here while a job is not traced: callers check whether there is a Tracer.
 //
@@ -16,11 +16,11 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/fd.hpp"
-#include "base/thread_number.hpp"
-#include "base/ticks.hpp"
-#include "tap/trace_format.hpp"
+#include "base/threads.hpp"
+#include "tap/trace_file.hpp"
 
 namespace heddle::tap {
 
@@ -304,7 +304,7 @@ class Tracer {
   // Where a name was last found: its address << kNumberBits | its number. Relaxed: one word.
   std::array<std::atomic<std::uint64_t>, kKnownNames> known_names_{};
   // By thread number + 1, for the threads that have numbers; 0: none. A thread that gets a number
-  // later sees what was written before (thread_number.hpp).
+  // later sees what was written before (base/threads.hpp).
   std::array<std::unique_ptr<TraceRing>, base::kThreadNumbers + 1> rings_;
 };
 

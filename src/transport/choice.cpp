@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/timeout.hpp"
+#include "base/clock.hpp"
 #include "base/wait.hpp"
-#include "bootstrap/nodes.hpp"
+#include "bootstrap/common.hpp"
 #include "transport/names.hpp"
 
 namespace heddle::transport {

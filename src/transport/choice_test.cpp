@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "bootstrap/common.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "bootstrap/nodes.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::choice_test {

@@ -21,7 +21,7 @@
 #include <span>
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"

@@ -36,7 +36,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "wire/tagged.hpp"
+#include "wire/messages.hpp"
 
 namespace heddle::wire {
 

@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "wire/packed_region.hpp"
-#include "wire/partitioned.hpp"
-#include "wire/tagged.hpp"
+#include "wire/messages.hpp"
 
 namespace heddle::wire::packet_test {
 namespace {

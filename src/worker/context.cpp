@@ -5,9 +5,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/membarrier.hpp"
-#include "base/nearest.hpp"
-#include "base/timeout.hpp"
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "worker/modes.hpp"
 #include "worker/one_thread.hpp"

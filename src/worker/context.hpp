@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
-#include "base/peek.hpp"
+#include "base/config.hpp"
+#include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/job.hpp"
 #include "engine/objects.hpp"
 #include "engine/owned.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 #include "queue/meeting.hpp"
 #include "worker/attachment.hpp"
 #include "worker/executor.hpp"

@@ -8,8 +8,7 @@
 #include <cstring>
 
 #include "base/fence.hpp"
-#include "base/membarrier.hpp"
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine {

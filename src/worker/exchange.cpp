@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/fence.hpp"
-#include "base/tsan_order.hpp"
 #include "base/wait.hpp"
 #include "tap/probes.hpp"
 #include "worker/context.hpp"

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 #include "base/topology.hpp"
 #include "engine/running.hpp"
 #include "worker/gate_offload.hpp"

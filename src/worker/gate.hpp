@@ -31,11 +31,10 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/clock.hpp"
 #include "base/fence.hpp"
-#include "base/thread_number.hpp"
-#include "base/ticks.hpp"
-#include "base/tsan_order.hpp"
-#include "queue/bias.hpp"
+#include "base/threads.hpp"
+#include "queue/handover.hpp"
 #include "worker/inbox.hpp"
 #include "worker/sharing.hpp"
 

@@ -1,5 +1,5 @@
 // auto: exclusive to the thread that uses it, as long as that is one thread; then shared, as
-// `delegate` (queue/bias.hpp). A thread that finds another owner takes over. When that is tried
+// `delegate` (queue/handover.hpp). A thread that finds another owner takes over. When that is tried
 // often, or when more threads have come than queue::Bias has places for, all share.
 //
 // With small-message offload it is shared from the beginning, since any thread may take the credit
@@ -16,8 +16,8 @@
 #include <memory>
 #include <utility>
 
-#include "base/membarrier.hpp"
-#include "queue/bias.hpp"
+#include "base/fence.hpp"
+#include "queue/handover.hpp"
 #include "worker/gate_delegate.hpp"
 
 namespace heddle::engine {

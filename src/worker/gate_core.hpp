@@ -2,13 +2,12 @@
 // long: shared, delegate, offload.
 //
 // Invariant: a helper that is inside has claimed helper_. So a thread that is refused for long
-// because of the helper fetches it (queue/helper_claim.hpp), whichever way in it uses.
+// because of the helper fetches it (queue/locks.hpp), whichever way in it uses.
 #pragma once
 
 #include <atomic>
 
-#include "queue/delegation.hpp"
-#include "queue/helper_claim.hpp"
+#include "queue/locks.hpp"
 #include "worker/gate.hpp"
 
 namespace heddle::engine {

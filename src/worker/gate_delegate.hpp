@@ -2,7 +2,7 @@
 // the thread inside executes the command before it leaves.
 //
 // Invariant: a command that is visible in the queue is executed by its producer, or by the thread
-// that was inside when the producer looked (queue/delegation.hpp), or by the next thread that makes
+// that was inside when the producer looked (queue/locks.hpp), or by the next thread that makes
 // progress: where the transport took no more (Inbox::stalled()), and where others went on queueing
 // until the thread inside had done its share (Delegation::kRounds).
 #pragma once

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 #include "worker/gate.hpp"
 
 namespace heddle::engine {

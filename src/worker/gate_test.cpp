@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "engine/inside.hpp"
 #include "worker/context.hpp"

@@ -11,7 +11,7 @@
 #include "engine/inside.hpp"
 #include "heddle/heddle.h"
 #include "tap/snapshot.hpp"
-#include "tap/trace_format.hpp"
+#include "tap/trace_file.hpp"
 
 namespace heddle::engine {
 

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "engine/inside.hpp"
 #include "worker/executor.hpp"
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "worker/context.hpp"
 #include "worker/worker.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/peek.hpp"
+#include "base/fence.hpp"
 #include "engine/running.hpp"
 #include "worker/context.hpp"
 #include "worker/gate.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/timeout.hpp"
+#include "base/clock.hpp"
 #include "base/wait.hpp"
 #include "worker/context.hpp"
 #include "worker/hang_report.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/peek.hpp"
+#include "base/fence.hpp"
 #include "engine/aggregator.hpp"
 #include "tap/counters.hpp"
 #include "worker/context.hpp"

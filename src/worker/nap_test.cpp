@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "worker/context.hpp"
 #include "worker/gate.hpp"

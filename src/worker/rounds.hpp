@@ -31,7 +31,6 @@
 
 #include "base/wait.hpp"
 #include "queue/bell.hpp"
-#include "queue/sleeper.hpp"
 #include "worker/standby.hpp"
 
 namespace heddle::engine {

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "base/cache_line.hpp"
-#include "base/peek.hpp"
-#include "base/thread_number.hpp"
+#include "base/fence.hpp"
+#include "base/threads.hpp"
 
 namespace heddle::engine {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/timeout.hpp"
+#include "base/clock.hpp"
 
 namespace heddle::engine {
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "protocol/tagged.hpp"
 #include "transport/test/bare_rank.hpp"

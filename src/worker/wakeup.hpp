@@ -34,7 +34,7 @@
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "queue/sleeper.hpp"
+#include "queue/bell.hpp"
 
 namespace heddle::engine {
 

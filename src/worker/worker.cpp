@@ -5,8 +5,8 @@
 #include <memory>
 #include <new>
 
-#include "base/log.hpp"
-#include "base/tsan_order.hpp"
+#include "base/error.hpp"
+#include "base/fence.hpp"
 #include "engine/ordering.hpp"
 #include "engine/probing.hpp"
 #include "engine/tracing.hpp"

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "engine/completer.hpp"
 #include "engine/core.hpp"

@@ -12,7 +12,7 @@
 
 #include "api/test_job.hpp"
 #include "base/random.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::am_rendezvous_test {
 namespace {

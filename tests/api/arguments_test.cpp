@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api/test_job.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::test::arguments_test {

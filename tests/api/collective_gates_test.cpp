@@ -8,7 +8,7 @@
 
 #include "api/test_collective.hpp"
 #include "base/random.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::collective_gates_test {
 namespace {

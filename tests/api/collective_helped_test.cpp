@@ -7,7 +7,7 @@
 #include "api/test_collective.hpp"
 #include "api/test_loaded.hpp"
 #include "base/wait.hpp"
-#include "queue/fetching_mutex.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::test::collective_helped_test {
 namespace {

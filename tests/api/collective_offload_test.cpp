@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "api/test_collective.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::collective_offload_test {
 namespace {

@@ -1,7 +1,7 @@
 // Every operation by each of its algorithms and in each form, of 1 to 8 ranks, against the expected
 // result.
 #include "api/test_collective.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::collective_operations_test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "api/test_collective.hpp"
 #include "base/random.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::collective_random_test {
 namespace {

@@ -1,6 +1,6 @@
 // Every operation in every form over every transport.
 #include "api/test_collective.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::collective_transports_test {
 namespace {

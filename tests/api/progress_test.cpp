@@ -21,8 +21,8 @@
 #include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "engine/handles.hpp"
-#include "queue/fetching_mutex.hpp"
 #include "queue/handover.hpp"
+#include "queue/locks.hpp"
 #include "worker/context.hpp"
 #include "worker/progress/policy.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "api/test_rendezvous.hpp"
 #include "base/random.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::tagged_rendezvous_model_test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "api/test_rendezvous.hpp"
 #include "base/random.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "base/wait.hpp"
 
 namespace heddle::test::tagged_rendezvous_test {

@@ -10,7 +10,7 @@
 
 #include "api/test_job.hpp"
 #include "base/random.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test::tagged_test {
 namespace {

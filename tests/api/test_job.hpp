@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "heddle/heddle.hpp"
 #include "transport/transport.hpp"
 #include "worker/modes.hpp"

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::test {
 

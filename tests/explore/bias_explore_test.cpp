@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "expect.hpp"
-#include "queue/bias.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/handover.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::explore::bias_explore_test {
 namespace {

@@ -5,9 +5,9 @@
 #include <array>
 
 #include "expect.hpp"
+#include "queue/bell.hpp"
 #include "queue/command_queue.hpp"
-#include "queue/sleeper.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::explore::command_queue_explore_test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "expect.hpp"
 #include "queue/command_queue.hpp"
-#include "queue/delegation.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::explore::delegation_explore_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "explorer.hpp"
 
 namespace heddle::explore {

@@ -17,7 +17,7 @@
 #include "engine/aggregator.hpp"
 #include "expect.hpp"
 #include "queue/command_queue.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::explore::gathering_explore_test {
 namespace {

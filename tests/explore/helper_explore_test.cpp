@@ -5,9 +5,7 @@
 #include <array>
 
 #include "expect.hpp"
-#include "queue/fetching_mutex.hpp"
-#include "queue/helper_claim.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::explore::helper_explore_test {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "expect.hpp"
-#include "memory/region_table.hpp"
+#include "memory/regions.hpp"
 
 namespace heddle::explore::region_explore_test {
 namespace {

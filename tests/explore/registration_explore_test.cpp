@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "expect.hpp"
-#include "memory/invalidation_log.hpp"
+#include "memory/unmap_watch.hpp"
 
 namespace heddle::explore::registration_explore_test {
 namespace {

@@ -9,8 +9,7 @@
 #include "expect.hpp"
 #include "queue/bell.hpp"
 #include "queue/command_queue.hpp"
-#include "queue/sleeper.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/locks.hpp"
 #include "worker/rounds.hpp"
 #include "worker/standby.hpp"
 

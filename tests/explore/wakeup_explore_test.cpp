@@ -9,8 +9,7 @@
 #include "engine/notifier.hpp"
 #include "expect.hpp"
 #include "queue/bell.hpp"
-#include "queue/sleeper.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/locks.hpp"
 #include "worker/wakeup.hpp"
 
 namespace heddle::explore::wakeup_explore_test {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "bootstrap/local/broker.hpp"
-#include "bootstrap/local/frame.hpp"
+#include "bootstrap/local/channel.hpp"
 #include "fuzz.hpp"
 
 namespace {

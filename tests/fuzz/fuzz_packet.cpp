@@ -3,9 +3,8 @@
 #include "engine/aggregation.hpp"
 #include "fuzz.hpp"
 #include "protocol/reassembly.hpp"
+#include "wire/messages.hpp"
 #include "wire/packet.hpp"
-#include "wire/partitioned.hpp"
-#include "wire/tagged.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "heddle/heddle.h"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/region_key.hpp"
-#include "wire/packed_region.hpp"
+#include "wire/packet.hpp"
 
 namespace {
 

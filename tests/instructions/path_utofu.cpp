@@ -20,7 +20,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "heddle/heddle.h"
 #include "transport/transport.hpp"

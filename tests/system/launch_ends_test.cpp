@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "launch_support.hpp"
 
 namespace heddle::tests::launch_ends_test {

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/local/channel.hpp"
 #include "launch_support.hpp"
 

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "tofu/emulator/last_error.hpp"
+#include "tofu/emulator/gates.hpp"
 #include "tofu/emulator/process.hpp"
-#include "tofu/emulator/reduction.hpp"
+#include "tofu/emulator/report.hpp"
 
 using tofu_emulator::failed;
 using tofu_emulator::GateData;

@@ -13,11 +13,10 @@
 #include <optional>
 #include <string>
 
-#include "tofu/emulator/handles.hpp"
-#include "tofu/emulator/last_error.hpp"
+#include "tofu/emulator/api.hpp"
+#include "tofu/emulator/memory.hpp"
 #include "tofu/emulator/process.hpp"
 #include "tofu/emulator/report.hpp"
-#include "tofu/emulator/stags.hpp"
 
 namespace tofu_emulator {
 namespace {

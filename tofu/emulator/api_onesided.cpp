@@ -7,8 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "tofu/emulator/handles.hpp"
-#include "tofu/emulator/last_error.hpp"
+#include "tofu/emulator/api.hpp"
 #include "tofu/emulator/report.hpp"
 
 namespace tofu_emulator {

@@ -1,3 +1,39 @@
+// The queues of a CQ (TOQ, TCQ, MRQ), and a handle's part of them.
+//
+// A VCQ: the part of a CQ that one handle uses.
+#pragma once
+
+#include <utofu.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "base/cache_line.hpp"
+#include "tofu/emulator/descriptor.hpp"
+#include "tofu/emulator/doorbell.hpp"
+#include "tofu/emulator/machine.hpp"
+#include "tofu/emulator/memory.hpp"
+#include "tofu/emulator/report.hpp"
+
+namespace tofu_emulator {
+
+class CommandQueue;
+
+struct Vcq {
+  CommandQueue* cq = nullptr;
+  utofu_vcq_id_t id = 0;  // raw
+  unsigned long flags = 0;
+  std::uint16_t slot = 0;  // in the CQ
+  // Not used: handles.hpp records the thread in CqUser::thread.
+  std::atomic<std::uint32_t> owner{0};
+  // 1 + the index of this handle's clock in the timing model; 0: none yet
+  std::uint64_t model_clock = 0;
+};
+
 // A CQ of this process: the queues of commands (TOQ), of local completions (TCQ), and of notices
 // (MRQ).
 //
@@ -13,26 +49,6 @@
 //   In session mode also executed <= scheduled. Only credits of arrived messages advance scheduled;
 //   credits that arrive before their commands are kept.
 //   read (caller) <= written (engine), written - read <= the MRQ's depth: one more ends the job.
-#pragma once
-
-#include <utofu.h>
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-
-#include "base/cache_line.hpp"
-#include "tofu/emulator/descriptor.hpp"
-#include "tofu/emulator/doorbell.hpp"
-#include "tofu/emulator/last_error.hpp"
-#include "tofu/emulator/machine.hpp"
-#include "tofu/emulator/stags.hpp"
-#include "tofu/emulator/vcq.hpp"
-
-namespace tofu_emulator {
 
 class Engine;
 class Process;

@@ -17,7 +17,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/futex.hpp"
+#include "base/wait.hpp"
 
 namespace tofu_emulator {
 

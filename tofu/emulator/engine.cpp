@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "base/clock.hpp"
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 #include "base/wait.hpp"
 #include "tofu/emulator/process.hpp"
 #include "tofu/emulator/report.hpp"

@@ -1,10 +1,6 @@
-// The network interfaces of this process: takes commands from its TOQs, sends and handles packets,
-// writes notices. It runs on its own thread, which starts with the first VCQ or gate and sleeps
-// when there is no work. With UTOFU_EMU_STEP=1 there is no thread; each call runs a round.
+// The network interfaces of this process: messages under way, strict mode, stillness, the engine.
 //
-// A round handles answers, requests, commands, gates. Each does what it can and never waits: a
-// command whose target's ring is full continues in the next round, and a request whose answer has
-// no room stays in its ring. Answers can always be taken, so some process always makes progress.
+// The commands of this process that wait for an answer. Engine only.
 #pragma once
 
 #include <sys/types.h>
@@ -18,17 +14,275 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/random.hpp"
 #include "queue/record_ring.hpp"
 #include "tofu/emulator/cq.hpp"
-#include "tofu/emulator/delivery.hpp"
-#include "tofu/emulator/job_watch.hpp"
+#include "tofu/emulator/descriptor.hpp"
 #include "tofu/emulator/memory.hpp"
-#include "tofu/emulator/messages.hpp"
-#include "tofu/emulator/packet.hpp"
-#include "tofu/emulator/stags.hpp"
 #include "tofu/emulator/world.hpp"
 
 namespace tofu_emulator {
+
+class CommandQueue;
+
+struct Message {
+  std::uint64_t id = 0;        // 0: free
+  CommandQueue* cq = nullptr;  // null: its CQ is closed; the answer is dropped
+  std::uint32_t process = 0;   // the target
+  std::uint32_t generation = 0;
+  VcqPlace target;
+  std::uint16_t slot = 0;  // the initiator's VCQ
+  Opcode opcode = Opcode::nop;
+  std::uint8_t edata = 0;
+  bool notice = false;  // LOCAL_MRQ_NOTICE
+  std::uint32_t length = 0;
+  std::uint32_t left = 0;     // get: bytes that have not arrived
+  int error = UTOFU_SUCCESS;  // get: the error of a piece that could not be stored
+  utofu_vcq_id_t remote = 0;
+  utofu_stadd_t local_stadd = 0;
+  utofu_stadd_t remote_stadd = 0;
+  std::uint64_t model_ns = 0;  // arrival of the latest piece
+};
+
+// Ids contain a count of the uses of their slot, so that a late answer finds no message.
+class Messages {
+ public:
+  Message& open() {
+    if (free_.empty()) {
+      all_.emplace_back();
+      free_.push_back(static_cast<std::uint32_t>(all_.size() - 1));
+    }
+    const std::uint32_t place = free_.back();
+    free_.pop_back();
+    Message& message = all_[place];
+    message = Message{};
+    message.id = ++uses_ << 32 | (place + 1);
+    return message;
+  }
+  // Null: it has completed.
+  [[nodiscard]] Message* find(std::uint64_t id) {
+    const std::uint64_t place = (id & 0xFFFFFFFF) - 1;
+    return place < all_.size() && all_[place].id == id ? &all_[place] : nullptr;
+  }
+  void close(Message& message) {
+    free_.push_back(static_cast<std::uint32_t>((message.id & 0xFFFFFFFF) - 1));
+    message.id = 0;
+  }
+  [[nodiscard]] std::size_t open_count() const { return all_.size() - free_.size(); }
+  // Visits the open messages; `visit` may close the one that it gets.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (all_[i].id != 0) visit(all_[i]);
+    }
+  }
+
+ private:
+  // grows to the largest number ever open, at most kMaxMessages for each CQ
+  std::vector<Message> all_;
+  std::vector<std::uint32_t> free_;
+  std::uint64_t uses_ = 0;  // 32 bits are used: an id returns after four thousand million commands
+};
+
+inline constexpr std::size_t kMaxMessages = 4096;  // a CQ with this many open messages waits
+
+// Strict mode: packets that arrive are delayed and handled in another order, as the hardware may do
+// it.
+//
+// Packets of messages with STRONG_ORDER keep their order among those of the same pair of VCQs and
+// the same path, and only among those. All others are shuffled, and whole messages are delayed at
+// random. This class also detects the last handled piece of a message, so that notices and credits
+// come after all pieces.
+//
+// Time is counted in ticks, one for each round of the engine: the same seed and the same rounds
+// give the same order.
+
+class Delivery {
+ public:
+  struct Parcel {
+    PacketHead head;
+    std::vector<std::byte> data;
+    PacketKind kind = PacketKind::put;
+    std::uint32_t source = 0;
+    std::uint32_t served = 0;   // get: see Engine::Arrival
+    std::uint64_t stream = 0;   // 0: unordered
+    std::uint64_t turn = 0;     // in its stream
+    std::uint64_t message = 0;  // key
+    std::uint64_t due = 0;      // tick
+    std::uint64_t arrived = 0;  // its number among all packets that came to this process
+  };
+  // What is known about the message's other pieces when one is handled.
+  struct Pieces {
+    bool last = true;
+    Refusal refused = Refusal::none;
+  };
+
+  explicit Delivery(std::uint64_t seed) : random_(seed) {}
+
+  void reseed(std::uint64_t seed) { random_ = heddle::base::Random(seed); }
+  [[nodiscard]] bool full() const { return parcels_.size() >= kMost; }
+  [[nodiscard]] bool empty() const { return parcels_.empty(); }
+  void add(PacketKind kind, const PacketHead& head, const std::byte* data, std::uint32_t source, std::uint64_t arrived);
+
+  // One tick: calls handle(parcel, pieces) for all parcels that are due, in a random order where
+  // order is free. If handle returns false, the parcel is offered again later. Returns the number
+  // of handled parcels.
+  template <class Handle>
+  std::size_t tick(Handle&& handle) {
+    ++now_;
+    std::size_t done = 0;
+    const bool hurry = full();
+    for (std::size_t left = parcels_.size(), at = left == 0 ? 0 : random_.below(left); left != 0; --left) {
+      if (at >= parcels_.size()) at = 0;
+      Parcel& parcel = parcels_[at];
+      if (!may_go(parcel, hurry && done == 0) || !handle(parcel, pieces_of(parcel))) {
+        ++at;
+        continue;
+      }
+      gone(parcel);
+      // the parcel moved into this place may be due too
+      parcel = std::move(parcels_.back());
+      parcels_.pop_back();
+      ++done;
+    }
+    return done;
+  }
+
+  // Calls handle(parcel, pieces) at once for all parcels of a process that arrived before `before`:
+  // later packets must not overtake them. handle() must take them all.
+  template <class Handle>
+  void release(std::uint32_t source, std::uint64_t before, Handle&& handle) {
+    for (bool more = true; more;) {
+      more = false;
+      for (std::size_t at = 0; at < parcels_.size();) {
+        Parcel& parcel = parcels_[at];
+        if (parcel.source != source || parcel.arrived > before || !may_go(parcel, true)) {
+          ++at;
+          continue;
+        }
+        (void)handle(parcel, pieces_of(parcel));
+        gone(parcel);
+        parcel = std::move(parcels_.back());
+        parcels_.pop_back();
+        more = true;
+      }
+    }
+  }
+
+  // Notes that a piece of this parcel's message was refused.
+  void refused(const Parcel& parcel, Refusal refusal) { messages_[parcel.message].refused = refusal; }
+
+ private:
+  static constexpr std::size_t kMost = 256;
+  struct MessageState {
+    std::uint32_t handled = 0;  // bytes
+    Refusal refused = Refusal::none;
+    std::uint64_t held_until = 0;
+  };
+  struct Stream {
+    std::uint64_t arrived = 0;
+    std::uint64_t handled = 0;
+    std::uint64_t held_until = 0;
+  };
+
+  [[nodiscard]] bool may_go(const Parcel& parcel, bool hurry);
+  [[nodiscard]] Pieces pieces_of(const Parcel& parcel);
+  void gone(const Parcel& parcel);
+  [[nodiscard]] std::uint64_t hold_back();
+
+  heddle::base::Random random_;
+  std::uint64_t now_ = 0;
+  std::vector<Parcel> parcels_;
+  // messages of which some pieces, not all, have arrived
+  std::unordered_map<std::uint64_t, MessageState> messages_;
+  std::unordered_map<std::uint64_t, Stream> streams_;
+};
+
+// Decides whether the job stands still, or whether its interfaces lack a processor. Values come in
+// and a finding goes out: no clock, no system call.
+//
+// Commands that are posted or executed, and data that is received or read, count as movement. A
+// poll never does: a process that polls in vain looks busy but does not go on.
+
+class JobWatch {
+ public:
+  enum class Finding : std::uint8_t {
+    nothing,
+    // For the limit nothing has moved in any process, and this process uses the processor: it
+    // computes, or it polls for something that nobody has posted. Once for each standstill.
+    stands_still,
+    // The job moves; for a quarter of the limit or more this process's engine was ready and got no
+    // core. Once.
+    starved,
+  };
+  struct Seen {
+    std::uint64_t now_ns;
+    std::uint64_t moved;        // of all processes of the job; any change is a move
+    std::uint64_t used_ns;      // processor time of this process
+    std::uint64_t kept_out_ns;  // how long the engine's thread was ready and had no core
+  };
+
+  // 0: never finds anything.
+  explicit JobWatch(std::uint64_t limit_ns) : limit_ns_(limit_ns) {}
+
+  [[nodiscard]] Finding look(const Seen& seen) {
+    if (limit_ns_ == 0) return Finding::nothing;
+    if (!begun_) {
+      begun_ = true;
+      window_ = seen;
+      moved_ = seen;
+      return Finding::nothing;
+    }
+    if (seen.moved != moved_.moved) {
+      moved_ = seen;
+      standstill_told_ = false;
+    }
+    if (seen.now_ns - window_.now_ns >= limit_ns_ && starved(seen)) return Finding::starved;
+    const std::uint64_t since_ns = seen.now_ns - moved_.now_ns;
+    if (standstill_told_ || since_ns < limit_ns_ || seen.used_ns - moved_.used_ns < since_ns / kUses)
+      return Finding::nothing;
+    standstill_told_ = true;
+    return Finding::stands_still;
+  }
+
+  // The finding for the last whole window, which is at least as long as the limit.
+  [[nodiscard]] std::uint64_t last_kept_out_ns() const { return last_kept_out_ns_; }
+  [[nodiscard]] std::uint64_t last_window_ns() const { return last_window_ns_; }
+
+ private:
+  // At the end of a window: begins the next.
+  bool starved(const Seen& seen) {
+    // a new thread counts from 0
+    last_kept_out_ns_ = seen.kept_out_ns > window_.kept_out_ns ? seen.kept_out_ns - window_.kept_out_ns : 0;
+    last_window_ns_ = seen.now_ns - window_.now_ns;
+    const bool found = !starved_told_ && seen.moved != window_.moved && last_kept_out_ns_ >= last_window_ns_ / kStarved;
+    starved_told_ = starved_told_ || found;
+    window_ = seen;
+    return found;
+  }
+
+  static constexpr std::uint64_t kStarved = 4;
+  // One that sleeps, or looks once a millisecond, uses less than this part of the time; one that
+  // polls beside thirty others on its core uses more.
+  static constexpr std::uint64_t kUses = 32;
+
+  const std::uint64_t limit_ns_;
+  Seen window_{};
+  Seen moved_{};  // at the last move
+  std::uint64_t last_kept_out_ns_ = 0;
+  std::uint64_t last_window_ns_ = 0;
+  bool begun_ = false;
+  bool standstill_told_ = false;
+  bool starved_told_ = false;
+};
+
+// The network interfaces of this process: takes commands from its TOQs, sends and handles packets,
+// writes notices. It runs on its own thread, which starts with the first VCQ or gate and sleeps
+// when there is no work. With UTOFU_EMU_STEP=1 there is no thread; each call runs a round.
+//
+// A round handles answers, requests, commands, gates. Each does what it can and never waits: a
+// command whose target's ring is full continues in the next round, and a request whose answer has
+// no room stays in its ring. Answers can always be taken, so some process always makes progress.
 
 class Process;
 

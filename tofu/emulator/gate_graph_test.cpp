@@ -1,4 +1,4 @@
-#include "tofu/emulator/gate_graph.hpp"
+#include "tofu/emulator/gates.hpp"
 
 #include <gtest/gtest.h>
 

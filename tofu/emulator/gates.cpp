@@ -1,6 +1,8 @@
 #include "tofu/emulator/gates.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -9,6 +11,261 @@
 #include "tofu/emulator/report.hpp"
 
 namespace tofu_emulator {
+
+namespace {
+
+__extension__ using Wide = __int128;
+
+constexpr int kDigitBits = 32;
+constexpr std::uint64_t kDigitMask = 0xFFFFFFFF;
+
+std::uint64_t combined(std::uint8_t op, std::uint64_t a, std::uint64_t b) {
+  switch (op) {
+    case UTOFU_REDUCE_OP_BAND:
+      return a & b;
+    case UTOFU_REDUCE_OP_BOR:
+      return a | b;
+    case UTOFU_REDUCE_OP_BXOR:
+      return a ^ b;
+    case UTOFU_REDUCE_OP_MAX:
+      return std::max(a, b);
+    default:
+      return a + b;  // SUM
+  }
+}
+
+}  // namespace
+
+BlockSum BlockSum::of(double value) {
+  BlockSum sum;
+  if (value == 0) return sum;
+  // value = mantissa * 2^(32 * place + shift)
+  int exponent = 0;
+  const double fraction = std::frexp(std::fabs(value), &exponent);
+  const auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, 53));
+  exponent -= 53;
+  const int place = exponent >= 0 ? exponent / kDigitBits : -((-exponent + kDigitBits - 1) / kDigitBits);
+  const int shift = exponent - place * kDigitBits;
+  const Wide wide = Wide{mantissa} << shift;  // below 2^84: three digits
+  const std::int64_t sign = std::signbit(value) ? -1 : 1;
+  for (int i = 0; i < 3; i++) {
+    const auto digit_here = static_cast<std::uint64_t>(wide >> (kDigitBits * i)) & kDigitMask;
+    sum.digit[static_cast<std::size_t>(2 - i)] = sign * static_cast<std::int64_t>(digit_here);
+  }
+  sum.top = place + 2;
+  return sum;
+}
+
+void BlockSum::add(const BlockSum& other) {
+  BlockSum low = other;
+  if (low.top > top) std::swap(low, *this);
+  if (low.top == kZero) return;
+  const auto lower_by = static_cast<std::size_t>(top - low.top);
+  for (std::size_t i = lower_by; i < digit.size(); i++) digit[i] += low.digit[i - lower_by];
+}
+
+double BlockSum::value() const {
+  if (top == kZero) return 0;
+  Wide wide = 0;
+  for (const std::int64_t d : digit) wide = wide * (Wide{1} << kDigitBits) + d;
+  return std::ldexp(static_cast<double>(wide), kDigitBits * (top - 3));
+}
+
+int GateValue::of_words(utofu_reduce_op op, const std::uint64_t* data, std::size_t count, GateValue* value) {
+  if (op < UTOFU_REDUCE_OP_BAND || op > UTOFU_REDUCE_OP_SUM) return UTOFU_ERR_INVALID_OP;
+  if (count < 1 || count > kMostWords) return UTOFU_ERR_INVALID_NUMBER;
+  if (op == UTOFU_REDUCE_OP_MAXLOC && count % 2 != 0) return UTOFU_ERR_INVALID_NUMBER;  // pairs
+  if (!data) return UTOFU_ERR_INVALID_POINTER;
+  *value = {};
+  value->data = GateData::words;
+  value->op = static_cast<std::uint8_t>(op);
+  value->count = static_cast<std::uint8_t>(count);
+  std::copy_n(data, count, value->words.begin());
+  return UTOFU_SUCCESS;
+}
+
+int GateValue::of_doubles(utofu_reduce_op op, const double* data, std::size_t count, GateValue* value) {
+  if (op != UTOFU_REDUCE_OP_BFPSUM) return UTOFU_ERR_INVALID_OP;
+  if (count < 1 || count > kMostDoubles) return UTOFU_ERR_INVALID_NUMBER;
+  if (!data) return UTOFU_ERR_INVALID_POINTER;
+  if (!std::all_of(data, data + count, [](double d) { return std::isfinite(d); })) return UTOFU_ERR_INVALID_DATA;
+  *value = {};
+  value->data = GateData::doubles;
+  value->op = static_cast<std::uint8_t>(op);
+  value->count = static_cast<std::uint8_t>(count);
+  for (std::size_t i = 0; i < count; i++) value->sums[i] = BlockSum::of(data[i]);
+  return UTOFU_SUCCESS;
+}
+
+void GateValue::combine(const GateValue& other) {
+  if (other.mismatched || other.sequence != sequence || other.data != data || other.op != op || other.count != count)
+    mismatched = 1;
+  if (mismatched) return;
+  if (data == GateData::doubles) {
+    for (std::size_t i = 0; i < count; i++) sums[i].add(other.sums[i]);
+  } else if (op == UTOFU_REDUCE_OP_MAXLOC) {
+    // For equal values, the lower location wins, so that the result does not depend on the order.
+    for (std::size_t i = 0; i < count; i += 2) {
+      const bool theirs =
+          other.words[i] > words[i] || (other.words[i] == words[i] && other.words[i + 1] < words[i + 1]);
+      if (theirs) words[i] = other.words[i], words[i + 1] = other.words[i + 1];
+    }
+  } else {
+    for (std::size_t i = 0; i < count; i++) words[i] = combined(op, words[i], other.words[i]);
+  }
+}
+
+bool GateGraph::Input::push(const GateSignal& signal) {
+  if (count == kAhead) return false;
+  waiting[(first + count++) % kAhead] = signal;
+  return true;
+}
+
+GateSignal GateGraph::Input::pop() {
+  const GateSignal signal = waiting[first];
+  first = (first + 1) % kAhead;
+  count--;
+  return signal;
+}
+
+void GateGraph::add(utofu_vbg_id_t id, bool is_start) {
+  gates_[id].is_start = is_start;
+}
+
+bool GateGraph::is_start(utofu_vbg_id_t id) const {
+  const auto gate = gates_.find(id);
+  return gate != gates_.end() && gate->second.is_start;
+}
+
+bool GateGraph::is_set(utofu_vbg_id_t id) const {
+  const auto gate = gates_.find(id);
+  return gate != gates_.end() && gate->second.is_set;
+}
+
+bool GateGraph::is_running(utofu_vbg_id_t id) const {
+  const auto gate = gates_.find(id);
+  return gate != gates_.end() && gate->second.state != Gate::State::idle;
+}
+
+void GateGraph::set(const utofu_vbg_setting& setting) {
+  Gate& gate = gates_.at(setting.vbg_id);
+  const bool is_start = gate.is_start;
+  gate = {};
+  gate.is_start = is_start;
+  gate.is_set = true;
+  gate.local.from = setting.src_lcl_vbg_id;
+  gate.remote.from = setting.src_rmt_vbg_id;
+  gate.to_local = setting.dst_lcl_vbg_id;
+  gate.to_remote = setting.dst_rmt_vbg_id;
+}
+
+int GateGraph::start(utofu_vbg_id_t id, const GateValue& value, std::uint64_t model_ns) {
+  Gate& gate = gates_.at(id);
+  if (gate.state != Gate::State::idle) return UTOFU_ERR_BUSY;
+  gate.state = Gate::State::running;
+  gate.result = {id, id, model_ns, value};
+  gate.result.value.sequence = ++gate.sequence;
+  emit(id, gate, gate.result);
+  // signals of others may have arrived already; a gate without inputs is done at once
+  fire(id, gate);
+  // set() has checked the gates of this process, so the only possible trouble is an input that
+  // overflows. The operation then never completes, and the participant of the overflow is told.
+  static_cast<void>(run_local());
+  return UTOFU_SUCCESS;
+}
+
+int GateGraph::fetch(utofu_vbg_id_t id, GateData data, GateSignal* result) {
+  Gate& gate = gates_.at(id);
+  if (gate.state == Gate::State::idle) return UTOFU_ERR_BARRIER_OTHER;
+  if (gate.result.value.data != data) return UTOFU_ERR_BARRIER_MISMATCH;
+  if (gate.state == Gate::State::running) return UTOFU_ERR_NOT_COMPLETED;
+  gate.state = Gate::State::idle;
+  *result = gate.result;
+  return gate.result.value.mismatched ? UTOFU_ERR_BARRIER_MISMATCH : UTOFU_SUCCESS;
+}
+
+SignalTrouble GateGraph::receive(const GateSignal& signal) {
+  const SignalTrouble first = take(signal);
+  const SignalTrouble later = run_local();
+  return first != SignalTrouble::none ? first : later;
+}
+
+SignalTrouble GateGraph::take(const GateSignal& signal) {
+  const auto found = gates_.find(signal.to);
+  if (found == gates_.end() || !found->second.is_set) return SignalTrouble::no_gate;
+  Gate& gate = found->second;
+  Input* input = nullptr;
+  if (gate.local.used() && gate.local.from == signal.from) input = &gate.local;
+  if (gate.remote.used() && gate.remote.from == signal.from) input = &gate.remote;
+  if (!input) return SignalTrouble::not_its_source;
+  if (!input->push(signal)) return SignalTrouble::too_far_ahead;
+  fire(signal.to, gate);
+  return SignalTrouble::none;
+}
+
+void GateGraph::fire(utofu_vbg_id_t id, Gate& gate) {
+  while (!gate.local.missing() && !gate.remote.missing()) {
+    // the signals wait for the next operation
+    if (gate.is_start && gate.state != Gate::State::running) return;
+    // a start gate without inputs: the value that the process gave
+    GateSignal result = gate.result;
+    bool empty = true;
+    for (Input* input : {&gate.local, &gate.remote}) {
+      if (!input->used()) continue;
+      const GateSignal signal = input->pop();
+      if (empty) {
+        result = signal;
+      } else {
+        result.value.combine(signal.value);
+        result.model_ns = std::max(result.model_ns, signal.model_ns);
+      }
+      empty = false;
+    }
+    if (!gate.is_start) {
+      if (empty) return;  // a relay without inputs never emits
+      emit(id, gate, result);
+      continue;
+    }
+    // The result must have the same kind as the value that this process gave, even if the result
+    // contains nothing of that value (its own part of the graph may only send).
+    const GateValue& given = gate.result.value;
+    const bool agreed = result.value.sequence == given.sequence && result.value.data == given.data &&
+                        result.value.op == given.op && result.value.count == given.count;
+    if (!agreed) {
+      result.value = given;
+      result.value.mismatched = 1;
+    }
+    gate.result = result;
+    gate.state = Gate::State::done;
+  }
+}
+
+void GateGraph::emit(utofu_vbg_id_t id, const Gate& gate, const GateSignal& signal) {
+  GateSignal sent = signal;
+  sent.from = id;
+  if (gate.to_local != UTOFU_VBG_ID_NULL) {
+    sent.to = gate.to_local;
+    sent.model_ns = signal.model_ns + local_model_ns_;
+    local_.push_back(sent);
+  }
+  if (gate.to_remote != UTOFU_VBG_ID_NULL) {
+    sent.to = gate.to_remote;
+    sent.model_ns = signal.model_ns;
+    outgoing_.push_back(sent);
+  }
+}
+
+SignalTrouble GateGraph::run_local() {
+  SignalTrouble trouble = SignalTrouble::none;
+  while (!local_.empty()) {
+    const GateSignal signal = local_.front();
+    local_.pop_front();
+    const SignalTrouble here = take(signal);
+    if (here != SignalTrouble::none) trouble = here;
+  }
+  return trouble;
+}
+
 namespace {
 
 static_assert(std::is_trivially_copyable_v<GateValue> && sizeof(GateValue) <= kMtu);

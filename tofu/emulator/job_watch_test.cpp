@@ -1,4 +1,4 @@
-#include "tofu/emulator/job_watch.hpp"
+#include "tofu/emulator/engine.hpp"
 
 #include <gtest/gtest.h>
 

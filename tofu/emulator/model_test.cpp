@@ -10,10 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "tofu/emulator/ledger.hpp"
-#include "tofu/emulator/links.hpp"
 #include "tofu/emulator/machine.hpp"
-#include "tofu/emulator/model_parameters.hpp"
 
 namespace tofu_emulator::model_test {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "tofu/emulator/callers.hpp"
+#include "tofu/emulator/api.hpp"
 #include "tofu/emulator/report.hpp"
 
 namespace tofu_emulator {

@@ -12,7 +12,6 @@
 #include "tofu/emulator/cq.hpp"
 #include "tofu/emulator/engine.hpp"
 #include "tofu/emulator/gates.hpp"
-#include "tofu/emulator/links.hpp"
 #include "tofu/emulator/machine.hpp"
 #include "tofu/emulator/model.hpp"
 #include "tofu/emulator/settings.hpp"

@@ -1,3 +1,5 @@
+// What the emulator says: messages on standard error, and the last error of a thread.
+//
 // One line on stderr: "utofu emulator: process 3 (node 0 1 0 0 0 0): ...". Any thread.
 //
 // broken_rule(), warn() and trouble() print a line once, and at most kSaidOfKind different lines of
@@ -40,5 +42,16 @@ inline constexpr unsigned kSaidOfKind = 8;
 void say_counts();
 // The number of lines omitted so far.
 std::uint64_t lines_left_out();
+
+// The error for utofu_get_last_error: the one that a call of this thread returned last. NOT_FOUND,
+// BUSY and NOT_COMPLETED are answers, not errors.
+
+// Records the error and returns it.
+[[gnu::cold]] int failed(int status);
+
+// The same for a status that may also be UTOFU_SUCCESS.
+inline int noted(int status) {
+  return status == 0 ? 0 : failed(status);
+}
 
 }  // namespace tofu_emulator

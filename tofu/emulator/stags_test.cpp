@@ -1,4 +1,4 @@
-#include "tofu/emulator/stags.hpp"
+#include "tofu/emulator/memory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 
 namespace tofu_emulator::stags_test {
 namespace {

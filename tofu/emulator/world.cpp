@@ -15,7 +15,7 @@
 #include <optional>
 #include <sstream>
 
-#include "tofu/emulator/links.hpp"
+#include "tofu/emulator/model.hpp"
 
 namespace tofu_emulator {
 namespace {

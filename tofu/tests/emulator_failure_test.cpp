@@ -13,7 +13,6 @@
 #include <sstream>
 
 #include "tofu/emulator/machine.hpp"
-#include "tofu/emulator/packet.hpp"
 #include "tofu/emulator/settings.hpp"
 #include "tofu/emulator/world.hpp"
 #include "tofu/tests/world_of.hpp"

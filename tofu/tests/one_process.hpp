@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 
 namespace tofu_emulator::test {
 

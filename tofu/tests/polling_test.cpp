@@ -13,7 +13,7 @@
 #include <sstream>
 #include <string>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "tofu/tests/world_of.hpp"
 
 namespace {

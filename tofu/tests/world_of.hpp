@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 
 namespace tofu_emulator::test {
 

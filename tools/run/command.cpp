@@ -7,16 +7,18 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include "tap/trace_files.hpp"
+#include "tap/trace_file.hpp"
 #include "tools/commands.hpp"
-#include "tools/run/calls.hpp"
+#include "tools/run/beside.hpp"
 #include "tools/run/launcher.hpp"
 #include "tools/run/options.hpp"
 
 namespace heddle::tools {
+
 namespace {
 
 constexpr int kSystemCode = 125;  // `heddle run` itself failed
@@ -92,3 +94,41 @@ int oshrun_command(int argc, char** argv) {
 }
 
 }  // namespace heddle::tools
+
+namespace heddle::tools::run {
+
+namespace {
+
+constexpr const char* kPreload = "LD_PRELOAD";
+
+// The value that the ranks would get without us.
+std::string preloaded(const Options& options) {
+  const char* const inherited = std::getenv(kPreload);
+  std::string value = inherited != nullptr ? inherited : "";
+  for (const auto& [name, given] : options.environment) {
+    if (name == kPreload) value = given;
+  }
+  return value;
+}
+
+}  // namespace
+
+base::Status preload_calls(Options* options) {
+  const std::string before = preloaded(*options);
+  std::string value = before;
+  for (const char* file : {"libheddle_mpi_calls.so", "libheddle_shmem_calls.so"}) {
+    const std::string folder = beside_program("calls", "heddle/calls", file);
+    if (folder.empty()) continue;
+    if (folder.find_first_of(": ") != std::string::npos) {
+      return base::fail(HEDDLE_ERR_SYSTEM,
+                        "calls of MPI and OpenSHMEM are not traced by name: LD_PRELOAD cannot name a library in %s",
+                        folder.c_str());
+    }
+    if (!value.empty()) value += ':';
+    value += folder + '/' + file;
+  }
+  if (value != before) options->environment.emplace_back(kPreload, value);
+  return HEDDLE_DONE;
+}
+
+}  // namespace heddle::tools::run

@@ -1,10 +1,15 @@
+// --metrics: counters by HTTP, and the user at the other end.
+//
 // `heddle run --metrics PORT`: serves the job's counters by HTTP on the loopback interface, for
 // Prometheus and any other client that asks for /metrics.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,5 +75,16 @@ class MetricsPort {
   std::uint16_t port_ = 0;
   std::vector<std::shared_ptr<Guest>> guests_;  // shared: an answer may come after they are gone
 };
+
+// The user at the other end of a TCP connection of this machine.
+
+// The user of the process at the other end of this connection from 127.0.0.1, by the kernel's table
+// of TCP sockets: asked for that one socket or, where the kernel cannot be asked so, read. Empty:
+// it has gone, or the kernel does not tell. Takes one descriptor meanwhile.
+std::optional<uid_t> user_at_other_end(int connection);
+
+// For tests: the two ways.
+std::optional<uid_t> ask_user_at_other_end(int connection);
+std::optional<uid_t> read_user_at_other_end(int connection);
 
 }  // namespace heddle::tools::run

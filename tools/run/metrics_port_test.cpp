@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/other_end.hpp"
 #include "tools/run/spawn.hpp"
 
 namespace heddle::tools::run::metrics_port_test {

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/nearest.hpp"
-#include "bootstrap/gather.hpp"
+#include "base/config.hpp"
+#include "bootstrap/common.hpp"
 #include "heddle/heddle.h"
 
 namespace heddle::tools::run {

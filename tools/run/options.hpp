@@ -1,3 +1,5 @@
+// The arguments of `heddle run`, and what --trace adds to them.
+//
 // The options of `heddle run` and `oshrun`.
 #pragma once
 
@@ -8,8 +10,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tools/run/beside.hpp"
 #include "tools/run/metrics_port.hpp"
-#include "tools/run/utofu.hpp"
 
 namespace heddle::tools::run {
 
@@ -48,5 +50,13 @@ struct Options {
 // The command's arguments, its name first. If they are invalid: ARGUMENT, with a message for the
 // user. For help and version, *answer is the text to print.
 base::Result<Options> parse(int argc, char** argv, const Names& names, std::string* answer);
+
+// `heddle run --trace`: the libraries that show the ranks' calls of MPI and OpenSHMEM by name
+// (observe/calls).
+
+// The ranks load these libraries before all others, behind those that the user's LD_PRELOAD names.
+// One that is not built or installed is left out. ERR_SYSTEM: LD_PRELOAD cannot name them; the
+// ranks run without.
+base::Status preload_calls(Options* options);
 
 }  // namespace heddle::tools::run

@@ -11,7 +11,7 @@ import re
 from . import text
 from .across import Across
 from .c_pages import c_links, elsewhere
-from .names import Names, python_role
+from .headers import Names, python_role
 
 PAGES = {
     "Jobs and memory": ("context", ["Context", "Region", "RemoteRegion"]),

@@ -13,10 +13,9 @@ import pathlib
 import re
 import shutil
 
-from . import commands, names, python_pages, shmem_pages
+from . import commands, headers, python_pages, shmem_pages
 from .across import Across, add_cpp, add_operations, add_python, add_shmem
-from .across_page import across_page
-from .c_pages import CPages, CppPages, write_c, write_cpp
+from .c_pages import CPages, CppPages, across_page, write_c, write_cpp
 from .headers import read_c, read_cpp
 
 LINK = re.compile(r"(?P<head>\[[^\]]*\]\()(?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
@@ -130,8 +129,8 @@ def reference(root: pathlib.Path, out: pathlib.Path) -> None:
     """The pages that are made from sources."""
     c = read_c(root / "include/heddle/heddle.h")
     cpp = read_cpp(root / "include/heddle/heddle.hpp")
-    functions = names.functions(c)
-    known = names.Names(c)
+    functions = headers.functions(c)
+    known = headers.Names(c)
     package = python_pages.read(root / "interfaces/python/heddle", root / "docs/site/_heddle.pyi")
     python_pages.register(package, known)
     shmem = shmem_pages.Shmem(root / "interfaces/openshmem/table")

@@ -61,8 +61,8 @@ struct Comm {
   std::uint32_t number = 0;  // even
   Lane* lane = nullptr;
   // Messages for this process go by the lanes of their tags (messages/message.hpp). This is so if
-  // the communicator was made with mpi_assert_no_any_tag here, or if all are (HEDDLE_MPI_NO_ANY_TAG):
-  // only MPI_ANY_TAG depends on the order of messages with different tags.
+  // the communicator was made with mpi_assert_no_any_tag here, or if all are
+  // (HEDDLE_MPI_NO_ANY_TAG): only MPI_ANY_TAG depends on the order of messages with different tags.
   bool by_tag = false;
   int rank = 0;
   // The members to which messages go, by rank; in an intercommunicator, those of the remote group.

@@ -1,7 +1,7 @@
 // Faults in collective operations.
 #include <algorithm>
 
-#include "faults.hpp"
+#include "hang_rank.hpp"
 
 namespace hangs {
 namespace {

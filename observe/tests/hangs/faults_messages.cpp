@@ -1,7 +1,7 @@
 // Faults in tagged and partitioned messages.
 #include <algorithm>
 
-#include "faults.hpp"
+#include "hang_rank.hpp"
 
 namespace hangs {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "faults.hpp"
+#include "hang_rank.hpp"
 
 namespace hangs {
 namespace {

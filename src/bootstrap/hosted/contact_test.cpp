@@ -1,4 +1,4 @@
-#include "bootstrap/hosted/contact.hpp"
+#include "bootstrap/hosted/connect.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "bootstrap/hosted/launcher.hpp"
+#include "bootstrap/hosted/hosted.hpp"
 
 namespace heddle::bootstrap::hosted::contact_test {
 namespace {

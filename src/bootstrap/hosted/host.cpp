@@ -19,9 +19,9 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 #include "bootstrap/common.hpp"
-#include "bootstrap/hosted/sockets.hpp"
+#include "bootstrap/hosted/connect.hpp"
 
 namespace heddle::bootstrap::hosted {
 namespace {

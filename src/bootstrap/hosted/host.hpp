@@ -2,7 +2,7 @@
 // that of `heddle run`.
 //
 // Rank 0 listens on a local socket (and, for other machines, on TCP). Ranks prove that they belong
-// to the job (proof.hpp); then the broker serves them. A connection that proves nothing is closed
+// to the job (connect.hpp); then the broker serves them. A connection that proves nothing is closed
 // and counted, costs a bounded amount of memory, and the first one is reported in the log.
 #pragma once
 
@@ -15,11 +15,9 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/fd.hpp"
-#include "base/log.hpp"
-#include "base/timeout.hpp"
-#include "bootstrap/hosted/contact.hpp"
-#include "bootstrap/hosted/proof.hpp"
+#include "bootstrap/hosted/connect.hpp"
 #include "bootstrap/local/watchdog.hpp"
 
 namespace heddle::bootstrap::hosted {

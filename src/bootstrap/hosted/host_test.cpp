@@ -14,11 +14,10 @@
 #include <cstring>
 #include <random>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/hosted/connect.hpp"
-#include "bootstrap/hosted/launcher.hpp"
-#include "bootstrap/hosted/sockets.hpp"
-#include "bootstrap/local/member.hpp"
+#include "bootstrap/hosted/hosted.hpp"
+#include "bootstrap/local/local.hpp"
 
 namespace heddle::bootstrap::hosted::host_test {
 namespace {

@@ -10,9 +10,7 @@
 #include <cstring>
 
 #include "base/fd.hpp"
-#include "bootstrap/hosted/contact.hpp"
-#include "bootstrap/hosted/descriptor.hpp"
-#include "bootstrap/hosted/service.hpp"
+#include "bootstrap/hosted/connect.hpp"
 #include "bootstrap/hosted/test_job.hpp"
 
 namespace heddle::bootstrap::hosted::hosted_test {

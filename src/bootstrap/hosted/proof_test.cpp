@@ -1,4 +1,4 @@
-#include "bootstrap/hosted/proof.hpp"
+#include "bootstrap/hosted/connect.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/hosted/hosted.hpp"
 
 namespace heddle::bootstrap::hosted {

@@ -1,3 +1,5 @@
+// A job within one process, and the job of one rank.
+//
 // A job whose ranks are threads of one process: for tests, explorers and simulations, and the job
 // of one.
 #pragma once
@@ -6,7 +8,7 @@
 #include <memory>
 
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/gather.hpp"  // kMaxRanks
+#include "bootstrap/common.hpp"  // kMaxRanks
 
 namespace heddle::bootstrap::inproc {
 
@@ -48,3 +50,12 @@ class Job {
 base::Result<std::unique_ptr<Bootstrap>> open(Job& job, std::uint32_t rank);
 
 }  // namespace heddle::bootstrap::inproc
+
+namespace heddle::bootstrap::single {
+
+// The job of one: a process that no launcher has started.
+
+// Errors: SYSTEM (no random numbers).
+base::Result<std::unique_ptr<Bootstrap>> open();
+
+}  // namespace heddle::bootstrap::single

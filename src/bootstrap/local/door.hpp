@@ -1,11 +1,15 @@
+// The door by which other programs ask a job, and the counters that it answers with.
+//
 // The door by which a running job is asked about itself: a local socket of the process that watches
 // the job (the launcher, or rank 0's process), for programs of the same user (tap/ask.hpp).
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +17,7 @@
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
+#include "bootstrap/local/broker.hpp"
 #include "bootstrap/process_fd.hpp"
 
 namespace heddle::bootstrap::local {
@@ -57,6 +62,42 @@ class Door {
   base::Fd epoll_;
   ProcessFd listener_;
   std::vector<std::shared_ptr<Guest>> guests_;  // shared: an answer may come after they are gone
+};
+
+// Asks all ranks of a job for their counters (diagnosis/counters.hpp), for people who look at the
+// job while it runs. Requests that come while a round is under way share the next round.
+//
+// No threads, never waits: its owner calls tick() when due_ns() says so.
+
+class CountRounds {
+ public:
+  CountRounds(Broker& broker, std::uint32_t size) : broker_(broker), texts_(size) {}
+
+  using Answer = std::function<void(std::string text)>;
+  // Called once, with the texts of the ranks that answered in time, in the order of their numbers.
+  void ask(Answer told, std::uint64_t now);
+  // When tick() is to be called at the latest; 0: no time.
+  [[nodiscard]] std::uint64_t due_ns() const { return until_ns_; }
+  void tick(std::uint64_t now);
+  void answered(std::uint32_t rank, std::int32_t number, std::span<const std::byte> text);
+
+ private:
+  // How long ranks may take: a rank that is stopped never answers.
+  static constexpr std::uint64_t kRoundNs = 500'000'000;
+
+  void begin(std::uint64_t now);
+  [[nodiscard]] bool all_have_answered() const;
+
+  Broker& broker_;
+  struct Text {
+    bool here = false;
+    std::string text;
+  };
+  std::vector<Text> texts_;  // by rank
+  std::int32_t number_ = 0;  // of the round
+  std::uint64_t until_ns_ = 0;
+  std::vector<Answer> now_;
+  std::vector<Answer> next_;
 };
 
 }  // namespace heddle::bootstrap::local

@@ -1,4 +1,4 @@
-#include "bootstrap/local/frame.hpp"
+#include "bootstrap/local/channel.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/random.hpp"
-#include "bootstrap/local/channel.hpp"
 
 namespace heddle::bootstrap::local::frame_test {
 namespace {

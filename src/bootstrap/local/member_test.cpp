@@ -1,5 +1,5 @@
 // A rank whose broker takes nothing: it is stopped, or it is gone and nothing has told the rank.
-#include "bootstrap/local/member.hpp"
+#include "bootstrap/local/local.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/process_fd.hpp"
 
 namespace heddle::bootstrap::local::member_test {

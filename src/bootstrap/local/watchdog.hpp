@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "bootstrap/local/broker.hpp"
-#include "bootstrap/local/count_rounds.hpp"
 #include "bootstrap/local/door.hpp"
 #include "diagnosis/verdict.hpp"
 
@@ -45,7 +44,7 @@ class Watchdog final : public Watcher {
   // not.
   void inquire(Say told, std::uint64_t now);
 
-  // Reports the ranks' counters, soon (count_rounds.hpp).
+  // Reports the ranks' counters, soon (door.hpp).
   void ask_counters(CountRounds::Answer told, std::uint64_t now) { count_rounds_.ask(std::move(told), now); }
 
   // ---- `heddle hang` and `heddle top`. Opens the door (door.hpp) by which the job is asked:

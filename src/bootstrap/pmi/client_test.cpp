@@ -1,5 +1,5 @@
 // The client against servers that answer as hydra and Slurm do, and against servers that do not.
-#include "bootstrap/pmi/client.hpp"
+#include "bootstrap/pmi/pmi.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

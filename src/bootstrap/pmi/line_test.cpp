@@ -1,4 +1,4 @@
-#include "bootstrap/pmi/line.hpp"
+#include "bootstrap/pmi/pmi.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bootstrap/pmix/mark.hpp"
+#include "bootstrap/pmix/pmix.hpp"
 
 #include <array>
 #include <cerrno>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "bootstrap/hosted/sockets.hpp"
+#include "bootstrap/hosted/connect.hpp"
 
 namespace heddle::bootstrap::pmix {
 namespace {

@@ -1,4 +1,4 @@
-#include "bootstrap/pmix/mark.hpp"
+#include "bootstrap/pmix/pmix.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -29,7 +29,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::fault {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
-#include "bootstrap/nodes.hpp"
+#include "bootstrap/common.hpp"
 #include "transport/agreed.hpp"
 #include "transport/joint/parts.hpp"
 

@@ -1,6 +1,6 @@
 // Two transports as one: NEAR reaches the ranks of the own node, FAR the others.
 //
-//   NEAR  the own rank, and the others of its node (bootstrap/nodes.hpp)
+//   NEAR  the own rank, and the others of its node (bootstrap/common.hpp)
 //   FAR   all others
 //
 // Ranks have the same numbers in both, so commands and completions pass as they are; a command goes

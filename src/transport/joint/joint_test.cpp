@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
+#include "bootstrap/common.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "bootstrap/nodes.hpp"
 #include "transport/joint/parts.hpp"
 #include "transport/transport.hpp"
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <new>
 
-#include "base/tsan_order.hpp"
-#include "memory/atomics.hpp"
+#include "base/fence.hpp"
+#include "memory/regions.hpp"
 #include "transport/common/refusals.hpp"
 #include "transport/loopback/node.hpp"
 

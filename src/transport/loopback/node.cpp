@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/fd.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::transport::loopback {
 

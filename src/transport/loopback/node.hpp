@@ -14,9 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/cache_line.hpp"
 #include "base/error.hpp"
-#include "base/page.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "queue/bell.hpp"
 #include "transport/agreed.hpp"
@@ -91,7 +91,7 @@ using Pages = std::unique_ptr<std::byte, FreePages>;
 
 // The last holder of a region or a node frees it. The reference count, which tells that it is the
 // last, orders what the others did before; a ThreadSanitizer in the user's program is told that
-// (base/tsan_order.hpp).
+// (base/fence.hpp).
 struct Region {
   Region() = default;
   Region(const Region&) = delete;

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 #include "queue/handover.hpp"
 #include "transport/network/port.hpp"
 

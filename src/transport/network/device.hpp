@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "queue/bell.hpp"

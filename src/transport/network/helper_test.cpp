@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "transport/test/conformance.hpp"
 #include "transport/test/ofi_available.hpp"
 #include "transport/test/ucx_available.hpp"

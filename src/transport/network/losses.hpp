@@ -13,7 +13,6 @@
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
-#include "base/log.hpp"
 #include "bootstrap/bootstrap.hpp"
 
 namespace heddle::transport::network {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/membarrier.hpp"
+#include "base/fence.hpp"
 #include "transport/network/device.hpp"
 
 namespace heddle::transport::network {

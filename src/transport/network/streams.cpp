@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/membarrier.hpp"
+#include "base/fence.hpp"
 #include "transport/network/device.hpp"
 
 namespace heddle::transport::network {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/copy.hpp"
-#include "base/log.hpp"
+#include "base/error.hpp"
 #include "transport/network/losses.hpp"
 #include "transport/network/peers.hpp"
 #include "transport/network/port.hpp"

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "base/error.hpp"
 #include "transport/network/symbols.hpp"
 

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "transport/shm/adoption.hpp"
 #include "transport/test/shm_adoption.hpp"
 

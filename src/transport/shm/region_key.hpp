@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "memory/region_table.hpp"
+#include "memory/regions.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::shm {

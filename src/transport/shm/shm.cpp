@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/fence.hpp"
-#include "base/membarrier.hpp"
 #include "transport/shm/adoption.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/worker.hpp"

@@ -9,8 +9,7 @@
 #include <cstdio>
 
 #include "base/random.hpp"
-#include "base/test_kernel.hpp"
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/test/shm_job.hpp"
 

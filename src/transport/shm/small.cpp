@@ -5,9 +5,9 @@
 #include <span>
 #include <utility>
 
+#include "base/cache_line.hpp"
 #include "base/copy.hpp"
-#include "base/prefetch.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::transport::shm {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/copy.hpp"
-#include "base/tsan_order.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::transport::shm {
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/random.hpp"
-#include "base/test_kernel.hpp"
+#include "base/test_support.hpp"
 #include "transport/test/shm_job.hpp"
 
 namespace heddle::transport::shm::transfer_test {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/test_kernel.hpp"
+#include "base/test_support.hpp"
 #include "transport/shm/transfer.hpp"
 #include "transport/test/shm_job.hpp"
 

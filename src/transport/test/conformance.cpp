@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "base/fence.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::transport::conformance {
 

@@ -16,10 +16,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "base/random.hpp"
-#include "base/test_kernel.hpp"
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/transport.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "transport/test/conformance.hpp"
 
 namespace heddle::transport::conformance {

@@ -5,7 +5,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 #include "transport/test/conformance.hpp"
 
 namespace heddle::transport::conformance {

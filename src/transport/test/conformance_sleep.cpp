@@ -4,8 +4,8 @@
 #include <chrono>
 #include <thread>
 
-#include "base/membarrier.hpp"
-#include "base/test_waits.hpp"
+#include "base/fence.hpp"
+#include "base/test_support.hpp"
 #include "transport/test/conformance.hpp"
 
 namespace heddle::transport::conformance {

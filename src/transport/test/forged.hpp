@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/network/directory.hpp"
 #include "transport/network/wire.hpp"

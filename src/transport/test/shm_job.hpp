@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "transport/shm/shm.hpp"
 

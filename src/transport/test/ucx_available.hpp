@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "base/fence.hpp"
-#include "base/test_sanitizer.hpp"
+#include "base/test_support.hpp"
 
 namespace heddle::transport::ucx {
 

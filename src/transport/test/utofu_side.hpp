@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/utofu/utofu.hpp"
 

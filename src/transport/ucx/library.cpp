@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/sanitizer.hpp"
+#include "base/fence.hpp"
 
 namespace heddle::transport::ucx {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/utofu/utofu.hpp"
 

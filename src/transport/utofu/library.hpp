@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "queue/try_lock.hpp"
+#include "queue/locks.hpp"
 
 namespace heddle::transport::utofu {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "transport/utofu/utofu.hpp"
 

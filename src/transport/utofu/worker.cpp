@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/timeout.hpp"
+#include "base/clock.hpp"
 #include "base/wait.hpp"
 #include "transport/utofu/library.hpp"
 #include "transport/utofu/out.hpp"

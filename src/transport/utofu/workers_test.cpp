@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_waits.hpp"
+#include "base/test_support.hpp"
 #include "transport/test/utofu_side.hpp"
 #include "transport/utofu/layout.hpp"
 

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/config.hpp"
 #include "memory/registration_cache.hpp"
 #include "transport/verbs/adapter.hpp"
 

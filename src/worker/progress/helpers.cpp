@@ -10,13 +10,11 @@
 #include <system_error>
 
 #include "base/fence.hpp"
-#include "base/futex.hpp"
-#include "base/membarrier.hpp"
-#include "base/quiet_thread.hpp"
+#include "base/threads.hpp"
 #include "base/wait.hpp"
 #include "engine/running.hpp"
-#include "queue/fetching_mutex.hpp"
 #include "queue/handover.hpp"
+#include "queue/locks.hpp"
 #include "worker/gate.hpp"
 #include "worker/worker.hpp"
 

@@ -1,0 +1,201 @@
+// Headers of tagged messages and of partitioned ones.
+//
+// Tagged messages on the wire.
+//
+//   immediate  bit 28: an offer; bit 27: no message but a word about messages, bits 0–26 say which;
+//              else bits 0–26: number of the message among those of one worker to one worker, where
+//              the transport does not keep their order (else zero)
+//   packet     tag, then the data; or an Offer: data that the receiver fetches from the sender's
+//              memory when it is wanted. Without data it names no memory: its receiver only answers
+//
+// Words, which are not numbered:
+//   credit     from receiver to sender: bytes of memory that all messages which were received or
+//              dropped so far had taken
+//   board      from receiver to sender, once: where it shows its receives (board.hpp)
+//   taken      from sender to receiver: it has taken this place of the board
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "heddle/heddle.h"
+#include "wire/packet.hpp"
+
+namespace heddle::wire {
+
+inline constexpr std::uint32_t kOfferBit = 1U << 28;
+inline constexpr std::uint32_t kWordBit = 1U << 27;
+inline constexpr std::uint32_t kSequenceMask = kWordBit - 1;
+
+enum class Word : std::uint32_t { credit = 0, board = 1, taken = 2 };
+
+constexpr std::uint32_t encode_word(Word word) {
+  return immediate_of(Kind::tagged) | kWordBit | static_cast<std::uint32_t>(word);
+}
+constexpr bool is_word(std::uint32_t immediate) {
+  return (immediate & kWordBit) != 0;
+}
+// For an immediate that is_word(); the value may be none of those above.
+constexpr Word word_of(std::uint32_t immediate) {
+  return static_cast<Word>(immediate & (kOfferBit | kSequenceMask));
+}
+
+constexpr std::uint32_t encode_tagged(std::uint32_t sequence, bool offer) {
+  return immediate_of(Kind::tagged) | (offer ? kOfferBit : 0) | (sequence & kSequenceMask);
+}
+
+// Whether it is the immediate of a message whose data is in its packet.
+constexpr bool is_plain(std::uint32_t immediate) {
+  return (immediate & ~kSequenceMask) == immediate_of(Kind::tagged);
+}
+
+inline constexpr std::size_t kOfferKeyBytes = 48;
+
+struct Offer {
+  std::uint64_t tag;
+  std::uint64_t bytes;
+  std::uint64_t token;   // the sender's; returned in the reply when the data has been fetched
+  std::uint64_t region;  // the sender's number for the memory
+  std::uint8_t key[kOfferKeyBytes];
+};
+static_assert(sizeof(Offer) == 80);
+
+struct Tagged {
+  std::uint64_t tag;
+  std::uint64_t bytes;                 // of the message; an offer's are not in the packet
+  std::span<const std::byte> payload;  // the data, or the whole Offer
+  std::uint32_t sequence;
+  bool offer;
+};
+
+// Empty: not well formed, or a word.
+inline std::optional<Tagged> decode_tagged(std::uint32_t immediate, std::span<const std::byte> packet) {
+  Tagged message{0, 0, packet, immediate & kSequenceMask, false};
+  if ((immediate & (kOfferBit | kWordBit)) == 0) [[likely]] {
+    if (packet.size() < sizeof message.tag) return std::nullopt;
+    std::memcpy(&message.tag, packet.data(), sizeof message.tag);
+    message.payload = packet.subspan(sizeof message.tag);
+    message.bytes = message.payload.size();
+    return message;
+  }
+  if (is_word(immediate) || packet.size() != sizeof(Offer)) return std::nullopt;
+  message.offer = true;
+  Offer offer;
+  std::memcpy(&offer, packet.data(), sizeof offer);
+  message.tag = offer.tag;
+  message.bytes = offer.bytes;
+  return message;
+}
+
+inline std::optional<std::uint64_t> decode_credit(std::span<const std::byte> packet) {
+  std::uint64_t freed = 0;
+  if (packet.size() != sizeof freed) return std::nullopt;
+  std::memcpy(&freed, packet.data(), sizeof freed);
+  return freed;
+}
+
+struct BoardName {
+  std::uint64_t region;  // the receiver's number for it
+  std::uint8_t key[kOfferKeyBytes];
+};
+static_assert(sizeof(BoardName) == 56);
+
+struct TakenPlace {
+  std::uint64_t place;
+  std::uint64_t word;  // that it has now
+};
+static_assert(sizeof(TakenPlace) == 16);
+
+// The body of a word other than credit; the reader has to check whether it names anything.
+template <class Body>
+std::optional<Body> decode_word(std::span<const std::byte> packet) {
+  Body body;
+  if (packet.size() != sizeof body) return std::nullopt;
+  std::memcpy(&body, packet.data(), sizeof body);
+  return body;
+}
+
+// How much of the receiver's memory an unexpected message takes, for payload and bookkeeping. Both
+// sides count the same.
+inline constexpr std::uint64_t kTaggedNode = 176;
+inline constexpr std::uint64_t kTaggedLeast = 256;
+constexpr std::uint64_t tagged_charge(std::uint64_t payload_bytes) {
+  const std::uint64_t bytes = (kTaggedNode + payload_bytes + 63) & ~std::uint64_t{63};
+  return bytes < kTaggedLeast ? kTaggedLeast : bytes;
+}
+
+// The messages between the two sides of a partitioned operation. They go to the extension of the
+// peer's worker.
+
+enum class PartitionedKind : std::uint32_t {
+  // sender → worker: there is a send. `number`: its index, from 0, among this worker's sends to
+  // that worker
+  offer = 1,
+  // receiver → sender: it is matched; the places follow. `number`: the run that the receiver is in
+  accept,
+  begun,  // receiver → sender: `number`: the run that it has begun
+  // to either: `status` says why it cannot be; `bytes` and `partitions` are the other's
+  refused,
+  freed  // to either: the other side has freed its operation
+};
+
+struct PartitionedHeader {
+  PartitionedKind kind;
+  std::int32_t status;   // refused
+  std::uint64_t to;      // number of the operation that it is about, at its receiver; offer: 0
+  std::uint64_t from;    // number of the operation that it comes from
+  std::uint64_t tag;     // offer
+  std::uint64_t number;  // see above
+  std::uint64_t bytes;   // offer, refused: of all parts
+  std::uint32_t partitions;
+  std::uint32_t zero;
+};
+static_assert(sizeof(PartitionedHeader) == 56);
+
+// Where the sender puts parts: the data goes `offset` bytes into a region (none if there are no
+// bytes), and each part has a word.
+struct PartitionedPlaces {
+  std::uint64_t offset;
+  std::array<std::byte, kNarrowRegionBytes> data;
+  std::array<std::byte, kNarrowRegionBytes> words;
+};
+static_assert(sizeof(PartitionedPlaces) == 200);
+
+struct PartitionedMessage {
+  PartitionedHeader head;
+  PartitionedPlaces places;  // accept
+};
+
+inline std::optional<PartitionedMessage> decode_partitioned(std::span<const std::byte> packet) {
+  PartitionedMessage message{};
+  if (packet.size() < sizeof message.head) return std::nullopt;
+  std::memcpy(&message.head, packet.data(), sizeof message.head);
+  const PartitionedHeader& head = message.head;
+  const std::span<const std::byte> rest = packet.subspan(sizeof head);
+  if (head.zero != 0 || (head.kind == PartitionedKind::offer) != (head.to == 0) || head.from == 0) return std::nullopt;
+  switch (head.kind) {
+    case PartitionedKind::offer:
+      if (head.partitions == 0 || head.partitions > HEDDLE_MOST_PARTITIONS || head.bytes % head.partitions != 0)
+        return std::nullopt;
+      break;
+    case PartitionedKind::accept:
+      if (rest.size() != sizeof message.places) return std::nullopt;
+      std::memcpy(&message.places, rest.data(), sizeof message.places);
+      return message;
+    case PartitionedKind::refused:
+      if (!status_known(head.status) || head.status == HEDDLE_DONE) return std::nullopt;
+      break;
+    case PartitionedKind::begun:
+    case PartitionedKind::freed:
+      break;
+    default:
+      return std::nullopt;
+  }
+  return rest.empty() ? std::optional(message) : std::nullopt;
+}
+
+}  // namespace heddle::wire
