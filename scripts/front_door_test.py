@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Tests of ./heddle: a copy of it runs with stand-ins for the package tools, CMake, ninja and ctest, which write down
-what they were asked. The real ones are tried by every run of CI."""
+"""Tests of ./heddle: a copy of it runs with stand-ins for the package tools, CMake and ninja, which write down what they were asked. ctest is
+the real one, on tests that are shell commands. The real others are tried by every run of CI."""
 
 import os
 import pathlib
+import pty
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-REAL_TOOLS = "bash env sed tr dirname readlink mktemp flock cat rm mkdir sleep grep nproc touch chmod cp".split()
+REAL_TOOLS = "bash sh env sed tr dirname readlink mktemp flock cat rm mkdir sleep grep nproc touch chmod cp true false".split()
 
 # Each appends its name and arguments to $RECORD; what they do beyond that is set by files in $STATE.
 STAND_INS = {
@@ -29,13 +33,23 @@ mkdir -p "build/$preset"
 touch "build/$preset/build.ninja"
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"build/$preset/CMakeCache.txt" """,
     "ninja": """
-echo "[1/1] noise of the build"
-[ -e "$STATE/build_is_broken" ] && { echo "error: planted"; exit 1; }
+echo "ninja: Entering directory '$2'"
+echo "[1/2 0s] noise of the build"
+echo "warning: planted"
+grep -qsx "${!#}" "$STATE/broken_targets" && { echo "error: planted"; exit 1; }
+echo "[2/2 1s] noise of the build"
 mkdir -p "$2/tools"
-cp "$STATE/tool" "$2/tools/heddle" """,
-    "ctest": 'exit "$(cat "$STATE/ctest_status" 2>/dev/null || echo 0)"',
+cp "$STATE/tool" "$2/tools/heddle"
+cp "$STATE/tests" "$2/CTestTestfile.cmake" """,
+    "ctest": f'exec {shlex.quote(shutil.which("ctest"))} "$@"',
 }
-TOOL = '#!/bin/bash\necho "tool: $*"\nexit "$(cat "$STATE/tool_status" 2>/dev/null || echo 0)"\n'
+TOOL = """#!/bin/bash
+printf "tool %s\\n" "$*" >>"$STATE/record"
+echo "tool: $*"
+case "$*" in *bench\\ demo*) echo page >heddle-report.html ;; esac
+exit "$(cat "$STATE/tool_status" 2>/dev/null || echo 0)"
+"""
+TESTS = {"ring_test": "true", "queue_test": "true"}  # name: what sh does
 
 
 class FrontDoor(unittest.TestCase):
@@ -48,13 +62,16 @@ class FrontDoor(unittest.TestCase):
         for path in (self.root / "scripts", self.state, self.bin):
             path.mkdir(parents=True)
         shutil.copy(ROOT / "heddle", self.root)
-        shutil.copy(ROOT / "scripts" / "packages.txt", self.root / "scripts")
+        for name in ("packages.txt", "run_tests.py", "retry_failed.py"):
+            shutil.copy(ROOT / "scripts" / name, self.root / "scripts")
         (self.root / "tools").mkdir()
         shutil.copy(ROOT / "tools" / "main.cpp", self.root / "tools")
         (self.state / "tool").write_text(TOOL)
         (self.state / "tool").chmod(0o755)
+        self.set_tests(TESTS)
         for name in REAL_TOOLS:
             (self.bin / name).symlink_to(shutil.which(name))
+        (self.bin / "python3").symlink_to(sys.executable)
         for name, body in STAND_INS.items():
             self.stand_in(name, body)
 
@@ -66,26 +83,109 @@ class FrontDoor(unittest.TestCase):
     def set(self, name, text=""):
         (self.state / name).write_text(text)
 
+    def set_tests(self, tests, more=""):
+        lines = [f'add_test([=[{name}]=] "/bin/sh" "-c" [=[{body}]=])' for name, body in tests.items()]
+        lines += [f'set_tests_properties([=[{name}]=] PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped:")' for name in tests]
+        self.set("tests", "\n".join(lines) + "\n" + more)
+
+    def break_target(self, name):
+        """The target's build fails; an empty name is not one: `ninja -C TREE` builds all, and its last word is the tree."""
+        self.set("broken_targets", name + "\n")
+
     def asked(self, name):
         """The lines of arguments with which a stand-in was called."""
         record = self.state / "record"
         lines = record.read_text().splitlines() if record.exists() else []
         return [line.partition(" ")[2] for line in lines if line.split()[0] == name]
 
-    def run_door(self, *arguments, command=None, cwd="/"):
-        environment = {"PATH": str(self.bin), "STATE": str(self.state), "TMPDIR": str(self.state)}
+    def environment(self):
+        return {"PATH": str(self.bin), "STATE": str(self.state), "TMPDIR": str(self.state)}
+
+    def run_door(self, *arguments, command=None, cwd=None):
         return subprocess.run(
-            [command or self.root / "heddle", *arguments],
-            env=environment, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+            [command or self.root / "heddle", *arguments], env=self.environment(), cwd=cwd or self.state,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
         )
+
+    def run_in_terminal(self, *arguments, **environment):
+        """All that a terminal was told, and the status."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([self.root / "heddle", *arguments], env=self.environment() | environment, cwd=self.state,
+                                   stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        told = b""
+        with open(ours, "rb", buffering=0) as terminal:
+            try:
+                while part := terminal.read(4096):
+                    told += part
+            except OSError:  # EIO: nobody has the other end open
+                pass
+        return process.wait(timeout=60), told.decode()
 
     def test_demo_with_everything_installed(self):
         result = self.run_door("demo", "--quick")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("tool: bench demo --quick", result.stdout)
-        self.assertIn("noise of the build", result.stdout)
+        self.assertEqual(result.stdout, "tool: bench demo --quick\n")
         self.assertEqual(self.asked("apt-get"), [])
         self.assertEqual(self.asked("cmake"), ["--preset release"])
+
+    def test_demo_measures_before_it_builds_the_rest(self):
+        self.run_door("demo")
+        steps = [line for line in (self.state / "record").read_text().splitlines() if line.split()[0] in ("ninja", "tool")]
+        ninja = f"ninja -C {self.root}/build/release "
+        self.assertEqual(steps, [ninja + "heddle_tool", "tool bench demo", ninja + "heddle_installables"])
+
+    def test_demo_says_what_it_does_and_how_long_it_took(self):
+        told = self.run_door("demo").stderr
+        steps = [r"1/4 installing packages.*…", r"1/4 took \d+ s", r"2/4 building the library, the tool and the benchmarks \(about \d+ minutes? on \d+ cores?\)…",
+                 r"2/4 took \d+ s", r"3/4 measuring.*…", r"3/4 took \d+ s", r"4/4 building the rest.*…", r"4/4 took \d+ s"]
+        for step in steps:
+            self.assertEqual(len(re.findall(f"(?m)^heddle: {step}$", told)), 1, (step, told))
+        self.assertRegex(told.splitlines()[-1], rf"^heddle: done in \d+ s; the report: {self.state}/heddle-report.html; to install: ")
+
+    def test_a_second_demo_promises_no_long_build(self):
+        self.run_door("demo")
+        self.assertNotIn("minute", self.run_door("demo").stderr.replace("measuring this machine (about a minute)", ""))
+
+    def test_a_demo_that_fails_to_measure(self):
+        self.set("tool_status", "7")
+        result = self.run_door("demo")
+        self.assertEqual(result.returncode, 7)
+        self.assertRegex(result.stderr.splitlines()[-1], r"^heddle: 3/4 failed after \d+ s: .*status 7; the rest of the installation is not built$")
+        self.assertEqual(len(self.asked("ninja")), 1)
+
+    def test_a_rest_that_cannot_be_built(self):
+        self.break_target("heddle_installables")
+        result = self.run_door("demo")
+        self.assertEqual((result.returncode, result.stdout), (1, "tool: bench demo\n"))
+        self.assertIn("error: planted", result.stderr)
+        self.assertRegex(result.stderr.splitlines()[-1], r"^heddle: 4/4 failed after \d+ s: .*the report is there: .*heddle-report.html.*cannot be installed")
+
+    def test_a_demo_that_cannot_be_built(self):
+        self.break_target("heddle_tool")
+        result = self.run_door("demo")
+        self.assertEqual((result.returncode, result.stdout, self.asked("tool")), (1, "", []))
+        self.assertRegex(result.stderr.splitlines()[-1], r"^heddle: 2/4 failed after \d+ s: the build failed")
+
+    def test_a_build_says_little_where_there_is_no_terminal(self):
+        result = self.run_door("demo")
+        self.assertNotIn("noise of the build", result.stdout + result.stderr)
+        self.assertNotIn("Entering directory", result.stdout + result.stderr)
+        self.assertIn("warning: planted", result.stderr)
+
+    def test_a_terminal_sees_the_build_and_the_report_is_opened(self):
+        os.mkfifo(self.state / "opened")
+        self.stand_in("xdg-open", 'echo "$1" >"$STATE/opened"')
+        status, told = self.run_in_terminal("demo", DISPLAY=":7")
+        self.assertEqual(status, 0, told)
+        self.assertIn("noise of the build", told)
+        self.assertEqual((self.state / "opened").read_text(), f"{self.state}/heddle-report.html\n")
+
+    def test_help_on_the_demo_builds_nothing(self):
+        result = self.run_door("demo", "--help")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("./heddle demo", result.stdout)
+        self.assertEqual(self.asked("ninja"), [])
 
     def test_a_misspelt_word_builds_nothing(self):
         result = self.run_door("dmeo")
@@ -97,7 +197,7 @@ class FrontDoor(unittest.TestCase):
         """README: ./heddle demo, then cmake --install. tests/install checks what that target has."""
         self.run_door("demo")
         self.run_door("info")
-        self.assertEqual(self.asked("ninja"), [f"-C {self.root}/build/release heddle_installables"] * 2)
+        self.assertEqual(self.asked("ninja")[1:], [f"-C {self.root}/build/release heddle_installables"] * 2)
 
     def test_what_demo_installs_has_all_transports_and_launchers(self):
         listed = (ROOT / "scripts" / "packages.txt").read_text()
@@ -158,19 +258,35 @@ class FrontDoor(unittest.TestCase):
         self.assertIn("no Debian system", result.stderr)
         self.assertIn("libhwloc-dev", result.stderr)
 
-    def test_test_passes_arguments_and_status(self):
-        self.set("ctest_status", "8")
+    def test_test_passes_arguments(self):
+        self.set_tests(TESTS, "set_tests_properties(ring_test PROPERTIES LABELS unit)\n")
         result = self.run_door("test", "-L", "unit")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        arguments = [line for line in self.asked("ctest") if "--show-only" not in line]
+        self.assertRegex(arguments[0], rf"^--test-dir {self.root}/build/dev .*--no-tests=error .*-L unit$")
+        self.assertRegex(result.stdout.splitlines()[-1], r"^heddle: 1 test passed in \d+ s$")
+
+    def test_tests_are_compiled_in_the_least_time_and_the_library_as_it_is_installed(self):
+        self.run_door("test")
+        self.assertEqual(self.asked("cmake"), ["-D CMAKE_BUILD_TYPE=Release -D HEDDLE_PRECOMPILE=ON --preset dev"])
+
+    def test_a_failed_test_is_the_status(self):
+        self.set_tests(TESTS | {"bad_test": "false"})
+        result = self.run_door("test")
         self.assertEqual(result.returncode, 8)
-        (arguments,) = self.asked("ctest")
-        self.assertIn(f"--test-dir {self.root}/build/dev", arguments)
-        self.assertIn("--no-tests=error", arguments)
-        self.assertTrue(arguments.endswith(" -L unit"), arguments)
+        self.assertRegex(result.stdout.splitlines()[-1], r"^heddle: 1 of 3 tests failed: bad_test; ")
+
+    def test_a_terminal_sees_one_line_grow(self):
+        status, told = self.run_in_terminal("test", "-j1")
+        self.assertEqual(status, 0, told)
+        self.assertIn("1 of 2 tests, about 2 s left\r\x1b[K2 of 2 tests, about 0 s left\r\x1b[K", told)
+        self.assertRegex(told.splitlines()[-1], r"heddle: 2 tests passed in \d+ s$")
 
     def test_test_stops_when_the_build_fails(self):
-        self.set("build_is_broken")
+        self.break_target(f"{self.root}/build/dev")
         result = self.run_door("test")
         self.assertEqual(result.returncode, 1)
+        self.assertIn("error: planted", result.stderr)
         self.assertEqual(self.asked("ctest"), [])
 
     def test_other_words_build_quietly(self):
@@ -180,7 +296,7 @@ class FrontDoor(unittest.TestCase):
         self.assertEqual(self.asked("apt-get") + self.asked("dpkg-query"), [])
 
     def test_a_failing_quiet_build_is_shown(self):
-        self.set("build_is_broken")
+        self.break_target("heddle_installables")
         result = self.run_door("info")
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertIn("error: planted", result.stderr)
@@ -211,6 +327,139 @@ class FrontDoor(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         self.assertIn("./heddle demo", result.stdout)
         self.assertEqual(self.asked("ninja"), [])
+
+
+class RunTests(unittest.TestCase):
+    """scripts/run_tests.py, which `./heddle test` hands over to, with a tree of ctest's whose tests are shell commands."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name) / "a build" / "dev"
+        self.tree.mkdir(parents=True)
+
+    def write(self, tests, more=""):
+        lines = [f'add_test([=[{name}]=] "/bin/sh" "-c" [=[{body}]=])' for name, body in tests.items()]
+        lines += [f'set_tests_properties([=[{name}]=] PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped:")' for name in tests]
+        (self.tree / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n" + more)
+
+    def run_tests(self, *arguments):
+        command = [sys.executable, ROOT / "scripts" / "run_tests.py", self.tree, *arguments]
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                                timeout=60)
+        return result.returncode, result.stdout, (result.stdout.splitlines() or [""])[-1]
+
+    def once(self, word="begun"):
+        """Fails when it runs for the first time."""
+        return f"test -e '{self.tree}/seen' || {{ touch '{self.tree}/seen'; echo {word}; exit 3; }}"
+
+    def known_costs(self, **seconds):
+        file = self.tree / "Testing" / "Temporary" / "CTestCostData.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{name} {1 if cost else 0} {cost}\n" for name, cost in seconds.items()) + "---\n")
+
+    def test_all_pass(self):
+        self.write({"one": "true", "two": "true"})
+        (self.tree / "flaky.txt").write_text("an old one\n")
+        status, told, last = self.run_tests()
+        self.assertFalse((self.tree / "flaky.txt").exists())
+        self.assertEqual(status, 0, told)
+        self.assertRegex(last, r"^heddle: 2 tests passed in \d+ s$")
+        self.assertRegex(told, r"(?m)^heddle: 2 tests, roughly \d+ s \(2 of them have not run here before")
+
+    def test_the_estimate_is_of_what_tests_took_before(self):
+        self.write({"one": "true", "two": "true", "alone": "true"}, "set_tests_properties(alone PROPERTIES RUN_SERIAL ON)\n")
+        self.known_costs(one=400, two=500, alone=300, gone=9000)
+        self.assertIn("heddle: 3 tests, about 13 min\n", self.run_tests("-j", "2")[1])  # (400 + 500) / 2 + 300 s
+        self.known_costs(one=400, two=500, alone=300, gone=9000)
+        self.assertIn("heddle: 3 tests, about 20 min\n", self.run_tests("-j1")[1])
+        self.known_costs(one=400, two=50, alone=0)  # none that passed
+        self.assertIn("heddle: 3 tests, roughly 7 min (1 of them has not run here before", self.run_tests("-j2")[1])  # not before `one` ends
+
+    def test_what_is_left_is_told(self):
+        self.write({"one": "true", "two": "false", "three": "true"})
+        told = self.run_tests("--say-every", "0", "-j", "1")[1]
+        self.assertRegex(told, r"(?m)^heddle: 1 of 3 tests, about \d+ s left$")
+        self.assertRegex(told, r"(?m)^heddle: 2 of 3 tests, 1 failed, about \d+ s left$")
+
+    def test_skipped_ones_are_counted_with_their_reasons(self):
+        self.write({"one": "true", "card": "echo skipped: no card", "cards": "echo skipped: no card", "off": "true"},
+                   "set_tests_properties(off PROPERTIES DISABLED ON)\n")
+        status, told, last = self.run_tests()
+        self.assertEqual(status, 0, told)
+        self.assertRegex(last, r"^heddle: 1 test passed in \d+ s \(3 skipped: reasons above\)$")
+        self.assertIn("\nskipped  no card: card, cards\n", told)
+        self.assertIn("\nskipped  disabled: off\n", told)
+
+    def test_a_reason_that_is_not_marked_as_one(self):
+        self.write({"card": "echo hello; echo no such card; exit 77"}, "set_tests_properties(card PROPERTIES SKIP_RETURN_CODE 77)\n")
+        self.assertIn("\nskipped  no such card: card\n", self.run_tests()[1])
+
+    def test_what_passes_alone_is_flaky(self):
+        self.write({"one": "true", "two": self.once()})
+        (self.tree / "flaky.txt").write_text("an old one\n")
+        status, told, last = self.run_tests()
+        self.assertEqual(status, 0, told)
+        self.assertRegex(last, r"^heddle: 2 tests passed in \d+ s \(1 flaky: two\)$")
+        self.assertEqual((self.tree / "flaky.txt").read_text(), "two in a build/dev\n")
+        self.assertRegex(told, r"(?m)^begun$")
+
+    def test_failed_ones_are_named_with_what_to_do(self):
+        self.write({"one": "true", "bad": "echo why; false", "worse": "false", "two": self.once()})
+        status, told, last = self.run_tests()
+        self.assertEqual(status, 8)
+        log = self.tree / "tests.log"
+        self.assertEqual(last, f"heddle: 2 of 4 tests failed: bad, worse (1 flaky: two); output in {log}; again: ./heddle test -R '^(bad|worse)$'")
+        self.assertEqual(log.read_text().count("\nwhy\n"), 3, "the first time, and twice alone")
+        self.assertIn("why", told)
+
+    def test_ctest_knows_afterwards_which_have_failed(self):
+        self.write({"one": "true", "bad": "false", "worse": "false", "two": self.once()})
+        self.run_tests()
+        last = self.run_tests("--rerun-failed")[2]
+        self.assertRegex(last, "^heddle: 2 of 2 tests failed: bad, worse; ")
+        self.write({"one": "true", "bad": "true", "worse": "true", "two": "true"})
+        self.assertRegex(self.run_tests("--rerun-failed")[2], r"^heddle: 2 tests passed in")
+        self.assertFalse((self.tree / "Testing" / "Temporary" / "LastTestsFailed.log").exists())
+
+    def test_many_failed_ones_are_not_tried_again(self):
+        self.write({f"bad{i}": "false" for i in range(30)})
+        status, told, last = self.run_tests()
+        self.assertEqual(status, 8)
+        self.assertNotIn(", alone", told)
+        self.assertRegex(last, "^heddle: 30 of 30 tests failed: bad0, .* and 20 more; .*; again: ./heddle test --rerun-failed$")
+
+    def test_a_sanitizers_report_has_no_second_chance(self):
+        self.write({"race": self.once("WARNING: ThreadSanitizer: data race")})
+        status, _, last = self.run_tests()
+        self.assertEqual(status, 8)
+        self.assertIn("1 of 1 tests failed: race;", last)
+
+    def test_how_a_test_can_fail(self):
+        """Whatever ctest calls it."""
+        self.write({"dies": "kill -SEGV $$", "hangs": "exec sleep 50", "says": "printf \"wrong\\n3/9 Test #1: dies ....   Passed\""},
+                   "set_tests_properties(hangs PROPERTIES TIMEOUT 1)\nset_tests_properties(says PROPERTIES FAIL_REGULAR_EXPRESSION wrong)\n"
+                   "add_test(missing /no/such/program)\n")
+        last = self.run_tests()[2]
+        self.assertRegex(last, "^heddle: 4 of 4 tests failed: dies, hangs, missing, says; ")
+
+    def test_one_without_a_result_is_no_success(self):
+        self.write({"bad": self.once(), "rest": "true"})
+        status, _, last = self.run_tests("-j1", "--stop-on-failure")
+        self.assertEqual(status, 8)
+        self.assertRegex(last, r"^heddle: 1 of 2 tests did not run: rest \(1 flaky: bad\); ")
+
+    def test_no_test(self):
+        self.write({"one": "true"})
+        status, _, last = self.run_tests("-R", "nobody")
+        self.assertEqual(status, 8)
+        self.assertEqual(last, "heddle: no test was run")
+
+    def test_what_lists_is_ctests_own(self):
+        self.write({"one": "true"})
+        for listing in ("-N", "--show-only", "--show-only=human"):
+            status, told, _ = self.run_tests(listing)
+            self.assertEqual((status, "Test #1: one" in told, "passed" in told), (0, True, False), told)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     retry_failed.py TREE [FLAKY]
 
 Exit 0: each passed in the end; those are flaky, a defect to mend: they are printed, with the end of what the failed run said, and appended
-to the file FLAKY. Exit 1: one failed three times, or by a sanitizer's report, which is true however seldom it comes; or ctest did not leave
-a list of what failed (then it was not a test that failed)."""
+to the file FLAKY. Exit 1: one failed three times, or by a sanitizer's report, which is true however seldom it comes; or so many failed that it
+is no accident; or ctest did not leave a list of what failed (then it was not a test that failed). ctest's list has those that failed, thereafter."""
 
 import pathlib
 import re
@@ -13,18 +13,22 @@ import subprocess
 import sys
 
 RETRIES = 2
+# More are not tried again.
+MOST = 20
 # A race or a wrong access that was seen once is there.
 REPORT_LINES = 60
 LAST_LINES = 15
 REPORT = re.compile(r"WARNING: ThreadSanitizer|ERROR: (Address|Leak)Sanitizer|: runtime error: ")
 
 
+def list_of(tree):
+    return tree / "Testing" / "Temporary" / "LastTestsFailed.log"
+
+
 def failed_tests(tree):
-    """The names in ctest's list, whose lines are NUMBER:NAME."""
-    log = tree / "Testing" / "Temporary" / "LastTestsFailed.log"
-    if not log.is_file():
-        return []
-    return [line.split(":", 1)[1] for line in log.read_text().splitlines() if ":" in line]
+    """The numbers by the names of ctest's list, whose lines are NUMBER:NAME."""
+    lines = list_of(tree).read_text().splitlines() if list_of(tree).is_file() else []
+    return {line.split(":", 1)[1]: line.split(":", 1)[0] for line in lines if ":" in line}
 
 
 def log_of(tree, name):
@@ -49,13 +53,39 @@ def end_of(log):
     return [*output.group(1).splitlines()[-LAST_LINES:], f"<its end> {output.group(2).strip()}"]
 
 
-def passes_alone(tree, name):
+def passes_alone(tree, name, say):
     for attempt in range(1, RETRIES + 1):
-        print(f"retry_failed: {name}, alone, attempt {attempt} of {RETRIES}", flush=True)
+        say(f"retry_failed: {name}, alone, attempt {attempt} of {RETRIES}")
         command = ["ctest", "--test-dir", str(tree), "--output-on-failure", "--no-tests=error", "-R", f"^{re.escape(name)}$"]
-        if subprocess.run(command, check=False).returncode == 0:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+        say(done.stdout.rstrip("\n"))
+        if done.returncode == 0:
             return True
     return False
+
+
+def retry(tree, names, say):
+    """Those of the tests that have failed for good, and those that are flaky; tells by say(TEXT) how it went."""
+    numbers = failed_tests(tree)  # these three are read before a ctest below writes them anew
+    logs = {name: log_of(tree, name) for name in names}
+    reports = {name: report_of(logs[name]) for name in names}
+    reported = [name for name in names if reports[name]]
+    many = len(names) > MOST
+    failed = [name for name in names if reports[name] or many or not passes_alone(tree, name, say)]
+    flaky = [name for name in names if name not in failed]
+    for name in flaky:
+        say("\n".join([line[:200] for line in end_of(logs[name])] + [f"FLAKY    {name} in {tree}: failed once as above, passed alone"]))
+    for name in failed:
+        # The report once more, where a log's end is all that somebody sees.
+        why = "a sanitizer has reported; it is not tried again" if name in reported else f"{RETRIES + 1} times"
+        if many and name not in reported:
+            why = f"so have {len(names) - 1} others; none is tried again"
+        say("\n".join([line[:200] for line in reports[name]] + [f"FAILED   {name} in {tree}: {why}"]))
+    if failed:
+        list_of(tree).write_text("".join(f"{numbers[name]}:{name}\n" for name in failed if name in numbers))
+    else:
+        list_of(tree).unlink(missing_ok=True)
+    return failed, flaky
 
 
 def main(arguments):
@@ -63,27 +93,14 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     tree = pathlib.Path(arguments[0])
-    names = failed_tests(tree)  # read whole: each ctest below writes the list anew
+    names = list(failed_tests(tree))
     if not names:
         print(f"retry_failed: {tree} has no list of failed tests: it was not a test that failed", file=sys.stderr)
         return 1
-    logs = {name: log_of(tree, name) for name in names}  # read before a ctest below writes the log anew
-    reports = {name: report_of(logs[name]) for name in names}
-    reported = [name for name in names if reports[name]]
-    failed = reported + [name for name in names if name not in reported and not passes_alone(tree, name)]
-    flaky = [name for name in names if name not in failed]
-    for name in flaky:
-        print("\n".join(line[:200] for line in end_of(logs[name])))
-        print(f"FLAKY    {name} in {tree}: failed once as above, passed alone")
+    failed, flaky = retry(tree, names, lambda text: print(text, flush=True))
     if flaky and len(arguments) == 2:
         with open(arguments[1], "a", encoding="utf-8") as file:
             file.writelines(f"{name} in {tree}\n" for name in flaky)
-    for name in failed:
-        if name not in reported:
-            print(f"FAILED   {name} in {tree}: {RETRIES + 1} times")
-            continue
-        print("\n".join(line[:200] for line in reports[name]))  # here once more, where a log's end is all that somebody sees
-        print(f"FAILED   {name} in {tree}: a sanitizer has reported; it is not tried again")
     return 1 if failed else 0
 
 
