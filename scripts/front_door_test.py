@@ -440,8 +440,10 @@ class RunTests(unittest.TestCase):
         self.write({"dies": "kill -SEGV $$", "hangs": "exec sleep 50", "says": "printf \"wrong\\n3/9 Test #1: dies ....   Passed\""},
                    "set_tests_properties(hangs PROPERTIES TIMEOUT 1)\nset_tests_properties(says PROPERTIES FAIL_REGULAR_EXPRESSION wrong)\n"
                    "add_test(missing /no/such/program)\n")
-        last = self.run_tests()[2]
+        _, told, last = self.run_tests()
         self.assertRegex(last, "^heddle: 4 of 4 tests failed: dies, hangs, missing, says; ")
+        self.assertNotIn("missing, alone", told)
+        self.assertRegex(self.run_tests("--rerun-failed")[2], "^heddle: 4 of 4 tests failed: ")
 
     def test_one_without_a_result_is_no_success(self):
         self.write({"bad": self.once(), "rest": "true"})

@@ -53,25 +53,25 @@ def end_of(log):
     return [*output.group(1).splitlines()[-LAST_LINES:], f"<its end> {output.group(2).strip()}"]
 
 
-def passes_alone(tree, name, say):
+def passes_alone(tree, name, say, show):
     for attempt in range(1, RETRIES + 1):
         say(f"retry_failed: {name}, alone, attempt {attempt} of {RETRIES}")
         command = ["ctest", "--test-dir", str(tree), "--output-on-failure", "--no-tests=error", "-R", f"^{re.escape(name)}$"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-        say(done.stdout.rstrip("\n"))
+        show(done.stdout.rstrip("\n"))
         if done.returncode == 0:
             return True
     return False
 
 
-def retry(tree, names, say):
-    """Those of the tests that have failed for good, and those that are flaky; tells by say(TEXT) how it went."""
+def retry(tree, names, say, show):
+    """Those of the tests that have failed for good, and those that are flaky; tells by say(TEXT) how it went, by show(TEXT) what ctest said."""
     numbers = failed_tests(tree)  # these three are read before a ctest below writes them anew
     logs = {name: log_of(tree, name) for name in names}
     reports = {name: report_of(logs[name]) for name in names}
     reported = [name for name in names if reports[name]]
     many = len(names) > MOST
-    failed = [name for name in names if reports[name] or many or not passes_alone(tree, name, say)]
+    failed = [name for name in names if reports[name] or many or not passes_alone(tree, name, say, show)]
     flaky = [name for name in names if name not in failed]
     for name in flaky:
         say("\n".join([line[:200] for line in end_of(logs[name])] + [f"FLAKY    {name} in {tree}: failed once as above, passed alone"]))
@@ -81,8 +81,9 @@ def retry(tree, names, say):
         if many and name not in reported:
             why = f"so have {len(names) - 1} others; none is tried again"
         say("\n".join([line[:200] for line in reports[name]] + [f"FAILED   {name} in {tree}: {why}"]))
-    if failed:
-        list_of(tree).write_text("".join(f"{numbers[name]}:{name}\n" for name in failed if name in numbers))
+    kept = [f"{number}:{name}\n" for name, number in numbers.items() if name not in flaky]
+    if kept:
+        list_of(tree).write_text("".join(kept))
     else:
         list_of(tree).unlink(missing_ok=True)
     return failed, flaky
@@ -97,7 +98,8 @@ def main(arguments):
     if not names:
         print(f"retry_failed: {tree} has no list of failed tests: it was not a test that failed", file=sys.stderr)
         return 1
-    failed, flaky = retry(tree, names, lambda text: print(text, flush=True))
+    say = lambda text: print(text, flush=True)
+    failed, flaky = retry(tree, names, say, say)
     if flaky and len(arguments) == 2:
         with open(arguments[1], "a", encoding="utf-8") as file:
             file.writelines(f"{name} in {tree}\n" for name in flaky)

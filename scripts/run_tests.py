@@ -245,15 +245,16 @@ def conclude(run, status, failed, flaky):
 
 
 def try_again(tree, run):
-    """Those that fail alone, too, and those that do not."""
-    names = sorted(run.of("failed"))
+    """Those that fail alone, too, and those that do not. One whose program is missing cannot do better."""
+    absent = sorted(name for name in run.of("failed") if run.results[name] == "Not")
+    names = sorted(set(run.of("failed")) - set(absent))
     if not names:
-        if not run.missing():
+        if not absent and not run.missing():
             retry_failed.list_of(tree).unlink(missing_ok=True)  # ctest leaves the list that --rerun-failed was about
-        return [], []
-    failed, flaky = retry_failed.retry(tree, names, run.told.say)
+        return absent, []
+    failed, flaky = retry_failed.retry(tree, names, run.told.say, run.told.note)
     (tree / "flaky.txt").write_text("".join(f"{name} in {tree.parent.name}/{tree.name}\n" for name in flaky), encoding="utf-8")
-    return failed, flaky
+    return sorted(failed + absent), flaky
 
 
 def main(arguments):
