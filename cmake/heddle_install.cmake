@@ -51,7 +51,7 @@ install(FILES ${PROJECT_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 install(FILES LICENSE CHANGELOG.md CODE_OF_CONDUCT.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
 install(FILES docs/abi.md docs/architecture.md docs/clusters.md docs/debugging.md docs/explain.md docs/hangs.md docs/lcw.md docs/live.md docs/mpi.md docs/openshmem.md docs/performance.md docs/python.md docs/tofu.md docs/tofu-mpi.md docs/tracing.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation)
-install(DIRECTORY docs/decisions DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs/decisions docs/journal DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation
         FILES_MATCHING PATTERN "*.c" PATTERN "*.cpp" PATTERN "*.py" PATTERN "README.md")
 foreach(document README.md docs/guide.md)

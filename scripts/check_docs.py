@@ -10,6 +10,7 @@ import re
 import sys
 
 MOST_LINES = 60
+INDEXES = {"docs/decisions": "[0-9]*.md", "docs/journal": "*.md"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 VARIABLE = re.compile(r"\bHEDDLE_[A-Z0-9_]+\b")
 
@@ -23,7 +24,7 @@ def documents(root):
 
 def rooms(root):
     """Folders that must explain themselves: the rooms, transports, and those beside src/."""
-    folders = [root / name for name in ("include", "tools", "bench", "examples", "interfaces", "docs/decisions")]
+    folders = [root / name for name in ("include", "tools", "bench", "examples", "interfaces", "docs/decisions", "docs/journal")]
     folders += [path.parent for path in root.glob("src/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("src/transport/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("interfaces/*/CMakeLists.txt")]
@@ -50,11 +51,13 @@ def check_rooms(root):
     return problems
 
 
-def check_decisions(root):
-    table = (root / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+def check_indexes(root):
+    """The README of a folder of documents names each of them."""
     return [
-        f"docs/decisions/README.md: {path.name} has no row"
-        for path in sorted((root / "docs" / "decisions").glob("[0-9]*.md")) if f"({path.name})" not in table
+        f"{folder}/README.md: {path.name} has no row"
+        for folder, names in INDEXES.items()
+        for path in sorted((root / folder).glob(names))
+        if path.name != "README.md" and f"({path.name})" not in (root / folder / "README.md").read_text(encoding="utf-8")
     ]
 
 
@@ -85,7 +88,7 @@ def check_names(root):
 
 def main(arguments):
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent).resolve()
-    problems = check_example(root) + check_rooms(root) + check_decisions(root) + check_links(root) + check_names(root)
+    problems = check_example(root) + check_rooms(root) + check_indexes(root) + check_links(root) + check_names(root)
     for problem in problems:
         print(problem)
     print(f"check_docs: {len(documents(root))} documents, {len(problems)} faults")

@@ -174,6 +174,8 @@ DOCS = {
     "examples/README.md": "\n",
     "docs/decisions/README.md": "[0001](0001-a.md)\n",
     "docs/decisions/0001-a.md": "\n",
+    "docs/journal/README.md": "[a](a.md)\n",
+    "docs/journal/a.md": "\n",
     "docs/guide.md": "[up](../README.md#top) [out](https://example.org/x)\n",
     "src/base/config.cpp": "HEDDLE_LOG\n",
     "src/base/CMakeLists.txt": "\n",
@@ -187,7 +189,7 @@ class Docs(unittest.TestCase):
         files = {**DOCS, name: text}
         tree = Tree(self, {key: value for key, value in files.items() if value is not None})
         root = tree.root
-        return (check_docs.check_example(root) + check_docs.check_rooms(root) + check_docs.check_decisions(root)
+        return (check_docs.check_example(root) + check_docs.check_rooms(root) + check_docs.check_indexes(root)
                 + check_docs.check_links(root) + check_docs.check_names(root))
 
     def test_good(self):
@@ -200,6 +202,7 @@ class Docs(unittest.TestCase):
             ("src/base/README.md", "x\n" * 61, "61 lines"),
             ("docs/guide.md", "\n[a](nowhere.md)\n", "docs/guide.md:2: nowhere.md leads nowhere"),
             ("docs/decisions/0002-b.md", "\n", "0002-b.md has no row"),
+            ("docs/journal/b.md", "\n", "docs/journal/README.md: b.md has no row"),
             ("docs/guide.md", "HEDDLE_LOUD\n", "HEDDLE_LOUD is no variable"),
         ):
             with self.subTest(word=word):

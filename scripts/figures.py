@@ -7,7 +7,7 @@
                                                                   docs/figures.json gives, or a sentence outside of the tables states a figure
 
 A table stands between `<!-- figures:NAME -->` and `<!-- /figures -->`. --only measures these runs again and keeps the others of the file, whose dates
-the file keeps too. --quick takes few short repeats: it shows that everything runs. A row is a line in ROWS; a bench that it needs, one in RUNS.
+the file keeps too. --quick takes few short repeats: it shows that everything runs. A row is a line in figures_rows.py, and a bench that it needs, too.
 """
 
 import argparse
@@ -21,6 +21,10 @@ import sys
 import time
 from dataclasses import dataclass
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from figures_rows import ROWS, RUNS, Row  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILE = "docs/figures.json"
 DOCUMENTS = ("README.md", "docs/performance.md")
@@ -29,145 +33,8 @@ KEY = ("bench", "op", "transport", "sharing", "memory", "processes", "threads", 
 VALUES = ("median", "low95", "high95", "repeats", "p_ns", "distance", "verified")
 LEAST_REPEATS = 3  # fewer do not show how reliable a figure is
 QUIET = 0.05  # the share of the machine that others may take meanwhile
-K = 1024
-M = K * K
-
-# ---- what is measured ----------------------------------------------------------------------------------------------------
-
-# The arguments of `heddle bench` for each run; --peers, --repeat and --time are added.
-REPEATS = {"long": ("--repeat", "9", "--time", "5"), "quick": ("--repeat", "3", "--quick")}
-RUNS = {
-    "operations": "pingpong --op put,put_flush,get,fadd,am --size 8,4K --memory allocated",
-    "rates": "rate --op put,am --size 8 --threads 1,2,4,8 --memory allocated",
-    "bandwidth": "limit bandwidth --op put,get,memcpy --size 64K,1M",
-    "updates": "gups --threads 1,2",
-    "auto": "programs --op latency,put_latency --size 8 --sharing auto",
-    "programs": "programs --op latency,bw,bibw,put_window,get_window,rpc,overlap --sharing exclusive",
-    "threads": "programs --op pairs,halo --size 1K --sharing auto,auto_one,shared,offload,delegate",
-    "many": "programs --op fan_in,exchange --sharing auto",
-    "collectives": "barrier broadcast allreduce --ranks 2 --size 8,64K,1M --form blocking,persistent --overlap no",
-    "networks": "network_tcp network_ofi --threads 1",
-}
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of a table. `key` selects Heddle's record in the run; `beside` is "peers", or the limit that it is compared with."""
-
-    table: str
-    what: str
-    mode: str
-    run: str
-    key: tuple
-    beside: str = "peers"
-    ours: str = "shm"
-    readme: bool = False
-
-
-def row(table, what, run, mode="", beside="peers", ours="shm", readme=False, **key):
-    if mode:
-        key["sharing"] = mode
-    return Row(table, what, mode, run, tuple(sorted(key.items())), beside, ours, readme)
-
-
-def size(count):
-    return f"{count // M} MiB" if count >= M else f"{count // K} KiB" if count >= K else f"{count} B"
-
-
-def threads(count):
-    return f"{count} thread{'s' if count > 1 else ''}"
-
-
-def operations():
-    def one(what, op, beside="peers", count=8, readme=False):
-        return row("operations", f"{what}, {size(count)}", "operations", "exclusive", beside, op=op, size_bytes=count, readme=readme)
-
-    yield one("put, one way", "put", "P", readme=True)
-    yield one("put and flush, at the origin", "put_flush")
-    yield one("get, at the origin", "get", readme=True)
-    yield one("fetch-add, at the origin", "fadd", readme=True)
-    yield one("active message, one way", "am", readme=True)
-    yield one("active message, one way", "am", count=4 * K)
-    for op, what in (("put", "puts"), ("am", "active messages")):
-        for count in (1, 2, 4, 8):
-            yield row("operations", f"stream of {what}, 8 B, {threads(count)} with a worker each", "rates", "exclusive", op=op, threads=count,
-                      size_bytes=8, readme=count <= 2)
-    for memory, beside, where in (("allocated", "memcpy", "an allocated region"), ("registered", "cma", "registered memory")):
-        for op, what in (("put", "puts to"), ("get", "gets from")):
-            for count in (64 * K, M):
-                limit = "memcpy_get" if (op, beside) == ("get", "memcpy") else beside
-                yield row("operations", f"{what} {where}, {size(count)}", "bandwidth", "exclusive", limit, op=op, memory=memory,
-                          size_bytes=count, bench="bandwidth", readme=count == M and op == "put")
-    for op, what in (("get_put", "get, update, put"), ("atomic", "atomic xor")):
-        for count in (1, 2):
-            yield row("operations", f"GUPS, {what}, {threads(count)}", "updates", "exclusive", op=op, threads=count, readme=count == 2)
-
-
-def programs():
-    yield row("programs", "half a round trip of a message, 8 B", "auto", "auto", op="latency", size_bytes=8, readme=True)
-    yield row("programs", "half a round trip of puts with signals, 8 B", "auto", "auto", op="put_latency", size_bytes=8)
-    for count in (8, 4 * K, 64 * K, M):
-        yield row("programs", f"half a round trip of a message, {size(count)}", "programs", "exclusive", op="latency", size_bytes=count,
-                  readme=count > 8)
-    for op, what in (("bw", "windows of 64 messages"), ("bibw", "the same in both directions")):
-        for count in (8, 4 * K, 64 * K, M):
-            yield row("programs", f"{what}, {size(count)}", "programs", "exclusive", op=op, size_bytes=count, readme=op == "bw" and count == M)
-    for op in ("put", "get"):
-        for count in (8, 4 * K, 64 * K):
-            yield row("programs", f"windows of 64 {op}s, {size(count)}", "programs", "exclusive", op=f"{op}_window", size_bytes=count)
-    for count in (16, 32, 128):
-        yield row("programs", f"requests and replies of 64 B, {count} outstanding", "programs", "exclusive", op=f"rpc_{count}", readme=count == 16)
-    for count in (64 * K, M):
-        yield row("programs", f"both send and receive {size(count)} while they compute: time added", "programs", "exclusive", op="overlap_added",
-                  size_bytes=count, readme=count == M)
-    yield row("programs", "seven processes to one, windows of messages, 16 B", "many", "auto", op="fan_in")
-
-
-def of_threads():
-    modes = {"pairs_own": ("auto",), "pairs_one": ("auto_one", "shared", "delegate", "offload")}
-    for op, where in (("pairs_own", "a worker each"), ("pairs_one", "one worker")):
-        for mode in modes[op]:
-            for count in (1, 2, 4, 8):
-                yield row("threads", f"windows of messages, 8 B, {threads(count)}, {where}", "threads", mode, op=op, threads=count,
-                          readme=mode == "auto" and count in (1, 8))
-    for count in (1, 2, 4, 8):
-        yield row("threads", f"step of a halo exchange, 1 KiB, {threads(count)}, a worker each", "threads", "auto", op="halo", threads=count,
-                  size_bytes=K, readme=count == 4)
-
-
-def interfaces():
-    for count in (8, 4 * K, 64 * K, M):
-        yield row("mpi", f"half a round trip of a message, {size(count)}", "programs", ours="heddle_mpi", op="latency", size_bytes=count)
-    for count in (8, 4 * K, 64 * K, M):
-        yield row("mpi", f"windows of 64 messages, {size(count)}", "programs", ours="heddle_mpi", op="bw", size_bytes=count)
-    for op, where in (("pairs_own", "a communicator each"), ("pairs_one", "one communicator")):
-        for count in (1, 2, 8):
-            yield row("mpi", f"windows of messages, 8 B, {threads(count)}, {where}", "threads", ours="heddle_mpi", op=op, threads=count)
-    for count in (64 * K, M):
-        yield row("mpi", f"both send and receive {size(count)} while they compute: time added", "programs", ours="heddle_mpi", op="overlap_added",
-                  size_bytes=count)
-    yield row("openshmem", "put, one way, 8 B", "operations", ours="shmem", op="put", size_bytes=8)
-    yield row("openshmem", "requests and replies of 64 B, 16 outstanding", "programs", ours="shmem", op="rpc_16")
-    for count in (K, 4 * K, 32 * K):
-        yield row("openshmem", f"8 processes send each other buffers of {size(count)}, a flag each", "many", ours="shmem", op="exchange_flag",
-                  size_bytes=count, processes=8, readme=count == 4 * K)
-
-
-def others():
-    yield row("collectives", "barrier, 2 ranks, blocking", "collectives", bench="barrier", op="blocking")
-    for name in ("broadcast", "allreduce"):
-        for count in (8, 64 * K, M):
-            yield row("collectives", f"{name} of {size(count)}, 2 ranks, blocking", "collectives", bench=name, op="blocking", size_bytes=count)
-        for count in (64 * K, M):
-            yield row("collectives", f"start of a persistent {name} of {size(count)}, 2 ranks", "collectives", bench=name, op="persistent_start",
-                      size_bytes=count, readme=count == M and name == "broadcast")
-    for bench, ours, where in (("network_tcp", "heddle ucx", "ucx over TCP (lo)"), ("network_ofi", "heddle ofi", "ofi over TCP (lo)")):
-        for metric, form in (("latency", "{}"), ("rate", "stream of {}s, 1 thread")):
-            for op, what in (("put", "put"), ("get", "get"), ("am", "active message")):
-                yield row("networks", f"{where}: {form.format(what)}, 8 B", "networks", "exclusive", ours=ours, bench=bench, op=op, metric=metric)
-
-
-ROWS = (*operations(), *of_threads(), *programs(), *interfaces(), *others())
+# What is added to the arguments of a run.
+REPEATS = {"long": ("--repeat", "9", "--time", "5"), "quick": ("--repeat", "3", "--time", "1")}
 
 # ---- measuring -----------------------------------------------------------------------------------------------------------
 
@@ -253,9 +120,13 @@ def measure(given):
         runs[name] = {**measured(tool, words), "quick": given.quick, "commit": output_of("git", "rev-parse", "--short", "HEAD")}
         print(f"figures: {name}: {runs[name]['seconds']} s, {len(runs[name]['records'])} records, others {runs[name]['others']:.0%}"
               + ("" if runs[name]["good"] else "; a program failed"), file=sys.stderr, flush=True)
+        # What was measured stays if a later run is ended.
+        path.write_text(text_of(summary_of(runs, built(tree))), encoding="utf-8")
+
+
+def summary_of(runs, build):
     quiet = all(run["others"] <= QUIET for run in runs.values())
-    data = {"figures": FORMAT, "quiet": quiet, "build": built(tree), "peers": versions(), "runs": {name: runs[name] for name in RUNS if name in runs}}
-    path.write_text(text_of(data), encoding="utf-8")
+    return {"figures": FORMAT, "quiet": quiet, "build": build, "peers": versions(), "runs": {name: runs[name] for name in RUNS if name in runs}}
 
 
 def text_of(data):
@@ -272,6 +143,7 @@ def text_of(data):
 
 OURS = ("shm", "heddle ucx", "heddle ofi", "heddle_mpi", "shmem")
 NAMES = {"ucx": "UCX", "openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI", "oshmem": "Open MPI's OpenSHMEM", "ofi": "libfabric"}
+INTERFACES = {"mpi": "MPI: ", "openshmem": "OpenSHMEM: "}
 LIMITS = {"P": "P", "memcpy": "memcpy", "memcpy_get": "memcpy", "cma": "the kernel's copy"}
 SCALES = {
     "ns": ((1e6, "ms", 1e-6), (1e3, "µs", 1e-3), (0, "ns", 1)),
@@ -299,9 +171,8 @@ def is_apart(one, other):
 
 
 def ours_of(row, records):
-    """The one record of the row: of those that the machine's state has made two, the one with more repeats; near, if that is equal."""
-    found = [record for record in records if is_ours(record, row.ours) and all(record[name] == value for name, value in row.key)]
-    return max(found, key=lambda record: (record["repeats"], record["distance"] == "near", record["distance"] == "far"), default=None)
+    """Heddle's records of the row: one, or one for each state in which the machine was, near and far."""
+    return [record for record in records if is_ours(record, row.ours) and all(record[name] == value for name, value in row.key)]
 
 
 def same_task(ours, other):
@@ -343,11 +214,18 @@ class Standing:
         return "ahead" if times_as_fast(self.ours, self.other) > 1 else "behind"
 
 
+def worth(standing):
+    """What a state of the machine tells: more if both have more repeats in it; near, if that is equal."""
+    return (min(one["repeats"] if one else 0 for one in (standing.ours, standing.other)), standing.ours["repeats"], standing.ours["distance"] == "near",
+            standing.ours["distance"] == "far")
+
+
 def standings(data):
+    """Of each row, in one state of the machine."""
     for one in ROWS:
         records = data["runs"].get(one.run, {}).get("records", [])
-        ours = ours_of(one, records)
-        yield Standing(one, ours, ours and beside(one, ours, records))
+        found = [Standing(one, ours, beside(one, ours, records)) for ours in ours_of(one, records)]
+        yield max(found, key=worth, default=Standing(one, None, None))
 
 
 # ---- words ---------------------------------------------------------------------------------------------------------------
@@ -366,7 +244,7 @@ def value_text(record):
     low, high = number(record["low95"] * scale), number(record["high95"] * scale)
     text = f"{number(record['median'] * scale)} {unit}"
     text += f" [{low}–{high}]" if record["low95"] != record["high95"] else ""
-    return text if record["distance"] == "near" else f"{text}, {record['distance']}"
+    return text + ("" if record["distance"] == "near" else f", {record['distance']}") + ("" if record["verified"] else ", **a wrong result**")
 
 
 def name_text(record, peers):
@@ -381,9 +259,11 @@ def name_text(record, peers):
     return " ".join(filter(None, (NAMES.get(name, name), version))) + (f" ({how})" if how else "")
 
 
-def cells(standing, peers):
+def cells(standing, peers, alone=True):
+    """`alone`: the table has one interface, which the row need not name."""
     ours, other = standing.ours, standing.other
-    what = [standing.row.what, standing.row.mode.replace("auto_one", "auto")]
+    prefix = "" if alone else INTERFACES.get(standing.row.table, "")
+    what = [prefix + standing.row.what, standing.row.mode.replace("auto_one", "auto")]
     if ours is None:
         return [*what, "not measured", "", ""]
     if other is None:
@@ -399,7 +279,8 @@ def table(header, lines):
 
 
 def rows_text(found, peers):
-    lines = [cells(standing, peers) for standing in found]
+    alone = len({standing.row.table for standing in found}) == 1
+    lines = [cells(standing, peers, alone) for standing in found]
     header = ["what", "mode", "Heddle", "best peer, or limit", "times as fast"]
     if not any(line[1] for line in lines):
         lines, header = [line[:1] + line[2:] for line in lines], header[:1] + header[2:]
@@ -473,7 +354,7 @@ def faults_of(name, text, texts):
     # Each table keeps its lines, so that numbers of lines stay right.
     prose = TABLE.sub(lambda match: "\n" * match[0].count("\n"), text)
     for line, content in enumerate(prose.splitlines(), 1):
-        if "figures:" in content or "/figures" in content:
+        if "<!-- figures:" in content or "<!-- /figures" in content:
             faults.append(f"{name}:{line}: a marker without its other end")
         if stated := STATED.search(content):
             faults.append(f"{name}:{line}: '{stated[0]}' is a figure outside of the tables; say it by a row of scripts/figures.py, or write it into docs/journal")

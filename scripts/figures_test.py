@@ -15,6 +15,7 @@ import unittest.mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import figures  # noqa: E402
+from figures_rows import row  # noqa: E402
 
 KEY = {"bench": "pingpong", "op": "get", "transport": "shm", "sharing": "exclusive", "memory": "allocated", "processes": 2, "threads": 1,
        "workers": 1, "size_bytes": 8, "metric": "latency", "unit": "ns"}
@@ -25,7 +26,7 @@ def record(median, half=1.0, **other):
     return {**KEY, **values, **other}
 
 
-GET = figures.row("operations", "get", "operations", "exclusive", op="get", size_bytes=8)
+GET = row("operations", "get", "operations", "exclusive", op="get", size_bytes=8)
 
 
 def data_of(*records, **other):
@@ -50,6 +51,7 @@ class Numbers(unittest.TestCase):
         self.assertEqual(figures.value_text(record(71.1)), "71.1 ns [70.1–72.1]")
         self.assertEqual(figures.value_text(record(26500, 500)), "26.5 µs [26.0–27.0]")
         self.assertEqual(figures.value_text(record(0.25, 0, metric="rate", unit="Mop/s")), "250 k/s")
+        self.assertEqual(figures.value_text(record(5, 0, verified=False)), "5.00 ns, **a wrong result**")
         self.assertEqual(figures.value_text(record(53, 0, metric="bandwidth", unit="GB/s", distance="far")), "53.0 GB/s, far")
 
 
@@ -86,11 +88,15 @@ class Standings(unittest.TestCase):
             found = standing_of(record(7, distance="far", repeats=far), record(5, repeats=near))
             self.assertEqual(found.ours["median"], median)
 
+    def test_of_two_states_the_one_in_which_a_peer_was_measured(self):
+        found = standing_of(record(7, distance="far", repeats=9), record(5, repeats=4), record(30, transport="ucx", repeats=4))
+        self.assertEqual((found.ours["distance"], found.words), ("near", "ahead"))
+
     def test_limits(self):
-        p = figures.row("operations", "get", "operations", "exclusive", "P", op="get")
+        p = row("operations", "get", "operations", "exclusive", "P", op="get")
         found = standing_of(record(75), record(5, transport="ucx"), row=p)
         self.assertEqual((found.words, figures.cells(found, {})[3:]), ("limit", ["P 60.0 ns", "0.800"]))
-        copy = figures.row("operations", "get", "operations", "exclusive", "memcpy", op="get")
+        copy = row("operations", "get", "operations", "exclusive", "memcpy", op="get")
         found = standing_of(record(50, metric="bandwidth", unit="GB/s"), row=copy)
         self.assertEqual(found.words, "alone")
         limit = record(100, 0, transport="limit", op="memcpy", metric="bandwidth", unit="GB/s")
@@ -98,12 +104,14 @@ class Standings(unittest.TestCase):
         self.assertEqual(figures.cells(found, {})[3:], ["memcpy 100 GB/s", "0.500"])
 
     def test_an_active_message_is_compared_with_a_tagged_one_too(self):
-        row = figures.row("operations", "am", "operations", "exclusive", op="am")
-        self.assertEqual(standing_of(record(5, op="am"), record(30, op="tagged", transport="ucx"), row=row).words, "ahead")
+        am = row("operations", "am", "operations", "exclusive", op="am")
+        self.assertEqual(standing_of(record(5, op="am"), record(30, op="tagged", transport="ucx"), row=am).words, "ahead")
 
     def test_plain_words(self):
         found = standing_of(record(10), record(5, transport="ucx"))
         self.assertEqual(figures.cells(found, {"ucx": "1.13.1"}), ["get", "exclusive", "10.0 ns [9.00–11.0]", "UCX 1.13 5.00 ns [4.00–6.00]", "**0.500: UCX 1.13 is ahead**"])
+        mpi = figures.Standing(row("mpi", "get", "operations", op="get"), record(5), None)
+        self.assertEqual([figures.cells(mpi, {}, alone)[0] for alone in (True, False)], ["get", "MPI: get"])
         self.assertIn("(level)", figures.cells(standing_of(record(5), record(5, transport="impi-2021.19.0")), {})[4])
 
 
@@ -227,6 +235,12 @@ class Measured(unittest.TestCase):
         self.assertEqual(run["without"], ["impi"])
         self.assertNotIn(folder, json.dumps(run))
         self.assertGreaterEqual(run["others"], 0)
+
+    def test_others_at_work(self):
+        for shares, quiet in (((0.0, 0.04), True), ((0.0, 0.3), False)):
+            runs = {name: {"others": share} for name, share in zip(("rates", "operations"), shares)}
+            data = figures.summary_of(runs, {})
+            self.assertEqual((data["quiet"], list(data["runs"])), (quiet, ["operations", "rates"]))
 
     def test_a_tree_that_was_not_built(self):
         given = argparse.Namespace(build="build/nowhere", only="", quick=True)

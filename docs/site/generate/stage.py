@@ -24,7 +24,9 @@ LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "c", ".c": "c", ".py": "python"
 INCLUDE = re.compile(r"<!-- include (?P<path>\S+) \"(?P<after>[^\"]+)\" \"(?P<before>[^\"]+)\" -->")
 # Pages in any case, wherever the repository is.
 ALWAYS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "examples/README.md", "packaging/README.md"]
-DECISIONS = "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
+# Folders whose pages stand below their README, and which those are.
+SHELVES = {"docs/decisions/README.md": "0*", "docs/journal/README.md": "[a-z]*"}
+SHELF = "\n```{{toctree}}\n:hidden:\n:glob:\n\n{}\n```\n"
 
 
 class Stage:
@@ -95,7 +97,8 @@ class Stage:
         while self.queue:
             path = self.queue.pop()
             content = self.rewritten((self.root / path).read_text(encoding="utf-8"), path, self.pages[path])
-            self.write(self.pages[path], content + (DECISIONS if path == "docs/decisions/README.md" else ""))
+            shelf = SHELF.format(SHELVES[path]) if path in SHELVES else ""
+            self.write(self.pages[path], content + shelf)
 
     def rewritten(self, content: str, path: str, page: str) -> str:
         """The content of a document, or a part of it, as it stands on a page."""
