@@ -25,7 +25,7 @@ namespace heddle::observe::trace {
 namespace {
 
 // As a shell reads it.
-std::string quoted(const std::string& path) {
+std::string shell_word(const std::string& path) {
   constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:@,%";
   if (path.find_first_not_of(kPlain) == std::string::npos) return path;
   std::string text = "'";
@@ -73,7 +73,7 @@ void tell_others(const std::vector<std::string>& others, const char* who) {
   }
   if (earlier.empty()) return;
   std::string removal = "rm";
-  for (std::size_t i = 0; i < earlier.size() && i < kMostTold; ++i) removal += ' ' + quoted(earlier[i]);
+  for (std::size_t i = 0; i < earlier.size() && i < kMostTold; ++i) removal += ' ' + shell_word(earlier[i]);
   if (earlier.size() > kMostTold) removal += " …";
   std::fprintf(stderr, "%s: %zu file%s of an earlier job w%s left out, and may be deleted: %s\n", who, earlier.size(),
                earlier.size() == 1 ? "" : "s", earlier.size() == 1 ? "as" : "ere", removal.c_str());

@@ -1,11 +1,11 @@
 #include "base/config.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
-
-extern char** environ;  // NOLINT: POSIX
 
 namespace heddle::base {
 

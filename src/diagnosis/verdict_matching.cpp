@@ -197,10 +197,6 @@ bool share_one(const Ranks& some, const Ranks& others) {
                      [&](std::uint32_t rank) { return std::binary_search(others.begin(), others.end(), rank); });
 }
 
-Ranks listed(const std::set<std::uint32_t>& ranks) {
-  return {ranks.begin(), ranks.end()};
-}
-
 std::string are_in(const Words& words, const Ranks& ranks, const std::string& what) {
   return words.who(ranks) + (ranks.size() == 1 ? " is in " : " are in ") + what;
 }

@@ -1,11 +1,11 @@
 #include "tofu/emulator/settings.hpp"
 
+#include <unistd.h>
+
 #include <bit>
 #include <charconv>
 #include <optional>
 #include <utility>
-
-extern char** environ;  // NOLINT: POSIX
 
 namespace tofu_emulator {
 namespace {
