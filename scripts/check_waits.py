@@ -25,7 +25,7 @@ WHILE = re.compile(r"\bwhile\s*\(")
 # The waits themselves, and what they are made of.
 WAITS = {
     "src/base/wait.hpp",
-    "src/worker/rounds.hpp",
+    "src/worker/executor.hpp",
     "src/worker/exchange.cpp",  # a nap of Context, asked for by the wait
     "interfaces/openshmem/patience.cpp",
     "interfaces/openshmem/patience.hpp",  # cpu_relax
@@ -59,17 +59,17 @@ FOR_THREADS = {
     "interfaces/python/src/request.cpp": (1, "who completes it puts it on a list at once"),
     "src/base/fence.cpp": (1, "a signal's handler in each thread"),
     "src/tap/tracer.cpp": (1, "no wait: measures the clock"),
-    "src/collective/offload.cpp": (1, "a lock between threads"),
+    "src/collective/runner.cpp": (1, "a lock between threads"),
     "src/memory/registration_cache.cpp": (3, "the writer is at work, and waits for nobody"),
     "src/memory/unmap_watch.cpp": (1, "the writer is at work, and waits for nobody"),
     "src/queue/system.cpp": (1, "between owner and helper"),
     "src/transport/utofu/library.cpp": (1, "a lock between threads"),
     "src/worker/gate.hpp": (1, "whoever is inside the worker"),
-    "src/worker/gate_auto.cpp": (1, "a helper's short visit; so many looks"),
-    "src/worker/gate_shared.hpp": (1, "whoever is inside the worker; so many looks"),
-    "src/worker/progress/helpers.cpp": (4, "no wait: a helper between two looks"),
+    "src/worker/gate_modes.cpp": (1, "a helper's short visit; so many looks"),
+    "src/worker/gate_modes.hpp": (1, "whoever is inside the worker; so many looks"),
+    "src/worker/helpers.cpp": (4, "no wait: a helper between two looks"),
     "src/worker/report.cpp": (1, "has a time-out"),
-    "src/worker/ownership.hpp": (1, "who attends to the worker runs handlers, which do not block"),
+    "src/worker/sharing.hpp": (1, "who attends to the worker runs handlers, which do not block"),
 }
 
 KNOWN = {**FOR_PROCESSES, **FOR_THREADS}

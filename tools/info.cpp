@@ -19,7 +19,7 @@
 #include "heddle/heddle.h"
 #include "tools/commands.hpp"
 #include "transport/names.hpp"
-#include "worker/modes.hpp"
+#include "worker/sharing.hpp"
 
 namespace heddle::tools {
 

@@ -9,7 +9,7 @@
 #include "base/config.hpp"
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/check.hpp"
-#include "collective/print.hpp"
+#include "collective/schedule.hpp"
 #include "tools/commands.hpp"
 
 namespace heddle::tools {

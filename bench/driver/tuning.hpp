@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/selection_table.hpp"
+#include "collective/select.hpp"
 #include "harness/options.hpp"
 
 namespace heddle::bench::driver {

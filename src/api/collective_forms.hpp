@@ -6,7 +6,6 @@
 #pragma once
 
 #include "api/arguments.hpp"
-#include "api/options.hpp"
 #include "collective/collective.hpp"
 #include "collective/team.hpp"
 #include "heddle/collectives.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "api/collective_forms.hpp"
-#include "collective/exchange.hpp"
+#include "collective/schedule.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;

@@ -6,7 +6,7 @@
 
 #include "api/arguments.hpp"
 #include "base/fence.hpp"
-#include "worker/report.hpp"
+#include "worker/worker.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 

@@ -1,8 +1,6 @@
 // Partitioned send and receive: from arguments to checked operations.
 #include "partitioned/partitioned.hpp"
 #include "api/arguments.hpp"
-#include "partitioned/receiver.hpp"
-#include "partitioned/sender.hpp"
 #include "partitioned/switchboard.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face

@@ -5,8 +5,7 @@
 #include <cstring>
 
 #include "api/arguments.hpp"
-#include "api/options.hpp"
-#include "worker/modes.hpp"
+#include "worker/sharing.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;

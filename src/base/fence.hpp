@@ -156,7 +156,7 @@ inline void show_learnt() {
   show_acquire(&order_with_others[1]);
 }
 
-// ---- for OrderingWorker (engine/ordering.hpp), which is there if has_thread_sanitizer() ---------
+// ---- for OrderingWorker (engine/tapped.hpp), which is there if has_thread_sanitizer() ---------
 
 // True: the program has ThreadSanitizer, and this library was compiled without it. A library that
 // was compiled with it hides nothing, and takes the same paths as without ThreadSanitizer.

@@ -1,4 +1,4 @@
-#include "collective/arena.hpp"
+#include "collective/commons.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "collective/check_job.hpp"
-
 namespace heddle::collective {
 namespace checking {
 namespace {

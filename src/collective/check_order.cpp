@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <map>
 
-#include "collective/check_job.hpp"
+#include "collective/check.hpp"
 
 namespace heddle::collective::checking {
 namespace {

@@ -3,16 +3,110 @@
 #include <algorithm>
 #include <cinttypes>
 #include <mutex>
+#include <utility>
 
 #include "base/fence.hpp"
-#include "collective/algorithms/tree.hpp"
-#include "collective/exchange.hpp"
-#include "collective/givers.hpp"
+#include "collective/algorithms/algorithms.hpp"
 #include "collective/reduction.hpp"
+#include "collective/schedule.hpp"
+#include "collective/team.hpp"
 #include "tap/probes.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::collective {
+
+namespace {
+
+using Where = Record::Where;
+
+constexpr std::uint64_t lines(std::uint64_t bytes) {
+  return (bytes + base::kCacheLine - 1) / base::kCacheLine * base::kCacheLine;
+}
+
+}  // namespace
+
+void Places::look(const Plan& plan) {
+  using Reach = Algorithm::Reach;
+  const Request& request = plan.request;
+  const std::uint64_t received = receive_bytes(request, request.rank);
+  const Reach reach = received > 0 ? plan.algorithm.reach : Reach::none;
+  const bool is_root = request.operation == Operation::broadcast && request.rank == request.root;
+  const bool reached = (reach == Reach::put && !is_root) || (reach == Reach::get && is_root);
+  if (reached && plan.use != Use::kept) {
+    around_ = team_.context().objects().region_around(plan.call.receive, received);
+    // Peers that store directly can do so only to memory that they map.
+    if (around_ != nullptr && team_.mapped() && !around_->allocated && team_.size() > 1) around_ = nullptr;
+  }
+  stages_ = reached && around_ == nullptr && team_.size() > 1 && !lists_blocks(request.operation);
+}
+
+// Counters are always in the arena. Slots are there, too, unless they are too large.
+base::Status Places::take(const Plan& plan, Record* record) {
+  const std::uint64_t counters = lines(plan.schedule.counters.size() * sizeof(CounterWord));
+  const std::uint64_t scratch = lines(plan.schedule.scratch_bytes);
+  const std::uint64_t received = receive_bytes(plan.request, plan.request.rank);
+  const base::Status status = take_pieces(counters, scratch + (stages_ ? received : 0), record);
+  if (status != HEDDLE_DONE) return status;
+  SessionQueue::prepare(plan.schedule, this->counters());
+  if (stages_) {
+    stage_ = scratch_ + scratch;
+    record->receive_in = record->scratch_in;
+    record->receive = record->scratch + scratch;
+  } else if (around_ != nullptr) {
+    record->receive_in = Where::receive_region;
+    record->receive_region = team_.context().objects().pack(*around_);
+    record->receive = static_cast<std::uint64_t>(static_cast<std::byte*>(plan.call.receive) -
+                                                 static_cast<std::byte*>(around_->memory.address));
+  }
+  return HEDDLE_DONE;
+}
+
+base::Status Places::take_pieces(std::uint64_t counters, std::uint64_t slots, Record* record) {
+  Arena& arena = team_.commons().arena();
+  const bool inside = slots <= arena.bytes() / 16;
+  auto piece = arena.take(counters + (inside ? slots : 0));
+  const bool apart = !inside || !piece;
+  if (!piece) piece = arena.take(counters);
+  if (!piece) {
+    return base::fail(HEDDLE_ERR_NO_MEMORY,
+                      "there is no room for the counters of one more operation; free some, or raise "
+                      "HEDDLE_COLLECTIVE_BYTES");
+  }
+  taken_ = true;
+  piece_ = *piece;
+  record->counters = piece_;
+  record->scratch = apart ? 0 : piece_ + counters;
+  record->scratch_in = !apart ? Where::arena : slots > 0 ? Where::scratch_region : Where::nowhere;
+  scratch_ = arena.base() + record->scratch;
+  if (!apart || slots == 0) return HEDDLE_DONE;
+  auto region = team_.commons().scratch().take(slots);
+  if (!region) return region.status();
+  region_ = *region;
+  record->scratch_region = team_.context().objects().pack(*region_);
+  scratch_ = static_cast<std::byte*>(region_->memory.address);
+  return HEDDLE_DONE;
+}
+
+CounterWord* Places::counters() const {
+  return reinterpret_cast<CounterWord*>(team_.commons().arena().base() + piece_);
+}
+
+void Places::give_back(Runner::Memory memory, std::vector<std::uint64_t> counters) {
+  Arena& arena = team_.commons().arena();
+  const auto give_region = [scratch = &team_.commons().scratch(), region = region_] {
+    if (region != nullptr) scratch->give_back(region);
+  };
+  switch (memory) {
+    case Runner::Memory::now:
+      arena.give_back(piece_);
+      return give_region();
+    case Runner::Memory::late:
+      return arena.give_back_after(piece_, std::move(counters), give_region);
+    case Runner::Memory::never:
+      break;  // peers may still put to it: the memory stays in use until the context ends
+  }
+}
+
 namespace {
 
 // Bytes that start() moves itself. Waiting threads and helpers move the rest, so start() returns
@@ -483,6 +577,100 @@ tap::Step Collective::step() const {
     number = runner_->runs();
   }
   return {team, number, team_.size(), team_.words(), std::move(operation)};
+}
+
+// Operations whose members list their blocks: what members tell each other about their lists during
+// the set-up.
+
+namespace {
+
+// Compares what the member says about the blocks between it and this member with this member's
+// lists, and records where blocks go.
+base::Status compare(std::uint32_t round, std::uint32_t member, const Record& record, const Request& mine,
+                     Exchange* lists) {
+  const std::span<Message> given = of_peer(lists->given, member);
+  const std::span<Message> taken = of_peer(lists->taken, member);
+  const char* what = name_of(mine.operation);
+  const std::uint32_t rank = mine.rank;
+  if (record.takes != given.size() || record.gives != taken.size()) {
+    return base::fail(
+        HEDDLE_ERR_ARGUMENT,
+        "%s: rank %u of the team lists %u blocks to rank %u and %u from it; rank %u lists %zu from rank %u "
+        "and %zu to it; list as many on both sides",
+        what, member, record.gives, rank, record.takes, rank, taken.size(), member, given.size());
+  }
+  for (std::size_t i = 0; i < record.listed.size(); ++i) {
+    const std::size_t k = round * record.listed.size() + i;
+    const Record::Listed& listed = record.listed[i];
+    if (k < given.size()) {
+      if (listed.taken != given[k].bytes) {
+        return base::fail(HEDDLE_ERR_ARGUMENT,
+                          "%s: rank %u of the team gives %" PRIu64 " bytes to rank %u, which takes %" PRIu64
+                          " bytes from it; give and take blocks of one length",
+                          what, rank, given[k].bytes, member, listed.taken);
+      }
+      given[k].kept = record.keeps != 0 && member != rank;
+      given[k].there = listed.at;
+    }
+    if (k < taken.size()) {
+      if (listed.given != taken[k].bytes) {
+        return base::fail(HEDDLE_ERR_ARGUMENT,
+                          "%s: rank %u of the team gives %" PRIu64 " bytes to rank %u, which takes %" PRIu64
+                          " bytes from it; give and take blocks of one length",
+                          what, member, listed.given, rank, taken[k].bytes);
+      }
+      taken[k].slot = record.slot;
+    }
+  }
+  return HEDDLE_DONE;
+}
+
+}  // namespace
+
+// Each member decides for itself whether it keeps what arrives; its peers are told.
+void Collective::prepare_lists(bool reached) {
+  std::uint64_t taken = 0;
+  std::size_t most = 0;
+  for (const Message& message : lists_.taken) taken += message.bytes;
+  lists_.kept = team_.size() > 1 && (!reached || taken <= kKeptBytes);
+  for (std::uint32_t member = 0; member < team_.size(); ++member)
+    most = std::max({most, of_peer(lists_.given, member).size(), of_peer(lists_.taken, member).size()});
+  const std::size_t each = record_.listed.size();
+  record_.rounds = static_cast<std::uint32_t>(std::max<std::size_t>((most + each - 1) / each, 1));
+  record_.keeps = lists_.kept ? 1 : 0;
+}
+
+void Collective::tell(std::uint32_t round, std::span<Record> members) {
+  std::ranges::fill(members, record_);
+  for (std::uint32_t member = 0; member < members.size(); ++member) runner_->tell(member, &members[member]);
+  if (!lists_blocks(call_.operation)) return;
+  for (std::uint32_t member = 0; member < members.size(); ++member) {
+    Record& record = members[member];
+    const std::span<const Message> given = of_peer(std::as_const(lists_.given), member);
+    const std::span<const Message> taken = of_peer(std::as_const(lists_.taken), member);
+    record.gives = static_cast<std::uint32_t>(given.size());
+    record.takes = static_cast<std::uint32_t>(taken.size());
+    for (const Message& message : given)
+      if (message.bytes > 0) record.slot = message.slot;
+    for (std::size_t i = 0; i < record.listed.size(); ++i) {
+      const std::size_t k = round * record.listed.size() + i;
+      if (k < given.size()) record.listed[i].given = given[k].bytes;
+      if (k >= taken.size()) continue;
+      record.listed[i].taken = taken[k].bytes;
+      record.listed[i].at = lists_.kept && member != team_.rank() ? taken[k].there : taken[k].here;
+    }
+  }
+}
+
+void Collective::heard(std::uint32_t round, std::span<const Record> records) {
+  if (!lists_blocks(call_.operation)) return;
+  for (std::uint32_t member = 0; member < records.size() && refusal_.status() == HEDDLE_DONE; ++member) {
+    const Record& record = records[member];
+    // Calls of another kind are judged when all members have told theirs.
+    if (record.kind != Record::Kind::operation || record.operation != record_.operation) return;
+    if (const base::Status status = compare(round, member, record, request_, &lists_); status != HEDDLE_DONE)
+      refusal_.keep(status);
+  }
 }
 
 }  // namespace heddle::collective

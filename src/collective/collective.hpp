@@ -1,3 +1,62 @@
+// One collective operation of this rank: its memory (Places), and the operation (Collective).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/assembly.hpp"
+#include "collective/runner.hpp"
+#include "collective/schedule.hpp"
+#include "collective/team.hpp"
+#include "queue/locks.hpp"
+
+namespace heddle::collective {
+
+// This member's memory for one operation, to which the others put: counters and slots, in the arena
+// or in a region of their own, and the caller's buffer, if the others can reach it.
+
+class Places {
+ public:
+  explicit Places(Team& team) : team_(team) {}
+
+  // Decides whether members access the caller's buffer directly, or this member copies (see
+  // staged()). Call it before there is a schedule.
+  void look(const Plan& plan);
+  // True: the members reach the caller's buffer.
+  [[nodiscard]] bool reached() const { return around_ != nullptr; }
+  // True: members put to, or get from, memory here instead of the caller's buffer; this member
+  // copies between the two.
+  [[nodiscard]] bool staged() const { return stages_; }
+
+  // Allocates memory for the schedule, initializes its counters, and writes their position into the
+  // record. NO_MEMORY.
+  base::Status take(const Plan& plan, Record* record);
+  [[nodiscard]] bool taken() const { return taken_; }
+  // `counters`: the final values for the schedule that ran; for Memory::late.
+  void give_back(Runner::Memory memory, std::vector<std::uint64_t> counters);
+
+  [[nodiscard]] CounterWord* counters() const;
+  [[nodiscard]] std::byte* scratch() const { return scratch_; }
+  // Null: staged() is false.
+  [[nodiscard]] std::byte* stage() const { return stage_; }
+
+ private:
+  base::Status take_pieces(std::uint64_t counters, std::uint64_t slots, Record* record);
+
+  Team& team_;
+  engine::Region* around_ = nullptr;
+  bool stages_ = false;
+  bool taken_ = false;
+  std::uint64_t piece_ = 0;           // offset in the arena, with the counters at its beginning
+  engine::Region* region_ = nullptr;  // for the slots; null: they are in the arena
+  std::byte* scratch_ = nullptr;
+  std::byte* stage_ = nullptr;
+};
+
 // One collective operation of this rank: prepared together with the other members, then run once or
 // many times.
 //
@@ -5,20 +64,6 @@
 // ready, or refused with a reason. The Runner does the runs. One thread at a time calls test(),
 // wait(), start() and close(). Any thread may call move_on(). Among them are helpers, which call
 // visit() first, under the lock of the list in which they found the operation.
-#pragma once
-
-#include <atomic>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "collective/exchange.hpp"
-#include "collective/places.hpp"
-#include "collective/runner.hpp"
-#include "collective/team.hpp"
-#include "queue/locks.hpp"
-
-namespace heddle::collective {
 
 class Collective final : public Setup {
  public:

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <mutex>
 
+#include "collective/assembly.hpp"
 #include "collective/collective.hpp"
 #include "collective/team.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::collective {
+
 namespace {
 
 // Scratch regions that are kept have at most this many times the bytes of the arena.
@@ -234,6 +237,152 @@ void Commons::rest(std::int64_t ns, engine::Worker* beside) {
   for (engine::Worker* const worker : {port(), beside})
     if (worker != nullptr) workers[count++] = worker;
   context_.nap_attending(std::span(workers).first(count), ns);
+}
+
+namespace {
+
+constexpr std::uint64_t lines(std::uint64_t bytes) {
+  return (bytes + base::kCacheLine - 1) / base::kCacheLine * base::kCacheLine;
+}
+
+}  // namespace
+
+Arena::Arena(std::byte* base, std::uint64_t bytes) : base_(base), bytes_(bytes) {
+  free_.emplace(0, bytes);
+}
+
+std::optional<std::uint64_t> Arena::take(std::uint64_t bytes) {
+  sweep();
+  const std::uint64_t wanted = std::max<std::uint64_t>(lines(bytes), base::kCacheLine);
+  std::uint64_t offset = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto room = std::ranges::find_if(free_, [&](const auto& piece) { return piece.second >= wanted; });
+    if (room == free_.end()) return std::nullopt;
+    offset = room->first;
+    const std::uint64_t left = room->second - wanted;
+    taken_.emplace(offset, wanted);
+    free_.erase(room);
+    if (left > 0) free_.emplace(offset + wanted, left);
+  }
+  return offset;
+}
+
+void Arena::release(std::uint64_t offset) {
+  const auto piece = taken_.find(offset);
+  if (piece == taken_.end()) return;
+  auto at = free_.emplace(offset, piece->second).first;
+  taken_.erase(piece);
+  if (const auto next = std::next(at); next != free_.end() && at->first + at->second == next->first) {
+    at->second += next->second;
+    free_.erase(next);
+  }
+  if (at == free_.begin()) return;
+  if (const auto before = std::prev(at); before->first + before->second == at->first) {
+    before->second += at->second;
+    free_.erase(at);
+  }
+}
+
+void Arena::give_back(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  release(offset);
+}
+
+void Arena::give_back_after(std::uint64_t offset, std::vector<std::uint64_t> counters, std::function<void()> last) {
+  {
+    const std::lock_guard lock(mutex_);
+    late_.push_back({offset, std::move(counters), std::move(last)});
+  }
+  sweep();
+}
+
+bool Arena::arrived(const Late& late) const {
+  const auto* words = reinterpret_cast<const CounterWord*>(base_ + late.offset);
+  for (std::size_t i = 0; i < late.counters.size(); ++i)
+    if (words[i].credits.load(std::memory_order_acquire) < late.counters[i]) return false;
+  return true;
+}
+
+void Arena::sweep() {
+  std::vector<Late> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto first = std::partition(late_.begin(), late_.end(), [this](const Late& late) { return !arrived(late); });
+    gone.assign(std::make_move_iterator(first), std::make_move_iterator(late_.end()));
+    late_.erase(first, late_.end());
+    for (const Late& late : gone) release(late.offset);
+  }
+  for (const Late& late : gone)
+    if (late.last) late.last();
+}
+
+engine::Region* Scratch::take_kept(std::uint64_t bytes) {
+  // A much larger one is left to the operations that need it.
+  constexpr std::uint64_t kMostTimes = 4;
+  const std::lock_guard lock(mutex_);
+  auto best = kept_.end();
+  for (auto at = kept_.begin(); at != kept_.end(); ++at) {
+    const std::uint64_t have = (*at)->memory.bytes;
+    if (have < bytes || have / kMostTimes > bytes) continue;
+    if (best == kept_.end() || have < (*best)->memory.bytes) best = at;
+  }
+  if (best == kept_.end()) return nullptr;
+  engine::Region* const region = *best;
+  kept_.erase(best);
+  kept_bytes_ -= region->memory.bytes;
+  return region;
+}
+
+base::Result<engine::Region*> Scratch::take(std::uint64_t bytes) {
+  if (engine::Region* const region = take_kept(bytes); region != nullptr) return region;
+  return context_.objects().open_region(nullptr, bytes);
+}
+
+void Scratch::give_back(engine::Region* region) {
+  if (engine::Region* const one = keep(region); one != nullptr) context_.objects().close_region(one);
+  while (engine::Region* const one = take_surplus()) context_.objects().close_region(one);
+}
+
+// Null: it is kept; else the region itself.
+engine::Region* Scratch::keep(engine::Region* region) {
+  const std::lock_guard lock(mutex_);
+  if (kept_.size() == kept_.capacity()) return region;
+  kept_.push_back(region);
+  kept_bytes_ += region->memory.bytes;
+  return nullptr;
+}
+
+engine::Region* Scratch::take_surplus() {
+  const std::lock_guard lock(mutex_);
+  if (kept_bytes_ <= most_kept_) return nullptr;
+  engine::Region* const oldest = kept_.front();
+  kept_.erase(kept_.begin());
+  kept_bytes_ -= oldest->memory.bytes;
+  return oldest;
+}
+
+std::optional<TeamPiece> TeamPiece::take(Arena& arena, std::uint32_t members) {
+  const auto offset = arena.take(Assembly::bytes(members));
+  if (!offset) return std::nullopt;
+  Assembly::prepare(arena, *offset, members);
+  return TeamPiece(arena, *offset);
+}
+
+void Offers::add(TeamPiece piece, TeamRecord* record) {
+  const std::lock_guard lock(mutex_);
+  record->number = ++last_;
+  record->piece = piece.offset();
+  open_.emplace(record->number, Offer{*record, std::move(piece)});
+}
+
+std::optional<TeamPiece> Offers::take(const TeamRecord& record) {
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(record.number);
+  if (found == open_.end() || std::memcmp(&found->second.record, &record, sizeof record) != 0) return std::nullopt;
+  std::optional<TeamPiece> piece(std::move(found->second.piece));
+  open_.erase(found);
+  return piece;
 }
 
 }  // namespace heddle::collective

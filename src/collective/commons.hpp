@@ -1,27 +1,173 @@
-// The state that all teams of a context share: memory that every rank reaches, access to the other
-// ranks' memory, and the list of operations that helpers advance. Created with the first team; ends
-// with the context.
+// What all teams of a context share: memory that all ranks reach (Arena), regions for longer slots
+// (Scratch), offers of teams (Offers), and the rest (Commons).
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/cache_line.hpp"
 #include "base/wait.hpp"
-#include "collective/arena.hpp"
-#include "collective/offers.hpp"
-#include "collective/scratch.hpp"
 #include "collective/select.hpp"
+#include "collective/session_queue.hpp"
+#include "heddle/collectives.h"
+#include "queue/locks.hpp"
 #include "wire/packet.hpp"
-#include "worker/attachment.hpp"
 #include "worker/context.hpp"
-#include "worker/hang_report.hpp"
+#include "worker/extension.hpp"
+#include "worker/watch.hpp"
 
 namespace heddle::collective {
+
+// Memory that all ranks can reach, for the counters and slots of collective operations: pieces of
+// one region.
+//
+// The piece of a closed operation is reused only when all credits that peers owe to its counters
+// have arrived, since their puts come before these credits: a rank that is behind may still be in
+// the last run. If such credits can no longer arrive, since a peer has died, the piece stays in use
+// until the context ends.
+
+class Arena {
+ public:
+  Arena(std::byte* base, std::uint64_t bytes);
+
+  [[nodiscard]] std::byte* base() const { return base_; }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+  // Offset of a new piece of that many bytes, aligned to a cache line; empty: no room. Any thread.
+  std::optional<std::uint64_t> take(std::uint64_t bytes);
+  // Frees the piece at once. Any thread.
+  void give_back(std::uint64_t offset);
+  // Frees the piece when its counters have at least these values, and then runs `last`, unless it
+  // is empty: in this call, or in a later take() or sweep().
+  void give_back_after(std::uint64_t offset, std::vector<std::uint64_t> counters, std::function<void()> last);
+  // Frees the pieces whose counters have reached their values.
+  void sweep();
+
+ private:
+  struct Late {
+    std::uint64_t offset;
+    std::vector<std::uint64_t> counters;
+    std::function<void()> last;
+  };
+  [[nodiscard]] bool arrived(const Late& late) const;
+  void release(std::uint64_t offset);
+
+  std::byte* const base_;
+  const std::uint64_t bytes_;
+  queue::FetchingMutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> free_;   // bytes by offset; neighbouring pieces are merged
+  std::map<std::uint64_t, std::uint64_t> taken_;  // bytes by offset
+  std::vector<Late> late_;
+};
+
+// Memory for operations whose slots are too large for the arena: regions that peers reach. Those of
+// the last operations are kept, since a new one costs a page fault for each of its pages.
+//
+// Invariant: a kept region is one that no peer will access any more (Places::give_back()), so the
+// next operation may have it as it is: slots are written before they are read.
+
+class Scratch {
+ public:
+  // Keeps regions of at most `most_kept` bytes together.
+  Scratch(engine::Context& context, std::uint64_t most_kept) : context_(context), most_kept_(most_kept) {
+    kept_.reserve(kMostRegions);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // A region of at least `bytes`. Any thread.
+  base::Result<engine::Region*> take(std::uint64_t bytes);
+  // Any thread.
+  void give_back(engine::Region* region);
+
+ private:
+  static constexpr std::size_t kMostRegions = 64;
+
+  engine::Region* take_kept(std::uint64_t bytes);
+  engine::Region* keep(engine::Region* region);
+  engine::Region* take_surplus();
+
+  engine::Context& context_;
+  const std::uint64_t most_kept_;
+  queue::FetchingMutex mutex_;         // guards the two below
+  std::vector<engine::Region*> kept_;  // the longest kept first; they end with the context
+  std::uint64_t kept_bytes_ = 0;
+};
+
+// A rank's part of a team that is being made: a piece of its arena, for the team's assembly. Also
+// the offers of this rank that no team has used yet (heddle_team_offer).
+
+// Prepared, so that other members may be told of it and may use it at once. Given back with this
+// object, unless it is kept.
+class TeamPiece {
+ public:
+  // Empty: the arena has no room.
+  static std::optional<TeamPiece> take(Arena& arena, std::uint32_t members);
+  TeamPiece(TeamPiece&& other) noexcept : arena_(std::exchange(other.arena_, nullptr)), offset_(other.offset_) {}
+  TeamPiece& operator=(TeamPiece&&) = delete;
+  ~TeamPiece() {
+    if (arena_ != nullptr) arena_->give_back(offset_);
+  }
+  [[nodiscard]] std::uint64_t offset() const { return offset_; }
+  // Keeps the piece: from now on a team owns it, or a peer may use it, and then it stays until the
+  // context ends.
+  void keep() { arena_ = nullptr; }
+
+ private:
+  TeamPiece(Arena& arena, std::uint64_t offset) : arena_(&arena), offset_(offset) {}
+  Arena* arena_;
+  std::uint64_t offset_;
+};
+
+// The record that the program carries from one member to the others, as heddle_team_offer writes
+// it. All ranks of a job run the same library on the same kind of machine.
+struct TeamRecord {
+  static constexpr std::uint64_t kMagic = 0x3172'6D65'7464'6568ULL;  // "hedtemr1" in a dump
+
+  std::uint64_t magic = kMagic;
+  std::uint64_t job = 0;              // digest of its secret
+  std::uint64_t number = 0;           // of the offer, at its rank
+  std::uint64_t piece = 0;            // offset in the arena of its rank
+  std::uint32_t rank = 0;             // in the job
+  std::uint32_t size = 0;             // of the team
+  std::int32_t status = HEDDLE_DONE;  // why the rank has nothing to offer
+  std::uint32_t unused[5] = {};       // zero
+};
+static_assert(sizeof(TeamRecord) == HEDDLE_TEAM_RECORD_BYTES && std::is_trivially_copyable_v<TeamRecord>);
+
+// Any thread.
+class Offers {
+ public:
+  // Makes the piece an offer. The record names the offer.
+  void add(TeamPiece piece, TeamRecord* record);
+  // Takes the offer, which ends it. Empty: this record names no offer, or one that has ended.
+  std::optional<TeamPiece> take(const TeamRecord& record);
+
+ private:
+  struct Offer {
+    TeamRecord record;
+    TeamPiece piece;
+  };
+  std::mutex mutex_;
+  std::uint64_t last_ = 0;
+  std::unordered_map<std::uint64_t, Offer> open_;  // by number
+};
+
+// The state that all teams of a context share: memory that every rank reaches, access to the other
+// ranks' memory, and the list of operations that helpers advance. Created with the first team; ends
+// with the context.
 
 class Team;
 class Collective;

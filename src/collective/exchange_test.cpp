@@ -1,6 +1,6 @@
 // Blocks as the ranks list them: proved for random lists of 1 to 64 ranks; and the proof finds
 // faults in lists.
-#include "collective/exchange.hpp"
+#include "collective/schedule.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,21 +1,86 @@
+// Operations on barrier gates: how the gates of a team are connected, which reductions they do
+// (GateReduction), and the way itself (GateOffload).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collective/runner.hpp"
+#include "collective/schedule.hpp"
+#include "transport/gates.hpp"
+
+namespace heddle::collective {
+
+// How the barrier gates of a team's members are connected (transport/gates.hpp), as a pure
+// function: recursive doubling.
+//
+// m is the largest power of two that is not above the number of ranks. Each rank from m on gives
+// its value to the rank m below, and gets the result from that rank. The others use recursive
+// doubling: in stage j = 1 … log2(m) rank r combines its value with that of rank r ^ 2^(j-1). So
+// two ranks have at most one connection in each direction.
+//
+// Gate 0 of a rank is its start gate. It begins stage 1, and does the last combination itself, as
+// in Tofu's libraries. It does not do the last combination if the result also goes to a rank from m
+// on, or with two ranks, where it would have to send to itself.
+
+struct Gate {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t from_local = kNone;  // gates of the same rank
+  std::uint32_t to_local = kNone;
+  Rank from_rank = kNone;  // from_gate of that rank sends to it
+  std::uint32_t from_gate = kNone;
+  Rank to_rank = kNone;  // this gate sends to to_gate of that rank
+  std::uint32_t to_gate = kNone;
+};
+
+// The gates of a rank among `ranks` (at least 2), by number.
+std::vector<Gate> gates_of(Rank rank, Rank ranks);
+
+// Decides which reductions barrier gates do exactly as software does, and converts elements to
+// words of 64 bits and back.
+//
+// Gates do sum, maximum and the bitwise operators, on unsigned words. A sum of integers is a sum of
+// words, cut to the element. A minimum is the maximum of complements. Signed and floating-point
+// numbers have the order of words after a change of bits; a NaN is the greatest of all. Logical
+// operators are bitwise operators on 0 and 1. Elements for bitwise operators are packed tightly
+// into words.
+// Not done by gates: products; functions of the program; sums of floating point, since gates round
+// differently from software and refuse an infinity or a NaN at the member that gives it.
+
+class GateReduction {
+ public:
+  // For a barrier, an allreduce or a reduce. Empty: gates with that many words cannot do it.
+  static std::optional<GateReduction> of(const Call& call, std::uint32_t most_words);
+
+  [[nodiscard]] transport::GateOperator op() const { return op_; }
+  [[nodiscard]] std::uint32_t words() const { return words_; }  // 0: a barrier
+  void give(const void* send, std::span<std::uint64_t> words) const;
+  void take(std::span<const std::uint64_t> words, void* receive) const;
+
+ private:
+  enum class Form : std::uint8_t { none, bits, sum, truth, unsigned_order, signed_order, float_order };
+  [[nodiscard]] std::uint64_t encoded(std::uint64_t element) const;
+  [[nodiscard]] std::uint64_t decoded(std::uint64_t word) const;
+  [[nodiscard]] std::uint64_t ones() const;  // all bits of an element
+
+  transport::GateOperator op_ = transport::GateOperator::barrier;
+  Form form_ = Form::none;
+  bool least_ = false;
+  std::uint32_t words_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t element_bytes_ = 8;
+};
+
 // Runs barriers and small reductions of a team on barrier gates of the network's interface.
 //
 // A network of gates does one operation at a time. So a persistent operation has gates of its own.
 // The blocking calls of a team are made one after the other, so they share gates. Thus an operation
 // never meets another one in its network, and the members need not agree on an order. Nonblocking
 // operations would need gates for each call: software runs them.
-#pragma once
-
-#include <array>
-#include <memory>
-
-#include "collective/gate_graph.hpp"
-#include "collective/gate_reduction.hpp"
-#include "collective/offload.hpp"
-#include "collective/ways.hpp"
-#include "transport/gates.hpp"
-
-namespace heddle::collective {
 
 // One member's record for another about its gates.
 struct GateKeys {

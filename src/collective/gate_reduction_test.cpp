@@ -1,6 +1,6 @@
 // The results of barrier gates must be those of software, to the last bit: elements become words,
 // words are combined as gates do, and the result is compared with that of the kernels.
-#include "collective/gate_reduction.hpp"
+#include "collective/gate_offload.hpp"
 
 #include <gtest/gtest.h>
 

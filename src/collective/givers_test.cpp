@@ -1,4 +1,4 @@
-#include "collective/givers.hpp"
+#include "collective/algorithms/algorithms.hpp"
 
 #include <gtest/gtest.h>
 

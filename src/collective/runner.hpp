@@ -1,3 +1,63 @@
+// How a rank's part of an operation is run: the program's request (Call), the interface (Runner),
+// the table of ways, and what the ways by the network's interface have in common (Offload).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.hpp"
+#include "collective/algorithms/algorithms.hpp"
+#include "collective/schedule.hpp"
+#include "queue/locks.hpp"
+#include "tap/probes.hpp"
+#include "tap/tracer.hpp"
+
+namespace heddle::collective {
+
+// One collective call, as the program made it.
+
+// Combines `bytes` of `in` into `inout`, element by element: inout = in op inout. Must be
+// commutative and associative.
+struct Reduction {
+  void (*combine)(void* inout, const void* in, std::uint64_t bytes, const void* argument) = nullptr;
+  const void* argument = nullptr;
+};
+
+// How long an operation exists.
+enum class Use : std::uint8_t {
+  persistent,  // the program starts it as often as it likes
+  once,        // starts when it is ready; destroyed when its end was reported
+  kept         // for blocking calls of one kind; belongs to the team; other buffers each time
+};
+
+struct Call {
+  Operation operation = Operation::barrier;
+  // Null where this rank gives or gets nothing. A broadcast uses only `receive`, at the root too.
+  // send == receive: in place, for the operations where send_bytes() and receive_bytes() are equal;
+  // the caller has checked that.
+  const void* send = nullptr;
+  void* receive = nullptr;
+  // where members list their blocks: this member's lists, laid out; the operation copies them
+  const Exchange* lists = nullptr;
+  std::uint64_t bytes = 0;          // see Operation; where there are blocks, of each rank's block
+  std::uint64_t whole = 0;          // for a piece of a longer call: the bytes of that call
+  std::uint32_t root = 0;           // a rank of the team; the caller has checked it
+  std::uint64_t element_bytes = 1;  // reductions; divides bytes
+  Reduction reduction;              // reductions
+  // distinguishes ranks that combine differently; numbers chosen by the caller
+  std::uint32_t reduction_name = 0;
+  // OPERATION.WAY; null: chosen (HEDDLE_COLLECTIVE_…, else by the table)
+  const char* algorithm = nullptr;
+  std::uint64_t segment_bytes = 0;  // 0: chosen
+};
+
 // Runs one rank's part of an operation, once or many times, by one of several ways: the software
 // queue, the interface's session queues, its barrier gates. The caller need not know which.
 //
@@ -11,22 +71,7 @@
 // start(), set_buffers() and the functions of the set-up are for one thread at a time. Any thread
 // may call the others; one thread at a time is inside.
 //
-// The list of ways is in ways.hpp.
-#pragma once
-
-#include <atomic>
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "base/error.hpp"
-#include "collective/call.hpp"
-#include "collective/schedule.hpp"
-#include "queue/locks.hpp"
-#include "tap/probes.hpp"
-#include "tap/tracer.hpp"
-
-namespace heddle::collective {
+// The list of ways is below.
 
 struct Record;
 
@@ -134,6 +179,79 @@ class Runner {
   // Relaxed: it orders nothing; the end of the run, a release store, follows it.
   std::atomic<base::Status> failure_{HEDDLE_DONE};
   std::atomic<std::uint64_t> executed_{0};  // written inside
+};
+
+// The table of ways to run operations (runner.hpp). To add a way, add a file with a class and the
+// functions of a Way, and a row in runner.cpp.
+
+class Places;
+class Team;
+
+// An operation that is being prepared, as ways see it.
+struct Plan {
+  Team& team;
+  const Call& call;
+  Use use;
+  const Algorithm& algorithm;
+  bool named;          // the algorithm was asked for by name: nothing else may run the operation
+  Request& request;    // a way may change it, and then make the schedule anew
+  Schedule& schedule;  // empty before open()
+};
+
+struct Way {
+  // Called before there is a schedule: changes the request to what suits this way. Null: does
+  // nothing.
+  void (*suit)(const Plan& plan);
+  // Null: the way is not for this operation, or lacks a resource. `places`: this member's memory
+  // for the operation.
+  std::unique_ptr<Runner> (*open)(const Plan& plan, const Places& places);
+};
+// The first way that opens is told to the members; the last one always opens.
+std::span<const Way> ways();
+
+// Most bytes that a way tells in a record.
+inline constexpr std::size_t kWayBytes = 208;
+struct WayKeys {
+  std::uint32_t way = 0;  // row of the table
+  std::uint32_t padding = 0;
+  std::array<std::byte, kWayBytes> bytes{};
+
+  template <class Keys>
+  void set(const Keys& keys) {
+    static_assert(sizeof(Keys) <= kWayBytes && std::is_trivially_copyable_v<Keys>);
+    std::memcpy(bytes.data(), &keys, sizeof keys);
+  }
+  template <class Keys>
+  [[nodiscard]] Keys get() const {
+    static_assert(sizeof(Keys) <= kWayBytes && std::is_trivially_copyable_v<Keys>);
+    Keys keys;
+    std::memcpy(&keys, bytes.data(), sizeof keys);
+    return keys;
+  }
+};
+
+// Runs one rank's part of an operation on the network's interface: no thread is needed until the
+// run ends, and advance() only looks. Derived classes choose the interface's mechanism: session
+// queues in session_offload.hpp, barrier gates in gate_offload.hpp.
+
+class Offload : public Runner {
+ public:
+  void start(std::uint64_t bytes) final;
+  using Runner::start;
+  bool advance() final;
+  // Parts that have not ended stay with the interface, and so does memory that members may still
+  // put to.
+  [[nodiscard]] Memory retire(const Past& past) final;
+
+ protected:
+  Offload() : Runner(Needs::nobody) {}
+
+ private:
+  // Called with lock_ held. begin_run(): may call fail(). look(): DONE, AGAIN, or the run's error.
+  virtual void begin_run() = 0;
+  virtual base::Status look() = 0;
+  // Everything that the interface was given stays with it: members may still reach it.
+  virtual void leave() = 0;
 };
 
 }  // namespace heddle::collective

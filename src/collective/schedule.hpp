@@ -2,7 +2,7 @@
 // release each command.
 //
 // An algorithm is a pure function from a Request to a Schedule. It knows no memory, no network and
-// no time. So a schedule can be proved (check.hpp) at any size, printed and drawn (print.hpp), and
+// no time. So a schedule can be proved (check.hpp) at any size, printed and drawn (below), and
 // run on every transport (session_queue.hpp).
 //
 // The model is the session mode of Tofu2 [Morie et al., Prototyping of Offloaded Persistent
@@ -155,7 +155,7 @@ struct Message {
 };
 
 // The blocks that one rank gives and takes; made by lay_out() and from the peers' records
-// (exchange.hpp).
+// (lay_out()).
 struct Exchange {
   std::vector<Message> given;  // by peer; blocks of one peer in the order in which they were listed
   std::vector<Message> taken;  // likewise
@@ -232,5 +232,43 @@ Command& wait(Command& command, std::uint32_t counter, std::uint32_t count);
 Command& give(Command& command, std::uint32_t counter, std::uint32_t credits = 1);
 // The same, for a counter that other ranks give to as well.
 Command& give_shared(Command& command, std::uint32_t counter, std::uint32_t credits = 1);
+
+// Lists of blocks: what a rank gives to others and takes from them, and what two ranks must know of
+// each other's lists.
+//
+// A rank that keeps has everything that arrives put into its scratch. Otherwise peers put into its
+// receive once it has begun. A rank's blocks for itself are copied, whether it keeps or not. Blocks
+// of no bytes are only compared, nothing else.
+
+// The lists of a rank, see Request::exchanges. If the request has none: equal blocks, and `kept`
+// for all ranks.
+Exchange exchange_of(const Request& request, Rank rank, bool kept = false);
+
+// Where the last of these blocks ends in its buffer.
+std::uint64_t extent(std::span<const Message> messages);
+
+// Sorts the lists, and decides everything that needs no peer: the slots of the ranks that this rank
+// gives to, and where in scratch blocks are kept. Peers are told `here` of each block that this
+// rank takes, or `there` if it keeps the block.
+void lay_out(Rank rank, Exchange* exchange);
+
+// The blocks with one peer; the lists must be sorted.
+std::span<Message> of_peer(std::vector<Message>& messages, Rank peer);
+std::span<const Message> of_peer(const std::vector<Message>& messages, Rank peer);
+
+// Bytes of scratch for the blocks that are kept.
+std::uint64_t kept_bytes(Rank rank, const Exchange& exchange);
+
+// Tells the lists of all ranks, laid out, about each other; for proofs, where no messages are sent.
+void acquaint(std::span<Exchange> all);
+
+// Schedules as text for people.
+
+// One line per command, by queue: what it waits for, what it does, which credits it gives.
+std::string text_of(const Schedule& schedule);
+
+// A graph for Graphviz: how many bytes each rank puts to each other rank. Edges with signals only
+// are dashed.
+std::string dot_of(const std::string& title, const std::vector<Schedule>& schedules);
 
 }  // namespace heddle::collective

@@ -8,8 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "collective/offload.hpp"
-#include "collective/ways.hpp"
+#include "collective/runner.hpp"
 #include "transport/session.hpp"
 
 namespace heddle::collective {

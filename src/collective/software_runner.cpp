@@ -1,6 +1,6 @@
 #include "collective/software_runner.hpp"
 
-#include "collective/places.hpp"
+#include "collective/collective.hpp"
 #include "collective/team.hpp"
 #include "worker/worker.hpp"
 

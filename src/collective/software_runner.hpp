@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "collective/assembly.hpp"
-#include "collective/region_carrier.hpp"
+#include "collective/runner.hpp"
 #include "collective/session_queue.hpp"
-#include "collective/ways.hpp"
 
 namespace heddle::collective {
 

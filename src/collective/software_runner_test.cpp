@@ -11,7 +11,7 @@
 
 #include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "collective/places.hpp"
+#include "collective/collective.hpp"
 #include "collective/reduction.hpp"
 #include "collective/team.hpp"
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "collective/call.hpp"
+#include "collective/assembly.hpp"
 #include "collective/commons.hpp"
 #include "collective/gate_offload.hpp"
-#include "collective/setups.hpp"
+#include "collective/runner.hpp"
 #include "engine/handles.hpp"
 
 namespace heddle::collective {

@@ -1,6 +1,6 @@
 // Checks that gates_of() gives a barrier and a reduction for any number of ranks: simulated signal
 // by signal, in any order, with ranks that are an operation ahead.
-#include "collective/gate_graph.hpp"
+#include "collective/gate_offload.hpp"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@ using Ranks = std::vector<std::uint32_t>;
 
 constexpr std::size_t kMostSentence = 600;
 
-bool contains(const Ranks& ranks, std::uint32_t rank) {
+bool is_among(const Ranks& ranks, std::uint32_t rank) {
   return std::binary_search(ranks.begin(), ranks.end(), rank);
 }
 
@@ -202,12 +202,12 @@ std::string Words::waiting_for(const Ranks& ranks, const Ranks& waiters) const {
   const std::string them = ranks.size() == 1 ? "it" : "them";
   const auto verb = [](const Ranks& some) { return some.size() == 1 ? " waits for " : " wait for "; };
   const auto awaits = [&](const Meeting& meeting) {
-    return std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) { return contains(meeting.missing, rank); });
+    return std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) { return is_among(meeting.missing, rank); });
   };
   const Meeting* largest = nullptr;
   for (const Meeting* meeting : graph_.meetings()) {
     const bool of_these = std::any_of(waiters.begin(), waiters.end(),
-                                      [&](std::uint32_t rank) { return contains(meeting->waiting, rank); });
+                                      [&](std::uint32_t rank) { return is_among(meeting->waiting, rank); });
     if (!of_these || !awaits(*meeting)) continue;
     if (largest == nullptr || meeting->waiting.size() > largest->waiting.size()) largest = meeting;
   }
@@ -220,7 +220,7 @@ std::string Words::waiting_for(const Ranks& ranks, const Ranks& waiters) const {
   Ranks direct;
   const Edge* first = nullptr;
   for (const Edge& edge : graph_.edges()) {
-    if (!contains(ranks, edge.to) || !contains(waiters, edge.from) || contains(told, edge.from)) continue;
+    if (!is_among(ranks, edge.to) || !is_among(waiters, edge.from) || is_among(told, edge.from)) continue;
     if (first == nullptr) first = &edge;
     if (direct.empty() || direct.back() != edge.from) direct.push_back(edge.from);
   }
@@ -238,7 +238,7 @@ std::string Words::waiting_for(const Ranks& ranks, const Ranks& waiters) const {
   }
   Ranks rest;
   for (const std::uint32_t rank : waiters) {
-    if (!contains(told, rank)) rest.push_back(rank);
+    if (!is_among(told, rank)) rest.push_back(rank);
   }
   if (!rest.empty()) text += (text.empty() ? "" : ", and ") + who(rest) + verb(rest) + (told.empty() ? them : "these");
   return text;

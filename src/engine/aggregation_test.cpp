@@ -1,4 +1,4 @@
-#include "engine/aggregation.hpp"
+#include "engine/aggregator.hpp"
 
 #include <gtest/gtest.h>
 

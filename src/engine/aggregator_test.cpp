@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "engine/aggregation.hpp"
 
 namespace heddle::engine::aggregator_test {
 namespace {

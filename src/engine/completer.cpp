@@ -4,8 +4,8 @@
 #include <new>
 
 #include "base/fence.hpp"
-#include "engine/aggregation.hpp"
-#include "engine/inside.hpp"
+#include "engine/aggregator.hpp"
+#include "engine/handlers.hpp"
 
 namespace heddle::engine {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "engine/probing.hpp"
+#include "engine/tapped.hpp"
 #include "wire/packet.hpp"
 
 namespace heddle::engine {

@@ -12,7 +12,7 @@
 
 #include "base/config.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "engine/handler_table.hpp"
+#include "engine/handlers.hpp"
 #include "queue/locks.hpp"
 #include "tap/tracer.hpp"
 #include "transport/transport.hpp"

@@ -1,4 +1,4 @@
-#include "engine/operation.hpp"
+#include "engine/operations.hpp"
 
 #include <gtest/gtest.h>
 

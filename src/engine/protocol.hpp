@@ -2,7 +2,7 @@
 // begins for them. The completer hands it the arrivals; progress, failures and closing reach it
 // here.
 //
-// To add one: a class in a file of its own and its row in worker/protocols.cpp. Messages that only
+// To add one: a class in a file of its own and its row in worker/worker.cpp. Messages that only
 // answer a peer are posted with token 0, so that no flush waits for them.
 //
 // All of it is for the thread inside the worker.
@@ -12,7 +12,7 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "engine/operation.hpp"
+#include "engine/operations.hpp"
 #include "heddle/heddle.h"
 #include "transport/transport.hpp"
 

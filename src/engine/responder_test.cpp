@@ -1,4 +1,4 @@
-#include "engine/responder.hpp"
+#include "engine/core.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,10 @@
-#include "engine/running.hpp"
+#include "engine/handlers.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <latch>
 #include <thread>
-
-#include "engine/inside.hpp"
 
 namespace heddle::engine::running_test {
 namespace {

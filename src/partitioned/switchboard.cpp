@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "partitioned/receiver.hpp"
-#include "partitioned/sender.hpp"
+#include "partitioned/partitioned.hpp"
 
 namespace heddle::partitioned {
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "engine/findings.hpp"
-#include "engine/inside.hpp"
+#include "engine/handlers.hpp"
+#include "engine/tapped.hpp"
 
 namespace heddle::engine {
 

@@ -1,4 +1,4 @@
-#include "protocol/am_rendezvous.hpp"
+#include "protocol/active_messages.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "engine/core.hpp"
-#include "engine/lending.hpp"
-#include "protocol/active_messages.hpp"
+#include "engine/objects.hpp"
 
 namespace heddle::engine {
 

@@ -1,4 +1,4 @@
-#include "protocol/copy_costs.hpp"
+#include "protocol/tagged.hpp"
 
 #include <gtest/gtest.h>
 

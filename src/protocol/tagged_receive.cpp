@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "engine/core.hpp"
-#include "engine/inside.hpp"
-#include "engine/lending.hpp"
+#include "engine/handlers.hpp"
+#include "engine/objects.hpp"
 #include "protocol/tagged_nodes.hpp"
 
 namespace heddle::engine {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/core.hpp"
-#include "engine/findings.hpp"
+#include "engine/tapped.hpp"
 #include "protocol/tagged_nodes.hpp"
 
 namespace heddle::engine {

@@ -7,7 +7,7 @@
 
 #include "base/copy.hpp"
 #include "base/fence.hpp"
-#include "protocol/user_credits.hpp"
+#include "protocol/credits.hpp"
 
 namespace heddle::engine {
 

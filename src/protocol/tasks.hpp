@@ -7,7 +7,7 @@
 // copied. Messages that must not pay for this use class NETWORK.
 //
 // Memory: small messages lie in blocks that are used again. The messages of a source are counted as
-// protocol/user_credits.hpp says. A source that exceeds its window does not have this job's
+// UserCredits says. A source that exceeds its window does not have this job's
 // settings, and is refused.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "protocol/user_credits.hpp"
+#include "protocol/credits.hpp"
 
 #include <gtest/gtest.h>
 

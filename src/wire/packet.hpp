@@ -38,7 +38,7 @@ enum class Kind : std::uint32_t {
   request = 3,
   reply = 4,
   tagged = 5,
-  packet = 6,  // of several messages: engine/aggregation.hpp
+  packet = 6,  // of several messages: engine/aggregator.hpp
   user = 7
 };
 

@@ -9,9 +9,9 @@
 #include "base/config.hpp"
 #include "base/fence.hpp"
 #include "base/wait.hpp"
-#include "worker/modes.hpp"
 #include "worker/one_thread.hpp"
-#include "worker/report.hpp"
+#include "worker/sharing.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::engine {
 

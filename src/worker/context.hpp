@@ -12,18 +12,16 @@
 #include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "engine/handles.hpp"
 #include "engine/job.hpp"
 #include "engine/objects.hpp"
-#include "engine/owned.hpp"
 #include "queue/locks.hpp"
 #include "queue/meeting.hpp"
-#include "worker/attachment.hpp"
 #include "worker/executor.hpp"
 #include "worker/extension.hpp"
+#include "worker/helpers.hpp"
 #include "worker/inspection.hpp"
-#include "worker/progress/helpers.hpp"
 #include "worker/sharing.hpp"
-#include "worker/small_offload.hpp"
 
 namespace heddle::engine {
 

@@ -1,11 +1,11 @@
 // Threads that wait, as a debugger finds them: from the directory on.
-#include "worker/debug_board.hpp"
+#include "worker/inspection.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "engine/debug_directory.hpp"
+#include "engine/handles.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the library's name for it
 extern "C" heddle::tap::DebugDirectory heddle_debug_directory;

@@ -7,8 +7,8 @@
 
 #include "base/threads.hpp"
 #include "base/topology.hpp"
-#include "engine/running.hpp"
-#include "worker/gate_offload.hpp"
+#include "engine/handlers.hpp"
+#include "worker/gate_modes.hpp"
 
 namespace heddle::engine {
 namespace {

@@ -4,13 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "worker/gate_auto.hpp"
-#include "worker/gate_delegate.hpp"
-#include "worker/gate_exclusive.hpp"
-#include "worker/gate_mutex.hpp"
-#include "worker/gate_offload.hpp"
-#include "worker/gate_shared.hpp"
-#include "worker/modes.hpp"
+#include "worker/gate_modes.hpp"
+#include "worker/sharing.hpp"
 
 namespace heddle::engine {
 namespace {

@@ -1,6 +1,6 @@
 // The gate of a worker that several threads use: it decides which thread may be inside its
-// requester and completer, and what the others do. One class for each sharing mode, in a file of
-// its own (gate_*.hpp); the table of them is in gate.cpp.
+// requester and completer, and what the others do. One class for each sharing mode
+// (gate_modes.hpp); the table of them is in gate.cpp.
 //
 //   exclusive  the owner never finds another thread but a helper, which leaves soon
 //   mutex      others wait (the baseline that the other modes are measured against)
@@ -11,7 +11,7 @@
 //              executes it
 //   auto       exclusive to one thread until others come, then as delegate
 //
-// An exclusive worker that is not helped has no gate. Helpers (progress/helpers.hpp) enter if
+// An exclusive worker that is not helped has no gate. Helpers (helpers.hpp) enter if
 // nobody is inside, in any mode. Small-message offload (inbox.hpp) gives any mode but offload a
 // queue.
 //
@@ -97,7 +97,7 @@ class Gate {
   // 0 if another thread is inside.
   int progress();
 
-  // ---- auto, while one thread owns the worker (gate_auto.hpp): its fast paths, without a virtual
+  // ---- auto, while one thread owns the worker (gate_modes.hpp): its fast paths, without a virtual
   // call. Code that runs on them makes no callbacks.
   using Place = queue::Bias<>::Place;
   // One thread may own it now.

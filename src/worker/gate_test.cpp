@@ -11,7 +11,7 @@
 
 #include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "engine/inside.hpp"
+#include "engine/handlers.hpp"
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/fence.hpp"
-#include "engine/inside.hpp"
+#include "engine/handlers.hpp"
 #include "worker/executor.hpp"
 
 namespace heddle::engine {

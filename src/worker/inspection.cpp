@@ -11,12 +11,17 @@
 
 #include "base/clock.hpp"
 #include "base/fence.hpp"
-#include "engine/running.hpp"
+#include "engine/aggregator.hpp"
+#include "engine/handlers.hpp"
+#include "engine/handles.hpp"
+#include "tap/counters.hpp"
 #include "worker/context.hpp"
 #include "worker/gate.hpp"
-#include "worker/report.hpp"
+#include "worker/sharing.hpp"
+#include "worker/worker.hpp"
 
 namespace heddle::engine {
+
 namespace {
 
 constexpr std::uint64_t kNoticeNs = base::kSecondNs;  // or a quarter of HEDDLE_HANG_SECONDS
@@ -424,6 +429,168 @@ tap::Snapshot Inspection::gather_waits() {
     if (all.workers.size() < tap::kMostListed) all.workers.push_back(std::move(state));
   }
   return all;
+}
+
+DebugBoard::~DebugBoard() {
+  if (begun_) hide_context(context_);
+}
+
+void DebugBoard::begin(std::uint32_t rank, std::uint32_t size) {
+  context_.rank = rank;
+  context_.size = size;
+  context_.process = static_cast<std::uint64_t>(::getpid());
+  begun_ = true;
+  show_context(context_);
+}
+
+void DebugBoard::add(Worker& worker) {
+  const auto free = std::ranges::find(workers_, nullptr, [](const auto& row) { return row.first; });
+  tap::DebugWorker* shown = free != workers_.end() ? free->second.get() : nullptr;
+  if (shown == nullptr) {
+    shown = workers_.emplace_back(&worker, std::make_unique<tap::DebugWorker>()).second.get();
+    shown->next = context_.workers;
+    context_.workers = shown;
+  } else {
+    free->first = &worker;
+  }
+  shown->value_count = shown->row_count = 0;
+  show(worker, *shown);
+  shown->open = 1;
+}
+
+void DebugBoard::remove(const Worker& worker) {
+  const auto row = std::ranges::find(workers_, &worker, [](const auto& one) { return one.first; });
+  if (row == workers_.end()) return;
+  row->second->open = 0;
+  row->first = nullptr;
+}
+
+DebugBoard::Row DebugBoard::enter(std::uint32_t thread) noexcept {
+  const auto is_free = [](const auto& wait) { return wait->waits == tap::DebugWaiting::no; };
+  const auto free = std::ranges::find_if(waits_, is_free);
+  tap::DebugWait* wait = free != waits_.end() ? free->get() : nullptr;
+  if (wait == nullptr) {
+    try {
+      wait = waits_.emplace_back(std::make_unique<tap::DebugWait>()).get();
+    } catch (const std::bad_alloc&) {
+      return Row();
+    }
+    wait->next = context_.waits;
+    context_.waits = wait;
+  }
+  wait->thread = thread;
+  return Row(wait);
+}
+
+void DebugBoard::Row::begin(const char* call, std::uint32_t worker) {
+  if (wait_ == nullptr) return;
+  tap::set_text(wait_->call, call != nullptr ? call : "a loop of the program");
+  wait_->awaited[0] = '\0';
+  wait_->worker = worker;
+  wait_->thing_count = 0;
+  wait_->told_ns = 0;
+  wait_->waits = tap::DebugWaiting::yes;
+}
+
+void DebugBoard::Row::returned() {
+  if (wait_ != nullptr) wait_->waits = tap::DebugWaiting::returned;
+}
+
+void DebugBoard::Row::resumed() {
+  if (wait_ != nullptr) wait_->waits = tap::DebugWaiting::yes;
+}
+
+void DebugBoard::Row::tell(const tap::Wait& wait, std::uint64_t waited_ns) {
+  if (wait_ == nullptr) return;
+  tap::set_text(wait_->call, wait.call.c_str());
+  tap::set_text(wait_->awaited, wait.awaited.c_str());
+  wait_->told_ns = waited_ns;
+  wait_->thing_count = 0;
+  for (const tap::Awaited& awaited : wait.things) {
+    if (wait_->thing_count == tap::DebugWait::kMostThings) break;
+    tap::DebugThing& thing = wait_->things[wait_->thing_count++];
+    thing.cause = static_cast<std::uint32_t>(awaited.cause);
+    thing.rank = awaited.rank;
+    thing.worker = awaited.worker;
+    tap::set_text(thing.what, awaited.what.c_str());
+    tap::set_text(thing.tag, awaited.tag.c_str());
+  }
+}
+
+// The counters of this rank, told while it runs. They are read while other threads count.
+
+namespace {
+
+// As Worker::read_stats(), except for what only the thread inside may look at: invalid packets,
+// which the transport counts.
+tap::WorkerCounters counters_of(Worker& worker) {
+  tap::WorkerCounters all;
+  all.index = worker.index();
+  all.internal = worker.index() == worker.context().internal_worker();
+  all.mode = mode_numbered(static_cast<std::uint32_t>(worker.sharing()))->name;
+  // Read before the polls of all threads: read after them, it could be the larger number.
+  const std::uint64_t own_polls = worker.gate() != nullptr ? worker.gate()->polls() : 0;
+  heddle_worker_stats& stats = all.stats;
+  stats.size = sizeof stats;
+  for (const tap::Count& count : tap::counts()) {
+    if (count.field != nullptr) stats.*count.field = base::peek(worker.core().stats.*count.field);
+  }
+  const Tally posted = worker.counts().peek_total();
+  stats.puts = posted.puts;
+  stats.gets = posted.gets;
+  stats.atomics = posted.atomics;
+  stats.messages = posted.messages;
+  stats.sends = posted.sends;
+  stats.bytes = posted.bytes;
+  stats.again = posted.again;
+  const std::uint64_t operations = posted.puts + posted.gets + posted.atomics;
+  stats.direct = operations - std::min(operations, posted.commands);
+  const Tasks& tasks = worker.messages().tasks();
+  stats.tasks = tasks.ran();
+  stats.stored = tasks.stored();
+  stats.dropped += tasks.dropped();
+  stats.failed += worker.core().operations.failed();
+  if (const Aggregator* aggregator = worker.aggregator(); aggregator != nullptr) {
+    stats.aggregated = base::peek(aggregator->counts().messages);
+    stats.packets = base::peek(aggregator->counts().packets);
+  }
+  const Gate* gate = worker.gate();
+  if (gate == nullptr) return all;
+  if (const SmallOffload* offload = gate->small_offload(); offload != nullptr) {
+    stats.registered = offload->registered_messages();
+    stats.helped = offload->helped_messages();
+  }
+  all.helper_polls = stats.polls - std::min(stats.polls, own_polls);
+  return all;
+}
+
+// The resident memory of this process; 0: it cannot be read.
+std::uint64_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  unsigned long long pages = 0;
+  const int read = std::fscanf(file, "%*u %llu", &pages);
+  std::fclose(file);
+  return read == 1 ? pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
+}
+
+}  // namespace
+
+std::string Inspection::counters() {
+  tap::RankCounters all;
+  all.rank = context_.bootstrap().rank();
+  all.pid = ::getpid();
+  all.transport = context_.transport().capabilities().name;
+  all.resident_bytes = resident_bytes();
+  const std::uint64_t now = context_.clock().now_ns();
+  const std::lock_guard lock(mutex_);
+  for (const Thread& thread : threads_) {
+    if (stale(thread, now)) continue;
+    ++all.waiting;
+    all.longest_wait_ns = std::max(all.longest_wait_ns, now - std::min(now, thread.since));
+  }
+  for (const Row& row : rows_) all.workers.push_back(counters_of(*row.worker));
+  return tap::to_text(all);
 }
 
 }  // namespace heddle::engine

@@ -1,3 +1,77 @@
+// What this rank tells about itself while it runs: to a debugger (DebugBoard), and to the launcher
+// that watches the job (Inspection).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+#include "heddle/heddle.h"
+#include "tap/debug_view.hpp"
+#include "tap/snapshot.hpp"
+
+namespace heddle::engine {
+
+// The part of one context that a debugger sees (base/debug_view.hpp): its workers, and the threads
+// that wait. Guarded by the mutex of the Inspection that owns it.
+
+class Worker;
+
+class DebugBoard {
+ public:
+  DebugBoard() = default;
+  DebugBoard(const DebugBoard&) = delete;
+  DebugBoard& operator=(const DebugBoard&) = delete;
+  ~DebugBoard();
+
+  void begin(std::uint32_t rank, std::uint32_t size);
+  // The handle of the context.
+  void name(std::uint64_t handle) { context_.handle = handle; }
+  // Throws std::bad_alloc.
+  void add(Worker& worker);
+  void remove(const Worker& worker);
+
+  // The row of a thread that waits: shown from enter() until its end.
+  class Row {
+   public:
+    Row() = default;
+    explicit Row(tap::DebugWait* wait) : wait_(wait) {}
+    Row(Row&& other) noexcept : wait_(std::exchange(other.wait_, nullptr)) {}
+    Row& operator=(Row&& other) noexcept {
+      std::swap(wait_, other.wait_);
+      return *this;
+    }
+    Row(const Row&) = delete;
+    Row& operator=(const Row&) = delete;
+    ~Row() {
+      if (wait_ != nullptr) wait_->waits = tap::DebugWaiting::no;
+    }
+    // It waits in this call (null: the program has not said which).
+    void begin(const char* call, std::uint32_t worker);
+    void returned();
+    void resumed();
+    // Shows what the thread waits for, after it has waited so long.
+    void tell(const tap::Wait& wait, std::uint64_t waited_ns);
+
+   private:
+    tap::DebugWait* wait_ = nullptr;  // null: there was no memory for one
+  };
+  [[nodiscard]] Row enter(std::uint32_t thread) noexcept;
+
+ private:
+  tap::DebugContext context_;
+  bool begun_ = false;
+  // Free ones are used again.
+  std::vector<std::unique_ptr<tap::DebugWait>> waits_;
+  std::vector<std::pair<const Worker*, std::unique_ptr<tap::DebugWorker>>> workers_;
+};
+
 // Collects what this rank can tell about itself when its job seems to hang, for the launcher that
 // watches the job (bootstrap::Observed): which threads wait, for what, and which operations the
 // workers have under way.
@@ -10,21 +84,6 @@
 //
 // mutex_ guards everything but the epoch. It is held only briefly, and never while a program's
 // function is called, a wait is described, or a worker is entered.
-#pragma once
-
-#include <atomic>
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <string>
-#include <vector>
-
-#include "bootstrap/bootstrap.hpp"
-#include "heddle/heddle.h"
-#include "tap/snapshot.hpp"
-#include "worker/debug_board.hpp"
-
-namespace heddle::engine {
 
 class Context;
 class Worker;

@@ -9,8 +9,7 @@
 #include "base/clock.hpp"
 #include "base/wait.hpp"
 #include "worker/context.hpp"
-#include "worker/hang_report.hpp"
-#include "worker/stillness.hpp"
+#include "worker/watch.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine {

@@ -11,8 +11,8 @@
 #include "base/test_support.hpp"
 #include "bootstrap/inproc/inproc.hpp"
 #include "protocol/tagged.hpp"
-#include "worker/attachment.hpp"
 #include "worker/context.hpp"
+#include "worker/extension.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine::leave_test {

@@ -7,7 +7,7 @@
 
 #include "bootstrap/inproc/inproc.hpp"
 #include "worker/context.hpp"
-#include "worker/modes.hpp"
+#include "worker/sharing.hpp"
 #include "worker/worker.hpp"
 
 namespace heddle::engine::reclaim_test {

@@ -1,4 +1,4 @@
-#include "worker/report.hpp"
+#include "worker/worker.hpp"
 
 #include <sched.h>
 
@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "engine/aggregator.hpp"
-#include "engine/running.hpp"
+#include "engine/handlers.hpp"
 #include "worker/gate.hpp"
-#include "worker/modes.hpp"
+#include "worker/sharing.hpp"
 
 namespace heddle::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/small_offload.hpp"
+#include "worker/helpers.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/stillness.hpp"
+#include "worker/watch.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,12 +7,11 @@
 
 #include "base/error.hpp"
 #include "base/fence.hpp"
-#include "engine/ordering.hpp"
-#include "engine/probing.hpp"
-#include "engine/tracing.hpp"
+#include "engine/tapped.hpp"
+#include "protocol/requests.hpp"
 #include "tap/probes.hpp"
+#include "worker/extension.hpp"
 #include "worker/gate.hpp"
-#include "worker/protocols.hpp"
 
 namespace heddle::engine {
 
@@ -425,6 +424,44 @@ std::uint64_t Worker::unfinished_operations() {
 base::Status Worker::try_drain() {
   const auto drained = [&]() -> base::Status { return core_.operations.under_way() > 0 ? HEDDLE_AGAIN : HEDDLE_DONE; };
   return use(*this) == nullptr ? drained() : gate_->after_queued(drained);
+}
+
+// The table of protocols. A new protocol is a file and a row here.
+
+namespace {
+
+// Makes a protocol that has kRows (the rows of what arrives for it) and is constructed from a core.
+template <class Kind>
+constexpr ProtocolEntry entry() {
+  return {Kind::kRows,
+          [](Worker& worker) -> std::unique_ptr<Protocol> { return std::make_unique<Kind>(worker.core()); }};
+}
+
+constexpr std::array kTable = {
+    entry<Requests>(),
+};
+
+// Every row has one owner.
+constexpr bool is_sound() {
+  std::array<bool, wire::kRows> taken{};
+  taken[wire::kExtensionRow] = true;  // the room above
+  for (const wire::Kind kind : {wire::Kind::invalid, wire::Kind::packet, wire::Kind::active_message,
+                                wire::Kind::fragment, wire::Kind::user, wire::Kind::tagged})
+    taken[wire::row_of(kind)] = true;
+  for (const ProtocolEntry& entry : kTable) {
+    for (const std::uint32_t row : entry.rows) {
+      if (row >= wire::kRows || taken[row]) return false;
+      taken[row] = true;
+    }
+  }
+  return true;
+}
+static_assert(is_sound(), "two protocols have the same row");
+
+}  // namespace
+
+std::span<const ProtocolEntry> protocol_table() {
+  return kTable;
 }
 
 }  // namespace heddle::engine

@@ -2,7 +2,8 @@
 //
 //   Core            transport, operations, requester, answers: what the parts share
 //   Completer       handles arrivals and ends, by a table of protocols
-//   protocols       active messages, tagged messages, those of protocols.cpp, and the extension's
+//   protocols       active messages, tagged messages, those of the table in worker.cpp, and the
+//                   extension's
 //   Gate            admits one thread at a time, where several threads use the worker (gate.hpp)
 //
 // The inline functions of api/ execute direct operations without coming here. Everything else is
@@ -21,13 +22,14 @@
 #include "base/wait.hpp"
 #include "engine/completer.hpp"
 #include "engine/core.hpp"
+#include "engine/tapped.hpp"
 #include "protocol/active_messages.hpp"
 #include "protocol/tagged.hpp"
+#include "tap/debug_view.hpp"
 #include "worker/context.hpp"
 #include "worker/descriptor.hpp"
-#include "worker/hang_report.hpp"
-#include "worker/ownership.hpp"
 #include "worker/sharing.hpp"
+#include "worker/watch.hpp"
 
 namespace heddle::engine {
 
@@ -224,5 +226,31 @@ template <class Attempt, class Describe>
     watch.round(describe, waiter.nap_ns() > 0);
   }
 }
+
+// What a worker tells about itself, in reports and for the verdict on why a job does not move.
+
+// Logs what is under way. Any thread.
+void report_operations(Worker& worker);
+// Tells it to the findings. Any thread; if the worker has no gate, only the thread that uses it.
+// False: another thread is inside, and the findings say so. Throws std::bad_alloc.
+bool look_inside(Worker& worker, Findings& findings);
+// Tells only what the worker has under way, in findings.state; nothing if another thread is inside.
+void look_under_way(Worker& worker, Findings& findings);
+// Tells what any thread may tell about a worker without a gate that another thread uses. `still`:
+// no thread has polled it for a while. Throws std::bad_alloc.
+void look_from_outside(Worker& worker, bool still, Findings& findings);
+// The same as look_inside() for the thread inside.
+void find_inside(Worker& worker, Findings& findings);
+
+// Tells a debugger where the worker's numbers are. The worker is open.
+void show(Worker& worker, tap::DebugWorker& shown);
+
+// Numbers that change when something happens. They are read while other threads write them.
+// `calls`: by threads of the program.
+struct Glimpse {
+  std::uint64_t moves;
+  std::uint64_t calls;
+};
+[[nodiscard]] Glimpse glimpse(Worker& worker);
 
 }  // namespace heddle::engine

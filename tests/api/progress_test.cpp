@@ -24,7 +24,7 @@
 #include "queue/handover.hpp"
 #include "queue/locks.hpp"
 #include "worker/context.hpp"
-#include "worker/progress/policy.hpp"
+#include "worker/helpers.hpp"
 
 namespace heddle::test::progress_test {
 namespace {

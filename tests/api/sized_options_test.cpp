@@ -1,6 +1,6 @@
 // Structures with a size: those of older and newer headers are accepted, impossible sizes are
 // refused.
-#include "api/options.hpp"
+#include "api/arguments.hpp"
 
 #include <gtest/gtest.h>
 

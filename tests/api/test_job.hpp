@@ -14,7 +14,7 @@
 #include "base/test_support.hpp"
 #include "heddle/heddle.hpp"
 #include "transport/transport.hpp"
-#include "worker/modes.hpp"
+#include "worker/sharing.hpp"
 
 namespace heddle::test {
 

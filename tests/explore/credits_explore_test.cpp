@@ -1,13 +1,13 @@
 // src/protocol: the credit of senders (SendCredit: a model beside the code; UserCredits: the code
 // itself), and the handshake by which a helper that goes to sleep and a thread that leaves
 // something under way see each other (worker/gate.cpp, must_call_helpers(), and
-// worker/progress/helpers.cpp, sleep()): a model beside the code.
+// worker/helpers.cpp, sleep()): a model beside the code.
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "expect.hpp"
-#include "protocol/user_credits.hpp"
+#include "protocol/credits.hpp"
 
 namespace heddle::explore::credits_explore_test {
 namespace {

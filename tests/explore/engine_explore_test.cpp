@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "engine/handler_table.hpp"
+#include "engine/handlers.hpp"
 #include "expect.hpp"
 #include "queue/command_queue.hpp"
 

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/aggregation.hpp"
 #include "engine/aggregator.hpp"
 #include "expect.hpp"
 #include "queue/command_queue.hpp"

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "engine/notifier.hpp"
+#include "engine/core.hpp"
 #include "expect.hpp"
 
 namespace heddle::explore::notifier_explore_test {

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "expect.hpp"
-#include "worker/ownership.hpp"
+#include "worker/sharing.hpp"
 
 namespace heddle::explore::ownership_explore_test {
 namespace {

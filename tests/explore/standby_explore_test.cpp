@@ -1,5 +1,5 @@
 // src/worker: an executor that sleeps, stands aside for threads that wait, and takes orders; the
-// code itself (standby.hpp, rounds.hpp) over the explorer's atomics, with the command queue, the
+// code itself (executor.hpp) over the explorer's atomics, with the command queue, the
 // sleeper and the bell that it is used with. The worker inside is simulated: commands that end at
 // once, commands that end with an arrival, and calls that only the executor's thread may run.
 #include <gtest/gtest.h>
@@ -10,8 +10,7 @@
 #include "queue/bell.hpp"
 #include "queue/command_queue.hpp"
 #include "queue/locks.hpp"
-#include "worker/rounds.hpp"
-#include "worker/standby.hpp"
+#include "worker/executor.hpp"
 
 namespace heddle::explore::standby_explore_test {
 namespace {

@@ -1,4 +1,4 @@
-// src/worker: a worker's descriptor; the code itself (wakeup.hpp, notifier.hpp) over the explorer's
+// src/worker: a worker's descriptor; the code itself (Wakeup, Notifier) over the explorer's
 // atomics, with the sleeper and the bell that it is used with. The worker inside is simulated: a
 // peer sends, another thread polls, a rank fails. Sequentially consistent: notifier_explore_test
 // and bell_explore_test show the effects of weak memory on its two handshakes.
@@ -6,11 +6,11 @@
 
 #include <utility>
 
-#include "engine/notifier.hpp"
+#include "engine/core.hpp"
 #include "expect.hpp"
 #include "queue/bell.hpp"
 #include "queue/locks.hpp"
-#include "worker/wakeup.hpp"
+#include "worker/descriptor.hpp"
 
 namespace heddle::explore::wakeup_explore_test {
 namespace {

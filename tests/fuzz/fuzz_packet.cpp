@@ -1,6 +1,6 @@
 // Messages from a peer: an accepted message must lie inside the packet, and reassembly must keep
 // its bound.
-#include "engine/aggregation.hpp"
+#include "engine/aggregator.hpp"
 #include "fuzz.hpp"
 #include "protocol/reassembly.hpp"
 #include "wire/messages.hpp"

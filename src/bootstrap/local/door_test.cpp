@@ -28,12 +28,8 @@ constexpr int kLongMs = 60'000;  // more than anything takes
 class Guest {
  public:
   Guest() : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const std::string name = std::string(kDoorPrefix) + std::to_string(::getuid()) + '.' + std::to_string(::getpid());
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name.data(), name.size());
-    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
+    const tap::DoorName name(::getpid());
+    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length), 0);
   }
   void say(const std::string& text) const {
     static_cast<void>(::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL));

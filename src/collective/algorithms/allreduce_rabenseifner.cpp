@@ -18,7 +18,6 @@
 #include <bit>
 
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/pieces.hpp"
 
 namespace heddle::collective {
 namespace {

@@ -7,7 +7,6 @@
 //   counter 1 + i  the slot of child i is free; initially free
 //   queue 0        forward, copy, give back
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/tree.hpp"
 
 namespace heddle::collective {
 namespace {

@@ -9,7 +9,6 @@
 // kept_pull: from a slot at the root. The root fills it when all ranks have emptied it; so the root
 // may be one run ahead.
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/pieces.hpp"
 
 namespace heddle::collective {
 namespace {

@@ -10,7 +10,6 @@
 //   queue 0          the root's scattering, and the signals to root and left neighbour
 //   queue 1          the ring
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/pieces.hpp"
 
 namespace heddle::collective {
 

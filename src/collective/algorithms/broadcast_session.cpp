@@ -27,8 +27,6 @@
 #include <vector>
 
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/pieces.hpp"
-#include "collective/algorithms/tree.hpp"
 
 namespace heddle::collective {
 namespace {

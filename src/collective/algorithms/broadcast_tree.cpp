@@ -9,8 +9,6 @@
 //   queue 1        the signal to the parent; a rank without children also waits here
 // Several trees have one set of these each.
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/pieces.hpp"
-#include "collective/algorithms/tree.hpp"
 
 namespace heddle::collective {
 namespace {

@@ -11,8 +11,8 @@
 //   counter 2 + 2 slot  my slots at the peer are free; initially free
 //   queue 0: the blocks, beginning with the next rank, so that ranks do not all put to the same one
 //   queue 1: the signals, and the copies of what was taken
-#include "collective/exchange.hpp"
 #include "collective/algorithms/algorithms.hpp"
+#include "collective/schedule.hpp"
 
 namespace heddle::collective {
 namespace {

@@ -4,7 +4,6 @@
 //   counter 0      my slot at my parent is free
 //   counter 1 + i  the slot of child i is full
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/tree.hpp"
 
 namespace heddle::collective {
 

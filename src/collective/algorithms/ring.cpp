@@ -11,7 +11,6 @@
 //   queue 1    the signal that this rank has begun
 //   queue 0    everything else
 #include "collective/algorithms/algorithms.hpp"
-#include "collective/algorithms/pieces.hpp"
 
 namespace heddle::collective {
 namespace {

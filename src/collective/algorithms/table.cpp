@@ -1,9 +1,12 @@
 // The list of all algorithms. To add one, add a function in a file of its own and a row here.
+
+#include <algorithm>
 #include <array>
 
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective {
+
 namespace {
 
 using Reach = Algorithm::Reach;
@@ -103,6 +106,21 @@ const Algorithm* find_algorithm(std::string_view name) {
   for (const Algorithm& algorithm : kTable)
     if (name == algorithm.name) return &algorithm;
   return nullptr;
+}
+
+std::vector<Rank> givers(const Algorithm& algorithm, const Request& request, std::span<const std::uint32_t> counters) {
+  std::vector<Rank> found;
+  if (counters.empty() || request.ranks > kMostSearched || lists_blocks(request.operation)) return found;
+  const auto gives = [&](const Command& command) {
+    return command.action == Action::put && command.target == request.rank && command.credits > 0 &&
+           std::ranges::find(counters, command.counter) != counters.end();
+  };
+  Request other = request;
+  for (other.rank = 0; other.rank < request.ranks; ++other.rank) {
+    if (other.rank == request.rank) continue;
+    if (std::ranges::any_of(algorithm.schedule(other).commands, gives)) found.push_back(other.rank);
+  }
+  return found;
 }
 
 }  // namespace heddle::collective

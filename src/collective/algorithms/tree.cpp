@@ -1,4 +1,4 @@
-#include "collective/algorithms/tree.hpp"
+#include "collective/algorithms/algorithms.hpp"
 
 #include <algorithm>
 #include <bit>
