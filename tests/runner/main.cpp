@@ -1,6 +1,7 @@
 // The main function of a test program, which holds the tests of a whole room:
 // `PROGRAM --only=FILE[,FILE…]` runs those that are written in these files, named without folder
 // and ending, which is how ctest runs each file by itself. All flags of GoogleTest hold as well.
+// TEST_PROCESSES=N: several at once (shards.hpp).
 #include <fnmatch.h>
 
 #include <cstdio>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "shards.hpp"
 
 namespace heddle::tests::runner {
 namespace {
@@ -114,5 +117,6 @@ int main(int argc, char** argv) {
                  argv[1]);
     return 2;
   }
-  return RUN_ALL_TESTS();
+  const int processes = heddle::tests::runner::processes_asked_for();
+  return processes > 1 ? heddle::tests::runner::run_in_processes(processes) : RUN_ALL_TESTS();
 }
