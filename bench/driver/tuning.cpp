@@ -23,7 +23,7 @@ using Rows = std::vector<SelectionTable::Row>;
 
 namespace {
 
-constexpr std::uint64_t kSilenceNs = 120'000'000'000;
+constexpr std::uint64_t kTuneSilenceNs = 120'000'000'000;
 
 template <class Number>
 Number between(Number below, Number above) {
@@ -119,7 +119,7 @@ class Tuning {
       const bool done = measured->kept || std::string(algorithm.name).ends_with("." + sample->key.sharing);
       if (done) measured->times_ns[sample->key.size_bytes][&algorithm].push_back(sample->value);
     };
-    return driver::run(program, kSilenceNs, read) == 0;
+    return driver::run(program, kTuneSilenceNs, read) == 0;
   }
 
   harness::Options options_;
