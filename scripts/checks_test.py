@@ -58,7 +58,9 @@ GOOD = {
     "src/transport/table.cpp": '#include "transport/shm/shm.hpp"\n#include "transport/loopback/loopback.hpp"\n',
     "src/worker/worker.hpp": '#include <vector>\n  #  include "transport/transport.hpp"\n',
     "src/api/worker.cpp": '#include "worker/worker.hpp"\n#include "bootstrap/inproc/inproc.hpp"\n',
-    "tools/main.cpp": '#include "bench/bench.hpp"\n#include "transport/transport.hpp"\n',
+    "src/tap/ask.hpp": '#include "base/error.hpp"\n',
+    "tools/main.cpp": '#include "tap/ask.hpp"\n#include "transport/transport.hpp"\n',
+    "observe/jobs.cpp": '#include "tap/ask.hpp"\n',
     "bench/bench.hpp": '#include <heddle/heddle.h>\n#include "harness/json.hpp"\n',
     "bench/harness/json.hpp": "\n",
     "examples/hello.c": "#include <heddle/heddle.h>\n",
@@ -103,6 +105,8 @@ class Includes(unittest.TestCase):
         self.refused("examples/x.cpp", '#include "base/error.hpp"', "include/heddle only")
         self.refused("bench/x.cpp", '#include "transport/transport.hpp"', "bench may not include")
         self.refused("tools/x.cpp", '#include "worker/worker.hpp"', "tools may not include")
+        self.refused("tools/x.cpp", '#include "bench/bench.hpp"', "tools may not include")
+        self.refused("observe/x.cpp", '#include "bootstrap/bootstrap.hpp"', "observe may not include")
         self.refused("include/heddle/x.hpp", '#include "base/error.hpp"', "include may not include")
         self.refused("interfaces/one/x.hpp", '#include "base/error.hpp"', "include/heddle only")
         self.refused("interfaces/two/x.hpp", '#include "one/one.hpp"', "interfaces/two may not include")

@@ -50,7 +50,7 @@ class Observed {
   virtual tap::Pulse pulse() = 0;
   // An encoded tap::Snapshot. The call may take a part of a second.
   virtual std::vector<std::byte> snapshot() = 0;
-  // The counters so far, as diagnosis/counters.hpp says. At once.
+  // The counters so far, as tap/counters.hpp says. At once.
   virtual std::string counters() { return {}; }
 
  protected:

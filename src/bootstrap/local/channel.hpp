@@ -46,7 +46,7 @@ enum class FrameType : std::uint16_t {
   // payload: tap::Pulse. An answer, as the next one; value: that of the question
   pulse = 8,
   snapshot = 9,   // payload: an encoded tap::Snapshot
-  counters = 10,  // payload: text, see diagnosis/counters.hpp
+  counters = 10,  // payload: text, see tap/counters.hpp
   // launcher to rank
   welcome = 64,  // payload: Welcome
   // rank: whose; otherwise as publish. No answer if that rank is gone: `gone` comes instead

@@ -64,7 +64,7 @@ class Door {
   std::vector<std::shared_ptr<Guest>> guests_;  // shared: an answer may come after they are gone
 };
 
-// Asks all ranks of a job for their counters (diagnosis/counters.hpp), for people who look at the
+// Asks all ranks of a job for their counters (tap/counters.hpp), for people who look at the
 // job while it runs. Requests that come while a round is under way share the next round.
 //
 // No threads, never waits: its owner calls tick() when due_ns() says so.
