@@ -1,9 +1,6 @@
 # heddle_wing(LABEL)    this folder is a wing, or a part of one: of its tests, LABEL is what scripts/changed.py knows it by
 macro(heddle_wing label)
   set_property(DIRECTORY PROPERTY LABELS ${label})
-  if(HEDDLE_FUZZ)
-    add_compile_options(-fno-sanitize=fuzzer-no-link)  # fuzzers are about the core
-  endif()
 endmacro()
 
 # heddle_wing_program(TARGET COMPONENT)    the program of a wing's commands: installed where `heddle` finds it, and built with it

@@ -69,7 +69,7 @@ int trace_command(int argc, char** argv) {
     return kUsageCode;
   }
   if (trace::merge(path, keep ? trace::Parts::keep : trace::Parts::remove, "heddle trace") == HEDDLE_DONE) return 0;
-  std::fprintf(stderr, "heddle trace: there is no picture: %s\n", base::last_message());
+  std::fprintf(stderr, "heddle trace: %s\n", base::last_message());
   const std::string stay = trace::left(path);
   if (!stay.empty()) {
     std::fprintf(stderr, "heddle trace: what the ranks have noted stays in %s; `heddle trace %s` tries again\n",

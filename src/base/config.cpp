@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kKi = std::uint64_t{1} << 10;
 constexpr std::uint64_t kMi = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGi = std::uint64_t{1} << 30;
-constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
 
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
@@ -208,7 +208,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "30s",
      "UCX over TCP: a connection whose other end answers nothing for so long (1s at least) is lost; 0: when the system "
      "gives it up",
-     {0, 240 * kSecond}},
+     {0, 240 * kSecondNs}},
     {Var::ofi_library, "HEDDLE_OFI_LIBRARY", Type::text, "libfabric.so.1",
      "libfabric: a name that the loader knows, or a file"},
     {Var::ofi_provider, "HEDDLE_OFI_PROVIDER", Type::text, "",
@@ -230,7 +230,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "30s",
      "libfabric: a peer that accepts no connection, or whose TCP connection answers nothing, for so long (1s at least) "
      "is lost; 0: when the system gives it up",
-     {0, 240 * kSecond}},
+     {0, 240 * kSecondNs}},
     {Var::verbs_library, "HEDDLE_VERBS_LIBRARY", Type::text, "libibverbs.so.1",
      "libibverbs: a name that the loader knows, or a file"},
     {Var::verbs_device, "HEDDLE_VERBS_DEVICE", Type::text, "",
@@ -258,7 +258,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "30s",
      "verbs: a rank that answers no note, or a worker that does not connect, for so long (1s at least) is lost; 0: "
      "never",
-     {0, 240 * kSecond}},
+     {0, 240 * kSecondNs}},
     {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
     {Var::fault_delay,
      "HEDDLE_FAULT_DELAY",
@@ -279,7 +279,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      Type::time_ns,
      "0",
      "fault transports: time of the way to the peer, and of completions back",
-     {0, kSecond}},
+     {0, kSecondNs}},
     {Var::log, "HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
     {Var::stats, "HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
     {Var::trace, "HEDDLE_TRACE", Type::text, "",
@@ -309,7 +309,7 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "heddle_worker_close returns TIMEOUT, and the worker stays open, when its unfinished operations grow no fewer for "
      "so long; "
      "0: it waits for as long as their peers live",
-     {0, 86'400 * kSecond}},
+     {0, 86'400 * kSecondNs}},
     {Var::shmem_check, "HEDDLE_CHECK", Type::text, "on",
      "OpenSHMEM programs: mistakes that are looked for: off (what costs nothing), on (collectives too) or full (every "
      "operation, by the slower way of the engine). MPI programs: full looks for more than wrong arguments: messages "
@@ -393,7 +393,7 @@ const char* accepted(Type type) {
 std::string written(Type type, std::uint64_t value) {
   using Unit = std::pair<const char*, std::uint64_t>;
   static constexpr Unit kBytes[] = {{"G", kGi}, {"M", kMi}, {"K", kKi}};
-  static constexpr Unit kTimes[] = {{"s", kSecond}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
+  static constexpr Unit kTimes[] = {{"s", kSecondNs}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
   std::span<const Unit> units;
   if (type == Type::bytes) units = kBytes;
   if (type == Type::time_ns) units = kTimes;
@@ -422,7 +422,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
 
 std::optional<std::uint64_t> parse_time_ns(std::string_view text) {
   static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
-      {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", kSecond}, {"min", 60 * kSecond}, {"h", 3600 * kSecond}};
+      {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", kSecondNs}, {"min", 60 * kSecondNs}, {"h", 3600 * kSecondNs}};
   if (text == "0")
     // every other number needs a unit: some would read a bare number as seconds, others as
     // nanoseconds
