@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/clock.hpp"
+
 namespace heddle::base {
 
 namespace {
@@ -14,7 +16,6 @@ namespace {
 constexpr std::uint64_t kKi = std::uint64_t{1} << 10;
 constexpr std::uint64_t kMi = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGi = std::uint64_t{1} << 30;
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
 
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{

@@ -78,7 +78,7 @@ class Shard {
       output_ = -1;
     }
     // The end of GoogleTest's line about a test that is over.
-    const std::size_t last = held_.rfind(" ms)\n"); 
+    const std::size_t last = held_.rfind(" ms)\n");
     if (last != std::string::npos) pass_on(last + std::string_view(" ms)\n").size());
   }
   void pass_on_all() { pass_on(held_.size()); }
