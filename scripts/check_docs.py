@@ -24,7 +24,7 @@ def documents(root):
 
 def rooms(root):
     """Folders that must explain themselves: the rooms, transports, and those beside src/."""
-    folders = [root / name for name in ("include", "tools", "bench", "examples", "interfaces", "docs/decisions", "docs/journal")]
+    folders = [root / name for name in ("include", "tools", "observe", "tofu", "bench", "examples", "interfaces", "docs/decisions", "docs/journal")]
     folders += [path.parent for path in root.glob("src/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("src/transport/*/CMakeLists.txt")]
     folders += [path.parent for path in root.glob("interfaces/*/CMakeLists.txt")]

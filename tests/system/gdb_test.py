@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools" / "gdb" / "heddle-gdb.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "observe" / "gdb" / "heddle-gdb.py"
 GDB = shutil.which("gdb")
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-SUPPRESSIONS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "valgrind" / "heddle.supp"
+SUPPRESSIONS = pathlib.Path(__file__).resolve().parents[2] / "observe" / "valgrind" / "heddle.supp"
 
 
 class Memcheck(unittest.TestCase):

@@ -119,7 +119,7 @@ base::Result<std::unique_ptr<Bootstrap>> open() {
   Reader reader(Direction::to_rank, given->size);
   const Seat seat{given->fd, given->rank, given->size};
   const auto welcome = greet(seat, reader);
-  if (!welcome && joined_before(given->fd)) {
+  if (!welcome && (welcome.status() == HEDDLE_ERR_STATE || joined_before(given->fd))) {
     return base::fail(HEDDLE_ERR_STATE,
                       "another process has joined the launcher's job with the same %s before, and has left or ended; a "
                       "rank is one process (do two programs run one after the other in a rank? then start each by a "
@@ -163,6 +163,10 @@ base::Result<Welcome> greet(const Seat& seat, Reader& reader) {
     }
   }
   if (status != HEDDLE_DONE) return status;
+  // It was for the process before, which has ended without reading it.
+  if (frame.header.type > FrameType::welcome && frame.header.type <= FrameType::ask_counters) {
+    return base::fail(HEDDLE_ERR_STATE, "the launcher has greeted another process of rank %u before", seat.rank);
+  }
   if (frame.header.type != FrameType::welcome) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "the launcher's first frame is of type %u",
                       static_cast<unsigned>(frame.header.type));

@@ -45,7 +45,7 @@ struct Seat {
 };
 
 // Says hello and waits for the broker's welcome. BOOTSTRAP (no answer, the connection was closed,
-// somebody else answers), VERSION, PROTOCOL.
+// somebody else answers), STATE (another process was greeted before), VERSION, PROTOCOL.
 base::Result<Welcome> greet(const Seat& seat, Reader& reader);
 
 // A rank after the greeting. Over a socket that passes no descriptors, cards are published and
