@@ -358,6 +358,11 @@ void Device::announce_closed(Port& port) {
   if (!std::exchange(port.told_closed, true)) directory_.close(port.index());
 }
 
+bool Device::only_worker_ended(std::uint32_t rank, std::uint32_t worker) {
+  const std::lock_guard lock(mutex_);
+  return !failed(rank) && directory_.known_closed(rank, worker);
+}
+
 void Device::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;

@@ -166,6 +166,9 @@ class Device {
   [[nodiscard]] const Losses& losses() const { return losses_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return losses_.failed(rank); }
   void lose(std::uint32_t rank) { losses_.lose(rank); }
+  // That worker of a peer was closed, and its rank goes on: a connection that is gone is that
+  // worker's end, and no loss of the rank. Unlike Directory::known_closed() it may wait.
+  [[nodiscard]] bool only_worker_ended(std::uint32_t rank, std::uint32_t worker);
   [[nodiscard]] Directory& directory() { return directory_; }
   [[nodiscard]] Helper& helper() { return helper_; }
 

@@ -71,8 +71,10 @@ bool Peers::note_failed(std::uint32_t rank) {
 bool Peers::closed(TransportWorker::Target target) const {
   const Peer* peer = known(target.rank, target.worker);
   if (peer == nullptr) return false;
-  if (peer->ready()) return device_.directory().known_closed(target.rank, target.worker);
-  return peer->stage == Peer::Stage::closed;
+  if (peer->stage == Peer::Stage::closed) return true;
+  // a connection may break because its worker was closed
+  const bool had_one = peer->ready() || peer->stage == Peer::Stage::broken;
+  return had_one && device_.directory().known_closed(target.rank, target.worker);
 }
 
 // Peers that have no connection yet, also those of a rank that has not answered.

@@ -10,8 +10,9 @@
 namespace heddle::transport::network {
 namespace {
 
-// How long transfers may take to end when their worker is closed; then their connections are
-// closed.
+// How long transfers may take to end when their worker is closed; then peers are told that it is,
+// and as long again afterwards their connections are closed. A peer that finds its connection gone,
+// and does not know why, takes the rank for lost.
 constexpr std::uint64_t kCloseNs = 250'000'000;
 constexpr std::uint64_t kForceNs = 5'000'000'000;
 // Rounds of progress in one visit of the helper, so that a busy port neither keeps the helper from
@@ -132,6 +133,9 @@ void Port::close() {
       if (!some) sched_yield();
     }
   };
+  drive(now_ns() + kCloseNs);
+  if (!transfers_under_way()) return;
+  device_.announce_closed(*this);
   drive(now_ns() + kCloseNs);
   if (!transfers_under_way()) return;
   disconnect_transfers();

@@ -201,7 +201,8 @@ TEST_P(OfiFaults, ADeathEndsAllWithoutATimeOut) {
   world.transport(0).release(held.memory);
 }
 
-// If the end of a get does not come, the worker is cut off.
+// If the end of a get does not come, the worker is cut off. Its peers do not lose its rank, though
+// one sends to it all the time, and would find its endpoint gone before it is told.
 TEST_P(OfiFaults, AWorkerWhoseGetDoesNotEndIsCutOff) {
   Held held(setting("1s"), 3);
   World& world = held.world;
@@ -210,6 +211,11 @@ TEST_P(OfiFaults, AWorkerWhoseGetDoesNotEndIsCutOff) {
   fault("hold", 1);
   held.post(transfer(Opcode::put, held.memory, &held.source), transfer(Opcode::get, held.memory, &held.destination));
   world.fail(1);
+  Port& peer = world.port(2);
+  EXPECT_TRUE(world.until([&] {
+    if (peer.outstanding() == 0) static_cast<void>(peer.send(message_to(0, 0, text_)));
+    return peer.worker().closed({0, 0});
+  }));
   EXPECT_TRUE(world.until([&] { return world.port(0).outstanding() == 0; }));
   EXPECT_EQ(world.port(0).status(held.put), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(world.port(0).status(held.get), HEDDLE_ERR_PEER_FAILED);
@@ -219,10 +225,30 @@ TEST_P(OfiFaults, AWorkerWhoseGetDoesNotEndIsCutOff) {
   fault("hold", 0);
   EXPECT_EQ(world.run(world.port(0), message_to(0, 1, text_)), HEDDLE_ERR_PEER_FAILED);
   EXPECT_EQ(world.run(world.port(0, 1), message_to(0, 1, text_)), HEDDLE_DONE) << "its other worker goes on";
-  EXPECT_EQ(world.run(world.port(2), message_to(0, 1, text_)), HEDDLE_DONE);
+  EXPECT_EQ(world.run(peer, message_to(0, 1, text_)), HEDDLE_DONE);
+  EXPECT_EQ(world.run(peer, message_to(0, 0, text_)), HEDDLE_DONE) << "messages to a closed worker are lost";
+  EXPECT_TRUE(peer.worker().closed({0, 0}));
   EXPECT_EQ(world.transport(0).lost(2), 0U) << "the other ranks are not lost";
-  EXPECT_TRUE(world.until([&] { return world.port(2).worker().closed({0, 0}); })) << "and are told";
+  EXPECT_EQ(world.transport(2).lost(0), 0U) << "nor do they lose this one";
   EXPECT_TRUE(world.until([&] { return world.port(0).worker().arm(); })) << "it may sleep";
+  world.transport(0).release(held.memory);
+}
+
+TEST_P(OfiFaults, AWorkerThatIsClosedWithAGetIsNoLossOfItsRank) {
+  Held held(setting("30s"), 3);
+  World& world = held.world;
+  Port& peer = world.port(2);
+  fault("hold", 0);
+  ASSERT_EQ(world.run(world.port(0), message_to(2, 0, text_)), HEDDLE_DONE);
+  fault("hold", 1);
+  held.post(transfer(Opcode::put, held.memory, &held.source), transfer(Opcode::get, held.memory, &held.destination));
+  world.close_port(0, 0);
+  fault("hold", 0);
+  EXPECT_TRUE(world.until([&] { return peer.worker().closed({0, 0}); }));
+  EXPECT_EQ(world.run(peer, message_to(0, 0, text_)), HEDDLE_DONE) << "messages to a closed worker are lost";
+  EXPECT_EQ(world.run(peer, message_to(0, 1, text_)), HEDDLE_DONE);
+  EXPECT_TRUE(peer.worker().closed({0, 0}));
+  EXPECT_EQ(world.transport(2).lost(0), 0U);
   world.transport(0).release(held.memory);
 }
 

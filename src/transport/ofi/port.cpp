@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/copy.hpp"
 #include "transport/network/streams.hpp"
@@ -18,6 +19,9 @@ constexpr std::uint64_t kDyingNs = 1'000'000'000;
 // The same for gets, if there is no time-out. Otherwise twice HEDDLE_OFI_TIMEOUT: by then libfabric
 // has noticed that the network is cut.
 constexpr std::uint64_t kGetsNs = 60'000'000'000;
+// How long the peers of a worker may take to learn that it ends, before its endpoint is closed: a
+// peer that finds the endpoint gone, and does not know why, takes the rank for lost.
+constexpr std::uint64_t kTellNs = 1'000'000'000;
 // Below this length a message is copied by its words.
 constexpr std::size_t kShort = 1024;
 
@@ -55,6 +59,7 @@ Port::~Port() {
 // In this order: with the endpoint libfabric lets go of the caller's memory, and then that may be
 // deregistered.
 void Port::close_endpoint() {
+  ends_ = false;
   if (endpoint_.domain() == nullptr) return;
   unwatch();
   if (has_regions()) device_.regions().remove(endpoint_.domain());
@@ -308,26 +313,33 @@ bool Port::go_on_disconnecting() {
     over = over || now - peer->dies_at >= gets_ns;
     return false;
   });
-  return over;
+  return over || ends_;  // its peers were told, so it ends even if its gets end meanwhile
 }
 
 // libfabric lets go of the gets' destinations only with the endpoint. So this worker ends, and the
 // others are told. Their ranks, and the other workers of this rank, go on.
 [[gnu::cold]] void Port::end_gets() {
-  device_.log().line(base::Level::error,
-                     "worker %u is cut off: libfabric does not end its gets from rank %u, which is lost "
-                     "(HEDDLE_OFI_TIMEOUT)",
-                     index(), dying_.front()->rank);
+  if (!std::exchange(ends_, true)) {
+    device_.log().line(base::Level::error,
+                       "worker %u is cut off: libfabric does not end its gets from rank %u, which is lost "
+                       "(HEDDLE_OFI_TIMEOUT)",
+                       index(), dying_.front()->rank);
+    telling_.renew();
+    device_.announce_closed(*this);
+  }
+  if (!telling_.over(now_ns(), kTellNs)) return;
   close_endpoint();
   for (const auto& peer : peers().all()) {
     if (!peer->over()) peers().end(*peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
   }
   dying_.clear();
-  device_.announce_closed(*this);
 }
 
 void Port::disconnect(PeerState& peer) {
   if (peer.stage == network::Peer::Stage::broken) return;
+  if (device_.only_worker_ended(peer.rank, peer.worker)) {
+    return peers().end(peer, network::Peer::Stage::closed, HEDDLE_DONE);
+  }
   if (!closed()) device_.lose(peer.rank);
   const bool tells = peer.ready() && !device_.failed(peer.rank) && endpoint_.ep() != nullptr;
   peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
@@ -340,7 +352,7 @@ void Port::disconnect(PeerState& peer) {
 void Port::on_end(network::Peer& peer) {
   PeerState& ended = state(peer);
   outgoing_.drop_waiting(ended);
-  if (peer.stage != network::Peer::Stage::broken || !transfers_.holds_some(ended)) return;
+  if (!transfers_.holds_some(ended) || std::ranges::find(dying_, &ended) != dying_.end()) return;
   ended.dies_at = now_ns() + kDyingNs;
   dying_.push_back(&ended);
 }

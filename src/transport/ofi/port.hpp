@@ -380,7 +380,7 @@ class Port final : public network::StreamPort {
   [[nodiscard]] bool transfers_under_way() const override {
     return transfers_.under_way() != 0 || (closed() && transfers_.has_orphans());
   }
-  [[nodiscard]] bool disconnecting() const override { return !lost_.empty() || !dying_.empty(); }
+  [[nodiscard]] bool disconnecting() const override { return !lost_.empty() || !dying_.empty() || ends_; }
   [[nodiscard]] bool owners_only() const override { return transfers_.has_orphans(); }
   void disconnect_transfers() override;
   void disconnect_failed(network::Peer& peer) override { disconnect(state(peer)); }
@@ -394,7 +394,9 @@ class Port final : public network::StreamPort {
   Outgoing outgoing_;
   Transfers transfers_;
   std::vector<PeerState*> lost_;   // see note_lost()
-  std::vector<PeerState*> dying_;  // broken, with transfers that libfabric has; see on_end()
+  std::vector<PeerState*> dying_;  // ended, with transfers that libfabric has; see on_end()
+  bool ends_ = false;              // its peers are told that it ends; see end_gets()
+  network::Patience telling_;      // meanwhile
 };
 
 }  // namespace heddle::transport::ofi
