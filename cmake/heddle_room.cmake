@@ -4,7 +4,7 @@
 add_library(heddle_flags INTERFACE)
 target_compile_options(heddle_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                        -fno-rtti)
-target_include_directories(heddle_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(heddle_flags INTERFACE ${HEDDLE_ROOT}/src ${HEDDLE_INCLUDE})
 target_link_libraries(heddle_flags INTERFACE Threads::Threads)
 # g++ 12 takes assignments of std::string for overlapping copies (GCC bug 105651).
 target_compile_options(heddle_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
@@ -94,7 +94,7 @@ endfunction()
 # heddle_abi(TARGET NAME MAP)    makes of a library what abidiff reads (docs/abi.md): compiled in no time, as nobody runs it, with the types of
 #                                its functions, under the name of the library whose interface it has, and without what they call
 function(heddle_abi target name map)
-  target_compile_options(${target} PRIVATE -O0 -g -fdebug-prefix-map=${PROJECT_SOURCE_DIR}=. -fdebug-prefix-map=${PROJECT_BINARY_DIR}=made)
+  target_compile_options(${target} PRIVATE -O0 -g -fdebug-prefix-map=${HEDDLE_ROOT}=. -fdebug-prefix-map=${PROJECT_BINARY_DIR}=made)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} SOVERSION 0 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/abi
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${map})
   target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${map})

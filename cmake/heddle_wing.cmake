@@ -5,7 +5,7 @@ endmacro()
 
 # heddle_wing_program(TARGET COMPONENT)    the program of a wing's commands: installed where `heddle` finds it, and built with it
 function(heddle_wing_program target component)
-  if(TARGET heddle_tool)
+  if(TARGET heddle_tool AND NOT HEDDLE_ALONE)
     add_dependencies(heddle_tool ${target})
   endif()
   if(HEDDLE_INSTALL)

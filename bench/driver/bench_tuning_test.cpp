@@ -6,22 +6,18 @@
 namespace heddle::bench::driver::bench_tuning_test {
 namespace {
 
-using collective::find_algorithm;
-using collective::Operation;
-using collective::SelectionTable;
-
-Measured measured(collective::Rank ranks, const std::map<std::uint64_t, std::array<double, 2>>& times) {
-  Measured made{Operation::broadcast, true, ranks, {}};
+Measured measured(std::uint32_t ranks, const std::map<std::uint64_t, std::array<double, 2>>& times) {
+  Measured made{"broadcast", true, ranks, {}};
   for (const auto& [bytes, ns] : times) {
-    made.times_ns[bytes][find_algorithm("broadcast.kept")] = {ns[0]};
-    made.times_ns[bytes][find_algorithm("broadcast.chain")] = {ns[1]};
+    made.times_ns[bytes]["broadcast.kept"] = {ns[0]};
+    made.times_ns[bytes]["broadcast.chain"] = {ns[1]};
   }
   return made;
 }
 
 std::vector<std::string> lines(const std::vector<Measured>& all) {
   std::vector<std::string> texts;
-  for (const SelectionTable::Row& row : fastest(all)) texts.push_back(SelectionTable::line(row));
+  for (const Row& row : fastest(all)) texts.push_back(line(row));
   return texts;
 }
 
@@ -43,12 +39,12 @@ TEST(Tuning, DividesRanksBetweenThoseMeasured) {
 
 TEST(Tuning, TakesTheMedianOfSeveralJobs) {
   Measured once = measured(2, {{8, {5, 6}}});
-  once.times_ns[8][find_algorithm("broadcast.kept")] = {5, 5, 900};
+  once.times_ns[8]["broadcast.kept"] = {5, 5, 900};
   EXPECT_EQ(lines({once}), (std::vector<std::string>{"broadcast kept * * broadcast.kept -"}));
 }
 
 TEST(Tuning, HasNothingToSayOfWhatWasNotMeasured) {
-  EXPECT_TRUE(fastest({Measured{Operation::broadcast, true, 2, {}}}).empty());
+  EXPECT_TRUE(fastest({Measured{"broadcast", true, 2, {}}}).empty());
 }
 
 }  // namespace

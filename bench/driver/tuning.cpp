@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <string_view>
 
+#include "base/commands.hpp"
 #include "driver/participants.hpp"
 #include "harness/channel.hpp"
 #include "harness/cores.hpp"
@@ -16,10 +16,7 @@
 
 namespace heddle::bench::driver {
 
-using collective::Algorithm;
-using collective::Operation;
-using collective::SelectionTable;
-using Rows = std::vector<SelectionTable::Row>;
+using Rows = std::vector<Row>;
 
 namespace {
 
@@ -30,13 +27,14 @@ Number between(Number below, Number above) {
   return static_cast<Number>(std::sqrt(static_cast<double>(below) * static_cast<double>(above)));
 }
 
-const Algorithm* fastest_of(const std::map<const Algorithm*, std::vector<double>>& times, const Algorithm* before) {
+// `before`: the algorithm of the previous size; "": there is none.
+std::string fastest_of(const std::map<std::string, std::vector<double>>& times, const std::string& before) {
   constexpr double kNoise = 0.97;
-  const Algorithm* best = nullptr;
+  std::string best;
   double best_ns = 0;
   for (const auto& [algorithm, all] : times) {
     const double ns = harness::median_of(all);
-    if (best == nullptr || ns < best_ns) {
+    if (best.empty() || ns < best_ns) {
       best = algorithm;
       best_ns = ns;
     }
@@ -45,19 +43,28 @@ const Algorithm* fastest_of(const std::map<const Algorithm*, std::vector<double>
   return known != times.end() && best_ns > kNoise * harness::median_of(known->second) ? before : best;
 }
 
-Rows rows_of(const Measured& measured, collective::Rank ranks) {
+Rows rows_of(const Measured& measured, std::uint32_t ranks) {
   Rows rows;
-  const Algorithm* before = nullptr;
+  std::string before;
   std::uint64_t last = 0;
   for (const auto& [bytes, times] : measured.times_ns) {
     if (times.empty()) continue;
-    const Algorithm* best = fastest_of(times, before);
+    const std::string best = fastest_of(times, before);
     if (best != before && !rows.empty()) rows.back().bytes = between(last, bytes);
-    if (best != before) rows.push_back({measured.operation, measured.kept, ranks, SelectionTable::kAnyBytes, best, 0});
+    if (best != before) rows.push_back({measured.operation, measured.kept, ranks, Row::kAnyBytes, best});
     before = best;
     last = bytes;
   }
   return rows;
+}
+
+// Asks `heddle info --schedule`, which knows the algorithms: its exit status, and the first word of
+// each line. What it says of wrong arguments is not shown.
+int ask_schedules(const std::vector<std::string>& arguments, std::vector<std::string>* words) {
+  Program program{"info", {"sh", "-c", "exec \"$0\" info --schedule \"$@\" 2>/dev/null", own_path()}, {}};
+  program.arguments.insert(program.arguments.end(), arguments.begin(), arguments.end());
+  return driver::run(program, kTuneSilenceNs,
+                     [&](const std::string& line) { words->push_back(line.substr(0, line.find(' '))); });
 }
 
 class Tuning {
@@ -70,6 +77,10 @@ class Tuning {
 
   // False: a job failed.
   bool run() {
+    if (ask_schedules({"list"}, &algorithms_) != 0 || algorithms_.empty()) {
+      std::cerr << "heddle bench tune: heddle info --schedule list names no algorithms\n";
+      return false;
+    }
     for (const std::string& name : options_.names)
       for (const bool kept : {false, true})
         if (!measure(name, kept)) return false;
@@ -86,20 +97,22 @@ class Tuning {
       measured.kept = kept;
       measured.ranks = ranks;
       for (std::uint32_t round = 0; round < options_.repeat; ++round)
-        for (const Algorithm& algorithm : collective::algorithms())
-          if (name == collective::name_of(algorithm.operation) && !run_job(name, algorithm, &measured)) return false;
+        for (const std::string& algorithm : algorithms_)
+          if (algorithm.starts_with(name + ".") && !run_job(name, algorithm, &measured)) return false;
     }
-    for (const SelectionTable::Row& row : fastest(all)) {
-      std::cerr << SelectionTable::line(row) << '\n';
+    for (const Row& row : fastest(all)) {
+      std::cerr << line(row) << '\n';
       rows_.push_back(row);
     }
     return true;
   }
 
-  bool run_job(const std::string& name, const Algorithm& algorithm, Measured* measured) {
-    measured->operation = algorithm.operation;
-    const collective::Request request{algorithm.operation, 0, measured->ranks, 0, 64, 8, 0, {0, 0, 0}};
-    if (algorithm.refuses(request) != nullptr) return true;
+  bool run_job(const std::string& name, const std::string& algorithm, Measured* measured) {
+    measured->operation = name;
+    std::vector<std::string> schedule;
+    const int status = ask_schedules({algorithm, "--ranks", std::to_string(measured->ranks), "--rank", "0"}, &schedule);
+    if (status == base::kUsageCode) return true;  // not with so many ranks
+    if (status != 0) return false;
     harness::Options one = options_;
     one.names = {name};
     one.forms = {measured->kept ? "blocking" : "persistent"};
@@ -107,7 +120,7 @@ class Tuning {
     const char* binding = measured->ranks <= harness::Cores::allowed().count() ? "core" : "none";
     Program program{"tune",
                     {own, "run", "-n", std::to_string(measured->ranks), "--bind", binding, own, "bench"},
-                    {std::string("HEDDLE_COLLECTIVE_ALGORITHMS=") + algorithm.name, "HEDDLE_COLLECTIVE_TABLE="}};
+                    {"HEDDLE_COLLECTIVE_ALGORITHMS=" + algorithm, "HEDDLE_COLLECTIVE_TABLE="}};
     const std::vector<std::string> words = harness::participant_arguments(one, 1);
     program.arguments.insert(program.arguments.end(), words.begin(), words.end());
     channel_.reset();
@@ -116,14 +129,15 @@ class Tuning {
       const auto sample = harness::sample_from(line, &error);
       if (!sample || sample->key.op != one.forms.front()) return;
       // else it cannot be done that way here
-      const bool done = measured->kept || std::string(algorithm.name).ends_with("." + sample->key.sharing);
-      if (done) measured->times_ns[sample->key.size_bytes][&algorithm].push_back(sample->value);
+      const bool done = measured->kept || algorithm.ends_with("." + sample->key.sharing);
+      if (done) measured->times_ns[sample->key.size_bytes][algorithm].push_back(sample->value);
     };
     return driver::run(program, kTuneSilenceNs, read) == 0;
   }
 
   harness::Options options_;
   harness::Channel& channel_;
+  std::vector<std::string> algorithms_;
   Rows rows_;
 };
 
@@ -133,18 +147,24 @@ bool write(const harness::Options& options, const Rows& rows) {
   for (const std::uint32_t ranks : options.ranks) file << ' ' << ranks;
   file << " ranks on one machine.\n# Use it with HEDDLE_COLLECTIVE_TABLE=FILE.\n";
   file << "# operation buffers ranks(up to) bytes(up to) algorithm segment\n";
-  for (const SelectionTable::Row& row : rows) file << SelectionTable::line(row) << '\n';
+  for (const Row& row : rows) file << line(row) << '\n';
   file.close();
   return !file.fail();
 }
 
 }  // namespace
 
+std::string line(const Row& row) {
+  const auto number = [](std::uint64_t value, std::uint64_t any) { return value == any ? "*" : std::to_string(value); };
+  return row.operation + (row.kept ? " kept " : " callers ") + number(row.ranks, Row::kAnyRanks) + ' ' +
+         number(row.bytes, Row::kAnyBytes) + ' ' + row.algorithm + " -";
+}
+
 Rows fastest(const std::vector<Measured>& measured) {
   Rows all;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const bool last = i + 1 == measured.size();
-    const collective::Rank ranks = last ? SelectionTable::kAnyRanks : between(measured[i].ranks, measured[i + 1].ranks);
+    const std::uint32_t ranks = last ? Row::kAnyRanks : between(measured[i].ranks, measured[i + 1].ranks);
     const Rows rows = rows_of(measured[i], ranks);
     all.insert(all.end(), rows.begin(), rows.end());
   }
