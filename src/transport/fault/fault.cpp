@@ -29,7 +29,7 @@ std::uint64_t target_of(const Command& command) {
 
 }  // namespace
 
-Worker::Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock)
+Port::Port(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock)
     : ForwardingWorker(std::move(inner)),
       settings_(settings),
       random_(seed),
@@ -45,7 +45,7 @@ Worker::Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings,
 }
 
 // How many commands of the batch may be accepted.
-std::size_t Worker::allowance(std::size_t batch) {
+std::size_t Port::allowance(std::size_t batch) {
   if (refusal_threshold_ == 0) return batch;
   if (storm_ > 0) {
     --storm_;
@@ -59,15 +59,15 @@ std::size_t Worker::allowance(std::size_t batch) {
   return random_.below(2) == 0 ? 0 : random_.below(batch);
 }
 
-std::uint64_t Worker::due() {
+std::uint64_t Port::due() {
   return polls_ + random_.below(longest_hold_ + 1);
 }
 
-void Worker::shuffle(std::vector<std::size_t>* order) {
+void Port::shuffle(std::vector<std::size_t>* order) {
   for (std::size_t i = order->size(); i > 1; --i) std::swap((*order)[i - 1], (*order)[random_.below(i)]);
 }
 
-std::size_t Worker::post(std::span<Command> batch) {
+std::size_t Port::post(std::span<Command> batch) {
   if (batch.empty()) return 0;
   batch = batch.first(allowance(batch.size()));
   if (!settings_.holds()) return batch.empty() ? 0 : inner_->post(batch);
@@ -85,7 +85,7 @@ std::size_t Worker::post(std::span<Command> batch) {
 }
 
 // Posts to the inner worker at once. If a command is finished already, that may be reported later.
-std::size_t Worker::pass(std::span<Command> batch) {
+std::size_t Port::pass(std::span<Command> batch) {
   const std::size_t accepted = inner_->post(batch);
   for (Command& command : batch.first(accepted)) {
     if (!command.done || random_.below(2) == 0) continue;
@@ -103,7 +103,7 @@ std::size_t Worker::pass(std::span<Command> batch) {
   return accepted;
 }
 
-std::size_t Worker::keep(std::span<Command> batch) {
+std::size_t Port::keep(std::span<Command> batch) {
   const std::uint64_t arrives = arrival();
   for (Command& command : batch) {
     command.done = false;
@@ -121,7 +121,7 @@ std::size_t Worker::keep(std::span<Command> batch) {
 }
 
 // Gives the commands that are due to the inner worker.
-void Worker::submit() {
+void Port::submit() {
   if (events_.size() >= kMostEvents || commands_.empty()) return;
   const std::uint64_t time = now();
   order_.clear();
@@ -143,7 +143,7 @@ void Worker::submit() {
   std::erase_if(commands_, [](const HeldCommand& held) { return held.due == kSubmitted; });
 }
 
-bool Worker::submit_one(HeldCommand& held) {
+bool Port::submit_one(HeldCommand& held) {
   if (held.command.header_bytes <= kMaxHeaderBytes) held.command.header = held.header.data();
   if (inner_->post({&held.command, 1}) == 0) return false;
   settle(held.command);
@@ -152,7 +152,7 @@ bool Worker::submit_one(HeldCommand& held) {
 
 // The inner worker has accepted the command. The caller does not see the flags that the inner
 // worker has set, so events report them.
-void Worker::settle(const Command& command) {
+void Port::settle(const Command& command) {
   Completion completion;
   completion.token = command.token;
   if (command.wants_source_free && (command.done || command.source_free)) {
@@ -165,7 +165,7 @@ void Worker::settle(const Command& command) {
   }
 }
 
-void Worker::hold(const Completion& completion) {
+void Port::hold(const Completion& completion) {
   if (completion.event == Event::several) {  // each may be late, or overtaken
     Completion one = completion;
     one.event = Event::done;
@@ -186,14 +186,14 @@ void Worker::hold(const Completion& completion) {
   events_.push_back(std::move(event));
 }
 
-void Worker::collect() {
+void Port::collect() {
   if (events_.size() >= kMostEvents) return;
   std::array<Completion, kPortion> arrived;
   const std::size_t count = inner_->poll(arrived);
   for (const Completion& completion : std::span(arrived).first(count)) hold(completion);
 }
 
-bool Worker::awaits_source_free(const HeldEvent& event) const {
+bool Port::awaits_source_free(const HeldEvent& event) const {
   if (event.completion.event != Event::done || held_source_free_ == 0) return false;
   return std::any_of(events_.begin(), events_.end(), [&](const HeldEvent& other) {
     return !other.gone && other.completion.event == Event::source_free &&
@@ -201,7 +201,7 @@ bool Worker::awaits_source_free(const HeldEvent& event) const {
   });
 }
 
-std::size_t Worker::deliver(std::span<Completion> completions) {
+std::size_t Port::deliver(std::span<Completion> completions) {
   if (events_.empty()) return 0;
   const std::uint64_t time = now();
   order_.clear();
@@ -228,7 +228,7 @@ std::size_t Worker::deliver(std::span<Completion> completions) {
   return count;
 }
 
-std::size_t Worker::poll(std::span<Completion> completions) {
+std::size_t Port::poll(std::span<Completion> completions) {
   if (!settings_.holds()) return inner_->poll(completions);
   ++polls_;
   lent_.clear();
@@ -266,7 +266,7 @@ class FaultTransport final : public ForwardingTransport {
     if (!inner) return inner.status();
     // Far apart, so that ranks and workers do not share their random choices.
     const std::uint64_t seed = (settings_.seed * 65537 + rank_) * 65537 + index;
-    return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(std::move(*inner), settings_, seed, clock_));
+    return std::unique_ptr<TransportWorker>(std::make_unique<Port>(std::move(*inner), settings_, seed, clock_));
   }
 
   // Direct memory of the inner transport becomes memory without commands: the protocol layer

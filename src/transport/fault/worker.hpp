@@ -35,10 +35,10 @@ struct Settings {
   [[nodiscard]] bool any() const { return holds() || again_percent != 0; }
 };
 
-class Worker final : public ForwardingWorker {
+class Port final : public ForwardingWorker {
  public:
   // The clock outlives the worker.
-  Worker(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock);
+  Port(std::unique_ptr<TransportWorker> inner, const Settings& settings, std::uint64_t seed, base::Clock& clock);
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;

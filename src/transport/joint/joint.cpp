@@ -134,7 +134,7 @@ base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings,
   return whole.publish(card);
 }
 
-std::size_t Worker::post_portion(std::span<Command> portion, std::size_t way) {
+std::size_t Port::post_portion(std::span<Command> portion, std::size_t way) {
   const std::size_t taken = inner_[way]->post(portion);
   if (way == 1) {
     warm_up();
@@ -144,7 +144,7 @@ std::size_t Worker::post_portion(std::span<Command> portion, std::size_t way) {
 }
 
 // Portions for one transport each, so that the accepted commands are a prefix.
-void Worker::post_portions(std::span<Command> batch, std::size_t* accepted) {
+void Port::post_portions(std::span<Command> batch, std::size_t* accepted) {
   while (*accepted < batch.size()) {
     if (too_long(batch[*accepted])) [[unlikely]] {
       const base::Status status =
@@ -163,7 +163,7 @@ void Worker::post_portions(std::span<Command> batch, std::size_t* accepted) {
 }
 
 // If a portion runs out of memory, the portions before it are still reported as accepted.
-std::size_t Worker::post(std::span<Command> batch) {
+std::size_t Port::post(std::span<Command> batch) {
   std::size_t accepted = 0;
   try {
     post_portions(batch, &accepted);
@@ -173,7 +173,7 @@ std::size_t Worker::post(std::span<Command> batch) {
   return accepted;
 }
 
-bool Worker::far_is_due() {
+bool Port::far_is_due() {
   if (warm_ > 0) --warm_;
   if (warm_ > 0 || far_under_way_ > 0) return true;
   const std::uint64_t now = clock_.now_ns();
@@ -190,14 +190,14 @@ bool Worker::far_is_due() {
 
 // True only after a poll that has found nothing in both transports. A caller that gets false may
 // poll for long before it tries again, so each of the next polls polls FAR (warm_).
-bool Worker::arm() {
+bool Port::arm() {
   if (!refused_.empty()) return false;
   warm_ = std::max(warm_, far_polled_ ? kAwake : kWarm);
   alone_ = 0;
   return far_polled_ && inner_[0]->arm() && inner_[1]->arm();
 }
 
-std::size_t Worker::poll_far(std::span<Completion> completions) {
+std::size_t Port::poll_far(std::span<Completion> completions) {
   const std::size_t count = inner_[1]->poll(completions);
   for (const Completion& completion : completions.first(count)) {
     far_under_way_ -= completion.ends();
@@ -213,7 +213,7 @@ std::size_t Worker::poll_far(std::span<Completion> completions) {
 
 // The completions that were fetched are reported even if the poll that follows runs out of memory.
 template <class Poll>
-std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
+std::size_t Port::and_then(std::size_t count, Poll&& poll) {
   try {
     return count + poll();
   } catch (const std::bad_alloc&) {
@@ -224,7 +224,7 @@ std::size_t Worker::and_then(std::size_t count, Poll&& poll) {
 
 // The transport that is polled second gets the room that the first has left; so each is first every
 // other time.
-std::size_t Worker::poll_both(std::span<Completion> completions) {
+std::size_t Port::poll_both(std::span<Completion> completions) {
   far_polled_ = far_is_due();
   if (!far_polled_) return inner_[0]->poll(completions);
   far_first_ = !far_first_;
@@ -234,7 +234,7 @@ std::size_t Worker::poll_both(std::span<Completion> completions) {
   return and_then(first, [&] { return far_first_ ? inner_[0]->poll(rest) : poll_far(rest); });
 }
 
-std::size_t Worker::poll(std::span<Completion> completions) {
+std::size_t Port::poll(std::span<Completion> completions) {
   if (alone_ == 0) [[unlikely]]
     return poll_seldom(completions);
   --alone_;
@@ -242,7 +242,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return inner_[0]->poll(completions);
 }
 
-[[gnu::noinline]] std::size_t Worker::poll_seldom(std::span<Completion> completions) {
+[[gnu::noinline]] std::size_t Port::poll_seldom(std::span<Completion> completions) {
   if (refused_.empty()) [[likely]] {
     return poll_both(completions);
   }
@@ -393,7 +393,7 @@ base::Result<std::unique_ptr<TransportWorker>> Joint::open_worker(std::uint32_t 
     workers[way] = std::move(*opened);
   }
   return std::unique_ptr<TransportWorker>(
-      std::make_unique<Worker>(std::move(workers), ways_, capabilities_.max_message, *environment_.clock));
+      std::make_unique<Port>(std::move(workers), ways_, capabilities_.max_message, *environment_.clock));
 }
 
 // ---- memory: what the two know of it, in one record

@@ -214,7 +214,7 @@ class TwoStubs : public testing::Test {
     auto second = std::make_unique<Stub>();
     near = first.get();
     far = second.get();
-    worker = std::make_unique<joint::Worker>(
+    worker = std::make_unique<joint::Port>(
         std::array<std::unique_ptr<TransportWorker>, 2>{std::move(first), std::move(second)}, ways, 1000, clock);
   }
   std::size_t post(const std::vector<std::uint32_t>& ranks) {
@@ -227,7 +227,7 @@ class TwoStubs : public testing::Test {
   base::SystemClock clock;
   Stub* near;
   Stub* far;
-  std::unique_ptr<joint::Worker> worker;
+  std::unique_ptr<joint::Port> worker;
 };
 
 TEST_F(TwoStubs, NeighboursForOneTransportArePostedTogether) {

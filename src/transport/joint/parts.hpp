@@ -88,11 +88,11 @@ base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings,
 // Otherwise FAR is polled so seldom that it takes one part in 32 of the time, yet every 50 µs (or
 // up to 8 polls later), and by every 256th poll whatever the time.
 
-class Worker final : public TransportWorker {
+class Port final : public TransportWorker {
  public:
   // `ways`: by rank, 0 or 1; they and the clock outlive the worker.
-  Worker(std::array<std::unique_ptr<TransportWorker>, kWays> inner, std::span<const std::uint8_t> ways,
-         std::uint32_t max_message, base::Clock& clock)
+  Port(std::array<std::unique_ptr<TransportWorker>, kWays> inner, std::span<const std::uint8_t> ways,
+       std::uint32_t max_message, base::Clock& clock)
       : inner_(std::move(inner)), ways_(ways), max_message_(max_message), clock_(clock) {}
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;

@@ -72,7 +72,7 @@ base::Status update(std::byte* target, const Command& command) {
 
 }  // namespace
 
-Worker::Worker(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes)
+Port::Port(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes)
     : ranks_(ranks),
       mailbox_(node.mailbox(index)),
       rank_(node.rank()),
@@ -83,7 +83,7 @@ Worker::Worker(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opco
 }
 
 // False: not accepted.
-bool Worker::post_one(Command& command) {
+bool Port::post_one(Command& command) {
   if (failures_.full()) return false;
   const base::Status status = execute(command);
   if (status != HEDDLE_DONE) return failures_.refuse(command, status);
@@ -92,7 +92,7 @@ bool Worker::post_one(Command& command) {
   return true;
 }
 
-std::size_t Worker::post(std::span<Command> batch) {
+std::size_t Port::post(std::span<Command> batch) {
   std::size_t accepted = 0;
   try {
     while (accepted < batch.size() && post_one(batch[accepted])) ++accepted;
@@ -102,7 +102,7 @@ std::size_t Worker::post(std::span<Command> batch) {
   return accepted;
 }
 
-base::Status Worker::execute(Command& command) {
+base::Status Port::execute(Command& command) {
   if ((opcodes_ & bit(command.opcode)) == 0) {
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "this transport has no such command; see its capabilities");
   }
@@ -112,7 +112,7 @@ base::Status Worker::execute(Command& command) {
   return command.opcode == Opcode::message ? send(**node, command) : access(**node, command);
 }
 
-base::Status Worker::send(Node& node, const Command& command) {
+base::Status Port::send(Node& node, const Command& command) {
   if (node.closed()) return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has left the job", node.rank());
   if (command.worker >= node.workers()) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, node.rank(),
@@ -122,7 +122,7 @@ base::Status Worker::send(Node& node, const Command& command) {
   return node.mailbox(command.worker).put(command, {rank_, index_}, &node.bell()) ? HEDDLE_DONE : HEDDLE_AGAIN;
 }
 
-base::Status Worker::access(Node& node, const Command& command) {
+base::Status Port::access(Node& node, const Command& command) {
   if (const base::Status status = check_remote(command); status != HEDDLE_DONE) return status;
   return node.with(command.remote->handle[0], command.offset, command.bytes, [&](std::byte* address) {
     if (command.opcode == Opcode::put) return put(address, command);
@@ -131,7 +131,7 @@ base::Status Worker::access(Node& node, const Command& command) {
   });
 }
 
-std::size_t Worker::poll(std::span<Completion> completions) {
+std::size_t Port::poll(std::span<Completion> completions) {
   lent_.clear();
   const std::size_t failures = failures_.drain(completions);
   mailbox_.take(completions.size() - failures, &lent_);
@@ -149,12 +149,12 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return failures + lent_.size();
 }
 
-bool Worker::closed(Target target) {
+bool Port::closed(Target target) {
   Node* node = ranks_.find(target.rank);
   return node != nullptr && target.worker < node->workers() && node->mailbox(target.worker).closed();
 }
 
-std::size_t Worker::unopened(std::span<Unopened> found) {
+std::size_t Port::unopened(std::span<Unopened> found) {
   std::size_t count = 0;
   for (std::uint32_t rank = 0; rank < failed_.size(); ++rank) {
     Node* node = failed_[rank] == 0 ? ranks_.find(rank) : nullptr;
@@ -168,7 +168,7 @@ std::size_t Worker::unopened(std::span<Unopened> found) {
   return count;
 }
 
-void Worker::peer_failed(std::uint32_t rank) {
+void Port::peer_failed(std::uint32_t rank) {
   if (rank < failed_.size()) failed_[rank] = 1;
 }
 
@@ -216,7 +216,7 @@ class Loopback final : public Transport {
     if (!node_->mailbox(index).open()) {
       return base::fail(HEDDLE_ERR_STATE, "worker %u was opened before; numbers are not reused", index);
     }
-    return std::unique_ptr<TransportWorker>(std::make_unique<Worker>(ranks_, *node_, index, capabilities_.opcodes));
+    return std::unique_ptr<TransportWorker>(std::make_unique<Port>(ranks_, *node_, index, capabilities_.opcodes));
   }
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override {

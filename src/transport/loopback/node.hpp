@@ -232,10 +232,10 @@ std::optional<RegionName> decode_key(const MemoryKey& key, const bootstrap::JobS
 
 // A worker of the loopback transport. One thread at a time.
 
-class Worker final : public TransportWorker {
+class Port final : public TransportWorker {
  public:
-  Worker(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes);
-  ~Worker() override { mailbox_.close(); }
+  Port(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes);
+  ~Port() override { mailbox_.close(); }
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;

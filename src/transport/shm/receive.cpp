@@ -7,7 +7,7 @@
 namespace heddle::transport::shm {
 
 // While a ring streams, what a look costs decides how long it rests.
-[[gnu::noinline]] queue::Take Worker::timed_look(Incoming& from) {
+[[gnu::noinline]] queue::Take Port::timed_look(Incoming& from) {
   if (from.ring.knows()) return queue::Take::record;  // the line is here already
   base::Clock& clock = *device_.environment().clock;
   const std::uint64_t begin = clock.now_ns();
@@ -16,12 +16,12 @@ namespace heddle::transport::shm {
   return found;
 }
 
-[[gnu::always_inline]] inline queue::Take Worker::look(Incoming& from) {
+[[gnu::always_inline]] inline queue::Take Port::look(Incoming& from) {
   return from.streams() ? timed_look(from) : from.ring.look();
 }
 
 // Nothing is to be taken from it now. Most looks of a thread that waits end here.
-[[gnu::always_inline]] inline bool Worker::rests(Incoming& from) {
+[[gnu::always_inline]] inline bool Port::rests(Incoming& from) {
   if (from.rest != 0) {
     --from.rest;
     return true;
@@ -32,7 +32,7 @@ namespace heddle::transport::shm {
 }
 
 // A look at one ring that finds nothing calls nothing, so that no registers are saved.
-std::size_t Worker::poll(std::span<Completion> completions) {
+std::size_t Port::poll(std::span<Completion> completions) {
   polled_ = true;
   const bool one_ring = incoming_.size() == 1 && lent_.empty() && backlog_.empty();
   if (one_ring && !entry_.attention.wanted() && transfers_.idle() && rests(*incoming_.front())) {
@@ -41,7 +41,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return poll_all(completions);
 }
 
-[[gnu::noinline]] std::size_t Worker::poll_all(std::span<Completion> completions) {
+[[gnu::noinline]] std::size_t Port::poll_all(std::span<Completion> completions) {
   if (!lent_.empty()) release_lent();
   if (entry_.attention.wanted()) [[unlikely]]
     discover();
@@ -64,7 +64,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
 
 // A waiting thread should go on looking. If it slept, the peers that it serves would find it
 // asleep, and its own transfers would stand still.
-[[gnu::cold]] std::size_t Worker::note_moved(std::span<Completion> completions, std::size_t n) {
+[[gnu::cold]] std::size_t Port::note_moved(std::span<Completion> completions, std::size_t n) {
   moved_ = false;
   if (n != 0 || completions.empty()) return n;
   completions.front() = Completion{};
@@ -72,19 +72,19 @@ std::size_t Worker::poll(std::span<Completion> completions) {
 }
 
 // Our own transfers advance only in poll(): the target's part of a transfer does not ring.
-bool Worker::arm() {
+bool Port::arm() {
   if (!lent_.empty() || !backlog_.empty() || !transfers_.idle()) return false;
   entry_.armed.store(1, std::memory_order_relaxed);
   entry_.attention.ignore();
   return true;
 }
 
-bool Worker::has_arrivals() {
+bool Port::has_arrivals() {
   return entry_.attention.has_rings() ||
          std::any_of(incoming_.begin(), incoming_.end(), [](const Incoming* from) { return from->ring.has_more(); });
 }
 
-void Worker::release_lent() {
+void Port::release_lent() {
   for (Incoming* from : lent_) {
     from->ring.release();
     from->lent = false;
@@ -92,7 +92,7 @@ void Worker::release_lent() {
   lent_.clear();
 }
 
-std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
+std::size_t Port::drain(std::size_t position, std::span<Completion> out) {
   Incoming& from = *incoming_[position];
   std::size_t n = 0;
   std::size_t served = 0;
@@ -158,7 +158,7 @@ std::size_t Worker::drain(std::size_t position, std::span<Completion> out) {
   return n;
 }
 
-std::size_t Worker::drain_cold(std::span<Completion> out) {
+std::size_t Port::drain_cold(std::span<Completion> out) {
   std::size_t n = 0;
   for (std::size_t i = 0; i < kColdPortion && n < out.size() && incoming_.size() > kHot; ++i) {
     if (cold_ < kHot || cold_ >= incoming_.size()) cold_ = kHot;
@@ -175,18 +175,18 @@ std::size_t Worker::drain_cold(std::span<Completion> out) {
 }
 
 // The ring is not scanned again. Its object stays: records of it may be lent.
-void Worker::drop(std::size_t position) {
+void Port::drop(std::size_t position) {
   incoming_[position] = incoming_.back();
   incoming_.pop_back();
 }
 
-[[gnu::cold]] void Worker::malformed(std::uint32_t rank, const char* what) {
+[[gnu::cold]] void Port::malformed(std::uint32_t rank, const char* what) {
   ++counters_.malformed;
   device_.environment().log.line(base::Level::error, "%s from rank %u is malformed and was closed; worker %u goes on",
                                  what, rank, index_);
 }
 
-[[gnu::cold]] void Worker::not_met(std::uint32_t rank, base::Status status) {
+[[gnu::cold]] void Port::not_met(std::uint32_t rank, base::Status status) {
   // it died before we set it up; the messages that it had sent are lost
   if (status == HEDDLE_ERR_PEER_FAILED) return;
   if (status == HEDDLE_ERR_PROTOCOL) return malformed(rank, "the card");
@@ -206,7 +206,7 @@ void Worker::drop(std::size_t position) {
   entry_.attention.announce();
 }
 
-[[gnu::cold]] void Worker::discover() {
+[[gnu::cold]] void Port::discover() {
   // An announcement after this sets it again.
   if (!entry_.attention.take()) return;
   for (std::uint32_t word = 0; word < device_.layout().sender_words; ++word) {
@@ -227,7 +227,7 @@ void Worker::drop(std::size_t position) {
   }
 }
 
-void Worker::read_ring_list(std::uint32_t rank) {
+void Port::read_ring_list(std::uint32_t rank) {
   const auto peer = device_.peer(rank);
   if (!peer) return not_met(rank, peer.status());
   const ControlView& control = (*peer)->control;
@@ -239,7 +239,7 @@ void Worker::read_ring_list(std::uint32_t rank) {
   }
 }
 
-void Worker::accept(Peer& peer, const RingEntry& entry) {
+void Port::accept(Peer& peer, const RingEntry& entry) {
   const Layout& layout = device_.layout();
   if (entry.source_worker >= layout.max_workers || entry.offset < layout.control_bytes) {
     return malformed(peer.rank, "a ring");

@@ -12,10 +12,10 @@ base::Result<std::unique_ptr<TransportWorker>> make_worker(Device& device, std::
   if (state != WorkerState::unopened) {
     return base::fail(HEDDLE_ERR_STATE, "worker %u was opened before; numbers are not reused", index);
   }
-  return std::unique_ptr<TransportWorker>(new Worker(device, index));
+  return std::unique_ptr<TransportWorker>(new Port(device, index));
 }
 
-Worker::Worker(Device& device, std::uint32_t index)
+Port::Port(Device& device, std::uint32_t index)
     : device_(device),
       index_(index),
       ranks_(device.size()),
@@ -34,13 +34,13 @@ Worker::Worker(Device& device, std::uint32_t index)
 
 // The rings stay in the segment: the messages in them count as delivered, though their sender is
 // closed.
-Worker::~Worker() {
+Port::~Port() {
   entry_.attention.ignore();
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::closed), std::memory_order_release);
 }
 
 // The entries of a peer that has failed are null.
-inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
+inline Outgoing* Port::outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
   if (rank < failed_.size() && worker < max_workers_) [[likely]] {
     if (Outgoing* known = outgoing_[std::size_t{rank} * max_workers_ + worker]; known != nullptr) [[likely]]
       return known;
@@ -48,7 +48,7 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
   return connect(rank, worker, why);
 }
 
-[[gnu::cold]] Outgoing* Worker::connect(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
+[[gnu::cold]] Outgoing* Port::connect(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
   if (rank >= device_.size() || worker >= max_workers_) {
     *why = base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u: the job has %u ranks of at most %u workers", worker, rank,
                       device_.size(), max_workers_);
@@ -84,7 +84,7 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
 
 // The ring to which an inlined message goes. Null: the command is something else, or its target is
 // not connected.
-[[gnu::always_inline]] inline Outgoing* Worker::ring_of(const Command& message) const {
+[[gnu::always_inline]] inline Outgoing* Port::ring_of(const Command& message) const {
   if (!message.inlined || message.rank >= ranks_ || message.worker >= max_workers_) [[unlikely]]
     return nullptr;
   return outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
@@ -92,7 +92,7 @@ inline Outgoing* Worker::outgoing(std::uint32_t rank, std::uint32_t worker, base
 
 // Most posts are of one inlined message. The usual path here makes no call, so no registers are
 // saved.
-std::size_t Worker::post(std::span<Command> batch) {
+std::size_t Port::post(std::span<Command> batch) {
   if (batch.size() != 1) [[unlikely]]
     return post_all(batch);
   Command& message = batch.front();
@@ -117,12 +117,12 @@ std::size_t Worker::post(std::span<Command> batch) {
 }
 
 // After one message. The result is post()'s, whose last call this is.
-[[gnu::cold, gnu::noinline]] std::size_t Worker::pull_bell(const Outgoing& to) {
+[[gnu::cold, gnu::noinline]] std::size_t Port::pull_bell(const Outgoing& to) {
   to.bell.pull();
   return 1;
 }
 
-[[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
+[[gnu::noinline]] std::size_t Port::post_all(std::span<Command> batch) {
   Outgoing* begun = nullptr;  // the ring with messages that are not visible yet
   std::size_t accepted = 0;
   while (accepted < batch.size()) {
@@ -144,7 +144,7 @@ std::size_t Worker::post(std::span<Command> batch) {
 
 // Inlined messages from the front of the batch that go where the first one goes, by this ring. How
 // many: none if the ring has no room behind its last record that is known of.
-[[gnu::always_inline]] inline std::size_t Worker::post_row(Outgoing& to, std::span<Command> batch) {
+[[gnu::always_inline]] inline std::size_t Port::post_row(Outgoing& to, std::span<Command> batch) {
   const std::uint32_t rank = batch.front().rank;
   const std::uint32_t worker = batch.front().worker;
   queue::RecordProducer<>::Row row(to.ring);
@@ -167,7 +167,7 @@ std::size_t Worker::post(std::span<Command> batch) {
 }
 
 // False: the batch ends here.
-bool Worker::post_other(Command& command, std::size_t accepted, Outgoing*& begun) {
+bool Port::post_other(Command& command, std::size_t accepted, Outgoing*& begun) {
   try {
     return post_one(command, begun);
   } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
@@ -176,7 +176,7 @@ bool Worker::post_other(Command& command, std::size_t accepted, Outgoing*& begun
   }
 }
 
-inline bool Worker::post_one(Command& command, Outgoing*& begun) {
+inline bool Port::post_one(Command& command, Outgoing*& begun) {
   if (command.opcode == Opcode::message) [[likely]]
     return post_message(command, begun);
   if (command.opcode == Opcode::put || command.opcode == Opcode::get) return post_transfer(command);
@@ -184,7 +184,7 @@ inline bool Worker::post_one(Command& command, Outgoing*& begun) {
                          base::fail(HEDDLE_ERR_UNSUPPORTED, "the shm transport has no such command; see capabilities"));
 }
 
-inline bool Worker::post_message(Command& command, Outgoing*& begun) {
+inline bool Port::post_message(Command& command, Outgoing*& begun) {
   base::Status why = HEDDLE_DONE;
   Outgoing* to = outgoing(command.rank, command.worker, &why);
   if (to == nullptr) [[unlikely]]
@@ -206,7 +206,7 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
 
 // Drops messages to a worker that was closed or has refused the ring, since it will never make room
 // again.
-[[gnu::cold]] bool Worker::full_ring(Command& command, const Outgoing& to) {
+[[gnu::cold]] bool Port::full_ring(Command& command, const Outgoing& to) {
   const auto state = static_cast<WorkerState>(to.peer->control.worker(to.worker).state.load(std::memory_order_acquire));
   if (state != WorkerState::closed && !to.ring.refused()) return false;
   command.done = true;
@@ -214,7 +214,7 @@ inline bool Worker::post_message(Command& command, Outgoing*& begun) {
   return true;
 }
 
-bool Worker::post_transfer(Command& command) {
+bool Port::post_transfer(Command& command) {
   if (command.rank >= device_.size()) {
     return backlog_.refuse(
         command, base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", command.rank, device_.size() - 1));
@@ -232,7 +232,7 @@ bool Worker::post_transfer(Command& command) {
   return !command.alone && backlog_.refuse(command, why);
 }
 
-bool Worker::closed(Target target) {
+bool Port::closed(Target target) {
   const Outgoing* to = outgoing_[std::size_t{target.rank} * max_workers_ + target.worker];
   if (to == nullptr) return false;
   const auto state =
@@ -240,7 +240,7 @@ bool Worker::closed(Target target) {
   return state == WorkerState::closed || to->ring.refused();
 }
 
-std::size_t Worker::unopened(std::span<Unopened> found) {
+std::size_t Port::unopened(std::span<Unopened> found) {
   std::size_t count = 0;
   for (const auto& to : owned_outgoing_) {
     const auto state = static_cast<WorkerState>(to->entry->state.load(std::memory_order_acquire));
@@ -253,7 +253,7 @@ std::size_t Worker::unopened(std::span<Unopened> found) {
   return count;
 }
 
-void Worker::peer_failed(std::uint32_t rank) {
+void Port::peer_failed(std::uint32_t rank) {
   if (rank >= device_.size()) return;
   failed_[rank] = 1;
   any_failed_ = true;

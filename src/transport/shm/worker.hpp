@@ -20,10 +20,10 @@ namespace heddle::transport::shm {
 
 base::Result<std::unique_ptr<TransportWorker>> make_worker(Device& device, std::uint32_t index);
 
-class Worker final : public TransportWorker {
+class Port final : public TransportWorker {
  public:
-  Worker(Device& device, std::uint32_t index);
-  ~Worker() override;
+  Port(Device& device, std::uint32_t index);
+  ~Port() override;
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;

@@ -11,7 +11,7 @@ namespace heddle::transport::utofu {
 
 // Fills the caller's records first; completions that do not fit go into the backlog for the next
 // poll.
-class Worker::Out {
+class Port::Out {
  public:
   Out(std::span<Completion> completions, std::vector<Completion>* backlog)
       : first_(completions.data()), next_(first_), end_(first_ + completions.size()), backlog_(backlog) {}

@@ -10,7 +10,7 @@ namespace heddle::transport::utofu {
 
 // ---- what peers put -----------------------------------------------------------------------------
 
-[[gnu::always_inline]] inline void Worker::arrived(const utofu_mrq_notice& notice) {
+[[gnu::always_inline]] inline void Port::arrived(const utofu_mrq_notice& notice) {
   // wraps around if it is outside our block
   const std::uint64_t end = notice.rmt_stadd - station_->stadd;
   if (end > sizes_.rings_at() && end <= sizes_.pool_at()) {
@@ -23,7 +23,7 @@ namespace heddle::transport::utofu {
 }
 
 // `end`: offset of the message's end in the rings.
-[[gnu::always_inline]] inline void Worker::message_arrived(std::uint32_t end, utofu_vcq_id_t from) {
+[[gnu::always_inline]] inline void Port::message_arrived(std::uint32_t end, utofu_vcq_id_t from) {
   const std::uint32_t slot = (end - 1) / kSlotBytes;
   const std::uint32_t number = slot / sizes_.slots;
   const std::uint32_t in_ring = slot % sizes_.slots;
@@ -42,7 +42,7 @@ namespace heddle::transport::utofu {
 }
 
 // `end`: offset in the block of the end of the put.
-[[gnu::noinline]] void Worker::credit_arrived(std::uint64_t end, const utofu_mrq_notice& notice) {
+[[gnu::noinline]] void Port::credit_arrived(std::uint64_t end, const utofu_mrq_notice& notice) {
   const std::uint64_t word = end - sizes_.credits_at() - sizeof(std::uint64_t);
   const std::uint64_t index = word / sizeof(std::uint64_t);
   if (word % sizeof(std::uint64_t) != 0 || index >= channels_.size()) {
@@ -67,7 +67,7 @@ namespace heddle::transport::utofu {
 
 // Polling the TCQ also frees the slots of the TOQ. The TCQ is empty if nothing was posted since all
 // operations ended.
-void Worker::drain_tcq(Out& out) {
+void Port::drain_tcq(Out& out) {
   void* tag = nullptr;
   for (;;) {
     const int code = calls_.poll_tcq(handle_, 0, &tag);
@@ -104,7 +104,7 @@ constexpr bool nothing(int code) {
 
 // Takes notices while they are peers' puts or plain ends. True: `notice` and `code` are another.
 template <bool crowded>
-[[gnu::always_inline]] inline bool Worker::drain_plain(Out& out, utofu_mrq_notice* notice, int* code) {
+[[gnu::always_inline]] inline bool Port::drain_plain(Out& out, utofu_mrq_notice* notice, int* code) {
   Operations::Ends ends(operations_);
   Completion* const first = out.next();
   Completion* const end = out.end();
@@ -137,17 +137,17 @@ template <bool crowded>
 }
 
 template <bool crowded>
-void Worker::drain_all(Out& out) {
+void Port::drain_all(Out& out) {
   utofu_mrq_notice notice;
   int code = UTOFU_SUCCESS;
   while (drain_plain<crowded>(out, &notice, &code)) noticed(notice, code, out);
 }
 
-void Worker::drain_mrq(Out& out) {
+void Port::drain_mrq(Out& out) {
   operations_.crowded() ? drain_all<true>(out) : drain_all<false>(out);
 }
 
-[[gnu::noinline]] void Worker::noticed(const utofu_mrq_notice& notice, int code, Out& out) {
+[[gnu::noinline]] void Port::noticed(const utofu_mrq_notice& notice, int code, Out& out) {
   after_notice();
   if (notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT) {
     if (code == UTOFU_SUCCESS) arrived(notice);
@@ -161,7 +161,7 @@ void Worker::drain_mrq(Out& out) {
   operations_.give_back(operation);
 }
 
-base::Status Worker::outcome(const Operation& operation, int code) const {
+base::Status Port::outcome(const Operation& operation, int code) const {
   if (code == UTOFU_SUCCESS) return HEDDLE_DONE;
   if (code == UTOFU_ERR_MRQ_PEER || failed_[operation.rank] != 0 || device_.failed(operation.rank)) {
     return HEDDLE_ERR_PEER_FAILED;
@@ -175,7 +175,7 @@ base::Status Worker::outcome(const Operation& operation, int code) const {
                     code);
 }
 
-void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out) {
+void Port::finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out) {
   const Operation ended = *operation;
   operations_.retire(operation);
   if (ended.has(Operation::kOrphan)) [[unlikely]] {
@@ -228,7 +228,7 @@ void Worker::finished(Operation* operation, int code, const utofu_mrq_notice& no
 
 // ---- messages -----------------------------------------------------------------------------------
 
-void Worker::hand_out(Out& out) {
+void Port::hand_out(Out& out) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ready_.size(); ++i) {
     const std::uint32_t number = ready_[i];
@@ -244,7 +244,7 @@ void Worker::hand_out(Out& out) {
   if (kept > 1) std::rotate(ready_.begin(), ready_.begin() + 1, ready_.end());
 }
 
-void Worker::hand_out_ring(std::uint32_t number, Out& out) {
+void Port::hand_out_ring(std::uint32_t number, Out& out) {
   Ring& ring = rings_[number];
   const std::uint32_t slots = sizes_.slots;
   const std::byte* const first = station_->block.data() + sizes_.rings_at() + number * sizes_.ring_bytes();
@@ -287,7 +287,7 @@ void Worker::hand_out_ring(std::uint32_t number, Out& out) {
   ring.lent += taken;
 }
 
-bool Worker::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length) {
+bool Port::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length) {
   Hello hello;
   std::memcpy(&hello, slot, sizeof hello);
   if (length != sizeof hello || hello.magic != Hello::kMagic || !sealed(hello, device_.secret()) ||
@@ -303,7 +303,7 @@ bool Worker::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t lengt
 
 // The caller has finished with the messages of the last poll. Credit is returned for half a ring at
 // once, so at most two such notices are on their way.
-void Worker::release_lent() {
+void Port::release_lent() {
   for (const std::uint32_t number : lending_) {
     Ring& ring = rings_[number];
     const bool owed = 2 * ring.owed >= sizes_.slots;
@@ -317,7 +317,7 @@ void Worker::release_lent() {
 
 // Credit that is lost would stall its sender for ever, once it is a whole ring's: whatever the
 // library's reason was not to take it, the next poll tries again.
-void Worker::return_credits() {
+void Port::return_credits() {
   std::size_t kept = 0;
   for (const std::uint32_t number : owing_) {
     Ring& ring = rings_[number];
@@ -335,7 +335,7 @@ void Worker::return_credits() {
   owing_.resize(kept);
 }
 
-[[gnu::cold]] void Worker::report_refused_credit(const Ring& ring, int code) {
+[[gnu::cold]] void Port::report_refused_credit(const Ring& ring, int code) {
   if (std::exchange(credit_refused_, true)) return;
   device_.environment().log.line(base::Level::warn,
                                  "worker %u cannot return credit to worker %u of rank %u, and tries again: uTofu "

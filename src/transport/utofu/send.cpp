@@ -39,7 +39,7 @@ std::uint32_t fill(std::byte* slot, const Command& command) {
 
 }  // namespace
 
-std::uint32_t Worker::take_buffer() {
+std::uint32_t Port::take_buffer() {
   const std::uint32_t buffer = free_buffer_;
   if (buffer != kNoBuffer) {
     free_buffer_ = buffers_[buffer].next;
@@ -48,17 +48,17 @@ std::uint32_t Worker::take_buffer() {
   return buffer;
 }
 
-void Worker::give_buffer(std::uint32_t buffer) {
+void Port::give_buffer(std::uint32_t buffer) {
   buffers_[buffer].next = free_buffer_;
   free_buffer_ = buffer;
   ++free_buffers_;
 }
 
-std::byte* Worker::buffer_data(std::uint32_t buffer) const {
+std::byte* Port::buffer_data(std::uint32_t buffer) const {
   return station_->block.data() + sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
 }
 
-base::Status Worker::send(Command& command) {
+base::Status Port::send(Command& command) {
   if (command.worker >= device_.max_workers()) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u; there are at most %u", command.worker, command.rank,
                       device_.max_workers());
@@ -76,7 +76,7 @@ base::Status Worker::send(Command& command) {
   return channel ? send_on(**channel, command) : channel.status();
 }
 
-[[gnu::cold]] base::Result<Channel*> Worker::channel_to(std::uint32_t rank, std::uint32_t worker) {
+[[gnu::cold]] base::Result<Channel*> Port::channel_to(std::uint32_t rank, std::uint32_t worker) {
   const auto peer = device_.peer(rank);
   if (!peer) return peer.status();
   if (channels_.size() == sizes_.channels) {
@@ -97,7 +97,7 @@ base::Status Worker::send(Command& command) {
   return channel_of_[rank][worker] = channels_.back().get();
 }
 
-base::Status Worker::send_on(Channel& channel, Command& command) {
+base::Status Port::send_on(Channel& channel, Command& command) {
   if (channel.stage == Stage::closed) return HEDDLE_DONE;
   if (channel.stage == Stage::broken) return channel.status;
   if (channel.stage != Stage::ready) return keep_waiting(channel, command);
@@ -121,7 +121,7 @@ base::Status Worker::send_on(Channel& channel, Command& command) {
 }
 
 // The fast paths for messages to a worker that has room for them; otherwise post_all().
-std::size_t Worker::post_message(Command& command) {
+std::size_t Port::post_message(Command& command) {
   Channel* channel = nullptr;
   if (command.rank < channel_of_.size()) [[likely]] {
     const auto& of_rank = channel_of_[command.rank];
@@ -159,7 +159,7 @@ std::size_t Worker::post_message(Command& command) {
 }
 
 // A message that needs a buffer.
-[[gnu::noinline]] std::size_t Worker::post_long(Channel& channel, Command& command) {
+[[gnu::noinline]] std::size_t Port::post_long(Channel& channel, Command& command) {
   const std::uint64_t packet = command.packet_bytes();
   if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet > kMostMessage ||
       packet <= kPiggyback - sizeof(SlotHead)) {
@@ -190,14 +190,14 @@ std::size_t Worker::post_message(Command& command) {
   return 1;
 }
 
-[[gnu::cold]] std::size_t Worker::message_not_posted(Channel& channel, int code) {
+[[gnu::cold]] std::size_t Port::message_not_posted(Channel& channel, int code) {
   if (code != UTOFU_ERR_BUSY) break_off(channel, HEDDLE_ERR_SYSTEM);
   return not_posted(code);
 }
 
 // Accepts the message and keeps it until the connection has a ring. It keeps no more than fit into
 // one ring, so that none of them waits for the receiver.
-base::Status Worker::keep_waiting(Channel& channel, Command& command) {
+base::Status Port::keep_waiting(Channel& channel, Command& command) {
   list(channel);
   if (channel.waiting + 1 >= std::max(sizes_.slots, 2U) || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
   const std::uint32_t buffer = take_buffer();
@@ -217,8 +217,7 @@ base::Status Worker::keep_waiting(Channel& channel, Command& command) {
 
 // Puts a message into the next slot. BUSY: try again later. Another error: the stage is now
 // `broken`.
-int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer,
-                       Token token) {
+int Port::write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer, Token token) {
   const utofu_stadd_t slot = slot_of(channel);
   const Task task = bytes <= kPiggyback ? Task::short_message : Task::message;
   Operation* operation = operations_.take(task, channel.vcq, slot + bytes);
@@ -247,13 +246,13 @@ int Worker::write_slot(Channel& channel, const std::byte* data, std::uint32_t by
 
 // ---- connecting: from the first message to a ring -----------------------------------------------
 
-void Worker::list(Channel& channel) {
+void Port::list(Channel& channel) {
   if (channel.listed) return;
   channel.listed = true;
   connecting_.push_back(&channel);
 }
 
-void Worker::advance_channels(Out& out) {
+void Port::advance_channels(Out& out) {
   for (std::size_t i = 0; i < connecting_.size();) {
     Channel& channel = *connecting_[i];
     if (!advance(channel, out)) {
@@ -266,7 +265,7 @@ void Worker::advance_channels(Out& out) {
   }
 }
 
-bool Worker::advance(Channel& channel, Out& out) {
+bool Port::advance(Channel& channel, Out& out) {
   switch (channel.stage) {
     case Stage::unopened:
       if (polls_ >= channel.look_at && read_entry(channel) == UTOFU_SUCCESS) channel.stage = Stage::reading;
@@ -293,7 +292,7 @@ bool Worker::advance(Channel& channel, Out& out) {
   return true;
 }
 
-void Worker::drop_first(Channel& channel) {
+void Port::drop_first(Channel& channel) {
   const std::uint32_t buffer = channel.first;
   channel.first = buffers_[buffer].next;
   --channel.waiting;
@@ -301,7 +300,7 @@ void Worker::drop_first(Channel& channel) {
 }
 
 // True: no message waits any more.
-bool Worker::send_waiting(Channel& channel) {
+bool Port::send_waiting(Channel& channel) {
   while (channel.waiting != 0) {
     if (channel.credits == 0) {
       look_again(channel);
@@ -319,7 +318,7 @@ bool Worker::send_waiting(Channel& channel) {
   return true;
 }
 
-int Worker::read_entry(Channel& channel) {
+int Port::read_entry(Channel& channel) {
   const utofu_stadd_t local = station_->stadd + sizes_.entries_at() + channel.index * sizeof(Entry);
   Operation* operation = operations_.take(Task::read_entry, channel.device_vcq, channel.entry_stadd + sizeof(Entry));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
@@ -328,7 +327,7 @@ int Worker::read_entry(Channel& channel) {
   return connecting_step(channel, operation, code);
 }
 
-int Worker::claim(Channel& channel) {
+int Port::claim(Channel& channel) {
   Operation* operation = operations_.take(Task::claim, channel.vcq, channel.block_stadd);
   if (operation == nullptr) return UTOFU_ERR_BUSY;
   const int code = calls_.armw8(handle_, channel.vcq, UTOFU_ARMW_OP_ADD, 1, channel.block_stadd,
@@ -337,7 +336,7 @@ int Worker::claim(Channel& channel) {
 }
 
 // The hello in the first slot tells the receiver who owns the ring.
-int Worker::greet(Channel& channel) {
+int Port::greet(Channel& channel) {
   Operation* operation = operations_.take(Task::hello, channel.vcq, channel.ring_stadd + sizeof(Hello));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
   Hello hello;
@@ -356,7 +355,7 @@ int Worker::greet(Channel& channel) {
   return connecting_step(channel, operation, code);
 }
 
-int Worker::connecting_step(Channel& channel, Operation* operation, int code) {
+int Port::connecting_step(Channel& channel, Operation* operation, int code) {
   if (code != UTOFU_SUCCESS) {
     const base::Status status = refused(code, operation);
     if (status != HEDDLE_AGAIN) break_off(channel, status);
@@ -369,12 +368,12 @@ int Worker::connecting_step(Channel& channel, Operation* operation, int code) {
 
 // A receiver that returns no credit is slow, or was closed; its entry shows which. Called whenever
 // a message finds no credit, and by closed().
-void Worker::look_again(Channel& channel) {
+void Port::look_again(Channel& channel) {
   if (channel.looking || ++channel.starved % kLongestPause != 0) return;
   channel.looking = read_entry(channel) == UTOFU_SUCCESS;
 }
 
-void Worker::entry_read(Channel& channel) {
+void Port::entry_read(Channel& channel) {
   const bool looking = std::exchange(channel.looking, false);
   if (channel.stage != Stage::reading && !(looking && channel.stage == Stage::ready)) return;
   Entry entry;
@@ -398,7 +397,7 @@ void Worker::entry_read(Channel& channel) {
   }
 }
 
-void Worker::claimed(Channel& channel, std::uint64_t number) {
+void Port::claimed(Channel& channel, std::uint64_t number) {
   if (channel.stage != Stage::claiming) return;
   if (number >= channel.rings) {
     break_off(channel, base::fail(HEDDLE_ERR_NO_MEMORY,
@@ -412,7 +411,7 @@ void Worker::claimed(Channel& channel, std::uint64_t number) {
   channel.stage = Stage::hello;
 }
 
-void Worker::break_off(Channel& channel, base::Status status) {
+void Port::break_off(Channel& channel, base::Status status) {
   if (channel.stage == Stage::broken) return;
   channel.stage = Stage::broken;
   channel.status = status;

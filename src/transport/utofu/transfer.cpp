@@ -101,7 +101,7 @@ void Registrar::finish() {
 }
 
 // uTofu did not accept a command: takes `operation` back. AGAIN (nothing happened) or an error.
-[[gnu::cold]] base::Status Worker::refused(int code, Operation* operation) {
+[[gnu::cold]] base::Status Port::refused(int code, Operation* operation) {
   if (operation->lease != 0) registrations_->release(operation->lease);
   operations_.retire(operation);
   if (code == UTOFU_ERR_BUSY) {
@@ -112,26 +112,26 @@ void Registrar::finish() {
 }
 
 // The cases that transfer() does not handle: errors, and 0 bytes.
-[[gnu::cold]] base::Status Worker::refuse_transfer(const Command& command) {
+[[gnu::cold]] base::Status Port::refuse_transfer(const Command& command) {
   if (const base::Status status = check_target(command); status != HEDDLE_DONE) return status;
   if (command.bytes == 0) return HEDDLE_DONE;
   return base::fail(HEDDLE_ERR_SIZE, "a transfer of %llu bytes; the utofu transport takes %llu in one command",
                     static_cast<unsigned long long>(command.bytes), static_cast<unsigned long long>(kMostTransfer));
 }
 
-[[gnu::always_inline]] inline bool Worker::inside(const Command& command) {
+[[gnu::always_inline]] inline bool Port::inside(const Command& command) {
   const std::uint64_t size = command.remote->bytes;
   return command.bytes <= size && command.offset <= size - command.bytes;
 }
 
 // The target of a put or get of this worker.
-[[gnu::always_inline]] inline Way Worker::target_of(const Command& command) const {
+[[gnu::always_inline]] inline Way Port::target_of(const Command& command) const {
   const Way& way = way_at(*command.remote, way_);
   return {way.stadd + command.offset, way.vcq};
 }
 
 // The command carries the data itself.
-[[gnu::always_inline]] inline base::Status Worker::put_short(Command& command, Way target, Operation* operation) {
+[[gnu::always_inline]] inline base::Status Port::put_short(Command& command, Way target, Operation* operation) {
   const std::uint64_t bytes = command.bytes;
   const utofu_stadd_t remote = target.stadd;
   const utofu_vcq_id_t vcq = target.vcq;
@@ -158,7 +158,7 @@ void Registrar::finish() {
   return HEDDLE_POSTED;
 }
 
-base::Status Worker::transfer_registered(Command& command) {
+base::Status Port::transfer_registered(Command& command) {
   const auto [remote, vcq] = target_of(command);
   const bool get = command.opcode == Opcode::get;
   const std::uint64_t bytes = command.bytes;
@@ -201,7 +201,7 @@ base::Status Worker::transfer_registered(Command& command) {
 }
 
 // Puts and gets: one uTofu command each.
-[[gnu::always_inline]] inline base::Status Worker::transfer(Command& command) {
+[[gnu::always_inline]] inline base::Status Port::transfer(Command& command) {
   if (command.remote == nullptr || !inside(command) || command.bytes - 1 >= kMostTransfer) [[unlikely]] {
     return refuse_transfer(command);
   }
@@ -211,7 +211,7 @@ base::Status Worker::transfer_registered(Command& command) {
   return put_short(command, target, operations_.take(Task::put, target.vcq, target.stadd + command.bytes));
 }
 
-base::Status Worker::update(Command& command) {
+base::Status Port::update(Command& command) {
   if (const base::Status status = check_target(command); status != HEDDLE_DONE) return status;
   if (const base::Status status = check_atomic(command); status != HEDDLE_DONE) return status;
   const std::uint64_t word = address_of(*command.remote) + command.offset;
@@ -248,7 +248,7 @@ base::Status Worker::update(Command& command) {
 
 // ---- commands -----------------------------------------------------------------------------------
 
-base::Status Worker::start(Command& command) {
+base::Status Port::start(Command& command) {
   if (command.alone) return HEDDLE_AGAIN;  // it would have to be done within post(); none is
   if (command.rank >= failed_.size()) {
     return base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %zu", command.rank, failed_.size() - 1);
@@ -268,7 +268,7 @@ base::Status Worker::start(Command& command) {
   return base::fail(HEDDLE_ERR_UNSUPPORTED, "this transport has no such command; see its capabilities");
 }
 
-[[gnu::always_inline]] inline base::Status Worker::begin(Command& command) {
+[[gnu::always_inline]] inline base::Status Port::begin(Command& command) {
   const bool transfers = command.opcode == Opcode::put || command.opcode == Opcode::get;
   return transfers && !command.alone ? transfer(command) : start(command);
 }
@@ -276,7 +276,7 @@ base::Status Worker::start(Command& command) {
 // The engine mostly posts one short command at a time. A command that takes a fast path calls uTofu
 // once, and keeps only `this` in registers meanwhile: the other cases are in functions of their
 // own.
-std::size_t Worker::post(std::span<Command> batch) {
+std::size_t Port::post(std::span<Command> batch) {
   if (batch.size() != quick_size_) [[unlikely]] {
     return post_all(batch);
   }
@@ -292,7 +292,7 @@ std::size_t Worker::post(std::span<Command> batch) {
 
 // A fast path: calls uTofu by call() for the first free operation, which it takes if uTofu accepts.
 template <Task task, class Call>
-[[gnu::always_inline]] inline std::size_t Worker::post_quickly(Command& command, Operation* operation, Call&& call) {
+[[gnu::always_inline]] inline std::size_t Port::post_quickly(Command& command, Operation* operation, Call&& call) {
   begin_quickly<task>(command, operation, command.remote->rank);
   const int code = call(Operations::lane(*operation), operation->tag);
   if (code != UTOFU_SUCCESS) [[unlikely]] {
@@ -302,7 +302,7 @@ template <Task task, class Call>
   return 1;
 }
 
-[[gnu::cold]] std::size_t Worker::not_posted(int code) {
+[[gnu::cold]] std::size_t Port::not_posted(int code) {
   Command& command = *posting_;
   Operation* operation = operations_.front();
   operations_.take_front();
@@ -314,7 +314,7 @@ template <Task task, class Call>
 }
 
 // A put of one word inside its region.
-[[gnu::always_inline]] inline std::size_t Worker::post_word(Command& command) {
+[[gnu::always_inline]] inline std::size_t Port::post_word(Command& command) {
   Operation* operation = operations_.front();
   if (operation == nullptr) [[unlikely]] {
     return 0;
@@ -330,7 +330,7 @@ template <Task task, class Call>
 }
 
 // Another put that the command carries itself.
-[[gnu::noinline]] std::size_t Worker::post_short(Command& command) {
+[[gnu::noinline]] std::size_t Port::post_short(Command& command) {
   if (!inside(command)) [[unlikely]] {
     return post_all({&command, 1});
   }
@@ -348,7 +348,7 @@ template <Task task, class Call>
 
 // Memory under the same registration as the last command's.
 template <Task task>
-[[gnu::noinline]] std::size_t Worker::post_again(Command& command) {
+[[gnu::noinline]] std::size_t Port::post_again(Command& command) {
   constexpr bool kGet = task == Task::get;
   const std::uint64_t bytes = command.bytes;
   const auto* lease = registrations_->latest(command.local, bytes, kGet ? memory::Access::write : memory::Access::read);
@@ -369,7 +369,7 @@ template <Task task>
 }
 
 template <class Begin>
-std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
+std::size_t Port::each_of(std::span<Command> batch, Begin&& begin_one) {
   std::size_t accepted = 0;
   try {
     for (Command& command : batch) {
@@ -384,7 +384,7 @@ std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
   return accepted;
 }
 
-[[gnu::noinline]] std::size_t Worker::post_all(std::span<Command> batch) {
+[[gnu::noinline]] std::size_t Port::post_all(std::span<Command> batch) {
   if (careful_) [[unlikely]] {
     return post_carefully(batch);
   }
@@ -394,7 +394,7 @@ std::size_t Worker::each_of(std::span<Command> batch, Begin&& begin_one) {
 
 // Posts each command by its fast path. The prefix ends behind a command that fails, since then the
 // careful path is needed.
-std::size_t Worker::post_each(std::span<Command> batch) {
+std::size_t Port::post_each(std::span<Command> batch) {
   std::size_t accepted = 0;
   try {
     for (Command& command : batch) {
@@ -410,14 +410,14 @@ std::size_t Worker::post_each(std::span<Command> batch) {
   return accepted;
 }
 
-[[gnu::cold]] std::size_t Worker::post_carefully(std::span<Command> batch) {
+[[gnu::cold]] std::size_t Port::post_carefully(std::span<Command> batch) {
   const HeldCq held(lock_);
   if (!held || backlog_.size() >= kMostBacklog) return 0;
   return each_of(batch, [this](Command& command) { return start(command); });
 }
 
 // The command is complete already, or has failed. False: no more commands can be accepted now.
-bool Worker::settle(Command& command, base::Status status) {
+bool Port::settle(Command& command, base::Status status) {
   command.source_free = true;
   if (status == HEDDLE_DONE) {
     command.done = true;

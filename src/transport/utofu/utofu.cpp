@@ -43,7 +43,7 @@ class UtofuTransport final : public Transport {
     Sizes sizes;
     auto station = device_->open_station(index, &sizes);
     if (!station) return station.status();
-    auto worker = std::make_unique<Worker>(*device_, std::move(*station), sizes, index);
+    auto worker = std::make_unique<Port>(*device_, std::move(*station), sizes, index);
     if (const base::Status status = worker->announce(); status != HEDDLE_DONE) return status;
     return std::unique_ptr<TransportWorker>(std::move(worker));
   }

@@ -29,7 +29,7 @@ bool may_go_on(const Channel* channel) {
 
 }  // namespace
 
-Worker::Worker(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
+Port::Port(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
     : handle_(station->vcq.handle),
       lock_(station->vcq.lock),
       way_((device.library().tni_index(station->vcq) + device.rank()) % kWays * sizeof(Way)),
@@ -57,7 +57,7 @@ Worker::Worker(Device& device, std::unique_ptr<Station> station, const Sizes& si
   backlog_.reserve(kMostBacklog + sizes.buffers + 2 * std::size_t{sizes.operations});
 }
 
-base::Status Worker::announce() {
+base::Status Port::announce() {
   Entry entry;
   entry.vcq = station_->vcq.id;
   entry.block_stadd = station_->stadd;
@@ -72,7 +72,7 @@ base::Status Worker::announce() {
 // peer's processor: the caller may not poll for them any more. Operations that have not ended after
 // kGraceNs are abandoned, with the memory that they use. The VCQ stays: peers that do not know of
 // the closing may write to it, at most as much as they were promised.
-Worker::~Worker() {
+Port::~Port() {
   std::vector<Completion> nobody;
   std::array<Completion, 64> ends;
   base::Nap nap;
@@ -117,7 +117,7 @@ Worker::~Worker() {
   }
 }
 
-std::size_t Worker::poll(std::span<Completion> completions) {
+std::size_t Port::poll(std::span<Completion> completions) {
   if (completions.empty()) return 0;
   const HeldCq held(lock_);
   if (!held) return 0;
@@ -140,7 +140,7 @@ std::size_t Worker::poll(std::span<Completion> completions) {
   return out.count();
 }
 
-void Worker::peer_failed(std::uint32_t rank) {
+void Port::peer_failed(std::uint32_t rank) {
   if (rank >= failed_.size() || failed_[rank] != 0) return;
   failed_[rank] = 1;
   any_failed_ = true;
@@ -157,7 +157,7 @@ void Worker::peer_failed(std::uint32_t rank) {
 
 // Its lease or buffer is not reused before a notice says that the NIC has finished with it. Nor is
 // its index, so that the notice finds this operation.
-void Worker::orphan(Operation& operation) {
+void Port::orphan(Operation& operation) {
   if (operation.has(Operation::kOrphan)) return;
   const bool owed_source = operation.has(Operation::kOwesSource);
   operation.set(Operation::kOrphan);
@@ -177,7 +177,7 @@ void Worker::orphan(Operation& operation) {
   backlog_.push_back(end);
 }
 
-[[gnu::cold]] void Worker::end_doomed() {
+[[gnu::cold]] void Port::end_doomed() {
   const std::uint64_t now = device_.environment().clock->now_ns();
   std::erase_if(dooms_, [&](const Doom& doom) {
     if (now < doom.at_ns) return false;
@@ -189,14 +189,14 @@ void Worker::orphan(Operation& operation) {
 }
 
 // For the destructor: does not wait for operations to dead ranks.
-[[gnu::cold]] void Worker::note_dead() {
+[[gnu::cold]] void Port::note_dead() {
   operations_.for_each_under_way([&](Operation& operation) {
     if (device_.failed(operation.rank)) peer_failed(operation.rank);
   });
 }
 
 // For the destructor.
-[[gnu::cold]] void Worker::leave_unfinished() {
+[[gnu::cold]] void Port::leave_unfinished() {
   std::uint64_t messages = 0;
   for (const Channel* channel : connecting_) messages += may_go_on(channel) ? channel->waiting : 0;
   if (messages != 0) {
@@ -220,7 +220,7 @@ void Worker::orphan(Operation& operation) {
 }
 
 // A caller that asks often has waited long: look_again() checks whether the worker is still open.
-bool Worker::closed(Target target) {
+bool Port::closed(Target target) {
   if (target.rank >= channel_of_.size() || target.worker >= channel_of_[target.rank].size()) return false;
   Channel* const channel = channel_of_[target.rank][target.worker];
   if (channel == nullptr) return false;
@@ -231,7 +231,7 @@ bool Worker::closed(Target target) {
   return channel->stage == Channel::Stage::closed;
 }
 
-std::size_t Worker::unopened(std::span<Unopened> found) {
+std::size_t Port::unopened(std::span<Unopened> found) {
   std::size_t count = 0;
   for (const Channel* channel : connecting_) {
     const bool has_no_entry = channel->stage == Channel::Stage::unopened || channel->stage == Channel::Stage::reading;

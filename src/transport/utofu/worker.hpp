@@ -95,10 +95,10 @@ class Registrar final : public memory::Registrar {
   std::vector<std::uint64_t> later_;  // to be deregistered
 };
 
-class Worker final : public TransportWorker {
+class Port final : public TransportWorker {
  public:
-  Worker(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index);
-  ~Worker() override;
+  Port(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index);
+  ~Port() override;
   [[nodiscard]] base::Status announce();
 
   [[nodiscard]] std::size_t post(std::span<Command> batch) override;
@@ -252,7 +252,7 @@ class Worker final : public TransportWorker {
 
 // The work of the fast paths before they call uTofu. `operation`: the first free one.
 template <Task task>
-[[gnu::always_inline]] inline void Worker::begin_quickly(Command& command, Operation* operation, std::uint32_t rank) {
+[[gnu::always_inline]] inline void Port::begin_quickly(Command& command, Operation* operation, std::uint32_t rank) {
   Operations::begin(operation, task);
   operation->token = command.token;
   operation->rank = rank;
