@@ -86,7 +86,7 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
 
 base::Status Device::set_up() {
   if (const base::Status status = open_ports(); status != HEDDLE_DONE) return status;
-  auto pages = Pages::create(max_workers_ * sizeof(Entry));
+  auto pages = Pages::create(max_workers_ * sizeof(DirectoryEntry));
   if (!pages) return pages.status();
   directory_ = std::move(*pages);
   {
@@ -128,16 +128,16 @@ Ports Device::own_ports() const {
   return ports;
 }
 
-void Device::release(Station& station) {
+void Device::release(OwnVcq& own_vcq) {
   {
-    const CqGuard guard(station.vcq);
-    library_->deregister(station.vcq, station.stadd);
+    const CqGuard guard(own_vcq.vcq);
+    library_->deregister(own_vcq.vcq, own_vcq.stadd);
   }
-  library_->destroy(station.vcq);
+  library_->destroy(own_vcq.vcq);
 }
 
 Device::~Device() {
-  for (auto& station : kept_) release(*station);
+  for (auto& own_vcq : kept_) release(*own_vcq);
   if (vcq_.handle == 0) return;
   for (auto& [id, region] : regions_) deregister(region);
   if (directory_stadd_ != 0) {
@@ -149,8 +149,8 @@ Device::~Device() {
 
 // ---- peers --------------------------------------------------------------------------------------
 
-base::Result<const Peer*> Device::peer(std::uint32_t rank) {
-  const Peer* known = peers_[rank].load(std::memory_order_acquire);
+base::Result<const PeerProcess*> Device::peer(std::uint32_t rank) {
+  const PeerProcess* known = peers_[rank].load(std::memory_order_acquire);
   if (known != nullptr) return known;
   return meet(rank);
 }
@@ -195,11 +195,11 @@ base::Status Device::check_peer(std::uint32_t rank) {
 
 // Also called with a CQ's lock held: so it does not wait for the mutex, and nobody waits for a CQ's
 // lock while holding the mutex.
-[[gnu::cold]] base::Result<const Peer*> Device::meet(std::uint32_t rank) {
+[[gnu::cold]] base::Result<const PeerProcess*> Device::meet(std::uint32_t rank) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;
-  if (const Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
-  auto peer = std::make_unique<Peer>();
+  if (const PeerProcess* known = peers_[rank].load(std::memory_order_relaxed)) return known;
+  auto peer = std::make_unique<PeerProcess>();
   peer->rank = rank;
   peer->ports = own_ports();
   peer->directory_stadd = directory_stadd_;
@@ -218,7 +218,7 @@ base::Status Device::check_peer(std::uint32_t rank) {
   }
   met_.push_back(std::move(peer));
   peers_[rank].store(met_.back().get(), std::memory_order_release);
-  return static_cast<const Peer*>(met_.back().get());
+  return static_cast<const PeerProcess*>(met_.back().get());
 }
 
 // ---- workers ------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ Sizes Device::sizes(bool exclusive) const {
   return sizes_for(depth, std::uint64_t{size()} * max_workers_);
 }
 
-base::Result<std::unique_ptr<Station>> Device::open_station(std::uint32_t worker, Sizes* sizes) {
+base::Result<std::unique_ptr<OwnVcq>> Device::open_own_vcq(std::uint32_t worker, Sizes* sizes) {
   if (worker >= max_workers_) {
     return base::fail(HEDDLE_ERR_RANK, "worker %u; HEDDLE_MAX_WORKERS allows 0 to %u", worker, max_workers_ - 1);
   }
@@ -240,19 +240,19 @@ base::Result<std::unique_ptr<Station>> Device::open_station(std::uint32_t worker
     }
     used_[worker] = true;
   }
-  auto station = make_station(sizes);
-  if (!station) {
+  auto own_vcq = make_own_vcq(sizes);
+  if (!own_vcq) {
     const std::lock_guard lock(mutex_);
     used_[worker] = false;
   }
-  return station;
+  return own_vcq;
 }
 
-base::Result<std::unique_ptr<Station>> Device::make_station(Sizes* sizes) {
+base::Result<std::unique_ptr<OwnVcq>> Device::make_own_vcq(Sizes* sizes) {
   auto vcq = library_->create(most_exclusive_, may_share());
   if (!vcq) return vcq.status();
-  auto station = std::make_unique<Station>();
-  station->vcq = *vcq;
+  auto own_vcq = std::make_unique<OwnVcq>();
+  own_vcq->vcq = *vcq;
   *sizes = this->sizes(vcq->lock == nullptr);
   base::Status status = HEDDLE_DONE;
   if (vcq->lock != nullptr && !may_share()) {
@@ -262,20 +262,20 @@ base::Result<std::unique_ptr<Station>> Device::make_station(Sizes* sizes) {
         "it takes %llu",
         static_cast<unsigned long long>(mrq_depth_), static_cast<unsigned long long>(kSharers * kLeastMrqDepth));
   } else if (auto block = Pages::create(sizes->block_bytes())) {
-    station->block = std::move(*block);
-    const CqGuard guard(station->vcq);
-    auto stadd = library_->register_memory(station->vcq, station->block.data(), station->block.bytes());
+    own_vcq->block = std::move(*block);
+    const CqGuard guard(own_vcq->vcq);
+    auto stadd = library_->register_memory(own_vcq->vcq, own_vcq->block.data(), own_vcq->block.bytes());
     status = stadd.status();
-    if (stadd) station->stadd = *stadd;
+    if (stadd) own_vcq->stadd = *stadd;
   } else {
     status = block.status();
   }
-  if (status == HEDDLE_DONE) return station;
-  library_->destroy(station->vcq);
+  if (status == HEDDLE_DONE) return own_vcq;
+  library_->destroy(own_vcq->vcq);
   return status;
 }
 
-base::Status Device::announce(std::uint32_t worker, Entry entry) {
+base::Status Device::announce(std::uint32_t worker, DirectoryEntry entry) {
   seal(&entry, secret_);
   const Functions& call = library_->call();
   base::Nap nap;
@@ -290,8 +290,8 @@ base::Status Device::announce(std::uint32_t worker, Entry entry) {
       if (code != UTOFU_ERR_NOT_FOUND) {
         // The command failed on its way out; no notice will come.
       } else if (!posted) {
-        code = call.put_piggyback(vcq_.handle, vcq_.id, &entry, directory_stadd_ + worker * sizeof(Entry), sizeof entry,
-                                  0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+        code = call.put_piggyback(vcq_.handle, vcq_.id, &entry, directory_stadd_ + worker * sizeof(DirectoryEntry),
+                                  sizeof entry, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
         posted = code == UTOFU_SUCCESS;
       } else {
         utofu_mrq_notice notice{};
@@ -307,9 +307,9 @@ base::Status Device::announce(std::uint32_t worker, Entry entry) {
   }
 }
 
-void Device::keep(std::unique_ptr<Station> station) {
+void Device::keep(std::unique_ptr<OwnVcq> own_vcq) {
   const std::lock_guard lock(mutex_);
-  kept_.push_back(std::move(station));
+  kept_.push_back(std::move(own_vcq));
 }
 
 // ---- regions ------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ void Device::deregister(std::uint64_t id) {
   deregister(region);
 }
 
-base::Status Device::ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const {
+base::Status Device::ways_to(const PeerProcess& peer, const KeyBytes& key, Way* ways) const {
   if (key.stag == KeyBytes::kNoStag) {
     if (key.port >= peer.ports.count) return HEDDLE_ERR_PROTOCOL;
     for (std::size_t i = 0; i < kWays; ++i) ways[i] = {key.stadd, peer.ports.vcq[key.port]};

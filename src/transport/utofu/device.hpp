@@ -39,13 +39,13 @@ class Pages {
 
 // A worker's VCQ with its block. It lives as long as peers may write to it: also after the worker
 // was closed.
-struct Station {
+struct OwnVcq {
   Vcq vcq;
   Pages block;
   utofu_stadd_t stadd = 0;
 };
 
-struct Peer {
+struct PeerProcess {
   std::uint32_t rank = 0;
   Ports ports;
   utofu_stadd_t directory_stadd = 0;
@@ -69,23 +69,23 @@ class Device {
 
   // The peer, set up on first use. Returns at once. AGAIN: its card is not here yet, or another
   // thread is busy here; call again.
-  [[nodiscard]] base::Result<const Peer*> peer(std::uint32_t rank);
+  [[nodiscard]] base::Result<const PeerProcess*> peer(std::uint32_t rank);
 
   // See Transport::check_peer().
   [[nodiscard]] base::Status check_peer(std::uint32_t rank);
 
   // A VCQ and a registered block for a worker. STATE: that worker's number was used before.
-  [[nodiscard]] base::Result<std::unique_ptr<Station>> open_station(std::uint32_t worker, Sizes* sizes);
+  [[nodiscard]] base::Result<std::unique_ptr<OwnVcq>> open_own_vcq(std::uint32_t worker, Sizes* sizes);
   // Writes a worker's entry, open or closed, into the directory; waits for the NIC.
-  [[nodiscard]] base::Status announce(std::uint32_t worker, Entry entry);
+  [[nodiscard]] base::Status announce(std::uint32_t worker, DirectoryEntry entry);
   // Keeps it until the destructor.
-  void keep(std::unique_ptr<Station> station);
+  void keep(std::unique_ptr<OwnVcq> own_vcq);
 
   // `pages`: the memory, if it was allocated here; empty if it is the caller's.
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes, Pages pages);
   void deregister(std::uint64_t id);
   // Writes kWays ways. PROTOCOL: the key names a port or a number that the peer does not have.
-  [[nodiscard]] base::Status ways_to(const Peer& peer, const KeyBytes& key, Way* ways) const;
+  [[nodiscard]] base::Status ways_to(const PeerProcess& peer, const KeyBytes& key, Way* ways) const;
 
  private:
   struct Region {
@@ -106,11 +106,11 @@ class Device {
   [[nodiscard]] Ports own_ports() const;
   bool register_with_all(void* address, std::uint64_t bytes, Region* region);
   void deregister(const Region& region);
-  base::Result<std::unique_ptr<Station>> make_station(Sizes* sizes);
+  base::Result<std::unique_ptr<OwnVcq>> make_own_vcq(Sizes* sizes);
   [[nodiscard]] bool may_share() const { return mrq_depth_ / kSharers >= kLeastMrqDepth; }
-  base::Result<const Peer*> meet(std::uint32_t rank);
+  base::Result<const PeerProcess*> meet(std::uint32_t rank);
   base::Result<CardBytes> read_card(std::uint32_t rank);
-  void release(Station& station);
+  void release(OwnVcq& own_vcq);
 
   bootstrap::Bootstrap& bootstrap_;
   const base::Environment& environment_;
@@ -127,14 +127,14 @@ class Device {
   Pages directory_;
   utofu_stadd_t directory_stadd_ = 0;
   // release in meet(); partner: the acquire load in peer()
-  std::vector<std::atomic<const Peer*>> peers_;
+  std::vector<std::atomic<const PeerProcess*>> peers_;
   // one announcement at a time, so that a notice on the device VCQ belongs to it
   std::mutex announcing_;
   std::mutex mutex_;  // guards what follows
-  std::vector<std::unique_ptr<Peer>> met_;
+  std::vector<std::unique_ptr<PeerProcess>> met_;
   bool version_told_ = false;
   std::vector<bool> used_;  // by worker number: it was opened
-  std::vector<std::unique_ptr<Station>> kept_;
+  std::vector<std::unique_ptr<OwnVcq>> kept_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t next_region_ = 0;
   std::mutex registering_;   // guards the next two; CQ locks are taken while it is held

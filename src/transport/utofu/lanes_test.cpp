@@ -12,18 +12,18 @@
 namespace heddle::transport::utofu::lanes_test {
 namespace {
 
-utofu_mrq_notice notice_of(const Operation& operation) {
+utofu_mrq_notice notice_of(const TofuOperation& operation) {
   utofu_mrq_notice notice{};
   notice.notice_type = operation.type();
   notice.vcq_id = operation.vcq;
   notice.rmt_stadd = operation.address;
-  notice.edata = Operations::lane(operation);
+  notice.edata = TofuOperations::lane(operation);
   return notice;
 }
 
-TEST(Operations, EachNoticeFindsItsOwn) {
+TEST(TofuOperations, EachNoticeFindsItsOwn) {
   for (const std::uint32_t count : {16U, 256U, 1024U, 4096U}) {
-    Operations operations(count);
+    TofuOperations operations(count);
     base::Random random(count);
     std::map<Token, utofu_mrq_notice> under_way;
     Token next = 1;
@@ -32,16 +32,16 @@ TEST(Operations, EachNoticeFindsItsOwn) {
       // up.
       if (random.below(5) < 3) {
         const Task task = random.below(2) == 0 ? Task::get : Task::put;
-        Operation* operation = operations.take(task, 7 + random.below(2), 1000 + 8 * random.below(3));
+        TofuOperation* operation = operations.take(task, 7 + random.below(2), 1000 + 8 * random.below(3));
         if (operation == nullptr) continue;
         operation->token = next++;
         under_way[operation->token] = notice_of(*operation);
       } else if (!under_way.empty()) {
         auto ended = under_way.begin();
         std::advance(ended, static_cast<std::ptrdiff_t>(random.below(std::min<std::size_t>(under_way.size(), 50))));
-        Operation* found = operations.find(ended->second, false);
+        TofuOperation* found = operations.find(ended->second, false);
         ASSERT_NE(found, nullptr);
-        Operation* plain = nullptr;
+        TofuOperation* plain = nullptr;
         ASSERT_TRUE(operations.plain(ended->second, &plain));
         ASSERT_EQ(plain, found);
         ASSERT_EQ(found->token, ended->first);
@@ -53,22 +53,22 @@ TEST(Operations, EachNoticeFindsItsOwn) {
   }
 }
 
-TEST(Operations, ManyOfOnePlaceAreAsManyAsThereAreLanes) {
-  Operations operations(1024);
-  std::vector<Operation*> taken;
-  while (Operation* operation = operations.take(Task::get, 1, 64)) {
+TEST(TofuOperations, ManyOfOnePlaceAreAsManyAsThereAreLanes) {
+  TofuOperations operations(1024);
+  std::vector<TofuOperation*> taken;
+  while (TofuOperation* operation = operations.take(Task::get, 1, 64)) {
     taken.push_back(operation);
   }
-  EXPECT_EQ(taken.size(), Operations::kLanes);
-  Operation* elsewhere = operations.take(Task::get, 1, 65);
+  EXPECT_EQ(taken.size(), TofuOperations::kLanes);
+  TofuOperation* elsewhere = operations.take(Task::get, 1, 65);
   ASSERT_NE(elsewhere, nullptr);
   operations.give_back(taken.front());
   EXPECT_NE(operations.take(Task::get, 1, 64), nullptr);
 }
 
-TEST(Operations, WhatNobodyAskedForIsFoundByNobody) {
-  Operations operations(512);
-  Operation* operation = operations.take(Task::put, 5, 100);
+TEST(TofuOperations, WhatNobodyAskedForIsFoundByNobody) {
+  TofuOperations operations(512);
+  TofuOperation* operation = operations.take(Task::put, 5, 100);
   ASSERT_NE(operation, nullptr);
   const utofu_mrq_notice right = notice_of(*operation);
   utofu_mrq_notice wrong = right;
@@ -88,31 +88,31 @@ TEST(Operations, WhatNobodyAskedForIsFoundByNobody) {
   EXPECT_EQ(operations.find(right, true), nullptr);
 }
 
-TEST(Operations, ARecordOfAnEarlierTurnIsNobodys) {
-  Operations operations(16);
-  Operation* first = operations.take(Task::put, 5, 100);
+TEST(TofuOperations, ARecordOfAnEarlierTurnIsNobodys) {
+  TofuOperations operations(16);
+  TofuOperation* first = operations.take(Task::put, 5, 100);
   ASSERT_NE(first, nullptr);
   void* tag = first->tag;
   EXPECT_EQ(operations.tagged(tag), first);
   operations.retire(first);
   EXPECT_EQ(operations.tagged(tag), nullptr);
-  Operation* second = operations.take(Task::put, 5, 100);
+  TofuOperation* second = operations.take(Task::put, 5, 100);
   ASSERT_EQ(second, first);
   EXPECT_EQ(operations.tagged(tag), nullptr);
   EXPECT_EQ(operations.tagged(second->tag), second);
 }
 
 // plain() does not accept an operation that needs more than a completion at its end.
-TEST(Operations, OnlyPlainEndsArePlain) {
+TEST(TofuOperations, OnlyPlainEndsArePlain) {
   for (const std::uint32_t count : {16U, 1024U}) {
-    Operations operations(count);
-    Operation* operation = operations.take(Task::put, 5, 100);
+    TofuOperations operations(count);
+    TofuOperation* operation = operations.take(Task::put, 5, 100);
     ASSERT_NE(operation, nullptr);
     const utofu_mrq_notice notice = notice_of(*operation);
-    Operation* found = nullptr;
+    TofuOperation* found = nullptr;
     EXPECT_TRUE(operations.plain(notice, &found));
     EXPECT_EQ(found, operation);
-    for (const std::uint16_t bit : {Operation::kOwesSource, Operation::kOrphan}) {
+    for (const std::uint16_t bit : {TofuOperation::kOwesSource, TofuOperation::kOrphan}) {
       operation->set(bit);
       EXPECT_FALSE(operations.plain(notice, &found));
       EXPECT_EQ(operations.find(notice, false), operation);
@@ -121,7 +121,7 @@ TEST(Operations, OnlyPlainEndsArePlain) {
     }
     operations.give_back(operation);
     EXPECT_FALSE(operations.plain(notice, &found));
-    Operation* message = operations.take(Task::message, 5, 100);
+    TofuOperation* message = operations.take(Task::message, 5, 100);
     EXPECT_FALSE(operations.plain(notice_of(*message), &found));
     EXPECT_EQ(operations.find(notice_of(*message), false), message);
   }
@@ -129,13 +129,13 @@ TEST(Operations, OnlyPlainEndsArePlain) {
 
 // Operations that the fast paths take do not say where they go; other operations under way still
 // do.
-TEST(Operations, TakenInStepsAreFoundByTheirLane) {
-  Operations operations(256);
-  Operation* message = operations.take(Task::message, 5, 100);
+TEST(TofuOperations, TakenInStepsAreFoundByTheirLane) {
+  TofuOperations operations(256);
+  TofuOperation* message = operations.take(Task::message, 5, 100);
   ASSERT_NE(message, nullptr);
-  std::vector<Operation*> taken;
-  while (Operation* front = operations.front()) {
-    Operations::begin(front, taken.size() % 2 == 0 ? Task::put : Task::get);
+  std::vector<TofuOperation*> taken;
+  while (TofuOperation* front = operations.front()) {
+    TofuOperations::begin(front, taken.size() % 2 == 0 ? Task::put : Task::get);
     front->token = taken.size() + 1;
     operations.take_front();
     taken.push_back(front);
@@ -146,19 +146,19 @@ TEST(Operations, TakenInStepsAreFoundByTheirLane) {
   notice.rmt_stadd += 1;
   EXPECT_EQ(operations.find(notice, false), nullptr);
   EXPECT_EQ(operations.find(notice, true), message);
-  for (Operation* operation : taken) {
+  for (TofuOperation* operation : taken) {
     notice = notice_of(*operation);
     notice.vcq_id = 9;
     notice.rmt_stadd = 9;
-    Operation* plain = nullptr;
+    TofuOperation* plain = nullptr;
     ASSERT_TRUE(operations.plain(notice, &plain));
     ASSERT_EQ(plain, operation);
     ASSERT_EQ(operations.find(notice, false), operation);
     notice.notice_type = operation->task == Task::put ? UTOFU_MRQ_TYPE_LCL_GET : UTOFU_MRQ_TYPE_LCL_PUT;
     ASSERT_EQ(operations.find(notice, true), nullptr);
   }
-  Operations::Ends ends(operations);
-  for (Operation* operation : taken) ends.give_back(operation);
+  TofuOperations::Ends ends(operations);
+  for (TofuOperation* operation : taken) ends.give_back(operation);
   ends.finish(taken.size());
   EXPECT_EQ(operations.under_way(), 1U);
   EXPECT_EQ(operations.front(), taken.back());
@@ -167,10 +167,10 @@ TEST(Operations, TakenInStepsAreFoundByTheirLane) {
 }
 
 // Commands without an operation have a null tag; their records must never match an operation.
-TEST(Operations, NoTagIsNull) {
-  Operations operations(16);
+TEST(TofuOperations, NoTagIsNull) {
+  TofuOperations operations(16);
   for (int turn = 0; turn < 70'000; ++turn) {  // more turns than 16 bits can count
-    Operation* operation = operations.take(Task::put, 5, 100);
+    TofuOperation* operation = operations.take(Task::put, 5, 100);
     ASSERT_NE(operation, nullptr);
     ASSERT_NE(operation->tag, nullptr);
     ASSERT_EQ(operations.tagged(nullptr), nullptr);

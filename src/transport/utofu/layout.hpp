@@ -1,7 +1,7 @@
 // Layout of the memory that peers reach: a rank's directory and a worker's block. Also how many
 // slots a worker may promise to its senders.
 //
-//   directory (of a rank, registered on its device VCQ): Entry of worker 0 | Entry of worker 1 | …
+//   directory (of a rank, registered on its device VCQ): DirectoryEntry of worker 0, of worker 1, …
 //   block (of a worker, registered on its own VCQ):      claim word | rings of slots | pool |
 //                                                        credit words | entries read
 //
@@ -12,7 +12,7 @@
 // The MRQ of a worker cannot overflow. It holds at most:
 //   notices of its own operations under way                                operations
 //   messages in the slots that it promised to senders                      rings × slots
-//   credits that return to it: at most 2 for each connection that it opens 2 × channels
+//   credits that return to it: at most 2 for each connection that it opens 2 × peer_states
 // Sizes are chosen so that the sum is at most the depth. A sender writes to a slot only with a
 // credit for it.
 #pragma once
@@ -44,7 +44,7 @@ static_assert(sizeof(SlotHead) == 8);
 inline constexpr std::uint32_t kMostMessage = kMtu - sizeof(SlotHead);
 
 // The first message of a sender in its ring: who the sender is, and where its credit returns to.
-struct Hello {
+struct RingGreeting {
   std::uint32_t rank = 0;
   std::uint16_t worker = 0;
   std::uint16_t magic = kMagic;
@@ -53,13 +53,13 @@ struct Hello {
   std::uint64_t seal = 0;
   static constexpr std::uint16_t kMagic = 0x4855;  // "UH"
 };
-static_assert(sizeof(Hello) == kPiggyback);
+static_assert(sizeof(RingGreeting) == kPiggyback);
 
 enum class State : std::uint8_t { unopened = 0, open = 1, closed = 2 };
 
 // One worker in its rank's directory. It is written and read as one packet; the seal shows that it
 // is complete.
-struct Entry {
+struct DirectoryEntry {
   std::uint64_t vcq = 0;
   std::uint64_t block_stadd = 0;  // of the claim word; the rings follow
   State state = State::unopened;
@@ -68,14 +68,14 @@ struct Entry {
   std::uint32_t padding = 0;
   std::uint64_t seal = 0;
 };
-static_assert(sizeof(Entry) == kPiggyback);
+static_assert(sizeof(DirectoryEntry) == kPiggyback);
 
 inline constexpr std::uint64_t kClaimBytes = 256;
 
 // How the MRQ entries that a worker may use are divided up.
 struct Sizes {
   std::uint32_t operations = 0;
-  std::uint32_t channels = 0;
+  std::uint32_t peer_states = 0;
   std::uint32_t rings = 0;
   std::uint32_t slots = 0;
   std::uint32_t buffers = 0;  // of the pool
@@ -85,11 +85,13 @@ struct Sizes {
   [[nodiscard]] std::uint64_t pool_at() const { return rings_at() + rings * ring_bytes(); }
   [[nodiscard]] std::uint64_t credits_at() const { return pool_at() + std::uint64_t{buffers} * kSlotBytes; }
   [[nodiscard]] std::uint64_t entries_at() const {
-    return credits_at() + std::uint64_t{channels} * sizeof(std::uint64_t);
+    return credits_at() + std::uint64_t{peer_states} * sizeof(std::uint64_t);
   }
-  [[nodiscard]] std::uint64_t block_bytes() const { return entries_at() + std::uint64_t{channels} * sizeof(Entry); }
+  [[nodiscard]] std::uint64_t block_bytes() const {
+    return entries_at() + std::uint64_t{peer_states} * sizeof(DirectoryEntry);
+  }
   [[nodiscard]] constexpr std::uint64_t most_notices() const {
-    return operations + 2 * std::uint64_t{channels} + std::uint64_t{rings} * slots;
+    return operations + 2 * std::uint64_t{peer_states} + std::uint64_t{rings} * slots;
   }
 };
 
@@ -101,7 +103,7 @@ constexpr Sizes sizes_for(std::uint64_t depth, std::uint64_t workers) {
   const std::uint64_t left = depth - std::min<std::uint64_t>(depth, sizes.operations);
   // A peer costs a connection (2 notices) and a ring of at least 2 slots.
   const std::uint64_t peers = std::clamp<std::uint64_t>(std::min(workers, left / 4), 1, 65535);
-  sizes.channels = static_cast<std::uint32_t>(peers);
+  sizes.peer_states = static_cast<std::uint32_t>(peers);
   sizes.rings = static_cast<std::uint32_t>(peers);
   const std::uint64_t promised = left - std::min(left, 2 * peers);
   sizes.slots = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(promised / peers, 1, kMostSlots));

@@ -35,7 +35,7 @@ constexpr std::uint8_t type_of(Task task) {
 }
 
 // One cache line: everything that is written when it begins and read when it ends.
-struct alignas(64) Operation {
+struct alignas(64) TofuOperation {
   // Low byte: the notice type. High byte: the bits below, which ask for more than a completion at
   // the end. So if it equals the type in a notice, this is the operation and only its completion
   // has to be reported.
@@ -45,7 +45,7 @@ struct alignas(64) Operation {
   // put, get: of the caller's memory, from the registration cache; 0: none. A free operation has
   // none
   std::uint32_t lease = 0;
-  std::uint32_t channel = 0;  // messages, hello, read_entry, claim
+  std::uint32_t peer_state = 0;  // messages, hello, read_entry, claim
   std::uint32_t rank = 0;
   std::uint32_t buffer = 0;  // message: of the pool
   Token token = 0;
@@ -73,34 +73,34 @@ struct alignas(64) Operation {
   void clear(std::uint16_t bit) { kind = static_cast<std::uint16_t>(kind & ~bit); }
   [[nodiscard]] std::size_t index() const { return reinterpret_cast<std::uintptr_t>(tag) & 0xFFFF; }
 };
-static_assert(sizeof(Operation) == 64);
+static_assert(sizeof(TofuOperation) == 64);
 
 inline constexpr std::uint32_t kNoBuffer = ~0U;
 
-class Operations {
+class TofuOperations {
  public:
   static constexpr std::uint32_t kLanes = 256;
 
   // `count`: at most 65536. Entries beyond it, up to the number of lanes, are never taken: they
   // exist so that every edata is a valid index.
-  explicit Operations(std::uint32_t count) : all_(count < kLanes ? kLanes : count), crowded_(count > kLanes) {
+  explicit TofuOperations(std::uint32_t count) : all_(count < kLanes ? kLanes : count), crowded_(count > kLanes) {
     first_ = all_.data();
     for (std::uint32_t i = static_cast<std::uint32_t>(all_.size()); i > 0; --i) {
-      Operation& operation = all_[i - 1];
+      TofuOperation& operation = all_[i - 1];
       operation.tag = tag_of(1, i - 1);
       if (i > count) continue;
       operation.result = free_;
       free_ = &operation;
     }
   }
-  Operations(const Operations&) = delete;
-  Operations& operator=(const Operations&) = delete;
+  TofuOperations(const TofuOperations&) = delete;
+  TofuOperations& operator=(const TofuOperations&) = delete;
 
   // Null: none is free, or every free one is in a lane that holds one of the same type, VCQ and
   // address.
-  Operation* take(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
+  TofuOperation* take(Task task, utofu_vcq_id_t vcq, utofu_stadd_t address) {
     if (crowded_ && choose(type_of(task), vcq, address) == nullptr) return nullptr;
-    Operation* operation = free_;
+    TofuOperation* operation = free_;
     if (operation == nullptr) [[unlikely]] {
       return nullptr;
     }
@@ -114,19 +114,19 @@ class Operations {
   // take() in three steps, for puts, gets and short messages, if !crowded(): uTofu is called before
   // the third, so that the caller need not keep the operation in a register. First the operation
   // that is taken next; null: none is free.
-  [[nodiscard]] Operation* front() const { return free_; }
-  static void begin(Operation* operation, Task task) {
+  [[nodiscard]] TofuOperation* front() const { return free_; }
+  static void begin(TofuOperation* operation, Task task) {
     const bool plain = task == Task::put || task == Task::get || task == Task::short_message;
-    operation->kind = static_cast<std::uint16_t>(type_of(task) | (plain ? 0U : Operation::kOther));
+    operation->kind = static_cast<std::uint16_t>(type_of(task) | (plain ? 0U : TofuOperation::kOther));
     operation->task = task;
     operation->bytes = 0;
   }
   void take_front() {
-    free_ = static_cast<Operation*>(free_->result);
+    free_ = static_cast<TofuOperation*>(free_->result);
     ++under_way_;
   }
   // Frees an operation whose lease is released and for which no TCQ record can come any more.
-  void give_back(Operation* operation) {
+  void give_back(TofuOperation* operation) {
     Ends ends(*this);
     ends.give_back(operation);
     ends.finish(1);
@@ -135,12 +135,12 @@ class Operations {
   // called before finish(), which is told how many they were.
   class Ends {
    public:
-    explicit Ends(Operations& all) : all_(all), free_(all.free_) {}
+    explicit Ends(TofuOperations& all) : all_(all), free_(all.free_) {}
     Ends(const Ends&) = delete;
     Ends& operator=(const Ends&) = delete;
-    void give_back(Operation* operation) {
+    void give_back(TofuOperation* operation) {
       // these three together, so that they are one store
-      operation->kind = Operation::kFree;
+      operation->kind = TofuOperation::kFree;
       operation->task = Task::none;
       operation->bytes = 0;
       operation->result = free_;
@@ -152,11 +152,11 @@ class Operations {
     }
 
    private:
-    Operations& all_;
-    Operation* free_;
+    TofuOperations& all_;
+    TofuOperation* free_;
   };
   // Frees any operation. A TCQ record that still comes for it will match no operation.
-  void retire(Operation* operation) {
+  void retire(TofuOperation* operation) {
     const std::uintptr_t turn = (reinterpret_cast<std::uintptr_t>(operation->tag) >> 16) + 1;
     operation->tag = tag_of(turn, operation->index());
     operation->lease = 0;
@@ -165,28 +165,28 @@ class Operations {
 
   // For a notice of success. True: *operation is the one, and only its completion has to be
   // reported. False: use find().
-  bool plain(const utofu_mrq_notice& notice, Operation** operation) {
+  bool plain(const utofu_mrq_notice& notice, TofuOperation** operation) {
     return crowded_ ? plain_of<true>(notice, operation) : plain_of<false>(notice, operation);
   }
   // The same for callers that know crowded().
   template <bool crowded>
-  bool plain_of(const utofu_mrq_notice& notice, Operation** operation) {
-    Operation* one = crowded ? find(notice, false) : &first_[notice.edata % kLanes];
+  bool plain_of(const utofu_mrq_notice& notice, TofuOperation** operation) {
+    TofuOperation* one = crowded ? find(notice, false) : &first_[notice.edata % kLanes];
     if (crowded && one == nullptr) return false;
     *operation = one;
     return one->kind == notice.notice_type;
   }
 
   // Null: no such operation. A notice of a failure may carry only type, VCQ and edata.
-  [[gnu::noinline]] Operation* find(const utofu_mrq_notice& notice, bool failed) {
+  [[gnu::noinline]] TofuOperation* find(const utofu_mrq_notice& notice, bool failed) {
     if (!crowded_) {
-      Operation& operation = first_[notice.edata % kLanes];
+      TofuOperation& operation = first_[notice.edata % kLanes];
       return is_of(operation, notice, failed) ? &operation : nullptr;
     }
-    Operation* alike = nullptr;
+    TofuOperation* alike = nullptr;
     for (std::size_t i = notice.edata % kLanes; i < all_.size(); i += kLanes) {
-      Operation& operation = all_[i];
-      if (operation.kind == Operation::kFree || operation.type() != notice.notice_type ||
+      TofuOperation& operation = all_[i];
+      if (operation.kind == TofuOperation::kFree || operation.type() != notice.notice_type ||
           operation.vcq != notice.vcq_id) {
         continue;
       }
@@ -197,20 +197,20 @@ class Operations {
   }
 
   // The operation of a TCQ record. Null: that operation is over.
-  Operation* tagged(const void* tag) {
+  TofuOperation* tagged(const void* tag) {
     const std::size_t index = reinterpret_cast<std::uintptr_t>(tag) & 0xFFFF;
-    if (index >= all_.size() || all_[index].kind == Operation::kFree || all_[index].tag != tag) return nullptr;
+    if (index >= all_.size() || all_[index].kind == TofuOperation::kFree || all_[index].tag != tag) return nullptr;
     return &all_[index];
   }
 
   template <class Visit>
   void for_each_under_way(Visit visit) {
-    for (Operation& operation : all_) {
-      if (operation.kind != Operation::kFree) visit(operation);
+    for (TofuOperation& operation : all_) {
+      if (operation.kind != TofuOperation::kFree) visit(operation);
     }
   }
 
-  [[nodiscard]] static std::uint64_t lane(const Operation& operation) {
+  [[nodiscard]] static std::uint64_t lane(const TofuOperation& operation) {
     return reinterpret_cast<std::uintptr_t>(operation.tag) % kLanes;
   }
   // There are more operations than lanes: taking one and finding it take longer.
@@ -219,9 +219,9 @@ class Operations {
 
  private:
   // The one operation of a lane: take_front() does not say where it goes.
-  static bool is_of(const Operation& operation, const utofu_mrq_notice& notice, bool failed) {
-    if (operation.kind == Operation::kFree || operation.type() != notice.notice_type) return false;
-    if (!operation.has(Operation::kOther)) return true;
+  static bool is_of(const TofuOperation& operation, const utofu_mrq_notice& notice, bool failed) {
+    if (operation.kind == TofuOperation::kFree || operation.type() != notice.notice_type) return false;
+    if (!operation.has(TofuOperation::kOther)) return true;
     return operation.vcq == notice.vcq_id && (failed || operation.address == notice.rmt_stadd);
   }
   static void* tag_of(std::uintptr_t turn, std::size_t index) {
@@ -230,8 +230,8 @@ class Operations {
   }
   [[nodiscard]] bool lane_holds(std::size_t index, std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) const {
     for (std::size_t i = index % kLanes; i < all_.size(); i += kLanes) {
-      const Operation& other = all_[i];
-      if (other.kind != Operation::kFree && other.address == address && other.vcq == vcq && other.type() == type) {
+      const TofuOperation& other = all_[i];
+      if (other.kind != TofuOperation::kFree && other.address == address && other.vcq == vcq && other.type() == type) {
         return true;
       }
     }
@@ -239,9 +239,9 @@ class Operations {
   }
   // Moves the first free operation whose lane has no other of the same type, VCQ and address to the
   // front of the free list. Null: there is none.
-  [[gnu::noinline]] Operation* choose(std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) {
-    Operation* before = nullptr;
-    for (Operation* at = free_; at != nullptr; before = at, at = static_cast<Operation*>(at->result)) {
+  [[gnu::noinline]] TofuOperation* choose(std::uint8_t type, utofu_vcq_id_t vcq, utofu_stadd_t address) {
+    TofuOperation* before = nullptr;
+    for (TofuOperation* at = free_; at != nullptr; before = at, at = static_cast<TofuOperation*>(at->result)) {
       if (lane_holds(at->index(), type, vcq, address)) continue;
       if (before != nullptr) {
         before->result = at->result;
@@ -253,9 +253,9 @@ class Operations {
     return nullptr;
   }
 
-  std::vector<Operation> all_;
-  Operation* first_ = nullptr;
-  Operation* free_ = nullptr;
+  std::vector<TofuOperation> all_;
+  TofuOperation* first_ = nullptr;
+  TofuOperation* free_ = nullptr;
   std::size_t under_way_ = 0;
   const bool crowded_;
 };

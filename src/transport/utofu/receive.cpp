@@ -12,7 +12,7 @@ namespace heddle::transport::utofu {
 
 [[gnu::always_inline]] inline void Port::arrived(const utofu_mrq_notice& notice) {
   // wraps around if it is outside our block
-  const std::uint64_t end = notice.rmt_stadd - station_->stadd;
+  const std::uint64_t end = notice.rmt_stadd - own_vcq_->stadd;
   if (end > sizes_.rings_at() && end <= sizes_.pool_at()) {
     // fits: the rings are less than 2 KiB for each notice that an MRQ holds, of which there are at
     // most 2^20
@@ -45,22 +45,22 @@ namespace heddle::transport::utofu {
 [[gnu::noinline]] void Port::credit_arrived(std::uint64_t end, const utofu_mrq_notice& notice) {
   const std::uint64_t word = end - sizes_.credits_at() - sizeof(std::uint64_t);
   const std::uint64_t index = word / sizeof(std::uint64_t);
-  if (word % sizeof(std::uint64_t) != 0 || index >= channels_.size()) {
+  if (word % sizeof(std::uint64_t) != 0 || index >= peer_states_.size()) {
     ++malformed_;
     return;
   }
-  Channel& channel = *channels_[index];
-  if (notice.vcq_id != channel.vcq) {
+  PeerState& peer_state = *peer_states_[index];
+  if (notice.vcq_id != peer_state.vcq) {
     ++malformed_;
     return;
   }
   const auto given = static_cast<std::uint32_t>(notice.edata);
-  if (given == 0 || given > channel.slots || channel.credits > channel.slots - given) {
+  if (given == 0 || given > peer_state.slots || peer_state.credits > peer_state.slots - given) {
     ++malformed_;
     return;
   }
-  channel.credits += given;
-  channel.starved = 0;
+  peer_state.credits += given;
+  peer_state.starved = 0;
 }
 
 // ---- notices ------------------------------------------------------------------------------------
@@ -72,12 +72,12 @@ void Port::drain_tcq(Out& out) {
   for (;;) {
     const int code = calls_.poll_tcq(handle_, 0, &tag);
     if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_TCQ_OTHER || code < UTOFU_ERR_TCQ_LENGTH)) break;
-    Operation* operation = operations_.tagged(tag);
+    TofuOperation* operation = operations_.tagged(tag);
     if (operation == nullptr) continue;
     if (code != UTOFU_SUCCESS) {
       finished(operation, code, {}, out);
-    } else if (operation->has(Operation::kOwesSource)) {
-      operation->clear(Operation::kOwesSource);
+    } else if (operation->has(TofuOperation::kOwesSource)) {
+      operation->clear(TofuOperation::kOwesSource);
       out.source_free(operation->token);
     }
   }
@@ -105,7 +105,7 @@ constexpr bool nothing(int code) {
 // Takes notices while they are peers' puts or plain ends. True: `notice` and `code` are another.
 template <bool crowded>
 [[gnu::always_inline]] inline bool Port::drain_plain(Out& out, utofu_mrq_notice* notice, int* code) {
-  Operations::Ends ends(operations_);
+  TofuOperations::Ends ends(operations_);
   Completion* const first = out.next();
   Completion* const end = out.end();
   Completion* next = first;
@@ -117,7 +117,7 @@ template <bool crowded>
       break;
     }
     after_notice();
-    Operation* operation = nullptr;
+    TofuOperation* operation = nullptr;
     if (!operations_.plain_of<crowded>(*notice, &operation)) [[unlikely]] {
       if (notice->notice_type == UTOFU_MRQ_TYPE_RMT_PUT) {
         arrived(*notice);
@@ -153,7 +153,7 @@ void Port::drain_mrq(Out& out) {
     if (code == UTOFU_SUCCESS) arrived(notice);
     return;
   }
-  Operation* operation = operations_.find(notice, code != UTOFU_SUCCESS);
+  TofuOperation* operation = operations_.find(notice, code != UTOFU_SUCCESS);
   if (operation == nullptr) return;
   if (code != UTOFU_SUCCESS || !operation->buffered(notice.notice_type)) return finished(operation, code, notice, out);
   give_buffer(operation->buffer);
@@ -161,7 +161,7 @@ void Port::drain_mrq(Out& out) {
   operations_.give_back(operation);
 }
 
-base::Status Port::outcome(const Operation& operation, int code) const {
+base::Status Port::outcome(const TofuOperation& operation, int code) const {
   if (code == UTOFU_SUCCESS) return HEDDLE_DONE;
   if (code == UTOFU_ERR_MRQ_PEER || failed_[operation.rank] != 0 || device_.failed(operation.rank)) {
     return HEDDLE_ERR_PEER_FAILED;
@@ -175,10 +175,10 @@ base::Status Port::outcome(const Operation& operation, int code) const {
                     code);
 }
 
-void Port::finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out) {
-  const Operation ended = *operation;
+void Port::finished(TofuOperation* operation, int code, const utofu_mrq_notice& notice, Out& out) {
+  const TofuOperation ended = *operation;
   operations_.retire(operation);
-  if (ended.has(Operation::kOrphan)) [[unlikely]] {
+  if (ended.has(TofuOperation::kOrphan)) [[unlikely]] {
     if (ended.lease != 0) registrations_->release(ended.lease);
     if (ended.task == Task::message) give_buffer(ended.buffer);
     return;
@@ -187,7 +187,7 @@ void Port::finished(Operation* operation, int code, const utofu_mrq_notice& noti
     case Task::put:
     case Task::get:
       if (ended.lease != 0) registrations_->release(ended.lease);
-      if (ended.has(Operation::kOwesSource)) out.source_free(ended.token);
+      if (ended.has(TofuOperation::kOwesSource)) out.source_free(ended.token);
       out.done(ended.token, outcome(ended, code));
       return;
     case Task::atomic:
@@ -205,19 +205,19 @@ void Port::finished(Operation* operation, int code, const utofu_mrq_notice& noti
       give_buffer(ended.buffer);
       [[fallthrough]];
     case Task::short_message:
-      if (code != UTOFU_SUCCESS) break_off(*channels_[ended.channel], HEDDLE_ERR_PEER_FAILED);
+      if (code != UTOFU_SUCCESS) break_off(*peer_states_[ended.peer_state], HEDDLE_ERR_PEER_FAILED);
       out.done(ended.token, code == UTOFU_SUCCESS ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
       return;
     case Task::read_entry:
     case Task::claim:
     case Task::hello: {
-      Channel& channel = *channels_[ended.channel];
+      PeerState& peer_state = *peer_states_[ended.peer_state];
       if (code != UTOFU_SUCCESS) {
-        break_off(channel, HEDDLE_ERR_PEER_FAILED);
+        break_off(peer_state, HEDDLE_ERR_PEER_FAILED);
       } else if (ended.task == Task::read_entry) {
-        entry_read(channel);
+        entry_read(peer_state);
       } else if (ended.task == Task::claim) {
-        claimed(channel, notice.rmt_value);
+        claimed(peer_state, notice.rmt_value);
       }
       return;
     }
@@ -247,7 +247,7 @@ void Port::hand_out(Out& out) {
 void Port::hand_out_ring(std::uint32_t number, Out& out) {
   Ring& ring = rings_[number];
   const std::uint32_t slots = sizes_.slots;
-  const std::byte* const first = station_->block.data() + sizes_.rings_at() + number * sizes_.ring_bytes();
+  const std::byte* const first = own_vcq_->block.data() + sizes_.rings_at() + number * sizes_.ring_bytes();
   std::uint32_t in_ring = ring.slot;
   std::uint32_t arrived = ring.arrived;
   std::uint32_t taken = 0;
@@ -288,9 +288,9 @@ void Port::hand_out_ring(std::uint32_t number, Out& out) {
 }
 
 bool Port::accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length) {
-  Hello hello;
+  RingGreeting hello;
   std::memcpy(&hello, slot, sizeof hello);
-  if (length != sizeof hello || hello.magic != Hello::kMagic || !sealed(hello, device_.secret()) ||
+  if (length != sizeof hello || hello.magic != RingGreeting::kMagic || !sealed(hello, device_.secret()) ||
       hello.vcq != ring.vcq || hello.rank >= device_.size() || hello.worker >= device_.max_workers()) {
     return false;
   }

@@ -1,4 +1,4 @@
-// Messages of a worker: how a connection (Channel) gets a ring, and how messages get into it.
+// Messages of a worker: how a connection (PeerState) gets a ring, and how messages get into it.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace heddle::transport::utofu {
 namespace {
 
-using Stage = Channel::Stage;
+using Stage = PeerState::Stage;
 
 // Pause between two reads of the entry of a worker that is not open (in polls), or that returns no
 // credit (in posts without credit).
@@ -20,13 +20,13 @@ constexpr std::uint32_t kLongestPause = 64;
 constexpr unsigned long kMessageFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 
 // The slot of the next message.
-utofu_stadd_t slot_of(const Channel& channel) {
-  return channel.ring_stadd + std::uint64_t{channel.next} * kSlotBytes;
+utofu_stadd_t slot_of(const PeerState& peer_state) {
+  return peer_state.ring_stadd + std::uint64_t{peer_state.next} * kSlotBytes;
 }
 
-void use_slot(Channel& channel) {
-  channel.next = channel.next + 1 == channel.slots ? 0 : channel.next + 1;
-  --channel.credits;
+void use_slot(PeerState& peer_state) {
+  peer_state.next = peer_state.next + 1 == peer_state.slots ? 0 : peer_state.next + 1;
+  --peer_state.credits;
 }
 
 // Writes the contents of a slot; returns their length.
@@ -55,7 +55,7 @@ void Port::give_buffer(std::uint32_t buffer) {
 }
 
 std::byte* Port::buffer_data(std::uint32_t buffer) const {
-  return station_->block.data() + sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
+  return own_vcq_->block.data() + sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
 }
 
 base::Status Port::send(Command& command) {
@@ -67,42 +67,42 @@ base::Status Port::send(Command& command) {
       [[unlikely]] {
     return check_message(command, kMostMessage, "utofu");
   }
-  const auto& of_rank = channel_of_[command.rank];
-  Channel* const known = command.worker < of_rank.size() ? of_rank[command.worker] : nullptr;
+  const auto& of_rank = peer_state_of_[command.rank];
+  PeerState* const known = command.worker < of_rank.size() ? of_rank[command.worker] : nullptr;
   if (known != nullptr) [[likely]] {
     return send_on(*known, command);
   }
-  const auto channel = channel_to(command.rank, command.worker);
-  return channel ? send_on(**channel, command) : channel.status();
+  const auto peer_state = peer_state_to(command.rank, command.worker);
+  return peer_state ? send_on(**peer_state, command) : peer_state.status();
 }
 
-[[gnu::cold]] base::Result<Channel*> Port::channel_to(std::uint32_t rank, std::uint32_t worker) {
+[[gnu::cold]] base::Result<PeerState*> Port::peer_state_to(std::uint32_t rank, std::uint32_t worker) {
   const auto peer = device_.peer(rank);
   if (!peer) return peer.status();
-  if (channels_.size() == sizes_.channels) {
+  if (peer_states_.size() == sizes_.peer_states) {
     return base::fail(HEDDLE_ERR_NO_MEMORY,
                       "worker %u sends to %u others already, as many as its share of the receive queue can answer; "
                       "raise HEDDLE_UTOFU_MRQ_DEPTH if the machine's queues are that deep, or lower "
                       "HEDDLE_MAX_WORKERS",
-                      index_, sizes_.channels);
+                      index_, sizes_.peer_states);
   }
-  if (channel_of_[rank].empty()) channel_of_[rank].assign(device_.max_workers(), nullptr);
-  auto channel = std::make_unique<Channel>();
-  channel->rank = rank;
-  channel->worker = worker;
-  channel->index = static_cast<std::uint32_t>(channels_.size());
-  channel->device_vcq = (*peer)->device_vcq();
-  channel->entry_stadd = (*peer)->directory_stadd + worker * sizeof(Entry);
-  channels_.push_back(std::move(channel));
-  return channel_of_[rank][worker] = channels_.back().get();
+  if (peer_state_of_[rank].empty()) peer_state_of_[rank].assign(device_.max_workers(), nullptr);
+  auto peer_state = std::make_unique<PeerState>();
+  peer_state->rank = rank;
+  peer_state->worker = worker;
+  peer_state->index = static_cast<std::uint32_t>(peer_states_.size());
+  peer_state->device_vcq = (*peer)->device_vcq();
+  peer_state->entry_stadd = (*peer)->directory_stadd + worker * sizeof(DirectoryEntry);
+  peer_states_.push_back(std::move(peer_state));
+  return peer_state_of_[rank][worker] = peer_states_.back().get();
 }
 
-base::Status Port::send_on(Channel& channel, Command& command) {
-  if (channel.stage == Stage::closed) return HEDDLE_DONE;
-  if (channel.stage == Stage::broken) return channel.status;
-  if (channel.stage != Stage::ready) return keep_waiting(channel, command);
-  if (channel.credits == 0 || channel.waiting != 0) {
-    look_again(channel);
+base::Status Port::send_on(PeerState& peer_state, Command& command) {
+  if (peer_state.stage == Stage::closed) return HEDDLE_DONE;
+  if (peer_state.stage == Stage::broken) return peer_state.status;
+  if (peer_state.stage != Stage::ready) return keep_waiting(peer_state, command);
+  if (peer_state.credits == 0 || peer_state.waiting != 0) {
+    look_again(peer_state);
     return HEDDLE_AGAIN;
   }
   const auto bytes = static_cast<std::uint32_t>(command.packet_bytes() + sizeof(SlotHead));
@@ -111,32 +111,32 @@ base::Status Port::send_on(Channel& channel, Command& command) {
   if (buffer == kNoBuffer && bytes > kPiggyback) return HEDDLE_AGAIN;
   std::byte* data = buffer == kNoBuffer ? small : buffer_data(buffer);
   fill(data, command);
-  const int code = write_slot(channel, data, bytes, buffer, command.token);
+  const int code = write_slot(peer_state, data, bytes, buffer, command.token);
   if (code == UTOFU_SUCCESS) [[likely]] {
     command.source_free = true;
     return HEDDLE_POSTED;
   }
   if (buffer != kNoBuffer) give_buffer(buffer);
-  return code == UTOFU_ERR_BUSY ? HEDDLE_AGAIN : channel.status;
+  return code == UTOFU_ERR_BUSY ? HEDDLE_AGAIN : peer_state.status;
 }
 
 // The fast paths for messages to a worker that has room for them; otherwise post_all().
 std::size_t Port::post_message(Command& command) {
-  Channel* channel = nullptr;
-  if (command.rank < channel_of_.size()) [[likely]] {
-    const auto& of_rank = channel_of_[command.rank];
-    if (command.worker < of_rank.size()) channel = of_rank[command.worker];
+  PeerState* peer_state = nullptr;
+  if (command.rank < peer_state_of_.size()) [[likely]] {
+    const auto& of_rank = peer_state_of_[command.rank];
+    if (command.worker < of_rank.size()) peer_state = of_rank[command.worker];
   }
-  const bool ready =
-      channel != nullptr && channel->stage == Stage::ready && channel->credits != 0 && channel->waiting == 0;
+  const bool ready = peer_state != nullptr && peer_state->stage == Stage::ready && peer_state->credits != 0 &&
+                     peer_state->waiting == 0;
   if (!ready) return post_all({&command, 1});
   struct Slot {
     SlotHead head;
     std::byte packet[kPiggyback - sizeof(SlotHead)];
   };
   static_assert(sizeof(Slot) == kPiggyback && sizeof(Slot::packet) <= sizeof command.packet);
-  if (!command.inlined || command.bytes > sizeof(Slot::packet)) return post_long(*channel, command);
-  Operation* operation = operations_.front();
+  if (!command.inlined || command.bytes > sizeof(Slot::packet)) return post_long(*peer_state, command);
+  TofuOperation* operation = operations_.front();
   if (operation == nullptr) [[unlikely]] {
     return 0;
   }
@@ -144,278 +144,283 @@ std::size_t Port::post_message(Command& command) {
   slot.head = {command.immediate, static_cast<std::uint32_t>(command.bytes)};
   // all that fits: what lies behind the packet does not leave
   std::memcpy(slot.packet, command.packet, sizeof slot.packet);
-  operation->channel = channel->index;
-  begin_quickly<Task::short_message>(command, operation, channel->rank);
+  operation->peer_state = peer_state->index;
+  begin_quickly<Task::short_message>(command, operation, peer_state->rank);
   command.source_free = true;
   const int code =
-      calls_.put_piggyback(handle_, channel->vcq, &slot, slot_of(*channel), sizeof slot.head + command.bytes,
-                           Operations::lane(*operation), kMessageFlags, operation->tag);
+      calls_.put_piggyback(handle_, peer_state->vcq, &slot, slot_of(*peer_state), sizeof slot.head + command.bytes,
+                           TofuOperations::lane(*operation), kMessageFlags, operation->tag);
   if (code != UTOFU_SUCCESS) [[unlikely]] {
-    return message_not_posted(*channel, code);
+    return message_not_posted(*peer_state, code);
   }
   operations_.take_front();
-  use_slot(*channel);
+  use_slot(*peer_state);
   return 1;
 }
 
 // A message that needs a buffer.
-[[gnu::noinline]] std::size_t Port::post_long(Channel& channel, Command& command) {
+[[gnu::noinline]] std::size_t Port::post_long(PeerState& peer_state, Command& command) {
   const std::uint64_t packet = command.packet_bytes();
   if (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage || packet > kMostMessage ||
       packet <= kPiggyback - sizeof(SlotHead)) {
     return post_all({&command, 1});
   }
-  Operation* operation = operations_.front();
+  TofuOperation* operation = operations_.front();
   if (operation == nullptr || free_buffer_ == kNoBuffer) [[unlikely]] {
     return 0;
   }
   const std::uint32_t buffer = take_buffer();
   const std::uint64_t bytes = fill(buffer_data(buffer), command);
-  const utofu_stadd_t slot = slot_of(channel);
-  operation->channel = channel.index;
+  const utofu_stadd_t slot = slot_of(peer_state);
+  operation->peer_state = peer_state.index;
   operation->buffer = buffer;
-  operation->vcq = channel.vcq;
+  operation->vcq = peer_state.vcq;
   operation->address = slot + bytes;
-  begin_quickly<Task::message>(command, operation, channel.rank);
+  begin_quickly<Task::message>(command, operation, peer_state.rank);
   command.source_free = true;
-  const utofu_stadd_t local = station_->stadd + sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
-  const int code =
-      calls_.put(handle_, channel.vcq, local, slot, bytes, Operations::lane(*operation), kMessageFlags, operation->tag);
+  const utofu_stadd_t local = own_vcq_->stadd + sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
+  const int code = calls_.put(handle_, peer_state.vcq, local, slot, bytes, TofuOperations::lane(*operation),
+                              kMessageFlags, operation->tag);
   if (code != UTOFU_SUCCESS) [[unlikely]] {
     give_buffer(buffer);
-    return message_not_posted(channel, code);
+    return message_not_posted(peer_state, code);
   }
   operations_.take_front();
-  use_slot(channel);
+  use_slot(peer_state);
   return 1;
 }
 
-[[gnu::cold]] std::size_t Port::message_not_posted(Channel& channel, int code) {
-  if (code != UTOFU_ERR_BUSY) break_off(channel, HEDDLE_ERR_SYSTEM);
+[[gnu::cold]] std::size_t Port::message_not_posted(PeerState& peer_state, int code) {
+  if (code != UTOFU_ERR_BUSY) break_off(peer_state, HEDDLE_ERR_SYSTEM);
   return not_posted(code);
 }
 
 // Accepts the message and keeps it until the connection has a ring. It keeps no more than fit into
 // one ring, so that none of them waits for the receiver.
-base::Status Port::keep_waiting(Channel& channel, Command& command) {
-  list(channel);
-  if (channel.waiting + 1 >= std::max(sizes_.slots, 2U) || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
+base::Status Port::keep_waiting(PeerState& peer_state, Command& command) {
+  list(peer_state);
+  if (peer_state.waiting + 1 >= std::max(sizes_.slots, 2U) || free_buffers_ <= sizes_.buffers / 2) return HEDDLE_AGAIN;
   const std::uint32_t buffer = take_buffer();
   Buffer& kept = buffers_[buffer];
   kept.bytes = fill(buffer_data(buffer), command);
   kept.token = command.token;
   kept.next = kNoBuffer;
-  if (channel.waiting++ == 0) {
-    channel.first = buffer;
+  if (peer_state.waiting++ == 0) {
+    peer_state.first = buffer;
   } else {
-    buffers_[channel.last].next = buffer;
+    buffers_[peer_state.last].next = buffer;
   }
-  channel.last = buffer;
+  peer_state.last = buffer;
   command.source_free = true;
   return HEDDLE_POSTED;
 }
 
 // Puts a message into the next slot. BUSY: try again later. Another error: the stage is now
 // `broken`.
-int Port::write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer, Token token) {
-  const utofu_stadd_t slot = slot_of(channel);
+int Port::write_slot(PeerState& peer_state, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer,
+                     Token token) {
+  const utofu_stadd_t slot = slot_of(peer_state);
   const Task task = bytes <= kPiggyback ? Task::short_message : Task::message;
-  Operation* operation = operations_.take(task, channel.vcq, slot + bytes);
+  TofuOperation* operation = operations_.take(task, peer_state.vcq, slot + bytes);
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const std::uint64_t lane = Operations::lane(*operation);
+  const std::uint64_t lane = TofuOperations::lane(*operation);
   int code = UTOFU_SUCCESS;
   if (bytes <= kPiggyback) {
-    code = calls_.put_piggyback(handle_, channel.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kMessageFlags,
+    code = calls_.put_piggyback(handle_, peer_state.vcq, const_cast<std::byte*>(data), slot, bytes, lane, kMessageFlags,
                                 operation->tag);
   } else {
     const std::uint64_t offset = sizes_.pool_at() + std::uint64_t{buffer} * kSlotBytes;
-    code = calls_.put(handle_, channel.vcq, station_->stadd + offset, slot, bytes, lane, kMessageFlags, operation->tag);
+    code =
+        calls_.put(handle_, peer_state.vcq, own_vcq_->stadd + offset, slot, bytes, lane, kMessageFlags, operation->tag);
   }
   if (code != UTOFU_SUCCESS) {
     const base::Status status = refused(code, operation);
-    if (status != HEDDLE_AGAIN) break_off(channel, status);
+    if (status != HEDDLE_AGAIN) break_off(peer_state, status);
     return code;
   }
   operation->token = token;
-  operation->rank = channel.rank;
-  operation->channel = channel.index;
+  operation->rank = peer_state.rank;
+  operation->peer_state = peer_state.index;
   operation->buffer = buffer;
-  use_slot(channel);
+  use_slot(peer_state);
   return code;
 }
 
 // ---- connecting: from the first message to a ring -----------------------------------------------
 
-void Port::list(Channel& channel) {
-  if (channel.listed) return;
-  channel.listed = true;
-  connecting_.push_back(&channel);
+void Port::list(PeerState& peer_state) {
+  if (peer_state.listed) return;
+  peer_state.listed = true;
+  connecting_.push_back(&peer_state);
 }
 
-void Port::advance_channels(Out& out) {
+void Port::advance_peer_states(Out& out) {
   for (std::size_t i = 0; i < connecting_.size();) {
-    Channel& channel = *connecting_[i];
-    if (!advance(channel, out)) {
+    PeerState& peer_state = *connecting_[i];
+    if (!advance(peer_state, out)) {
       ++i;
       continue;
     }
-    channel.listed = false;
+    peer_state.listed = false;
     connecting_[i] = connecting_.back();
     connecting_.pop_back();
   }
 }
 
-bool Port::advance(Channel& channel, Out& out) {
-  switch (channel.stage) {
+bool Port::advance(PeerState& peer_state, Out& out) {
+  switch (peer_state.stage) {
     case Stage::unopened:
-      if (polls_ >= channel.look_at && read_entry(channel) == UTOFU_SUCCESS) channel.stage = Stage::reading;
+      if (polls_ >= peer_state.look_at && read_entry(peer_state) == UTOFU_SUCCESS) peer_state.stage = Stage::reading;
       return false;
     case Stage::claim:
-      if (claim(channel) == UTOFU_SUCCESS) channel.stage = Stage::claiming;
+      if (claim(peer_state) == UTOFU_SUCCESS) peer_state.stage = Stage::claiming;
       return false;
     case Stage::reading:
     case Stage::claiming:
       return false;
     case Stage::hello:
-      if (greet(channel) == UTOFU_SUCCESS) channel.stage = Stage::ready;
+      if (greet(peer_state) == UTOFU_SUCCESS) peer_state.stage = Stage::ready;
       return false;
     case Stage::ready:
-      return send_waiting(channel);
+      return send_waiting(peer_state);
     case Stage::closed:
     case Stage::broken:
-      while (channel.waiting != 0) {
-        out.done(buffers_[channel.first].token, channel.stage == Stage::closed ? HEDDLE_DONE : channel.status);
-        drop_first(channel);
+      while (peer_state.waiting != 0) {
+        out.done(buffers_[peer_state.first].token, peer_state.stage == Stage::closed ? HEDDLE_DONE : peer_state.status);
+        drop_first(peer_state);
       }
       return true;
   }
   return true;
 }
 
-void Port::drop_first(Channel& channel) {
-  const std::uint32_t buffer = channel.first;
-  channel.first = buffers_[buffer].next;
-  --channel.waiting;
+void Port::drop_first(PeerState& peer_state) {
+  const std::uint32_t buffer = peer_state.first;
+  peer_state.first = buffers_[buffer].next;
+  --peer_state.waiting;
   give_buffer(buffer);
 }
 
 // True: no message waits any more.
-bool Port::send_waiting(Channel& channel) {
-  while (channel.waiting != 0) {
-    if (channel.credits == 0) {
-      look_again(channel);
+bool Port::send_waiting(PeerState& peer_state) {
+  while (peer_state.waiting != 0) {
+    if (peer_state.credits == 0) {
+      look_again(peer_state);
       return false;
     }
-    const std::uint32_t buffer = channel.first;
+    const std::uint32_t buffer = peer_state.first;
     const Buffer kept = buffers_[buffer];
-    const int code = write_slot(channel, buffer_data(buffer), kept.bytes, buffer, kept.token);
+    const int code = write_slot(peer_state, buffer_data(buffer), kept.bytes, buffer, kept.token);
     // if it is `broken` now, the next advance() completes them
     if (code != UTOFU_SUCCESS) return false;
-    channel.first = kept.next;
-    --channel.waiting;
+    peer_state.first = kept.next;
+    --peer_state.waiting;
     if (kept.bytes <= kPiggyback) give_buffer(buffer);  // the command has the message
   }
   return true;
 }
 
-int Port::read_entry(Channel& channel) {
-  const utofu_stadd_t local = station_->stadd + sizes_.entries_at() + channel.index * sizeof(Entry);
-  Operation* operation = operations_.take(Task::read_entry, channel.device_vcq, channel.entry_stadd + sizeof(Entry));
+int Port::read_entry(PeerState& peer_state) {
+  const utofu_stadd_t local = own_vcq_->stadd + sizes_.entries_at() + peer_state.index * sizeof(DirectoryEntry);
+  TofuOperation* operation =
+      operations_.take(Task::read_entry, peer_state.device_vcq, peer_state.entry_stadd + sizeof(DirectoryEntry));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const int code = calls_.get(handle_, channel.device_vcq, local, channel.entry_stadd, sizeof(Entry),
-                              Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
-  return connecting_step(channel, operation, code);
+  const int code = calls_.get(handle_, peer_state.device_vcq, local, peer_state.entry_stadd, sizeof(DirectoryEntry),
+                              TofuOperations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
+  return connecting_step(peer_state, operation, code);
 }
 
-int Port::claim(Channel& channel) {
-  Operation* operation = operations_.take(Task::claim, channel.vcq, channel.block_stadd);
+int Port::claim(PeerState& peer_state) {
+  TofuOperation* operation = operations_.take(Task::claim, peer_state.vcq, peer_state.block_stadd);
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  const int code = calls_.armw8(handle_, channel.vcq, UTOFU_ARMW_OP_ADD, 1, channel.block_stadd,
-                                Operations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
-  return connecting_step(channel, operation, code);
+  const int code = calls_.armw8(handle_, peer_state.vcq, UTOFU_ARMW_OP_ADD, 1, peer_state.block_stadd,
+                                TofuOperations::lane(*operation), UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, operation->tag);
+  return connecting_step(peer_state, operation, code);
 }
 
 // The hello in the first slot tells the receiver who owns the ring.
-int Port::greet(Channel& channel) {
-  Operation* operation = operations_.take(Task::hello, channel.vcq, channel.ring_stadd + sizeof(Hello));
+int Port::greet(PeerState& peer_state) {
+  TofuOperation* operation =
+      operations_.take(Task::hello, peer_state.vcq, peer_state.ring_stadd + sizeof(RingGreeting));
   if (operation == nullptr) return UTOFU_ERR_BUSY;
-  Hello hello;
+  RingGreeting hello;
   hello.rank = device_.rank();
   hello.worker = static_cast<std::uint16_t>(index_);
-  hello.vcq = station_->vcq.id;
-  hello.credit_stadd = station_->stadd + sizes_.credits_at() + channel.index * sizeof(std::uint64_t);
+  hello.vcq = own_vcq_->vcq.id;
+  hello.credit_stadd = own_vcq_->stadd + sizes_.credits_at() + peer_state.index * sizeof(std::uint64_t);
   seal(&hello, device_.secret());
   const int code = calls_.put_piggyback(
-      handle_, channel.vcq, &hello, channel.ring_stadd, sizeof hello, Operations::lane(*operation),
+      handle_, peer_state.vcq, &hello, peer_state.ring_stadd, sizeof hello, TofuOperations::lane(*operation),
       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, operation->tag);
   if (code == UTOFU_SUCCESS) {
-    channel.next = channel.slots == 1 ? 0 : 1;
-    channel.credits = channel.slots - 1;
+    peer_state.next = peer_state.slots == 1 ? 0 : 1;
+    peer_state.credits = peer_state.slots - 1;
   }
-  return connecting_step(channel, operation, code);
+  return connecting_step(peer_state, operation, code);
 }
 
-int Port::connecting_step(Channel& channel, Operation* operation, int code) {
+int Port::connecting_step(PeerState& peer_state, TofuOperation* operation, int code) {
   if (code != UTOFU_SUCCESS) {
     const base::Status status = refused(code, operation);
-    if (status != HEDDLE_AGAIN) break_off(channel, status);
+    if (status != HEDDLE_AGAIN) break_off(peer_state, status);
     return code;
   }
-  operation->rank = channel.rank;
-  operation->channel = channel.index;
+  operation->rank = peer_state.rank;
+  operation->peer_state = peer_state.index;
   return code;
 }
 
 // A receiver that returns no credit is slow, or was closed; its entry shows which. Called whenever
 // a message finds no credit, and by closed().
-void Port::look_again(Channel& channel) {
-  if (channel.looking || ++channel.starved % kLongestPause != 0) return;
-  channel.looking = read_entry(channel) == UTOFU_SUCCESS;
+void Port::look_again(PeerState& peer_state) {
+  if (peer_state.looking || ++peer_state.starved % kLongestPause != 0) return;
+  peer_state.looking = read_entry(peer_state) == UTOFU_SUCCESS;
 }
 
-void Port::entry_read(Channel& channel) {
-  const bool looking = std::exchange(channel.looking, false);
-  if (channel.stage != Stage::reading && !(looking && channel.stage == Stage::ready)) return;
-  Entry entry;
-  std::memcpy(&entry, station_->block.data() + sizes_.entries_at() + channel.index * sizeof entry, sizeof entry);
+void Port::entry_read(PeerState& peer_state) {
+  const bool looking = std::exchange(peer_state.looking, false);
+  if (peer_state.stage != Stage::reading && !(looking && peer_state.stage == Stage::ready)) return;
+  DirectoryEntry entry;
+  std::memcpy(&entry, own_vcq_->block.data() + sizes_.entries_at() + peer_state.index * sizeof entry, sizeof entry);
   const bool whole = sealed(entry, device_.secret());
   if (whole && entry.state == State::closed) {
-    channel.stage = Stage::closed;
-    list(channel);
-  } else if (channel.stage == Stage::reading) {
+    peer_state.stage = Stage::closed;
+    list(peer_state);
+  } else if (peer_state.stage == Stage::reading) {
     if (whole && entry.state == State::open && entry.slots != 0 && entry.slots <= kMostSlots && entry.rings != 0) {
-      channel.vcq = entry.vcq;
-      channel.block_stadd = entry.block_stadd;
-      channel.slots = entry.slots;
-      channel.rings = entry.rings;
-      channel.stage = Stage::claim;
+      peer_state.vcq = entry.vcq;
+      peer_state.block_stadd = entry.block_stadd;
+      peer_state.slots = entry.slots;
+      peer_state.rings = entry.rings;
+      peer_state.stage = Stage::claim;
       return;
     }
-    channel.pause = std::clamp(2 * channel.pause, kShortestPause, kLongestPause);
-    channel.look_at = polls_ + channel.pause;
-    channel.stage = Stage::unopened;
+    peer_state.pause = std::clamp(2 * peer_state.pause, kShortestPause, kLongestPause);
+    peer_state.look_at = polls_ + peer_state.pause;
+    peer_state.stage = Stage::unopened;
   }
 }
 
-void Port::claimed(Channel& channel, std::uint64_t number) {
-  if (channel.stage != Stage::claiming) return;
-  if (number >= channel.rings) {
-    break_off(channel, base::fail(HEDDLE_ERR_NO_MEMORY,
-                                  "worker %u of rank %u receives from %u others already, as many as its receive queue "
-                                  "can hold; raise HEDDLE_UTOFU_MRQ_DEPTH if the machine's queues are that deep, or "
-                                  "lower HEDDLE_MAX_WORKERS",
-                                  channel.worker, channel.rank, channel.rings));
+void Port::claimed(PeerState& peer_state, std::uint64_t number) {
+  if (peer_state.stage != Stage::claiming) return;
+  if (number >= peer_state.rings) {
+    break_off(peer_state,
+              base::fail(HEDDLE_ERR_NO_MEMORY,
+                         "worker %u of rank %u receives from %u others already, as many as its receive queue "
+                         "can hold; raise HEDDLE_UTOFU_MRQ_DEPTH if the machine's queues are that deep, or "
+                         "lower HEDDLE_MAX_WORKERS",
+                         peer_state.worker, peer_state.rank, peer_state.rings));
     return;
   }
-  channel.ring_stadd = channel.block_stadd + kClaimBytes + number * channel.slots * kSlotBytes;
-  channel.stage = Stage::hello;
+  peer_state.ring_stadd = peer_state.block_stadd + kClaimBytes + number * peer_state.slots * kSlotBytes;
+  peer_state.stage = Stage::hello;
 }
 
-void Port::break_off(Channel& channel, base::Status status) {
-  if (channel.stage == Stage::broken) return;
-  channel.stage = Stage::broken;
-  channel.status = status;
-  list(channel);
+void Port::break_off(PeerState& peer_state, base::Status status) {
+  if (peer_state.stage == Stage::broken) return;
+  peer_state.stage = Stage::broken;
+  peer_state.status = status;
+  list(peer_state);
 }
 
 }  // namespace heddle::transport::utofu

@@ -75,8 +75,8 @@ base::Status check_atomic(const Command& command) {
 
 }  // namespace
 
-base::Status Registrar::register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
-                                        std::uint64_t* handle) {
+base::Status VcqRegistrar::register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
+                                           std::uint64_t* handle) {
   while (!later_.empty() && library_.try_deregister(vcq_, later_.back())) later_.pop_back();
   const auto stadd =
       library_.try_register(vcq_, begin, bytes, access == memory::Access::read ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0UL);
@@ -85,7 +85,7 @@ base::Status Registrar::register_memory(std::byte* begin, std::uint64_t bytes, m
   return HEDDLE_DONE;
 }
 
-void Registrar::deregister(std::uint64_t handle) {
+void VcqRegistrar::deregister(std::uint64_t handle) {
   if (leaves_ || library_.try_deregister(vcq_, handle)) return;
   try {
     later_.push_back(handle);
@@ -95,13 +95,13 @@ void Registrar::deregister(std::uint64_t handle) {
   }
 }
 
-void Registrar::finish() {
+void VcqRegistrar::finish() {
   for (const std::uint64_t handle : later_) library_.deregister(vcq_, handle);
   later_.clear();
 }
 
 // uTofu did not accept a command: takes `operation` back. AGAIN (nothing happened) or an error.
-[[gnu::cold]] base::Status Port::refused(int code, Operation* operation) {
+[[gnu::cold]] base::Status Port::refused(int code, TofuOperation* operation) {
   if (operation->lease != 0) registrations_->release(operation->lease);
   operations_.retire(operation);
   if (code == UTOFU_ERR_BUSY) {
@@ -131,7 +131,7 @@ void Registrar::finish() {
 }
 
 // The command carries the data itself.
-[[gnu::always_inline]] inline base::Status Port::put_short(Command& command, Way target, Operation* operation) {
+[[gnu::always_inline]] inline base::Status Port::put_short(Command& command, Way target, TofuOperation* operation) {
   const std::uint64_t bytes = command.bytes;
   const utofu_stadd_t remote = target.stadd;
   const utofu_vcq_id_t vcq = target.vcq;
@@ -142,7 +142,7 @@ void Registrar::finish() {
   operation->rank = command.remote->rank;
   constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   void* tag = operation->tag;
-  const std::uint64_t lane = Operations::lane(*operation);
+  const std::uint64_t lane = TofuOperations::lane(*operation);
   int code = UTOFU_SUCCESS;
   if (bytes == sizeof(std::uint64_t)) {  // by value, so that uTofu need not read memory
     std::uint64_t value = 0;
@@ -162,7 +162,7 @@ base::Status Port::transfer_registered(Command& command) {
   const auto [remote, vcq] = target_of(command);
   const bool get = command.opcode == Opcode::get;
   const std::uint64_t bytes = command.bytes;
-  Operation* operation = operations_.take(get ? Task::get : Task::put, vcq, remote + bytes);
+  TofuOperation* operation = operations_.take(get ? Task::get : Task::put, vcq, remote + bytes);
   if (operation == nullptr) [[unlikely]] {
     return HEDDLE_AGAIN;
   }
@@ -186,13 +186,13 @@ base::Status Port::transfer_registered(Command& command) {
   const utofu_stadd_t local = lease.handle + lease.offset;
   unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   void* tag = operation->tag;
-  const std::uint64_t lane = Operations::lane(*operation);
+  const std::uint64_t lane = TofuOperations::lane(*operation);
   int code = UTOFU_SUCCESS;
   if (get) {
     code = calls_.get(handle_, vcq, local, remote, bytes, lane, flags, tag);
   } else {
     if (command.wants_source_free) {
-      operation->set(Operation::kOwesSource);
+      operation->set(TofuOperation::kOwesSource);
       flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
     }
     code = calls_.put(handle_, vcq, local, remote, bytes, lane, flags, tag);
@@ -218,13 +218,13 @@ base::Status Port::update(Command& command) {
   const Way& way = ways_of(*command.remote)[word / kLine % kWays];
   const utofu_stadd_t remote = way.stadd + command.offset;
   const utofu_vcq_id_t vcq = way.vcq;
-  Operation* operation = operations_.take(Task::atomic, vcq, remote);
+  TofuOperation* operation = operations_.take(Task::atomic, vcq, remote);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->token = command.token;
   operation->rank = command.rank;
   operation->result = command.local;
   operation->bytes = static_cast<std::uint8_t>(command.bytes);
-  const std::uint64_t lane = Operations::lane(*operation);
+  const std::uint64_t lane = TofuOperations::lane(*operation);
   constexpr unsigned long kFlags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
   const unsigned kind = command.atomic_op & 7U;
   const bool wide = command.bytes == 8;
@@ -292,9 +292,9 @@ std::size_t Port::post(std::span<Command> batch) {
 
 // A fast path: calls uTofu by call() for the first free operation, which it takes if uTofu accepts.
 template <Task task, class Call>
-[[gnu::always_inline]] inline std::size_t Port::post_quickly(Command& command, Operation* operation, Call&& call) {
+[[gnu::always_inline]] inline std::size_t Port::post_quickly(Command& command, TofuOperation* operation, Call&& call) {
   begin_quickly<task>(command, operation, command.remote->rank);
-  const int code = call(Operations::lane(*operation), operation->tag);
+  const int code = call(TofuOperations::lane(*operation), operation->tag);
   if (code != UTOFU_SUCCESS) [[unlikely]] {
     return not_posted(code);
   }
@@ -304,7 +304,7 @@ template <Task task, class Call>
 
 [[gnu::cold]] std::size_t Port::not_posted(int code) {
   Command& command = *posting_;
-  Operation* operation = operations_.front();
+  TofuOperation* operation = operations_.front();
   operations_.take_front();
   const base::Status status = refused(code, operation);
   command.source_free = false;
@@ -315,7 +315,7 @@ template <Task task, class Call>
 
 // A put of one word inside its region.
 [[gnu::always_inline]] inline std::size_t Port::post_word(Command& command) {
-  Operation* operation = operations_.front();
+  TofuOperation* operation = operations_.front();
   if (operation == nullptr) [[unlikely]] {
     return 0;
   }
@@ -334,7 +334,7 @@ template <Task task, class Call>
   if (!inside(command)) [[unlikely]] {
     return post_all({&command, 1});
   }
-  Operation* operation = operations_.front();
+  TofuOperation* operation = operations_.front();
   if (operation == nullptr) [[unlikely]] {
     return 0;
   }
@@ -355,7 +355,7 @@ template <Task task>
   if (lease == nullptr || bytes - 1 >= kMostTransfer || command.wants_source_free || !inside(command)) {
     return post_all({&command, 1});
   }
-  Operation* operation = operations_.front();
+  TofuOperation* operation = operations_.front();
   if (operation == nullptr) [[unlikely]] {
     return 0;
   }

@@ -41,9 +41,9 @@ class UtofuTransport final : public Transport {
 
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     Sizes sizes;
-    auto station = device_->open_station(index, &sizes);
-    if (!station) return station.status();
-    auto worker = std::make_unique<Port>(*device_, std::move(*station), sizes, index);
+    auto own_vcq = device_->open_own_vcq(index, &sizes);
+    if (!own_vcq) return own_vcq.status();
+    auto worker = std::make_unique<Port>(*device_, std::move(*own_vcq), sizes, index);
     if (const base::Status status = worker->announce(); status != HEDDLE_DONE) return status;
     return std::unique_ptr<TransportWorker>(std::move(worker));
   }

@@ -20,27 +20,27 @@ namespace {
 constexpr std::uint64_t kGraceNs = 10'000'000'000;
 
 // A message waits in this connection, and its next step needs no action of the peer.
-bool may_go_on(const Channel* channel) {
-  if (channel->waiting == 0) return false;
+bool may_go_on(const PeerState* peer_state) {
+  if (peer_state->waiting == 0) return false;
   // the entry was not read yet
-  if (channel->stage == Channel::Stage::unopened) return channel->pause == 0;
-  return channel->stage != Channel::Stage::ready || channel->credits != 0;
+  if (peer_state->stage == PeerState::Stage::unopened) return peer_state->pause == 0;
+  return peer_state->stage != PeerState::Stage::ready || peer_state->credits != 0;
 }
 
 }  // namespace
 
-Port::Port(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index)
-    : handle_(station->vcq.handle),
-      lock_(station->vcq.lock),
-      way_((device.library().tni_index(station->vcq) + device.rank()) % kWays * sizeof(Way)),
+Port::Port(Device& device, std::unique_ptr<OwnVcq> own_vcq, const Sizes& sizes, std::uint32_t index)
+    : handle_(own_vcq->vcq.handle),
+      lock_(own_vcq->vcq.lock),
+      way_((device.library().tni_index(own_vcq->vcq) + device.rank()) % kWays * sizeof(Way)),
       calls_(device.library().call()),
       operations_(sizes.operations),
       device_(device),
-      station_(std::move(station)),
+      own_vcq_(std::move(own_vcq)),
       sizes_(sizes),
       index_(index),
-      registrar_(device.library(), station_->vcq),
-      channel_of_(device.size()),
+      registrar_(device.library(), own_vcq_->vcq),
+      peer_state_of_(device.size()),
       buffers_(sizes.buffers),
       rings_(sizes.rings),
       failed_(device.size()) {
@@ -48,8 +48,8 @@ Port::Port(Device& device, std::unique_ptr<Station> station, const Sizes& sizes,
   const auto options = memory::RegistrationCache::Options::from(device.environment().config);
   registrations_.emplace(registrar_, memory::RegistrationCache::watch_for(options, device.environment().log), options);
   for (std::uint32_t i = sizes.buffers; i > 0; --i) give_buffer(i - 1);
-  channels_.reserve(sizes.channels);
-  connecting_.reserve(sizes.channels);
+  peer_states_.reserve(sizes.peer_states);
+  connecting_.reserve(sizes.peer_states);
   ready_.reserve(sizes.rings);
   lending_.reserve(sizes.rings);
   owing_.reserve(sizes.rings);
@@ -58,9 +58,9 @@ Port::Port(Device& device, std::unique_ptr<Station> station, const Sizes& sizes,
 }
 
 base::Status Port::announce() {
-  Entry entry;
-  entry.vcq = station_->vcq.id;
-  entry.block_stadd = station_->stadd;
+  DirectoryEntry entry;
+  entry.vcq = own_vcq_->vcq.id;
+  entry.block_stadd = own_vcq_->stadd;
   entry.state = State::open;
   entry.slots = static_cast<std::uint8_t>(sizes_.slots);
   entry.rings = static_cast<std::uint16_t>(sizes_.rings);
@@ -81,12 +81,12 @@ Port::~Port() {
   while (!over) {
     std::size_t came = 0;
     {
-      const CqGuard guard(station_->vcq);
+      const CqGuard guard(own_vcq_->vcq);
       ++polls_;
       Out out(ends, &nobody);
       drain_tcq(out);
       drain_mrq(out);
-      advance_channels(out);
+      advance_peer_states(out);
       came = out.count();
       over = operations_.under_way() == 0 && std::ranges::none_of(connecting_, may_go_on);
       if (!over && came == 0) note_dead();
@@ -101,19 +101,19 @@ Port::~Port() {
     device_.environment().log.say("worker %u: registrations: %s", index_, said.c_str());
   }
   {
-    const CqGuard guard(station_->vcq);
+    const CqGuard guard(own_vcq_->vcq);
     registrations_.reset();
     registrar_.finish();
   }
-  Entry entry;
-  entry.vcq = station_->vcq.id;
+  DirectoryEntry entry;
+  entry.vcq = own_vcq_->vcq.id;
   entry.state = State::closed;
   // on an error peers notice only when the rank ends
   static_cast<void>(device_.announce(index_, entry));
   if (operations_.under_way() == 0) {
-    device_.keep(std::move(station_));
+    device_.keep(std::move(own_vcq_));
   } else {
-    keep_to_the_end(std::move(station_));  // a VCQ with commands under way must not be freed
+    keep_to_the_end(std::move(own_vcq_));  // a VCQ with commands under way must not be freed
   }
 }
 
@@ -133,7 +133,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
   if (tcq_due_ || operations_.under_way() != 0) drain_tcq(out);
   if (out.room()) drain_mrq(out);
   if (!ready_.empty()) hand_out(out);
-  if (!connecting_.empty()) advance_channels(out);
+  if (!connecting_.empty()) advance_peer_states(out);
   if (careful_ || !backlog_.empty()) [[unlikely]] {
     set_careful(lock_ != nullptr || any_failed_ || !backlog_.empty());
   }
@@ -145,23 +145,23 @@ void Port::peer_failed(std::uint32_t rank) {
   failed_[rank] = 1;
   any_failed_ = true;
   set_careful(true);
-  for (auto& channel : channels_) {
-    if (channel->rank == rank) break_off(*channel, HEDDLE_ERR_PEER_FAILED);
+  for (auto& peer_state : peer_states_) {
+    if (peer_state->rank == rank) break_off(*peer_state, HEDDLE_ERR_PEER_FAILED);
   }
   // An operation that arrived before the peer died, or left, has succeeded: the NIC gets time to
   // report that.
   bool any = false;
-  operations_.for_each_under_way([&](const Operation& operation) { any = any || operation.rank == rank; });
+  operations_.for_each_under_way([&](const TofuOperation& operation) { any = any || operation.rank == rank; });
   if (any) dooms_.push_back({rank, device_.environment().clock->now_ns() + kGraceNs});
 }
 
 // Its lease or buffer is not reused before a notice says that the NIC has finished with it. Nor is
 // its index, so that the notice finds this operation.
-void Port::orphan(Operation& operation) {
-  if (operation.has(Operation::kOrphan)) return;
-  const bool owed_source = operation.has(Operation::kOwesSource);
-  operation.set(Operation::kOrphan);
-  operation.clear(Operation::kOwesSource);
+void Port::orphan(TofuOperation& operation) {
+  if (operation.has(TofuOperation::kOrphan)) return;
+  const bool owed_source = operation.has(TofuOperation::kOwesSource);
+  operation.set(TofuOperation::kOrphan);
+  operation.clear(TofuOperation::kOwesSource);
   const bool callers = operation.task == Task::put || operation.task == Task::get || operation.task == Task::atomic ||
                        operation.task == Task::message || operation.task == Task::short_message;
   if (!callers) return;
@@ -181,7 +181,7 @@ void Port::orphan(Operation& operation) {
   const std::uint64_t now = device_.environment().clock->now_ns();
   std::erase_if(dooms_, [&](const Doom& doom) {
     if (now < doom.at_ns) return false;
-    operations_.for_each_under_way([&](Operation& operation) {
+    operations_.for_each_under_way([&](TofuOperation& operation) {
       if (operation.rank == doom.rank) orphan(operation);
     });
     return true;
@@ -190,7 +190,7 @@ void Port::orphan(Operation& operation) {
 
 // For the destructor: does not wait for operations to dead ranks.
 [[gnu::cold]] void Port::note_dead() {
-  operations_.for_each_under_way([&](Operation& operation) {
+  operations_.for_each_under_way([&](TofuOperation& operation) {
     if (device_.failed(operation.rank)) peer_failed(operation.rank);
   });
 }
@@ -198,7 +198,7 @@ void Port::orphan(Operation& operation) {
 // For the destructor.
 [[gnu::cold]] void Port::leave_unfinished() {
   std::uint64_t messages = 0;
-  for (const Channel* channel : connecting_) messages += may_go_on(channel) ? channel->waiting : 0;
+  for (const PeerState* peer_state : connecting_) messages += may_go_on(peer_state) ? peer_state->waiting : 0;
   if (messages != 0) {
     device_.environment().log.line(
         base::Level::warn, "worker %u is closed with %llu messages that have not left in %llu s; they are lost", index_,
@@ -206,7 +206,7 @@ void Port::orphan(Operation& operation) {
   }
   if (operations_.under_way() == 0) return;
   std::uint32_t rank = device_.size();  // the lowest rank of them
-  operations_.for_each_under_way([&](const Operation& operation) { rank = std::min(rank, operation.rank); });
+  operations_.for_each_under_way([&](const TofuOperation& operation) { rank = std::min(rank, operation.rank); });
   device_.environment().log.line(
       base::Level::warn,
       "worker %u is closed with %zu operations under way that have not ended in %llu s (the lowest rank that they are "
@@ -214,30 +214,31 @@ void Port::orphan(Operation& operation) {
       "stays so until this process ends",
       index_, operations_.under_way(), static_cast<unsigned long long>(kGraceNs / 1'000'000'000), rank);
   registrar_.leave();
-  operations_.for_each_under_way([this](Operation& operation) {
+  operations_.for_each_under_way([this](TofuOperation& operation) {
     if (operation.lease != 0) registrations_->release(operation.lease);
   });
 }
 
 // A caller that asks often has waited long: look_again() checks whether the worker is still open.
 bool Port::closed(Target target) {
-  if (target.rank >= channel_of_.size() || target.worker >= channel_of_[target.rank].size()) return false;
-  Channel* const channel = channel_of_[target.rank][target.worker];
-  if (channel == nullptr) return false;
-  if (channel->stage == Channel::Stage::ready) {
+  if (target.rank >= peer_state_of_.size() || target.worker >= peer_state_of_[target.rank].size()) return false;
+  PeerState* const peer_state = peer_state_of_[target.rank][target.worker];
+  if (peer_state == nullptr) return false;
+  if (peer_state->stage == PeerState::Stage::ready) {
     const HeldCq held(lock_);
-    if (held) look_again(*channel);
+    if (held) look_again(*peer_state);
   }
-  return channel->stage == Channel::Stage::closed;
+  return peer_state->stage == PeerState::Stage::closed;
 }
 
 std::size_t Port::unopened(std::span<Unopened> found) {
   std::size_t count = 0;
-  for (const Channel* channel : connecting_) {
-    const bool has_no_entry = channel->stage == Channel::Stage::unopened || channel->stage == Channel::Stage::reading;
-    if (!has_no_entry || channel->waiting == 0 || failed_[channel->rank] != 0) continue;
+  for (const PeerState* peer_state : connecting_) {
+    const bool has_no_entry =
+        peer_state->stage == PeerState::Stage::unopened || peer_state->stage == PeerState::Stage::reading;
+    if (!has_no_entry || peer_state->waiting == 0 || failed_[peer_state->rank] != 0) continue;
     if (count == found.size()) break;
-    found[count++] = {{channel->rank, channel->worker}, channel->waiting};
+    found[count++] = {{peer_state->rank, peer_state->worker}, peer_state->waiting};
   }
   return count;
 }

@@ -2,7 +2,7 @@
 // under the CQ's lock; a post or poll that finds the lock held does nothing.
 //
 // Messages go into a ring of slots in the receiver's block. A sender claims a ring once per pair of
-// workers (Channel at the sender, Ring at the receiver). The steps of the sender:
+// workers (PeerState at the sender, Ring at the receiver). The steps of the sender:
 //   read the peer's directory entry (get) → claim a ring (armw add) → send the hello → put each
 //   message into the next slot
 // The receiver returns credit for half a ring at a time, by a put whose edata is the number of
@@ -21,7 +21,7 @@
 namespace heddle::transport::utofu {
 
 // A connection: messages of this worker to one worker of a peer.
-struct Channel {
+struct PeerState {
   enum class Stage : std::uint8_t {
     unopened,  // the entry has to be read (again)
     reading,
@@ -76,9 +76,9 @@ struct Ring {
 // Registers the program's memory with one VCQ. The caller holds the CQ's lock, if any. It does not
 // wait: while another thread holds the set-up lock, registering returns AGAIN, and deregistering is
 // put off (unless memory is exhausted).
-class Registrar final : public memory::Registrar {
+class VcqRegistrar final : public memory::Registrar {
  public:
-  Registrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
+  VcqRegistrar(Library& library, const Vcq& vcq) : library_(library), vcq_(vcq) {}
   [[nodiscard]] base::Status register_memory(std::byte* begin, std::uint64_t bytes, memory::Access access,
                                              std::uint64_t* handle) override;
   void deregister(std::uint64_t handle) override;
@@ -97,7 +97,7 @@ class Registrar final : public memory::Registrar {
 
 class Port final : public TransportWorker {
  public:
-  Port(Device& device, std::unique_ptr<Station> station, const Sizes& sizes, std::uint32_t index);
+  Port(Device& device, std::unique_ptr<OwnVcq> own_vcq, const Sizes& sizes, std::uint32_t index);
   ~Port() override;
   [[nodiscard]] base::Status announce();
 
@@ -134,13 +134,13 @@ class Port final : public TransportWorker {
   std::size_t post_each(std::span<Command> batch);
   std::size_t post_carefully(std::span<Command> batch);
   template <Task task>
-  void begin_quickly(Command& command, Operation* operation, std::uint32_t rank);
+  void begin_quickly(Command& command, TofuOperation* operation, std::uint32_t rank);
   template <Task task, class Call>
-  std::size_t post_quickly(Command& command, Operation* operation, Call&& call);
+  std::size_t post_quickly(Command& command, TofuOperation* operation, Call&& call);
   std::size_t not_posted(int code);
-  std::size_t message_not_posted(Channel& channel, int code);
+  std::size_t message_not_posted(PeerState& peer_state, int code);
   std::size_t post_message(Command& command);
-  std::size_t post_long(Channel& channel, Command& command);
+  std::size_t post_long(PeerState& peer_state, Command& command);
   std::size_t post_word(Command& command);
   std::size_t post_short(Command& command);
   bool settle(Command& command, base::Status status);
@@ -152,33 +152,33 @@ class Port final : public TransportWorker {
   base::Status begin(Command& command);
   base::Status start(Command& command);
   base::Status transfer(Command& command);
-  base::Status put_short(Command& command, Way target, Operation* operation);
+  base::Status put_short(Command& command, Way target, TofuOperation* operation);
   base::Status transfer_registered(Command& command);
   [[nodiscard]] Way target_of(const Command& command) const;
   static bool inside(const Command& command);
   static base::Status refuse_transfer(const Command& command);
   base::Status update(Command& command);
-  base::Status refused(int code, Operation* operation);
+  base::Status refused(int code, TofuOperation* operation);
 
   // send.cpp
   base::Status send(Command& command);
-  base::Result<Channel*> channel_to(std::uint32_t rank, std::uint32_t worker);
-  base::Status send_on(Channel& channel, Command& command);
-  base::Status keep_waiting(Channel& channel, Command& command);
-  int write_slot(Channel& channel, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer, Token token);
-  void advance_channels(Out& out);
-  bool advance(Channel& channel, Out& out);  // true: take it off connecting_
-  bool send_waiting(Channel& channel);
-  void drop_first(Channel& channel);
-  void look_again(Channel& channel);
-  int connecting_step(Channel& channel, Operation* operation, int code);
-  int read_entry(Channel& channel);
-  int claim(Channel& channel);
-  int greet(Channel& channel);
-  void entry_read(Channel& channel);
-  void claimed(Channel& channel, std::uint64_t number);
-  void break_off(Channel& channel, base::Status status);
-  void list(Channel& channel);
+  base::Result<PeerState*> peer_state_to(std::uint32_t rank, std::uint32_t worker);
+  base::Status send_on(PeerState& peer_state, Command& command);
+  base::Status keep_waiting(PeerState& peer_state, Command& command);
+  int write_slot(PeerState& peer_state, const std::byte* data, std::uint32_t bytes, std::uint32_t buffer, Token token);
+  void advance_peer_states(Out& out);
+  bool advance(PeerState& peer_state, Out& out);  // true: take it off connecting_
+  bool send_waiting(PeerState& peer_state);
+  void drop_first(PeerState& peer_state);
+  void look_again(PeerState& peer_state);
+  int connecting_step(PeerState& peer_state, TofuOperation* operation, int code);
+  int read_entry(PeerState& peer_state);
+  int claim(PeerState& peer_state);
+  int greet(PeerState& peer_state);
+  void entry_read(PeerState& peer_state);
+  void claimed(PeerState& peer_state, std::uint64_t number);
+  void break_off(PeerState& peer_state, base::Status status);
+  void list(PeerState& peer_state);
   std::uint32_t take_buffer();
   void give_buffer(std::uint32_t buffer);
   [[nodiscard]] std::byte* buffer_data(std::uint32_t buffer) const;
@@ -192,12 +192,12 @@ class Port final : public TransportWorker {
   template <bool crowded>
   bool drain_plain(Out& out, utofu_mrq_notice* notice, int* code);
   void noticed(const utofu_mrq_notice& notice, int code, Out& out);
-  void finished(Operation* operation, int code, const utofu_mrq_notice& notice, Out& out);
-  void orphan(Operation& operation);
+  void finished(TofuOperation* operation, int code, const utofu_mrq_notice& notice, Out& out);
+  void orphan(TofuOperation& operation);
   void end_doomed();
   void note_dead();
   void leave_unfinished();
-  base::Status outcome(const Operation& operation, int code) const;
+  base::Status outcome(const TofuOperation& operation, int code) const;
   void arrived(const utofu_mrq_notice& notice);
   void message_arrived(std::uint32_t end, utofu_vcq_id_t from);
   void credit_arrived(std::uint64_t end, const utofu_mrq_notice& notice);
@@ -222,19 +222,19 @@ class Port final : public TransportWorker {
   // drained, or something was posted without one
   bool tcq_due_ = false;
   const Functions calls_;
-  Operations operations_;
+  TofuOperations operations_;
   // the destructor resets it
   std::optional<memory::RegistrationCache> registrations_;
 
   Device& device_;
-  std::unique_ptr<Station> station_;
+  std::unique_ptr<OwnVcq> own_vcq_;
   const Sizes sizes_;
   const std::uint32_t index_;
-  Registrar registrar_;
+  VcqRegistrar registrar_;
   // by rank, then worker; a rank's row is empty until the first message to it
-  std::vector<std::vector<Channel*>> channel_of_;
-  std::vector<std::unique_ptr<Channel>> channels_;
-  std::vector<Channel*> connecting_;
+  std::vector<std::vector<PeerState*>> peer_state_of_;
+  std::vector<std::unique_ptr<PeerState>> peer_states_;
+  std::vector<PeerState*> connecting_;
   std::vector<Buffer> buffers_;
   std::uint32_t free_buffer_ = kNoBuffer;
   std::uint32_t free_buffers_ = 0;
@@ -252,8 +252,8 @@ class Port final : public TransportWorker {
 
 // The work of the fast paths before they call uTofu. `operation`: the first free one.
 template <Task task>
-[[gnu::always_inline]] inline void Port::begin_quickly(Command& command, Operation* operation, std::uint32_t rank) {
-  Operations::begin(operation, task);
+[[gnu::always_inline]] inline void Port::begin_quickly(Command& command, TofuOperation* operation, std::uint32_t rank) {
+  TofuOperations::begin(operation, task);
   operation->token = command.token;
   operation->rank = rank;
   posting_ = &command;
