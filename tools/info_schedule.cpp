@@ -16,8 +16,8 @@ namespace heddle::tools {
 namespace {
 
 using collective::Algorithm;
+using collective::AlgorithmRequest;
 using collective::Rank;
-using collective::Request;
 using collective::Schedule;
 
 constexpr Rank kMostRanks = 200'000;
@@ -47,7 +47,7 @@ Options:
 
 struct Words {
   std::string name;
-  Request request;
+  AlgorithmRequest request;
   std::string shape;
   std::optional<Rank> rank;
   bool dot = false;
@@ -70,7 +70,7 @@ std::vector<std::string_view> algorithm_names() {
   return names;
 }
 
-std::vector<Schedule> all_schedules(const Algorithm& algorithm, Request request) {
+std::vector<Schedule> all_schedules(const Algorithm& algorithm, AlgorithmRequest request) {
   std::vector<Schedule> all;
   all.reserve(request.ranks);
   for (request.rank = 0; request.rank < request.ranks; ++request.rank) all.push_back(algorithm.schedule(request));
@@ -78,9 +78,9 @@ std::vector<Schedule> all_schedules(const Algorithm& algorithm, Request request)
 }
 
 // The same schedule with the fewest bytes that give the same pieces.
-Request smaller(const Request& request) {
+AlgorithmRequest smaller(const AlgorithmRequest& request) {
   constexpr std::uint64_t kMostBytes = 256;
-  Request small = request;
+  AlgorithmRequest small = request;
   if (request.bytes <= kMostBytes) return small;
   const std::uint64_t pieces =
       request.segment_bytes == 0 ? 1 : (request.bytes + request.segment_bytes - 1) / request.segment_bytes;
@@ -90,11 +90,11 @@ Request smaller(const Request& request) {
   return small;
 }
 
-int prove(const Algorithm& algorithm, const Request& request) {
-  const Request small = smaller(request);
+int prove(const Algorithm& algorithm, const AlgorithmRequest& request) {
+  const AlgorithmRequest small = smaller(request);
   const bool whole = request.ranks <= kMostRanksOfProof;
   const auto proof = whole ? collective::Proof::whole : collective::Proof::contents_only;
-  const collective::Verdict verdict = collective::check(small, all_schedules(algorithm, small), proof);
+  const collective::CheckResult verdict = collective::check(small, all_schedules(algorithm, small), proof);
   if (!verdict.proved()) {
     std::printf("NOT PROVED:\n%s\n", verdict.text().c_str());
     return 1;
@@ -108,7 +108,7 @@ int prove(const Algorithm& algorithm, const Request& request) {
 }
 
 int show(const Algorithm& algorithm, const Words& words) {
-  Request request = words.request;
+  AlgorithmRequest request = words.request;
   if (words.dot) {
     std::fputs(collective::dot_of(algorithm.name, all_schedules(algorithm, request)).c_str(), stdout);
     return 0;
@@ -123,7 +123,7 @@ int show(const Algorithm& algorithm, const Words& words) {
 
 // Returns an error message; empty: the arguments are valid.
 std::string finish(const Algorithm& algorithm, Words* words) {
-  Request& request = words->request;
+  AlgorithmRequest& request = words->request;
   request.operation = algorithm.operation;
   if (request.root >= request.ranks) return "--root " + std::to_string(request.root) + " is not one of the ranks";
   if (words->rank && *words->rank >= request.ranks)

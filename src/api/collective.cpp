@@ -65,8 +65,8 @@ bool in_place(const Call& call, std::uint32_t rank) {
 }
 
 Status check_buffers(const Arguments& arguments, std::uint64_t alignment, const Team& team, Call* call) {
-  const collective::Request request{call->operation, team.rank(),         team.size(), call->root,
-                                    call->bytes,     call->element_bytes, 0,           {0, 0, 0}};
+  const collective::AlgorithmRequest request{call->operation, team.rank(),         team.size(), call->root,
+                                             call->bytes,     call->element_bytes, 0,           {0, 0, 0}};
   const std::uint64_t send_bytes = collective::send_bytes(request, request.rank);
   const std::uint64_t receive_bytes = collective::receive_bytes(request, request.rank);
   // A buffer that is not needed is ignored.

@@ -13,7 +13,7 @@ namespace collective = heddle::collective;
 namespace engine = heddle::engine;
 using collective::Call;
 using collective::Exchange;
-using collective::Message;
+using collective::ListedBlock;
 using collective::Operation;
 using collective::Team;
 
@@ -48,7 +48,7 @@ Status too_large(const ListArguments& arguments, const Side& side, std::size_t b
 
 // The blocks of `side`, block i with peers[i].
 Status read_blocks(const ListArguments& arguments, const Side& side, std::span<const std::uint32_t> peers,
-                   std::vector<Message>* to) {
+                   std::vector<ListedBlock>* to) {
   if (side.blocks == nullptr) return wrong_list(arguments, side, "null; say which they are");
   const heddle_blocks& blocks = *side.blocks;
   const std::size_t size = peers.size();
@@ -59,7 +59,7 @@ Status read_blocks(const ListArguments& arguments, const Side& side, std::span<c
   std::uint64_t next = 0;
   to->reserve(size);
   for (std::size_t i = 0; i < size; ++i) {
-    Message message;
+    ListedBlock message;
     message.peer = peers[i];
     message.here = next;
     std::uint64_t end = 0;
@@ -82,12 +82,12 @@ Status read_blocks(const ListArguments& arguments, const Side& side, std::span<c
   return HEDDLE_DONE;
 }
 
-Status read_one(const ListArguments& arguments, const Side& side, std::uint32_t peer, std::vector<Message>* to) {
+Status read_one(const ListArguments& arguments, const Side& side, std::uint32_t peer, std::vector<ListedBlock>* to) {
   if (side.bytes > kMostCollectiveBytes) {
     return base::fail(HEDDLE_ERR_SIZE, "%s: %llu bytes are more than 2^48", arguments.function,
                       static_cast<unsigned long long>(side.bytes));
   }
-  Message message;
+  ListedBlock message;
   message.peer = peer;
   message.bytes = side.bytes;
   to->push_back(message);
@@ -96,13 +96,13 @@ Status read_one(const ListArguments& arguments, const Side& side, std::uint32_t 
 
 // Blocks of one length with the ranks of a list.
 Status read_equal(const ListArguments& arguments, const Side& side, std::span<const std::uint32_t> peers, bool same,
-                  std::vector<Message>* to) {
+                  std::vector<ListedBlock>* to) {
   if (!peers.empty() && side.bytes > kMostCollectiveBytes / peers.size()) {
     return base::fail(HEDDLE_ERR_SIZE, "%s: %zu blocks of %llu bytes are more than 2^48 bytes", arguments.function,
                       peers.size(), static_cast<unsigned long long>(side.bytes));
   }
   for (std::size_t i = 0; i < peers.size(); ++i) {
-    Message& message = to->emplace_back();
+    ListedBlock& message = to->emplace_back();
     message.peer = peers[i];
     message.bytes = side.bytes;
     message.here = same ? 0 : i * side.bytes;
@@ -117,7 +117,7 @@ Status read_neighbors(const Team& team, const ListArguments& arguments, Exchange
                       arguments.function);
   }
   const auto read = [&](const char* name, const std::uint32_t* ranks, std::size_t count, const Side& side, bool same,
-                        std::vector<Message>* to) -> Status {
+                        std::vector<ListedBlock>* to) -> Status {
     if (ranks == nullptr && count > 0) {
       return base::fail(HEDDLE_ERR_ARGUMENT, "%s: %s is null, and has %zu members", arguments.function, name, count);
     }
@@ -139,19 +139,19 @@ Status read_neighbors(const Team& team, const ListArguments& arguments, Exchange
 Status read_lists(const Team& team, const ListArguments& arguments, Exchange* lists) {
   const std::uint32_t rank = team.rank();
   const bool root = rank == arguments.root;
-  const auto blocks = [&](const Side& side, std::vector<Message>* to) {
+  const auto blocks = [&](const Side& side, std::vector<ListedBlock>* to) {
     std::vector<std::uint32_t> all(team.size());
     std::iota(all.begin(), all.end(), 0U);
     return read_blocks(arguments, side, all, to);
   };
-  const auto one = [&](const Side& side, std::vector<Message>* to) {
+  const auto one = [&](const Side& side, std::vector<ListedBlock>* to) {
     return read_one(arguments, side, arguments.root, to);
   };
   switch (arguments.operation) {
     case Operation::allgatherv: {
       if (const Status status = blocks(arguments.receive, &lists->taken); status != HEDDLE_DONE) return status;
       for (std::uint32_t peer = 0; peer < team.size(); ++peer) {
-        Message& message = lists->given.emplace_back();
+        ListedBlock& message = lists->given.emplace_back();
         message.peer = peer;
         message.bytes = lists->taken[rank].bytes;
       }
@@ -183,8 +183,8 @@ struct Extent {
 // member gives to itself.
 Status check_overlap(const ListArguments& arguments, const Call& call, std::uint32_t rank, const Exchange& lists) {
   std::vector<Extent> extents;
-  const auto add = [&](const std::vector<Message>& messages, const void* buffer, bool taken) {
-    for (const Message& message : messages) {
+  const auto add = [&](const std::vector<ListedBlock>& messages, const void* buffer, bool taken) {
+    for (const ListedBlock& message : messages) {
       const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(buffer) + message.here;
       if (message.bytes > 0) extents.push_back({begin, begin + message.bytes, message.peer, taken});
     }
@@ -192,7 +192,7 @@ Status check_overlap(const ListArguments& arguments, const Call& call, std::uint
   add(lists.taken, call.receive, true);
   // An allgatherv gives only one block.
   const bool one = arguments.operation == Operation::allgatherv && !lists.given.empty();
-  add(one ? std::vector<Message>{lists.given[rank]} : lists.given, call.send, false);
+  add(one ? std::vector<ListedBlock>{lists.given[rank]} : lists.given, call.send, false);
   std::ranges::sort(extents, {}, [](const Extent& extent) { return std::pair(extent.begin, extent.end); });
   const bool may_be_in_place =
       arguments.operation != Operation::alltoallv && arguments.operation != Operation::neighbor_alltoallv;

@@ -18,11 +18,11 @@ namespace {
 constexpr std::uint32_t kMeetAll = 32;
 
 Schedule schedule_of(std::uint32_t members, std::uint32_t member) {
-  Request request;
+  AlgorithmRequest request;
   request.operation = Operation::alltoall;
   request.rank = member;
   request.ranks = members;
-  request.bytes = sizeof(Record);
+  request.bytes = sizeof(SetupRecord);
   return members <= kMeetAll ? alltoall_kept(request) : alltoall_grid(request);
 }
 
@@ -44,14 +44,14 @@ constexpr std::uint64_t scratch_at(std::uint32_t members) {
 
 std::vector<std::uint64_t> final_counters(const Schedule& schedule, std::uint64_t runs) {
   std::vector<std::uint64_t> values;
-  for (const Counter& counter : schedule.counters) values.push_back(counter.initial + runs * counter.per_run);
+  for (const ScheduleCounter& counter : schedule.counters) values.push_back(counter.initial + runs * counter.per_run);
   return values;
 }
 
 // The piece also suffices for a smaller team.
 std::uint64_t Assembly::bytes(std::uint32_t members) {
   const std::uint64_t times = members <= kMeetAll ? 1 : 2;  // blocks to pass on, blocks that come
-  return scratch_at(members) + times * members * sizeof(Record);
+  return scratch_at(members) + times * members * sizeof(SetupRecord);
 }
 
 bool Assembly::fits(std::uint32_t members, std::uint32_t member) {
@@ -82,7 +82,7 @@ base::Result<std::unique_ptr<Assembly>> Assembly::make(Commons& commons, std::sp
     return status;
   }
   std::vector<bool> reached(members);
-  for (const Command& command : assembly->schedule_.commands) {
+  for (const ScheduleCommand& command : assembly->schedule_.commands) {
     if (command.action != Action::put || command.target == member || reached[command.target]) continue;
     reached[command.target] = true;
     const base::Status status =
@@ -179,21 +179,21 @@ constexpr std::uint32_t kMostRounds = std::uint32_t{1} << 20;
 // Replaces a setup that was cancelled.
 class Gone final : public Setup {
  public:
-  [[nodiscard]] const Record& record() const override { return none_; }
-  base::Status assembled(std::span<const Record>, bool*) override { return HEDDLE_DONE; }
+  [[nodiscard]] const SetupRecord& record() const override { return none_; }
+  base::Status assembled(std::span<const SetupRecord>, bool*) override { return HEDDLE_DONE; }
   void settled(base::Status) override {}
 
  private:
-  const Record none_{};
+  const SetupRecord none_{};
 };
 
 }  // namespace
 
-void Setup::tell(std::uint32_t, std::span<Record> members) {
+void Setup::tell(std::uint32_t, std::span<SetupRecord> members) {
   std::ranges::fill(members, record());
 }
 
-void Setup::heard(std::uint32_t, std::span<const Record>) {}
+void Setup::heard(std::uint32_t, std::span<const SetupRecord>) {}
 
 void Setups::submit(Setup& setup) {
   {
@@ -212,7 +212,7 @@ void Setups::cancel(Setup& setup) {
 
 // The error of the first member, by rank, whose part failed; DONE: none.
 base::Status Setups::judge_verdicts() const {
-  const std::span<const Record> records = assembly_->records();
+  const std::span<const SetupRecord> records = assembly_->records();
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (records[i].status == HEDDLE_DONE) continue;
     const auto status = static_cast<base::Status>(records[i].status);
@@ -225,8 +225,8 @@ base::Status Setups::judge_verdicts() const {
 // Starts the next round: the first setup's records, or the results of the parts.
 void Setups::start_round(Setup& first) {
   if (confirming_) {
-    Record verdict;
-    verdict.kind = Record::Kind::verdict;
+    SetupRecord verdict;
+    verdict.kind = SetupRecord::Kind::verdict;
     verdict.status = verdict_;
     std::ranges::fill(assembly_->told(), verdict);
   } else {
@@ -239,10 +239,10 @@ void Setups::start_round(Setup& first) {
 
 // True: another round follows. All members decide alike, from the same records.
 bool Setups::heard_round(Setup& first) {
-  const std::span<const Record> records = assembly_->records();
+  const std::span<const SetupRecord> records = assembly_->records();
   first.heard(round_, records);
   std::uint32_t rounds = 0;
-  for (const Record& record : records) rounds = std::max(rounds, record.rounds);
+  for (const SetupRecord& record : records) rounds = std::max(rounds, record.rounds);
   return ++round_ < std::min(rounds, kMostRounds);
 }
 

@@ -57,7 +57,7 @@ class RegionCarrier final : public Carrier {
 // One member's record for another member, about an operation that all of them prepare, or about a
 // team that they make. All ranks of a job run the same library on the same kind of machine; the
 // arenas require this, too.
-struct Record {
+struct SetupRecord {
   enum class Kind : std::uint32_t { operation = 1, split, subset, verdict };
   Kind kind = Kind::operation;
   std::int32_t status = HEDDLE_DONE;  // an error that keeps the member from taking part
@@ -120,13 +120,13 @@ class Assembly {
 
   // One round at a time, by one thread at a time. told(): the records to be sent, by member; fill
   // them before start().
-  [[nodiscard]] std::span<Record> told() { return told_; }
+  [[nodiscard]] std::span<SetupRecord> told() { return told_; }
   void start() { queue_->start(); }
   bool advance() { return queue_->advance(); }
   [[nodiscard]] std::uint64_t executed() const { return queue_->executed(); }  // see Runner
   void fail(base::Status status) { queue_->fail(status); }
   [[nodiscard]] base::Status status() const { return queue_->status(); }
-  [[nodiscard]] std::span<const Record> records() const { return records_; }
+  [[nodiscard]] std::span<const SetupRecord> records() const { return records_; }
   // The values of its counters when all that peers owe has arrived.
   [[nodiscard]] std::vector<std::uint64_t> final_counters() const;
 
@@ -138,8 +138,8 @@ class Assembly {
     std::span<const std::uint64_t> pieces;
   };
   base::Status reach(Commons& commons, const Members& members, std::uint32_t other, RankMemory* at);
-  std::vector<Record> told_;
-  std::vector<Record> records_;
+  std::vector<SetupRecord> told_;
+  std::vector<SetupRecord> records_;
   Schedule schedule_;
   std::vector<std::unique_ptr<Carrier>> carriers_;
   std::unique_ptr<SessionQueue> queue_;
@@ -165,16 +165,16 @@ class Setup {
   virtual ~Setup() = default;
   // This member's record for all others. tell() is for setups that send different records to
   // different members, or records in several rounds.
-  [[nodiscard]] virtual const Record& record() const = 0;
-  virtual void tell(std::uint32_t round, std::span<Record> members);
+  [[nodiscard]] virtual const SetupRecord& record() const = 0;
+  virtual void tell(std::uint32_t round, std::span<SetupRecord> members);
   // The records of all members in this round; those of the last round are also given to
   // assembled().
-  virtual void heard(std::uint32_t round, std::span<const Record> records);
+  virtual void heard(std::uint32_t round, std::span<const SetupRecord> records);
   // Called when this member's record is being sent.
   virtual void told() {}
   // All records are here: does this member's part and returns the result. *doubtful: members'
   // results may differ (all members set it alike).
-  virtual base::Status assembled(std::span<const Record> records, bool* doubtful) = 0;
+  virtual base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) = 0;
   // The setup has ended; the text of an error is the thread's last message. The object may be
   // destroyed in this call.
   virtual void settled(base::Status status) = 0;

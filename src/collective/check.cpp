@@ -12,7 +12,7 @@ std::string text_of(const Block& block) {
          std::to_string(block.bytes) + ")";
 }
 
-std::uint64_t bytes_of(const Job& job, Rank rank, Place place) {
+std::uint64_t bytes_of(const CheckedJob& job, Rank rank, Place place) {
   switch (place) {
     case Place::send:
       return job.buffers[rank].send;
@@ -26,7 +26,7 @@ std::uint64_t bytes_of(const Job& job, Rank rank, Place place) {
   return 0;
 }
 
-bool inside(const Job& job, Rank rank, const Block& block) {
+bool inside(const CheckedJob& job, Rank rank, const Block& block) {
   const std::uint64_t size = bytes_of(job, rank, block.place);
   if (block.place == Place::beside && block.offset % kBesideBytes + block.bytes > kBesideBytes) return false;
   return block.bytes == 0 || (block.offset <= size && block.bytes <= size - block.offset);
@@ -34,7 +34,7 @@ bool inside(const Job& job, Rank rank, const Block& block) {
 
 // True: the link leads from one rank to the other. If a side of the torus is 2, both links of its
 // axis do.
-bool leads_to(const Request& request, Rank from, Rank to, std::uint32_t link) {
+bool leads_to(const AlgorithmRequest& request, Rank from, Rank to, std::uint32_t link) {
   const std::uint32_t axis = link / 2;
   Rank stride = 1;
   for (std::uint32_t lower = 0; lower < axis; ++lower) stride *= request.shape[lower];
@@ -45,7 +45,7 @@ bool leads_to(const Request& request, Rank from, Rank to, std::uint32_t link) {
 }
 
 // The fault in the links that a schedule names; null: none.
-const char* wrong_links(const Job& job, const Schedule& schedule) {
+const char* wrong_links(const CheckedJob& job, const Schedule& schedule) {
   const auto& [x, y, z] = job.request.shape;
   std::array<bool, kLinks> named{};
   for (std::uint32_t queue = 0; queue < schedule.queues; ++queue) {
@@ -56,7 +56,7 @@ const char* wrong_links(const Job& job, const Schedule& schedule) {
     if (named[link]) return "two queues have the same link";
     named[link] = true;
   }
-  for (const Command& command : schedule.commands) {
+  for (const ScheduleCommand& command : schedule.commands) {
     const std::uint32_t link = schedule.link_of(command.queue);
     if (link == kAnyLink || command.action != Action::put || command.source.bytes == 0) continue;
     if (command.target == schedule.rank || leads_to(job.request, schedule.rank, command.target, link)) continue;
@@ -66,7 +66,7 @@ const char* wrong_links(const Job& job, const Schedule& schedule) {
 }
 
 // The fault in the form of one command; null: none.
-const char* wrong_form(const Job& job, const Schedule& schedule, const Command& command) {
+const char* wrong_form(const CheckedJob& job, const Schedule& schedule, const ScheduleCommand& command) {
   const Rank target = command.action == Action::put ? command.target : schedule.rank;
   if (target >= job.schedules.size()) return "its target is not a rank";
   const Rank from = command.action == Action::get ? command.target : schedule.rank;
@@ -82,7 +82,7 @@ const char* wrong_form(const Job& job, const Schedule& schedule, const Command& 
   if (command.action == Action::nop && command.source.bytes > 0) return "a nop has no bytes";
   if (command.credits > 0 && command.counter >= job.schedules[target].counters.size())
     return "the counter it gives to does not exist";
-  for (const Wait& wait : command.waits) {
+  for (const CreditWait& wait : command.waits) {
     if (wait.count == 0) continue;
     if (wait.counter >= schedule.counters.size()) return "the counter it waits for does not exist";
     if (wait.count > schedule.counters[wait.counter].per_run) return "it waits for more credits than a run brings";
@@ -92,11 +92,11 @@ const char* wrong_form(const Job& job, const Schedule& schedule, const Command& 
 
 }  // namespace
 
-std::string describe(const Job& job, const Event& event) {
+std::string describe(const CheckedJob& job, const Event& event) {
   std::string text = "rank " + std::to_string(event.rank) + " run " + std::to_string(event.run);
   if (event.command == nullptr) return text + " the caller";
   static constexpr std::array<const char*, 6> kNames = {"nop", "put", "get", "copy", "reduce", "expose"};
-  const Command& command = *event.command;
+  const ScheduleCommand& command = *event.command;
   text += " queue " + std::to_string(event.queue - job.first_queue[event.rank]) + " command " +
           std::to_string(event.index) + " " + kNames.at(static_cast<std::size_t>(command.action));
   if (command.source.bytes > 0) text += " " + text_of(command.source);
@@ -105,14 +105,14 @@ std::string describe(const Job& job, const Event& event) {
   return text;
 }
 
-bool check_form(const Job& job) {
+bool check_form(const CheckedJob& job) {
   for (Rank rank = 0; rank < job.schedules.size(); ++rank) {
     const Schedule& schedule = job.schedules[rank];
     if (schedule.rank != rank || schedule.ranks != job.schedules.size())
       job.fault("the schedule at place " + std::to_string(rank) + " is that of rank " + std::to_string(schedule.rank) +
                 " of " + std::to_string(schedule.ranks));
     std::vector<std::uint32_t> index(schedule.queues);
-    for (const Command& command : schedule.commands) {
+    for (const ScheduleCommand& command : schedule.commands) {
       if (command.queue >= schedule.queues) {
         job.fault("rank " + std::to_string(rank) + ": a command's queue does not exist");
         continue;
@@ -125,11 +125,11 @@ bool check_form(const Job& job) {
   return job.verdict.proved();
 }
 
-bool check_balance(const Job& job) {
+bool check_balance(const CheckedJob& job) {
   std::vector<std::vector<std::uint64_t>> given(job.schedules.size());
   for (Rank rank = 0; rank < given.size(); ++rank) given[rank].resize(job.schedules[rank].counters.size());
   for (const Schedule& schedule : job.schedules)
-    for (const Command& command : schedule.commands)
+    for (const ScheduleCommand& command : schedule.commands)
       if (command.credits > 0)
         given[command.action == Action::put ? command.target : schedule.rank][command.counter] += command.credits;
   for (Rank rank = 0; rank < given.size(); ++rank)
@@ -141,7 +141,7 @@ bool check_balance(const Job& job) {
   return job.verdict.proved();
 }
 
-bool check_givers(const Job& job) {
+bool check_givers(const CheckedJob& job) {
   constexpr Rank kNobody = ~Rank{0};
   std::vector<std::vector<Rank>> giver(job.schedules.size());
   std::vector<std::vector<bool>> several(job.schedules.size());
@@ -151,16 +151,16 @@ bool check_givers(const Job& job) {
   }
   const auto each_gift = [&](auto&& look) {
     for (const Schedule& schedule : job.schedules)
-      for (const Command& command : schedule.commands)
+      for (const ScheduleCommand& command : schedule.commands)
         if (command.credits > 0)
           look(schedule.rank, command.action == Action::put ? command.target : schedule.rank, command);
   };
-  each_gift([&](Rank from, Rank to, const Command& command) {
+  each_gift([&](Rank from, Rank to, const ScheduleCommand& command) {
     Rank& first = giver[to][command.counter];
     if (first == kNobody) first = from;
     if (first != from) several[to][command.counter] = true;
   });
-  each_gift([&](Rank from, Rank to, const Command& command) {
+  each_gift([&](Rank from, Rank to, const ScheduleCommand& command) {
     if (several[to][command.counter] && !command.shares)
       job.fault("rank " + std::to_string(from) + " gives to counter " + std::to_string(command.counter) + " of rank " +
                 std::to_string(to) + " as if it were alone, and others do too");
@@ -174,15 +174,15 @@ namespace {
 
 class Execution {
  public:
-  explicit Execution(Job& job) : job_(job), ranks_(job.schedules.size()) {
+  explicit Execution(CheckedJob& job) : job_(job), ranks_(job.schedules.size()) {
     for (Rank rank = 0; rank < ranks_.size(); ++rank) {
       const Schedule& schedule = job.schedules[rank];
       State& state = ranks_[rank];
       state.order.resize(schedule.queues);
-      for (const Command& command : schedule.commands) state.order[command.queue].push_back(&command);
+      for (const ScheduleCommand& command : schedule.commands) state.order[command.queue].push_back(&command);
       state.next.resize(schedule.queues);
       state.executed.resize(schedule.queues);
-      for (const Counter& counter : schedule.counters) state.credits.push_back(counter.initial);
+      for (const ScheduleCounter& counter : schedule.counters) state.credits.push_back(counter.initial);
       begin_run(rank);
     }
   }
@@ -203,9 +203,9 @@ class Execution {
 
  private:
   struct State {
-    std::vector<std::vector<const Command*>> order;  // for one run, by queue
-    std::vector<std::size_t> next;                   // by queue: the next command of this run
-    std::vector<std::uint32_t> executed;             // by queue, over all runs
+    std::vector<std::vector<const ScheduleCommand*>> order;  // for one run, by queue
+    std::vector<std::size_t> next;                           // by queue: the next command of this run
+    std::vector<std::uint32_t> executed;                     // by queue, over all runs
     std::vector<std::uint64_t> credits;
     std::uint32_t run = 0;
     bool listed = false;
@@ -225,9 +225,9 @@ class Execution {
     list(rank);
   }
 
-  [[nodiscard]] bool may_run(Rank rank, const Command& command) const {
+  [[nodiscard]] bool may_run(Rank rank, const ScheduleCommand& command) const {
     const State& state = ranks_[rank];
-    for (const Wait& wait : command.waits) {
+    for (const CreditWait& wait : command.waits) {
       if (wait.count == 0) continue;
       const std::uint64_t base = std::uint64_t{state.run} * job_.schedules[rank].counters[wait.counter].per_run;
       if (state.credits[wait.counter] < base + wait.count) return false;
@@ -244,7 +244,7 @@ class Execution {
     bool ended = true;
     for (std::size_t queue = 0; queue < state.order.size(); ++queue) {
       while (state.next[queue] < state.order[queue].size()) {
-        const Command& command = *state.order[queue][state.next[queue]];
+        const ScheduleCommand& command = *state.order[queue][state.next[queue]];
         if (!may_run(rank, command)) break;
         ++state.next[queue];
         moved = true;
@@ -269,11 +269,11 @@ class Execution {
     const State& state = ranks_[rank];
     for (std::size_t queue = 0; queue < state.order.size(); ++queue) {
       if (state.next[queue] == state.order[queue].size()) continue;
-      const Command& command = *state.order[queue][state.next[queue]];
+      const ScheduleCommand& command = *state.order[queue][state.next[queue]];
       std::string text =
           "deadlock: " + describe(job_, {&command, rank, job_.first_queue[rank] + static_cast<std::uint32_t>(queue),
                                          state.executed[queue] + 1, state.run});
-      for (const Wait& wait : command.waits) {
+      for (const CreditWait& wait : command.waits) {
         if (wait.count == 0) continue;
         const std::uint64_t base = std::uint64_t{state.run} * job_.schedules[rank].counters[wait.counter].per_run;
         const auto has = static_cast<std::int64_t>(state.credits[wait.counter]) - static_cast<std::int64_t>(base);
@@ -284,31 +284,32 @@ class Execution {
     }
   }
 
-  Job& job_;
+  CheckedJob& job_;
   std::vector<State> ranks_;
   std::vector<Rank> look_;
 };
 
 }  // namespace
 
-bool execute(Job& job) {
+bool execute(CheckedJob& job) {
   return Execution(job).run();
 }
 
 }  // namespace checking
 
-std::string Verdict::text() const {
+std::string CheckResult::text() const {
   std::string all;
   for (const std::string& fault : faults) all += (all.empty() ? "" : "\n") + fault;
   return all;
 }
 
-Verdict check(const Request& request, const std::vector<Schedule>& schedules, Proof proof, std::uint32_t runs,
-              Buffers buffers) {
-  Verdict verdict;
+CheckResult check(const AlgorithmRequest& request, const std::vector<Schedule>& schedules, Proof proof,
+                  std::uint32_t runs, Buffers buffers) {
+  CheckResult verdict;
   std::vector<Schedule> in_place;
   if (buffers == Buffers::in_place) in_place = schedules;
-  checking::Job job{request, buffers == Buffers::in_place ? in_place : schedules, runs, verdict, {0}, {}, {}, {}};
+  checking::CheckedJob job{request, buffers == Buffers::in_place ? in_place : schedules, runs, verdict, {0}, {}, {},
+                           {}};
   for (Rank rank = 0; rank < schedules.size(); ++rank)
     job.buffers.push_back({send_bytes(request, rank), receive_bytes(request, rank)});
   job.send_at.assign(schedules.size(), checking::kNoPart);

@@ -38,7 +38,7 @@ enum class Proof : std::uint8_t { whole, contents_only };
 // form.
 enum class Buffers : std::uint8_t { apart, in_place };
 
-struct Verdict {
+struct CheckResult {
   std::vector<std::string> faults;  // the first few, each with rank, command and bytes
   std::uint64_t commands = 0;       // commands checked, over all runs and ranks
   [[nodiscard]] bool proved() const { return faults.empty(); }
@@ -46,8 +46,8 @@ struct Verdict {
 };
 
 // `schedules[i]` is the schedule of rank i, made from `request` with that rank.
-Verdict check(const Request& request, const std::vector<Schedule>& schedules, Proof proof = Proof::whole,
-              std::uint32_t runs = 3, Buffers buffers = Buffers::apart);
+CheckResult check(const AlgorithmRequest& request, const std::vector<Schedule>& schedules, Proof proof = Proof::whole,
+                  std::uint32_t runs = 3, Buffers buffers = Buffers::apart);
 
 }  // namespace heddle::collective
 
@@ -61,18 +61,18 @@ using EventId = std::uint32_t;
 
 // A command of one run, or the caller's turn before run `run` (then command is null).
 struct Event {
-  const Command* command = nullptr;
+  const ScheduleCommand* command = nullptr;
   Rank rank = 0;
   std::uint32_t queue = 0;  // numbered over all ranks; the last one of each rank is the caller's
   std::uint32_t index = 0;  // in its queue, from 1
   std::uint32_t run = 0;
 };
 
-struct Job {
-  const Request& request;
+struct CheckedJob {
+  const AlgorithmRequest& request;
   const std::vector<Schedule>& schedules;
   std::uint32_t runs;
-  Verdict& verdict;
+  CheckResult& verdict;
   std::vector<std::uint32_t> first_queue;  // per rank; one more entry: the number of all queues
   std::vector<Event> events;               // in an order of execution
   struct Bytes {
@@ -89,19 +89,19 @@ struct Job {
   [[nodiscard]] std::uint32_t users_queue(Rank rank) const { return first_queue[rank + 1] - 1; }
 };
 
-std::string describe(const Job& job, const Event& event);
+std::string describe(const CheckedJob& job, const Event& event);
 
 // Changes the schedules for callers whose buffers are in place: accesses to one buffer become
 // accesses to the other, and the copy of a block to its own place is removed. Also sets the bytes
 // of each rank's buffers, and where send begins in receive (kNoPart: it is no part of it).
 inline constexpr std::uint64_t kNoPart = ~std::uint64_t{0};
-void put_in_place(const Request& request, std::vector<Schedule>* schedules, Job* job);
+void put_in_place(const AlgorithmRequest& request, std::vector<Schedule>* schedules, CheckedJob* job);
 
-bool check_form(const Job& job);
-bool check_balance(const Job& job);
-bool check_givers(const Job& job);
-bool execute(Job& job);  // fills events; false: the execution does not complete
-bool check_contents(const Job& job);
-bool check_order(const Job& job);
+bool check_form(const CheckedJob& job);
+bool check_balance(const CheckedJob& job);
+bool check_givers(const CheckedJob& job);
+bool execute(CheckedJob& job);  // fills events; false: the execution does not complete
+bool check_contents(const CheckedJob& job);
+bool check_order(const CheckedJob& job);
 
 }  // namespace heddle::collective::checking

@@ -22,7 +22,7 @@ Value contribution(std::uint64_t run, Rank rank, std::uint64_t byte) {
 
 class Contents {
  public:
-  explicit Contents(const Job& job) : job_(job), ranks_(job.schedules.size()), waste_(~std::uint64_t{0} >> 8U) {
+  explicit Contents(const CheckedJob& job) : job_(job), ranks_(job.schedules.size()), waste_(~std::uint64_t{0} >> 8U) {
     for (Rank rank = 0; rank < ranks_.size(); ++rank) {
       ranks_[rank][0].resize(job.buffers[rank].send);
       ranks_[rank][1].resize(job.buffers[rank].receive);
@@ -56,7 +56,7 @@ class Contents {
     return ranks_[rank][static_cast<std::size_t>(block.place)].data() + block.offset;
   }
 
-  void apply(Rank rank, const Command& command) {
+  void apply(Rank rank, const ScheduleCommand& command) {
     if (command.source.bytes == 0) return;
     const Value* from = at(command.action == Action::get ? command.target : rank, command.source);
     Value* to = at(command.action == Action::put ? command.target : rank, command.destination);
@@ -110,7 +110,7 @@ class Contents {
   }
 
   [[nodiscard]] Value expected(Rank rank, std::uint32_t run, std::uint64_t i) const {
-    const Request& request = job_.request;
+    const AlgorithmRequest& request = job_.request;
     const auto source = static_cast<Rank>(request.bytes == 0 ? 0 : i / request.bytes);
     const std::uint64_t inner = request.bytes == 0 ? 0 : i % request.bytes;
     switch (request.operation) {
@@ -159,7 +159,7 @@ class Contents {
     }
   }
 
-  const Job& job_;
+  const CheckedJob& job_;
   std::vector<Places> ranks_;
   std::vector<std::vector<Value>> sums_;
   std::uint64_t waste_;
@@ -174,7 +174,7 @@ class Contents {
 
 }  // namespace
 
-bool check_contents(const Job& job) {
+bool check_contents(const CheckedJob& job) {
   return Contents(job).run();
 }
 
@@ -190,7 +190,7 @@ struct Alias {
   std::uint64_t offset = 0;
 };
 
-Alias alias_of(const Request& request, Rank rank, const Job::Bytes& buffers) {
+Alias alias_of(const AlgorithmRequest& request, Rank rank, const CheckedJob::Bytes& buffers) {
   if (buffers.send == 0 || buffers.receive == 0) return {};
   switch (request.operation) {
     case Operation::reduce:
@@ -215,11 +215,11 @@ void apply(const Alias& alias, Block* block) {
 
 }  // namespace
 
-void put_in_place(const Request& request, std::vector<Schedule>* schedules, Job* job) {
+void put_in_place(const AlgorithmRequest& request, std::vector<Schedule>* schedules, CheckedJob* job) {
   std::vector<Alias> aliases;
   for (Rank rank = 0; rank < schedules->size(); ++rank) aliases.push_back(alias_of(request, rank, job->buffers[rank]));
   for (Schedule& schedule : *schedules) {
-    for (Command& command : schedule.commands) {
+    for (ScheduleCommand& command : schedule.commands) {
       const Rank source = command.action == Action::get ? command.target : schedule.rank;
       const Rank destination = command.action == Action::put ? command.target : schedule.rank;
       apply(aliases[source], &command.source);

@@ -30,7 +30,7 @@ struct Observation {
 
 class Order {
  public:
-  explicit Order(const Job& job)
+  explicit Order(const CheckedJob& job)
       : job_(job), width_(job.first_queue.back()), clocks_(job.events.size() * width_), known_(job.events.size()) {
     find_streams();
   }
@@ -106,9 +106,9 @@ class Order {
   void find_givers(EventId id, std::vector<EventId>* givers) const {
     givers->clear();
     const Event& waiting = event(id);
-    for (const Wait& wait : waiting.command->waits) {
+    for (const CreditWait& wait : waiting.command->waits) {
       if (wait.count == 0) continue;
-      const Counter& counter = job_.schedules[waiting.rank].counters[wait.counter];
+      const ScheduleCounter& counter = job_.schedules[waiting.rank].counters[wait.counter];
       const std::int64_t needed =
           std::int64_t{waiting.run} * counter.per_run + wait.count - static_cast<std::int64_t>(counter.initial);
       const std::vector<Stream>& streams = streams_[waiting.rank][wait.counter];
@@ -239,7 +239,7 @@ class Order {
     }
   }
 
-  const Job& job_;
+  const CheckedJob& job_;
   std::size_t width_;
   // per event, one number per queue of all ranks
   std::vector<std::uint32_t> clocks_;
@@ -252,7 +252,7 @@ class Order {
 
 }  // namespace
 
-bool check_order(const Job& job) {
+bool check_order(const CheckedJob& job) {
   return Order(job).run();
 }
 

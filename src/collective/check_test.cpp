@@ -16,7 +16,7 @@
 namespace heddle::collective::check_test {
 namespace {
 
-std::vector<Schedule> schedules(const Algorithm& algorithm, Request request) {
+std::vector<Schedule> schedules(const Algorithm& algorithm, AlgorithmRequest request) {
   std::vector<Schedule> all;
   all.reserve(request.ranks);
   for (request.rank = 0; request.rank < request.ranks; ++request.rank) all.push_back(algorithm.schedule(request));
@@ -47,10 +47,10 @@ bool has_form_in_place(Operation operation) {
   }
 }
 
-void prove(const Algorithm& algorithm, const Request& request, Proof proof, std::uint32_t runs) {
+void prove(const Algorithm& algorithm, const AlgorithmRequest& request, Proof proof, std::uint32_t runs) {
   for (const Buffers buffers : {Buffers::apart, Buffers::in_place}) {
     if (buffers == Buffers::in_place && !has_form_in_place(algorithm.operation)) continue;
-    const Verdict verdict = check(request, schedules(algorithm, request), proof, runs, buffers);
+    const CheckResult verdict = check(request, schedules(algorithm, request), proof, runs, buffers);
     EXPECT_TRUE(verdict.proved()) << algorithm.name << (buffers == Buffers::apart ? "" : " in place") << " ranks "
                                   << request.ranks << " root " << request.root << " bytes " << request.bytes
                                   << " segment " << request.segment_bytes << "\n"
@@ -68,7 +68,7 @@ TEST_P(EveryAlgorithm, IsProvedUpTo64Ranks) {
     return ranks < all_up_to ? ranks + 1 : ranks < 63 ? std::min(ranks + 5, 63U) : ranks + 1;
   };
   for (Rank ranks = 1; ranks <= 64 && !HasFailure(); ranks = next(ranks)) {
-    Request request{algorithm.operation, 0, ranks, 0, 12, 4, 0, shape_of(ranks)};
+    AlgorithmRequest request{algorithm.operation, 0, ranks, 0, 12, 4, 0, shape_of(ranks)};
     if (algorithm.refuses(request) != nullptr) continue;
     for (const Rank root : {0U, ranks / 2, ranks - 1}) {
       request.root = root;
@@ -88,7 +88,7 @@ TEST_P(EveryAlgorithm, IsProvedForOddSizes) {
     for (const std::uint64_t segment : {0U, 1U, 16U}) {
       if (segment == 1 && bytes > 64) continue;
       const std::uint64_t element = bytes % 4 == 0 ? 4 : 1;
-      Request request{algorithm.operation, 0, 12, 5, bytes, element, segment, {3, 2, 2}};
+      AlgorithmRequest request{algorithm.operation, 0, 12, 5, bytes, element, segment, {3, 2, 2}};
       prove(algorithm, request, Proof::whole, 3);
       request.reachable = false;
       prove(algorithm, request, Proof::whole, 3);
@@ -102,7 +102,7 @@ TEST_P(EveryAlgorithm, IsRightAtManyRanks) {
                      algorithm.operation == Operation::allgatherv || algorithm.operation == Operation::alltoallv ||
                      std::string_view(algorithm.name).ends_with(".ring") ||
                      std::string_view(algorithm.name).ends_with("allgather");
-  Request request{algorithm.operation, 0, dense ? 252U : 4968U, 77, 6, 2, 2, {0, 0, 0}};
+  AlgorithmRequest request{algorithm.operation, 0, dense ? 252U : 4968U, 77, 6, 2, 2, {0, 0, 0}};
   request.shape = dense ? std::array<Rank, 3>{7, 6, 6} : std::array<Rank, 3>{24, 23, 9};
   prove(algorithm, request, Proof::contents_only, 2);
 }
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Table, EveryAlgorithm, testing::ValuesIn(all_algorithms
 });
 
 TEST(SessionQueues, RunTheSessionAlgorithmsOnly) {
-  const Request request{Operation::broadcast, 4, 12, 0, 600, 1, 10, {3, 2, 2}};
+  const AlgorithmRequest request{Operation::broadcast, 4, 12, 0, 600, 1, 10, {3, 2, 2}};
   EXPECT_EQ(runs_on_session_queues(find_algorithm("broadcast.trinaryx3_session")->schedule(request)).reason, "");
   EXPECT_EQ(runs_on_session_queues(find_algorithm("broadcast.chain_session")->schedule(request)).reason, "");
   EXPECT_FALSE(runs_on_session_queues(find_algorithm("broadcast.trinary")->schedule(request)).fits);
@@ -138,7 +138,7 @@ bool spreads(Spread spread, Rank rank) {
   return spread == Spread::all || (spread == Spread::some && (rank * 2654435761U >> 16U) % 2 == 0);
 }
 
-std::vector<Schedule> trinaryx3_session(Request request, Spread spread) {
+std::vector<Schedule> trinaryx3_session(AlgorithmRequest request, Spread spread) {
   std::vector<Schedule> all;
   all.reserve(request.ranks);
   for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
@@ -165,18 +165,18 @@ TEST(TrinaryX3, IsProvedHoweverMembersSpread) {
     // The largest boxes take most of the time, and AddressSanitizer takes too long for many of
     // them.
     if (++number % (ranks > 36 ? 5 : 1) != 0 || (base::kAddressSanitizer && number % 7 != 0)) continue;
-    const Request request{Operation::broadcast, 0, ranks, ranks * 2 / 3, 12, 1, 2, box};
+    const AlgorithmRequest request{Operation::broadcast, 0, ranks, ranks * 2 / 3, 12, 1, 2, box};
     for (const Spread spread : {Spread::some, Spread::nobody}) {
-      const Verdict verdict = check(request, trinaryx3_session(request, spread), Proof::whole, 2);
+      const CheckResult verdict = check(request, trinaryx3_session(request, spread), Proof::whole, 2);
       ASSERT_TRUE(verdict.proved()) << box[0] << "x" << box[1] << "x" << box[2] << "\n" << verdict.text();
     }
   }
 }
 
 TEST(TrinaryX3, IsRightOnAWholeMachine) {
-  const Request request{Operation::broadcast, 0, 158'976, 1234, 6, 1, 1, {48, 69, 48}};
+  const AlgorithmRequest request{Operation::broadcast, 0, 158'976, 1234, 6, 1, 1, {48, 69, 48}};
   const std::vector<Schedule> all = trinaryx3_session(request, Spread::some);
-  const Verdict verdict = check(request, all, Proof::contents_only, 2);
+  const CheckResult verdict = check(request, all, Proof::contents_only, 2);
   EXPECT_TRUE(verdict.proved()) << verdict.text();
   for (const Schedule& schedule : all) ASSERT_EQ(runs_on_session_queues(schedule).reason, "");
 }
@@ -187,15 +187,15 @@ TEST(TrinaryX3, EachLinkHasAQueue) {
   constexpr std::uint64_t kBytes = 300;
   const auto most_of_a_queue = [](const Schedule& schedule) {
     std::vector<std::uint64_t> bytes(schedule.queues);
-    for (const Command& command : schedule.commands) bytes[command.queue] += command.source.bytes;
+    for (const ScheduleCommand& command : schedule.commands) bytes[command.queue] += command.source.bytes;
     return *std::ranges::max_element(bytes);
   };
   const auto queues_in_use = [](const Schedule& schedule) {
-    return std::ranges::count_if(schedule.counters, [](const Counter& counter) { return counter.per_run > 0; });
+    return std::ranges::count_if(schedule.counters, [](const ScheduleCounter& counter) { return counter.per_run > 0; });
   };
   for (const std::array<Rank, 3>& box : boxes_up_to(64)) {
     const Rank ranks = box[0] * box[1] * box[2];
-    const Request request{Operation::broadcast, 0, ranks, 1, kBytes, 1, 10, box};
+    const AlgorithmRequest request{Operation::broadcast, 0, ranks, 1, kBytes, 1, 10, box};
     std::uint64_t together = 0;
     for (const Schedule& schedule : trinaryx3_session(request, Spread::nobody)) {
       together = std::max(together, most_of_a_queue(schedule));
@@ -217,7 +217,7 @@ TEST(TrinaryX3, EachLinkHasAQueue) {
 // ---- the proof finds faults ---------------------------------------------------------------------
 
 struct Broken {
-  Request request;
+  AlgorithmRequest request;
   std::vector<Schedule> all;
   explicit Broken(const char* name, Operation operation, Rank ranks = 4)
       : request{operation, 0, ranks, 0, 12, 4, 4, {0, 0, 0}} {
@@ -229,7 +229,7 @@ struct Broken {
 TEST(Check, FindsABufferTouchedTooEarly) {
   Broken broken("broadcast.chain", Operation::broadcast);
   // the root does not wait for its child
-  for (Command& command : broken.all[0].commands) command.waits = {};
+  for (ScheduleCommand& command : broken.all[0].commands) command.waits = {};
   EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
 }
 
@@ -237,7 +237,7 @@ TEST(Check, FindsABufferTouchedTooEarly) {
 // own contribution was where the result is.
 TEST(Check, FindsWhatIsWrongInPlaceOnly) {
   Broken broken("allreduce.flat", Operation::allreduce, 3);
-  std::vector<Command>& commands = broken.all[0].commands;
+  std::vector<ScheduleCommand>& commands = broken.all[0].commands;
   std::swap(commands[0].source, commands[1].source);
   std::swap(commands[0].waits, commands[1].waits);
   EXPECT_EQ(broken.faults(), "");
@@ -254,7 +254,7 @@ TEST(Check, FindsADeadlock) {
 
 TEST(Check, FindsCreditsThatAreLeftOver) {
   Broken broken("broadcast.chain_session", Operation::broadcast);
-  for (Command& command : broken.all[2].commands)
+  for (ScheduleCommand& command : broken.all[2].commands)
     if (command.source.bytes > 0) ++command.credits;  // as if the tail had a successor
   EXPECT_NE(broken.faults().find("credits in a run"), std::string::npos) << broken.faults();
 }
@@ -268,7 +268,7 @@ TEST(Check, FindsABarrierThatDoesNotHold) {
 
 TEST(Check, FindsAContributionThatIsMissingAndOneThatCountsTwice) {
   Broken missing("reduce.binomial", Operation::reduce);
-  for (Command& command : missing.all[0].commands)
+  for (ScheduleCommand& command : missing.all[0].commands)
     if (command.action == Action::reduce) {
       command.action = Action::nop;
       command.source.bytes = command.destination.bytes = 0;
@@ -276,7 +276,7 @@ TEST(Check, FindsAContributionThatIsMissingAndOneThatCountsTwice) {
     }
   EXPECT_NE(missing.faults().find("contents"), std::string::npos) << missing.faults();
   Broken twice("reduce.binomial", Operation::reduce);
-  std::vector<Command>& commands = twice.all[0].commands;
+  std::vector<ScheduleCommand>& commands = twice.all[0].commands;
   for (std::size_t i = 0; i < commands.size(); ++i)
     if (commands[i].action == Action::reduce) {
       commands.insert(commands.begin() + static_cast<std::ptrdiff_t>(i), commands[i]);
@@ -289,7 +289,7 @@ TEST(Check, FindsAContributionThatIsMissingAndOneThatCountsTwice) {
 // be from either child.
 TEST(Check, KnowsThatACounterDoesNotTellItsGiversApart) {
   Broken broken("gather.linear", Operation::gather, 3);
-  for (Command& command : broken.all[0].commands)
+  for (ScheduleCommand& command : broken.all[0].commands)
     if (command.action == Action::nop) command.waits[0].count = 1;
   EXPECT_NE(broken.faults().find("not ordered"), std::string::npos) << broken.faults();
 }
@@ -311,12 +311,12 @@ TEST(Check, SeesThroughLongChainsOfCredits) {
 
 TEST(Check, FindsAGiverThatThinksItIsAlone) {
   Broken broken("gather.linear", Operation::gather);
-  for (Command& command : broken.all[2].commands) command.shares = false;
+  for (ScheduleCommand& command : broken.all[2].commands) command.shares = false;
   EXPECT_NE(broken.faults().find("as if it were alone"), std::string::npos) << broken.faults();
 }
 
 TEST(Check, FindsWrongLinks) {
-  const Request request{Operation::broadcast, 0, 12, 0, 12, 1, 4, {3, 2, 2}};
+  const AlgorithmRequest request{Operation::broadcast, 0, 12, 0, 12, 1, 4, {3, 2, 2}};
   const auto faults = [&](auto&& spoil) {
     std::vector<Schedule> all = trinaryx3_session(request, Spread::all);
     Schedule& schedule = *std::ranges::find_if(all, [](const Schedule& one) {
@@ -357,7 +357,7 @@ TEST(Table, KnowsWhoPutsIntoTheCallersMemory) {
     bool from = false;
     bool gets = false;
     for (Rank ranks = 2; ranks <= 27; ++ranks) {
-      Request request;
+      AlgorithmRequest request;
       request.operation = algorithm.operation;
       request.ranks = ranks;
       request.root = ranks / 2;
@@ -366,7 +366,7 @@ TEST(Table, KnowsWhoPutsIntoTheCallersMemory) {
       if (ranks == 27) request.shape = {3, 3, 3};
       if (algorithm.refuses(request) != nullptr) continue;
       for (request.rank = 0; request.rank < ranks; ++request.rank) {
-        for (const Command& command : algorithm.schedule(request).commands) {
+        for (const ScheduleCommand& command : algorithm.schedule(request).commands) {
           gets = gets || command.action == Action::get;
           if (command.action == Action::get && command.source.place == Place::receive) {
             from = true;

@@ -17,7 +17,7 @@ namespace heddle::collective {
 
 namespace {
 
-using Where = Record::Where;
+using Where = SetupRecord::Where;
 
 constexpr std::uint64_t lines(std::uint64_t bytes) {
   return (bytes + base::kCacheLine - 1) / base::kCacheLine * base::kCacheLine;
@@ -27,7 +27,7 @@ constexpr std::uint64_t lines(std::uint64_t bytes) {
 
 void Places::look(const Plan& plan) {
   using Reach = Algorithm::Reach;
-  const Request& request = plan.request;
+  const AlgorithmRequest& request = plan.request;
   const std::uint64_t received = receive_bytes(request, request.rank);
   const Reach reach = received > 0 ? plan.algorithm.reach : Reach::none;
   const bool is_root = request.operation == Operation::broadcast && request.rank == request.root;
@@ -41,7 +41,7 @@ void Places::look(const Plan& plan) {
 }
 
 // Counters are always in the arena. Slots are there, too, unless they are too large.
-base::Status Places::take(const Plan& plan, Record* record) {
+base::Status Places::take(const Plan& plan, SetupRecord* record) {
   const std::uint64_t counters = lines(plan.schedule.counters.size() * sizeof(CounterWord));
   const std::uint64_t scratch = lines(plan.schedule.scratch_bytes);
   const std::uint64_t received = receive_bytes(plan.request, plan.request.rank);
@@ -61,7 +61,7 @@ base::Status Places::take(const Plan& plan, Record* record) {
   return HEDDLE_DONE;
 }
 
-base::Status Places::take_pieces(std::uint64_t counters, std::uint64_t slots, Record* record) {
+base::Status Places::take_pieces(std::uint64_t counters, std::uint64_t slots, SetupRecord* record) {
   Arena& arena = team_.commons().arena();
   const bool inside = slots <= arena.bytes() / 16;
   auto piece = arena.take(counters + (inside ? slots : 0));
@@ -117,8 +117,8 @@ std::uint32_t row_of(const Algorithm* algorithm) {
   return static_cast<std::uint32_t>(algorithm - algorithms().data());
 }
 
-std::string text_of(const Record& record) {
-  if (record.kind != Record::Kind::operation) return "makes a team";
+std::string text_of(const SetupRecord& record) {
+  if (record.kind != SetupRecord::Kind::operation) return "makes a team";
   std::array<char, 256> text{};
   const auto operation = std::min(record.operation, static_cast<std::uint32_t>(Operation::kCount) - 1);
   const char* algorithm =
@@ -137,21 +137,21 @@ std::string text_of(const Record& record) {
 }
 
 // A hint at a difference that the texts of two calls do not show.
-const char* hint(const Record& a, const Record& b) {
+const char* hint(const SetupRecord& a, const SetupRecord& b) {
   if (a.kind != b.kind || a.operation != b.operation || a.bytes != b.bytes) return "";
   if (a.whole != b.whole) return " (one of them in the blocking form)";
   if (a.algorithm == b.algorithm && a.segment_bytes == b.segment_bytes) return "";
   return " (HEDDLE_COLLECTIVE_ALGORITHMS, _TABLE and _SEGMENT_BYTES are to be the same for all ranks)";
 }
 
-bool agree(const Record& a, const Record& b) {
+bool agree(const SetupRecord& a, const SetupRecord& b) {
   return a.kind == b.kind && a.operation == b.operation && a.root == b.root && a.bytes == b.bytes &&
          a.whole == b.whole && a.element_bytes == b.element_bytes && a.segment_bytes == b.segment_bytes &&
          a.reduction == b.reduction && a.algorithm == b.algorithm;
 }
 
 // Checks that all members make the same call and have the memory for it.
-base::Status judge(std::span<const Record> records) {
+base::Status judge(std::span<const SetupRecord> records) {
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (agree(records[i], records[0])) continue;
     return base::fail(
@@ -256,7 +256,7 @@ base::Status Collective::choose() {
   algorithm_ = choice->algorithm;
   named_ = choice->named;
   request_.segment_bytes = choice->segment_bytes;
-  for (const Way& way : ways())
+  for (const RunnerWay& way : ways())
     if (way.suit != nullptr) way.suit(plan());
   record_.operation = static_cast<std::uint32_t>(call_.operation);
   record_.root = call_.root;
@@ -285,7 +285,7 @@ Plan Collective::plan() {
 
 // Opens the first way that can be used, and the last one in case members do not agree.
 void Collective::open_runner() {
-  std::span<const Way> tried = ways();
+  std::span<const RunnerWay> tried = ways();
   by_software_ = tried.back().open(plan(), places_);
   tried = tried.first(record_.status == HEDDLE_DONE ? tried.size() - 1 : 0);
   try {
@@ -304,7 +304,7 @@ void Collective::go_by_software() {
   runner_ = std::move(by_software_);
 }
 
-base::Status Collective::assembled(std::span<const Record> records, bool* doubtful) {
+base::Status Collective::assembled(std::span<const SetupRecord> records, bool* doubtful) {
   heard_all_ = true;
   const bool lists = lists_blocks(call_.operation);
   if (const base::Status status = judge(records); status != HEDDLE_DONE) {
@@ -313,15 +313,15 @@ base::Status Collective::assembled(std::span<const Record> records, bool* doubtf
     return refusal_.keep(status);
   }
   agreed_ = true;
-  const auto goes_alike = [this](const Record& record) { return record.keys.way == record_.keys.way; };
+  const auto goes_alike = [this](const SetupRecord& record) { return record.keys.way == record_.keys.way; };
   const bool agreed = std::ranges::all_of(records, goes_alike) && runner_->agreed(records);
   if (!agreed && by_interface()) go_by_software();
   // Arenas are already mapped; regions of their own must be mapped first, which may fail at some
   // members. Lists concern two members each.
-  *doubtful = lists || by_interface() || std::ranges::any_of(records, [](const Record& record) {
-                return record.scratch_in == Record::Where::scratch_region ||
-                       record.receive_in == Record::Where::receive_region ||
-                       record.receive_in == Record::Where::scratch_region;
+  *doubtful = lists || by_interface() || std::ranges::any_of(records, [](const SetupRecord& record) {
+                return record.scratch_in == SetupRecord::Where::scratch_region ||
+                       record.receive_in == SetupRecord::Where::receive_region ||
+                       record.receive_in == SetupRecord::Where::scratch_region;
               });
   if (refusal_.status() != HEDDLE_DONE) return refusal_.report();
   try {
@@ -586,10 +586,10 @@ namespace {
 
 // Compares what the member says about the blocks between it and this member with this member's
 // lists, and records where blocks go.
-base::Status compare(std::uint32_t round, std::uint32_t member, const Record& record, const Request& mine,
+base::Status compare(std::uint32_t round, std::uint32_t member, const SetupRecord& record, const AlgorithmRequest& mine,
                      Exchange* lists) {
-  const std::span<Message> given = of_peer(lists->given, member);
-  const std::span<Message> taken = of_peer(lists->taken, member);
+  const std::span<ListedBlock> given = of_peer(lists->given, member);
+  const std::span<ListedBlock> taken = of_peer(lists->taken, member);
   const char* what = name_of(mine.operation);
   const std::uint32_t rank = mine.rank;
   if (record.takes != given.size() || record.gives != taken.size()) {
@@ -601,7 +601,7 @@ base::Status compare(std::uint32_t round, std::uint32_t member, const Record& re
   }
   for (std::size_t i = 0; i < record.listed.size(); ++i) {
     const std::size_t k = round * record.listed.size() + i;
-    const Record::Listed& listed = record.listed[i];
+    const SetupRecord::Listed& listed = record.listed[i];
     if (k < given.size()) {
       if (listed.taken != given[k].bytes) {
         return base::fail(HEDDLE_ERR_ARGUMENT,
@@ -631,7 +631,7 @@ base::Status compare(std::uint32_t round, std::uint32_t member, const Record& re
 void Collective::prepare_lists(bool reached) {
   std::uint64_t taken = 0;
   std::size_t most = 0;
-  for (const Message& message : lists_.taken) taken += message.bytes;
+  for (const ListedBlock& message : lists_.taken) taken += message.bytes;
   lists_.kept = team_.size() > 1 && (!reached || taken <= kKeptBytes);
   for (std::uint32_t member = 0; member < team_.size(); ++member)
     most = std::max({most, of_peer(lists_.given, member).size(), of_peer(lists_.taken, member).size()});
@@ -640,17 +640,17 @@ void Collective::prepare_lists(bool reached) {
   record_.keeps = lists_.kept ? 1 : 0;
 }
 
-void Collective::tell(std::uint32_t round, std::span<Record> members) {
+void Collective::tell(std::uint32_t round, std::span<SetupRecord> members) {
   std::ranges::fill(members, record_);
   for (std::uint32_t member = 0; member < members.size(); ++member) runner_->tell(member, &members[member]);
   if (!lists_blocks(call_.operation)) return;
   for (std::uint32_t member = 0; member < members.size(); ++member) {
-    Record& record = members[member];
-    const std::span<const Message> given = of_peer(std::as_const(lists_.given), member);
-    const std::span<const Message> taken = of_peer(std::as_const(lists_.taken), member);
+    SetupRecord& record = members[member];
+    const std::span<const ListedBlock> given = of_peer(std::as_const(lists_.given), member);
+    const std::span<const ListedBlock> taken = of_peer(std::as_const(lists_.taken), member);
     record.gives = static_cast<std::uint32_t>(given.size());
     record.takes = static_cast<std::uint32_t>(taken.size());
-    for (const Message& message : given)
+    for (const ListedBlock& message : given)
       if (message.bytes > 0) record.slot = message.slot;
     for (std::size_t i = 0; i < record.listed.size(); ++i) {
       const std::size_t k = round * record.listed.size() + i;
@@ -662,12 +662,12 @@ void Collective::tell(std::uint32_t round, std::span<Record> members) {
   }
 }
 
-void Collective::heard(std::uint32_t round, std::span<const Record> records) {
+void Collective::heard(std::uint32_t round, std::span<const SetupRecord> records) {
   if (!lists_blocks(call_.operation)) return;
   for (std::uint32_t member = 0; member < records.size() && refusal_.status() == HEDDLE_DONE; ++member) {
-    const Record& record = records[member];
+    const SetupRecord& record = records[member];
     // Calls of another kind are judged when all members have told theirs.
-    if (record.kind != Record::Kind::operation || record.operation != record_.operation) return;
+    if (record.kind != SetupRecord::Kind::operation || record.operation != record_.operation) return;
     if (const base::Status status = compare(round, member, record, request_, &lists_); status != HEDDLE_DONE)
       refusal_.keep(status);
   }

@@ -34,7 +34,7 @@ class Places {
 
   // Allocates memory for the schedule, initializes its counters, and writes their position into the
   // record. NO_MEMORY.
-  base::Status take(const Plan& plan, Record* record);
+  base::Status take(const Plan& plan, SetupRecord* record);
   [[nodiscard]] bool taken() const { return taken_; }
   // `counters`: the final values for the schedule that ran; for Memory::late.
   void give_back(Runner::Memory memory, std::vector<std::uint64_t> counters);
@@ -45,7 +45,7 @@ class Places {
   [[nodiscard]] std::byte* stage() const { return stage_; }
 
  private:
-  base::Status take_pieces(std::uint64_t counters, std::uint64_t slots, Record* record);
+  base::Status take_pieces(std::uint64_t counters, std::uint64_t slots, SetupRecord* record);
 
   Team& team_;
   engine::Region* around_ = nullptr;
@@ -124,11 +124,11 @@ class Collective final : public Setup {
   [[nodiscard]] bool visited() const { return visitors_.load(std::memory_order_acquire) > 0; }
 
   // ---- Setup
-  [[nodiscard]] const Record& record() const override { return record_; }
+  [[nodiscard]] const SetupRecord& record() const override { return record_; }
   void told() override { told_ = true; }
-  void tell(std::uint32_t round, std::span<Record> members) override;
-  void heard(std::uint32_t round, std::span<const Record> records) override;
-  base::Status assembled(std::span<const Record> records, bool* doubtful) override;
+  void tell(std::uint32_t round, std::span<SetupRecord> members) override;
+  void heard(std::uint32_t round, std::span<const SetupRecord> records) override;
+  base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) override;
   void settled(base::Status status) override;
 
  private:
@@ -154,10 +154,10 @@ class Collective final : public Setup {
   const Use use_;
   const Algorithm* algorithm_ = nullptr;
   bool named_ = false;  // the program named the algorithm
-  Request request_;
+  AlgorithmRequest request_;
   Exchange lists_;  // where members list their blocks; request_ refers to it
   Schedule schedule_;
-  Record record_;
+  SetupRecord record_;
   bool told_ = false;    // others know of the operation, and may put to its memory if agreed_
   bool agreed_ = false;  // the calls of all members agree
   Places places_;

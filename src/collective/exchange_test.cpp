@@ -30,7 +30,7 @@ std::uint64_t length(Lengths lengths, Rank from, Rank ranks, Random& random) {
 }
 
 // Gives blocks positions in a buffer, in any order, with gaps.
-void place(std::vector<Message>& messages, Random& random) {
+void place(std::vector<ListedBlock>& messages, Random& random) {
   std::vector<std::size_t> order(messages.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::shuffle(order, random);
@@ -64,14 +64,14 @@ std::vector<Exchange> lists_of(Rank ranks, Lengths lengths, std::uint64_t twice,
   return all;
 }
 
-std::vector<Schedule> schedules(Request request) {
+std::vector<Schedule> schedules(AlgorithmRequest request) {
   std::vector<Schedule> all;
   for (request.rank = 0; request.rank < request.ranks; ++request.rank) all.push_back(exchange_direct(request));
   return all;
 }
 
-Request request_of(std::span<const Exchange> lists) {
-  Request request;
+AlgorithmRequest request_of(std::span<const Exchange> lists) {
+  AlgorithmRequest request;
   request.operation = Operation::alltoallv;
   request.ranks = static_cast<Rank>(lists.size());
   request.exchanges = lists;
@@ -85,8 +85,8 @@ TEST_P(EveryLists, AreProvedUpTo64Ranks) {
   Random random(7);
   for (Rank ranks = 1; ranks <= 64 && !HasFailure(); ++ranks) {
     const std::vector<Exchange> lists = lists_of(ranks, GetParam(), ranks <= 20 ? 3 : 1, random);
-    const Request request = request_of(lists);
-    const Verdict verdict = check(request, schedules(request), Proof::whole, ranks <= 16 ? 3 : 2);
+    const AlgorithmRequest request = request_of(lists);
+    const CheckResult verdict = check(request, schedules(request), Proof::whole, ranks <= 16 ? 3 : 2);
     EXPECT_TRUE(verdict.proved()) << ranks << " ranks\n" << verdict.text();
   }
 }
@@ -110,7 +110,7 @@ class Lists : public testing::Test {
     acquaint(lists_);
   }
   [[nodiscard]] std::string faults() const {
-    const Request request = request_of(lists_);
+    const AlgorithmRequest request = request_of(lists_);
     return check(request, schedules(request)).text();
   }
 };

@@ -40,10 +40,10 @@ class Doubling {
 };
 
 // The gates of a rank from m on: it gives, and gets.
-std::vector<Gate> gates_above(Rank rank, Rank ranks) {
+std::vector<GateLinks> gates_above(Rank rank, Rank ranks) {
   const Rank below = rank - std::bit_floor(ranks);
   const Doubling its(below, ranks);
-  Gate start;
+  GateLinks start;
   start.to_rank = start.from_rank = below;
   start.to_gate = 1;
   start.from_gate = its.of_stage(its.stages());
@@ -52,10 +52,10 @@ std::vector<Gate> gates_above(Rank rank, Rank ranks) {
 
 }  // namespace
 
-std::vector<Gate> gates_of(Rank rank, Rank ranks) {
+std::vector<GateLinks> gates_of(Rank rank, Rank ranks) {
   if (rank >= std::bit_floor(ranks)) return gates_above(rank, ranks);
   const Doubling mine(rank, ranks);
-  std::vector<Gate> gates(mine.count());
+  std::vector<GateLinks> gates(mine.count());
   for (std::uint32_t stage = 1; stage <= mine.stages(); ++stage) {
     const Rank partner = rank ^ (Rank{1} << (stage - 1));
     const Doubling its(partner, ranks);
@@ -226,7 +226,7 @@ void GateReduction::take(std::span<const std::uint64_t> words, void* receive) co
   }
 }
 
-static_assert(Gate::kNone == transport::GateWires::kNone);
+static_assert(GateLinks::kNone == transport::GateWires::kNone);
 
 namespace {
 
@@ -247,7 +247,7 @@ const char* name_of_gates(Operation operation) {
 
 std::shared_ptr<TeamGates> TeamGates::open(transport::BarrierGates* gates, Rank rank, Rank ranks, const Name& name) {
   if (gates == nullptr || ranks < 2) return nullptr;
-  std::vector<Gate> graph = gates_of(rank, ranks);
+  std::vector<GateLinks> graph = gates_of(rank, ranks);
   auto chain = gates->open(static_cast<std::uint32_t>(graph.size()), name.lane);
   if (!chain) return nullptr;
   return std::shared_ptr<TeamGates>(new TeamGates(std::move(graph), std::move(*chain), name.network));
@@ -255,8 +255,8 @@ std::shared_ptr<TeamGates> TeamGates::open(transport::BarrierGates* gates, Rank 
 
 // Two members have at most one connection in each direction (gates_of()).
 void TeamGates::tell(Rank member, GateKeys* keys) const {
-  std::uint32_t sends = Gate::kNone;
-  std::uint32_t gets = Gate::kNone;
+  std::uint32_t sends = GateLinks::kNone;
+  std::uint32_t gets = GateLinks::kNone;
   for (std::uint32_t gate = 0; gate < graph_.size(); ++gate) {
     if (graph_[gate].to_rank == member) sends = gate;
     if (graph_[gate].from_rank == member) gets = gate;
@@ -267,26 +267,26 @@ void TeamGates::tell(Rank member, GateKeys* keys) const {
   keys->key = chain_->key(sends, gets);
 }
 
-bool TeamGates::agreed(std::span<const Record> records) const {
+bool TeamGates::agreed(std::span<const SetupRecord> records) const {
   const auto first = records[0].keys.get<GateKeys>();
-  return std::ranges::all_of(records, [&](const Record& record) {
+  return std::ranges::all_of(records, [&](const SetupRecord& record) {
     const auto its = record.keys.get<GateKeys>();
     return its.lane == first.lane && its.network == first.network;
   });
 }
 
-base::Status TeamGates::bind(std::span<const Record> records) {
+base::Status TeamGates::bind(std::span<const SetupRecord> records) {
   if (bound_) return HEDDLE_DONE;
   std::vector<GateKeys> members;
-  for (const Record& record : records) members.push_back(record.keys.get<GateKeys>());
+  for (const SetupRecord& record : records) members.push_back(record.keys.get<GateKeys>());
   std::vector<transport::GateWires> wires;
   wires.reserve(graph_.size());
-  for (const Gate& gate : graph_) {
+  for (const GateLinks& gate : graph_) {
     transport::GateWires& its = wires.emplace_back();
     its.from_local = gate.from_local;
     its.to_local = gate.to_local;
-    if (gate.from_rank != Gate::kNone) its.from_peer = &members[gate.from_rank].key;
-    if (gate.to_rank != Gate::kNone) its.to_peer = &members[gate.to_rank].key;
+    if (gate.from_rank != GateLinks::kNone) its.from_peer = &members[gate.from_rank].key;
+    if (gate.to_rank != GateLinks::kNone) its.to_peer = &members[gate.to_rank].key;
   }
   const base::Status status = chain_->bind(wires);
   bound_ = status == HEDDLE_DONE;
@@ -336,7 +336,7 @@ std::unique_ptr<Runner> GateOffload::open(const Plan& plan, const Places&) {
   return made;
 }
 
-void GateOffload::tell(Rank member, Record* record) const {
+void GateOffload::tell(Rank member, SetupRecord* record) const {
   GateKeys keys;
   gates_->tell(member, &keys);
   record->keys.set(keys);

@@ -27,7 +27,7 @@ namespace heddle::collective {
 // in Tofu's libraries. It does not do the last combination if the result also goes to a rank from m
 // on, or with two ranks, where it would have to send to itself.
 
-struct Gate {
+struct GateLinks {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t from_local = kNone;  // gates of the same rank
   std::uint32_t to_local = kNone;
@@ -38,7 +38,7 @@ struct Gate {
 };
 
 // The gates of a rank among `ranks` (at least 2), by number.
-std::vector<Gate> gates_of(Rank rank, Rank ranks);
+std::vector<GateLinks> gates_of(Rank rank, Rank ranks);
 
 // Decides which reductions barrier gates do exactly as software does, and converts elements to
 // words of 64 bits and back.
@@ -102,15 +102,15 @@ class TeamGates {
   static std::shared_ptr<TeamGates> open(transport::BarrierGates* gates, Rank rank, Rank ranks, const Name& name);
 
   void tell(Rank member, GateKeys* keys) const;
-  [[nodiscard]] bool agreed(std::span<const Record> records) const;
+  [[nodiscard]] bool agreed(std::span<const SetupRecord> records) const;
   // Further calls do nothing.
-  base::Status bind(std::span<const Record> records);
+  base::Status bind(std::span<const SetupRecord> records);
   [[nodiscard]] transport::GateChain& chain() { return *chain_; }
 
  private:
-  TeamGates(std::vector<Gate> graph, std::unique_ptr<transport::GateChain> chain, std::uint32_t network)
+  TeamGates(std::vector<GateLinks> graph, std::unique_ptr<transport::GateChain> chain, std::uint32_t network)
       : graph_(std::move(graph)), chain_(std::move(chain)), network_(network) {}
-  const std::vector<Gate> graph_;
+  const std::vector<GateLinks> graph_;
   std::unique_ptr<transport::GateChain> chain_;
   const std::uint32_t network_;
   bool bound_ = false;
@@ -149,9 +149,9 @@ class GateOffload final : public Offload {
   GateOffload(std::shared_ptr<TeamGates> gates, const GateReduction& how, const char* name)
       : gates_(std::move(gates)), how_(how), name_(name) {}
 
-  void tell(Rank member, Record* record) const override;
-  [[nodiscard]] bool agreed(std::span<const Record> records) const override { return gates_->agreed(records); }
-  base::Status bind(const Schedule&, std::span<const Record> records) override { return gates_->bind(records); }
+  void tell(Rank member, SetupRecord* record) const override;
+  [[nodiscard]] bool agreed(std::span<const SetupRecord> records) const override { return gates_->agreed(records); }
+  base::Status bind(const Schedule&, std::span<const SetupRecord> records) override { return gates_->bind(records); }
   // `receive` null: this member gets nothing.
   void set_buffers(const Call& call) override;
   [[nodiscard]] const char* algorithm(const char*) const override { return name_; }

@@ -122,7 +122,7 @@ TEST(GateOffload, MembersAgreeWhereTheirGatesAreOfOneNetworkAndLane) {
   const auto other_lane = TeamGates::open(&gates, 1, 2, {1, 6});
   const auto other_network = TeamGates::open(&gates, 1, 2, {2, 5});
   const auto agree = [&](const TeamGates& second) {
-    std::vector<Record> records(2);
+    std::vector<SetupRecord> records(2);
     GateKeys keys;
     same->tell(1, &keys);
     records[0].keys.set(keys);
@@ -138,8 +138,8 @@ TEST(GateOffload, MembersAgreeWhereTheirGatesAreOfOneNetworkAndLane) {
 TEST(GateOffload, BindsOneNetworkOnce) {
   Gates gates(16);
   Offloaded offloaded(gates);
-  std::vector<Record> records(2);
-  for (Record& record : records) offloaded.runner.tell(1, &record);
+  std::vector<SetupRecord> records(2);
+  for (SetupRecord& record : records) offloaded.runner.tell(1, &record);
   EXPECT_EQ(offloaded.runner.bind({}, records), HEDDLE_DONE);
   EXPECT_EQ(offloaded.runner.bind({}, records), HEDDLE_DONE);
   EXPECT_EQ(gates.seen.binds, 1);

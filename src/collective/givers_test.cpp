@@ -8,7 +8,7 @@
 namespace heddle::collective::givers_test {
 namespace {
 
-Request request_of(Operation operation, Rank rank, Rank ranks, std::uint64_t bytes) {
+AlgorithmRequest request_of(Operation operation, Rank rank, Rank ranks, std::uint64_t bytes) {
   return {operation, rank, ranks, 0, bytes, 8, 0, {0, 0, 0}};
 }
 std::vector<std::uint32_t> all_counters(const Schedule& schedule) {
@@ -19,15 +19,15 @@ std::vector<std::uint32_t> all_counters(const Schedule& schedule) {
 
 TEST(Givers, OfAFlatBarrierAreAllOthersForTheFirstAndTheFirstForThem) {
   const Algorithm& algorithm = *find_algorithm("barrier.flat");
-  const Request first = request_of(Operation::barrier, 0, 5, 0);
+  const AlgorithmRequest first = request_of(Operation::barrier, 0, 5, 0);
   EXPECT_EQ(givers(algorithm, first, all_counters(algorithm.schedule(first))), (std::vector<Rank>{1, 2, 3, 4}));
-  const Request other = request_of(Operation::barrier, 2, 5, 0);
+  const AlgorithmRequest other = request_of(Operation::barrier, 2, 5, 0);
   EXPECT_EQ(givers(algorithm, other, all_counters(algorithm.schedule(other))), (std::vector<Rank>{0}));
 }
 
 TEST(Givers, OfOneCounterAreItsOwn) {
   const Algorithm& algorithm = *find_algorithm("barrier.dissemination");
-  const Request request = request_of(Operation::barrier, 0, 8, 0);
+  const AlgorithmRequest request = request_of(Operation::barrier, 0, 8, 0);
   std::vector<Rank> found;
   const std::vector<std::uint32_t> counters = all_counters(algorithm.schedule(request));
   for (const std::uint32_t counter : counters) {
@@ -42,10 +42,10 @@ TEST(Givers, OfOneCounterAreItsOwn) {
 
 TEST(Givers, AreNotLookedForInVastTeamsOrListsOfOthers) {
   const Algorithm& vast = *find_algorithm("barrier.dissemination");
-  const Request request = request_of(Operation::barrier, 0, kMostSearched + 1, 0);
+  const AlgorithmRequest request = request_of(Operation::barrier, 0, kMostSearched + 1, 0);
   EXPECT_TRUE(givers(vast, request, all_counters(vast.schedule(request))).empty());
   const Algorithm& lists = *find_algorithm("alltoallv.direct");
-  const Request listed = request_of(Operation::alltoallv, 0, 4, 64);
+  const AlgorithmRequest listed = request_of(Operation::alltoallv, 0, 4, 64);
   EXPECT_TRUE(givers(lists, listed, all_counters(lists.schedule(listed))).empty());
 }
 

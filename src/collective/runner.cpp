@@ -11,14 +11,14 @@ namespace heddle::collective {
 namespace {
 
 constexpr std::array kTable = {
-    Way{SessionOffload::suit, SessionOffload::open},
-    Way{nullptr, GateOffload::open},
-    Way{nullptr, SoftwareRunner::open},
+    RunnerWay{SessionOffload::suit, SessionOffload::open},
+    RunnerWay{nullptr, GateOffload::open},
+    RunnerWay{nullptr, SoftwareRunner::open},
 };
 
 }  // namespace
 
-std::span<const Way> ways() {
+std::span<const RunnerWay> ways() {
   return kTable;
 }
 

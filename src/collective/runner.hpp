@@ -73,7 +73,7 @@ struct Call {
 //
 // The list of ways is below.
 
-struct Record;
+struct SetupRecord;
 
 class Runner {
  public:
@@ -87,11 +87,11 @@ class Runner {
 
   // ---- set-up, in this order
   // Writes into the record for this member what it must know about this way.
-  virtual void tell(Rank, Record*) const {}
+  virtual void tell(Rank, SetupRecord*) const {}
   // True: by the records of all members, all can use this way, and alike. The answer is the same at
   // all members.
-  [[nodiscard]] virtual bool agreed(std::span<const Record>) const { return true; }
-  virtual base::Status bind(const Schedule&, std::span<const Record>) { return HEDDLE_DONE; }
+  [[nodiscard]] virtual bool agreed(std::span<const SetupRecord>) const { return true; }
+  virtual base::Status bind(const Schedule&, std::span<const SetupRecord>) { return HEDDLE_DONE; }
 
   // ---- runs
   // Of a job that is traced: the steps that are executed are noted, as of a run with this number.
@@ -182,7 +182,7 @@ class Runner {
 };
 
 // The table of ways to run operations (runner.hpp). To add a way, add a file with a class and the
-// functions of a Way, and a row in runner.cpp.
+// functions of a RunnerWay, and a row in runner.cpp.
 
 class Places;
 class Team;
@@ -193,12 +193,12 @@ struct Plan {
   const Call& call;
   Use use;
   const Algorithm& algorithm;
-  bool named;          // the algorithm was asked for by name: nothing else may run the operation
-  Request& request;    // a way may change it, and then make the schedule anew
-  Schedule& schedule;  // empty before open()
+  bool named;                 // the algorithm was asked for by name: nothing else may run the operation
+  AlgorithmRequest& request;  // a way may change it, and then make the schedule anew
+  Schedule& schedule;         // empty before open()
 };
 
-struct Way {
+struct RunnerWay {
   // Called before there is a schedule: changes the request to what suits this way. Null: does
   // nothing.
   void (*suit)(const Plan& plan);
@@ -207,7 +207,7 @@ struct Way {
   std::unique_ptr<Runner> (*open)(const Plan& plan, const Places& places);
 };
 // The first way that opens is told to the members; the last one always opens.
-std::span<const Way> ways();
+std::span<const RunnerWay> ways();
 
 // Most bytes that a way tells in a record.
 inline constexpr std::size_t kWayBytes = 208;

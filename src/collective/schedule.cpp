@@ -31,7 +31,7 @@ bool lists_blocks(Operation operation) {
   }
 }
 
-std::uint64_t send_bytes(const Request& request, Rank rank) {
+std::uint64_t send_bytes(const AlgorithmRequest& request, Rank rank) {
   switch (request.operation) {
     case Operation::barrier:
     case Operation::broadcast:
@@ -58,7 +58,7 @@ std::uint64_t send_bytes(const Request& request, Rank rank) {
   return 0;
 }
 
-std::uint64_t receive_bytes(const Request& request, Rank rank) {
+std::uint64_t receive_bytes(const AlgorithmRequest& request, Rank rank) {
   switch (request.operation) {
     case Operation::barrier:
     case Operation::kCount:
@@ -96,13 +96,13 @@ SessionFit runs_on_session_queues(const Schedule& schedule) {
   constexpr std::uint32_t kMostCredits = 15;  // SPS is a field of 4 bits
   std::vector<Queue> queues(schedule.queues);
   const auto no = [](const char* reason) { return SessionFit{false, reason}; };
-  for (const Command& command : schedule.commands) {
+  for (const ScheduleCommand& command : schedule.commands) {
     if (command.action != Action::put && command.action != Action::nop) return no("it computes or copies");
     if (command.credits > kMostCredits) return no("a put gives more than 15 credits");
     if (command.action == Action::nop && command.credits > 0) return no("a nop gives credits");
     if (command.waits[1].count > 0) return no("a command waits for two counters");
     Queue& queue = queues[command.queue];
-    const Wait& first = command.waits[0];
+    const CreditWait& first = command.waits[0];
     if (!queue.begun) {
       queue.begun = true;
       queue.free = first.count == 0;
@@ -133,79 +133,80 @@ std::uint64_t Builder::scratch(std::uint64_t bytes) {
   return begin;
 }
 
-Command& Builder::add(std::uint32_t queue, Action action) {
+ScheduleCommand& Builder::add(std::uint32_t queue, Action action) {
   schedule_.queues = std::max(schedule_.queues, queue + 1);
-  Command& command = schedule_.commands.emplace_back();
+  ScheduleCommand& command = schedule_.commands.emplace_back();
   command.queue = queue;
   command.action = action;
   return command;
 }
 
-Command& Builder::put(std::uint32_t queue, Block source, Rank target, Block destination) {
-  Command& command = add(queue, Action::put);
+ScheduleCommand& Builder::put(std::uint32_t queue, Block source, Rank target, Block destination) {
+  ScheduleCommand& command = add(queue, Action::put);
   command.source = source;
   command.target = target;
   command.destination = destination;
   return command;
 }
 
-Command& Builder::signal(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits) {
-  Command& command = add(queue, Action::put);
+ScheduleCommand& Builder::signal(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits) {
+  ScheduleCommand& command = add(queue, Action::put);
   command.target = target;
   return give(command, counter, credits);
 }
 
-Command& Builder::signal_shared(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits) {
-  Command& command = signal(queue, target, counter, credits);
+ScheduleCommand& Builder::signal_shared(std::uint32_t queue, Rank target, std::uint32_t counter,
+                                        std::uint32_t credits) {
+  ScheduleCommand& command = signal(queue, target, counter, credits);
   command.shares = true;
   return command;
 }
 
-Command& Builder::copy(std::uint32_t queue, Block source, Block destination) {
-  Command& command = add(queue, Action::copy);
+ScheduleCommand& Builder::copy(std::uint32_t queue, Block source, Block destination) {
+  ScheduleCommand& command = add(queue, Action::copy);
   command.source = source;
   command.destination = destination;
   return command;
 }
 
-Command& Builder::get(std::uint32_t queue, Rank target, Block source, Block destination) {
-  Command& command = add(queue, Action::get);
+ScheduleCommand& Builder::get(std::uint32_t queue, Rank target, Block source, Block destination) {
+  ScheduleCommand& command = add(queue, Action::get);
   command.source = source;
   command.target = target;
   command.destination = destination;
   return command;
 }
 
-Command& Builder::expose(std::uint32_t queue, Block block) {
-  Command& command = add(queue, Action::expose);
+ScheduleCommand& Builder::expose(std::uint32_t queue, Block block) {
+  ScheduleCommand& command = add(queue, Action::expose);
   command.source = command.destination = block;
   return command;
 }
 
-Command& Builder::reduce(std::uint32_t queue, Block source, Block destination) {
-  Command& command = add(queue, Action::reduce);
+ScheduleCommand& Builder::reduce(std::uint32_t queue, Block source, Block destination) {
+  ScheduleCommand& command = add(queue, Action::reduce);
   command.source = source;
   command.destination = destination;
   return command;
 }
 
-Command& Builder::nop(std::uint32_t queue) {
+ScheduleCommand& Builder::nop(std::uint32_t queue) {
   return add(queue, Action::nop);
 }
 
-Command& wait(Command& command, std::uint32_t counter, std::uint32_t count) {
-  Wait& free = command.waits[0].count == 0 ? command.waits[0] : command.waits[1];
+ScheduleCommand& wait(ScheduleCommand& command, std::uint32_t counter, std::uint32_t count) {
+  CreditWait& free = command.waits[0].count == 0 ? command.waits[0] : command.waits[1];
   free = {counter, count};
   return command;
 }
 
-Command& give(Command& command, std::uint32_t counter, std::uint32_t credits) {
+ScheduleCommand& give(ScheduleCommand& command, std::uint32_t counter, std::uint32_t credits) {
   command.counter = counter;
   command.credits = credits;
   return command;
 }
 
-Command& give_shared(Command& command, std::uint32_t counter, std::uint32_t credits) {
+ScheduleCommand& give_shared(ScheduleCommand& command, std::uint32_t counter, std::uint32_t credits) {
   command.shares = true;
   return give(command, counter, credits);
 }
@@ -213,7 +214,7 @@ Command& give_shared(Command& command, std::uint32_t counter, std::uint32_t cred
 namespace {
 
 // Equal blocks, one after the other.
-Exchange uniform(const Request& request, Rank rank) {
+Exchange uniform(const AlgorithmRequest& request, Rank rank) {
   Exchange made;
   const bool spread = request.operation == Operation::alltoallv || request.operation == Operation::scatterv;
   const bool one_gives = request.operation == Operation::scatterv;
@@ -230,7 +231,7 @@ Exchange uniform(const Request& request, Rank rank) {
 
 // A ring: one block to the next rank and one to the previous, which may be the same rank, or this
 // one.
-Exchange ring(const Request& request, Rank rank, bool kept) {
+Exchange ring(const AlgorithmRequest& request, Rank rank, bool kept) {
   const Rank next = (rank + 1) % request.ranks;
   const Rank last = (rank + request.ranks - 1) % request.ranks;
   const std::uint64_t bytes = request.bytes;
@@ -244,35 +245,35 @@ Exchange ring(const Request& request, Rank rank, bool kept) {
 
 // Fills in the values that the peers would tell, without making their lists, which may be very
 // many.
-void acquaint_uniform(const Request& request, Rank rank, bool kept, Exchange* made) {
+void acquaint_uniform(const AlgorithmRequest& request, Rank rank, bool kept, Exchange* made) {
   made->kept = kept;
-  for (Message& message : made->given) {
+  for (ListedBlock& message : made->given) {
     message.kept = kept && message.peer != rank;
     // A rank's blocks for itself go to receive, not to scratch.
     const Rank before = message.kept && message.peer < rank ? rank - 1 : rank;
     message.there = request.operation == Operation::scatterv ? 0 : before * request.bytes;
   }
-  for (Message& message : made->taken) {
+  for (ListedBlock& message : made->taken) {
     // The slots of the peer: all ranks except itself, or only the root.
     message.slot = request.operation == Operation::gatherv ? 0 : rank - (message.peer < rank ? 1 : 0);
   }
 }
 
 // Sorts by peer; blocks of one peer stay in the order in which they are listed.
-void put_in_order(std::vector<Message>& messages) {
+void put_in_order(std::vector<ListedBlock>& messages) {
   for (std::uint32_t i = 0; i < messages.size(); ++i) messages[i].slot = i;
-  std::ranges::sort(messages, {}, [](const Message& message) { return std::pair(message.peer, message.slot); });
-  for (Message& message : messages) message.slot = 0;
+  std::ranges::sort(messages, {}, [](const ListedBlock& message) { return std::pair(message.peer, message.slot); });
+  for (ListedBlock& message : messages) message.slot = 0;
 }
 
 template <class Messages>
 auto range_of(Messages& messages, Rank peer) {
-  const auto [first, last] = std::ranges::equal_range(messages, peer, {}, &Message::peer);
+  const auto [first, last] = std::ranges::equal_range(messages, peer, {}, &ListedBlock::peer);
   return std::span(first, last);
 }
 
 // Records where the k-th block that `from` gives to `to` is put.
-void introduce(const Exchange& to, std::span<Message> given, std::span<const Message> taken, bool self) {
+void introduce(const Exchange& to, std::span<ListedBlock> given, std::span<const ListedBlock> taken, bool self) {
   const std::size_t count = std::min(given.size(), taken.size());
   for (std::size_t k = 0; k < count; ++k) {
     given[k].kept = to.kept && !self;
@@ -280,19 +281,19 @@ void introduce(const Exchange& to, std::span<Message> given, std::span<const Mes
   }
 }
 
-Exchange ring_among_others(const Request& request, Rank rank, bool kept) {
+Exchange ring_among_others(const AlgorithmRequest& request, Rank rank, bool kept) {
   Exchange made = ring(request, rank, kept);
   for (const Rank peer : {(rank + 1) % request.ranks, (rank + request.ranks - 1) % request.ranks}) {
     const Exchange theirs = ring(request, peer, kept);
     introduce(theirs, of_peer(made.given, peer), of_peer(theirs.taken, rank), peer == rank);
-    for (Message& message : of_peer(made.taken, peer)) message.slot = of_peer(theirs.given, rank).front().slot;
+    for (ListedBlock& message : of_peer(made.taken, peer)) message.slot = of_peer(theirs.given, rank).front().slot;
   }
   return made;
 }
 
 }  // namespace
 
-Exchange exchange_of(const Request& request, Rank rank, bool kept) {
+Exchange exchange_of(const AlgorithmRequest& request, Rank rank, bool kept) {
   if (!request.exchanges.empty()) return request.exchanges.size() == 1 ? request.exchanges[0] : request.exchanges[rank];
   if (request.operation == Operation::neighbor_alltoallv) return ring_among_others(request, rank, kept);
   Exchange made = uniform(request, rank);
@@ -300,9 +301,9 @@ Exchange exchange_of(const Request& request, Rank rank, bool kept) {
   return made;
 }
 
-std::uint64_t extent(std::span<const Message> messages) {
+std::uint64_t extent(std::span<const ListedBlock> messages) {
   std::uint64_t end = 0;
-  for (const Message& message : messages)
+  for (const ListedBlock& message : messages)
     if (message.bytes > 0) end = std::max(end, message.here + message.bytes);
   return end;
 }
@@ -312,14 +313,14 @@ void lay_out(Rank rank, Exchange* exchange) {
   put_in_order(exchange->taken);
   std::uint32_t slots = 0;
   Rank last = rank;
-  for (Message& message : exchange->given) {
+  for (ListedBlock& message : exchange->given) {
     if (message.peer == rank || message.bytes == 0) continue;
     if (message.peer != last) ++slots;
     last = message.peer;
     message.slot = slots - 1;
   }
   std::uint64_t at = 0;
-  for (Message& message : exchange->taken) {
+  for (ListedBlock& message : exchange->taken) {
     if (message.peer == rank) continue;
     message.there = at;
     at += message.bytes;
@@ -328,17 +329,17 @@ void lay_out(Rank rank, Exchange* exchange) {
   introduce(*exchange, of_peer(exchange->given, rank), of_peer(exchange->taken, rank), true);
 }
 
-std::span<Message> of_peer(std::vector<Message>& messages, Rank peer) {
+std::span<ListedBlock> of_peer(std::vector<ListedBlock>& messages, Rank peer) {
   return range_of(messages, peer);
 }
 
-std::span<const Message> of_peer(const std::vector<Message>& messages, Rank peer) {
+std::span<const ListedBlock> of_peer(const std::vector<ListedBlock>& messages, Rank peer) {
   return range_of(messages, peer);
 }
 
 std::uint64_t kept_bytes(Rank rank, const Exchange& exchange) {
   std::uint64_t bytes = 0;
-  for (const Message& message : exchange.taken)
+  for (const ListedBlock& message : exchange.taken)
     if (exchange.kept && message.peer != rank) bytes += message.bytes;
   return bytes;
 }
@@ -346,11 +347,11 @@ std::uint64_t kept_bytes(Rank rank, const Exchange& exchange) {
 void acquaint(std::span<Exchange> all) {
   for (Rank from = 0; from < all.size(); ++from) {
     for (Rank to = 0; to < all.size(); ++to) {
-      const std::span<Message> given = of_peer(all[from].given, to);
-      const std::span<Message> taken = of_peer(all[to].taken, from);
+      const std::span<ListedBlock> given = of_peer(all[from].given, to);
+      const std::span<ListedBlock> taken = of_peer(all[to].taken, from);
       introduce(all[to], given, taken, from == to);
-      const auto first = std::ranges::find_if(given, [](const Message& message) { return message.bytes > 0; });
-      for (Message& message : taken) message.slot = first != given.end() ? first->slot : 0;
+      const auto first = std::ranges::find_if(given, [](const ListedBlock& message) { return message.bytes > 0; });
+      for (ListedBlock& message : taken) message.slot = first != given.end() ? first->slot : 0;
     }
   }
 }
@@ -363,9 +364,9 @@ std::string text_of(const Block& block) {
          std::to_string(block.offset + block.bytes) + ")";
 }
 
-std::string waits_of(const Command& command) {
+std::string waits_of(const ScheduleCommand& command) {
   std::string text;
-  for (const Wait& wait : command.waits)
+  for (const CreditWait& wait : command.waits)
     if (wait.count > 0)
       text += (text.empty() ? "when c" : " and c") + std::to_string(wait.counter) + " >= " + std::to_string(wait.count);
   return text.empty() ? "at once" : text;
@@ -377,7 +378,7 @@ std::string link_text(std::uint32_t link) {
   return std::string(", link ") + kNames.at(link);
 }
 
-std::string act_of(const Command& command) {
+std::string act_of(const ScheduleCommand& command) {
   const std::string target = " rank " + std::to_string(command.target);
   const bool bytes = command.source.bytes > 0;
   switch (command.action) {
@@ -405,7 +406,7 @@ std::string text_of(const Schedule& schedule) {
                      std::to_string(schedule.commands.size()) + " commands, " + std::to_string(schedule.scratch_bytes) +
                      " bytes of its own\n";
   for (std::size_t i = 0; i < schedule.counters.size(); ++i) {
-    const Counter& counter = schedule.counters[i];
+    const ScheduleCounter& counter = schedule.counters[i];
     if (counter.per_run == 0) continue;
     text += "  counter c" + std::to_string(i) + ": " + std::to_string(counter.per_run) + " a run";
     if (counter.initial > 0) text += ", " + std::to_string(counter.initial) + " at first";
@@ -413,7 +414,7 @@ std::string text_of(const Schedule& schedule) {
   }
   for (std::uint32_t queue = 0; queue < schedule.queues; ++queue) {
     bool first = true;
-    for (const Command& command : schedule.commands) {
+    for (const ScheduleCommand& command : schedule.commands) {
       if (command.queue != queue) continue;
       if (first) text += "  queue " + std::to_string(queue) + link_text(schedule.link_of(queue)) + "\n";
       first = false;
@@ -430,10 +431,10 @@ std::string dot_of(const std::string& title, const std::vector<Schedule>& schedu
   for (const Schedule& schedule : schedules) {
     text += "  " + std::to_string(schedule.rank) + ";\n";
     std::map<Rank, std::uint64_t> bytes;
-    for (const Command& command : schedule.commands)
+    for (const ScheduleCommand& command : schedule.commands)
       if (command.action == Action::put && command.target != schedule.rank)
         bytes[command.target] += command.source.bytes;
-    for (const Command& command : schedule.commands)
+    for (const ScheduleCommand& command : schedule.commands)
       if (command.action == Action::get)
         text += "  " + std::to_string(command.target) + " -> " + std::to_string(schedule.rank) + " [label=\"" +
                 std::to_string(command.source.bytes) + "\"];\n";

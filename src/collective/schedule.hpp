@@ -59,7 +59,7 @@ constexpr Block beside(std::uint32_t counter, std::uint64_t bytes) {
   return {Place::beside, counter * kBesideBytes, bytes};
 }
 
-struct Wait {
+struct CreditWait {
   std::uint32_t counter = 0;
   std::uint32_t count = 0;  // credits of this run; 0: does not wait
 };
@@ -75,10 +75,10 @@ enum class Action : std::uint8_t {
   expose
 };
 
-struct Command {
+struct ScheduleCommand {
   Action action = Action::nop;
   std::uint32_t queue = 0;
-  std::array<Wait, 2> waits;
+  std::array<CreditWait, 2> waits;
   Rank target = 0;  // put: may be this rank. get: another rank
   Block source;
   Block destination;          // same number of bytes as source
@@ -88,7 +88,7 @@ struct Command {
   bool shares = false;
 };
 
-struct Counter {
+struct ScheduleCounter {
   std::uint32_t initial = 0;  // credits before the first run
   std::uint32_t per_run = 0;  // credits that arrive, and are used up, in every run
 };
@@ -101,9 +101,9 @@ struct Schedule {
   Rank rank = 0;
   Rank ranks = 1;
   std::uint32_t queues = 0;
-  std::vector<Counter> counters;
+  std::vector<ScheduleCounter> counters;
   std::uint64_t scratch_bytes = 0;
-  std::vector<Command> commands;  // those of one queue in its order
+  std::vector<ScheduleCommand> commands;  // those of one queue in its order
   // By queue, may be shorter: the link by which the queue's commands put to other ranks. No other
   // queue with a link uses that link. A runner that can give queues their own engines uses this;
   // others may ignore it.
@@ -141,7 +141,7 @@ bool has_root(Operation operation);
 // One block that a rank gives to another or takes from it, where ranks list their blocks. The k-th
 // block that a rank gives to a peer is the k-th that the peer takes from it, and has the same
 // length.
-struct Message {
+struct ListedBlock {
   Rank peer = 0;
   std::uint64_t bytes = 0;
   std::uint64_t here = 0;  // given: offset in send; taken: offset in receive
@@ -157,14 +157,14 @@ struct Message {
 // The blocks that one rank gives and takes; made by lay_out() and from the peers' records
 // (lay_out()).
 struct Exchange {
-  std::vector<Message> given;  // by peer; blocks of one peer in the order in which they were listed
-  std::vector<Message> taken;  // likewise
+  std::vector<ListedBlock> given;  // by peer; blocks of one peer in the order in which they were listed
+  std::vector<ListedBlock> taken;  // likewise
   // blocks arrive in scratch and are copied from there: no peer waits until this rank begins
   bool kept = false;
 };
 
 // The request to an algorithm. The same at all ranks except where noted.
-struct Request {
+struct AlgorithmRequest {
   Operation operation = Operation::broadcast;
   Rank rank = 0;
   Rank ranks = 1;
@@ -184,8 +184,8 @@ struct Request {
 };
 
 // Bytes of the buffers that an operation uses at a rank.
-std::uint64_t send_bytes(const Request& request, Rank rank);
-std::uint64_t receive_bytes(const Request& request, Rank rank);
+std::uint64_t send_bytes(const AlgorithmRequest& request, Rank rank);
+std::uint64_t receive_bytes(const AlgorithmRequest& request, Rank rank);
 
 // Whether the schedule fits the hardware's session queues (see above), and if not, why.
 struct SessionFit {
@@ -198,7 +198,7 @@ SessionFit runs_on_session_queues(const Schedule& schedule);
 // in any order.
 class Builder {
  public:
-  explicit Builder(const Request& request) {
+  explicit Builder(const AlgorithmRequest& request) {
     schedule_.rank = request.rank;
     schedule_.ranks = request.ranks;
   }
@@ -211,27 +211,27 @@ class Builder {
 
   // Adds the command at the end of its queue. The reference is valid until the next command is
   // added.
-  Command& put(std::uint32_t queue, Block source, Rank target, Block destination);
-  Command& get(std::uint32_t queue, Rank target, Block source, Block destination);
-  Command& signal(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
-  Command& signal_shared(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
-  Command& copy(std::uint32_t queue, Block source, Block destination);
-  Command& reduce(std::uint32_t queue, Block source, Block destination);
-  Command& expose(std::uint32_t queue, Block block);
-  Command& nop(std::uint32_t queue);
+  ScheduleCommand& put(std::uint32_t queue, Block source, Rank target, Block destination);
+  ScheduleCommand& get(std::uint32_t queue, Rank target, Block source, Block destination);
+  ScheduleCommand& signal(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
+  ScheduleCommand& signal_shared(std::uint32_t queue, Rank target, std::uint32_t counter, std::uint32_t credits = 1);
+  ScheduleCommand& copy(std::uint32_t queue, Block source, Block destination);
+  ScheduleCommand& reduce(std::uint32_t queue, Block source, Block destination);
+  ScheduleCommand& expose(std::uint32_t queue, Block block);
+  ScheduleCommand& nop(std::uint32_t queue);
 
   [[nodiscard]] Schedule take() { return std::move(schedule_); }
 
  private:
-  Command& add(std::uint32_t queue, Action action);
+  ScheduleCommand& add(std::uint32_t queue, Action action);
   Schedule schedule_;
 };
 
 // For use after a Builder's call: wait(command, counter, count), give(command, counter, credits).
-Command& wait(Command& command, std::uint32_t counter, std::uint32_t count);
-Command& give(Command& command, std::uint32_t counter, std::uint32_t credits = 1);
+ScheduleCommand& wait(ScheduleCommand& command, std::uint32_t counter, std::uint32_t count);
+ScheduleCommand& give(ScheduleCommand& command, std::uint32_t counter, std::uint32_t credits = 1);
 // The same, for a counter that other ranks give to as well.
-Command& give_shared(Command& command, std::uint32_t counter, std::uint32_t credits = 1);
+ScheduleCommand& give_shared(ScheduleCommand& command, std::uint32_t counter, std::uint32_t credits = 1);
 
 // Lists of blocks: what a rank gives to others and takes from them, and what two ranks must know of
 // each other's lists.
@@ -242,10 +242,10 @@ Command& give_shared(Command& command, std::uint32_t counter, std::uint32_t cred
 
 // The lists of a rank, see Request::exchanges. If the request has none: equal blocks, and `kept`
 // for all ranks.
-Exchange exchange_of(const Request& request, Rank rank, bool kept = false);
+Exchange exchange_of(const AlgorithmRequest& request, Rank rank, bool kept = false);
 
 // Where the last of these blocks ends in its buffer.
-std::uint64_t extent(std::span<const Message> messages);
+std::uint64_t extent(std::span<const ListedBlock> messages);
 
 // Sorts the lists, and decides everything that needs no peer: the slots of the ranks that this rank
 // gives to, and where in scratch blocks are kept. Peers are told `here` of each block that this
@@ -253,8 +253,8 @@ std::uint64_t extent(std::span<const Message> messages);
 void lay_out(Rank rank, Exchange* exchange);
 
 // The blocks with one peer; the lists must be sorted.
-std::span<Message> of_peer(std::vector<Message>& messages, Rank peer);
-std::span<const Message> of_peer(const std::vector<Message>& messages, Rank peer);
+std::span<ListedBlock> of_peer(std::vector<ListedBlock>& messages, Rank peer);
+std::span<const ListedBlock> of_peer(const std::vector<ListedBlock>& messages, Rank peer);
 
 // Bytes of scratch for the blocks that are kept.
 std::uint64_t kept_bytes(Rank rank, const Exchange& exchange);

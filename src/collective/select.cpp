@@ -103,7 +103,7 @@ std::string SelectionTable::line(const Row& row) {
   return line.str();
 }
 
-const SelectionTable::Row* SelectionTable::find(const Request& request, std::uint64_t bytes, bool kept,
+const SelectionTable::Row* SelectionTable::find(const AlgorithmRequest& request, std::uint64_t bytes, bool kept,
                                                 bool mapped) const {
   const auto fits = [&](const Row& row) {
     return row.operation == request.operation && row.kept == kept && request.ranks <= row.ranks && bytes <= row.bytes &&
@@ -124,12 +124,12 @@ constexpr Rank kPullRanks = 16;
 constexpr std::uint64_t kDoublingBytes = 16 * kKi;
 
 // True: few ranks and few bytes, so that one rank can serve the others one by one.
-bool flat(const Request& request) {
+bool flat(const AlgorithmRequest& request) {
   constexpr std::uint64_t kFlatBytes = 2 * kKi;
   return request.ranks > 2 && request.ranks <= 8 && request.bytes <= kFlatBytes;
 }
 
-const char* usual(const Request& request, bool reachable, bool mapped) {
+const char* usual(const AlgorithmRequest& request, bool reachable, bool mapped) {
   const std::uint64_t bytes = request.bytes;
   switch (request.operation) {
     case Operation::barrier:
@@ -195,7 +195,7 @@ base::Result<Selection> Selection::read(const std::string& names, std::uint64_t 
   return selection;
 }
 
-base::Result<Selection::Choice> Selection::choose(const Call& call, const Request& request, bool reachable,
+base::Result<Selection::Choice> Selection::choose(const Call& call, const AlgorithmRequest& request, bool reachable,
                                                   bool mapped) const {
   const Algorithm* forced = forced_[static_cast<std::size_t>(call.operation)];
   if (forced != nullptr && (forced->refuses(request) != nullptr || (!mapped && forced->gets))) forced = nullptr;

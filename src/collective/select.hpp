@@ -46,7 +46,7 @@ class SelectionTable {
 
   // Null: no row fits. `mapped`: ranks map each other's memory.
   // `bytes`: of the call; the request may be of a piece.
-  [[nodiscard]] const Row* find(const Request& request, std::uint64_t bytes, bool kept, bool mapped) const;
+  [[nodiscard]] const Row* find(const AlgorithmRequest& request, std::uint64_t bytes, bool kept, bool mapped) const;
 
  private:
   std::vector<Row> rows_;
@@ -76,7 +76,7 @@ class Selection {
   // `mapped`: ranks map each other's memory. `reachable`: peers put into the callers' buffers, so
   // no copy is needed. ARGUMENT: call.algorithm is not one of this operation, or does not support
   // it.
-  [[nodiscard]] base::Result<Choice> choose(const Call& call, const Request& request, bool reachable,
+  [[nodiscard]] base::Result<Choice> choose(const Call& call, const AlgorithmRequest& request, bool reachable,
                                             bool mapped) const;
 
  private:

@@ -27,7 +27,7 @@ Call call_of(Operation operation, std::uint64_t bytes) {
 
 std::string chosen(const Selection& from, Operation operation, Rank ranks, std::uint64_t bytes, bool reachable = true,
                    bool mapped = true) {
-  const Request request{operation, 0, ranks, 0, bytes, 1, 0, {0, 0, 0}};
+  const AlgorithmRequest request{operation, 0, ranks, 0, bytes, 1, 0, {0, 0, 0}};
   const auto choice = from.choose(call_of(operation, bytes), request, reachable, mapped);
   return choice ? choice->algorithm->name : base::last_message();
 }
@@ -69,7 +69,7 @@ TEST(Selection, TheCallIsBeforeVariablesAndTheseBeforeTheTable) {
   EXPECT_EQ(chosen(from, Operation::broadcast, 4, 8), "broadcast.trinary");
   Call call = call_of(Operation::broadcast, 8);
   call.algorithm = "broadcast.kept";
-  const Request request{Operation::broadcast, 0, 4, 0, 8, 1, 0, {0, 0, 0}};
+  const AlgorithmRequest request{Operation::broadcast, 0, 4, 0, 8, 1, 0, {0, 0, 0}};
   EXPECT_STREQ(from.choose(call, request, true, true)->algorithm->name, "broadcast.kept");
 }
 
@@ -89,7 +89,7 @@ TEST(Selection, ABarrierIsWideWhereRanksMapEachOthersMemory) {
 TEST(Selection, SegmentsAreTheCallsThenTheRowsThenTheVariables) {
   const Selection from = selection("", kRows);
   Call call = call_of(Operation::broadcast, 100'000);
-  Request request{Operation::broadcast, 0, 5, 0, 100'000, 1, 0, {0, 0, 0}};
+  AlgorithmRequest request{Operation::broadcast, 0, 5, 0, 100'000, 1, 0, {0, 0, 0}};
   EXPECT_EQ(from.choose(call, request, true, true)->segment_bytes, 1024U);
   call.segment_bytes = 2048;
   EXPECT_EQ(from.choose(call, request, true, true)->segment_bytes, 2048U);
@@ -111,7 +111,7 @@ TEST(Table, OfWhatIsWrittenIsWhatWasRead) {
   const auto table = SelectionTable::parse(SelectionTable::line(row) + "\n" + SelectionTable::line(any), "table");
   ASSERT_TRUE(table);
   for (const SelectionTable::Row& written : {row, any}) {
-    const Request request{written.operation, 0, 7, 0, 4096, 1, 0, {0, 0, 0}};
+    const AlgorithmRequest request{written.operation, 0, 7, 0, 4096, 1, 0, {0, 0, 0}};
     const SelectionTable::Row* read = table->find(request, request.bytes, written.kept, true);
     ASSERT_NE(read, nullptr);
     EXPECT_EQ(SelectionTable::line(*read), SelectionTable::line(written));
@@ -153,7 +153,7 @@ TEST(Selection, AsksTheTableForTheWholeOfACallInPieces) {
       selection("", "broadcast kept * 64K broadcast.binomial -\nbroadcast kept * * broadcast.chain -\n");
   Call piece = call_of(Operation::broadcast, 1024);
   piece.whole = 1 << 20;
-  const Request request{Operation::broadcast, 0, 4, 0, 1024, 1, 0, {0, 0, 0}};
+  const AlgorithmRequest request{Operation::broadcast, 0, 4, 0, 1024, 1, 0, {0, 0, 0}};
   EXPECT_STREQ(from.choose(piece, request, false, true)->algorithm->name, "broadcast.chain");
 }
 

@@ -19,7 +19,7 @@ bool in_receive(const Block& block) {
 bool counters_are_queues(const Schedule& schedule, std::uint32_t most_commands) {
   std::vector<std::uint32_t> queue_of(schedule.counters.size(), kNone);
   std::vector<std::uint32_t> commands(schedule.counters.size());
-  for (const Command& command : schedule.commands) {
+  for (const ScheduleCommand& command : schedule.commands) {
     if (command.waits[0].count == 0) continue;
     const std::uint32_t counter = command.waits[0].counter;
     if (queue_of[counter] != kNone && queue_of[counter] != command.queue) return false;
@@ -27,7 +27,7 @@ bool counters_are_queues(const Schedule& schedule, std::uint32_t most_commands) 
     ++commands[counter];
   }
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    const Counter& counter = schedule.counters[i];
+    const ScheduleCounter& counter = schedule.counters[i];
     if (counter.initial != 0 || counter.per_run != commands[i] || commands[i] > most_commands) return false;
   }
   return true;
@@ -38,7 +38,7 @@ bool fits(const Schedule& schedule, const transport::SessionQueues::Limits& limi
       !runs_on_session_queues(schedule).fits) {
     return false;
   }
-  const auto alone = [&](const Command& command) {
+  const auto alone = [&](const ScheduleCommand& command) {
     const bool told = command.counter < SessionKeys::kMost || command.target == schedule.rank;
     return told && in_receive(command.source) && in_receive(command.destination) &&
            command.source.bytes <= limits.bytes && command.credits <= limits.credits;
@@ -57,7 +57,7 @@ std::vector<std::uint32_t> links_of(const Schedule& schedule, std::span<const st
                                     std::uint32_t queues) {
   static_assert(kAnyLink == transport::SessionQueues::kAnyLink);
   std::vector<std::uint32_t> links(queues, kAnyLink);
-  for (const Command& command : schedule.commands)
+  for (const ScheduleCommand& command : schedule.commands)
     if (command.waits[0].count > 0) links[queue_of[command.waits[0].counter]] = schedule.link_of(command.queue);
   return links;
 }
@@ -72,7 +72,7 @@ void SessionOffload::suit(const Plan& plan) {
   transport::SessionQueues* sessions = sessions_of(plan);
   if (sessions == nullptr) return;
   constexpr std::uint64_t kChildren = 3;
-  Request& request = plan.request;
+  AlgorithmRequest& request = plan.request;
   const auto limits = sessions->limits();
   const std::uint64_t segments = std::max<std::uint64_t>(limits.commands / kChildren, 1);
   request.segment_bytes = std::max(request.segment_bytes, ((request.bytes + segments - 1) / segments + 63) / 64 * 64);
@@ -84,7 +84,7 @@ void SessionOffload::suit(const Plan& plan) {
 std::unique_ptr<Runner> SessionOffload::open(const Plan& plan, const Places&) {
   transport::SessionQueues* sessions = sessions_of(plan);
   if (sessions == nullptr) return nullptr;
-  Request& request = plan.request;
+  AlgorithmRequest& request = plan.request;
   const std::span<std::byte> receive(static_cast<std::byte*>(plan.call.receive), receive_bytes(request, request.rank));
   auto offload = open(sessions, plan.schedule, receive);
   if (offload != nullptr || plan.schedule.counters.size() <= SessionKeys::kMost) return offload;
@@ -112,21 +112,21 @@ std::unique_ptr<SessionOffload> SessionOffload::open(transport::SessionQueues* s
   return offload;
 }
 
-void SessionOffload::tell(Rank, Record* record) const {
+void SessionOffload::tell(Rank, SetupRecord* record) const {
   record->keys.set(keys_);
 }
 
-base::Status SessionOffload::bind(const Schedule& schedule, std::span<const Record> records) {
+base::Status SessionOffload::bind(const Schedule& schedule, std::span<const SetupRecord> records) {
   std::array<transport::SessionKey, kMostCounters> own{};
   for (std::size_t i = 0; i < schedule.counters.size(); ++i)
     if (queue_of_counter_[i] != kNone) own[i] = session_->key(queue_of_counter_[i]);
   std::vector<SessionKeys> members;
-  for (const Record& record : records) members.push_back(record.keys.get<SessionKeys>());
+  for (const SetupRecord& record : records) members.push_back(record.keys.get<SessionKeys>());
   std::vector<transport::SessionCommand> commands;
   commands.reserve(schedule.commands.size());
-  for (const Command& command : schedule.commands) {
+  for (const ScheduleCommand& command : schedule.commands) {
     transport::SessionCommand& bound = commands.emplace_back();
-    const Wait& wait = command.waits[0];
+    const CreditWait& wait = command.waits[0];
     bound.queue = wait.count == 0 ? transport::SessionCommand::kFreeQueue : queue_of_counter_[wait.counter];
     if (command.action != Action::put) continue;
     bound.target = command.target == schedule.rank ? &own.at(command.counter)

@@ -36,8 +36,8 @@ class SessionOffload final : public Offload {
   static std::unique_ptr<SessionOffload> open(transport::SessionQueues* sessions, const Schedule& schedule,
                                               std::span<std::byte> receive);
 
-  void tell(Rank member, Record* record) const override;
-  base::Status bind(const Schedule& schedule, std::span<const Record> records) override;
+  void tell(Rank member, SetupRecord* record) const override;
+  base::Status bind(const Schedule& schedule, std::span<const SetupRecord> records) override;
 
  private:
   explicit SessionOffload(std::unique_ptr<transport::Session> session) : session_(std::move(session)) {}

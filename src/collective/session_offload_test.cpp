@@ -62,14 +62,14 @@ class Queues final : public transport::SessionQueues {
 };
 
 Schedule chain(Rank rank) {
-  const Request request{Operation::broadcast, rank, 3, 0, 256, 1, 64, {0, 0, 0}};
+  const AlgorithmRequest request{Operation::broadcast, rank, 3, 0, 256, 1, 64, {0, 0, 0}};
   return broadcast_chain_session(request);
 }
 
 // The records of all members, as each of them tells rank `told`.
-std::vector<Record> records_of(const SessionOffload& offload, Rank told) {
-  std::vector<Record> records(3);
-  for (Record& record : records) offload.tell(told, &record);
+std::vector<SetupRecord> records_of(const SessionOffload& offload, Rank told) {
+  std::vector<SetupRecord> records(3);
+  for (SetupRecord& record : records) offload.tell(told, &record);
   return records;
 }
 
@@ -79,7 +79,7 @@ TEST(SessionOffload, IsThereOnlyWhereTheInterfaceHasWhatItTakes) {
   Queues none(0);
   EXPECT_EQ(SessionOffload::open(&none, chain(1), receive), nullptr);
   Queues many(16);
-  const Request other{Operation::allgather, 1, 3, 0, 64, 1, 0, {0, 0, 0}};
+  const AlgorithmRequest other{Operation::allgather, 1, 3, 0, 64, 1, 0, {0, 0, 0}};
   EXPECT_EQ(SessionOffload::open(&many, allgather_bruck(other), receive), nullptr);
   EXPECT_NE(SessionOffload::open(&many, chain(1), receive), nullptr);
 }

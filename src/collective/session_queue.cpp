@@ -25,7 +25,7 @@ void SessionQueue::bind_to(const Schedule& schedule, std::span<const RankMemory>
   for (std::uint32_t number = 0; number < schedule.queues; ++number) {
     Queue queue;
     queue.begin = queue.next = queue.settled = static_cast<std::uint32_t>(steps_.size());
-    for (const Command& command : schedule.commands) {
+    for (const ScheduleCommand& command : schedule.commands) {
       if (command.queue != number) continue;
       bind_command(command, schedule.rank, ranks, schedule);
       queue.carries = queue.carries || steps_.back().carrier != nullptr;
@@ -49,12 +49,12 @@ std::uint64_t* SessionQueue::sum_of(const CounterWord* counter) {
   return &sums_.emplace_back(counter, std::make_unique<Sum>()).second->given;
 }
 
-void SessionQueue::bind_command(const Command& command, Rank rank, std::span<const RankMemory> ranks,
+void SessionQueue::bind_command(const ScheduleCommand& command, Rank rank, std::span<const RankMemory> ranks,
                                 const Schedule& schedule) {
   Step& step = steps_.emplace_back();
   step.action = command.action;
   for (std::size_t i = 0; i < step.dues.size(); ++i) {
-    const Wait& wait = command.waits[i];
+    const CreditWait& wait = command.waits[i];
     if (wait.count > 0)
       step.dues[i] = {&ranks[rank].counters[wait.counter], wait.count, schedule.counters[wait.counter].per_run};
   }
@@ -73,7 +73,7 @@ void SessionQueue::bind_command(const Command& command, Rank rank, std::span<con
   bind_target(command, target, here, step);
 }
 
-void SessionQueue::bind_target(const Command& command, const RankMemory& target, bool here, Step& step) {
+void SessionQueue::bind_target(const ScheduleCommand& command, const RankMemory& target, bool here, Step& step) {
   // Counters that others reach by carriers are written only by carriers, this rank's gifts
   // included.
   const bool carried = target.carrier != nullptr && (!here || command.shares);

@@ -176,8 +176,9 @@ class SessionQueue : public Runner {
   [[nodiscard]] bool on_its_way(const Queue& queue) const;
   bool execute(Step& step);
   void give(Step& step);
-  void bind_command(const Command& command, Rank rank, std::span<const RankMemory> ranks, const Schedule& schedule);
-  void bind_target(const Command& command, const RankMemory& target, bool here, Step& step);
+  void bind_command(const ScheduleCommand& command, Rank rank, std::span<const RankMemory> ranks,
+                    const Schedule& schedule);
+  void bind_target(const ScheduleCommand& command, const RankMemory& target, bool here, Step& step);
   std::uint64_t* sum_of(const CounterWord* counter);
 
   std::array<std::byte*, kPlaces> places_{};

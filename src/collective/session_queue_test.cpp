@@ -23,7 +23,7 @@ void add_bytes(void* inout, const void* in, std::uint64_t bytes, const void* /*a
 
 // The memory and the queues of all ranks of one operation.
 struct World {
-  Request request;
+  AlgorithmRequest request;
   std::vector<std::array<std::vector<std::byte>, 3>> bytes;
   std::vector<std::vector<CounterWord>> counters;
   std::vector<RankMemory> ranks;
@@ -32,7 +32,7 @@ struct World {
 
   // `bind`: changes how a rank sees the others' memory.
   using Bind = std::function<void(Rank rank, std::vector<RankMemory>& seen)>;
-  World(const Algorithm& algorithm, const Request& asked, const Bind& bind = {})
+  World(const Algorithm& algorithm, const AlgorithmRequest& asked, const Bind& bind = {})
       : request(asked), bytes(asked.ranks), counters(asked.ranks) {
     for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
       const Rank rank = request.rank;
@@ -127,7 +127,8 @@ TEST_P(RunsOf, DoesWhatTheOperationSays) {
   const Algorithm& algorithm = *GetParam();
   for (const Rank ranks : {1U, 2U, 3U, 5U, 8U})
     for (const std::uint64_t bytes : {0U, 1U, 48U, 64U, 1003U}) {
-      Request request{algorithm.operation, 0, ranks, ranks / 2, bytes, 1, bytes == 1003 ? 100U : 0U, {0, 0, 0}};
+      AlgorithmRequest request{algorithm.operation,       0,        ranks, ranks / 2, bytes, 1,
+                               bytes == 1003 ? 100U : 0U, {0, 0, 0}};
       if (ranks == 8) request.shape = {2, 2, 2};
       if (algorithm.refuses(request) != nullptr) continue;
       if (bytes == 0 && (algorithm.operation == Operation::gather || algorithm.operation == Operation::allgather ||
@@ -263,7 +264,7 @@ struct CarriedWorld {
   Network network{11};
   std::vector<std::unique_ptr<LateCarrier>> carriers;
   World world;
-  CarriedWorld(const Algorithm& algorithm, const Request& request)
+  CarriedWorld(const Algorithm& algorithm, const AlgorithmRequest& request)
       : world(algorithm, request, [this](Rank rank, std::vector<RankMemory>& seen) {
           for (Rank other = 0; other < seen.size(); ++other) {
             carriers.push_back(std::make_unique<LateCarrier>(network, seen[other]));
@@ -279,7 +280,7 @@ class CarriedRunsOf : public testing::TestWithParam<const Algorithm*> {};
 TEST_P(CarriedRunsOf, DoesWhatTheOperationSays) {
   const Algorithm& algorithm = *GetParam();
   for (const auto& [ranks, bytes] : {std::pair{2U, 103U}, {3U, 103U}, {8U, 103U}, {2U, 20U}, {5U, 20U}}) {
-    Request request{algorithm.operation, 0, ranks, ranks / 2, bytes, 1, 20U, {0, 0, 0}};
+    AlgorithmRequest request{algorithm.operation, 0, ranks, ranks / 2, bytes, 1, 20U, {0, 0, 0}};
     if (ranks == 8) request.shape = {2, 2, 2};
     if (algorithm.refuses(request) != nullptr) continue;
     CarriedWorld carried(algorithm, request);

@@ -55,7 +55,7 @@ class Wire final : public Carrier {
 class Walk : public testing::Test {
  protected:
   Walk() {
-    Request request{Operation::broadcast, 0, kRanks, 0, 2 * kSegment, 1, kSegment, {0, 0, 0}};
+    AlgorithmRequest request{Operation::broadcast, 0, kRanks, 0, 2 * kSegment, 1, kSegment, {0, 0, 0}};
     std::array<Schedule, kRanks> schedules;
     std::array<RankMemory, kRanks> memory;
     for (Rank rank = 0; rank < kRanks; ++rank) {
@@ -65,7 +65,8 @@ class Walk : public testing::Test {
       SessionQueue::prepare(schedules[rank], counters_[rank].data());
       memory[rank].places[static_cast<std::size_t>(Place::receive)] = data_[rank].data();
       memory[rank].counters = counters_[rank].data();
-      for (const Command& command : schedules[rank].commands) producer_[rank] += command.queue == kData ? 1U : 0U;
+      for (const ScheduleCommand& command : schedules[rank].commands)
+        producer_[rank] += command.queue == kData ? 1U : 0U;
     }
     for (Rank rank = 0; rank < kRanks; ++rank) {
       std::array<RankMemory, kRanks> seen = memory;

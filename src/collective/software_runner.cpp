@@ -6,7 +6,7 @@
 
 namespace heddle::collective {
 
-using Where = Record::Where;
+using Where = SetupRecord::Where;
 
 std::unique_ptr<Runner> SoftwareRunner::open(const Plan& plan, const Places& places) {
   return std::unique_ptr<Runner>(new SoftwareRunner(plan, places));
@@ -23,7 +23,7 @@ SoftwareRunner::~SoftwareRunner() {
   for (engine::RemoteRegion* remote : imported_) team_.context().objects().close_remote(remote);
 }
 
-base::Status SoftwareRunner::bind(const Schedule& schedule, std::span<const Record> records) {
+base::Status SoftwareRunner::bind(const Schedule& schedule, std::span<const SetupRecord> records) {
   std::vector<RankMemory> memory(team_.size());
   std::vector<bool> bound(team_.size());
   const auto bind_once = [&](std::uint32_t member) -> base::Status {
@@ -32,7 +32,7 @@ base::Status SoftwareRunner::bind(const Schedule& schedule, std::span<const Reco
     return bind_member(member, records[member], &memory[member]);
   };
   if (const base::Status status = bind_once(team_.rank()); status != HEDDLE_DONE) return status;
-  for (const Command& command : schedule.commands) {
+  for (const ScheduleCommand& command : schedule.commands) {
     if (command.action != Action::put && command.action != Action::get) continue;
     if (const base::Status status = bind_once(command.target); status != HEDDLE_DONE) return status;
   }
@@ -44,7 +44,8 @@ base::Status SoftwareRunner::bind(const Schedule& schedule, std::span<const Reco
   return HEDDLE_DONE;
 }
 
-base::Result<engine::RemoteRegion*> SoftwareRunner::region_of(std::uint32_t member, const Record& record, Where where) {
+base::Result<engine::RemoteRegion*> SoftwareRunner::region_of(std::uint32_t member, const SetupRecord& record,
+                                                              Where where) {
   if (where == Where::nowhere) return static_cast<engine::RemoteRegion*>(nullptr);
   if (where == Where::arena) return team_.commons().arena_of(team_.rank_in_job(member));
   auto imported =
@@ -56,7 +57,7 @@ base::Result<engine::RemoteRegion*> SoftwareRunner::region_of(std::uint32_t memb
 }
 
 // Binds a member: directly, or by a carrier if its memory cannot be mapped.
-base::Status SoftwareRunner::bind_member(std::uint32_t member, const Record& record, RankMemory* memory) {
+base::Status SoftwareRunner::bind_member(std::uint32_t member, const SetupRecord& record, RankMemory* memory) {
   engine::Worker* port = team_.commons().port();
   if (member == team_.rank() && port == nullptr) return HEDDLE_DONE;
   auto arena = region_of(member, record, Where::arena);

@@ -18,14 +18,15 @@ class SoftwareRunner final : public SessionQueue {
   static std::unique_ptr<Runner> open(const Plan& plan, const Places& places);
   ~SoftwareRunner() override;
 
-  base::Status bind(const Schedule& schedule, std::span<const Record> records) override;
+  base::Status bind(const Schedule& schedule, std::span<const SetupRecord> records) override;
   void set_buffers(const Call& call) override;
   [[nodiscard]] Memory retire(const Past& past) override;
 
  private:
   SoftwareRunner(const Plan& plan, const Places& places);
-  base::Status bind_member(std::uint32_t member, const Record& record, RankMemory* memory);
-  base::Result<engine::RemoteRegion*> region_of(std::uint32_t member, const Record& record, Record::Where where);
+  base::Status bind_member(std::uint32_t member, const SetupRecord& record, RankMemory* memory);
+  base::Result<engine::RemoteRegion*> region_of(std::uint32_t member, const SetupRecord& record,
+                                                SetupRecord::Where where);
 
   Team& team_;
   const Call& call_;              // the operation's

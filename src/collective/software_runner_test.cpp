@@ -33,10 +33,10 @@ class Part {
     runner_ = ways().back().open(plan(), places_);
   }
   [[nodiscard]] Plan plan() { return {team_, call_, Use::kept, algorithm_, false, request_, schedule_}; }
-  [[nodiscard]] const Record& record() const { return record_; }
+  [[nodiscard]] const SetupRecord& record() const { return record_; }
   [[nodiscard]] Places& places() { return places_; }
   [[nodiscard]] Runner& runner() { return *runner_; }
-  base::Status bind(std::span<const Record> records) { return runner_->bind(schedule_, records); }
+  base::Status bind(std::span<const SetupRecord> records) { return runner_->bind(schedule_, records); }
   void run() {
     runner_->start();
     EXPECT_TRUE(test::within_time([this] { return runner_->advance(); }));
@@ -55,10 +55,10 @@ class Part {
   Team& team_;
   const Call call_;
   const Algorithm& algorithm_;
-  Request request_;
+  AlgorithmRequest request_;
   Schedule schedule_;
   Places places_;
-  Record record_;
+  SetupRecord record_;
   std::unique_ptr<Runner> runner_;
 };
 
@@ -98,7 +98,7 @@ class TwoMembers : public testing::Test {
  private:
   bootstrap::inproc::Job job_{kMembers};
   std::barrier<> meet_{kMembers};
-  std::array<Record, kMembers> records_;
+  std::array<SetupRecord, kMembers> records_;
 };
 
 TEST_F(TwoMembers, ReduceWithTheBuffersOfEachRun) {

@@ -34,13 +34,13 @@ struct Announcement {
 // A round of the assembly that a thread waits for.
 class Round final : public Setup {
  public:
-  using Part = std::function<base::Status(std::span<const Record> records)>;
-  Round(Team& team, const Record& mine, Part part) : team_(team), mine_(mine), part_(std::move(part)) {}
+  using Part = std::function<base::Status(std::span<const SetupRecord> records)>;
+  Round(Team& team, const SetupRecord& mine, Part part) : team_(team), mine_(mine), part_(std::move(part)) {}
   ~Round() override {
     if (!ended()) team_.setups().cancel(*this);
   }
-  [[nodiscard]] const Record& record() const override { return mine_; }
-  base::Status assembled(std::span<const Record> records, bool* doubtful) override;
+  [[nodiscard]] const SetupRecord& record() const override { return mine_; }
+  base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) override;
   void settled(base::Status status) override {
     if (status != HEDDLE_DONE) refusal_.keep(status);
     ended_.store(true, std::memory_order_release);
@@ -50,29 +50,29 @@ class Round final : public Setup {
 
  private:
   Team& team_;
-  const Record mine_;
+  const SetupRecord mine_;
   const Part part_;
   Refusal refusal_;
   std::atomic<bool> ended_{false};  // release when the other fields are set, acquire in ended()
 };
 
-const char* name_of(Record::Kind kind) {
+const char* name_of(SetupRecord::Kind kind) {
   switch (kind) {
-    case Record::Kind::operation:
+    case SetupRecord::Kind::operation:
       return "an operation";
-    case Record::Kind::split:
+    case SetupRecord::Kind::split:
       return "heddle_team_split";
-    case Record::Kind::subset:
+    case SetupRecord::Kind::subset:
       return "heddle_team_subset or _strided";
-    case Record::Kind::verdict:
+    case SetupRecord::Kind::verdict:
       break;
   }
   return "something else";
 }
 
-base::Status judge(const Record& mine, std::span<const Record> records) {
+base::Status judge(const SetupRecord& mine, std::span<const SetupRecord> records) {
   for (std::size_t i = 0; i < records.size(); ++i) {
-    const Record& other = records[i];
+    const SetupRecord& other = records[i];
     if (other.kind != mine.kind) {
       return base::fail(
           HEDDLE_ERR_ARGUMENT,
@@ -93,7 +93,7 @@ base::Status judge(const Record& mine, std::span<const Record> records) {
 }
 
 // A team exists for all its members, or for none.
-base::Status Round::assembled(std::span<const Record> records, bool* doubtful) {
+base::Status Round::assembled(std::span<const SetupRecord> records, bool* doubtful) {
   if (const base::Status status = judge(mine_, records); status != HEDDLE_DONE) return refusal_.keep(status);
   *doubtful = true;
   if (const auto failed = team_.failed_member()) return refusal_.keep(team_.report_failed(*failed));
@@ -220,8 +220,8 @@ base::Result<Team*> Team::confirmed(engine::Context& context, base::Result<Team*
 }
 
 base::Result<Team*> Team::split(std::optional<std::uint32_t> colour, std::int64_t key) {
-  Record record;
-  record.kind = Record::Kind::split;
+  SetupRecord record;
+  record.kind = SetupRecord::Kind::split;
   record.coloured = colour.has_value() ? 1 : 0;
   record.colour = colour.value_or(0);
   record.key = key;
@@ -230,8 +230,8 @@ base::Result<Team*> Team::split(std::optional<std::uint32_t> colour, std::int64_
 
 base::Result<Team*> Team::subset(std::span<const std::uint32_t> ranks) {
   std::vector<bool> named(size());
-  Record record;
-  record.kind = Record::Kind::subset;
+  SetupRecord record;
+  record.kind = SetupRecord::Kind::subset;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] >= size())
       return base::fail(HEDDLE_ERR_RANK, "rank %u: the team has ranks 0-%u", ranks[i], size() - 1);
@@ -246,7 +246,7 @@ base::Result<Team*> Team::subset(std::span<const std::uint32_t> ranks) {
   return make(record);
 }
 
-base::Result<Team*> Team::make(Record record) {
+base::Result<Team*> Team::make(SetupRecord record) {
   come_to_next();
   if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a team");
   auto piece = TeamPiece::take(commons_.arena(), size());
@@ -256,7 +256,7 @@ base::Result<Team*> Team::make(Record record) {
     record.status = HEDDLE_ERR_NO_MEMORY;
   }
   base::Result<Team*> made(static_cast<Team*>(nullptr));
-  Round round(*this, record, [&](std::span<const Record> records) {
+  Round round(*this, record, [&](std::span<const SetupRecord> records) {
     // there is one: else the records would not have been accepted
     made = build(record, records, *piece);
     return made.status();
@@ -286,7 +286,7 @@ base::Result<Team*> Team::make(Record record) {
 }
 
 // Makes the team of the members that have this member's colour; null: it has no colour.
-base::Result<Team*> Team::build(const Record& mine, std::span<const Record> records, TeamPiece& piece) {
+base::Result<Team*> Team::build(const SetupRecord& mine, std::span<const SetupRecord> records, TeamPiece& piece) {
   if (mine.coloured == 0) return static_cast<Team*>(nullptr);
   std::vector<std::uint32_t> chosen;
   for (std::uint32_t i = 0; i < size(); ++i)

@@ -128,9 +128,9 @@ class Team {
   };
   // Local. `piece`: of this member; the new team's, if there is one.
   static base::Result<Team*> create(Commons& commons, Members&& members, TeamPiece& piece);
-  base::Result<Team*> make(Record record);
+  base::Result<Team*> make(SetupRecord record);
   static base::Result<Team*> confirmed(engine::Context& context, base::Result<Team*> made);
-  base::Result<Team*> build(const Record& mine, std::span<const Record> records, TeamPiece& piece);
+  base::Result<Team*> build(const SetupRecord& mine, std::span<const SetupRecord> records, TeamPiece& piece);
   base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
   void come_to_next();
   base::Result<Collective*> open(const Call& call, Use use);

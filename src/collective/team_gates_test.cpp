@@ -64,7 +64,7 @@ class Network {
 
  private:
   struct Of {
-    std::vector<Gate> gates;
+    std::vector<GateLinks> gates;
     std::vector<std::array<std::deque<Signal>, 2>> inputs;  // by gate: local, remote
     std::uint64_t begun = 0;
     std::uint64_t ended = 0;
@@ -92,15 +92,16 @@ class Network {
     wires_.back().signals.push_back(signal);
   }
   void send(Rank rank, std::uint32_t number, const Signal& signal) {
-    const Gate& gate = ranks_[rank].gates[number];
-    if (gate.to_local != Gate::kNone) put({rank, gate.to_local, false, rank, number, {}}, signal);
-    if (gate.to_rank != Gate::kNone) put({gate.to_rank, gate.to_gate, true, rank, number, {}}, signal);
+    const GateLinks& gate = ranks_[rank].gates[number];
+    if (gate.to_local != GateLinks::kNone) put({rank, gate.to_local, false, rank, number, {}}, signal);
+    if (gate.to_rank != GateLinks::kNone) put({gate.to_rank, gate.to_gate, true, rank, number, {}}, signal);
   }
   void fire(Rank rank, std::uint32_t number) {
     Of& of = ranks_[rank];
-    const Gate& gate = of.gates[number];
+    const GateLinks& gate = of.gates[number];
     auto& [local, remote] = of.inputs[number];
-    while ((gate.from_local == Gate::kNone || !local.empty()) && (gate.from_rank == Gate::kNone || !remote.empty())) {
+    while ((gate.from_local == GateLinks::kNone || !local.empty()) &&
+           (gate.from_rank == GateLinks::kNone || !remote.empty())) {
       if (number == 0 && of.begun == of.ended) return;
       Signal signal;
       for (auto* input : {&local, &remote}) {
@@ -174,27 +175,27 @@ TEST(TeamGates, AreABarrierAndAReductionForAnyNumberOfRanks) {
 TEST(TeamGates, BothEndsAgree) {
   for (const Rank ranks : {2U, 3U, 4U, 5U, 7U, 8U, 12U, 31U, 64U, 1000U, 4097U}) {
     for (Rank rank = 0; rank < ranks; ++rank) {
-      const std::vector<Gate> gates = gates_of(rank, ranks);
+      const std::vector<GateLinks> gates = gates_of(rank, ranks);
       std::set<Rank> sent_to;
       for (std::uint32_t number = 0; number < gates.size(); ++number) {
-        const Gate& gate = gates[number];
+        const GateLinks& gate = gates[number];
         ASSERT_TRUE(gate.to_local != number && gate.from_local != number) << "to itself";
-        if (gate.to_local != Gate::kNone) {
+        if (gate.to_local != GateLinks::kNone) {
           ASSERT_EQ(gates.at(gate.to_local).from_local, number);
         }
-        if (gate.from_local != Gate::kNone) {
+        if (gate.from_local != GateLinks::kNone) {
           ASSERT_EQ(gates.at(gate.from_local).to_local, number);
         }
-        if (gate.to_rank == Gate::kNone) continue;
+        if (gate.to_rank == GateLinks::kNone) continue;
         ASSERT_TRUE(sent_to.insert(gate.to_rank).second) << "two connections";
-        const Gate there = gates_of(gate.to_rank, ranks).at(gate.to_gate);
+        const GateLinks there = gates_of(gate.to_rank, ranks).at(gate.to_gate);
         ASSERT_EQ(there.from_rank, rank);
         ASSERT_EQ(there.from_gate, number);
       }
       // A rank that sends to another also gets from it, so that one key serves both.
       std::set<Rank> got_from;
-      for (const Gate& gate : gates)
-        if (gate.from_rank != Gate::kNone) got_from.insert(gate.from_rank);
+      for (const GateLinks& gate : gates)
+        if (gate.from_rank != GateLinks::kNone) got_from.insert(gate.from_rank);
       ASSERT_EQ(sent_to, got_from);
     }
   }

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, RandomCollectives, testing::ValuesIn(all_sett
 const char* random_algorithm(base::Random& random, Operation operation, std::uint32_t ranks, bool any) {
   std::vector<const char*> names = {nullptr, nullptr};  // the one that is chosen, more often
   for (const collective::Algorithm& algorithm : collective::algorithms()) {
-    const collective::Request request{operation, 0, ranks, 0, 64, 1, 0, {0, 0, 0}};
+    const collective::AlgorithmRequest request{operation, 0, ranks, 0, 64, 1, 0, {0, 0, 0}};
     if (algorithm.operation != operation || algorithm.refuses(request) != nullptr) continue;
     if (any || !algorithm.gets) names.push_back(algorithm.name);
   }

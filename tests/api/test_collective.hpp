@@ -171,7 +171,7 @@ class Part {
 
   Part(const Context& context, const Team& team, const Asked& asked)
       : asked_(asked), team_(team.handle()), rank_(team.rank()), size_(team.size()) {
-    const collective::Request request{asked.operation, rank_, size_, asked.root, asked.bytes, 1, 0, {0, 0, 0}};
+    const collective::AlgorithmRequest request{asked.operation, rank_, size_, asked.root, asked.bytes, 1, 0, {0, 0, 0}};
     if (collective::lists_blocks(asked.operation)) {
       send_blocks_ = listed(asked.operation, asked.bytes, asked.root, rank_, size_, true);
       receive_blocks_ = listed(asked.operation, asked.bytes, asked.root, rank_, size_, false);

@@ -17,8 +17,8 @@ struct Algorithm {
   Operation operation;
   const char* help;
   // Null: it supports the request; otherwise the reason, as text for people.
-  const char* (*refuses)(const Request& request);
-  Schedule (*schedule)(const Request& request);
+  const char* (*refuses)(const AlgorithmRequest& request);
+  Schedule (*schedule)(const AlgorithmRequest& request);
   // How ranks access `receive` of others: they put into it (not into the root's in a broadcast), or
   // get from the root's.
   enum class Reach : std::uint8_t { none, put, get } reach = Reach::none;
@@ -39,55 +39,55 @@ constexpr std::uint32_t free_counter(std::uint32_t slot) {
   return 2 * slot + 1;
 }
 
-Schedule barrier_dissemination(const Request& request);
-Schedule barrier_flat(const Request& request);
-Schedule barrier_wide(const Request& request);
+Schedule barrier_dissemination(const AlgorithmRequest& request);
+Schedule barrier_flat(const AlgorithmRequest& request);
+Schedule barrier_wide(const AlgorithmRequest& request);
 
-Schedule broadcast_chain(const Request& request);
-Schedule broadcast_binomial(const Request& request);
-Schedule broadcast_binomial_kept(const Request& request);
-Schedule broadcast_flat(const Request& request);
-Schedule broadcast_trinary(const Request& request);
-Schedule broadcast_trinaryx3(const Request& request);
-Schedule broadcast_chain_session(const Request& request);
-Schedule broadcast_trinary_session(const Request& request);
-Schedule broadcast_trinaryx3_session(const Request& request);
-Schedule broadcast_pull(const Request& request);
-Schedule broadcast_kept_pull(const Request& request);
-Schedule broadcast_scatter_allgather(const Request& request);
+Schedule broadcast_chain(const AlgorithmRequest& request);
+Schedule broadcast_binomial(const AlgorithmRequest& request);
+Schedule broadcast_binomial_kept(const AlgorithmRequest& request);
+Schedule broadcast_flat(const AlgorithmRequest& request);
+Schedule broadcast_trinary(const AlgorithmRequest& request);
+Schedule broadcast_trinaryx3(const AlgorithmRequest& request);
+Schedule broadcast_chain_session(const AlgorithmRequest& request);
+Schedule broadcast_trinary_session(const AlgorithmRequest& request);
+Schedule broadcast_trinaryx3_session(const AlgorithmRequest& request);
+Schedule broadcast_pull(const AlgorithmRequest& request);
+Schedule broadcast_kept_pull(const AlgorithmRequest& request);
+Schedule broadcast_scatter_allgather(const AlgorithmRequest& request);
 
-Schedule reduce_binomial(const Request& request);
-Schedule allreduce_flat(const Request& request);
-Schedule allreduce_doubling(const Request& request);
-Schedule allreduce_rabenseifner(const Request& request);
-Schedule allreduce_ring(const Request& request);
+Schedule reduce_binomial(const AlgorithmRequest& request);
+Schedule allreduce_flat(const AlgorithmRequest& request);
+Schedule allreduce_doubling(const AlgorithmRequest& request);
+Schedule allreduce_rabenseifner(const AlgorithmRequest& request);
+Schedule allreduce_ring(const AlgorithmRequest& request);
 
-Schedule allgather_bruck(const Request& request);
-Schedule allgather_kept(const Request& request);
-Schedule allgather_ring(const Request& request);
-Schedule gather_linear(const Request& request);
-Schedule scatter_linear(const Request& request);
-Schedule alltoall_bruck(const Request& request);
-Schedule alltoall_grid(const Request& request);
-Schedule alltoall_kept(const Request& request);
-Schedule alltoall_pairwise(const Request& request);
-Schedule reduce_scatter_ring(const Request& request);
-Schedule scan_doubling(const Request& request);
+Schedule allgather_bruck(const AlgorithmRequest& request);
+Schedule allgather_kept(const AlgorithmRequest& request);
+Schedule allgather_ring(const AlgorithmRequest& request);
+Schedule gather_linear(const AlgorithmRequest& request);
+Schedule scatter_linear(const AlgorithmRequest& request);
+Schedule alltoall_bruck(const AlgorithmRequest& request);
+Schedule alltoall_grid(const AlgorithmRequest& request);
+Schedule alltoall_kept(const AlgorithmRequest& request);
+Schedule alltoall_pairwise(const AlgorithmRequest& request);
+Schedule reduce_scatter_ring(const AlgorithmRequest& request);
+Schedule scan_doubling(const AlgorithmRequest& request);
 
 // Ranks list their blocks; or blocks are equal, and all ranks keep or none does.
-Schedule exchange_direct(const Request& request);
-Schedule exchange_kept(const Request& request);
+Schedule exchange_direct(const AlgorithmRequest& request);
+Schedule exchange_kept(const AlgorithmRequest& request);
 
 // Cutting bytes into pieces.
 
 // `bytes` from `begin` on, in pieces of at most segment_bytes; at least one piece, which may be
 // empty.
-struct Pieces {
+struct SegmentCuts {
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;
   std::uint64_t segment = 0;
 
-  Pieces(std::uint64_t begin_at, std::uint64_t all, std::uint64_t segment_bytes)
+  SegmentCuts(std::uint64_t begin_at, std::uint64_t all, std::uint64_t segment_bytes)
       : begin(begin_at),
         bytes(all),
         segment(segment_bytes == 0 || segment_bytes > all ? std::max<std::uint64_t>(all, 1) : segment_bytes) {}
@@ -121,9 +121,9 @@ struct TreeNode {
 };
 
 // Largest subtree first: depth log2(ranks); the root has that many children.
-TreeNode binomial_tree(const Request& request);
+TreeNode binomial_tree(const AlgorithmRequest& request);
 // Every node has at most `arity` children; arity 1 is a chain.
-TreeNode k_ary_tree(const Request& request, Rank arity);
+TreeNode k_ary_tree(const AlgorithmRequest& request, Rank arity);
 
 // The most cubic box with three sides of at least 2 for that many ranks, the longest side first;
 // zeros: there is none.
@@ -137,7 +137,7 @@ std::array<Rank, 3> even_shape(Rank ranks);
 // applies gives the parent of node c: c_i = 0: the neighbour with c_i = 1; c_k > 0: c_k - 1; c_j >
 // 0: c_j - 1; otherwise c_i - 1. Children with the longest paths behind them come first: along i,
 // j, k, then back along i. A link of a node is in at most one tree.
-TreeNode torus_tree(const Request& request, unsigned tree);
+TreeNode torus_tree(const AlgorithmRequest& request, unsigned tree);
 
 // Finds the ranks that a run waits for when it does not proceed. Slow: for reports, not for loops.
 
@@ -148,6 +148,7 @@ inline constexpr Rank kMostSearched = 256;
 // once, in their order. Makes the schedules of all ranks. Empty: there are none; the team is too
 // large; or ranks list their blocks, and this rank does not know the other lists. May throw
 // std::bad_alloc.
-std::vector<Rank> givers(const Algorithm& algorithm, const Request& request, std::span<const std::uint32_t> counters);
+std::vector<Rank> givers(const Algorithm& algorithm, const AlgorithmRequest& request,
+                         std::span<const std::uint32_t> counters);
 
 }  // namespace heddle::collective

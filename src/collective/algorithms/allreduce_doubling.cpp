@@ -13,7 +13,7 @@
 #include "collective/algorithms/algorithms.hpp"
 
 namespace heddle::collective {
-Schedule allreduce_doubling(const Request& request) {
+Schedule allreduce_doubling(const AlgorithmRequest& request) {
   const std::uint64_t bytes = request.bytes;
   const Rank power = std::bit_floor(request.ranks);
   const Rank extra = request.ranks - power;

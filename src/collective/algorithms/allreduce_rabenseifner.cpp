@@ -32,7 +32,7 @@ struct Parts {
 
 class Halving {
  public:
-  explicit Halving(const Request& request)
+  explicit Halving(const AlgorithmRequest& request)
       : request_(request),
         power_(std::bit_floor(request.ranks)),
         extra_(request.ranks - power_),
@@ -137,13 +137,13 @@ class Halving {
       const Parts keeps = kept(before, step);
       const Block mine = result(keeps.first, keeps.end);
       builder_.counter(whole(step), 1);
-      Command& put = give(builder_.put(0, mine, partner(step), mine), whole(step));
+      ScheduleCommand& put = give(builder_.put(0, mine, partner(step), mine), whole(step));
       if (step + 1 < steps_) wait(put, whole(step + 1), 1);
     }
     if (steps_ > 0) wait(builder_.nop(0), whole(0), 1);
   }
 
-  const Request& request_;
+  const AlgorithmRequest& request_;
   Rank power_;
   Rank extra_;
   std::uint32_t steps_;
@@ -153,7 +153,7 @@ class Halving {
 
 }  // namespace
 
-Schedule allreduce_rabenseifner(const Request& request) {
+Schedule allreduce_rabenseifner(const AlgorithmRequest& request) {
   return Halving(request).schedule();
 }
 

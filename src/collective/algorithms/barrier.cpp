@@ -9,7 +9,7 @@
 namespace heddle::collective {
 namespace {
 
-Schedule disseminate(const Request& request, std::uint64_t radix) {
+Schedule disseminate(const AlgorithmRequest& request, std::uint64_t radix) {
   Builder builder(request);
   std::uint32_t told = 0;   // counters signalled so far
   std::uint32_t heard = 0;  // counters waited for
@@ -18,7 +18,7 @@ Schedule disseminate(const Request& request, std::uint64_t radix) {
     for (; heard + 1 < before; ++heard) wait(builder.nop(0), heard, 1);
     for (std::uint64_t k = 1; k < radix && k * distance < request.ranks; ++k, ++told) {
       builder.counter(told, 1);
-      Command& tell = builder.signal(0, static_cast<Rank>((request.rank + k * distance) % request.ranks), told);
+      ScheduleCommand& tell = builder.signal(0, static_cast<Rank>((request.rank + k * distance) % request.ranks), told);
       if (heard < before) wait(tell, heard++, 1);
     }
   }
@@ -28,11 +28,11 @@ Schedule disseminate(const Request& request, std::uint64_t radix) {
 
 }  // namespace
 
-Schedule barrier_dissemination(const Request& request) {
+Schedule barrier_dissemination(const AlgorithmRequest& request) {
   return disseminate(request, 2);
 }
 
-Schedule barrier_wide(const Request& request) {
+Schedule barrier_wide(const AlgorithmRequest& request) {
   return disseminate(request, 8);
 }
 

@@ -11,7 +11,7 @@
 namespace heddle::collective {
 namespace {
 
-Schedule kept(const Request& request, const TreeNode& node) {
+Schedule kept(const AlgorithmRequest& request, const TreeNode& node) {
   constexpr std::uint32_t kFull = 0;
   constexpr std::uint32_t kFree = 1;
   Builder builder(request);
@@ -22,7 +22,7 @@ Schedule kept(const Request& request, const TreeNode& node) {
   builder.counter(kFull, node.root ? 0 : 1);
   for (std::uint32_t child = 0; child < node.children.size(); ++child) {
     builder.counter(kFree + child, 1, 1);
-    Command& put = give(builder.put(0, node.root ? own : slot, node.children[child], slot), kFull);
+    ScheduleCommand& put = give(builder.put(0, node.root ? own : slot, node.children[child], slot), kFull);
     wait(put, kFree + child, 1);
     if (!node.root) wait(put, kFull, 1);
   }
@@ -34,11 +34,11 @@ Schedule kept(const Request& request, const TreeNode& node) {
 
 }  // namespace
 
-Schedule broadcast_binomial_kept(const Request& request) {
+Schedule broadcast_binomial_kept(const AlgorithmRequest& request) {
   return kept(request, binomial_tree(request));
 }
 
-Schedule broadcast_flat(const Request& request) {
+Schedule broadcast_flat(const AlgorithmRequest& request) {
   return kept(request, k_ary_tree(request, request.ranks));
 }
 

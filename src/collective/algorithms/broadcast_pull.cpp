@@ -17,15 +17,15 @@ constexpr std::uint32_t kThere = 0;  // at the others
 constexpr std::uint32_t kTaken = 0;  // at the root
 
 template <class Function>
-void each_other(const Request& request, Function&& function) {
+void each_other(const AlgorithmRequest& request, Function&& function) {
   for (Rank step = 1; step < request.ranks; ++step) function((request.root + step) % request.ranks);
 }
 
 }  // namespace
 
-Schedule broadcast_pull(const Request& request) {
+Schedule broadcast_pull(const AlgorithmRequest& request) {
   Builder builder(request);
-  const Pieces segments(0, request.bytes, request.segment_bytes);
+  const SegmentCuts segments(0, request.bytes, request.segment_bytes);
   if (request.rank != request.root) {
     builder.counter(kThere, segments.count());
     for (std::uint32_t i = 0; i < segments.count(); ++i)
@@ -46,7 +46,7 @@ Schedule broadcast_pull(const Request& request) {
   return builder.take();
 }
 
-Schedule broadcast_kept_pull(const Request& request) {
+Schedule broadcast_kept_pull(const AlgorithmRequest& request) {
   Builder builder(request);
   const Block own{Place::receive, 0, request.bytes};
   const Block slot{Place::scratch, 0, request.bytes};

@@ -13,7 +13,7 @@
 
 namespace heddle::collective {
 
-Schedule broadcast_scatter_allgather(const Request& request) {
+Schedule broadcast_scatter_allgather(const AlgorithmRequest& request) {
   constexpr std::uint32_t kMine = 0;
   constexpr std::uint32_t kLeft = 1;
   constexpr std::uint32_t kRight = 2;
@@ -38,7 +38,7 @@ Schedule broadcast_scatter_allgather(const Request& request) {
   }
   for (Rank step = 0; step + 1 < n && !right_is_root; ++step) {
     const Block now = block(v + n - step);
-    Command& put = give(builder.put(1, now, absolute(v + 1), now), kLeft);
+    ScheduleCommand& put = give(builder.put(1, now, absolute(v + 1), now), kLeft);
     if (step == 0) wait(put, kRight, 1);
     if (!root) wait(put, step == 0 ? kMine : kLeft, step == 0 ? 1 : step);
   }

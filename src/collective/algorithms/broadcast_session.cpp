@@ -38,7 +38,7 @@ constexpr std::uint32_t kFurther = 2;
 
 struct Tree {
   std::uint32_t number;
-  TreeNode (*node)(const Request& request, unsigned tree);
+  TreeNode (*node)(const AlgorithmRequest& request, unsigned tree);
 
   [[nodiscard]] std::uint32_t data() const { return number * 2; }
   [[nodiscard]] std::uint32_t begun() const { return number * 2 + 1; }
@@ -51,7 +51,7 @@ struct Tree {
   [[nodiscard]] std::uint32_t further_queue(std::uint32_t child) const {
     return kTrees * 3 + number * kFurther + child - 1;
   }
-  [[nodiscard]] TreeNode at(Request request, Rank rank) const {
+  [[nodiscard]] TreeNode at(AlgorithmRequest request, Rank rank) const {
     request.rank = rank;
     return node(request, number);
   }
@@ -85,7 +85,7 @@ std::vector<Release> puts_that_release(std::vector<Release> data) {
 void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t reports,
                   const std::vector<Release>& puts) {
   std::uint32_t place = 0;
-  const auto next = [&](Command& command) { wait(command, tree.begun(), ++place); };
+  const auto next = [&](ScheduleCommand& command) { wait(command, tree.begun(), ++place); };
   for (std::uint32_t i = 0; i + 1 < reports; ++i) next(builder.nop(tree.queue(1)));
   std::uint32_t released = reports;
   for (std::size_t given = 0; given < puts.size();) {
@@ -101,7 +101,7 @@ void release_data(Builder& builder, const Tree& tree, Rank root, std::uint32_t r
 }
 
 // Adds the reports up `tree`; at the root they release `data`.
-void add_reports(Builder& builder, const Request& request, const Tree& tree, std::vector<Release> data) {
+void add_reports(Builder& builder, const AlgorithmRequest& request, const Tree& tree, std::vector<Release> data) {
   const TreeNode node = tree.at(request, request.rank);
   const auto children = static_cast<std::uint32_t>(node.children.size());
   if (node.root) {
@@ -110,13 +110,13 @@ void add_reports(Builder& builder, const Request& request, const Tree& tree, std
   }
   builder.counter(tree.begun(), children);
   for (std::uint32_t i = 0; i + 1 < children; ++i) wait(builder.nop(tree.queue(1)), tree.begun(), i + 1);
-  Command& report = builder.signal_shared(tree.queue(children > 0 ? 1 : 2), node.parent, tree.begun());
+  ScheduleCommand& report = builder.signal_shared(tree.queue(children > 0 ? 1 : 2), node.parent, tree.begun());
   if (children > 0) wait(report, tree.begun(), children);
 }
 
 // Adds what a rank forwards. At the root only the reports release it: the return value says what to
 // release.
-Release add_data(Builder& builder, const Request& request, const Tree& tree, const Pieces& pieces) {
+Release add_data(Builder& builder, const AlgorithmRequest& request, const Tree& tree, const SegmentCuts& pieces) {
   const TreeNode node = tree.at(request, request.rank);
   const auto children = static_cast<std::uint32_t>(node.children.size());
   const std::uint32_t credits = pieces.count() * (node.root ? children : std::max(children, 1U));
@@ -128,7 +128,7 @@ Release add_data(Builder& builder, const Request& request, const Tree& tree, con
     builder.link(tree.further_queue(child), node.links[child]);
   }
   std::uint32_t place = 0;
-  const auto next = [&](Command& command) { wait(command, tree.data(), ++place); };
+  const auto next = [&](ScheduleCommand& command) { wait(command, tree.data(), ++place); };
   for (std::uint32_t i = 0; i < pieces.count(); ++i) {
     for (std::uint32_t child = 1; spread && child < children; ++child)
       next(builder.signal(tree.queue(0), request.rank, tree.further_counter(child)));
@@ -137,8 +137,8 @@ Release add_data(Builder& builder, const Request& request, const Tree& tree, con
       const Rank to = node.children[child];
       const auto grandchildren = static_cast<std::uint32_t>(tree.at(request, to).children.size());
       const Block block = pieces.at(Place::receive, i);
-      Command& put = give(builder.put(further ? tree.further_queue(child) : tree.queue(0), block, to, block),
-                          tree.data(), std::max(grandchildren, 1U));
+      ScheduleCommand& put = give(builder.put(further ? tree.further_queue(child) : tree.queue(0), block, to, block),
+                                  tree.data(), std::max(grandchildren, 1U));
       if (further)
         wait(put, tree.further_counter(child), i + 1);
       else
@@ -149,38 +149,38 @@ Release add_data(Builder& builder, const Request& request, const Tree& tree, con
   return {tree.data(), credits};
 }
 
-Schedule down_trees(const Request& request, std::uint32_t trees,
-                    TreeNode (*node)(const Request& request, unsigned tree)) {
+Schedule down_trees(const AlgorithmRequest& request, std::uint32_t trees,
+                    TreeNode (*node)(const AlgorithmRequest& request, unsigned tree)) {
   Builder builder(request);
   std::vector<Release> data;
   for (std::uint32_t number = 0; number < trees; ++number) {
     const Block fragment = part(Place::receive, request.bytes, 1, trees, number);
-    const Pieces pieces(fragment.offset, fragment.bytes, request.segment_bytes);
+    const SegmentCuts pieces(fragment.offset, fragment.bytes, request.segment_bytes);
     data.push_back(add_data(builder, request, {number, node}, pieces));
   }
   add_reports(builder, request, {0, node}, std::move(data));
   return builder.take();
 }
 
-TreeNode chain(const Request& request, unsigned) {
+TreeNode chain(const AlgorithmRequest& request, unsigned) {
   return k_ary_tree(request, 1);
 }
 
-TreeNode trinary(const Request& request, unsigned) {
+TreeNode trinary(const AlgorithmRequest& request, unsigned) {
   return k_ary_tree(request, 3);
 }
 
 }  // namespace
 
-Schedule broadcast_chain_session(const Request& request) {
+Schedule broadcast_chain_session(const AlgorithmRequest& request) {
   return down_trees(request, 1, chain);
 }
 
-Schedule broadcast_trinary_session(const Request& request) {
+Schedule broadcast_trinary_session(const AlgorithmRequest& request) {
   return down_trees(request, 1, trinary);
 }
 
-Schedule broadcast_trinaryx3_session(const Request& request) {
+Schedule broadcast_trinaryx3_session(const AlgorithmRequest& request) {
   return down_trees(request, kTrees, torus_tree);
 }
 

@@ -22,7 +22,7 @@ struct Base {
 constexpr std::uint32_t kMostChildren = 64;  // binomial: at most one per bit of a rank
 constexpr std::uint32_t kCountersPerTree = 1 + kMostChildren;
 
-void add_tree(Builder& builder, Base base, const TreeNode& node, const Pieces& pieces) {
+void add_tree(Builder& builder, Base base, const TreeNode& node, const SegmentCuts& pieces) {
   const std::uint32_t arrivals = base.counter;
   const std::uint32_t begun = base.counter + 1;
   builder.counter(arrivals, node.root ? 0 : pieces.count());
@@ -31,39 +31,39 @@ void add_tree(Builder& builder, Base base, const TreeNode& node, const Pieces& p
   for (std::uint32_t i = 0; i < pieces.count(); ++i)
     for (std::uint32_t child = 0; child < node.children.size(); ++child) {
       const Block block = pieces.at(Place::receive, i);
-      Command& put = give(builder.put(base.queue, block, node.children[child], block), arrivals);
+      ScheduleCommand& put = give(builder.put(base.queue, block, node.children[child], block), arrivals);
       if (!node.root) wait(put, arrivals, i + 1);
       if (i == 0) wait(put, begun + child, 1);
     }
   if (!node.root && node.children.empty()) wait(builder.nop(base.queue + 1), arrivals, pieces.count());
 }
 
-Schedule one_tree(const Request& request, const TreeNode& node) {
+Schedule one_tree(const AlgorithmRequest& request, const TreeNode& node) {
   Builder builder(request);
-  add_tree(builder, {}, node, Pieces(0, request.bytes, request.segment_bytes));
+  add_tree(builder, {}, node, SegmentCuts(0, request.bytes, request.segment_bytes));
   return builder.take();
 }
 
 }  // namespace
 
-Schedule broadcast_chain(const Request& request) {
+Schedule broadcast_chain(const AlgorithmRequest& request) {
   return one_tree(request, k_ary_tree(request, 1));
 }
 
-Schedule broadcast_binomial(const Request& request) {
+Schedule broadcast_binomial(const AlgorithmRequest& request) {
   return one_tree(request, binomial_tree(request));
 }
 
-Schedule broadcast_trinary(const Request& request) {
+Schedule broadcast_trinary(const AlgorithmRequest& request) {
   return one_tree(request, k_ary_tree(request, 3));
 }
 
-Schedule broadcast_trinaryx3(const Request& request) {
+Schedule broadcast_trinaryx3(const AlgorithmRequest& request) {
   Builder builder(request);
   for (unsigned tree = 0; tree < 3; ++tree) {
     const Block fragment = part(Place::receive, request.bytes, 1, 3, tree);
     add_tree(builder, {tree * kCountersPerTree, tree * 2}, torus_tree(request, tree),
-             Pieces(fragment.offset, fragment.bytes, request.segment_bytes));
+             SegmentCuts(fragment.offset, fragment.bytes, request.segment_bytes));
   }
   return builder.take();
 }

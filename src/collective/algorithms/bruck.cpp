@@ -19,7 +19,7 @@ std::uint32_t steps_for(Rank n) {
 // Block i of the scratch is that of rank (this + i) mod n. In step k a rank sends its first 2^k
 // blocks, or as many as are missing, to the rank 2^k before it, where they follow the blocks
 // already there.
-Schedule allgather_bruck(const Request& request) {
+Schedule allgather_bruck(const AlgorithmRequest& request) {
   const Rank n = request.ranks;
   const Rank rank = request.rank;
   const std::uint64_t bytes = request.bytes;
@@ -46,7 +46,7 @@ Schedule allgather_bruck(const Request& request) {
 
 // Block i goes to the rank i after this one. In step k the blocks whose i has bit k go 2^k ranks
 // further: packed together, then sent.
-Schedule alltoall_bruck(const Request& request) {
+Schedule alltoall_bruck(const AlgorithmRequest& request) {
   const Rank n = request.ranks;
   const Rank rank = request.rank;
   const std::uint64_t bytes = request.bytes;

@@ -28,15 +28,15 @@ constexpr std::uint32_t slots_free_counter(std::uint32_t slot) {
 
 class Maker {
  public:
-  Maker(const Request& request, bool kept)
+  Maker(const AlgorithmRequest& request, bool kept)
       : rank_(request.rank), mine_(exchange_of(request, request.rank, kept)), builder_(request) {}
 
   Schedule make() {
-    for (const Message& message : mine_.taken) blocks_ += moves(message) ? 1 : 0;
+    for (const ListedBlock& message : mine_.taken) blocks_ += moves(message) ? 1 : 0;
     builder_.scratch(kept_bytes(rank_, mine_));
     builder_.counter(kBlocks, blocks_);
     if (!mine_.kept) tell_peers(peer_begun_counter);
-    for (const Message& message : of_peer(mine_.given, rank_)) {
+    for (const ListedBlock& message : of_peer(mine_.given, rank_)) {
       if (message.bytes > 0)
         builder_.copy(1, {Place::send, message.here, message.bytes}, {Place::receive, message.there, message.bytes});
     }
@@ -46,7 +46,7 @@ class Maker {
       wait(builder_.nop(1), kBlocks, blocks_);
       return builder_.take();
     }
-    for (const Message& message : mine_.taken) {
+    for (const ListedBlock& message : mine_.taken) {
       if (!moves(message)) continue;
       wait(builder_.copy(1, {Place::scratch, message.there, message.bytes},
                          {Place::receive, message.here, message.bytes}),
@@ -57,19 +57,19 @@ class Maker {
   }
 
  private:
-  [[nodiscard]] bool moves(const Message& message) const { return message.peer != rank_ && message.bytes > 0; }
+  [[nodiscard]] bool moves(const ListedBlock& message) const { return message.peer != rank_ && message.bytes > 0; }
 
   // Signals each giver once.
   void tell_peers(std::uint32_t (*counter)(std::uint32_t slot)) {
     Rank last = rank_;
-    for (const Message& message : mine_.taken) {
+    for (const ListedBlock& message : mine_.taken) {
       if (!moves(message) || message.peer == last) continue;
       last = message.peer;
       builder_.signal(1, message.peer, counter(message.slot));
     }
   }
 
-  void give(const Message& message) {
+  void give(const ListedBlock& message) {
     if (!moves(message)) return;
     builder_.counter(peer_begun_counter(message.slot), message.kept ? 0 : 1);
     builder_.counter(slots_free_counter(message.slot), message.kept ? 1 : 0, 1);
@@ -81,9 +81,9 @@ class Maker {
   }
 
   void give_all() {
-    for (const Message& message : mine_.given)
+    for (const ListedBlock& message : mine_.given)
       if (message.peer > rank_) give(message);
-    for (const Message& message : mine_.given)
+    for (const ListedBlock& message : mine_.given)
       if (message.peer < rank_) give(message);
   }
 
@@ -93,31 +93,31 @@ class Maker {
   std::uint32_t blocks_ = 0;
 };
 
-Schedule direct(Request request, Operation operation) {
+Schedule direct(AlgorithmRequest request, Operation operation) {
   request.operation = operation;
   return Maker(request, false).make();
 }
 
 }  // namespace
 
-Schedule exchange_direct(const Request& request) {
+Schedule exchange_direct(const AlgorithmRequest& request) {
   return direct(request, request.operation);
 }
 
-Schedule exchange_kept(const Request& request) {
+Schedule exchange_kept(const AlgorithmRequest& request) {
   return Maker(request, true).make();
 }
 
 // Equal blocks are lists that every rank knows.
-Schedule gather_linear(const Request& request) {
+Schedule gather_linear(const AlgorithmRequest& request) {
   return direct(request, Operation::gatherv);
 }
 
-Schedule scatter_linear(const Request& request) {
+Schedule scatter_linear(const AlgorithmRequest& request) {
   return direct(request, Operation::scatterv);
 }
 
-Schedule alltoall_pairwise(const Request& request) {
+Schedule alltoall_pairwise(const AlgorithmRequest& request) {
   return direct(request, Operation::alltoallv);
 }
 

@@ -11,7 +11,7 @@
 
 namespace heddle::collective {
 
-Schedule barrier_flat(const Request& request) {
+Schedule barrier_flat(const AlgorithmRequest& request) {
   Builder builder(request);
   if (request.rank != 0) {
     builder.counter(0, 1);
@@ -28,7 +28,7 @@ Schedule barrier_flat(const Request& request) {
 }
 
 // Combines in the order of ranks, so that the bits of the result are the same in every run.
-Schedule allreduce_flat(const Request& request) {
+Schedule allreduce_flat(const AlgorithmRequest& request) {
   Builder builder(request);
   const std::uint64_t bytes = request.bytes;
   const Block given{Place::send, 0, bytes};

@@ -69,7 +69,7 @@ constexpr std::uint32_t kGridFree = 2;
 // itself.
 class Part {
  public:
-  explicit Part(const Request& request)
+  explicit Part(const AlgorithmRequest& request)
       : request_(request),
         grid_(request.ranks),
         builder_(request),
@@ -125,7 +125,7 @@ class Part {
         builder_.copy(0, from, to);
         continue;
       }
-      Command& put = builder_.put(0, from, relay, to);
+      ScheduleCommand& put = builder_.put(0, from, relay, to);
       if (row == 0) wait(put, kGridFree + column, 1);
       if (row + 1 == height) give_shared(put, kPassed);
     }
@@ -134,8 +134,8 @@ class Part {
     const Rank target = grid_.at(row, column_);
     const std::uint32_t free = kGridFree + grid_.columns() + row;
     builder_.counter(free, 1, 1);
-    Command& put = builder_.put(0, block(Place::scratch, row * senders_.size(), senders_.size()), target,
-                                block(Place::scratch, came_at(target, grid_.row(rank_)), senders_.size()));
+    ScheduleCommand& put = builder_.put(0, block(Place::scratch, row * senders_.size(), senders_.size()), target,
+                                        block(Place::scratch, came_at(target, grid_.row(rank_)), senders_.size()));
     wait(give_shared(put, kCame), free, 1);
   }
   // Copies the blocks of these senders, which lie in this order in scratch from `at` on.
@@ -154,7 +154,7 @@ class Part {
     builder_.signal(0, relay, kGridFree + grid_.columns() + grid_.row(rank_));
   }
 
-  const Request& request_;
+  const AlgorithmRequest& request_;
   const Grid grid_;
   Builder builder_;
   const Rank rank_;
@@ -165,7 +165,7 @@ class Part {
 
 }  // namespace
 
-Schedule alltoall_grid(const Request& request) {
+Schedule alltoall_grid(const AlgorithmRequest& request) {
   return Part(request).make();
 }
 

@@ -10,7 +10,7 @@ namespace heddle::collective {
 namespace {
 
 // `given(r)`: the block for rank r.
-Schedule exchange(const Request& request, auto&& given) {
+Schedule exchange(const AlgorithmRequest& request, auto&& given) {
   constexpr std::uint32_t kFull = 0;
   constexpr std::uint32_t kFree = 1;
   const Rank n = request.ranks;
@@ -35,11 +35,11 @@ Schedule exchange(const Request& request, auto&& given) {
 
 }  // namespace
 
-Schedule allgather_kept(const Request& request) {
+Schedule allgather_kept(const AlgorithmRequest& request) {
   return exchange(request, [&](Rank) { return Block{Place::send, 0, request.bytes}; });
 }
 
-Schedule alltoall_kept(const Request& request) {
+Schedule alltoall_kept(const AlgorithmRequest& request) {
   return exchange(request, [&](Rank rank) { return Block{Place::send, rank * request.bytes, request.bytes}; });
 }
 

@@ -7,7 +7,7 @@
 
 namespace heddle::collective {
 
-Schedule reduce_binomial(const Request& request) {
+Schedule reduce_binomial(const AlgorithmRequest& request) {
   constexpr std::uint32_t kFree = 0;  // my slot at my parent
   constexpr std::uint32_t kFull = 1;  // + i: slot of my child i
   const TreeNode node = binomial_tree(request);

@@ -60,7 +60,7 @@ void add_allgather(Builder& builder, const Ring& ring, auto&& at) {
   builder.signal(1, ring.left(), kBegun);
   for (Rank step = 0; step + 1 < ring.n; ++step) {
     const Block now = at(ring.part(step));
-    Command& put = give(builder.put(0, now, ring.right(), now), kWhole);
+    ScheduleCommand& put = give(builder.put(0, now, ring.right(), now), kWhole);
     if (step == 0)
       wait(put, kBegun, 1);
     else
@@ -71,7 +71,7 @@ void add_allgather(Builder& builder, const Ring& ring, auto&& at) {
 
 }  // namespace
 
-Schedule allreduce_ring(const Request& request) {
+Schedule allreduce_ring(const AlgorithmRequest& request) {
   Builder builder(request);
   const Ring ring{request.ranks, request.rank};
   const auto given = [&](Rank i) { return part(Place::send, request.bytes, request.element_bytes, ring.n, i); };
@@ -87,7 +87,7 @@ Schedule allreduce_ring(const Request& request) {
   return builder.take();
 }
 
-Schedule reduce_scatter_ring(const Request& request) {
+Schedule reduce_scatter_ring(const AlgorithmRequest& request) {
   Builder builder(request);
   const Ring ring{request.ranks, request.rank};
   const auto given = [&](Rank i) { return Block{Place::send, i * request.bytes, request.bytes}; };
@@ -99,7 +99,7 @@ Schedule reduce_scatter_ring(const Request& request) {
   return builder.take();
 }
 
-Schedule allgather_ring(const Request& request) {
+Schedule allgather_ring(const AlgorithmRequest& request) {
   Builder builder(request);
   const Ring ring{request.ranks, request.rank};
   const auto result = [&](Rank i) { return Block{Place::receive, i * request.bytes, request.bytes}; };

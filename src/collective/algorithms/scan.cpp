@@ -7,7 +7,7 @@
 
 namespace heddle::collective {
 
-Schedule scan_doubling(const Request& request) {
+Schedule scan_doubling(const AlgorithmRequest& request) {
   Builder builder(request);
   const std::uint64_t bytes = request.bytes;
   const Block sum{Place::receive, 0, bytes};

@@ -11,11 +11,11 @@ namespace {
 
 using Reach = Algorithm::Reach;
 
-const char* nothing(const Request&) {
+const char* nothing(const AlgorithmRequest&) {
   return nullptr;
 }
 
-const char* wants_torus(const Request& request) {
+const char* wants_torus(const AlgorithmRequest& request) {
   const auto& [x, y, z] = request.shape;
   if (x < 2 || y < 2 || z < 2) return "it needs a shape whose three sides are 2 or more";
   if (std::uint64_t{x} * y * z != request.ranks) return "the sides of the shape do not multiply to the number of ranks";
@@ -108,14 +108,15 @@ const Algorithm* find_algorithm(std::string_view name) {
   return nullptr;
 }
 
-std::vector<Rank> givers(const Algorithm& algorithm, const Request& request, std::span<const std::uint32_t> counters) {
+std::vector<Rank> givers(const Algorithm& algorithm, const AlgorithmRequest& request,
+                         std::span<const std::uint32_t> counters) {
   std::vector<Rank> found;
   if (counters.empty() || request.ranks > kMostSearched || lists_blocks(request.operation)) return found;
-  const auto gives = [&](const Command& command) {
+  const auto gives = [&](const ScheduleCommand& command) {
     return command.action == Action::put && command.target == request.rank && command.credits > 0 &&
            std::ranges::find(counters, command.counter) != counters.end();
   };
-  Request other = request;
+  AlgorithmRequest other = request;
   for (other.rank = 0; other.rank < request.ranks; ++other.rank) {
     if (other.rank == request.rank) continue;
     if (std::ranges::any_of(algorithm.schedule(other).commands, gives)) found.push_back(other.rank);

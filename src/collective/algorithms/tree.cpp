@@ -6,11 +6,11 @@
 namespace heddle::collective {
 namespace {
 
-Rank relative(const Request& request) {
+Rank relative(const AlgorithmRequest& request) {
   return (request.rank + request.ranks - request.root) % request.ranks;
 }
 
-Rank absolute(const Request& request, Rank relative_rank) {
+Rank absolute(const AlgorithmRequest& request, Rank relative_rank) {
   return static_cast<Rank>((std::uint64_t{relative_rank} + request.root) % request.ranks);
 }
 
@@ -18,17 +18,17 @@ Rank absolute(const Request& request, Rank relative_rank) {
 
 using Coordinates = std::array<Rank, 3>;
 
-Coordinates coordinates_of(const Request& request, Rank rank) {
+Coordinates coordinates_of(const AlgorithmRequest& request, Rank rank) {
   const auto& [x, y, z] = request.shape;
   static_cast<void>(z);
   return {rank % x, rank / x % y, rank / x / y};
 }
 
-Rank rank_at(const Request& request, const Coordinates& c) {
+Rank rank_at(const AlgorithmRequest& request, const Coordinates& c) {
   return c[0] + request.shape[0] * (c[1] + request.shape[1] * c[2]);
 }
 
-Rank absolute_at(const Request& request, const Coordinates& c) {
+Rank absolute_at(const AlgorithmRequest& request, const Coordinates& c) {
   Coordinates place = coordinates_of(request, request.root);
   for (std::size_t axis = 0; axis < 3; ++axis) place[axis] = (place[axis] + c[axis]) % request.shape[axis];
   return rank_at(request, place);
@@ -52,7 +52,7 @@ Coordinates parent_of(Coordinates c, unsigned tree) {
 
 }  // namespace
 
-TreeNode binomial_tree(const Request& request) {
+TreeNode binomial_tree(const AlgorithmRequest& request) {
   TreeNode node;
   const Rank own = relative(request);
   node.root = own == 0;
@@ -72,7 +72,7 @@ TreeNode binomial_tree(const Request& request) {
   return node;
 }
 
-TreeNode k_ary_tree(const Request& request, Rank arity) {
+TreeNode k_ary_tree(const AlgorithmRequest& request, Rank arity) {
   TreeNode node;
   const std::uint64_t own = relative(request);
   node.root = own == 0;
@@ -95,7 +95,7 @@ std::array<Rank, 3> even_shape(Rank ranks) {
   return best;
 }
 
-TreeNode torus_tree(const Request& request, unsigned tree) {
+TreeNode torus_tree(const AlgorithmRequest& request, unsigned tree) {
   const Coordinates root = coordinates_of(request, request.root);
   Coordinates own = coordinates_of(request, request.rank);
   for (std::size_t axis = 0; axis < 3; ++axis)
