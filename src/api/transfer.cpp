@@ -22,7 +22,7 @@ inline void tally(Worker& worker, std::uint64_t bytes) {
 // By a command, if one command does all of it: the transport executes it whole, and the worker has
 // no gate. False: nothing happened.
 template <Kind kind>
-[[gnu::always_inline]] inline bool by_one_command(Worker& worker, const engine::Block& block,
+[[gnu::always_inline]] inline bool by_one_command(Worker& worker, const engine::BlockTransfer& block,
                                                   const heddle_completion* completion, Status* status) {
   if (!worker.ownership().mine() || block.bytes == 0 || !accessible(worker, *block.remote, block.offset, block.bytes)) {
     return false;
@@ -38,7 +38,7 @@ template <Kind kind>
 
 // For memory that is mapped.
 template <Kind kind>
-[[gnu::always_inline]] inline Status copy_directly(Worker& worker, const engine::Block& block,
+[[gnu::always_inline]] inline Status copy_directly(Worker& worker, const engine::BlockTransfer& block,
                                                    const heddle_completion* completion) {
   if (!counter_fits(worker, completion)) return explain_completion(worker, *completion);
   std::byte* memory = block.remote->direct + block.offset;
@@ -62,7 +62,7 @@ Status slow(Worker& worker, std::byte* local, std::size_t bytes, RemoteRegion* r
 
 // The owner of the region has not been met yet.
 template <Kind kind>
-[[gnu::cold, gnu::noinline]] Status first_access(Worker& worker, const engine::Block& block,
+[[gnu::cold, gnu::noinline]] Status first_access(Worker& worker, const engine::BlockTransfer& block,
                                                  const heddle_completion* completion) {
   const Status status = meet(*block.remote);
   if (status != HEDDLE_DONE) return status == HEDDLE_AGAIN ? again(worker) : status;
@@ -74,7 +74,7 @@ template <Kind kind>
 template <Kind kind>
 [[gnu::noinline]] Status slow(Worker& worker, std::byte* local, std::size_t bytes, RemoteRegion* remote,
                               std::uint64_t offset, const heddle_completion* completion) {
-  const engine::Block block{kind, local, bytes, remote, offset};
+  const engine::BlockTransfer block{kind, local, bytes, remote, offset};
   if (!accessible(worker, *block.remote, block.offset, block.bytes)) [[unlikely]] {
     const Status status = explain_access(worker, *block.remote, block.offset, block.bytes);
     if (status != HEDDLE_DONE) return status;
@@ -107,7 +107,7 @@ template <Kind kind>
   if (worker == nullptr || remote == nullptr || (local == nullptr && bytes != 0)) [[unlikely]] {
     return explain_arguments<kind>(handle, address);
   }
-  const engine::Block block{kind, static_cast<std::byte*>(local), bytes, remote, address.offset};
+  const engine::BlockTransfer block{kind, static_cast<std::byte*>(local), bytes, remote, address.offset};
   if (remote->direct_range(address.offset, bytes)) return copy_directly<kind>(*worker, block, completion);
   Status status = HEDDLE_DONE;
   if (by_one_command<kind>(*worker, block, completion, &status)) return asked<kind>(*worker, status, bytes, completion);

@@ -150,8 +150,8 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
   completion.fn = end_put;
   completion.arg = ended;
   // A put does not write its source.
-  const engine::Block block{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
-                            base.offset + offset};
+  const engine::BlockTransfer block{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
+                                    base.offset + offset};
   const base::Status status = engine::post(port_, block, completion);
   if (status == HEDDLE_AGAIN) return false;
   if (status == HEDDLE_DONE || status < 0) end_put(ended, status);

@@ -126,7 +126,7 @@ struct Piece {
 enum class Kind : std::uint8_t { put, get, atomic, message, protocol, protocol_work };
 
 // A put or get of one block.
-struct Block {
+struct BlockTransfer {
   Kind kind = Kind::put;
   std::byte* local = nullptr;
   std::uint64_t bytes = 0;
@@ -141,7 +141,8 @@ class Pieces {
   Pieces() = default;
   Pieces(std::byte* local, RemoteRegion* remote, std::uint64_t offset, const heddle_strided& shape)
       : local_(local), remote_(remote), offset_(offset), shape_(shape) {}
-  explicit Pieces(const Block& block) : Pieces(block.local, block.remote, block.offset, {block.bytes, 1, 0, 0}) {}
+  explicit Pieces(const BlockTransfer& block)
+      : Pieces(block.local, block.remote, block.offset, {block.bytes, 1, 0, 0}) {}
   Pieces(const heddle_segment* segments, std::size_t count) : segments_(segments) { shape_.blocks = count; }
 
   // What MarkTable::set_remotes needs to know of them.

@@ -84,7 +84,7 @@ base::Status Requester::post_with_care(Command& command, const Completion& compl
   RemoteRegion& remote = *RemoteRegion::of(command.remote);
   if (!reachable(*command.remote)) [[unlikely]] {
     const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
-    const Block block{kind, static_cast<std::byte*>(command.local), command.bytes, &remote, command.offset};
+    const BlockTransfer block{kind, static_cast<std::byte*>(command.local), command.bytes, &remote, command.offset};
     return try_transfer(kind, Pieces(block), remote.rank, completion);
   }
   if (!completion.notifies()) return post_unnotified(command, true);

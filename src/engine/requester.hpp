@@ -53,11 +53,11 @@ class Requester {
   // says why the next one was not.
   std::size_t post(std::span<transport::Command> prepared);
   // Makes the command of a put or get; false: it needs more than one, or none. Any thread.
-  [[nodiscard]] bool whole(const Block& block, transport::Command* command) const {
+  [[nodiscard]] bool whole(const BlockTransfer& block, transport::Command* command) const {
     return !block.remote->direct_range(block.offset, block.bytes) && fits_one(block, command);
   }
   // The same for a block that is known not to be direct.
-  [[nodiscard]] bool fits_one(const Block& block, transport::Command* command) const {
+  [[nodiscard]] bool fits_one(const BlockTransfer& block, transport::Command* command) const {
     const RemoteRegion& remote = *block.remote;
     const auto opcode = block.kind == Kind::put ? transport::Opcode::put : transport::Opcode::get;
     if ((remote.one_command & transport::bit(opcode)) == 0 || block.bytes > max_transfer_) return false;
@@ -77,7 +77,7 @@ class Requester {
 
   // ---- operations -------------------------------------------------------------------------------
   // A put or get of one block, in one command if that is possible.
-  base::Status try_block(const Block& block, const Completion& completion) {
+  base::Status try_block(const BlockTransfer& block, const Completion& completion) {
     transport::Command command;
     if (whole(block, &command)) [[likely]]
       return post(command, completion);

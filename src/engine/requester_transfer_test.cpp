@@ -134,7 +134,7 @@ TEST_F(RequesterTest, AFullPoolRefusesEveryOperation) {
   EXPECT_EQ(small.try_block({Kind::put, local.data(), 350, &remote, 0}, kNoCompletion), HEDDLE_AGAIN);
   EXPECT_EQ(small.try_atomic({HEDDLE_ADD64, &remote, 0, 1, 0, nullptr}, kNoCompletion), HEDDLE_AGAIN);
   EXPECT_EQ(small.try_parts({1, 0}, {1, 0, {}, local.data(), 300}, nullptr, kNoCompletion), HEDDLE_AGAIN);
-  EXPECT_EQ(small.try_put_signal(Pieces(Block{Kind::put, local.data(), 8, &remote, 0}), 1, &remote, 0,
+  EXPECT_EQ(small.try_put_signal(Pieces(BlockTransfer{Kind::put, local.data(), 8, &remote, 0}), 1, &remote, 0,
                                  {{}, 1, HEDDLE_SIGNAL_SET}, kNoCompletion),
             HEDDLE_AGAIN);
   EXPECT_EQ(played.posts, 0U);
@@ -307,7 +307,7 @@ TEST_F(RequesterTest, ASignalFollowsTheDataAndNotAnError) {
   for (const base::Status data : {HEDDLE_DONE, HEDDLE_ERR_RANGE}) {
     told = {};
     Remote remote(1, kMemory | transport::bit(Opcode::atomic));
-    const Pieces pieces(Block{Kind::put, local.data(), 64, &remote, 0});
+    const Pieces pieces(BlockTransfer{Kind::put, local.data(), 64, &remote, 0});
     ASSERT_EQ(core.requester.try_put_signal(pieces, 1, &remote, 128, {{}, 5, HEDDLE_SIGNAL_SET}, told.completion()),
               HEDDLE_POSTED);
     ASSERT_EQ(played.posted.size(), 1U);

@@ -79,7 +79,7 @@ class Gate {
   // Offload: posting threads leave everything to the executor, so a block need not become a command
   // before.
   [[nodiscard]] bool leaves_all() const { return leaves_all_; }
-  base::Status post(const Block& block, const Completion& completion) {
+  base::Status post(const BlockTransfer& block, const Completion& completion) {
     return starts_here() ? worker_.core().requester.try_block(block, completion) : inbox_->put(block, completion);
   }
   template <class Start>
@@ -429,7 +429,8 @@ base::Status start(Worker& worker, const Start& what) {
   Gate* gate = use(worker);
   return gate == nullptr ? what.start(worker) : gate->start(what);
 }
-[[gnu::always_inline]] inline base::Status post(Worker& worker, const Block& block, const Completion& completion) {
+[[gnu::always_inline]] inline base::Status post(Worker& worker, const BlockTransfer& block,
+                                                const Completion& completion) {
   if (Gate* gate = use(worker); gate != nullptr && gate->leaves_all()) return gate->post(block, completion);
   transport::Command command;
   if (worker.core().requester.whole(block, &command)) [[likely]]

@@ -118,8 +118,8 @@ base::Status Inbox::put(const Command& command, const Completion& completion, bo
 [[gnu::noinline]] base::Status Inbox::put_other(const Command& command, const Completion& completion, bool registered) {
   if (command.opcode == Opcode::message) return put_message(command, completion, registered);
   const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
-  return put(Block{kind, static_cast<std::byte*>(command.local), command.bytes, RemoteRegion::of(command.remote),
-                   command.offset},
+  return put(BlockTransfer{kind, static_cast<std::byte*>(command.local), command.bytes,
+                           RemoteRegion::of(command.remote), command.offset},
              completion);
 }
 
@@ -151,7 +151,7 @@ base::Status Inbox::put_message(const Command& command, const Completion& comple
   return copied && !notifies ? HEDDLE_DONE : HEDDLE_POSTED;
 }
 
-base::Status Inbox::put(const Block& block, const Completion& completion) {
+base::Status Inbox::put(const BlockTransfer& block, const Completion& completion) {
   const bool callback = completion.fn != nullptr;
   if ((callback && completion.counter != nullptr) || block.bytes >= block_end_) [[unlikely]] {
     return put(TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
@@ -184,7 +184,7 @@ Completion Inbox::QueuedBlock::completion() const {
           (bytes_and_flags & kLocal) != 0 ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE};
 }
 
-Block Inbox::QueuedBlock::block() const {
+BlockTransfer Inbox::QueuedBlock::block() const {
   return {(bytes_and_flags & kGet) != 0 ? Kind::get : Kind::put, local, bytes_and_flags >> kFlagBits, remote, offset};
 }
 

@@ -151,7 +151,7 @@ class Inbox {
   // `registered`: by small-message offload.
   base::Status put(const transport::Command& command, const Completion& completion, bool registered = false);
   // A put or get of one block.
-  base::Status put(const Block& block, const Completion& completion);
+  base::Status put(const BlockTransfer& block, const Completion& completion);
   template <class Start>
   base::Status put(const Start& what) {
     static_assert(std::is_trivially_copyable_v<Start>);
@@ -247,7 +247,7 @@ class Inbox {
     static constexpr unsigned kFlagBits = 8;
 
     [[nodiscard]] Completion completion() const;
-    [[nodiscard]] Block block() const;
+    [[nodiscard]] BlockTransfer block() const;
   };
   static_assert(HEDDLE_WHEN_REMOTE == 0 && HEDDLE_WHEN_LOCAL == 1);
 

@@ -263,7 +263,7 @@ TEST_F(InboxTest, PutsAndGetsWaitAndKeepTheirCompletions) {
 
   std::array<std::uint64_t, 8> local{};
   const auto block = [&](Kind kind, std::size_t word) {
-    return Block{kind, reinterpret_cast<std::byte*>(&local[word]), 8, &remote, 8 * word};
+    return BlockTransfer{kind, reinterpret_cast<std::byte*>(&local[word]), 8, &remote, 8 * word};
   };
   Told told;
   Told both;
