@@ -80,7 +80,7 @@ inline bool raised_by(const Counter& counter, Worker& worker) {
 
 // Resolves a completion. False: its counter does not exist, or this worker may not raise it; or it
 // is one of a send only.
-inline bool resolved(Worker& worker, const heddle_completion* from, engine::Completion* to) {
+inline bool resolved(Worker& worker, const heddle_completion* from, engine::CallersCompletion* to) {
   if (from == nullptr) return true;
   if (from->when == HEDDLE_WHEN_MATCHED) [[unlikely]]
     return false;
@@ -93,7 +93,7 @@ inline bool resolved(Worker& worker, const heddle_completion* from, engine::Comp
 }
 // Explains why resolved() or counter_fits() is false; DONE if neither is.
 [[gnu::cold]] Status explain_completion(Worker& worker, const heddle_completion& completion);
-inline Status resolve(Worker& worker, const heddle_completion* from, engine::Completion* to) {
+inline Status resolve(Worker& worker, const heddle_completion* from, engine::CallersCompletion* to) {
   return from == nullptr || resolved(worker, from, to) ? HEDDLE_DONE : explain_completion(worker, *from);
 }
 

@@ -69,7 +69,7 @@ inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t
     }
     return slow(worker, request, fetching, completion);
   }
-  engine::Completion resolved;
+  engine::CallersCompletion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   request.remote->owner->tell_edge(*request.remote, request.offset);
   const Status status = engine::start(worker, engine::AtomicStart{request, request.remote->rank, resolved});

@@ -58,7 +58,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
 
 // Posts a message that does not fit one message of the transport.
 [[gnu::noinline]] Status post_long(Worker& worker, heddle_peer target, const heddle_am_message& message,
-                                   const heddle::engine::Completion& completion) {
+                                   const heddle::engine::CallersCompletion& completion) {
   heddle::engine::LongMessageStart what{target, {}, completion};
   what.message.handler = message.handler;
   what.message.header_bytes = message.header_bytes;
@@ -73,7 +73,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
 }
 
 [[gnu::noinline]] Status post_any(Worker& worker, heddle_peer target, const heddle_am_message& message,
-                                  std::uint32_t immediate, const heddle::engine::Completion& completion) {
+                                  std::uint32_t immediate, const heddle::engine::CallersCompletion& completion) {
   if (!worker.core().requester.fits_one(message.header_bytes, message.payload_bytes)) {
     return post_long(worker, target, message, completion);
   }
@@ -89,7 +89,7 @@ inline bool is_word(const heddle_am_message& message) {
 
 [[gnu::always_inline]] inline Status post_message(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                                   std::uint32_t immediate,
-                                                  const heddle::engine::Completion& completion) {
+                                                  const heddle::engine::CallersCompletion& completion) {
   if (!is_word(message)) [[unlikely]]
     return post_any(worker, target, message, immediate, completion);
   heddle::transport::Command command(target.rank, target.worker, immediate);
@@ -127,7 +127,7 @@ template <bool kWord>
 [[gnu::noinline]] Status try_user(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                   const heddle_completion* completion) {
   if (!well_formed(worker, target, message, kHandlerNumbers)) return explain_message(worker, target, message);
-  heddle::engine::Completion resolved;
+  heddle::engine::CallersCompletion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   return guarded([&]() -> Status {
     switch (const Status credit = worker.take_credit(target, message)) {
@@ -150,7 +150,7 @@ template <bool kWord>
 // For class NETWORK, with a completion.
 [[gnu::noinline]] Status try_with_completion(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                              const heddle_completion* completion) {
-  heddle::engine::Completion resolved;
+  heddle::engine::CallersCompletion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   const std::uint32_t immediate = heddle::wire::encode_am(message.handler, message.header_bytes);
   const bool at_once =

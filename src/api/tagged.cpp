@@ -46,7 +46,7 @@ inline Status accepted(Worker& worker, std::uint64_t bytes, Status status) {
 
 template <bool kShared>
 [[gnu::always_inline]] inline Status post_reserved(Worker& worker, const engine::SendRequest& request,
-                                                   const engine::Completion& completion) {
+                                                   const engine::CallersCompletion& completion) {
   transport::Command command = engine::Tagged::message(request);
   if constexpr (kShared) return worker.gate()->post(command, completion);
   const auto post = [&] { return worker.core().requester.post(command, completion); };
@@ -57,7 +57,7 @@ inline bool waits_for_receive(const heddle_completion* completion) {
   return completion != nullptr && completion->when == HEDDLE_WHEN_MATCHED;
 }
 
-inline Status resolve_offer(Worker& worker, const heddle_completion* from, engine::Completion* to) {
+inline Status resolve_offer(Worker& worker, const heddle_completion* from, engine::CallersCompletion* to) {
   if (!waits_for_receive(from)) return resolve(worker, from, to);
   heddle_completion same = *from;
   same.when = HEDDLE_WHEN_REMOTE;
@@ -70,7 +70,7 @@ template <bool kShared>
 [[gnu::noinline]] Status send_offer(Worker& worker, const engine::SendRequest& request,
                                     const heddle_completion* completion) {
   if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
-  engine::Completion resolved;
+  engine::CallersCompletion resolved;
   if (const Status status = resolve_offer(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   if (!worker.tagged().reserve_offer<kShared>(request.target)) return no_room<kShared>(worker, request.target);
   const Status status = engine::start(worker, engine::OfferStart{request, resolved});
@@ -105,7 +105,7 @@ template <bool kShared>
 template <bool kShared>
 [[gnu::noinline]] Status post_with_completion(Worker& worker, const engine::SendRequest& request,
                                               const heddle_completion* completion) {
-  engine::Completion resolved;
+  engine::CallersCompletion resolved;
   Status status = resolve(worker, completion, &resolved);
   if (status != HEDDLE_DONE) {
     worker.tagged().give_back<kShared>(request.target, request.bytes);
@@ -330,7 +330,7 @@ template <bool kWaits, bool kTold>
   if constexpr (kTold) {
     // With HEDDLE_WHEN_LOCAL the message is DONE when it is accepted: only a counter has to be
     // raised.
-    engine::Completion told;
+    engine::CallersCompletion told;
     if (completion->when != HEDDLE_WHEN_LOCAL || !resolved(worker, completion, &told)) [[unlikely]]
       return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
     counter = told.counter;

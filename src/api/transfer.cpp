@@ -28,7 +28,7 @@ template <Kind kind>
     return false;
   }
   transport::Command command(kind == Kind::put ? transport::Opcode::put : transport::Opcode::get);
-  engine::Completion told;
+  engine::CallersCompletion told;
   engine::Requester& requester = worker.core().requester;
   if (!requester.fits_one(block, &command) || !resolved(worker, completion, &told)) [[unlikely]]
     return false;
@@ -86,7 +86,7 @@ template <Kind kind>
     const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
     return fits ? counted(HEDDLE_DONE, completion) : explain_completion(worker, *completion);
   }
-  engine::Completion told;
+  engine::CallersCompletion told;
   if (const Status status = resolve(worker, completion, &told); status != HEDDLE_DONE) return status;
   return asked<kind>(worker, engine::post(worker, block, told), bytes, completion);
 }
@@ -244,7 +244,7 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
   const std::uint64_t remote_bytes = covered.remote_bytes;
   const std::uint64_t bytes = covered.bytes;
   if (local == nullptr && remote_bytes != 0) return null_argument("put_strided or get_strided", "the local address");
-  engine::Completion resolved;
+  engine::CallersCompletion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   if (remote->direct_range(address.offset, remote_bytes)) {
     copy_blocks<kind>(static_cast<std::byte*>(local), remote->direct + address.offset, covered);
@@ -320,7 +320,7 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
   if (segments == nullptr && count_of > 0) return null_argument("put_list or get_list", "segments");
   ListSummary summary;
   if (const Status status = check_list(*worker, segments, count_of, &summary); status != HEDDLE_DONE) return status;
-  engine::Completion resolved;
+  engine::CallersCompletion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   if (summary.unmet) {
     const Status status = meet_list(segments, count_of);
@@ -383,7 +383,7 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
   if (source == nullptr && covered.bytes != 0) return null_argument(function, "source");
   if (const Status status = check_signal(function, *worker, *remote, signal, &word); status != HEDDLE_DONE)
     return status;
-  engine::Completion resolved;
+  engine::CallersCompletion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   if (remote->direct_range(target.offset, covered.remote_bytes) && word->direct_range(signal->word.offset, 8)) {
     copy_blocks<Kind::put>(static_cast<std::byte*>(const_cast<void*>(source)), remote->direct + target.offset, covered);

@@ -378,7 +378,7 @@ heddle_status heddle_try_run_on_engine(heddle_worker handle, void (*fn)(void* ar
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (fn == nullptr) return null_argument("run_on_engine", "fn");
-  heddle::engine::Completion resolved;
+  heddle::engine::CallersCompletion resolved;
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   // the rank that an unreported error would name; calls have none
   const uint32_t rank = worker->context().rank();

@@ -146,7 +146,7 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
     end_put(ended, HEDDLE_ERR_RANGE);
     return true;
   }
-  engine::Completion completion;
+  engine::CallersCompletion completion;
   completion.fn = end_put;
   completion.arg = ended;
   // A put does not write its source.

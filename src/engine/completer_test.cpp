@@ -108,8 +108,9 @@ TEST_F(CompleterTest, TellsProtocolsOfFailuresOnce) {
 TEST_F(CompleterTest, CancelsBetweenTheTwoWordsToProtocols) {
   played.done_at_once = false;
   heddle_status told = HEDDLE_AGAIN;
-  const Completion completion{[](void* arg, heddle_status status) { *static_cast<heddle_status*>(arg) = status; },
-                              &told, nullptr, HEDDLE_WHEN_REMOTE};
+  const CallersCompletion completion{
+      [](void* arg, heddle_status status) { *static_cast<heddle_status*>(arg) = status; }, &told, nullptr,
+      HEDDLE_WHEN_REMOTE};
   ASSERT_EQ(core.requester.try_message({1, 0}, wire::immediate_of(wire::Kind::request), {}, {}, completion),
             HEDDLE_POSTED);
   Operation* const operation = core.operations.find(played.posted.at(0).token);
@@ -175,7 +176,7 @@ TEST_F(CompleterTest, WhatCallbacksPostWhileAllIsCancelledIsCancelledWithTheNext
       }
     }
     base::Status post() {
-      const Completion completion{ended, this, nullptr, HEDDLE_WHEN_REMOTE};
+      const CallersCompletion completion{ended, this, nullptr, HEDDLE_WHEN_REMOTE};
       return core->requester.try_message({1, 0}, wire::encode_am(1, 0), {}, {}, completion);
     }
   } again{&core};

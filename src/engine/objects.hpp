@@ -91,7 +91,7 @@ class Counter {
 };
 
 // A resolved heddle_completion.
-struct Completion {
+struct CallersCompletion {
   heddle_callback fn = nullptr;
   void* arg = nullptr;
   Counter* counter = nullptr;
@@ -110,7 +110,7 @@ struct Completion {
 };
 
 // No completion is to be told.
-inline constexpr Completion kNoCompletion{};
+inline constexpr CallersCompletion kNoCompletion{};
 
 // Regions as the engine knows them.
 

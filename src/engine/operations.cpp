@@ -16,7 +16,7 @@ Operations::Operations(Objects& objects, std::size_t slots)
       pool_(slots),
       unreported_(objects.job().size(), HEDDLE_DONE) {}
 
-Operation* Operations::begin(Kind kind, std::uint32_t rank, const Completion& completion) {
+Operation* Operations::begin(Kind kind, std::uint32_t rank, const CallersCompletion& completion) {
   Operation* operation = pool_.take();
   if (operation == nullptr) return nullptr;
   operation->kind = kind;
@@ -100,7 +100,7 @@ void Operations::end_unnotified(Unnotified unnotified, base::Status status, std:
   if (unnotified.memory) reclaim(pool_.marks().leave_unnotified(count));
 }
 
-void Operations::end_queued(base::Status status, const Completion& completion, std::uint32_t rank,
+void Operations::end_queued(base::Status status, const CallersCompletion& completion, std::uint32_t rank,
                             const Pieces& pieces) {
   if (status > HEDDLE_DONE) return;  // POSTED, AGAIN
   if (status != HEDDLE_DONE) ++failed_;

@@ -250,7 +250,7 @@ struct OperationState : OperationFlags {
   std::uint32_t unfinished = 0;  // commands and requests on their way
   Kind kind = Kind::put;
   bool marked = false;  // has an entry in the MarkTable
-  Completion completion;
+  CallersCompletion completion;
   std::uint64_t payload_bytes = 0;
   heddle_peer target{};             // message
   OperationOwner* owner = nullptr;  // null: nobody
@@ -485,11 +485,11 @@ class Operations {
 
   // ---- begin ----
   // Null: no slot is free.
-  Operation* begin(Kind kind, std::uint32_t rank, const Completion& completion);
+  Operation* begin(Kind kind, std::uint32_t rank, const CallersCompletion& completion);
   // Begins an operation of one command that the transport has accepted with next_token(), and that
   // touches `remote` (null: none). A slot must be free. The caller sets `unfreed`, `payload_bytes`
   // and `target`.
-  Operation& begin_plain(Kind kind, std::uint32_t rank, const Completion& completion, const void* remote);
+  Operation& begin_plain(Kind kind, std::uint32_t rank, const CallersCompletion& completion, const void* remote);
   [[nodiscard]] bool full() const { return pool_.empty(); }
   [[nodiscard]] transport::Token next_token() const { return pool_.next_token(Role::command); }
   [[nodiscard]] static transport::Token token(const Operation& operation, Role role) {
@@ -523,7 +523,8 @@ class Operations {
   void end_unnotified(Unnotified unnotified, base::Status status, std::uint32_t count);
   // Tells the result of start() for an operation that was started later than it was posted, or
   // never. `rank`: the rank that an error is about; kManyRanks: the owners of the pieces.
-  void end_queued(base::Status status, const Completion& completion, std::uint32_t rank, const Pieces& pieces = {});
+  void end_queued(base::Status status, const CallersCompletion& completion, std::uint32_t rank,
+                  const Pieces& pieces = {});
   // Everything ends with `status`.
   void cancel_all(base::Status status);
 
@@ -604,7 +605,7 @@ class Operations {
   std::atomic<std::uint64_t> offers_{0};
 };
 
-inline Operation& Operations::begin_plain(Kind kind, std::uint32_t rank, const Completion& completion,
+inline Operation& Operations::begin_plain(Kind kind, std::uint32_t rank, const CallersCompletion& completion,
                                           const void* remote) {
   Operation& operation = pool_.take_plain(completion.counter, remote);
   operation.kind = kind;

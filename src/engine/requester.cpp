@@ -66,7 +66,7 @@ base::Status Requester::start(Operation& operation) {
 }
 
 base::Status Requester::try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank,
-                                     const Completion& completion) {
+                                     const CallersCompletion& completion) {
   Operation* operation = operations_.begin(kind, rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operations_.mark_remotes(*operation, pieces.mark(), nullptr);
@@ -79,7 +79,7 @@ base::Status Requester::no_memory() {
 }
 
 // For a command that has a completion, or that is not a message.
-base::Status Requester::post_with_care(Command& command, const Completion& completion) {
+base::Status Requester::post_with_care(Command& command, const CallersCompletion& completion) {
   if (command.opcode == Opcode::message) return post_notified<Kind::message>(command, completion);
   RemoteRegion& remote = *RemoteRegion::of(command.remote);
   if (!reachable(*command.remote)) [[unlikely]] {
@@ -109,7 +109,7 @@ std::size_t Requester::post(std::span<Command> commands) {
 
 base::Status Requester::try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word,
                                        std::uint64_t word_offset, const heddle_signal& signal,
-                                       const Completion& completion) {
+                                       const CallersCompletion& completion) {
   Operation* operation = operations_.begin(Kind::put, rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operations_.mark_remotes(*operation, pieces.mark(), word);
@@ -122,7 +122,7 @@ base::Status Requester::try_put_signal(const Pieces& pieces, std::uint32_t rank,
   return start(*operation);
 }
 
-base::Status Requester::try_atomic(const AtomicRequest& request, const Completion& completion) {
+base::Status Requester::try_atomic(const AtomicRequest& request, const CallersCompletion& completion) {
   Operation* operation = operations_.begin(Kind::atomic, request.remote->rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operations_.mark_remotes(*operation, nullptr, request.remote);
@@ -136,7 +136,7 @@ base::Status Requester::try_atomic(const AtomicRequest& request, const Completio
 }
 
 base::Status Requester::try_parts(heddle_peer target, const LongMessage& message, OperationOwner* owner,
-                                  const Completion& completion) {
+                                  const CallersCompletion& completion) {
   Operation* operation = operations_.begin(Kind::message, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->target = target;

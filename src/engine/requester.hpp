@@ -28,7 +28,7 @@ class Requester {
   Requester& operator=(const Requester&) = delete;
 
   // ---- one command: a put, a get, or a message that fits one of the transport's -----------------
-  base::Status post(transport::Command& command, const Completion& completion) {
+  base::Status post(transport::Command& command, const CallersCompletion& completion) {
     if (completion.notifies() || command.opcode != transport::Opcode::message) [[unlikely]] {
       return post_with_care(command, completion);
     }
@@ -37,7 +37,7 @@ class Requester {
   // A put or get that whole() has made, on memory that the caller knows to be reachable. It is
   // inlined, since it is most of what Heddle does for such an operation.
   template <Kind kind>
-  [[gnu::always_inline]] base::Status post_reachable(transport::Command& command, const Completion& completion) {
+  [[gnu::always_inline]] base::Status post_reachable(transport::Command& command, const CallersCompletion& completion) {
     return completion.empty() ? post_unnotified(command, true) : post_notified<kind>(command, completion);
   }
   // Prepares a command without a completion for post(span); a put or get is whole(). False: its
@@ -77,15 +77,15 @@ class Requester {
 
   // ---- operations -------------------------------------------------------------------------------
   // A put or get of one block, in one command if that is possible.
-  base::Status try_block(const BlockTransfer& block, const Completion& completion) {
+  base::Status try_block(const BlockTransfer& block, const CallersCompletion& completion) {
     transport::Command command;
     if (whole(block, &command)) [[likely]]
       return post(command, completion);
     return try_transfer(block.kind, Pieces(block), block.remote->rank, completion);
   }
-  base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const Completion& completion);
+  base::Status try_transfer(Kind kind, const Pieces& pieces, std::uint32_t rank, const CallersCompletion& completion);
   base::Status try_put_signal(const Pieces& pieces, std::uint32_t rank, RemoteRegion* word, std::uint64_t word_offset,
-                              const heddle_signal& signal, const Completion& completion);
+                              const heddle_signal& signal, const CallersCompletion& completion);
   struct AtomicRequest {
     std::uint32_t op;
     RemoteRegion* remote;
@@ -94,17 +94,17 @@ class Requester {
     std::uint64_t compare;
     void* result;
   };
-  base::Status try_atomic(const AtomicRequest& request, const Completion& completion);
+  base::Status try_atomic(const AtomicRequest& request, const CallersCompletion& completion);
   // A long active message, in parts. `owner`: told of the operation's end; null: nobody.
   base::Status try_parts(heddle_peer target, const LongMessage& message, OperationOwner* owner,
-                         const Completion& completion);
+                         const CallersCompletion& completion);
 
   // ---- for protocols ----------------------------------------------------------------------------
   // A message of a protocol: the header (up to transport::kMaxHeaderBytes) is copied, the payload
   // stays until the completion, if that follows; together they fit every transport's message (2 x
   // kMaxHeaderBytes).
   base::Status try_message(heddle_peer target, std::uint32_t immediate, std::span<const std::byte> header,
-                           std::span<const std::byte> payload, const Completion& completion) {
+                           std::span<const std::byte> payload, const CallersCompletion& completion) {
     transport::Command command(target.rank, target.worker, immediate);
     command.set_message(header.data(), static_cast<std::uint32_t>(header.size()), payload.data(), payload.size());
     return post(command, completion);
@@ -122,9 +122,9 @@ class Requester {
     const RemoteRegion& remote = *RemoteRegion::of(&memory);
     return !remote.is(RemoteRegion::Barred::failed) && !remote.closed.load(std::memory_order_relaxed);
   }
-  base::Status post_with_care(transport::Command& command, const Completion& completion);
+  base::Status post_with_care(transport::Command& command, const CallersCompletion& completion);
   template <Kind kind>
-  [[gnu::always_inline]] base::Status post_notified(transport::Command& command, const Completion& completion);
+  [[gnu::always_inline]] base::Status post_notified(transport::Command& command, const CallersCompletion& completion);
   [[gnu::always_inline]] base::Status post_unnotified(transport::Command& command, bool memory) {
     command.token = Unnotified{command.rank, memory}.token();
     try {
@@ -160,7 +160,7 @@ class Requester {
 
 // It needs a slot only when the transport has accepted it.
 template <Kind kind>
-inline base::Status Requester::post_notified(transport::Command& command, const Completion& completion) {
+inline base::Status Requester::post_notified(transport::Command& command, const CallersCompletion& completion) {
   if (operations_.full()) return HEDDLE_AGAIN;
   command.wants_source_free = kind != Kind::get && completion.when == HEDDLE_WHEN_LOCAL;
   command.token = operations_.next_token();

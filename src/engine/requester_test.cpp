@@ -19,7 +19,7 @@ class OneCommand : public RequesterTest, public testing::WithParamInterface<Kind
  protected:
   // A command of this kind, to rank 1.
   [[nodiscard]] Command make() { return GetParam() == Kind::message ? message() : transfer(GetParam(), remote); }
-  base::Status post(const Completion& completion) {
+  base::Status post(const CallersCompletion& completion) {
     Command command = make();
     return core.requester.post(command, completion);
   }

@@ -20,7 +20,7 @@ using transport::Opcode;
 struct Told {
   int times = 0;
   base::Status status = HEDDLE_AGAIN;
-  [[nodiscard]] Completion completion(heddle_when when = HEDDLE_WHEN_REMOTE) {
+  [[nodiscard]] CallersCompletion completion(heddle_when when = HEDDLE_WHEN_REMOTE) {
     const auto note = [](void* arg, heddle_status ended) {
       auto* self = static_cast<Told*>(arg);
       ++self->times;

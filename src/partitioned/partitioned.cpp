@@ -134,7 +134,7 @@ base::Status Partitioned::send(PartitionedKind kind) {
   head.bytes = shape_.total();
   head.partitions = shape_.partitions;
   std::span<const std::byte> payload;
-  engine::Completion completion;
+  engine::CallersCompletion completion;
   completion.fn = forget;  // without a callback, flush would report the loss
   if (kind == PartitionedKind::accept) {
     payload = std::as_bytes(std::span(places(), 1));
@@ -212,7 +212,7 @@ bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
 engine::PutSignalStart Sender::command(std::uint32_t partition, std::uint64_t run) {
   const std::uint64_t bytes = shape_.bytes;
   const std::uint64_t from = partition * bytes;
-  engine::Completion completion;
+  engine::CallersCompletion completion;
   completion.fn = end_put;
   completion.arg = &parts_[partition];
   heddle_signal signal{};

@@ -22,7 +22,8 @@ ActiveMessages::ActiveMessages(Core& core)
 
 // ---- sending ------------------------------------------------------------------------------------
 
-base::Status ActiveMessages::try_long(heddle_peer target, const LongMessage& message, const Completion& completion) {
+base::Status ActiveMessages::try_long(heddle_peer target, const LongMessage& message,
+                                      const CallersCompletion& completion) {
   if (is_offered(message.payload_bytes)) return rendezvous_.offer(target, message, completion);
   return core_.requester.try_parts(target, message, message.handler >= HEDDLE_AM_USER ? this : nullptr, completion);
 }

@@ -64,7 +64,7 @@ class AmRendezvous {
   // The longest payload that is sent in parts.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
   // POSTED, AGAIN or an error.
-  base::Status offer(heddle_peer target, const LongMessage& message, const Completion& completion);
+  base::Status offer(heddle_peer target, const LongMessage& message, const CallersCompletion& completion);
   // An operation that offered its payload has ended.
   void ended(const Operation& operation);
 
@@ -148,7 +148,7 @@ class ActiveMessages final : public Protocol {
 
   // ---- sending ----
   // Sends a long message of either class. Credit and offer are reserved.
-  base::Status try_long(heddle_peer target, const LongMessage& message, const Completion& completion);
+  base::Status try_long(heddle_peer target, const LongMessage& message, const CallersCompletion& completion);
   // True: the target fetches the payload of such a message; Operations::take_offer() comes first.
   [[nodiscard]] bool is_offered(std::uint64_t payload_bytes) const { return payload_bytes > rendezvous_.eager(); }
   // Credit for a message of class USER. False: its target must handle some first.

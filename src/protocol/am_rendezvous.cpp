@@ -48,7 +48,7 @@ AmRendezvous::~AmRendezvous() {
 
 // ---- sending ------------------------------------------------------------------------------------
 
-base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message, const Completion& completion) {
+base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message, const CallersCompletion& completion) {
   if (lent_ == nullptr) {
     lent_.reset(new (std::nothrow) LentMemory[core_.operations.slots().size()]);
     if (lent_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
@@ -284,11 +284,11 @@ bool AmRendezvous::start(Fetch* fetch) {
     return false;
   }
   if (status == HEDDLE_DONE) {
-    const Completion ended{[](void* arg, heddle_status how) {
-                             auto* const done = static_cast<Fetch*>(arg);
-                             done->owner->end(done, how);
-                           },
-                           fetch, nullptr, HEDDLE_WHEN_REMOTE};
+    const CallersCompletion ended{[](void* arg, heddle_status how) {
+                                    auto* const done = static_cast<Fetch*>(arg);
+                                    done->owner->end(done, how);
+                                  },
+                                  fetch, nullptr, HEDDLE_WHEN_REMOTE};
     const Pieces pieces(fetch->whole.payload.get(), &fetch->remote, 0, {fetch->head.bytes, 1, 0, 0});
     status = core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
     if (status == HEDDLE_AGAIN) {

@@ -36,7 +36,7 @@ class RequestsTest : public test::PlayedCore {
     played.arrive(rank, wire::immediate_of(wire::Kind::reply), packet.data(), packet.size());
     static_cast<void>(progress());
   }
-  Completion completion() {
+  CallersCompletion completion() {
     return {[](void* arg, heddle_status status) { *static_cast<heddle_status*>(arg) = status; }, &told, nullptr,
             HEDDLE_WHEN_REMOTE};
   }

@@ -77,7 +77,7 @@ base::Status Tagged::no_room(heddle_peer target) {
   return HEDDLE_AGAIN;
 }
 
-base::Status Tagged::offer(const SendRequest& request, const Completion& completion) {
+base::Status Tagged::offer(const SendRequest& request, const CallersCompletion& completion) {
   if (offered_ == nullptr) {
     offered_.reset(new (std::nothrow) Offered[core_.operations.slots().size()]);
     if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");

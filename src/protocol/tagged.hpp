@@ -100,7 +100,7 @@ struct ReceiveRequest {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
   heddle_receive* receive = nullptr;
-  Completion completion;
+  CallersCompletion completion;
 };
 
 // A message to be sent.
@@ -190,7 +190,7 @@ class Tagged final : public Protocol {
   // Offers a message, which its receiver then fetches: a message that is longer, or for which there
   // is no room, or whose sender waits until it is received (HEDDLE_WHEN_MATCHED). reserve_offer()
   // was true; this call does not give back what it reserved, whatever it returns.
-  base::Status offer(const SendRequest& request, const Completion& completion);
+  base::Status offer(const SendRequest& request, const CallersCompletion& completion);
   // Posts a message of at most eager() bytes: post(command), with its number where the transport
   // does not keep the order.
   template <class Post>

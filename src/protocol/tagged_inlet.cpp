@@ -248,12 +248,12 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
   }
   fetching.shown = &shown;
   fetching.posted = true;  // before it can end
-  const Completion ended{[](void* arg, heddle_status status) {
-                           auto* const done = static_cast<Shown::Fetching*>(arg);
-                           end_part(*done->shown, static_cast<std::size_t>(done - done->shown->fetching.data()),
-                                    status);
-                         },
-                         &fetching, nullptr, HEDDLE_WHEN_REMOTE};
+  const CallersCompletion ended{[](void* arg, heddle_status status) {
+                                  auto* const done = static_cast<Shown::Fetching*>(arg);
+                                  end_part(*done->shown, static_cast<std::size_t>(done - done->shown->fetching.data()),
+                                           status);
+                                },
+                                &fetching, nullptr, HEDDLE_WHEN_REMOTE};
   const Pieces pieces(shown.request.data + fetching.part.at, &shown.from, fetching.part.at,
                       {fetching.part.bytes, 1, 0, 0});
   const base::Status status = core_.requester.try_transfer(Kind::get, pieces, shown.inlet->from.rank, ended);

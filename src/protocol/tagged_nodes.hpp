@@ -194,7 +194,7 @@ inline void Tagged::count_end(base::Status status) {
 // are copied before.
 inline void Tagged::end(const ReceiveRequest& request, base::Status status) {
   count_end(status);
-  const Completion completion = request.completion;
+  const CallersCompletion completion = request.completion;
   set_status(request.receive, status);
   completion.fire(status);
   unmark(completion.counter);

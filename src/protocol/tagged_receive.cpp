@@ -62,13 +62,13 @@ base::Status Tagged::start_fetch(Fetch* fetch) {
     if (status != HEDDLE_DONE) return status;
     fetch->reached = true;
   }
-  const Completion ended{[](void* arg, heddle_status status) {
-                           auto* const done = static_cast<Fetch*>(arg);
-                           Tagged& tagged = *done->tagged;
-                           const ReceiveRequest request = done->request;
-                           tagged.end(request, tagged.end_fetch(done, status));
-                         },
-                         fetch, nullptr, HEDDLE_WHEN_REMOTE};
+  const CallersCompletion ended{[](void* arg, heddle_status status) {
+                                  auto* const done = static_cast<Fetch*>(arg);
+                                  Tagged& tagged = *done->tagged;
+                                  const ReceiveRequest request = done->request;
+                                  tagged.end(request, tagged.end_fetch(done, status));
+                                },
+                                fetch, nullptr, HEDDLE_WHEN_REMOTE};
   const Pieces pieces(fetch->request.data, &fetch->remote, 0, {fetch->bytes, 1, 0, 0});
   return core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
 }

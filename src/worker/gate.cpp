@@ -175,7 +175,7 @@ void CallStart::ended(Worker& worker, base::Status status) const {
 
 // ---- small-message offload ----------------------------------------------------------------------
 
-base::Status Gate::post_or_register(transport::Command& command, const Completion& completion) {
+base::Status Gate::post_or_register(transport::Command& command, const CallersCompletion& completion) {
   if (command.opcode != transport::Opcode::message) return post_or_queue(command, completion);
   if (inside()) return post_or_queue(command, completion);
   // A message that would be copied into the queue can as well be posted. Without a completion
@@ -184,7 +184,7 @@ base::Status Gate::post_or_register(transport::Command& command, const Completio
   return register_or_post(command, completion);
 }
 
-base::Status Gate::register_or_post(transport::Command& command, const Completion& completion) {
+base::Status Gate::register_or_post(transport::Command& command, const CallersCompletion& completion) {
   Helpers& helpers = worker_.context().helpers();
   base::Clock& clock = worker_.context().clock();
   SmallOffload& small = *inbox_->small_offload();

@@ -134,7 +134,7 @@ void OffloadGate::end() {
 }
 
 // Handlers and callbacks of this worker. Tagged messages keep the order of the calls.
-base::Status OffloadGate::post_from_inside(transport::Command& command, const Completion& completion) {
+base::Status OffloadGate::post_from_inside(transport::Command& command, const CallersCompletion& completion) {
   return is_tagged(command) && queued() ? inbox().put(command, completion) : worker().post(command, completion);
 }
 

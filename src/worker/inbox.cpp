@@ -101,7 +101,7 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
   return true;
 }
 
-base::Status Inbox::put(const Command& command, const Completion& completion, bool registered) {
+base::Status Inbox::put(const Command& command, const CallersCompletion& completion, bool registered) {
   if (!command.inlined || command.bytes >= short_end_ || registered || completion.notifies()) [[unlikely]] {
     return put_other(command, completion, registered);
   }
@@ -115,7 +115,8 @@ base::Status Inbox::put(const Command& command, const Completion& completion, bo
 }
 
 // Out of line, so that a short message costs no registers.
-[[gnu::noinline]] base::Status Inbox::put_other(const Command& command, const Completion& completion, bool registered) {
+[[gnu::noinline]] base::Status Inbox::put_other(const Command& command, const CallersCompletion& completion,
+                                                bool registered) {
   if (command.opcode == Opcode::message) return put_message(command, completion, registered);
   const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
   return put(BlockTransfer{kind, static_cast<std::byte*>(command.local), command.bytes,
@@ -123,7 +124,7 @@ base::Status Inbox::put(const Command& command, const Completion& completion, bo
              completion);
 }
 
-base::Status Inbox::put_message(const Command& command, const Completion& completion, bool registered) {
+base::Status Inbox::put_message(const Command& command, const CallersCompletion& completion, bool registered) {
   const bool copied = copies(command);
   const bool notifies = completion.notifies();
   const QueuedMessage head{
@@ -151,7 +152,7 @@ base::Status Inbox::put_message(const Command& command, const Completion& comple
   return copied && !notifies ? HEDDLE_DONE : HEDDLE_POSTED;
 }
 
-base::Status Inbox::put(const BlockTransfer& block, const Completion& completion) {
+base::Status Inbox::put(const BlockTransfer& block, const CallersCompletion& completion) {
   const bool callback = completion.fn != nullptr;
   if ((callback && completion.counter != nullptr) || block.bytes >= block_end_) [[unlikely]] {
     return put(TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
@@ -178,7 +179,7 @@ base::Status Inbox::put(const BlockTransfer& block, const Completion& completion
 
 // ---- the consumer -------------------------------------------------------------------------------
 
-Completion Inbox::QueuedBlock::completion() const {
+CallersCompletion Inbox::QueuedBlock::completion() const {
   const bool callback = (bytes_and_flags & kCallback) != 0;
   return {callback ? fn : nullptr, arg, callback ? nullptr : counter,
           (bytes_and_flags & kLocal) != 0 ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE};
@@ -315,7 +316,7 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
   QueuedMessage head;
   std::memcpy(&head, bytes, sizeof head);
   bytes += sizeof head;
-  Completion completion;
+  CallersCompletion completion;
   if (head.notifies) {
     std::memcpy(static_cast<void*>(&completion), bytes, sizeof completion);
     bytes += sizeof completion;
@@ -335,7 +336,7 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
   return status;
 }
 
-base::Status Inbox::start_message(Command& command, const Completion& completion, base::Status cancel) {
+base::Status Inbox::start_message(Command& command, const CallersCompletion& completion, base::Status cancel) {
   const std::uint32_t rank = command.rank;
   const base::Status status = cancel == HEDDLE_DONE ? worker_.post(command, completion) : cancel;
   if (status < HEDDLE_DONE) worker_.give_back(command);
@@ -346,7 +347,7 @@ base::Status Inbox::start_message(Command& command, const Completion& completion
 base::Status Inbox::run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
   QueuedBlock queued;
   std::memcpy(static_cast<void*>(&queued), bytes, sizeof queued);
-  const Completion completion = queued.completion();
+  const CallersCompletion completion = queued.completion();
   const std::uint32_t rank = queued.remote->rank;
   const base::Status status =
       cancel == HEDDLE_DONE ? inbox.worker_.core().requester.try_block(queued.block(), completion) : cancel;

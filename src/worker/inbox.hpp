@@ -27,7 +27,7 @@ struct TransferStart {
   Kind kind;
   Pieces pieces;
   std::uint32_t rank;
-  Completion completion;
+  CallersCompletion completion;
 
   base::Status start(Worker& worker) const {
     return worker.core().requester.try_transfer(kind, pieces, rank, completion);
@@ -43,7 +43,7 @@ struct PutSignalStart {
   RemoteRegion* word;
   std::uint64_t word_offset;
   heddle_signal signal;
-  Completion completion;
+  CallersCompletion completion;
 
   base::Status start(Worker& worker) const {
     return worker.core().requester.try_put_signal(pieces, rank, word, word_offset, signal, completion);
@@ -56,7 +56,7 @@ struct PutSignalStart {
 struct AtomicStart {
   Requester::AtomicRequest request;
   std::uint32_t rank;
-  Completion completion;
+  CallersCompletion completion;
 
   base::Status start(Worker& worker) const { return worker.core().requester.try_atomic(request, completion); }
   void ended(Worker& worker, base::Status status) const {
@@ -69,7 +69,7 @@ struct CallStart {
   void (*fn)(void* arg);
   void* arg;
   std::uint32_t rank;
-  Completion completion;
+  CallersCompletion completion;
 
   // gate.cpp
   base::Status start(Worker& worker) const;
@@ -80,7 +80,7 @@ struct CallStart {
 struct LongMessageStart {
   heddle_peer target;
   LongMessage message;
-  Completion completion;
+  CallersCompletion completion;
 
   base::Status start(Worker& worker) const { return worker.messages().try_long(target, message, completion); }
   void ended(Worker& worker, base::Status status) const {
@@ -92,7 +92,7 @@ struct LongMessageStart {
 // A tagged message that is offered to its receiver. Credit and offer are reserved.
 struct OfferStart {
   SendRequest request;
-  Completion completion;
+  CallersCompletion completion;
 
   base::Status start(Worker& worker) const { return worker.tagged().offer(request, completion); }
   void ended(Worker& worker, base::Status status) const {
@@ -149,9 +149,9 @@ class Inbox {
   // ---- any thread ----
   // DONE: the message was copied, and has no completion; POSTED; AGAIN: the queue is full.
   // `registered`: by small-message offload.
-  base::Status put(const transport::Command& command, const Completion& completion, bool registered = false);
+  base::Status put(const transport::Command& command, const CallersCompletion& completion, bool registered = false);
   // A put or get of one block.
-  base::Status put(const BlockTransfer& block, const Completion& completion);
+  base::Status put(const BlockTransfer& block, const CallersCompletion& completion);
   template <class Start>
   base::Status put(const Start& what) {
     static_assert(std::is_trivially_copyable_v<Start>);
@@ -246,13 +246,13 @@ class Inbox {
     static constexpr std::uint64_t kLocal = 4;
     static constexpr unsigned kFlagBits = 8;
 
-    [[nodiscard]] Completion completion() const;
+    [[nodiscard]] CallersCompletion completion() const;
     [[nodiscard]] BlockTransfer block() const;
   };
   static_assert(HEDDLE_WHEN_REMOTE == 0 && HEDDLE_WHEN_LOCAL == 1);
 
   static constexpr std::size_t kMostBytes =
-      sizeof(Run) + sizeof(QueuedMessage) + sizeof(Completion) + HEDDLE_AM_HEADER_BYTES + kMostCopied;
+      sizeof(Run) + sizeof(QueuedMessage) + sizeof(CallersCompletion) + HEDDLE_AM_HEADER_BYTES + kMostCopied;
   static constexpr std::size_t kMostRecords = (kMostBytes + kBodyBytes - 1) / kBodyBytes;
 
   template <class Value>
@@ -279,8 +279,8 @@ class Inbox {
   static base::Status run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel);
   static base::Status run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel);
 
-  base::Status put_other(const transport::Command& command, const Completion& completion, bool registered);
-  base::Status put_message(const transport::Command& command, const Completion& completion, bool registered);
+  base::Status put_other(const transport::Command& command, const CallersCompletion& completion, bool registered);
+  base::Status put_message(const transport::Command& command, const CallersCompletion& completion, bool registered);
   bool put_parts(Run run, std::span<const Part> parts);
   template <class Write>
   bool put_one(Run run, Write&& write);
@@ -290,7 +290,7 @@ class Inbox {
   std::size_t post_run(const Queued& first, std::size_t most);
   [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;
   [[nodiscard]] bool read_block(const std::byte* bytes, std::byte* room) const;
-  base::Status start_message(transport::Command& command, const Completion& completion, base::Status cancel);
+  base::Status start_message(transport::Command& command, const CallersCompletion& completion, base::Status cancel);
   base::Status execute(const Queued& queued, base::Status cancel);
 
   Worker& worker_;

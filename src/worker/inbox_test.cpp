@@ -41,7 +41,7 @@ struct Rank {
 struct Told {
   int times = 0;
   base::Status status = HEDDLE_AGAIN;
-  [[nodiscard]] Completion completion(Counter* counter = nullptr) {
+  [[nodiscard]] CallersCompletion completion(Counter* counter = nullptr) {
     const auto note = [](void* arg, heddle_status ended) {
       auto* self = static_cast<Told*>(arg);
       ++self->times;

@@ -128,7 +128,7 @@ class Worker final : public NamesObjects, private Attentive {
   // passed the gate
 
   // One command: a put, a get, or a message that fits one of the transport's.
-  [[gnu::always_inline]] base::Status post(transport::Command& command, const Completion& completion) {
+  [[gnu::always_inline]] base::Status post(transport::Command& command, const CallersCompletion& completion) {
     if (is_tagged(command)) {
       return tagged_.post_numbered(command, [&] { return core_.requester.post(command, completion); });
     }

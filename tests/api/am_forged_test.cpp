@@ -173,12 +173,12 @@ TEST_P(AmForged, AnswersAreChecked) {
     int* ended;
     Status* how;
   } end{&ended, &how};
-  const engine::Completion completion{[](void* arg, heddle_status status) {
-                                        auto* self = static_cast<End*>(arg);
-                                        ++*self->ended;
-                                        *self->how = status;
-                                      },
-                                      &end, nullptr, HEDDLE_WHEN_LOCAL};
+  const engine::CallersCompletion completion{[](void* arg, heddle_status status) {
+                                               auto* self = static_cast<End*>(arg);
+                                               ++*self->ended;
+                                               *self->how = status;
+                                             },
+                                             &end, nullptr, HEDDLE_WHEN_LOCAL};
   const engine::LongMessage message{kHandler, 0, {}, payload.data(), payload.size()};
   ASSERT_EQ(worker_->messages().try_long({1, 0}, message, completion), HEDDLE_POSTED);
   std::optional<std::uint64_t> token;
