@@ -16,7 +16,7 @@ constexpr std::int64_t kAfterNs = 20'000;  // what ends a wait may be noted so l
 // A thread that looks serves messages first. It notes that nobody had looked only after that: this
 // much later, or by an eighth of the time if others have the core meanwhile.
 constexpr std::int64_t kServeNs = 1'000'000;
-bool was_needed(const Span& away, std::int64_t end, std::int64_t common) {
+bool was_needed(const TimeSpan& away, std::int64_t end, std::int64_t common) {
   return away.end <= end + std::max(kServeNs, common / 8);
 }
 
@@ -26,11 +26,11 @@ auto first_after(const Spans& spans, std::int64_t begin, Get&& span_of) {
   return std::ranges::partition_point(spans, [&](const auto& one) { return span_of(one).end <= begin; });
 }
 
-constexpr auto kSpan = [](const Span& span) { return span; };
+constexpr auto kSpan = [](const TimeSpan& span) { return span; };
 
 // A sleeping thread does nothing else, so these spans follow each other.
-std::vector<Span> sleeps_of(const Thread& thread) {
-  std::vector<Span> sleeps;
+std::vector<TimeSpan> sleeps_of(const ThreadStory& thread) {
+  std::vector<TimeSpan> sleeps;
   for (const Slice& slice : thread.slices) {
     if (slice.what == Slice::What::sleep) sleeps.push_back(slice);
   }
@@ -43,9 +43,9 @@ class Blamer {
     of_thread_.resize(story.ranks.size());
     sleeps_.resize(story.ranks.size());
     for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-      const std::vector<Thread>& threads = story.ranks[i].threads;
+      const std::vector<ThreadStory>& threads = story.ranks[i].threads;
       of_thread_[i].resize(threads.size());
-      for (const Thread& thread : threads) sleeps_[i].push_back(sleeps_of(thread));
+      for (const ThreadStory& thread : threads) sleeps_[i].push_back(sleeps_of(thread));
     }
     for (std::size_t i = 0; i < story.waits.size(); ++i)
       of_thread_[story.waits[i].rank][story.waits[i].thread].push_back(i);
@@ -60,21 +60,21 @@ class Blamer {
   enum class State : std::uint8_t { fresh, under_way, done };
   // The parts of one wait that are known so far: [begin, at).
   struct Building {
-    const Wait& wait;
+    const WaitStory& wait;
     std::vector<Blame> parts;
     std::int64_t at;
   };
 
   void explain(Building& building);
-  bool for_awaited(Building& building, const Awaited& awaited);
-  bool for_collective(Building& building, const Awaited& awaited);
-  [[nodiscard]] const Message* ending(const Wait& wait, const Awaited* awaited, bool* received) const;
-  bool for_message(Building& building, const Awaited* awaited);
-  bool for_receiver(Building& building, const Awaited& awaited);
-  bool for_operation(Building& building, const Awaited* awaited);
+  bool for_awaited(Building& building, const AwaitedThing& awaited);
+  bool for_collective(Building& building, const AwaitedThing& awaited);
+  [[nodiscard]] const Message* ending(const WaitStory& wait, const AwaitedThing* awaited, bool* received) const;
+  bool for_message(Building& building, const AwaitedThing* awaited);
+  bool for_receiver(Building& building, const AwaitedThing& awaited);
+  bool for_operation(Building& building, const AwaitedThing* awaited);
   bool for_word(Building& building);
-  bool for_cut_off(Building& building, const Awaited* awaited);
-  void for_peer(Building& building, const Awaited& awaited);
+  bool for_cut_off(Building& building, const AwaitedThing* awaited);
+  void for_peer(Building& building, const AwaitedThing& awaited);
   // Until `end`, the rank's thread had not yet done the awaited thing.
   void late(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread);
   // Until `end`, the rank's worker had to notice it and move it; kNoTraceWorker: any worker.
@@ -84,22 +84,22 @@ class Blamer {
   void under_way(Building& building, std::int64_t end);
   void add(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread,
            std::uint8_t worker = tap::kNoTraceWorker);
-  void add_late(Building& building, const Span& span, Why why, std::size_t rank, std::size_t thread);
+  void add_late(Building& building, const TimeSpan& span, Why why, std::size_t rank, std::size_t thread);
   bool for_ended_collective(Building& building);
-  [[nodiscard]] const Match* received_before(const Wait& wait, const Message& message, std::size_t sender) const;
-  [[nodiscard]] std::size_t missing(const Awaited& awaited, const std::vector<Entry>& entries) const;
+  [[nodiscard]] const Match* received_before(const WaitStory& wait, const Message& message, std::size_t sender) const;
+  [[nodiscard]] std::size_t missing(const AwaitedThing& awaited, const std::vector<CollectiveEntry>& entries) const;
   [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
   [[nodiscard]] std::size_t index_of(std::uint32_t rank) const;
-  [[nodiscard]] std::pair<std::uint8_t, std::int64_t> longest_away(std::size_t rank, const Span& span) const;
+  [[nodiscard]] std::pair<std::uint8_t, std::int64_t> longest_away(std::size_t rank, const TimeSpan& span) const;
   [[nodiscard]] std::size_t program_thread(std::size_t rank) const;
-  [[nodiscard]] std::size_t acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const;
+  [[nodiscard]] std::size_t acting_thread(std::size_t rank, const TimeSpan& span, std::uint8_t worker) const;
 
   const Story& story_;
   std::vector<std::vector<Blame>> done_;
   std::vector<State> state_;
   int depth_ = 0;
   std::vector<std::vector<std::vector<std::size_t>>> of_thread_;  // waits by rank, thread
-  std::vector<std::vector<std::vector<Span>>> sleeps_;            // the same, in order
+  std::vector<std::vector<std::vector<TimeSpan>>> sleeps_;        // the same, in order
 };
 
 std::size_t Blamer::index_of(std::uint32_t rank) const {
@@ -124,8 +124,8 @@ const std::vector<Blame>& Blamer::of(std::size_t wait) {
 }
 
 void Blamer::explain(Building& building) {
-  const Wait& wait = building.wait;
-  const Awaited* const awaited = wait.awaited.empty() ? nullptr : &wait.awaited.back();
+  const WaitStory& wait = building.wait;
+  const AwaitedThing* const awaited = wait.awaited.empty() ? nullptr : &wait.awaited.back();
   const bool lock = wait.call.find("_lock") != std::string::npos && wait.call.find("unlock") == std::string::npos &&
                     wait.call.find("clear_lock") == std::string::npos;
   if (lock && (awaited == nullptr || awaited->cause != Cause::lock)) {
@@ -140,8 +140,8 @@ void Blamer::explain(Building& building) {
 }
 
 // False: it must be guessed from the messages that came.
-bool Blamer::for_awaited(Building& building, const Awaited& awaited) {
-  const Wait& wait = building.wait;
+bool Blamer::for_awaited(Building& building, const AwaitedThing& awaited) {
+  const WaitStory& wait = building.wait;
   switch (awaited.cause) {
     case Cause::collective:
       return for_collective(building, awaited);
@@ -188,7 +188,7 @@ void Blamer::add(Building& building, std::int64_t end, Why why, std::size_t rank
 
 // The time for which the kernel gave that thread no core comes first. It is not known where in the
 // span it lies.
-void Blamer::add_late(Building& building, const Span& span, Why why, std::size_t rank, std::size_t thread) {
+void Blamer::add_late(Building& building, const TimeSpan& span, Why why, std::size_t rank, std::size_t thread) {
   if (span.length() == 0) return;
   const std::int64_t without = without_core(story_.ranks[rank].threads[thread], span);
   if (without > span.length() / 20) add(building, building.at + without, Why::no_core, rank, thread);
@@ -199,12 +199,12 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
   end = std::min(end, building.wait.end);
   if (end <= building.at) return;
   if (rank == kNoRank || rank == building.wait.rank) return add(building, end, why, rank, thread);
-  const Span whole{building.at, end};
+  const TimeSpan whole{building.at, end};
   const std::vector<std::size_t>& waits = of_thread_[rank][thread];
-  const auto span_of = [&](std::size_t other) -> const Span& { return story_.waits[other]; };
+  const auto span_of = [&](std::size_t other) -> const TimeSpan& { return story_.waits[other]; };
   for (auto at = first_after(waits, building.at, span_of); at != waits.end(); ++at) {
     const std::size_t other = *at;
-    const Wait& wait = story_.waits[other];
+    const WaitStory& wait = story_.waits[other];
     if (wait.begin >= end) break;
     add_late(building, {building.at, wait.begin}, why, rank, thread);
     if (state_[other] == State::under_way) continue;  // a ring of waits: each for the next
@@ -230,7 +230,7 @@ void Blamer::late(Building& building, std::int64_t end, Why why, std::size_t ran
 
 // For how long, within the span, nobody looked at one of the rank's workers, and at which one. If
 // the awaited thing came before anybody looked, nobody had to look.
-std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, const Span& span) const {
+std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, const TimeSpan& span) const {
   std::pair<std::uint8_t, std::int64_t> longest{tap::kNoTraceWorker, 0};
   for (const auto& [worker, all] : story_.ranks[rank].away) {
     for (auto away = first_after(all, span.begin, kSpan); away != all.end() && away->begin < span.end; ++away) {
@@ -242,7 +242,7 @@ std::pair<std::uint8_t, std::int64_t> Blamer::longest_away(std::size_t rank, con
 }
 
 // The thread that looked last at that rank's worker, or first after the span.
-std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8_t worker) const {
+std::size_t Blamer::acting_thread(std::size_t rank, const TimeSpan& span, std::uint8_t worker) const {
   const Rank& peer = story_.ranks[rank];
   constexpr int kMostLooked = 1000;
   auto after = std::ranges::lower_bound(peer.messages, span.end, {}, &Message::at);
@@ -254,9 +254,9 @@ std::size_t Blamer::acting_thread(std::size_t rank, const Span& span, std::uint8
 
 // If the thread is not known: the first one that is not the library's own.
 std::size_t Blamer::program_thread(std::size_t rank) const {
-  const std::vector<Thread>& threads = story_.ranks[rank].threads;
+  const std::vector<ThreadStory>& threads = story_.ranks[rank].threads;
   const auto found =
-      std::ranges::find_if(threads, [](const Thread& thread) { return !thread.name.starts_with("heddle-"); });
+      std::ranges::find_if(threads, [](const ThreadStory& thread) { return !thread.name.starts_with("heddle-"); });
   return found == threads.end() ? 0 : static_cast<std::size_t>(found - threads.begin());
 }
 
@@ -265,9 +265,9 @@ void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std:
   if (rank != kNoRank && worker == tap::kNoTraceWorker) worker = longest_away(rank, {building.at, end}).first;
   if (rank != kNoRank && story_.ranks[rank].away.contains(worker)) {
     const Rank& peer = story_.ranks[rank];
-    const std::vector<Span>& all = peer.away.at(worker);
+    const std::vector<TimeSpan>& all = peer.away.at(worker);
     for (auto away = first_after(all, building.at, kSpan); away != all.end() && away->begin < end; ++away) {
-      const Span common = away->within({building.at, end});
+      const TimeSpan common = away->within({building.at, end});
       if (common.length() == 0 || !was_needed(*away, end, common.length())) continue;
       under_way(building, common.begin);
       const std::size_t thread = acting_thread(rank, *away, worker);
@@ -281,8 +281,8 @@ void Blamer::moving(Building& building, std::int64_t end, std::size_t rank, std:
 
 // The waiting thread itself may have had no core.
 void Blamer::own_thread(Building& building, std::int64_t end) {
-  const Span rest{building.at, std::min(end, building.wait.end)};
-  const Wait& wait = building.wait;
+  const TimeSpan rest{building.at, std::min(end, building.wait.end)};
+  const WaitStory& wait = building.wait;
   const std::int64_t without = without_core(story_.ranks[wait.rank].threads[wait.thread], rest);
   if (rest.length() > kUnnoticedNs && without > rest.length() / 2) {
     add(building, building.at + without, Why::no_core, wait.rank, wait.thread);
@@ -292,8 +292,8 @@ void Blamer::own_thread(Building& building, std::int64_t end) {
 
 // A thread that sleeps in its wait notices arrivals when it is woken, or when it wakes by itself.
 void Blamer::under_way(Building& building, std::int64_t end) {
-  const Wait& wait = building.wait;
-  const std::vector<Span>& sleeps = sleeps_[wait.rank][wait.thread];
+  const WaitStory& wait = building.wait;
+  const std::vector<TimeSpan>& sleeps = sleeps_[wait.rank][wait.thread];
   for (auto sleep = first_after(sleeps, building.at, kSpan); sleep != sleeps.end() && sleep->begin < end; ++sleep) {
     add(building, sleep->begin, Why::under_way, kNoRank, 0);
     add(building, std::min(sleep->end, end), Why::asleep, wait.rank, wait.thread);
@@ -305,7 +305,7 @@ void Blamer::under_way(Building& building, std::int64_t end) {
 
 // The trace ended before the wait did, so nothing that came meanwhile was the awaited thing. False:
 // the cause is known all the same, from the ranks that have come to a collective or hold something.
-bool Blamer::for_cut_off(Building& building, const Awaited* awaited) {
+bool Blamer::for_cut_off(Building& building, const AwaitedThing* awaited) {
   if (building.wait.ended) return false;
   const Cause cause = awaited == nullptr ? Cause::unknown : awaited->cause;
   if (cause == Cause::collective || cause == Cause::lock || cause == Cause::own || cause == Cause::credit ||
@@ -319,30 +319,30 @@ bool Blamer::for_cut_off(Building& building, const Awaited* awaited) {
 
 // The rank that has never come to a collective of all ranks; kNoRank: all have come, or it is not
 // known.
-std::size_t Blamer::missing(const Awaited& awaited, const std::vector<Entry>& entries) const {
+std::size_t Blamer::missing(const AwaitedThing& awaited, const std::vector<CollectiveEntry>& entries) const {
   const auto members = story_.members.find({awaited.team, awaited.number});
   if (members == story_.members.end() || entries.size() >= members->second) return kNoRank;
   if (members->second != story_.size || story_.ranks.size() != story_.size) return kNoRank;
   for (std::size_t rank = 0; rank < story_.ranks.size(); ++rank) {
-    if (std::ranges::find(entries, rank, &Entry::rank) != entries.end()) continue;
+    if (std::ranges::find(entries, rank, &CollectiveEntry::rank) != entries.end()) continue;
     if (story_.ranks[rank].lost == 0 && !story_.ranks[rank].threads.empty()) return rank;
   }
   return kNoRank;
 }
 
-bool Blamer::for_collective(Building& building, const Awaited& awaited) {
+bool Blamer::for_collective(Building& building, const AwaitedThing& awaited) {
   const auto found = story_.entries.find({awaited.team, awaited.number});
   if (found == story_.entries.end()) return false;
-  const Entry& last = *std::ranges::max_element(found->second, {}, &Entry::at);
+  const CollectiveEntry& last = *std::ranges::max_element(found->second, {}, &CollectiveEntry::at);
   if (const std::size_t never = missing(awaited, found->second); never != kNoRank) {
     late(building, building.wait.end, Why::late_member, never, program_thread(never));
   }
   late(building, last.at, Why::late_member, last.rank, last.thread);
   // All have come. Finds the rank that does not advance it.
-  const Span rest{building.at, building.wait.end};
+  const TimeSpan rest{building.at, building.wait.end};
   std::size_t blamed = kNoRank;
   std::int64_t most = kUnnoticedNs;
-  for (const Entry& entry : found->second) {
+  for (const CollectiveEntry& entry : found->second) {
     if (entry.rank == building.wait.rank) continue;
     const std::int64_t longest = longest_away(entry.rank, rest).second;
     if (longest <= most) continue;
@@ -355,14 +355,14 @@ bool Blamer::for_collective(Building& building, const Awaited& awaited) {
 
 // A collective whose end may have ended the wait.
 bool Blamer::for_ended_collective(Building& building) {
-  const Wait& wait = building.wait;
+  const WaitStory& wait = building.wait;
   const std::vector<EndedCollective>& ended = story_.ranks[wait.rank].ended_collectives;
   const auto after =
       std::ranges::upper_bound(ended, std::max(wait.until, wait.end + kUnnoticedNs), {}, &EndedCollective::at);
   if (after == ended.begin()) return false;
   const EndedCollective& last = *std::prev(after);
   if (last.at < std::max(wait.begin, wait.end - kUnnoticedNs)) return false;
-  Awaited awaited;
+  AwaitedThing awaited;
   awaited.team = last.team;
   awaited.number = last.number;
   return for_collective(building, awaited);
@@ -370,7 +370,7 @@ bool Blamer::for_ended_collective(Building& building) {
 
 // A long message of this rank that the sender of `message` had to receive first. Null: there is
 // none.
-const Match* Blamer::received_before(const Wait& wait, const Message& message, std::size_t sender) const {
+const Match* Blamer::received_before(const WaitStory& wait, const Message& message, std::size_t sender) const {
   const std::vector<Match>& matches = story_.ranks[sender].matches;
   auto match = std::ranges::upper_bound(matches, message.posted, {}, &Match::at);
   while (match != matches.begin()) {
@@ -399,7 +399,7 @@ const Message* Blamer::asked_by(const Message& answer, std::size_t sender, std::
 
 // A receive's message that came during the wait, or else the last or next message. Null: there is
 // none.
-const Message* Blamer::ending(const Wait& wait, const Awaited* awaited, bool* received) const {
+const Message* Blamer::ending(const WaitStory& wait, const AwaitedThing* awaited, bool* received) const {
   const Rank& own = story_.ranks[wait.rank];
   const auto mine = [&](std::uint8_t worker) { return wait.worker == tap::kNoTraceWorker || worker == wait.worker; };
   const auto from = [&](std::uint32_t rank) {
@@ -424,8 +424,8 @@ const Message* Blamer::ending(const Wait& wait, const Awaited* awaited, bool* re
 }
 
 // A receive, or another wait that a message has ended.
-bool Blamer::for_message(Building& building, const Awaited* awaited) {
-  const Wait& wait = building.wait;
+bool Blamer::for_message(Building& building, const AwaitedThing* awaited) {
+  const WaitStory& wait = building.wait;
   bool received = false;
   const Message* const message = ending(wait, awaited, &received);
   if (message == nullptr || message->posted == 0) return false;
@@ -450,8 +450,8 @@ bool Blamer::for_message(Building& building, const Awaited* awaited) {
 }
 
 // A long message of this rank, which its target has to receive.
-bool Blamer::for_receiver(Building& building, const Awaited& awaited) {
-  const Wait& wait = building.wait;
+bool Blamer::for_receiver(Building& building, const AwaitedThing& awaited) {
+  const WaitStory& wait = building.wait;
   const std::size_t target = index_of(awaited.rank);
   if (target == kNoRank) return false;
   const Rank& peer = story_.ranks[target];
@@ -475,12 +475,12 @@ bool Blamer::for_receiver(Building& building, const Awaited& awaited) {
 }
 
 // A put, get, atomic or message whose end was waited for.
-bool Blamer::for_operation(Building& building, const Awaited* awaited) {
-  const Wait& wait = building.wait;
-  const Operation* last = nullptr;
-  const std::vector<Operation>& all = story_.ranks[wait.rank].operations;
+bool Blamer::for_operation(Building& building, const AwaitedThing* awaited) {
+  const WaitStory& wait = building.wait;
+  const EndedOperation* last = nullptr;
+  const std::vector<EndedOperation>& all = story_.ranks[wait.rank].operations;
   for (auto at = first_after(all, wait.begin, kSpan); at != all.end() && at->end <= wait.end + kAfterNs; ++at) {
-    const Operation& one = *at;
+    const EndedOperation& one = *at;
     if (one.begin > wait.end) continue;
     if (wait.worker != tap::kNoTraceWorker && one.worker != wait.worker) continue;
     if (awaited != nullptr && awaited->rank != tap::kAnyRank && awaited->rank != one.rank) continue;
@@ -498,7 +498,7 @@ bool Blamer::for_operation(Building& building, const Awaited* awaited) {
 
 // The last call before the end, of the other ranks' calls that may have written the word.
 bool Blamer::for_word(Building& building) {
-  auto write = std::ranges::upper_bound(story_.writes, building.wait.end, {}, &Entry::at);
+  auto write = std::ranges::upper_bound(story_.writes, building.wait.end, {}, &CollectiveEntry::at);
   while (write != story_.writes.begin()) {
     --write;
     if (write->at < building.wait.begin) return false;
@@ -511,7 +511,7 @@ bool Blamer::for_word(Building& building) {
 }
 
 // It is known which rank had to act, but not when it did.
-void Blamer::for_peer(Building& building, const Awaited& awaited) {
+void Blamer::for_peer(Building& building, const AwaitedThing& awaited) {
   std::size_t rank = index_of(awaited.rank);
   if (rank == kNoRank && awaited.cause == Cause::word) {
     if (for_word(building)) return;

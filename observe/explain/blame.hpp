@@ -36,7 +36,7 @@ inline constexpr std::size_t kWhys = static_cast<std::size_t>(Why::unknown) + 1;
 
 inline constexpr std::size_t kNoRank = ~std::size_t{0};
 
-struct Blame : Span {
+struct Blame : TimeSpan {
   Why why = Why::unknown;
   std::size_t rank = kNoRank;                 // whose delay: an index; kNoRank: nobody knows
   std::size_t thread = 0;                     // the thread of that rank that caused it

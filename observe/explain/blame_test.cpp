@@ -24,8 +24,8 @@ Story story_of(std::uint32_t ranks) {
   return story;
 }
 
-Wait wait_of(std::size_t rank, std::int64_t begin, std::int64_t end) {
-  Wait wait;
+WaitStory wait_of(std::size_t rank, std::int64_t begin, std::int64_t end) {
+  WaitStory wait;
   wait.begin = begin;
   wait.end = wait.until = end;
   wait.rank = rank;
@@ -35,9 +35,9 @@ Wait wait_of(std::size_t rank, std::int64_t begin, std::int64_t end) {
 }
 
 // Of rank 0, from 1 to 3 ms, for rank 1.
-Wait wait_for(Cause cause, std::uint8_t worker = tap::kNoTraceWorker) {
-  Wait wait = wait_of(0, 1'000'000, 3'000'000);
-  Awaited awaited;
+WaitStory wait_for(Cause cause, std::uint8_t worker = tap::kNoTraceWorker) {
+  WaitStory wait = wait_of(0, 1'000'000, 3'000'000);
+  AwaitedThing awaited;
   awaited.cause = cause;
   awaited.rank = 1;
   awaited.worker = worker;
@@ -166,16 +166,16 @@ TEST(Blame, WhoLooksTooLateWasNotNeeded) {
 // trace ends.
 TEST(Blame, WhatNeverCameIsToldAsThat) {
   Story story = story_of(2);
-  Wait receive = wait_of(1, 1'000'000, 9'000'000);
+  WaitStory receive = wait_of(1, 1'000'000, 9'000'000);
   receive.ended = false;
-  Awaited message;
+  AwaitedThing message;
   message.cause = Cause::receive;
   message.rank = 0;
   receive.awaited.push_back(message);
-  Wait barrier = wait_of(0, 1'500'000, 9'000'000);
+  WaitStory barrier = wait_of(0, 1'500'000, 9'000'000);
   barrier.call = "heddle_context_barrier";
   barrier.ended = false;
-  Awaited all;
+  AwaitedThing all;
   all.cause = Cause::collective;
   all.number = 4;
   barrier.awaited.push_back(all);
@@ -214,8 +214,8 @@ TEST(Blame, ALongMessageWaitsForItsReceive) {
 TEST(Blame, ACollectiveWaitsForTheLastMember) {
   Story story = story_of(3);
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    Wait wait = wait_of(rank, 1'000'000, 3'000'000);
-    Awaited awaited;
+    WaitStory wait = wait_of(rank, 1'000'000, 3'000'000);
+    AwaitedThing awaited;
     awaited.cause = Cause::collective;
     awaited.team = 7;
     awaited.number = 4;
@@ -238,8 +238,8 @@ TEST(Blame, PartsAreTheWholeWait) {
     const auto moment = [&] { return static_cast<std::int64_t>(1 + random.below(5'000'000)); };
     for (std::uint64_t i = 0; i < 20; ++i) {
       const std::int64_t begin = moment();
-      Wait wait = wait_of(random.below(ranks), begin, begin + static_cast<std::int64_t>(random.below(900'000)));
-      Awaited awaited;
+      WaitStory wait = wait_of(random.below(ranks), begin, begin + static_cast<std::int64_t>(random.below(900'000)));
+      AwaitedThing awaited;
       awaited.cause = static_cast<Cause>(random.below(static_cast<std::uint64_t>(tap::kLastCause) + 1));
       awaited.rank = random.below(3) == 0 ? tap::kAnyRank : static_cast<std::uint32_t>(random.below(ranks + 1));
       awaited.number = random.below(3);
@@ -255,9 +255,9 @@ TEST(Blame, PartsAreTheWholeWait) {
     for (Rank& rank : story.ranks) {
       std::ranges::sort(rank.messages, {}, &Message::at);
       std::ranges::sort(rank.matches, {}, &Match::at);
-      std::ranges::sort(rank.away[0], {}, &Span::end);
+      std::ranges::sort(rank.away[0], {}, &TimeSpan::end);
     }
-    std::ranges::sort(story.waits, {}, &Wait::begin);
+    std::ranges::sort(story.waits, {}, &WaitStory::begin);
     const auto all = blame_all(story);
     ASSERT_EQ(all.size(), story.waits.size());
     for (std::size_t i = 0; i < all.size(); ++i) {

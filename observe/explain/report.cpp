@@ -51,7 +51,7 @@ class Sum {
   explicit Sum(const Story& story) : story_(story) {}
 
   void add(std::size_t number, const Blame& part) {
-    const Wait& wait = story_.waits[number];
+    const WaitStory& wait = story_.waits[number];
     const bool known = part.rank != kNoRank;
     const bool says_where = known && part.why != Why::under_way && part.why != Why::credit && part.why != Why::lock &&
                             part.why != Why::no_core && part.why != Why::asleep;
@@ -109,7 +109,7 @@ void add_mapping_copies(const Story& story, std::size_t index, Sum& sum) {
   constexpr std::uint64_t kLeastBytes = 16384;
   const Rank& rank = story.ranks[index];
   std::int64_t counted = 0;
-  for (const Operation& one : rank.operations) {
+  for (const EndedOperation& one : rank.operations) {
     if ((one.opcode != kPut && one.opcode != kGet) || one.bytes < kLeastBytes || one.of_message) continue;
     const Rank* const peer = story.of(one.rank);
     if (peer == nullptr || peer->machine != rank.machine || peer == &rank) continue;
@@ -152,7 +152,7 @@ std::string times_of(const Loss& loss) {
 }
 
 bool has_helper(const Rank& rank) {
-  return std::ranges::any_of(rank.threads, [](const Thread& thread) { return thread.name == "heddle-progress"; });
+  return std::ranges::any_of(rank.threads, [](const ThreadStory& thread) { return thread.name == "heddle-progress"; });
 }
 
 // Threads of a rank of that rank's machine were ready to run, and had no core, for a twentieth of
@@ -161,7 +161,7 @@ bool shares_cores(const Rank& rank, const Story& story) {
   return std::ranges::any_of(story.ranks, [&](const Rank& other) {
     if (other.machine != rank.machine) return false;
     std::int64_t without = 0;
-    for (const Thread& thread : other.threads) without += without_core(thread, other.seen);
+    for (const ThreadStory& thread : other.threads) without += without_core(thread, other.seen);
     return without > other.seen.length() / 20;
   });
 }
@@ -282,7 +282,7 @@ Report sum_up(const Story& story) {
   report.waits = story.waits.size();
   for (std::size_t i = 0; i < story.ranks.size(); ++i) {
     const Rank& rank = story.ranks[i];
-    for (const Kept& kept : rank.kept) {
+    for (const KeptCopy& kept : rank.kept) {
       if (kept.copy_ns > 0) sum.add_copy(Why::unexpected_copy, i, kept.copy_ns, kept.bytes);
     }
     add_mapping_copies(story, i, sum);

@@ -61,12 +61,12 @@ class Reader {
  private:
   struct State {  // of a thread
     std::vector<Slice> open;
-    std::vector<Wait> waits;         // one within the other
+    std::vector<WaitStory> waits;    // one within the other
     std::optional<Message> arrival;  // the last
     std::int64_t awaited_at = 0;     // of the set that is being noted
     // a collective that has not been begun: team, number
     std::pair<std::uint64_t, std::uint64_t> entered;
-    Span slept;                              // last
+    TimeSpan slept;                          // last
     std::vector<std::size_t> waits_in_call;  // those of the call that the thread is in
     // the last call of an interface in which it waited
     std::int64_t waited_in = 0;
@@ -85,8 +85,8 @@ class Reader {
   void begin_wait(std::size_t thread, const Moment& moment);
   void take_awaited(std::size_t thread, const Moment& moment);
   void end_wait(std::size_t thread, std::int64_t at);
-  void push_wait(std::size_t thread, Wait&& wait);
-  bool brings_message(const Operation& get);
+  void push_wait(std::size_t thread, WaitStory&& wait);
+  bool brings_message(const EndedOperation& get);
   void take_posted(std::size_t thread, const Moment& moment);
   void take_ended(const Moment& moment);
   void take_away(std::size_t thread, const Moment& moment);
@@ -106,13 +106,13 @@ class Reader {
   std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> by_number_;
   std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> runs_;
   std::map<std::uint8_t, std::deque<Receive>> receives_;
-  std::map<std::pair<std::uint8_t, std::uint64_t>, std::deque<Operation>> operations_;
+  std::map<std::pair<std::uint8_t, std::uint64_t>, std::deque<EndedOperation>> operations_;
 };
 
 void Reader::read(const std::vector<trace::Thread>& threads) {
   std::vector<std::pair<const Moment*, std::size_t>> all;
   for (std::size_t i = 0; i < threads.size(); ++i) {
-    Thread& thread = rank_.threads.emplace_back();
+    ThreadStory& thread = rank_.threads.emplace_back();
     thread.number = threads[i].number;
     thread.name = threads[i].name;
     rank_.lost += threads[i].lost;
@@ -226,7 +226,7 @@ void Reader::end_call(std::size_t thread, const Slice& call) {
   if (writes_words(call.name)) story_.writes.push_back({call.begin, index_, thread});
   constexpr std::int64_t kLongNs = 50'000;
   if (call.length() < kLongNs || states_[thread].waited_in == call.begin) return;
-  Wait wait;
+  WaitStory wait;
   wait.begin = call.begin;
   wait.end = call.end;
   wait.rank = index_;
@@ -236,14 +236,14 @@ void Reader::end_call(std::size_t thread, const Slice& call) {
   wait.until = call.end;
   wait.ended = !cut_off_;
   if (is_collective(call.name)) {
-    Awaited all;
+    AwaitedThing all;
     all.cause = tap::Cause::collective;
     all.team = by_name(call.name);
     all.number = collective_calls_[call.name];
     wait.awaited.push_back(all);
   }
   if (waits_for_words(call.name)) {
-    Awaited word;
+    AwaitedThing word;
     word.cause = tap::Cause::word;
     wait.awaited.push_back(word);
   }
@@ -293,7 +293,7 @@ void Reader::begin_wait(std::size_t thread, const Moment& moment) {
   State& state = states_[thread];
   const std::string name = process_.name(moment.record.id);
   if (name == "heddle_run_tasks") return;  // it serves
-  Wait wait;
+  WaitStory wait;
   wait.begin = moment.ns;
   wait.rank = index_;
   wait.thread = thread;
@@ -314,7 +314,7 @@ void Reader::take_awaited(std::size_t thread, const Moment& moment) {
   if (moment.ns - state.awaited_at > kAtOnceNs) state.waits.back().awaited.clear();
   state.awaited_at = moment.ns;
   const TraceRecord& record = moment.record;
-  Awaited awaited;
+  AwaitedThing awaited;
   awaited.cause =
       static_cast<tap::Cause>(std::min<std::uint8_t>(record.detail, static_cast<std::uint8_t>(tap::kLastCause)));
   awaited.rank = record.rank;
@@ -329,7 +329,7 @@ void Reader::take_awaited(std::size_t thread, const Moment& moment) {
 void Reader::end_wait(std::size_t thread, std::int64_t at) {
   State& state = states_[thread];
   if (state.waits.empty()) return;
-  Wait wait = std::move(state.waits.back());
+  WaitStory wait = std::move(state.waits.back());
   state.waits.pop_back();
   // The event that ends a heddle_worker_wait is found in what the program does next.
   constexpr std::int64_t kSoonNs = 1'000'000;
@@ -337,7 +337,7 @@ void Reader::end_wait(std::size_t thread, std::int64_t at) {
   wait.until = at + (wait.call == "heddle_worker_wait" ? kSoonNs : 0);
   // The time of a wait within another one belongs to the inner one.
   if (!state.waits.empty()) {
-    Wait rest = state.waits.back();
+    WaitStory rest = state.waits.back();
     state.waits.back().ended = !cut_off_;
     state.waits.back().end = wait.begin;
     state.waits.back().until = wait.begin;
@@ -348,7 +348,7 @@ void Reader::end_wait(std::size_t thread, std::int64_t at) {
   if (!cut_off_ || wait.length() > 0) push_wait(thread, std::move(wait));
 }
 
-void Reader::push_wait(std::size_t thread, Wait&& wait) {
+void Reader::push_wait(std::size_t thread, WaitStory&& wait) {
   if (wait.in_call != 0) states_[thread].waits_in_call.push_back(story_.waits.size());
   story_.waits.push_back(std::move(wait));
 }
@@ -356,7 +356,7 @@ void Reader::push_wait(std::size_t thread, Wait&& wait) {
 // ---- messages and operations --------------------------------------------------------------------
 
 // The get is, or is a part of, the data of a long message that was matched before.
-bool Reader::brings_message(const Operation& get) {
+bool Reader::brings_message(const EndedOperation& get) {
   constexpr std::size_t kMostLooked = 64;
   std::size_t looked = 0;
   for (auto match = rank_.matches.rbegin(); match != rank_.matches.rend() && looked < kMostLooked; ++match, ++looked) {
@@ -373,7 +373,7 @@ void Reader::take_posted(std::size_t thread, const Moment& moment) {
     sent_[{process_.rank, record.worker, record.rank, record.peer, record.id}] = {moment.ns, thread};
   }
   if (trace::slot_of(record) == 0) return;
-  Operation operation;
+  EndedOperation operation;
   operation.begin = moment.ns;
   operation.rank = record.rank;
   operation.peer = record.peer;
@@ -383,7 +383,7 @@ void Reader::take_posted(std::size_t thread, const Moment& moment) {
   if (operation.opcode == kGet) operation.of_message = brings_message(operation);
   // A slot is used again once its operation has ended. So if it is used again, the record of the
   // earlier end was lost. Long operations without a completion share their slot.
-  std::deque<Operation>& under_way = operations_[{record.worker, trace::slot_of(record) - 1}];
+  std::deque<EndedOperation>& under_way = operations_[{record.worker, trace::slot_of(record) - 1}];
   if (trace::slot_of(record) - 1 != tap::kTraceLongSlot) under_way.clear();
   under_way.push_back(operation);
 }
@@ -401,10 +401,10 @@ void Reader::take_ended(const Moment& moment) {
 // nobody looked.
 void Reader::take_away(std::size_t thread, const Moment& moment) {
   constexpr std::int64_t kLeastNs = 20'000;
-  Span span{process_.at(moment.record.id), moment.ns};
-  const Span& slept = states_[thread].slept;
+  TimeSpan span{process_.at(moment.record.id), moment.ns};
+  const TimeSpan& slept = states_[thread].slept;
   if (slept.end > span.begin) {
-    const Span before{span.begin, slept.begin};
+    const TimeSpan before{span.begin, slept.begin};
     if (before.length() >= kLeastNs) rank_.away[moment.record.worker].push_back(before);
     span.begin = slept.end;
   }
@@ -475,7 +475,7 @@ void set_posted(const SentMessages& sent, const Rank& rank, Message& message) {
 
 // Two waits of a thread, one after the other, are one: pieces within a call of an interface, or
 // calls of heddle_worker_wait right after each other, of which the first brought no message.
-bool goes_on(const Story& story, const Wait& before, const Wait& wait) {
+bool goes_on(const Story& story, const WaitStory& before, const WaitStory& wait) {
   if (wait.in_call != 0 || before.in_call != 0) return wait.in_call == before.in_call;
   constexpr std::int64_t kBetweenNs = 500'000;
   if (wait.call != "heddle_worker_wait" || wait.call != before.call || wait.begin - before.end > kBetweenNs)
@@ -487,13 +487,13 @@ bool goes_on(const Story& story, const Wait& before, const Wait& wait) {
 
 // A call may wait in pieces, one right after the other.
 void join_pieces(Story& story) {
-  std::vector<Wait>& waits = story.waits;
-  std::ranges::sort(waits, [](const Wait& a, const Wait& b) {
+  std::vector<WaitStory>& waits = story.waits;
+  std::ranges::sort(waits, [](const WaitStory& a, const WaitStory& b) {
     return std::tuple(a.rank, a.thread, a.begin) < std::tuple(b.rank, b.thread, b.begin);
   });
-  std::vector<Wait> joined;
-  for (Wait& wait : waits) {
-    Wait* const last = joined.empty() ? nullptr : &joined.back();
+  std::vector<WaitStory> joined;
+  for (WaitStory& wait : waits) {
+    WaitStory* const last = joined.empty() ? nullptr : &joined.back();
     if (last == nullptr || last->rank != wait.rank || last->thread != wait.thread || !goes_on(story, *last, wait)) {
       wait.longest_piece_ns = wait.length();
       joined.push_back(std::move(wait));
@@ -507,7 +507,7 @@ void join_pieces(Story& story) {
     last->longest_piece_ns = std::max(last->longest_piece_ns, wait.length());
   }
   waits = std::move(joined);
-  std::ranges::sort(waits, {}, &Wait::begin);
+  std::ranges::sort(waits, {}, &WaitStory::begin);
 }
 
 }  // namespace
@@ -543,7 +543,7 @@ base::Result<Story> tell(const std::vector<trace::Process>& processes) {
     }
   }
   join_pieces(story);
-  std::ranges::sort(story.writes, {}, &Entry::at);
+  std::ranges::sort(story.writes, {}, &CollectiveEntry::at);
   // If records are missing, calls cannot be counted.
   if (std::ranges::any_of(story.ranks, [](const Rank& rank) { return rank.lost != 0; })) {
     std::erase_if(story.entries, [](const auto& entry) { return (entry.first.first & kByName) != 0; });
@@ -551,7 +551,7 @@ base::Result<Story> tell(const std::vector<trace::Process>& processes) {
   return story;
 }
 
-const Slice* slice_at(const Thread& thread, std::int64_t at) {
+const Slice* slice_at(const ThreadStory& thread, std::int64_t at) {
   const auto after = std::ranges::upper_bound(thread.slices, at, {}, &Slice::begin);
   // Slices nest: a slice that began earlier and is not over encloses those that began later.
   constexpr int kMostSiblings = 4096;
@@ -563,14 +563,14 @@ const Slice* slice_at(const Thread& thread, std::int64_t at) {
   return nullptr;
 }
 
-std::int64_t without_core(const Thread& thread, const Span& span) {
+std::int64_t without_core(const ThreadStory& thread, const TimeSpan& span) {
   const std::vector<CoreTime>& all = thread.core_time;
   std::int64_t total = 0;
   auto after = std::ranges::upper_bound(all, span.begin, {}, &CoreTime::at);
   if (after == all.begin() && after != all.end()) ++after;
   for (; after != all.end() && std::prev(after)->at < span.end; ++after) {
     const CoreTime& before = *std::prev(after);
-    const Span between{before.at, after->at};
+    const TimeSpan between{before.at, after->at};
     const std::int64_t without = after->without_ns - before.without_ns;
     // Less than before: another thread has the ring of one that has ended.
     if (between.length() == 0 || without < 0) continue;

@@ -19,24 +19,24 @@
 
 namespace heddle::observe::explain {
 
-struct Span {
+struct TimeSpan {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   [[nodiscard]] std::int64_t length() const { return end > begin ? end - begin : 0; }
-  [[nodiscard]] Span within(const Span& other) const {
+  [[nodiscard]] TimeSpan within(const TimeSpan& other) const {
     return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
   }
 };
 
 // A call or activity of a thread. Slices of one thread nest. call: of an interface; own: the
 // program's own (heddle_trace_begin).
-struct Slice : Span {
+struct Slice : TimeSpan {
   enum class What : std::uint8_t { call, own, wait, sleep, task } what = What::call;
   std::string name;
 };
 
 // The thing that a wait is for, as the thread itself knows it.
-struct Awaited {
+struct AwaitedThing {
   tap::Cause cause = tap::Cause::unknown;
   std::uint32_t rank = tap::kAnyRank;
   std::uint8_t worker = tap::kNoTraceWorker;
@@ -44,16 +44,16 @@ struct Awaited {
   std::uint64_t number = 0;
 };
 
-struct Wait : Span {
+struct WaitStory : TimeSpan {
   std::size_t rank = 0;
   std::size_t thread = 0;
   std::uint8_t worker = tap::kNoTraceWorker;
   std::string call;  // of the program's, or of the interface above
   // since when the thread is in one of an interface above; 0: it is not
   std::int64_t in_call = 0;
-  std::vector<Awaited> awaited;  // as it was noted last
-  std::int64_t until = 0;        // its cause of ending was noted before this
-  bool ended = true;             // false: it was under way when the trace ended
+  std::vector<AwaitedThing> awaited;  // as it was noted last
+  std::int64_t until = 0;             // its cause of ending was noted before this
+  bool ended = true;                  // false: it was under way when the trace ended
   std::int64_t longest_piece_ns = 0;
 };
 
@@ -63,7 +63,7 @@ struct CoreTime {
   std::int64_t without_ns = 0;
 };
 
-struct Thread {
+struct ThreadStory {
   std::uint64_t number = 0;  // in the system
   std::string name;
   std::vector<Slice> slices;        // by their beginnings
@@ -93,14 +93,14 @@ struct Match {
   std::uint8_t worker = 0;
 };
 
-struct Kept {
+struct KeptCopy {
   std::int64_t at = 0;
   std::int64_t copy_ns = 0;
   std::uint64_t bytes = 0;
   std::uint32_t rank = 0;
 };
 
-struct Operation : Span {
+struct EndedOperation : TimeSpan {
   std::uint32_t rank = 0;
   std::uint8_t peer = 0;
   std::uint8_t worker = 0;
@@ -109,7 +109,7 @@ struct Operation : Span {
   bool of_message = false;  // it moves the data of a long message
 };
 
-struct Entry {  // of a member of a collective
+struct CollectiveEntry {  // of a member of a collective
   std::int64_t at = 0;
   std::size_t rank = 0;
   std::size_t thread = 0;
@@ -124,16 +124,16 @@ struct EndedCollective {
 struct Rank {
   std::uint32_t number = 0;
   std::string machine;
-  Span seen;
+  TimeSpan seen;
   std::uint64_t lost = 0;  // records that had no room
-  std::vector<Thread> threads;
+  std::vector<ThreadStory> threads;
   std::vector<Message> messages;  // these by their moments
   std::vector<Match> matches;
-  std::vector<Kept> kept;
+  std::vector<KeptCopy> kept;
   // The times when nobody looked for arrivals, by worker, in order.
-  std::map<std::uint8_t, std::vector<Span>> away;
+  std::map<std::uint8_t, std::vector<TimeSpan>> away;
   std::vector<EndedCollective> ended_collectives;
-  std::vector<Operation> operations;  // those that have ended, by their ends
+  std::vector<EndedOperation> operations;  // those that have ended, by their ends
 };
 
 struct Story {
@@ -141,11 +141,11 @@ struct Story {
   // later contexts of ranks that have several: their messages have the same numbers
   std::size_t left_out = 0;
   std::vector<Rank> ranks;
-  std::vector<Wait> waits;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Entry>> entries;  // by team, number
+  std::vector<WaitStory> waits;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<CollectiveEntry>> entries;  // by team, number
   // how many there are
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> members;
-  std::vector<Entry> writes;  // calls of interfaces that may have written a word of another rank
+  std::vector<CollectiveEntry> writes;  // calls of interfaces that may have written a word of another rank
   // The rank of this number. Null: it has left no file.
   [[nodiscard]] const Rank* of(std::uint32_t number) const;
 };
@@ -154,8 +154,8 @@ struct Story {
 base::Result<Story> tell(const std::vector<trace::Process>& processes);
 
 // The innermost slice around a moment; null: the thread is outside the library.
-const Slice* slice_at(const Thread& thread, std::int64_t at);
+const Slice* slice_at(const ThreadStory& thread, std::int64_t at);
 // How long the thread had no core within a span; between two accounts of its kernel, evenly.
-std::int64_t without_core(const Thread& thread, const Span& span);
+std::int64_t without_core(const ThreadStory& thread, const TimeSpan& span);
 
 }  // namespace heddle::observe::explain

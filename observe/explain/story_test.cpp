@@ -192,11 +192,11 @@ TEST_F(Stories, WaitsForEachOtherWithoutEnd) {
     story.ranks[rank].threads.resize(1);
   }
   for (int i = 0; i < kWaits; ++i) {
-    Wait wait;
+    WaitStory wait;
     wait.begin = i * 100;
     wait.end = wait.until = wait.begin + 150;
     wait.rank = static_cast<std::size_t>(i % 2);
-    Awaited awaited;
+    AwaitedThing awaited;
     awaited.cause = tap::Cause::word;
     wait.awaited.push_back(awaited);
     story.waits.push_back(wait);
