@@ -52,7 +52,7 @@ Status out_of_memory() {
                     "memory is exhausted; release what is not needed, or start fewer ranks on this machine");
 }
 
-Status Awaited::wait(const char* call, heddle_worker handle) {
+Status AwaitedCompletion::wait(const char* call, heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   // Waits again even if until() fails: the operation refers to this object until it has ended.
   const auto ended = [this] { return status_.load(std::memory_order_acquire) != HEDDLE_POSTED; };

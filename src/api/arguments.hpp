@@ -151,7 +151,7 @@ Status blocking(const char* call, heddle_worker handle, Attempt&& attempt) {
 }
 
 // The completion of an operation for which its call waits; it lies on the stack of that call.
-class Awaited {
+class AwaitedCompletion {
  public:
   [[nodiscard]] heddle_completion completion() { return {&told, this, {}, HEDDLE_WHEN_REMOTE}; }
   // Makes progress until the operation, which was posted, has ended.
@@ -159,7 +159,7 @@ class Awaited {
 
  private:
   static void told(void* self, heddle_status status) {
-    static_cast<Awaited*>(self)->status_.store(status, std::memory_order_release);
+    static_cast<AwaitedCompletion*>(self)->status_.store(status, std::memory_order_release);
   }
   // Release in told(), acquire in wait(): the waiting thread sees the operation's data.
   std::atomic<Status> status_{HEDDLE_POSTED};
@@ -179,7 +179,7 @@ Status until_ended(const char* call, heddle_worker handle, std::uint64_t remote,
     const bool waits = region != nullptr && !region->is(RemoteRegion::Barred::failed) && !at_once(*region);
     if (waits) return engine::refuse_wait(call);
   }
-  Awaited awaited;
+  AwaitedCompletion awaited;
   const heddle_completion completion = awaited.completion();
   const Status status = post(&completion);
   return status == HEDDLE_POSTED ? awaited.wait(call, handle) : status;

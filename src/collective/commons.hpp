@@ -231,7 +231,7 @@ class Commons final : public engine::Attachment {
   };
   static Look looked(bool over, bool moved) { return over ? Look::over : moved ? Look::moved : Look::nothing; }
   template <class LookAt, class Describe, class Fetch>
-  bool wait(const engine::Wait& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
+  bool wait(const engine::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
             engine::Worker* beside = nullptr);
 
   // Counts a persistent operation that is ready, and who runs it, for the report at the end
@@ -280,7 +280,7 @@ class Commons final : public engine::Attachment {
 };
 
 template <class LookAt, class Describe, class Fetch>
-bool Commons::wait(const engine::Wait& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
+bool Commons::wait(const engine::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
                    engine::Worker* beside) {
   // In one of kOthers rounds a waiting thread also looks at everything else that other ranks may be
   // waiting for. In one of kUndisturbed rounds it looks at the part of it that disturbs nobody.

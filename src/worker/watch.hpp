@@ -23,7 +23,7 @@ class Worker;
 inline constexpr const char kServes[] = "heddle_run_tasks";
 
 // Which thread waits, and for how long at most.
-struct Wait {
+struct WaitCall {
   const char* call;
   std::int64_t timeout_ns = HEDDLE_FOREVER;
 };

@@ -91,9 +91,9 @@ class Worker final : public NamesObjects, private Attentive {
   // Makes progress until attempt() returns something else than AGAIN. STATE: it returned AGAIN
   // inside a handler. For describe(), see Watch::round().
   template <class Attempt, class Describe>
-  base::Status until(const Wait& wait, Attempt&& attempt, Describe&& describe);
+  base::Status until(const WaitCall& wait, Attempt&& attempt, Describe&& describe);
   template <class Attempt>
-  base::Status until(const Wait& wait, Attempt&& attempt) {
+  base::Status until(const WaitCall& wait, Attempt&& attempt) {
     return until(wait, std::forward<Attempt>(attempt), kNothingMore);
   }
   // heddle_worker_wait; `handle` is this worker's.
@@ -192,7 +192,7 @@ class Worker final : public NamesObjects, private Attentive {
 
 // Out of line: its callers hardly ever wait, and should save no registers for that.
 template <class Attempt, class Describe>
-[[gnu::noinline]] base::Status Worker::until(const Wait& wait, Attempt&& attempt, Describe&& describe) {
+[[gnu::noinline]] base::Status Worker::until(const WaitCall& wait, Attempt&& attempt, Describe&& describe) {
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   Watch watch(context_, this, wait.call);
   bool sleeps = false;  // the next nap is taken even if the worker has moved: one was not, for that
