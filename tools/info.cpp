@@ -109,7 +109,7 @@ int nothing_found(const Words& words) {
   if (words.sections.front() == Section::settings) {
     for (const base::Variable& variable : base::variables()) names.emplace_back(variable.name);
   } else {
-    for (const transport::Entry& entry : transport::table()) names.emplace_back(entry.name);
+    for (const transport::TransportRow& entry : transport::table()) names.emplace_back(entry.name);
   }
   const char* what = words.sections.front() == Section::settings ? "setting" : "transport";
   return refuse(std::string("no ") + what + " matches \"" + words.pattern + "\"" +
@@ -180,7 +180,7 @@ void find_machine(Facts* facts) {
   }
 }
 
-TransportFacts try_transport(const transport::Entry& entry, const base::Environment& environment) {
+TransportFacts try_transport(const transport::TransportRow& entry, const base::Environment& environment) {
   TransportFacts found{entry.name, entry.help, "", "", {}, entry.for_tests};
   auto alone = bootstrap::open({"single", nullptr, 0}, environment);
   if (!alone) {
@@ -205,7 +205,7 @@ void find_transports(const std::string& pattern, const base::Config& config, Fac
   base::SystemClock clock;
   environment.clock = &clock;
   environment.config = config;
-  for (const transport::Entry& entry : transport::table()) {
+  for (const transport::TransportRow& entry : transport::table()) {
     if (matches(entry.name, pattern)) facts->transports.push_back(try_transport(entry, environment));
   }
 }
@@ -231,7 +231,7 @@ void find_choice(const base::Config& config, Facts* facts) {
   const bool by_one = config.text(base::Var::transport) != "auto";
   const std::string& named = by_one ? config.text(base::Var::transport) : list;
   if (named.empty()) return;
-  const transport::Wanted wanted(named);
+  const transport::WantedTransports wanted(named);
   const std::string problem = try_transport(*transport::find(wanted.near), environment).problem;
   const char* const variable = by_one ? "HEDDLE_TRANSPORT" : "HEDDLE_TRANSPORTS";
   if (!problem.empty()) {

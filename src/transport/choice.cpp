@@ -66,7 +66,7 @@ Named named_by(const char* asked, const base::Config& config) {
   if (one != kAuto) return {one, true, "HEDDLE_TRANSPORT=" + one, "HEDDLE_TRANSPORT names it"};
   const std::string& list = config.text(base::Var::transports);
   if (list.empty()) return {"", false, "neither HEDDLE_TRANSPORT nor HEDDLE_TRANSPORTS", ""};
-  const bool only = Wanted(list).far.empty();
+  const bool only = WantedTransports(list).far.empty();
   return {list, only, "HEDDLE_TRANSPORTS=" + list, "HEDDLE_TRANSPORTS names it alone", true};
 }
 
@@ -231,7 +231,7 @@ std::vector<Candidate> candidates_of(const Named& named) {
   if (named.only) return {{named.name, named.name, nullptr}};
   if (named.name.empty()) return usual_candidates();
   std::vector<Candidate> all;
-  for (const std::string_view name : names_in(Wanted(named.name).far))
+  for (const std::string_view name : names_in(WantedTransports(named.name).far))
     all.push_back({std::string(name), std::string(name), find(name)->probe});
   if (all.size() == 1) all.front().probe = nullptr;
   return all;
@@ -249,7 +249,7 @@ base::Result<Choice> choose_among(const Named& named, std::size_t count, bootstr
   const auto agreed = agree(bootstrap, *environment.clock, said, candidates, &tells);
   if (!agreed) return agreed.status();
   if (tells) candidates.tell_left_out(candidates.name(*agreed));
-  if (named.from_list && named.only && find(Wanted(named.name).near)->one_node) {
+  if (named.from_list && named.only && find(WantedTransports(named.name).near)->one_node) {
     return base::fail(
         HEDDLE_ERR_CONFIG,
         "HEDDLE_TRANSPORTS=%s: it reaches the ranks of its own node, and this job is on %zu nodes; name one "
@@ -261,7 +261,7 @@ base::Result<Choice> choose_among(const Named& named, std::size_t count, bootstr
   std::string why = candidates.size() == 1 ? "HEDDLE_TRANSPORTS names " + far + " for other nodes"
                                            : far + " is the first of " + candidates.names() + " that all ranks can use";
   if (!candidates.why().empty()) why += " (here " + candidates.why() + ")";
-  const Wanted wanted(named.name.empty() ? kNear : std::string_view(named.name));
+  const WantedTransports wanted(named.name.empty() ? kNear : std::string_view(named.name));
   if (count == bootstrap.size()) return Choice{wanted.one(far), "each rank is on a node of its own; " + why};
   return Choice{wanted.one(std::string(wanted.near) + "," + far), why};
 }
@@ -275,7 +275,7 @@ base::Status check_far(const std::vector<std::string_view>& far, const char* var
         "%s=%s: %.*s reaches the ranks of its own node, so it cannot be one for other nodes; name a network "
         "there, such as %.*s,ucx",
         variable, value.c_str(), static_cast<int>(name.size()), name.data(),
-        static_cast<int>(Wanted(value).near.size()), Wanted(value).near.data());
+        static_cast<int>(WantedTransports(value).near.size()), WantedTransports(value).near.data());
   }
   return HEDDLE_DONE;
 }
@@ -292,9 +292,10 @@ base::Status check_choice(const char* asked, const base::Config& config) {
                       "the job uses, the second what it may choose from; unset one",
                       one.c_str(), list.c_str());
   }
-  if (one != kAuto) return is_known(one) ? check_far({Wanted(one).far}, "HEDDLE_TRANSPORT", one) : fail_unknown(one);
+  if (one != kAuto)
+    return is_known(one) ? check_far({WantedTransports(one).far}, "HEDDLE_TRANSPORT", one) : fail_unknown(one);
   if (list.empty()) return HEDDLE_DONE;
-  const Wanted wanted(list);
+  const WantedTransports wanted(list);
   std::vector<std::string_view> names = names_in(wanted.far);
   if (wanted.far.empty() && list.back() != ',') names.clear();
   names.push_back(wanted.near);
@@ -317,7 +318,7 @@ base::Result<Choice> network_here(const base::Environment& environment) {
   if (const base::Status status = check_choice(nullptr, environment.config); status != HEDDLE_DONE) return status;
   const Named named = named_by(nullptr, environment.config);
   if (named.only) {
-    const Entry* const entry = find(Wanted(named.name).near);
+    const TransportRow* const entry = find(WantedTransports(named.name).near);
     if (entry->one_node) {
       return base::fail(
           HEDDLE_ERR_CONFIG, "%s=%s reaches the ranks of one node only; name a network too, such as %s,ucx",
@@ -347,7 +348,7 @@ base::Result<Choice> choose(const char* asked, bootstrap::Bootstrap& bootstrap, 
   const Named named = named_by(asked, config);
   if (count > 1) return choose_among(named, count, bootstrap, environment);
   if (named.only) return Choice{named.name, named.why};
-  const Wanted wanted(named.name.empty() ? kNear : std::string_view(named.name));
+  const WantedTransports wanted(named.name.empty() ? kNear : std::string_view(named.name));
   return Choice{wanted.one(wanted.near), "all ranks are on one node"};
 }
 

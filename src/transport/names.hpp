@@ -11,12 +11,12 @@ namespace heddle::transport {
 inline constexpr std::string_view kFaultPrefix = "fault+";
 
 // "fault+NEAR,FAR": all but NEAR may be missing.
-struct Wanted {
+struct WantedTransports {
   bool faulty = false;
   std::string_view near;
   std::string_view far;  // empty: `near` reaches all ranks
 
-  explicit Wanted(std::string_view name) : faulty(name.starts_with(kFaultPrefix)) {
+  explicit WantedTransports(std::string_view name) : faulty(name.starts_with(kFaultPrefix)) {
     if (faulty) name.remove_prefix(kFaultPrefix.size());
     const std::size_t comma = name.find(',');
     near = name.substr(0, comma);
@@ -29,7 +29,7 @@ struct Wanted {
 };
 
 // The row of the table with that name, or null.
-const Entry* find(std::string_view name);
+const TransportRow* find(std::string_view name);
 // One transport, or NEAR,FAR.
 bool is_known(const std::string& name);
 // CONFIG; the message lists the transports.

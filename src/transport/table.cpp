@@ -17,62 +17,62 @@ namespace heddle::transport {
 namespace {
 
 constexpr std::array kTable = {
-    Entry{.name = "shm",
-          .help = "processes of one machine through shared memory",
-          .open = shm::open,
-          .one_node = true,
-          .anywhere = true},
-    Entry{.name = "utofu",
-          .help = "Tofu interconnect D through libtofucom, or its emulator",
-          .open = utofu::open,
-          .one_thread = utofu::one_thread},
-    Entry{.name = "ucx",
-          .help = "other machines, through UCX: InfiniBand, RoCE, TCP and what else it reaches",
-          .open = ucx::open,
-          .probe = ucx::probe},
-    Entry{.name = "ofi",
-          .help = "other machines, through libfabric: Slingshot, EFA, Omni-Path, TCP and what else it reaches",
-          .open = ofi::open,
-          .probe = ofi::probe,
-          .probe_own = ofi::probe_own},
-    Entry{.name = "verbs",
-          .help = "other machines by their InfiniBand and RoCE adapters, without a library between",
-          .open = verbs::open,
-          .probe = verbs::probe},
-    Entry{.name = "loopback",
-          .help = "ranks of one process, the reference for tests",
-          .open = loopback::open,
-          .anywhere = true,
-          .for_tests = true},
-    Entry{.name = "loopback-messages",
-          .help = "loopback with messages only: everything else is built by the protocol layer",
-          .open = loopback::open_messages_only,
-          .anywhere = true,
-          .for_tests = true},
+    TransportRow{.name = "shm",
+                 .help = "processes of one machine through shared memory",
+                 .open = shm::open,
+                 .one_node = true,
+                 .anywhere = true},
+    TransportRow{.name = "utofu",
+                 .help = "Tofu interconnect D through libtofucom, or its emulator",
+                 .open = utofu::open,
+                 .one_thread = utofu::one_thread},
+    TransportRow{.name = "ucx",
+                 .help = "other machines, through UCX: InfiniBand, RoCE, TCP and what else it reaches",
+                 .open = ucx::open,
+                 .probe = ucx::probe},
+    TransportRow{.name = "ofi",
+                 .help = "other machines, through libfabric: Slingshot, EFA, Omni-Path, TCP and what else it reaches",
+                 .open = ofi::open,
+                 .probe = ofi::probe,
+                 .probe_own = ofi::probe_own},
+    TransportRow{.name = "verbs",
+                 .help = "other machines by their InfiniBand and RoCE adapters, without a library between",
+                 .open = verbs::open,
+                 .probe = verbs::probe},
+    TransportRow{.name = "loopback",
+                 .help = "ranks of one process, the reference for tests",
+                 .open = loopback::open,
+                 .anywhere = true,
+                 .for_tests = true},
+    TransportRow{.name = "loopback-messages",
+                 .help = "loopback with messages only: everything else is built by the protocol layer",
+                 .open = loopback::open_messages_only,
+                 .anywhere = true,
+                 .for_tests = true},
 };
 
 }  // namespace
 
-std::span<const Entry> table() {
+std::span<const TransportRow> table() {
   return kTable;
 }
 
-const Entry* find(std::string_view name) {
-  for (const Entry& entry : kTable) {
+const TransportRow* find(std::string_view name) {
+  for (const TransportRow& entry : kTable) {
     if (name == entry.name) return &entry;
   }
   return nullptr;
 }
 
 bool is_known(const std::string& name) {
-  const Wanted wanted(name);
+  const WantedTransports wanted(name);
   const bool ends_with_comma = !name.empty() && name.back() == ',';
   return find(wanted.near) != nullptr && (wanted.far.empty() || find(wanted.far) != nullptr) && !ends_with_comma;
 }
 
 base::Status fail_unknown(const std::string& name) {
   std::string names;
-  for (const Entry& entry : kTable) names += std::string(names.empty() ? "" : ", ") + entry.name;
+  for (const TransportRow& entry : kTable) names += std::string(names.empty() ? "" : ", ") + entry.name;
   return base::fail(HEDDLE_ERR_CONFIG,
                     "there is no transport \"%s\"; there are %s, each also as fault+NAME, and NEAR,FAR for two of them",
                     name.c_str(), names.c_str());
@@ -80,9 +80,9 @@ base::Status fail_unknown(const std::string& name) {
 
 base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap::Bootstrap& bootstrap,
                                               const base::Environment& environment) {
-  const Wanted wanted(name);
-  const Entry* near = find(wanted.near);
-  const Entry* far = find(wanted.far);
+  const WantedTransports wanted(name);
+  const TransportRow* near = find(wanted.near);
+  const TransportRow* far = find(wanted.far);
   if (!is_known(name)) return fail_unknown(name);
   auto transport =
       far == nullptr ? near->open(bootstrap, environment) : joint::open(*near, *far, bootstrap, environment);
@@ -91,8 +91,8 @@ base::Result<std::unique_ptr<Transport>> open(const std::string& name, bootstrap
 }
 
 bool one_thread(const std::string& name, const base::Environment& environment) {
-  const Wanted wanted(name);
-  const auto says = [&](const Entry* entry) {
+  const WantedTransports wanted(name);
+  const auto says = [&](const TransportRow* entry) {
     return entry != nullptr && entry->one_thread != nullptr && entry->one_thread(environment);
   };
   return says(find(wanted.near)) || says(find(wanted.far));

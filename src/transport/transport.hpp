@@ -130,7 +130,7 @@ struct Completion {
 
 // ---- the two interfaces -------------------------------------------------------------------------
 
-struct WorkerCounters {
+struct PortCounters {
   std::uint64_t malformed = 0;  // arrivals that the transport found invalid
 };
 
@@ -198,7 +198,7 @@ class TransportWorker {
     return 0;
   }
 
-  [[nodiscard]] virtual WorkerCounters counters() const { return {}; }
+  [[nodiscard]] virtual PortCounters counters() const { return {}; }
 };
 
 class SessionQueues;  // session.hpp
@@ -346,7 +346,7 @@ class Transport {
 
 // One row of table.cpp per transport. Every list of transports comes from the rows: those in
 // messages, in `heddle info` and in the tests.
-struct Entry {
+struct TransportRow {
   const char* name;
   const char* help;
   base::Result<std::unique_ptr<Transport>> (*open)(bootstrap::Bootstrap& bootstrap,
@@ -362,7 +362,7 @@ struct Entry {
   bool anywhere = false;
   bool for_tests = false;  // not for programs: the summary of `heddle info` leaves it out
 };
-std::span<const Entry> table();
+std::span<const TransportRow> table();
 
 // Opens by name. "NEAR,FAR": NEAR reaches the ranks of the own node, FAR the others
 // (joint/joint.hpp). "fault+NAME" wraps NAME in the fault decorator. An unknown name:

@@ -126,7 +126,7 @@ inline const std::vector<Setting>& all_settings() {
   // operation.
   static const std::vector<Setting> settings = [] {
     std::vector<Setting> all;
-    for (const transport::Entry& entry : transport::table()) {
+    for (const transport::TransportRow& entry : transport::table()) {
       std::string name = entry.name;
       std::replace(name.begin(), name.end(), '-', '_');
       if (entry.anywhere) all.push_back({name, entry.name, {}});

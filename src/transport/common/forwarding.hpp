@@ -20,7 +20,7 @@ class ForwardingWorker : public TransportWorker {
   [[nodiscard]] bool has_arrivals() override { return inner_->has_arrivals(); }
   [[nodiscard]] bool has_untaken() override { return inner_->has_untaken(); }
   [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override { return inner_->unopened(found); }
-  [[nodiscard]] WorkerCounters counters() const override { return inner_->counters(); }
+  [[nodiscard]] PortCounters counters() const override { return inner_->counters(); }
 
  protected:
   explicit ForwardingWorker(std::unique_ptr<TransportWorker> inner) : inner_(std::move(inner)) {}

@@ -258,11 +258,12 @@ constexpr std::size_t kPartBytes = kWideKeyBytes / kWays;
 
 class Joint final : public Transport {
  public:
-  Joint(const Entry& near, const Entry& far, bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
+  Joint(const TransportRow& near, const TransportRow& far, bootstrap::Bootstrap& bootstrap,
+        const base::Environment& environment);
 
   ~Joint() override { bootstrap_.set_bell(nullptr); }
 
-  base::Status open(const Entry& near, const Entry& far);
+  base::Status open(const TransportRow& near, const TransportRow& far);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] std::string describe() const override;
@@ -320,7 +321,8 @@ class Joint final : public Transport {
   Capabilities capabilities_;
 };
 
-Joint::Joint(const Entry& near, const Entry& far, bootstrap::Bootstrap& bootstrap, const base::Environment& environment)
+Joint::Joint(const TransportRow& near, const TransportRow& far, bootstrap::Bootstrap& bootstrap,
+             const base::Environment& environment)
     : bootstrap_(bootstrap),
       environment_(environment),
       settings_{{near.name, far.name},
@@ -335,8 +337,8 @@ Joint::Joint(const Entry& near, const Entry& far, bootstrap::Bootstrap& bootstra
   }
 }
 
-base::Status Joint::open(const Entry& near, const Entry& far) {
-  const std::array<const Entry*, kWays> entries = {&near, &far};
+base::Status Joint::open(const TransportRow& near, const TransportRow& far) {
+  const std::array<const TransportRow*, kWays> entries = {&near, &far};
   for (std::size_t way = 0; way < kWays; ++way) {
     auto opened = entries[way]->open(shares_[way], environment_);
     if (!opened) return opened.status();
@@ -487,8 +489,8 @@ std::span<std::atomic<std::uint64_t>> Joint::common_words() {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Transport>> open(const Entry& near, const Entry& far, bootstrap::Bootstrap& bootstrap,
-                                              const base::Environment& environment) {
+base::Result<std::unique_ptr<Transport>> open(const TransportRow& near, const TransportRow& far,
+                                              bootstrap::Bootstrap& bootstrap, const base::Environment& environment) {
   if (far.one_node) {
     return base::fail(HEDDLE_ERR_CONFIG,
                       "%s reaches ranks of its own node only, and ranks are on others (or HEDDLE_NODE_RANKS says so); "

@@ -20,7 +20,7 @@
 namespace heddle::transport::joint {
 
 // CONFIG: the two cannot be joined, or FAR reaches no other node. Else their own errors.
-base::Result<std::unique_ptr<Transport>> open(const Entry& near, const Entry& far, bootstrap::Bootstrap& bootstrap,
-                                              const base::Environment& environment);
+base::Result<std::unique_ptr<Transport>> open(const TransportRow& near, const TransportRow& far,
+                                              bootstrap::Bootstrap& bootstrap, const base::Environment& environment);
 
 }  // namespace heddle::transport::joint

@@ -110,7 +110,7 @@ class Port final : public TransportWorker {
     const std::size_t near = inner_[0]->unopened(found);
     return near + inner_[1]->unopened(found.subspan(near));
   }
-  [[nodiscard]] WorkerCounters counters() const override {
+  [[nodiscard]] PortCounters counters() const override {
     return {inner_[0]->counters().malformed + inner_[1]->counters().malformed};
   }
 

@@ -105,7 +105,7 @@ class Worker final : public TransportWorker {
     const Port::Turn turn(*port_);
     return port_->peers().unopened(found);
   }
-  [[nodiscard]] WorkerCounters counters() const override {
+  [[nodiscard]] PortCounters counters() const override {
     const Port::Turn turn(*port_);
     return {port_->malformed()};
   }

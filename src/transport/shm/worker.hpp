@@ -34,7 +34,7 @@ class Port final : public TransportWorker {
   [[nodiscard]] bool has_arrivals() override;
   [[nodiscard]] bool has_untaken() override { return has_arrivals(); }
   [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
-  [[nodiscard]] WorkerCounters counters() const override { return counters_; }
+  [[nodiscard]] PortCounters counters() const override { return counters_; }
 
  private:
   // Each poll checks all hot rings, which had records lately, and kColdPortion of the others.
@@ -81,7 +81,7 @@ class Port final : public TransportWorker {
   std::uint32_t max_workers_;
   std::uint32_t max_message_;
   WorkerEntry& entry_;
-  WorkerCounters counters_;
+  PortCounters counters_;
 
   std::vector<Outgoing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
   std::vector<std::unique_ptr<Outgoing>> owned_outgoing_;

@@ -19,7 +19,7 @@ std::vector<Setting> settings() {
     all.insert(all.end(), some.begin(), some.end());
   }
   std::vector<Setting> more;
-  for (const Entry& entry : table()) {
+  for (const TransportRow& entry : table()) {
     const std::string name = entry.name;
     if (std::any_of(all.begin(), all.end(), [&](const Setting& one) { return one.transport == name; })) continue;
     more.push_back({name, name, {}});

@@ -106,7 +106,7 @@ class Port final : public TransportWorker {
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
   [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
-  [[nodiscard]] WorkerCounters counters() const override { return {malformed_}; }
+  [[nodiscard]] PortCounters counters() const override { return {malformed_}; }
 
  private:
   struct Buffer {
