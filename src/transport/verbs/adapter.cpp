@@ -296,7 +296,7 @@ Adapter::~Adapter() {
   if (context_ != nullptr) call_.close_device(context_);
 }
 
-ibv_ah_attr Adapter::route_to(const Address& peer) const {
+ibv_ah_attr Adapter::route_to(const PortAddress& peer) const {
   ibv_ah_attr route{};
   route.port_num = port_;
   route.dlid = peer.lid;
@@ -308,7 +308,7 @@ ibv_ah_attr Adapter::route_to(const Address& peer) const {
   return route;
 }
 
-base::Status Channel::open(const Adapter& adapter) {
+base::Status CompletionChannel::open(const Adapter& adapter) {
   adapter_ = &adapter;
   channel_ = adapter.call().create_comp_channel(adapter.context());
   if (channel_ == nullptr || ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0)
@@ -316,18 +316,19 @@ base::Status Channel::open(const Adapter& adapter) {
   return HEDDLE_DONE;
 }
 
-void Channel::close() {
+void CompletionChannel::close() {
   if (channel_ != nullptr) adapter_->call().destroy_comp_channel(channel_);
   channel_ = nullptr;
 }
 
-void Channel::drain() {
+void CompletionChannel::drain() {
   ibv_cq* queue = nullptr;
   void* nothing = nullptr;
   while (adapter_->call().get_cq_event(channel_, &queue, &nothing) == 0) adapter_->call().ack_cq_events(queue, 1);
 }
 
-base::Status CompletionQueue::open(const Adapter& adapter, const Channel& channel, std::uint32_t entries, void* owner) {
+base::Status CompletionQueue::open(const Adapter& adapter, const CompletionChannel& channel, std::uint32_t entries,
+                                   void* owner) {
   adapter_ = &adapter;
   queue_ = adapter.call().create_cq(adapter.context(), static_cast<int>(entries), owner, channel.get(), 0);
   if (queue_ != nullptr) return HEDDLE_DONE;
@@ -357,7 +358,7 @@ bool prepare_pair(const Adapter& adapter, ibv_qp* pair) {
   return adapter.call().modify_qp(pair, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0;
 }
 
-base::Status connect_pair(const Adapter& adapter, ibv_qp* pair, std::uint32_t number, const Address& address) {
+base::Status connect_pair(const Adapter& adapter, ibv_qp* pair, std::uint32_t number, const PortAddress& address) {
   ibv_qp_attr to{};
   to.qp_state = IBV_QPS_RTR;
   to.path_mtu = static_cast<ibv_mtu>(std::min(adapter.address().mtu, address.mtu));

@@ -92,7 +92,7 @@ class Adapter {
   [[nodiscard]] ibv_context* context() const { return context_; }
   [[nodiscard]] ibv_pd* domain() const { return domain_; }
   [[nodiscard]] const ibv_device_attr& limits() const { return limits_; }
-  [[nodiscard]] const Address& address() const { return address_; }
+  [[nodiscard]] const PortAddress& address() const { return address_; }
   [[nodiscard]] std::uint8_t port() const { return port_; }
   [[nodiscard]] std::uint32_t most_bytes() const { return most_bytes_; }  // of a transfer
   [[nodiscard]] const std::string& name() const { return name_; }         // "mlx5_0:1"
@@ -104,7 +104,7 @@ class Adapter {
   // RoCE: peers are reached by their GID.
   [[nodiscard]] bool by_gid() const { return by_gid_; }
   // The address handle attributes for a peer's port.
-  [[nodiscard]] ibv_ah_attr route_to(const Address& peer) const;
+  [[nodiscard]] ibv_ah_attr route_to(const PortAddress& peer) const;
 
  private:
   explicit Adapter(const Library& library) : call_(library.call()) {}
@@ -122,7 +122,7 @@ class Adapter {
   ibv_context* context_ = nullptr;
   ibv_pd* domain_ = nullptr;
   ibv_device_attr limits_{};
-  Address address_;
+  PortAddress address_;
   std::uint8_t port_ = 0;
   std::uint8_t gid_index_ = 0;
   bool by_gid_ = false;
@@ -135,12 +135,12 @@ class Adapter {
 
 // Reports, by one descriptor, that completions have come into any of the queues that are open on
 // it.
-class Channel {
+class CompletionChannel {
  public:
-  Channel() = default;
-  ~Channel() { close(); }
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
+  CompletionChannel() = default;
+  ~CompletionChannel() { close(); }
+  CompletionChannel(const CompletionChannel&) = delete;
+  CompletionChannel& operator=(const CompletionChannel&) = delete;
 
   base::Status open(const Adapter& adapter);
   void close();
@@ -163,7 +163,7 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   // `owner`: that events name; null: the device.
-  base::Status open(const Adapter& adapter, const Channel& channel, std::uint32_t entries, void* owner);
+  base::Status open(const Adapter& adapter, const CompletionChannel& channel, std::uint32_t entries, void* owner);
   void close();
   [[nodiscard]] ibv_cq* get() const { return queue_; }
   // How many were written.
@@ -187,7 +187,7 @@ class CompletionQueue {
 // It goes to RTR and RTS, connected to the pair `number` of the port at `address`. AGAIN: not now,
 // for a passing reason. SYSTEM.
 [[nodiscard]] base::Status connect_pair(const Adapter& adapter, ibv_qp* pair, std::uint32_t number,
-                                        const Address& address);
+                                        const PortAddress& address);
 // It goes to ERR: nothing leaves or arrives any more, and requests end with errors.
 void stop_pair(const Adapter& adapter, ibv_qp* pair);
 

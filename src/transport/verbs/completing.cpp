@@ -17,14 +17,14 @@ constexpr std::uint32_t kNoSpare = 0;  // a flush takes the last room
 
 // The adapter reads the count when it sends it, perhaps a newer one: that is true too. A worker
 // that was closed may still send messages, for which it needs credit.
-bool Sending::send_credit(PeerState& peer) {
+bool SendQueue::send_credit(PeerState& peer) {
   if (peer.pair == nullptr || !peer.connected || !peer.is_up || room(peer, PeerState::kSpareForFlush) == 0)
     return false;
   ibv_send_wr& work = next(peer, {});
   peer.mine.mailbox->consumed = peer.consumed;
   work.opcode = IBV_WR_RDMA_WRITE;
   work.send_flags = inline_bytes_ >= sizeof(std::uint32_t) ? IBV_SEND_INLINE : 0;
-  work.wr.rdma.remote_addr = peer.theirs.mailbox + offsetof(Mailbox, credit);
+  work.wr.rdma.remote_addr = peer.theirs.mailbox + offsetof(MailboxHead, credit);
   work.wr.rdma.rkey = peer.theirs.rkey;
   *work.sg_list = {reinterpret_cast<std::uintptr_t>(&peer.mine.mailbox->consumed), sizeof(std::uint32_t),
                    peer.mine.lkey};
@@ -33,7 +33,7 @@ bool Sending::send_credit(PeerState& peer) {
 }
 
 // Posts a write of nothing, which is signalled.
-void Sending::flush(PeerState& peer) {
+void SendQueue::flush(PeerState& peer) {
   ibv_send_wr& work = next(peer, {});
   work.opcode = IBV_WR_RDMA_WRITE;
   work.send_flags = 0;
@@ -44,7 +44,7 @@ void Sending::flush(PeerState& peer) {
 }
 
 // Without a flush no completion would report the requests behind the last signalled one.
-void Sending::send_due_flushes() {
+void SendQueue::send_due_flushes() {
   std::erase_if(flushes_due_, [this](PeerState* peer) {
     const bool due = peer->pair != nullptr && peer->signalled == peer->completed && peer->posted != peer->completed;
     if (due && room(*peer, kNoSpare) == 0) return false;
@@ -56,7 +56,7 @@ void Sending::send_due_flushes() {
 
 // ---- completing ---------------------------------------------------------------------------------
 
-bool Sending::progress() {
+bool SendQueue::progress() {
   if (!stuck_.empty()) [[unlikely]]
     push_all();
   if (under_way_ == 0) return false;
@@ -67,7 +67,7 @@ bool Sending::progress() {
   return count != 0;
 }
 
-inline void Sending::take(const ibv_wc& entry) {
+inline void SendQueue::take(const ibv_wc& entry) {
   auto& peer = state(*port_.peers().all()[entry.wr_id >> 32]);
   if (peer.pair == nullptr || entry.qp_num != peer.pair_number) [[unlikely]]
     return;  // of a pair that was destroyed
@@ -81,17 +81,17 @@ inline void Sending::take(const ibv_wc& entry) {
   port_.note_lost(peer, port_.adapter().call().wc_status_str(entry.status));
 }
 
-void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status) {
+void SendQueue::complete(PeerState& peer, std::uint32_t up_to, base::Status status) {
   network::Completions& completions = port_.completions();
   std::uint32_t messages = 0;
   std::uint32_t transfers = 0;
   under_way_ -= up_to - peer.completed;
   for (std::uint32_t at = std::exchange(peer.completed, up_to); at != up_to; ++at) {
-    const Request& request = peer.request(at);
-    if (request.is_plain(Request::Kind::transfer)) {
-      if (request.lease != Request::kNoLease) memory_.cache().release(request.lease - 1);
+    const WorkRequest& request = peer.request(at);
+    if (request.is_plain(WorkRequest::Kind::transfer)) {
+      if (request.lease != WorkRequest::kNoLease) memory_.cache().release(request.lease - 1);
       ++transfers;
-    } else if (request.is_plain(Request::Kind::message)) {
+    } else if (request.is_plain(WorkRequest::Kind::message)) {
       ++messages;
     } else {
       end_otherwise(request, status);
@@ -108,30 +108,30 @@ void Sending::complete(PeerState& peer, std::uint32_t up_to, base::Status status
 }
 
 // Ends the requests to a worker that was closed. A message is lost, which is no error.
-void Sending::end_closed(PeerState& peer, std::uint32_t up_to) {
+void SendQueue::end_closed(PeerState& peer, std::uint32_t up_to) {
   while (peer.completed != up_to) {
-    const bool message = peer.request(peer.completed).shape.kind == Request::Kind::message;
+    const bool message = peer.request(peer.completed).shape.kind == WorkRequest::Kind::message;
     complete(peer, peer.completed + 1, message ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
   }
 }
 
-[[gnu::noinline]] void Sending::end_otherwise(const Request& request, base::Status status) {
-  const Request::Shape& shape = request.shape;
-  if (shape.kind == Request::Kind::half) {
+[[gnu::noinline]] void SendQueue::end_otherwise(const WorkRequest& request, base::Status status) {
+  const WorkRequest::Shape& shape = request.shape;
+  if (shape.kind == WorkRequest::Kind::half) {
     memory_.cache().release(request.lease - 1);
     return port_.stripes().end_half(shape.packet, status);
   }
   if (shape.packet != 0) packets_.give_back(&packets_.all()[shape.packet - 1U]);
-  if (request.lease != Request::kNoLease) memory_.cache().release(request.lease - 1);
-  if (shape.kind == Request::Kind::silent) return;
-  (shape.kind == Request::Kind::message ? messages_ : transfers_).give(1);
+  if (request.lease != WorkRequest::kNoLease) memory_.cache().release(request.lease - 1);
+  if (shape.kind == WorkRequest::Kind::silent) return;
+  (shape.kind == WorkRequest::Kind::message ? messages_ : transfers_).give(1);
   if (shape.owes_source) port_.completions().source_free(request.token);
   port_.completions().done(request.token, status, 1);
 }
 
 // Not all drivers take a pair's completions out of the queue when it is destroyed. They would take
 // the room of others, so they are read. No more of them come.
-void Sending::fail(PeerState& peer, base::Status status) {
+void SendQueue::fail(PeerState& peer, base::Status status) {
   std::array<ibv_wc, 16> entries;
   for (std::size_t count = entries.size(); count == entries.size();) {
     count = queue_.poll(entries);

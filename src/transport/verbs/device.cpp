@@ -150,7 +150,8 @@ base::Status Device::set_up() {
   if (const base::Status status = queue_.open(); status != HEDDLE_DONE) return status;
   if (const base::Status status = events_.open(queue_.descriptor()); status != HEDDLE_DONE) return status;
   const auto* address = reinterpret_cast<const std::byte*>(&queue_.address());
-  if (const base::Status status = publish("", link(), {address, sizeof(Address)}); status != HEDDLE_DONE) return status;
+  if (const base::Status status = publish("", link(), {address, sizeof(PortAddress)}); status != HEDDLE_DONE)
+    return status;
   return helper().start(events_.descriptor());
 }
 
@@ -171,7 +172,7 @@ void Device::leave(const Port& port) {
   ports_[port.index()] = nullptr;
 }
 
-bool Device::deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hello) {
+bool Device::deliver(std::uint32_t rank, std::uint32_t worker, const Handshake& hello) {
   if (worker >= ports_.size() || ports_[worker] == nullptr || hello.worker >= max_workers() ||
       hello.adapter >= kMostAdapters)
     return false;
@@ -225,7 +226,7 @@ class VerbsTransport final : public network::TransportOf<Device, Port> {
     capabilities_.max_message = kMostMessage;
     for (const auto& adapter : device->adapters())
       capabilities_.max_transfer = std::min<std::uint64_t>(capabilities_.max_transfer, adapter->most_bytes());
-    capabilities_.memory_per_peer = std::uint64_t{sizeof(Mailbox)} + device->window() + kMostMessage;
+    capabilities_.memory_per_peer = std::uint64_t{sizeof(MailboxHead)} + device->window() + kMostMessage;
   }
 };
 

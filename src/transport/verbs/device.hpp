@@ -43,7 +43,7 @@ class DeviceQueue final : public network::Courier {
   void close();
   [[nodiscard]] bool is_open() const { return pair_ != nullptr; }
   // The adapter's, with this queue.
-  [[nodiscard]] const Address& address() const { return address_; }
+  [[nodiscard]] const PortAddress& address() const { return address_; }
   [[nodiscard]] int descriptor() const { return channel_.descriptor(); }
 
   // It does not work any more, and ranks with a note that is under way are lost.
@@ -65,7 +65,7 @@ class DeviceQueue final : public network::Courier {
  private:
   struct Rank {
     ibv_ah* route = nullptr;
-    Address address;
+    PortAddress address;
     bool open = false;
     bool owes = false;           // an acknowledgement, until there is a route
     std::uint32_t number = 0;    // of the last note sent
@@ -90,12 +90,12 @@ class DeviceQueue final : public network::Courier {
   bool transmit(std::uint32_t rank);
   void post_receive(std::uint64_t number);
   void take(const std::byte* data, std::size_t bytes);
-  void take_frame(const Frame& frame, const std::byte* data);
+  void take_frame(const NoteFrame& frame, const std::byte* data);
   void send_again();
 
   Device& device_;
-  Address address_;
-  Channel channel_;
+  PortAddress address_;
+  CompletionChannel channel_;
   CompletionQueue queue_;
   ibv_qp* pair_ = nullptr;
   State state_ = State::works;
@@ -168,7 +168,7 @@ class Device final : public network::Device {
   void enter(Port& port);
   void leave(const Port& port);
   // With the mutex: a handshake for a worker. False: there is no such worker.
-  bool deliver(std::uint32_t rank, std::uint32_t worker, const Hello& hello);
+  bool deliver(std::uint32_t rank, std::uint32_t worker, const Handshake& hello);
   // With the mutex: the adapter has failed, or a queue of the worker; null: the queue for notes.
   // All that is under way there fails.
   void note_failed(Adapter& adapter);

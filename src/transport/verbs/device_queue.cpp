@@ -135,7 +135,7 @@ base::Status DeviceQueue::send(std::uint32_t rank, network::Bytes* note) {
   if (state_ == State::lost && to.open) device_.directory().broken(rank, "this rank's queue pair for notes is lost");
   if (!to.open || state_ == State::lost) return HEDDLE_ERR_PEER_FAILED;
   if (!to.note.empty()) return HEDDLE_AGAIN;
-  if (note->size() + sizeof(Frame) > kMostFrame) return HEDDLE_ERR_PEER_FAILED;  // notes are short
+  if (note->size() + sizeof(NoteFrame) > kMostFrame) return HEDDLE_ERR_PEER_FAILED;  // notes are short
   to.note = std::move(*note);
   ++to.number;
   to.patience.renew();
@@ -153,7 +153,7 @@ void DeviceQueue::disconnect(std::uint32_t rank) {
 }
 
 bool DeviceQueue::handshake(std::uint32_t rank, std::uint32_t worker, const std::byte* data, std::uint32_t bytes) {
-  Hello hello;
+  Handshake hello;
   if (bytes != sizeof hello) return false;
   std::memcpy(&hello, data, sizeof hello);
   return device_.deliver(rank, worker, hello);
@@ -257,7 +257,7 @@ bool DeviceQueue::transmit(std::uint32_t rank) {
   Rank& to = ranks_[rank];
   const std::uint32_t buffer = free_.back();
   std::byte* at = memory_.begin() + std::size_t{buffer} * kBufferBytes;
-  Frame frame;
+  NoteFrame frame;
   frame.rank = device_.rank();
   frame.number = to.note.empty() ? 0 : to.number;
   frame.acknowledged = to.taken;
@@ -285,7 +285,7 @@ bool DeviceQueue::transmit(std::uint32_t rank) {
 }
 
 void DeviceQueue::take(const std::byte* data, std::size_t bytes) {
-  Frame frame;
+  NoteFrame frame;
   const bool whole = bytes >= sizeof frame;
   if (whole) std::memcpy(&frame, data, sizeof frame);
   if (!whole || !network::sealed(frame, device_.secret()) || frame.rank >= device_.size() ||
@@ -296,7 +296,7 @@ void DeviceQueue::take(const std::byte* data, std::size_t bytes) {
   take_frame(frame, data + sizeof frame);
 }
 
-void DeviceQueue::take_frame(const Frame& frame, const std::byte* data) {
+void DeviceQueue::take_frame(const NoteFrame& frame, const std::byte* data) {
   Rank& from = ranks_[frame.rank];
   if (!from.note.empty() && frame.acknowledged == from.number) {
     from.note.clear();

@@ -73,7 +73,7 @@ bool Mailboxes::add_chunk() try {
 Mailboxes::Slot Mailboxes::take() {
   if (used_ == kChunk && !add_chunk()) return {};
   const Chunk& chunk = chunks_.back();
-  auto* mailbox = new (chunk.memory + stride_ * used_++) Mailbox;
+  auto* mailbox = new (chunk.memory + stride_ * used_++) MailboxHead;
   mailbox->credit.store(0, std::memory_order_relaxed);
   mailbox->consumed = 0;
   return {mailbox, chunk.registered->lkey, chunk.registered->rkey};

@@ -76,7 +76,7 @@ class CallersMemory final : private memory::Registrar {
 // by the chunk, and stay until the port ends.
 
 // The ring follows it.
-struct Mailbox {
+struct MailboxHead {
   // Up to where the peer has consumed the stream towards it, in bytes by cost_of(), modulo 2^32.
   // Its adapter writes it, after the peer has consumed; read with acquire, so that the next sends
   // come after it.
@@ -87,12 +87,12 @@ struct Mailbox {
 
   [[nodiscard]] std::byte* ring() { return reinterpret_cast<std::byte*>(this + 1); }
 };
-static_assert(sizeof(Mailbox) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(MailboxHead) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
 
 class Mailboxes {
  public:
   // `ring_bytes`: of each, a multiple of 64.
-  explicit Mailboxes(std::uint32_t ring_bytes) : stride_(sizeof(Mailbox) + ring_bytes) {}
+  explicit Mailboxes(std::uint32_t ring_bytes) : stride_(sizeof(MailboxHead) + ring_bytes) {}
   ~Mailboxes() { close(); }
   Mailboxes(const Mailboxes&) = delete;
   Mailboxes& operator=(const Mailboxes&) = delete;
@@ -102,7 +102,7 @@ class Mailboxes {
   void close();
 
   struct Slot {
-    Mailbox* mailbox = nullptr;  // null: there is no memory
+    MailboxHead* mailbox = nullptr;  // null: there is no memory
     std::uint32_t lkey = 0;
     std::uint32_t rkey = 0;
   };

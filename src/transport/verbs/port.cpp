@@ -48,7 +48,7 @@ base::Status Port::open() {
   if (status = watch(channel_.descriptor()); status != HEDDLE_DONE) return status;
   device_.enter(*this);
   const auto* address = reinterpret_cast<const std::byte*>(&adapter_.address());
-  device_.directory().announce(index(), network::Bytes(address, address + sizeof(Address)));
+  device_.directory().announce(index(), network::Bytes(address, address + sizeof(PortAddress)));
   return HEDDLE_DONE;
 }
 
@@ -192,7 +192,7 @@ bool Port::take(const Mail& mail) {
     return false;
   }
   PeerState& peer = state(*known);
-  if (mail.hello.kind == Hello::ended || mail.hello.kind == Hello::closed) {
+  if (mail.hello.kind == Handshake::ended || mail.hello.kind == Handshake::closed) {
     take_end(peer, mail.hello.kind);
   } else {
     take_hello(peer, mail.hello);
@@ -200,12 +200,12 @@ bool Port::take(const Mail& mail) {
   return true;
 }
 
-void Port::take_hello(PeerState& peer, const Hello& hello) {
-  if (hello.kind == Hello::is_up) {
+void Port::take_hello(PeerState& peer, const Handshake& hello) {
+  if (hello.kind == Handshake::is_up) {
     peer.is_up = true;
     if (hello.stripe_pair == 0) end_stripe(peer);
   }
-  if (hello.kind == Hello::opens && peer.theirs.kind == 0) peer.theirs = hello;
+  if (hello.kind == Handshake::opens && peer.theirs.kind == 0) peer.theirs = hello;
   // Its address is in its note, so there is no need to wait for the directory's, which may say that
   // it was closed: it still has messages for us.
   const bool connecting = peer.stage == network::Peer::Stage::connecting;
@@ -227,7 +227,7 @@ void Port::take_hello(PeerState& peer, const Hello& hello) {
 void Port::take_end(PeerState& peer, std::uint32_t kind) {
   peer.told_end = true;
   if (peer.stage == network::Peer::Stage::broken) return;
-  if (kind == Hello::ended) return note_lost(peer, "it has disconnected");
+  if (kind == Handshake::ended) return note_lost(peer, "it has disconnected");
   peers().end(peer, network::Peer::Stage::closed, HEDDLE_DONE);
   stop_pair(peer);
 }
@@ -323,7 +323,7 @@ bool Port::go_on_with_handshake(network::Peer& begun) {
     disconnect(peer);
     return true;
   }
-  if (!peer.said_open && !(peer.said_open = say(peer, Hello::opens))) return false;
+  if (!peer.said_open && !(peer.said_open = say(peer, Handshake::opens))) return false;
   if (peer.theirs.kind == 0) return false;
   if (!peer.connected) {
     if (now_ns() < peer.connect_at) return false;
@@ -342,7 +342,7 @@ bool Port::go_on_with_handshake(network::Peer& begun) {
     peer.most_whole = sending_.most_whole(peer.stripe != nullptr);
     peer.connected = peer.heard = true;
   }
-  if (!peer.said_up && !(peer.said_up = say(peer, Hello::is_up))) return false;
+  if (!peer.said_up && !(peer.said_up = say(peer, Handshake::is_up))) return false;
   if (!peer.is_up) return false;
   peer.stage = network::Peer::Stage::ready;
   set_has_questions(true);
@@ -379,8 +379,8 @@ base::Status Port::connect_pairs(PeerState& peer) {
   return status == HEDDLE_DONE ? connect_pair(adapter_, peer.pair, peer.theirs.queue_pair, peer.address) : status;
 }
 
-bool Port::say(PeerState& peer, Hello::Kind kind) {
-  Hello hello;
+bool Port::say(PeerState& peer, Handshake::Kind kind) {
+  Handshake hello;
   hello.kind = kind;
   hello.worker = index();
   hello.queue_pair = peer.pair_number;
@@ -447,12 +447,12 @@ void Port::disconnect(PeerState& peer) {
   const bool met = peer.said_open || peer.theirs.kind != 0;
   peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
   if (!met || peer.told_end || device_.failed(peer.rank)) return;
-  owe(peer, closed() ? Hello::closed : Hello::ended);
+  owe(peer, closed() ? Handshake::closed : Handshake::ended);
 }
 
-void Port::owe(PeerState& peer, Hello::Kind note) {
+void Port::owe(PeerState& peer, Handshake::Kind note) {
   // it has room for all
-  if (std::exchange(peer.owes, note) == Hello::Kind{}) untold_.push_back(&peer);
+  if (std::exchange(peer.owes, note) == Handshake::Kind{}) untold_.push_back(&peer);
 }
 
 // The notes, once the device's mutex is free.

@@ -50,7 +50,7 @@ struct Packet {
 };
 
 // A work request that was posted, and is not known to be complete.
-struct Request {
+struct WorkRequest {
   enum class Kind : std::uint8_t {
     silent,  // nobody is told of its end: credit, a flush
     message,
@@ -73,7 +73,7 @@ struct Request {
     return std::bit_cast<std::uint32_t>(shape) == std::bit_cast<std::uint32_t>(Shape{.kind = kind});
   }
 };
-static_assert(sizeof(Request) == 16);
+static_assert(sizeof(WorkRequest) == 16);
 
 struct PeerState final : network::Peer {
   // Requests under way: as many as an executor takes out of its queue at once, and those that
@@ -90,9 +90,9 @@ struct PeerState final : network::Peer {
   ibv_qp* pair = nullptr;
   std::uint32_t pair_number = 0;
   std::uint64_t number_above = 0;  // the peer's number in the port, in the upper half of a wr_id
-  Address address;
+  PortAddress address;
   Mailboxes::Slot mine;
-  Hello theirs;              // its `opens`; kind 0: that has not come yet
+  Handshake theirs;          // its `opens`; kind 0: that has not come yet
   ibv_qp* stripe = nullptr;  // the second queue pair: see Stripes. Null: there is none
   bool stripe_connected = false;
   bool said_open = false;
@@ -103,7 +103,7 @@ struct PeerState final : network::Peer {
   std::uint64_t connect_at = 0;  // ns; not before
   // The peer must still be told that the connection has ended, or that there is no second pair any
   // more, by a note of this kind. 0: nothing is to be told.
-  Hello::Kind owes{};
+  Handshake::Kind owes{};
   bool told_end = false;  // the peer has told that the connection has ended
   // Their values in the last round: see Port::ask_silent().
   std::uint32_t seen_completed = 0;
@@ -116,7 +116,7 @@ struct PeerState final : network::Peer {
   std::uint32_t signalled = 0;  // the last request that will tell of its completion
   std::uint32_t signal_at = 1;  // a request with this number, or behind it, is signalled
   std::uint32_t completed = 0;
-  std::array<Request, kRequests> requests;
+  std::array<WorkRequest, kRequests> requests;
   network::List<Packet> packets;  // that wait; `waiting` is their number
   // The shift that takes the rkey for the adapter of the peer's worker from the rkeys of a region.
   std::uint8_t rkey_at = 0;
@@ -138,11 +138,11 @@ struct PeerState final : network::Peer {
   [[nodiscard]] unsigned stripe_rkey_at() const { return 32U - rkey_at; }
   [[nodiscard]] std::uint32_t under_way() const { return posted - completed; }
   // Number `at`, as `posted` and `completed` count.
-  [[nodiscard]] Request& request(std::uint32_t at) { return requests[at % kRequests]; }
+  [[nodiscard]] WorkRequest& request(std::uint32_t at) { return requests[at % kRequests]; }
   [[nodiscard]] bool has_transfers() const {
     for (std::uint32_t at = completed; at != posted; ++at) {
-      const Request::Kind kind = requests[at % kRequests].shape.kind;
-      if (kind == Request::Kind::transfer || kind == Request::Kind::half) return true;
+      const WorkRequest::Kind kind = requests[at % kRequests].shape.kind;
+      if (kind == WorkRequest::Kind::transfer || kind == WorkRequest::Kind::half) return true;
     }
     return stripes_under_way != 0;
   }
@@ -170,7 +170,7 @@ class Receiving {
   Receiving& operator=(const Receiving&) = delete;
 
   // SYSTEM.
-  base::Status open(const Channel& channel);
+  base::Status open(const CompletionChannel& channel);
   void close();
   void make_room_for(std::size_t peers);
   [[nodiscard]] ibv_cq* queue() const { return queue_.get(); }
@@ -237,15 +237,15 @@ class Receiving {
 
 class Port;
 
-class Sending {
+class SendQueue {
  public:
-  explicit Sending(Port& port);
-  ~Sending() { close(); }
-  Sending(const Sending&) = delete;
-  Sending& operator=(const Sending&) = delete;
+  explicit SendQueue(Port& port);
+  ~SendQueue() { close(); }
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
 
   // SYSTEM, NO_MEMORY.
-  base::Status open(const Channel& channel);
+  base::Status open(const CompletionChannel& channel);
   void close();
   void make_room_for(std::size_t peers);
   [[nodiscard]] ibv_cq* queue() const { return queue_.get(); }
@@ -315,7 +315,7 @@ class Sending {
   void add_write(PeerState& peer, ibv_send_wr& work, std::uint32_t bytes, std::uint32_t immediate);
   // How many requests more may be under way, if so many are left to others.
   [[nodiscard]] std::uint32_t room(const PeerState& peer, std::uint32_t spare) const;
-  ibv_send_wr& next(PeerState& peer, Request request);
+  ibv_send_wr& next(PeerState& peer, WorkRequest request);
   void ring(PeerState& peer);
   [[nodiscard]] std::uint32_t signal(PeerState& peer);
   void flush(PeerState& peer);
@@ -325,7 +325,7 @@ class Sending {
   void take(const ibv_wc& entry);
   void complete(PeerState& peer, std::uint32_t up_to, base::Status status);
   void end_closed(PeerState& peer, std::uint32_t up_to);
-  void end_otherwise(const Request& request, base::Status status);
+  void end_otherwise(const WorkRequest& request, base::Status status);
   base::Status lease(const Command& command, memory::Access access, memory::RegistrationCache::Lease* lease);
 
   Port& port_;
@@ -355,7 +355,7 @@ class Sending {
   std::array<ibv_sge, PeerState::kDepth> parts_{};
 };
 
-inline std::uint32_t Sending::room(const PeerState& peer, std::uint32_t spare) const {
+inline std::uint32_t SendQueue::room(const PeerState& peer, std::uint32_t spare) const {
   const std::uint32_t here = peer.under_way() + spare;
   if (here >= PeerState::kDepth || under_way_ >= kCompletions) [[unlikely]]
     return 0;
@@ -363,7 +363,7 @@ inline std::uint32_t Sending::room(const PeerState& peer, std::uint32_t spare) c
 }
 
 // The next request of the chain, of one part; the caller has looked for room.
-inline ibv_send_wr& Sending::next(PeerState& peer, Request request) {
+inline ibv_send_wr& SendQueue::next(PeerState& peer, WorkRequest request) {
   ibv_send_wr& work = work_[chained_++];
   peer.request(peer.posted++) = request;
   work.wr_id = peer.number_above | peer.posted;
@@ -372,7 +372,7 @@ inline ibv_send_wr& Sending::next(PeerState& peer, Request request) {
 }
 
 // The flag for the last request, whether it is signalled: see PeerState::kPeriod.
-inline std::uint32_t Sending::signal(PeerState& peer) {
+inline std::uint32_t SendQueue::signal(PeerState& peer) {
   if (static_cast<std::int32_t>(peer.posted - peer.signal_at) < 0) [[likely]]
     return 0;
   peer.signalled = peer.posted;
@@ -381,7 +381,7 @@ inline std::uint32_t Sending::signal(PeerState& peer) {
 }
 
 // Hands the chain to the adapter, with one doorbell.
-inline void Sending::ring(PeerState& peer) {
+inline void SendQueue::ring(PeerState& peer) {
   ibv_send_wr& last = work_[chained_ - 1];
   last.send_flags |= signal(peer);
   ibv_send_wr* const behind = std::exchange(last.next, nullptr);
@@ -484,7 +484,7 @@ class Port final : public network::Port {
 
   [[nodiscard]] Device& device() const { return device_; }
   [[nodiscard]] const Adapter& adapter() const { return adapter_; }
-  [[nodiscard]] Sending& sending() { return sending_; }
+  [[nodiscard]] SendQueue& sending() { return sending_; }
   [[nodiscard]] Stripes& stripes() { return stripes_; }
 
   // ---- the owner; see TransportWorker
@@ -500,7 +500,7 @@ class Port final : public network::Port {
   // ---- with the device's mutex
   struct Mail {
     std::uint32_t rank;
-    Hello hello;
+    Handshake hello;
   };
   // It throws std::bad_alloc.
   void deliver(const Mail& mail);
@@ -534,16 +534,16 @@ class Port final : public network::Port {
   void take_mail();
   // False: there is no memory, and it is kept.
   bool take(const Mail& mail);
-  void take_hello(PeerState& peer, const Hello& hello);
+  void take_hello(PeerState& peer, const Handshake& hello);
   bool make_pair(PeerState& peer);
   ibv_qp* create_pair();
   void stop_pair(PeerState& peer);
   void destroy_pair(PeerState& peer);
-  bool say(PeerState& peer, Hello::Kind kind);
+  bool say(PeerState& peer, Handshake::Kind kind);
   void begin_handshake(PeerState& peer);
   bool handshake_takes_too_long(PeerState& peer) const;
   void take_end(PeerState& peer, std::uint32_t kind);
-  void owe(PeerState& peer, Hello::Kind note);
+  void owe(PeerState& peer, Handshake::Kind note);
   void tell_owed();
   // Nothing is sent there any more: requests under way fail with PEER_FAILED.
   void disconnect(PeerState& peer);
@@ -572,10 +572,10 @@ class Port final : public network::Port {
 
   Device& device_;
   const Adapter& adapter_;
-  Channel channel_;
+  CompletionChannel channel_;
   Mailboxes mailboxes_;
   Receiving receiving_;
-  Sending sending_;
+  SendQueue sending_;
   Stripes stripes_;
   std::uint64_t malformed_ = 0;
   bool told_short_ = false;  // that there is no memory for a connection

@@ -9,7 +9,7 @@ namespace heddle::transport::verbs {
 
 Receiving::Receiving(Port& port) : port_(port), window_(port.device().window()), by_pair_(16) {}
 
-base::Status Receiving::open(const Channel& channel) {
+base::Status Receiving::open(const CompletionChannel& channel) {
   const Adapter& adapter = port_.adapter();
   const auto most = static_cast<std::uint32_t>(adapter.limits().max_srq_wr);
   const std::uint32_t entries = std::min(kEntries, most) / kRefill * kRefill;

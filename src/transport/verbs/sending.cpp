@@ -24,7 +24,7 @@ constexpr std::uint32_t kNotInline = 0;
 
 }  // namespace
 
-Sending::Sending(Port& port)
+SendQueue::SendQueue(Port& port)
     : port_(port),
       window_(port.device().window()),
       split_above_(split_above(port.device().environment().config)),
@@ -44,7 +44,7 @@ Sending::Sending(Port& port)
   message_.work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-base::Status Sending::open(const Channel& channel) {
+base::Status SendQueue::open(const CompletionChannel& channel) {
   const Adapter& adapter = port_.adapter();
   most_bytes_ = adapter.most_bytes();
   if (const base::Status status = queue_.open(adapter, channel, kCompletions, &port_); status != HEDDLE_DONE)
@@ -58,19 +58,19 @@ base::Status Sending::open(const Channel& channel) {
   return HEDDLE_DONE;
 }
 
-void Sending::close() {
+void SendQueue::close() {
   memory_.close();
   packet_memory_.close();
   queue_.close();
 }
 
-void Sending::make_room_for(std::size_t peers) {
+void SendQueue::make_room_for(std::size_t peers) {
   network::make_room(&stuck_, peers);
   network::make_room(&flushes_due_, peers);
 }
 
-inline base::Status Sending::lease(const Command& command, memory::Access access,
-                                   memory::RegistrationCache::Lease* lease) {
+inline base::Status SendQueue::lease(const Command& command, memory::Access access,
+                                     memory::RegistrationCache::Lease* lease) {
   return memory_.cache().acquire(command.local, command.bytes, access, lease);
 }
 
@@ -78,7 +78,7 @@ inline base::Status Sending::lease(const Command& command, memory::Access access
 
 // A single command of the usual kinds has a path of its own, without the work that it does not
 // need.
-std::size_t Sending::post(std::span<Command> batch) {
+std::size_t SendQueue::post(std::span<Command> batch) {
   if (batch.size() != 1) return post_otherwise(batch);
   Command& command = batch.front();
   PeerState* const peer = ready_peer(command);
@@ -91,7 +91,7 @@ std::size_t Sending::post(std::span<Command> batch) {
 }
 
 // Null: its target is not ready.
-inline PeerState* Sending::ready_peer(const Command& command) {
+inline PeerState* SendQueue::ready_peer(const Command& command) {
   PeerState* peer = latest_;
   if (peer == nullptr || peer->rank != command.rank || peer->worker != command.worker) [[unlikely]] {
     network::Peer* known = port_.peers().known(command.rank, command.worker);
@@ -101,7 +101,7 @@ inline PeerState* Sending::ready_peer(const Command& command) {
   return peer->by_value ? peer : nullptr;
 }
 
-[[gnu::noinline]] std::size_t Sending::post_message(PeerState& peer, Command& command) {
+[[gnu::noinline]] std::size_t SendQueue::post_message(PeerState& peer, Command& command) {
   const std::uint64_t bytes = command.bytes;
   const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(bytes));
   const std::uint32_t credit = peer.mine.mailbox->credit.load(std::memory_order_acquire);
@@ -109,13 +109,13 @@ inline PeerState* Sending::ready_peer(const Command& command) {
       peer.sent - credit + cost > window_ || !messages_.has(1)) [[unlikely]]
     return post_otherwise({&command, 1});
   messages_.take();
-  peer.request(peer.posted) = {.token = command.token, .shape = {.kind = Request::Kind::message}};
+  peer.request(peer.posted) = {.token = command.token, .shape = {.kind = WorkRequest::Kind::message}};
   const std::uint32_t write_at = peer.write_at;
   peer.sent += cost;
   peer.write_at = write_at + cost < window_ ? write_at + cost : 0;
   ibv_send_wr& work = message_.work;
   work.imm_data = command.immediate;
-  work.wr.rdma.remote_addr = peer.theirs.mailbox + sizeof(Mailbox) + write_at;
+  work.wr.rdma.remote_addr = peer.theirs.mailbox + sizeof(MailboxHead) + write_at;
   work.wr.rdma.rkey = peer.theirs.rkey;
   message_.part.addr = reinterpret_cast<std::uintptr_t>(command.packet);
   message_.part.length = static_cast<std::uint32_t>(bytes);
@@ -125,17 +125,17 @@ inline PeerState* Sending::ready_peer(const Command& command) {
 }
 
 // A transfer of the usual kind that can begin now: not alone, inside the region, not of 0 bytes.
-inline bool Sending::is_usual(const Command& command, std::uint64_t most) const {
+inline bool SendQueue::is_usual(const Command& command, std::uint64_t most) const {
   const RemoteMemory* const remote = command.remote;
   return !command.alone && remote != nullptr && command.offset <= remote->bytes && command.bytes <= most &&
          command.bytes - 1 < remote->bytes - command.offset && transfers_.has(1);  // 0 bytes wrap
 }
 
-inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one, std::uint32_t flags,
-                                   std::uint32_t lease) {
+inline void SendQueue::post_transfer(PeerState& peer, Command& command, Alone& one, std::uint32_t flags,
+                                     std::uint32_t lease) {
   const RemoteMemory& remote = *command.remote;
   transfers_.take();
-  peer.request(peer.posted) = {.token = command.token, .lease = lease, .shape = {.kind = Request::Kind::transfer}};
+  peer.request(peer.posted) = {.token = command.token, .lease = lease, .shape = {.kind = WorkRequest::Kind::transfer}};
   one.work.wr.rdma.remote_addr = remote.handle[1] + command.offset;
   one.work.wr.rdma.rkey = static_cast<std::uint32_t>(remote.handle[0] >> peer.rkey_at);
   one.part.addr = reinterpret_cast<std::uintptr_t>(command.local);
@@ -144,14 +144,14 @@ inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one
   call(peer, one.work, flags);
 }
 
-[[gnu::noinline]] std::size_t Sending::post_put(PeerState& peer, Command& command) {
+[[gnu::noinline]] std::size_t SendQueue::post_put(PeerState& peer, Command& command) {
   if (!is_usual(command, inline_bytes_)) [[unlikely]]
     return post_otherwise({&command, 1});
-  post_transfer(peer, command, put_, IBV_SEND_INLINE, Request::kNoLease);
+  post_transfer(peer, command, put_, IBV_SEND_INLINE, WorkRequest::kNoLease);
   return 1;
 }
 
-[[gnu::noinline]] std::size_t Sending::post_get(PeerState& peer, Command& command) {
+[[gnu::noinline]] std::size_t SendQueue::post_get(PeerState& peer, Command& command) {
   memory::RegistrationCache& cache = memory_.cache();
   if (!is_usual(command, peer.most_whole) ||
       cache.latest(command.local, command.bytes, memory::Access::write) == nullptr) [[unlikely]]
@@ -162,7 +162,7 @@ inline void Sending::post_transfer(PeerState& peer, Command& command, Alone& one
 }
 
 // One request that is not numbered yet.
-inline void Sending::call(PeerState& peer, ibv_send_wr& first, std::uint32_t flags) {
+inline void SendQueue::call(PeerState& peer, ibv_send_wr& first, std::uint32_t flags) {
   ++under_way_;
   ++peer.posted;
   first.wr_id = peer.number_above | peer.posted;
@@ -174,13 +174,13 @@ inline void Sending::call(PeerState& peer, ibv_send_wr& first, std::uint32_t fla
 
 // The request has room, so the adapter refuses it because of an error of the pair. The peer is lost
 // with the pair.
-[[gnu::cold]] void Sending::refused(PeerState& peer, int error) {
+[[gnu::cold]] void SendQueue::refused(PeerState& peer, int error) {
   port_.note_lost(peer, std::strerror(error));
 }
 
 // ---- chains -------------------------------------------------------------------------------------
 
-[[gnu::noinline]] std::size_t Sending::post_otherwise(std::span<Command> batch) {
+[[gnu::noinline]] std::size_t SendQueue::post_otherwise(std::span<Command> batch) {
   std::size_t accepted = 0;
   try {
     while (accepted < batch.size()) {
@@ -195,7 +195,7 @@ inline void Sending::call(PeerState& peer, ibv_send_wr& first, std::uint32_t fla
 }
 
 // Posts commands from the front that go to one worker, if it is ready.
-std::size_t Sending::post_chain(std::span<Command> batch) {
+std::size_t SendQueue::post_chain(std::span<Command> batch) {
   PeerState* const known = ready_peer(batch.front());
   if (known == nullptr) return 0;
   PeerState& peer = *known;
@@ -210,16 +210,16 @@ std::size_t Sending::post_chain(std::span<Command> batch) {
   return count;
 }
 
-inline bool Sending::add(PeerState& peer, Command& command) {
+inline bool SendQueue::add(PeerState& peer, Command& command) {
   if (command.opcode == Opcode::message) return add_message(peer, command);
   return (command.opcode == Opcode::put || command.opcode == Opcode::get) && add_transfer(peer, command);
 }
 
 // The request writes so many bytes into the peer's ring.
-inline void Sending::add_write(PeerState& peer, ibv_send_wr& work, std::uint32_t bytes, std::uint32_t immediate) {
+inline void SendQueue::add_write(PeerState& peer, ibv_send_wr& work, std::uint32_t bytes, std::uint32_t immediate) {
   work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   work.imm_data = immediate;
-  work.wr.rdma.remote_addr = peer.theirs.mailbox + sizeof(Mailbox) + peer.write_at;
+  work.wr.rdma.remote_addr = peer.theirs.mailbox + sizeof(MailboxHead) + peer.write_at;
   work.wr.rdma.rkey = peer.theirs.rkey;
   if (bytes == 0) [[unlikely]]
     work.num_sge = 0;
@@ -229,7 +229,7 @@ inline void Sending::add_write(PeerState& peer, ibv_send_wr& work, std::uint32_t
   peer.write_at = behind < window_ ? behind : 0;
 }
 
-inline bool Sending::add_message(PeerState& peer, Command& command) {
+inline bool SendQueue::add_message(PeerState& peer, Command& command) {
   if (!command.inlined && (command.header_bytes > kMaxHeaderBytes || command.bytes > kMostMessage ||
                            command.packet_bytes() > kMostMessage)) [[unlikely]]
     return false;
@@ -237,7 +237,7 @@ inline bool Sending::add_message(PeerState& peer, Command& command) {
   const std::uint32_t credit = peer.mine.mailbox->credit.load(std::memory_order_acquire);
   if (peer.sent - credit + cost_of(bytes) > window_ || !messages_.has(1)) [[unlikely]]
     return false;
-  const Request request{.token = command.token, .shape = {.kind = Request::Kind::message}};
+  const WorkRequest request{.token = command.token, .shape = {.kind = WorkRequest::Kind::message}};
   if (command.inlined && bytes <= inline_bytes_) [[likely]] {
     ibv_send_wr& work = next(peer, request);
     work.send_flags = IBV_SEND_INLINE;
@@ -257,10 +257,10 @@ inline bool Sending::add_message(PeerState& peer, Command& command) {
   return true;
 }
 
-inline bool Sending::add_transfer(PeerState& peer, Command& command) {
+inline bool SendQueue::add_transfer(PeerState& peer, Command& command) {
   if (!is_usual(command, peer.most_whole)) [[unlikely]]
     return false;
-  Request request{.token = command.token, .shape = {.kind = Request::Kind::transfer}};
+  WorkRequest request{.token = command.token, .shape = {.kind = WorkRequest::Kind::transfer}};
   ibv_sge part{reinterpret_cast<std::uintptr_t>(command.local), static_cast<std::uint32_t>(command.bytes), 0};
   std::uint32_t flags = IBV_SEND_INLINE;
   const bool puts = command.opcode == Opcode::put;
@@ -287,7 +287,7 @@ inline bool Sending::add_transfer(PeerState& peer, Command& command) {
 }
 
 // Not usual, or not now.
-[[gnu::noinline]] bool Sending::post_alone(Command& command) {
+[[gnu::noinline]] bool SendQueue::post_alone(Command& command) {
   if (command.alone) return false;  // the transport completes nothing while it is called
   base::Status why = check(command);
   if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
@@ -319,7 +319,7 @@ inline bool Sending::add_transfer(PeerState& peer, Command& command) {
 }
 
 // The first half, a whole number of pages, goes by this adapter; the second by Stripes.
-bool Sending::post_split(PeerState& peer, Command& command) {
+bool SendQueue::post_split(PeerState& peer, Command& command) {
   Stripes& stripes = port_.stripes();
   if (!stripes.has_room(peer)) return false;
   const bool puts = command.opcode == Opcode::put;
@@ -339,7 +339,8 @@ bool Sending::post_split(PeerState& peer, Command& command) {
     peer.most_whole = most_whole(false);
     return false;
   }
-  ibv_send_wr& work = next(peer, {.lease = taken.entry + 1, .shape = {.packet = number, .kind = Request::Kind::half}});
+  ibv_send_wr& work =
+      next(peer, {.lease = taken.entry + 1, .shape = {.packet = number, .kind = WorkRequest::Kind::half}});
   work.opcode = puts ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
   work.send_flags = kNotInline;
   work.wr.rdma.remote_addr = command.remote->handle[1] + command.offset;
@@ -352,7 +353,7 @@ bool Sending::post_split(PeerState& peer, Command& command) {
   return true;
 }
 
-base::Status Sending::check(const Command& command) const {
+base::Status SendQueue::check(const Command& command) const {
   if (command.opcode == Opcode::message) {
     return check_message(command, kMostMessage, "verbs");
   }
@@ -366,7 +367,7 @@ base::Status Sending::check(const Command& command) const {
 
 // ---- messages that wait for a connection --------------------------------------------------------
 
-bool Sending::wait(PeerState& peer, Command& command) {
+bool SendQueue::wait(PeerState& peer, Command& command) {
   if (peer.waiting == kWaitingPackets || waiting_ == kMostWaiting || packets_.front() == nullptr || !messages_.has(1))
     return false;
   Packet* packet = packets_.take();
@@ -382,13 +383,13 @@ bool Sending::wait(PeerState& peer, Command& command) {
   return true;
 }
 
-void Sending::begin(PeerState& peer) {
+void SendQueue::begin(PeerState& peer) {
   peer.update_by_value();
   if (peer.waiting != 0 && !push(peer)) stuck_.push_back(&peer);
 }
 
 // True: nothing waits any more.
-bool Sending::push(PeerState& peer) {
+bool SendQueue::push(PeerState& peer) {
   while (peer.waiting != 0) {
     const Packet& first = *peer.packets.first;
     const std::uint32_t credit = peer.mine.mailbox->credit.load(std::memory_order_acquire);
@@ -402,19 +403,20 @@ bool Sending::push(PeerState& peer) {
   return true;
 }
 
-[[gnu::noinline]] void Sending::add_packet(PeerState& peer, Packet& packet) {
+[[gnu::noinline]] void SendQueue::add_packet(PeerState& peer, Packet& packet) {
   const auto number = static_cast<std::uint16_t>(&packet - packets_.all().data() + 1);
-  ibv_send_wr& work = next(peer, {.token = packet.token, .shape = {.packet = number, .kind = Request::Kind::message}});
+  ibv_send_wr& work =
+      next(peer, {.token = packet.token, .shape = {.packet = number, .kind = WorkRequest::Kind::message}});
   work.send_flags = kNotInline;
   *work.sg_list = {reinterpret_cast<std::uintptr_t>(packet.data), packet.bytes, packet_memory_.lkey()};
   add_write(peer, work, packet.bytes, packet.immediate);
 }
 
-void Sending::push_all() {
+void SendQueue::push_all() {
   std::erase_if(stuck_, [this](PeerState* peer) { return push(*peer); });
 }
 
-void Sending::drop_waiting(PeerState& peer) {
+void SendQueue::drop_waiting(PeerState& peer) {
   const base::Status status = peer.stage == network::Peer::Stage::broken ? peer.status : HEDDLE_DONE;
   while (!peer.packets.empty()) {
     Packet* packet = peer.packets.take();

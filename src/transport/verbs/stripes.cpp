@@ -11,7 +11,7 @@ namespace heddle::transport::verbs {
 Stripes::Stripes(Port& port) : port_(port), split_(kSplit) {}
 
 base::Status Stripes::open(const Adapter& adapter) {
-  const Channel none;
+  const CompletionChannel none;
   if (const base::Status status = queue_.open(adapter, none, kSplit, &port_); status != HEDDLE_DONE) return status;
   memory_.open(adapter, port_.device().environment());
   adapter_ = &adapter;
@@ -161,7 +161,7 @@ void Port::end_stripes() {
     if (peer.stripes_under_way != 0) {
       note_lost(peer, "the other adapter has failed");
     } else if (peer.stripe != nullptr && peer.said_up && !peer.over()) {
-      owe(peer, Hello::is_up);
+      owe(peer, Handshake::is_up);
     }
     end_stripe(peer);
   }

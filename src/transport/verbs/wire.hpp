@@ -15,7 +15,7 @@
 namespace heddle::transport::verbs {
 
 // The address of a port of an adapter.
-struct Address {
+struct PortAddress {
   std::uint8_t gid[16] = {};
   std::uint32_t mtu = 0;        // ibv_mtu
   std::uint16_t lid = 0;        // 0: it is reached by its GID
@@ -23,7 +23,7 @@ struct Address {
   std::uint32_t datagrams = 0;  // number of the device's queue pair for notes
   std::uint32_t qkey = 0;       // of that
 };
-static_assert(sizeof(Address) == 32);
+static_assert(sizeof(PortAddress) == 32);
 
 // Adapters of a rank, whose workers take turns on them. More do not fit into a key.
 inline constexpr std::size_t kMostAdapters = 2;
@@ -43,7 +43,7 @@ struct KeyBytes {
 static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
 
 // A handshake between two workers (network::Note::handshake).
-struct Hello {
+struct Handshake {
   enum Kind : std::uint32_t {
     opens = 1,  // my queue pair, and where you write
     is_up,      // I have yours: write. With stripe_pair, as far as that is connected
@@ -58,10 +58,10 @@ struct Hello {
   std::uint64_t mailbox = 0;  // see Mailbox
   std::uint32_t rkey = 0;
   std::uint32_t stripe_pair = 0;  // the second queue pair: see Stripes; 0: there is none
-  Address address;
-  Address stripe_address;  // of the adapter of the second queue pair
+  PortAddress address;
+  PortAddress stripe_address;  // of the adapter of the second queue pair
 };
-static_assert(sizeof(Hello) == 96);
+static_assert(sizeof(Handshake) == 96);
 
 inline constexpr std::uint32_t kMostMessage = 4096;  // header + payload
 
@@ -72,14 +72,14 @@ constexpr std::uint32_t cost_of(std::uint32_t bytes) {
 
 // A note between device queues: this, then the note. Datagrams may be lost: each is sent again
 // until it is acknowledged, and a rank sends one at a time to another.
-struct Frame {
+struct NoteFrame {
   std::uint32_t rank = 0;          // the sender
   std::uint32_t number = 0;        // of the note, from 1; 0: there is none
   std::uint32_t acknowledged = 0;  // the last number that the sender has from the other
   std::uint32_t bytes = 0;         // that follow
   std::uint64_t seal = 0;
 };
-static_assert(sizeof(Frame) == 24);
+static_assert(sizeof(NoteFrame) == 24);
 // what every network carries in one packet, and less
 inline constexpr std::uint32_t kMostFrame = 512;
 
