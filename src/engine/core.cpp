@@ -43,7 +43,7 @@ void Core::note_held(const char* wants, heddle_peer peer, std::uint64_t bytes) c
   tracer->note(record);
 }
 
-void Responder::serve(heddle_peer source, const wire::Request& request) {
+void Responder::serve(heddle_peer source, const wire::DecodedRequest& request) {
   const wire::RequestHeader& head = request.head;
   Answer answer{source, {head.token, 0, head.piece, HEDDLE_DONE, 1}, {}};
   const auto memory = regions_.find(head.region, head.offset, head.bytes);

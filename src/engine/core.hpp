@@ -89,7 +89,7 @@ class Responder {
 
   // Executes the request and answers it, now or in a later flush(). Checks range and alignment;
   // answers a bad request with an error.
-  void serve(heddle_peer source, const wire::Request& request);
+  void serve(heddle_peer source, const wire::DecodedRequest& request);
 
   // Answers a request whose outcome was decided elsewhere.
   void answer(heddle_peer source, std::uint64_t token, base::Status status);

@@ -27,7 +27,7 @@ class Wire final : public transport::TransportWorker {
   std::vector<wire::ReplyHeader> heads;
 };
 
-wire::Request get_of(std::uint64_t region, std::uint64_t bytes) {
+wire::DecodedRequest get_of(std::uint64_t region, std::uint64_t bytes) {
   return {{11, region, 0, bytes, 0, 0, 0, wire::RequestKind::get, 0}, {}};
 }
 

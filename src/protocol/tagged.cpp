@@ -226,7 +226,7 @@ inline std::size_t Tagged::deliver_row(std::span<const transport::Completion> ar
   return true;
 }
 
-void Tagged::arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message) {
+void Tagged::arrived_unordered(heddle_peer from, Source& source, const wire::TaggedMessage& message) {
   if (message.sequence != (source.expected & wire::kSequenceMask)) return stash(from, source, message);
   ++source.expected;
   take_in(from, source, message, match(message.tag, from));
@@ -234,7 +234,7 @@ void Tagged::arrived_unordered(heddle_peer from, Source& source, const wire::Tag
 }
 
 // `posted`: the receive that it belongs to; null: none.
-void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted) {
+void Tagged::take_in(heddle_peer from, Source& source, const wire::TaggedMessage& message, Posted* posted) {
   if (posted == nullptr) {
     if (core_.failed[from.rank]) return core_.drop(from, "its sender has failed, and nobody waited for it");
     const std::uint64_t begin = tracer_ != nullptr ? base::ticks() : 0;
@@ -256,7 +256,7 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::Tagged& messa
 }
 
 // Copies the message into a block of its own; null: it is dropped.
-Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::Tagged& message) {
+Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::TaggedMessage& message) {
   const std::uint64_t charge = wire::tagged_charge(message.payload.size());
   // Messages may come in another order than their credit was reserved in, so a copied one may find
   // the second window in use, too. The sender makes sure which message uses which window.
@@ -321,7 +321,7 @@ void Tagged::refuse(Kept* kept, base::Status status) {
 
 // ---- messages that overtook others --------------------------------------------------------------
 
-void Tagged::stash(heddle_peer from, Source& source, const wire::Tagged& message) {
+void Tagged::stash(heddle_peer from, Source& source, const wire::TaggedMessage& message) {
   const auto distance = [&source](std::uint32_t sequence) {
     return (sequence - static_cast<std::uint32_t>(source.expected)) & wire::kSequenceMask;
   };

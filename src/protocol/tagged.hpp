@@ -290,8 +290,8 @@ class Tagged final : public Protocol {
   base::Status post_offer(Operation& operation, const wire::Offer& head);
   static Posted& posted_of(heddle_receive* receive);
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
-  void arrived_unordered(heddle_peer from, Source& source, const wire::Tagged& message);
-  void take_in(heddle_peer from, Source& source, const wire::Tagged& message, Posted* posted);
+  void arrived_unordered(heddle_peer from, Source& source, const wire::TaggedMessage& message);
+  void take_in(heddle_peer from, Source& source, const wire::TaggedMessage& message, Posted* posted);
   // In a traced job: equal matched messages that are to be noted.
   struct Matches {
     heddle_peer from{};
@@ -314,12 +314,12 @@ class Tagged final : public Protocol {
   [[nodiscard]] base::Status not_found(const Wanted& wanted) const;
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
-  void stash(heddle_peer from, Source& source, const wire::Tagged& message);
-  Kept* keep(heddle_peer from, Source& source, const wire::Tagged& message);
-  base::Status deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
+  void stash(heddle_peer from, Source& source, const wire::TaggedMessage& message);
+  Kept* keep(heddle_peer from, Source& source, const wire::TaggedMessage& message);
+  base::Status deliver(const ReceiveRequest& request, heddle_peer from, const wire::TaggedMessage& message);
   base::Status deliver_kept(const ReceiveRequest& request, Kept* kept);
   base::Status take_kept(Posted* posted, Kept* kept);
-  base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message);
+  base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::TaggedMessage& message);
   base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
   base::Status start_fetch(Fetch* fetch);
   bool advance_waiting();
@@ -336,7 +336,7 @@ class Tagged final : public Protocol {
   bool post_word(heddle_peer to, wire::Word word, const void* body, std::uint32_t bytes);
 
   // tagged_inlet.cpp: the receiver's side of boards
-  void take_in_shown(heddle_peer from, Source& source, const wire::Tagged& message);
+  void take_in_shown(heddle_peer from, Source& source, const wire::TaggedMessage& message);
   void open_inlet(heddle_peer from, Source& source);
   bool tell_board(Inlet& inlet);
   // Tells a receive to its senders, if it is long, and to the trace.
@@ -365,7 +365,7 @@ class Tagged final : public Protocol {
   [[nodiscard]] bool may_push(const Offered& offered);
   bool reach(Offered& offered);
   bool copy_alone(heddle_peer peer, const transport::RemoteMemory& remote, transport::Opcode opcode, void* local,
-                  wire::Part part);
+                  wire::BoardPart part);
   bool push_part(Offered& offered);
   void leave_place(Offered& offered);
   void count_end(base::Status status);

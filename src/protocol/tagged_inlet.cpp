@@ -137,7 +137,7 @@ bool Tagged::take_back(Shown& shown) {
 
 // Takes in a message of a worker that has a board. A receive that the sender has taken cannot match
 // another message.
-void Tagged::take_in_shown(heddle_peer from, Source& source, const wire::Tagged& message) {
+void Tagged::take_in_shown(heddle_peer from, Source& source, const wire::TaggedMessage& message) {
   Inlet& inlet = *source.inlet;
   Posted* posted = match(message.tag, from);
   while (posted != nullptr && posted->shown != nullptr) {

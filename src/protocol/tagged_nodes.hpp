@@ -34,7 +34,7 @@ struct Tagged::Kept : KeptMessage {
 
   std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
   [[nodiscard]] heddle_peer from() const { return {rank_of(source), static_cast<std::uint32_t>(source)}; }
-  wire::Tagged message() { return {tag, length, {payload(), payload_bytes}, sequence, offer}; }
+  wire::TaggedMessage message() { return {tag, length, {payload(), payload_bytes}, sequence, offer}; }
 };
 
 // A long message on its way here.
@@ -74,7 +74,7 @@ struct Tagged::Shown {
   // A get by which this side fetches a part.
   struct Fetching {
     Shown* shown = nullptr;
-    wire::Part part;
+    wire::BoardPart part;
     bool claimed = false;
     bool posted = false;
   };
@@ -136,7 +136,7 @@ struct Tagged::Offered {
   bool told = false;   // the receiver knows that it was taken
   bool began = false;  // we have copied parts
   bool imported = false;
-  wire::Part left;  // claimed, but the transport did not take it
+  wire::BoardPart left;  // claimed, but the transport did not take it
   transport::RemoteMemory room;
   Operation* operation = nullptr;
   Offered* next = nullptr;  // in pushing_
@@ -209,7 +209,8 @@ inline void Tagged::free_credit(Source& source, std::uint64_t charge) {
 // ---- data ---------------------------------------------------------------------------------------
 
 // Copies, or begins to fetch (POSTED).
-inline base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {
+inline base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer from,
+                                    const wire::TaggedMessage& message) {
   tell(request.receive, from, message.tag, message.bytes);
   if (message.offer) [[unlikely]]
     return fetch(request, from, message);

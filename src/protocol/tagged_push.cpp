@@ -167,7 +167,7 @@ bool Tagged::reach(Offered& offered) {
 }
 
 bool Tagged::copy_alone(heddle_peer peer, const transport::RemoteMemory& remote, transport::Opcode opcode, void* local,
-                        wire::Part part) {
+                        wire::BoardPart part) {
   transport::Command command;
   command.opcode = opcode;
   command.alone = true;
@@ -186,7 +186,7 @@ bool Tagged::copy_alone(heddle_peer peer, const transport::RemoteMemory& remote,
 
 bool Tagged::push_part(Offered& offered) {
   BoardPlace& place = *offered.place;
-  wire::Part& part = offered.left;
+  wire::BoardPart& part = offered.left;
   if (!reach(offered)) return false;
   if (part.bytes == 0 && !wire::claim_part(place, offered.total, kPushedPart, &part)) return false;
   offered.began = true;

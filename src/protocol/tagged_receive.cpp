@@ -20,7 +20,7 @@ void Tagged::end_unposted(const ReceiveRequest& request, base::Status status) {
 
 // ---- receiving: data ----------------------------------------------------------------------------
 
-base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, const wire::Tagged& message) {
+base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, const wire::TaggedMessage& message) {
   wire::Offer head;
   std::memcpy(&head, message.payload.data(), sizeof head);
   const std::uint64_t bytes = std::min(head.bytes, request.bytes);

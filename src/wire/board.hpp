@@ -124,7 +124,7 @@ template <class Place>
   return place.left.load(std::memory_order_acquire) == generation;
 }
 
-struct Part {
+struct BoardPart {
   std::uint64_t at = 0;
   std::uint64_t bytes = 0;
 };
@@ -132,7 +132,7 @@ struct Part {
 // unchanged: a caller that keeps it between calls must not be left with a part that the other side
 // has claimed.
 template <class Place>
-bool claim_part(Place& place, std::uint64_t total, std::uint64_t most, Part* part) {
+bool claim_part(Place& place, std::uint64_t total, std::uint64_t most, BoardPart* part) {
   std::uint64_t next = place.next.load(std::memory_order_relaxed);
   for (;;) {
     if (next >= total) return false;
@@ -156,7 +156,7 @@ void finish_part(Place& place, std::uint64_t bytes, std::int32_t status) {
 // The part that nobody has claimed will not be copied.
 template <class Place>
 void cancel_rest(Place& place, std::uint64_t total, std::int32_t status) {
-  Part rest;
+  BoardPart rest;
   if (claim_part(place, total, total, &rest)) finish_part(place, rest.bytes, status);
 }
 template <class Place>
@@ -167,7 +167,7 @@ template <class Place>
 // and those that nobody has claimed, are not copied. If the receiver still copies, the data may be
 // gone: a thread that sees the bytes finished here then sees this status.
 template <class Place>
-void abandon_place(Place& place, const Part& claimed, std::uint64_t total) {
+void abandon_place(Place& place, const BoardPart& claimed, std::uint64_t total) {
   if (all_finished(place, total)) return;
   finish_part(place, claimed.bytes, HEDDLE_ERR_CANCELLED);
   cancel_rest(place, total, HEDDLE_ERR_CANCELLED);

@@ -64,7 +64,7 @@ struct Offer {
 };
 static_assert(sizeof(Offer) == 80);
 
-struct Tagged {
+struct TaggedMessage {
   std::uint64_t tag;
   std::uint64_t bytes;                 // of the message; an offer's are not in the packet
   std::span<const std::byte> payload;  // the data, or the whole Offer
@@ -73,8 +73,8 @@ struct Tagged {
 };
 
 // Empty: not well formed, or a word.
-inline std::optional<Tagged> decode_tagged(std::uint32_t immediate, std::span<const std::byte> packet) {
-  Tagged message{0, 0, packet, immediate & kSequenceMask, false};
+inline std::optional<TaggedMessage> decode_tagged(std::uint32_t immediate, std::span<const std::byte> packet) {
+  TaggedMessage message{0, 0, packet, immediate & kSequenceMask, false};
   if ((immediate & (kOfferBit | kWordBit)) == 0) [[likely]] {
     if (packet.size() < sizeof message.tag) return std::nullopt;
     std::memcpy(&message.tag, packet.data(), sizeof message.tag);

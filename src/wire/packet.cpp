@@ -47,8 +47,8 @@ std::optional<AmOffer> decode_am_offer(std::span<const std::byte> packet) {
   return offer;
 }
 
-std::optional<Request> decode_request(std::span<const std::byte> packet) {
-  Request request{};
+std::optional<DecodedRequest> decode_request(std::span<const std::byte> packet) {
+  DecodedRequest request{};
   if (!read(packet, &request.head)) return std::nullopt;
   request.payload = packet.subspan(sizeof(RequestHeader));
   const RequestHeader& head = request.head;

@@ -180,11 +180,11 @@ struct RequestHeader {
 };
 static_assert(sizeof(RequestHeader) == 64);
 
-struct Request {
+struct DecodedRequest {
   RequestHeader head;
   std::span<const std::byte> payload;
 };
-std::optional<Request> decode_request(std::span<const std::byte> packet);
+std::optional<DecodedRequest> decode_request(std::span<const std::byte> packet);
 
 struct ReplyHeader {
   std::uint64_t token;

@@ -111,7 +111,7 @@ TEST(TaggedClose, StoppedSendersAreWaitedForTogether) {
     if (wire::stage_of(word) != wire::Stage::shown) continue;
     place.offer = sender->offer();
     ASSERT_TRUE(wire::take_place(place, word));
-    wire::Part part;
+    wire::BoardPart part;
     if (taken++ > 0) {
       ASSERT_TRUE(wire::claim_part(place, kBytes, 65536, &part));
     }

@@ -10,7 +10,7 @@
 namespace heddle::explore::board_explore_test {
 namespace {
 
-using wire::Part;
+using wire::BoardPart;
 using wire::Stage;
 
 // Their actions besides copying until all data is there.
@@ -73,7 +73,7 @@ struct BoardModel final : Model {
     check(kCase == Case::sender_closes || kCase == Case::receiver_closes || sent == received, "both hear the same");
   }
 
-  bool claim(Part* part) {
+  bool claim(BoardPart* part) {
     if (kBug == Bug::claimed_by_store) {
       const std::uint64_t next = place.next.load(std::memory_order_relaxed);
       if (next >= kBytes) return false;
@@ -112,7 +112,7 @@ struct BoardModel final : Model {
       return false;
     }
     while (wire::stage_of(place.word.load(std::memory_order_acquire)) != Stage::taken) pause();
-    Part part;
+    BoardPart part;
     if (kCase == Case::receiver_closes) {
       if (claim(&part)) wire::finish_part(place, part.bytes, HEDDLE_ERR_CANCELLED);
       wire::cancel_rest(place, kBytes, HEDDLE_ERR_CANCELLED);
@@ -150,7 +150,7 @@ struct BoardModel final : Model {
     }
     for (Plain<std::uint32_t>& byte : source) byte.store(static_cast<std::uint32_t>(use));
     if (!wire::take_place(place, word)) return false;
-    Part part;  // kept from one call to the next where the transport takes nothing
+    BoardPart part;  // kept from one call to the next where the transport takes nothing
     while (!wire::all_finished(place, kBytes)) {
       if (part.bytes == 0 && !claim(&part)) {
         if (kCase == Case::sender_closes) break;
