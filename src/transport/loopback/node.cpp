@@ -12,7 +12,7 @@
 
 namespace heddle::transport::loopback {
 
-bool Mailbox::put(const Command& message, Sender from, const queue::Bell<>* bell) {
+bool Mailbox::put(const Command& message, SenderId from, const queue::Bell<>* bell) {
   const auto bytes = static_cast<std::uint32_t>(message.packet_bytes());
   const std::lock_guard lock(mutex_);
   if (state_ == State::closed) return true;
@@ -44,7 +44,7 @@ bool Mailbox::open() {
   return true;
 }
 
-std::uint64_t Mailbox::unopened(Sender from) {
+std::uint64_t Mailbox::unopened(SenderId from) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::unopened) return 0;
   std::uint64_t messages = 0;
@@ -65,7 +65,7 @@ void Mailbox::close() {
 void Node::close() {
   closed_.store(true, std::memory_order_release);
   for (Mailbox& mailbox : mailboxes_) mailbox.close();
-  std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions;
+  std::unordered_map<std::uint64_t, std::shared_ptr<HeldRegion>> regions;
   {
     const std::lock_guard lock(mutex_);
     regions.swap(regions_);
@@ -78,7 +78,7 @@ void Node::close() {
 }
 
 std::uint64_t Node::add(std::byte* address, std::uint64_t bytes, Pages pages) {
-  auto region = std::make_shared<Region>();
+  auto region = std::make_shared<HeldRegion>();
   region->address = address;
   region->bytes = bytes;
   region->pages = std::move(pages);
@@ -88,7 +88,7 @@ std::uint64_t Node::add(std::byte* address, std::uint64_t bytes, Pages pages) {
 }
 
 void Node::remove(std::uint64_t number) {
-  std::shared_ptr<Region> region;
+  std::shared_ptr<HeldRegion> region;
   {
     const std::lock_guard lock(mutex_);
     const auto found = regions_.find(number);
@@ -103,11 +103,11 @@ void Node::remove(std::uint64_t number) {
 }
 
 std::uint64_t Node::bytes_of(std::uint64_t number) {
-  const std::shared_ptr<Region> region = find(number);
+  const std::shared_ptr<HeldRegion> region = find(number);
   return region == nullptr ? 0 : region->bytes;
 }
 
-std::shared_ptr<Region> Node::find(std::uint64_t number) {
+std::shared_ptr<HeldRegion> Node::find(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(number);
   return found == regions_.end() ? nullptr : found->second;

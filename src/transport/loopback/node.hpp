@@ -37,7 +37,7 @@ struct Packet {
   std::uint32_t worker = 0;
 };
 
-struct Sender {
+struct SenderId {
   std::uint32_t rank;
   std::uint32_t worker;
 };
@@ -47,7 +47,7 @@ class Mailbox {
  public:
   // False: full, or no memory. A message for a worker that was closed is dropped. Rings the bell,
   // if there is one, if the mailbox is armed.
-  [[nodiscard]] bool put(const Command& message, Sender from, const queue::Bell<>* bell = nullptr);
+  [[nodiscard]] bool put(const Command& message, SenderId from, const queue::Bell<>* bell = nullptr);
   // The next put() rings.
   void arm() {
     const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ class Mailbox {
     return state_ == State::closed;
   }
   // If the mailbox was never opened: the number of messages from that sender. 0: it was opened.
-  [[nodiscard]] std::uint64_t unopened(Sender from);
+  [[nodiscard]] std::uint64_t unopened(SenderId from);
 
  private:
   enum class State : std::uint8_t { unopened, open, closed };
@@ -92,11 +92,11 @@ using Pages = std::unique_ptr<std::byte, FreePages>;
 // The last holder of a region or a node frees it. The reference count, which tells that it is the
 // last, orders what the others did before; a ThreadSanitizer in the user's program is told that
 // (base/fence.hpp).
-struct Region {
-  Region() = default;
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-  ~Region() { base::show_acquire(this); }  // partner: LetGo
+struct HeldRegion {
+  HeldRegion() = default;
+  HeldRegion(const HeldRegion&) = delete;
+  HeldRegion& operator=(const HeldRegion&) = delete;
+  ~HeldRegion() { base::show_acquire(this); }  // partner: LetGo
 
   std::mutex mutex;              // held during every access; guards `address`
   std::byte* address = nullptr;  // null: deregistered
@@ -152,7 +152,7 @@ class Node {
   // that is not inside, or the region was deregistered. PEER_FAILED: the rank is gone.
   template <class Access>
   base::Status with(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes, Access access) {
-    const std::shared_ptr<Region> region = find(number);
+    const std::shared_ptr<HeldRegion> region = find(number);
     const LetGo let_go(region.get());
     if (region != nullptr) {
       const std::lock_guard lock(region->mutex);
@@ -165,7 +165,7 @@ class Node {
   }
 
  private:
-  std::shared_ptr<Region> find(std::uint64_t number);
+  std::shared_ptr<HeldRegion> find(std::uint64_t number);
   base::Status fail_outside(std::uint64_t size, std::uint64_t offset, std::uint64_t bytes) const;
   base::Status fail_gone() const;
 
@@ -176,7 +176,7 @@ class Node {
   // release in close(), first; partner: the acquire load in closed()
   std::atomic<bool> closed_{false};
   std::mutex mutex_;  // guards what follows
-  std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<HeldRegion>> regions_;
   std::uint64_t next_ = 0;
 };
 

@@ -70,16 +70,16 @@ Device::~Device() {
   bootstrap_.set_bell(nullptr);
 }
 
-base::Result<Peer*> Device::peer(std::uint32_t rank) {
-  Peer* known = peers_[rank].load(std::memory_order_acquire);
+base::Result<PeerProcess*> Device::peer(std::uint32_t rank) {
+  PeerProcess* known = peers_[rank].load(std::memory_order_acquire);
   return known != nullptr ? known : meet(rank);
 }
 
-[[gnu::cold]] base::Result<Peer*> Device::meet(std::uint32_t rank) {
+[[gnu::cold]] base::Result<PeerProcess*> Device::meet(std::uint32_t rank) {
   const std::unique_lock lock(meeting_, std::try_to_lock);
   if (!lock) return HEDDLE_AGAIN;  // another thread sets a peer up
-  if (Peer* known = peers_[rank].load(std::memory_order_relaxed)) return known;
-  auto peer = std::make_unique<Peer>();
+  if (PeerProcess* known = peers_[rank].load(std::memory_order_relaxed)) return known;
+  auto peer = std::make_unique<PeerProcess>();
   peer->rank = rank;
   if (rank == rank_) {
     peer->pid = static_cast<std::int32_t>(getpid());
@@ -107,7 +107,7 @@ base::Status Device::check_peer(std::uint32_t rank) {
 }
 
 // Fills in `peer` from the card of another process.
-base::Status Device::introduce(Peer& peer) {
+base::Status Device::introduce(PeerProcess& peer) {
   const auto card = bootstrap_.fetch(peer.rank);
   if (!card) return card.status();
   if (card->fd < 0) {
@@ -128,7 +128,8 @@ base::Status Device::introduce(Peer& peer) {
   return HEDDLE_DONE;
 }
 
-base::Result<std::byte*> Device::open_ring(std::uint32_t source_worker, Peer& target, std::uint32_t target_worker) {
+base::Result<std::byte*> Device::open_ring(std::uint32_t source_worker, PeerProcess& target,
+                                           std::uint32_t target_worker) {
   const auto extent = segment_->allocate(layout_.ring_bytes, Segment::Use::own);
   if (!extent) return extent.status();
   {
@@ -148,7 +149,7 @@ base::Result<std::byte*> Device::open_ring(std::uint32_t source_worker, Peer& ta
   return extent->address;
 }
 
-BellPull Device::bell_pull(const Peer& peer, std::uint32_t worker) {
+BellPull Device::bell_pull(const PeerProcess& peer, std::uint32_t worker) {
   std::atomic<std::uint32_t>& armed = peer.control.worker(worker).armed;
   const bool free = membarrier() && peer.agreement.membarrier != 0;
   return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell), queue::place(worker)};
@@ -166,7 +167,7 @@ constexpr std::uint64_t kMostAtOnce = std::uint64_t{1} << 30;
 
 }  // namespace
 
-base::Status cma_copy(Peer& peer, Direction direction, void* local, std::uint64_t remote, std::uint64_t bytes) {
+base::Status cma_copy(PeerProcess& peer, Direction direction, void* local, std::uint64_t remote, std::uint64_t bytes) {
   std::uint64_t moved = 0;
   while (moved < bytes) {
     const std::uint64_t step = std::min(bytes - moved, kMostAtOnce);
@@ -199,7 +200,7 @@ base::Status cma_copy(Peer& peer, Direction direction, void* local, std::uint64_
   return HEDDLE_DONE;
 }
 
-bool cma_works(const Device& device, Peer& peer, std::uint64_t remote) {
+bool cma_works(const Device& device, PeerProcess& peer, std::uint64_t remote) {
   const Cma known = device.cma_enabled() ? peer.cma.load(std::memory_order_relaxed) : Cma::forbidden;
   if (known != Cma::untried) return known == Cma::allowed;
   std::byte probe{};

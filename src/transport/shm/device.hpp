@@ -19,7 +19,7 @@ namespace heddle::transport::shm {
 enum class Cma : std::uint32_t { untried, allowed, forbidden };
 
 // What this process knows of a process of the job, itself included. Lives as long as the Device.
-struct Peer {
+struct PeerProcess {
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
   Mapping* mapping = nullptr;
@@ -78,15 +78,15 @@ class Device {
   // This process executes the barrier between arming and checking, so that its senders need not.
   [[nodiscard]] bool membarrier() const { return agreement_.membarrier != 0; }
   // The bell pull that wakes that worker.
-  [[nodiscard]] BellPull bell_pull(const Peer& peer, std::uint32_t worker);
+  [[nodiscard]] BellPull bell_pull(const PeerProcess& peer, std::uint32_t worker);
   [[nodiscard]] bool cma_enabled() const { return cma_enabled_; }
-  [[nodiscard]] RegionTable& regions() { return regions_; }
+  [[nodiscard]] SegmentRegions& regions() { return regions_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
 
   // The peer, set up on first use. Returns at once. AGAIN: its card is under way or not published
   // yet, or another thread sets a peer up; call again. PEER_FAILED, VERSION, PROTOCOL, SYSTEM,
   // NO_MEMORY (descriptors).
-  [[nodiscard]] base::Result<Peer*> peer(std::uint32_t rank);
+  [[nodiscard]] base::Result<PeerProcess*> peer(std::uint32_t rank);
   // See Transport::check_peer().
   [[nodiscard]] base::Status check_peer(std::uint32_t rank);
   // Asks for the card that peer() of this rank will need.
@@ -96,13 +96,13 @@ class Device {
   [[nodiscard]] const queue::Bell<>* card_bell() const { return bootstrap_.card_bell(); }
 
   // Makes a new, empty ring from this process to a peer's worker and announces it.
-  [[nodiscard]] base::Result<std::byte*> open_ring(std::uint32_t source_worker, Peer& target,
+  [[nodiscard]] base::Result<std::byte*> open_ring(std::uint32_t source_worker, PeerProcess& target,
                                                    std::uint32_t target_worker);
 
  private:
   Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement);
-  base::Result<Peer*> meet(std::uint32_t rank);
-  base::Status introduce(Peer& peer);
+  base::Result<PeerProcess*> meet(std::uint32_t rank);
+  base::Status introduce(PeerProcess& peer);
 
   bootstrap::Bootstrap& bootstrap_;
   const base::Environment& environment_;
@@ -113,15 +113,15 @@ class Device {
   ControlView control_;
   queue::Bell<> bell_;
   std::atomic<std::uint32_t> always_{1};
-  RegionTable regions_;
+  SegmentRegions regions_;
   BouncePool bounce_;
   bool cma_enabled_;
-  std::vector<std::atomic<Peer*>> peers_;  // release in meet(); acquire in peer()
+  std::vector<std::atomic<PeerProcess*>> peers_;  // release in meet(); acquire in peer()
   // Guards owned_peers_ and the stores to peers_. It also lets only one thread ask for cards: each
   // card brings a descriptor, which nobody would take over once the peer is known. Threads only try
   // it; none waits.
   std::mutex meeting_;
-  std::vector<std::unique_ptr<Peer>> owned_peers_;
+  std::vector<std::unique_ptr<PeerProcess>> owned_peers_;
   bool version_told_ = false;  // guarded by meeting_
   std::mutex ring_list_;       // guards the appending to the ring list
 };
@@ -134,10 +134,10 @@ enum class Direction : std::uint8_t { put, get };
 // Copies `bytes` between `local` and `remote` (an address in the peer). UNSUPPORTED: the kernel
 // forbids it for this peer; peer.cma records that. PEER_FAILED: the process is gone. RANGE: the
 // peer has no memory there.
-base::Status cma_copy(Peer& peer, Direction direction, void* local, std::uint64_t remote, std::uint64_t bytes);
+base::Status cma_copy(PeerProcess& peer, Direction direction, void* local, std::uint64_t remote, std::uint64_t bytes);
 
 // Whether the kernel permits it for this peer. The first call tries, with a byte at `remote`.
-bool cma_works(const Device& device, Peer& peer, std::uint64_t remote);
+bool cma_works(const Device& device, PeerProcess& peer, std::uint64_t remote);
 
 // The two ends of a worker's rings, and what travels in them.
 
@@ -148,10 +148,10 @@ inline constexpr std::uint8_t kSmallPutType = 5;  // SmallRequest, then the data
 inline constexpr std::uint8_t kSmallGetType = 6;  // SmallRequest
 
 // A ring to a peer's worker.
-struct Outgoing {
+struct OutgoingRing {
   queue::RecordProducer<> ring;
   BellPull bell;
-  Peer* peer = nullptr;
+  PeerProcess* peer = nullptr;
   std::uint32_t worker = 0;
   WorkerEntry* entry = nullptr;  // the target's
 
@@ -162,9 +162,9 @@ struct Outgoing {
 };
 
 // A ring from a peer's worker.
-struct Incoming {
+struct IncomingRing {
   queue::RecordConsumer<> ring;
-  Peer* peer = nullptr;
+  PeerProcess* peer = nullptr;
   std::uint32_t worker = 0;
   bool lent = false;         // the next poll releases records of it
   std::uint32_t stream = 0;  // records taken lately, less the polls that found none

@@ -7,7 +7,7 @@
 namespace heddle::transport::shm {
 
 // While a ring streams, what a look costs decides how long it rests.
-[[gnu::noinline]] queue::Take Port::timed_look(Incoming& from) {
+[[gnu::noinline]] queue::Take Port::timed_look(IncomingRing& from) {
   if (from.ring.knows()) return queue::Take::record;  // the line is here already
   base::Clock& clock = *device_.environment().clock;
   const std::uint64_t begin = clock.now_ns();
@@ -16,12 +16,12 @@ namespace heddle::transport::shm {
   return found;
 }
 
-[[gnu::always_inline]] inline queue::Take Port::look(Incoming& from) {
+[[gnu::always_inline]] inline queue::Take Port::look(IncomingRing& from) {
   return from.streams() ? timed_look(from) : from.ring.look();
 }
 
 // Nothing is to be taken from it now. Most looks of a thread that waits end here.
-[[gnu::always_inline]] inline bool Port::rests(Incoming& from) {
+[[gnu::always_inline]] inline bool Port::rests(IncomingRing& from) {
   if (from.rest != 0) {
     --from.rest;
     return true;
@@ -80,12 +80,12 @@ bool Port::arm() {
 }
 
 bool Port::has_arrivals() {
-  return entry_.attention.has_rings() ||
-         std::any_of(incoming_.begin(), incoming_.end(), [](const Incoming* from) { return from->ring.has_more(); });
+  return entry_.attention.has_rings() || std::any_of(incoming_.begin(), incoming_.end(),
+                                                     [](const IncomingRing* from) { return from->ring.has_more(); });
 }
 
 void Port::release_lent() {
-  for (Incoming* from : lent_) {
+  for (IncomingRing* from : lent_) {
     from->ring.release();
     from->lent = false;
   }
@@ -93,7 +93,7 @@ void Port::release_lent() {
 }
 
 std::size_t Port::drain(std::size_t position, std::span<Completion> out) {
-  Incoming& from = *incoming_[position];
+  IncomingRing& from = *incoming_[position];
   std::size_t n = 0;
   std::size_t served = 0;
   queue::Take taken = queue::Take::record;
@@ -162,7 +162,7 @@ std::size_t Port::drain_cold(std::span<Completion> out) {
   std::size_t n = 0;
   for (std::size_t i = 0; i < kColdPortion && n < out.size() && incoming_.size() > kHot; ++i) {
     if (cold_ < kHot || cold_ >= incoming_.size()) cold_ = kHot;
-    const Incoming* from = incoming_[cold_];
+    const IncomingRing* from = incoming_[cold_];
     const std::size_t got = rests(*incoming_[cold_]) ? 0 : drain(cold_, out.subspan(n));
     n += got;
     if (got != 0 && cold_ < incoming_.size() && incoming_[cold_] == from) {
@@ -239,7 +239,7 @@ void Port::read_ring_list(std::uint32_t rank) {
   }
 }
 
-void Port::accept(Peer& peer, const RingEntry& entry) {
+void Port::accept(PeerProcess& peer, const RingEntry& entry) {
   const Layout& layout = device_.layout();
   if (entry.source_worker >= layout.max_workers || entry.offset < layout.control_bytes) {
     return malformed(peer.rank, "a ring");
@@ -249,7 +249,7 @@ void Port::accept(Peer& peer, const RingEntry& entry) {
   if (!memory) return malformed(peer.rank, "a ring");
   auto* control = reinterpret_cast<queue::RingControl<>*>(*memory);
   // Everything that may throw comes before any change: then the next poll finds the ring again.
-  auto made = std::make_unique<Incoming>();
+  auto made = std::make_unique<IncomingRing>();
   incoming_.reserve(incoming_.size() + 1);
   owned_incoming_.reserve(owned_incoming_.size() + 1);
   lent_.reserve(owned_incoming_.size() + 1);

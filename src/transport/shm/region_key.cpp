@@ -52,7 +52,7 @@ base::Result<RegionKey> decode(const MemoryKey& bytes) {
   return key;
 }
 
-std::uint64_t RegionTable::add(const Region& region) {
+std::uint64_t SegmentRegions::add(const Region& region) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t id = places_.add(region.address, region.bytes);
   if (id == 0) return 0;
@@ -67,25 +67,25 @@ std::uint64_t RegionTable::add(const Region& region) {
   return id;
 }
 
-RegionTable::Kept* RegionTable::kept(std::uint64_t id) {
+SegmentRegions::Kept* SegmentRegions::kept(std::uint64_t id) {
   const std::size_t slot = memory::RegionTable::slot_of(id);
   return id != 0 && slot < regions_.size() && regions_[slot].id == id ? &regions_[slot] : nullptr;
 }
 
-std::optional<RegionTable::Region> RegionTable::find(std::uint64_t id) {
+std::optional<SegmentRegions::Region> SegmentRegions::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const Kept* found = kept(id);
   return found == nullptr ? std::nullopt : std::optional<Region>(found->region);
 }
 
-std::uint64_t RegionTable::any(RegionKind kind) {
+std::uint64_t SegmentRegions::any(RegionKind kind) {
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(regions_.begin(), regions_.end(),
                                   [&](const Kept& kept) { return kept.id != 0 && kept.region.kind == kind; });
   return found == regions_.end() ? 0 : found->id;
 }
 
-std::optional<RegionTable::Region> RegionTable::remove(std::uint64_t id) {
+std::optional<SegmentRegions::Region> SegmentRegions::remove(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   Kept* found = kept(id);
   if (found == nullptr) return std::nullopt;

@@ -35,7 +35,7 @@ MemoryKey encode(RegionKey key);
 base::Result<RegionKey> decode(const MemoryKey& bytes);
 
 // Any thread.
-class RegionTable {
+class SegmentRegions {
  public:
   struct Region {
     std::byte* address = nullptr;

@@ -153,8 +153,8 @@ TEST(RegionKey, ImpossibleRangesAreRefused) {
   EXPECT_TRUE(refused([](RegionKey& key) { key.magic = 0; }));
 }
 
-TEST(RegionTable, RemovedAndReusedSlotsDoNotAnswerToOldIds) {
-  RegionTable table;
+TEST(SegmentRegions, RemovedAndReusedSlotsDoNotAnswerToOldIds) {
+  SegmentRegions table;
   std::byte memory[2] = {};
   const std::uint64_t first = table.add({memory, 1, 0, RegionKind::registered});
   ASSERT_TRUE(table.find(first));

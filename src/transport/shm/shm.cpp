@@ -42,10 +42,10 @@ class ShmTransport final : public Transport {
   void ring() override { device_->bell().ring(); }
 
  private:
-  base::Result<LocalMemory> enter(const RegionTable::Region& region);
+  base::Result<LocalMemory> enter(const SegmentRegions::Region& region);
   void deregister(std::uint64_t id);
   base::Result<RemoteMemory> import_own(const RegionKey& key);
-  base::Status map(Peer& peer, const RegionKey& key, RemoteMemory* memory) const;
+  base::Status map(PeerProcess& peer, const RegionKey& key, RemoteMemory* memory) const;
 
   std::unique_ptr<Device> device_;
   Capabilities capabilities_;
@@ -95,7 +95,7 @@ base::Result<std::unique_ptr<TransportWorker>> ShmTransport::open_worker(std::ui
   return make_worker(*device_, index);
 }
 
-base::Result<LocalMemory> ShmTransport::enter(const RegionTable::Region& region) {
+base::Result<LocalMemory> ShmTransport::enter(const SegmentRegions::Region& region) {
   LocalMemory memory;
   memory.address = region.address;
   memory.bytes = region.bytes;
@@ -196,7 +196,7 @@ base::Result<RemoteMemory> ShmTransport::try_import(std::uint32_t rank, const Me
 }
 
 // Maps memory that lies in the peer's segment, wholly or except for its edges.
-base::Status ShmTransport::map(Peer& peer, const RegionKey& key, RemoteMemory* memory) const {
+base::Status ShmTransport::map(PeerProcess& peer, const RegionKey& key, RemoteMemory* memory) const {
   const std::uint64_t page = page_bytes();
   std::uint64_t bytes = (key.bytes + page - 1) / page * page;
   if (key.kind == RegionKind::adopted) {

@@ -21,7 +21,7 @@ namespace {
 
 // Decisions 0008 and 0055.
 TEST(Pace, BurstsAreAnsweredAtOnceStreamsRest) {
-  Incoming ring;
+  IncomingRing ring;
   for (int burst = 0; burst < 100; ++burst) {
     ring.pace(16);
     EXPECT_EQ(ring.rest, 0U) << "a burst of 16 with pauses between must not rest";
@@ -29,27 +29,27 @@ TEST(Pace, BurstsAreAnsweredAtOnceStreamsRest) {
   }
   ring.pace(16);
   ring.pace(16);
-  EXPECT_EQ(ring.rest, Incoming::kLeastRest);
+  EXPECT_EQ(ring.rest, IncomingRing::kLeastRest);
   ring.rest = 0;
   // the count is bounded: the end of a stream is noticed after 2 * kStream polls
   ring.pace(1'000'000);
-  for (std::uint32_t i = 0; i < 2 * Incoming::kStream; ++i) ring.pace(0);
+  for (std::uint32_t i = 0; i < 2 * IncomingRing::kStream; ++i) ring.pace(0);
   ring.rest = 0;
   ring.pace(1);
   EXPECT_EQ(ring.rest, 0U);
 }
 
 TEST(Pace, AStreamRestsForAsLongAsALookTakes) {
-  Incoming ring;
+  IncomingRing ring;
   const auto rest_after = [&](std::uint64_t look_ns) {
     for (int i = 0; i < 40; ++i) ring.looked(look_ns);
-    ring.pace(Incoming::kStream);
+    ring.pace(IncomingRing::kStream);
     return ring.rest;
   };
-  EXPECT_EQ(rest_after(20), Incoming::kLeastRest);
-  EXPECT_NEAR(rest_after(16 * Incoming::kPollNs), 16, 1);
-  EXPECT_EQ(rest_after(1'000'000'000), Incoming::kMostRest) << "bounded, whatever the clock says";
-  EXPECT_EQ(rest_after(0), Incoming::kLeastRest) << "and forgotten";
+  EXPECT_EQ(rest_after(20), IncomingRing::kLeastRest);
+  EXPECT_NEAR(rest_after(16 * IncomingRing::kPollNs), 16, 1);
+  EXPECT_EQ(rest_after(1'000'000'000), IncomingRing::kMostRest) << "bounded, whatever the clock says";
+  EXPECT_EQ(rest_after(0), IncomingRing::kLeastRest) << "and forgotten";
 }
 
 TEST(Shm, RestingRingDeliversItsLastRecord) {
@@ -71,7 +71,7 @@ TEST(Shm, RestingRingDeliversItsLastRecord) {
     for (const auto& got : b.poll(32)) EXPECT_EQ(got.completion.immediate, received++);
   }
   // The remaining messages come after at most one rest.
-  for (std::uint32_t i = 0; i < Incoming::kMostRest; ++i) {
+  for (std::uint32_t i = 0; i < IncomingRing::kMostRest; ++i) {
     for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);
   }
   for (const auto& got : b.poll(sent)) EXPECT_EQ(got.completion.immediate, received++);

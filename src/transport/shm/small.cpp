@@ -33,7 +33,7 @@ SmallTransfers::~SmallTransfers() {
 
 // ---- the initiator ------------------------------------------------------------------------------
 
-inline bool SmallTransfers::may_ask(const Outgoing& to, std::uint64_t region) {
+inline bool SmallTransfers::may_ask(const OutgoingRing& to, std::uint64_t region) {
   Patience& patience = patience_[to.peer->rank];
   const bool polls = to.entry->attention.polls();
   if (polls && patience.skip == 0) [[likely]]
@@ -43,7 +43,7 @@ inline bool SmallTransfers::may_ask(const Outgoing& to, std::uint64_t region) {
   return false;
 }
 
-bool SmallTransfers::start(Command& command, Outgoing& to) {
+bool SmallTransfers::start(Command& command, OutgoingRing& to) {
   const std::uint64_t region = command.remote->handle[0];
   if (unused_ == 0 || !may_ask(to, region)) return false;
   const auto bytes = static_cast<std::uint32_t>(command.bytes);
@@ -83,8 +83,8 @@ bool SmallTransfers::start(Command& command, Outgoing& to) {
 // requests behind it are taken back.
 void SmallTransfers::advance() {
   // The workers of these operations; an operation always has one.
-  const Outgoing* waits = nullptr;
-  const Outgoing* given_up = nullptr;
+  const OutgoingRing* waits = nullptr;
+  const OutgoingRing* given_up = nullptr;
   base::Status failure = HEDDLE_DONE;
   std::uint32_t kept = 0;
   for (std::uint32_t i = 0; i < count_; ++i) {
@@ -146,8 +146,8 @@ inline bool SmallTransfers::disappointed(Operation& operation) const {
 // Whether the requests to that worker are to be taken back: the kernel copies then, or they end
 // with `failure`.
 [[gnu::cold]] bool SmallTransfers::gives_up(Operation& operation, base::Status* failure) {
-  const Outgoing& to = *operation.to;
-  Peer& peer = *to.peer;
+  const OutgoingRing& to = *operation.to;
+  PeerProcess& peer = *to.peer;
   *failure = HEDDLE_DONE;
   if (cma_works(device_, peer, operation.region)) {
     // A request that the target keeps counts once as a disappointment, however long that lasts.
@@ -193,7 +193,7 @@ void SmallTransfers::peer_failed(std::uint32_t rank) {
 
 // ---- the target ---------------------------------------------------------------------------------
 
-Served SmallTransfers::serve(const Peer& peer, std::uint32_t worker, const queue::Record& record) noexcept {
+Served SmallTransfers::serve(const PeerProcess& peer, std::uint32_t worker, const queue::Record& record) noexcept {
   SmallRequest request;
   if (record.bytes < sizeof request) return Served::malformed;
   std::memcpy(&request, record.data, sizeof request);

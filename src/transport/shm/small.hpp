@@ -38,7 +38,7 @@ class SmallTransfers {
 
   // Starts a checked put or get of 1 to kSmallBytes bytes, whose source is free afterwards and
   // whose completion follows. False: nothing has happened; another way is better, or the only one.
-  [[nodiscard]] bool start(Command& command, Outgoing& to);
+  [[nodiscard]] bool start(Command& command, OutgoingRing& to);
 
   [[nodiscard]] bool idle() const { return count_ == 0; }
   [[nodiscard]] std::uint32_t under_way() const { return count_; }
@@ -46,7 +46,7 @@ class SmallTransfers {
   void advance();
 
   // Target: executes the request, which came from that worker of the peer.
-  [[nodiscard]] Served serve(const Peer& peer, std::uint32_t worker, const queue::Record& record) noexcept;
+  [[nodiscard]] Served serve(const PeerProcess& peer, std::uint32_t worker, const queue::Record& record) noexcept;
 
   void peer_failed(std::uint32_t rank);
 
@@ -60,7 +60,7 @@ class SmallTransfers {
 
   struct Operation {
     Token token = 0;
-    Outgoing* to = nullptr;
+    OutgoingRing* to = nullptr;
     std::byte* local = nullptr;  // of a get
     std::uint64_t region = 0;    // its address in the peer
     std::uint64_t address = 0;   // in the peer
@@ -80,7 +80,7 @@ class SmallTransfers {
     std::uint16_t last = 0;
   };
 
-  [[nodiscard]] bool may_ask(const Outgoing& to, std::uint64_t region);
+  [[nodiscard]] bool may_ask(const OutgoingRing& to, std::uint64_t region);
   [[nodiscard]] bool disappointed(Operation& operation) const;
   [[nodiscard]] bool gives_up(Operation& operation, base::Status* failure);
   [[nodiscard]] static base::Status copied_by_kernel(Operation& operation);

@@ -350,7 +350,7 @@ struct Scripted {
   std::unique_ptr<Device> b;
   Backlog backlog;
   std::unique_ptr<SmallTransfers> small;
-  Outgoing to;
+  OutgoingRing to;
   RemoteMemory remote;
   Token tokens = 0;
   std::vector<std::byte> memory = std::vector<std::byte>(64, std::byte{9});

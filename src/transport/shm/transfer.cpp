@@ -31,7 +31,7 @@ Transfers::~Transfers() {
 }
 
 // A target that does not poll is left to the kernel at once.
-Way Transfers::way_of(const Command& command, const Outgoing& to) {
+Way Transfers::way_of(const Command& command, const OutgoingRing& to) {
   if (!cma_works(device_, *to.peer, command.remote->handle[0])) return Way::bounce;
   if (!pool_.enabled() || command.bytes < min_bounce_ || !to.entry->attention.polls()) return Way::kernel;
   return ways_.choose(to.peer->rank, command.bytes);
@@ -40,7 +40,7 @@ Way Transfers::way_of(const Command& command, const Outgoing& to) {
 // True: a transfer to the peer is a trial that is to show how long bounce space takes. If the
 // kernel copied others meanwhile, this thread, and perhaps the target, would not look at the trial,
 // and it would show nothing.
-bool Transfers::tries(const Peer& peer) const {
+bool Transfers::tries(const PeerProcess& peer) const {
   return std::ranges::any_of(active_, [&](std::uint32_t index) {
     return transfers_[index].to->peer == &peer && transfers_[index].trial && !transfers_[index].by_cma;
   });
@@ -54,7 +54,7 @@ std::uint64_t Transfers::patience(std::uint32_t rank, std::uint64_t bytes) const
 }
 
 // By the kernel, as a whole.
-base::Status Transfers::copy_timed(const Command& command, Peer& peer, Direction direction) {
+base::Status Transfers::copy_timed(const Command& command, PeerProcess& peer, Direction direction) {
   const std::uint64_t address = command.remote->handle[0] + command.offset;
   if (command.bytes < min_bounce_) return cma_copy(peer, direction, command.local, address, command.bytes);
   const std::uint64_t before = look_at_clock();
@@ -63,14 +63,14 @@ base::Status Transfers::copy_timed(const Command& command, Peer& peer, Direction
   return status;
 }
 
-bool Transfers::start(Command& command, Outgoing& to) {
+bool Transfers::start(Command& command, OutgoingRing& to) {
   if (command.alone) return copy_alone(command, *to.peer);
   if (backlog_.full()) return false;
   if (command.bytes <= kSmallBytes && small_.start(command, to)) {
     note_under_way();
     return true;
   }
-  Peer& peer = *to.peer;
+  PeerProcess& peer = *to.peer;
   if (command.bytes > Ways::kShort && tries(peer)) return false;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   const std::uint64_t address = command.remote->handle[0];
@@ -141,7 +141,7 @@ bool Transfers::start(Command& command, Outgoing& to) {
   return true;
 }
 
-bool Transfers::copy_alone(Command& command, Peer& peer) {
+bool Transfers::copy_alone(Command& command, PeerProcess& peer) {
   const std::uint64_t address = command.remote->handle[0];
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   if (!cma_works(device_, peer, address)) return false;
@@ -365,7 +365,7 @@ void Transfers::give_up(Transfer& transfer) {
 
 // The kernel copies the pieces that the target has not taken; if the kernel cannot, we wait.
 void Transfers::fall_back_to_cma(Transfer& transfer) {
-  Peer& peer = *transfer.to->peer;
+  PeerProcess& peer = *transfer.to->peer;
   if (transfer.status == HEDDLE_DONE && !cma_works(device_, peer, transfer.address)) {
     const auto state =
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
@@ -447,7 +447,7 @@ void Transfers::peer_failed(std::uint32_t rank) {
 
 // Mapping the pool needs memory for bookkeeping, but nothing may throw: the records taken in this
 // poll would be lost.
-Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
+Served Transfers::pool_of(PeerProcess& peer, BounceView* pool) noexcept {
   const std::uint64_t chunks = peer.agreement.bounce_chunks;
   const std::uint64_t chunk_bytes = peer.agreement.bounce_chunk_bytes;
   std::byte* base = peer.pool.load(std::memory_order_acquire);
@@ -467,7 +467,7 @@ Served Transfers::pool_of(Peer& peer, BounceView* pool) noexcept {
   return Served::done;
 }
 
-Served Transfers::serve(Peer& peer, const queue::Record& record) noexcept {
+Served Transfers::serve(PeerProcess& peer, const queue::Record& record) noexcept {
   TransferRequest request;
   if (record.bytes != sizeof request) return Served::malformed;
   std::memcpy(&request, record.data, sizeof request);

@@ -36,7 +36,7 @@ class Transfers {
 
   // Starts a checked put or get of at least one byte. False: no room now, or `alone` and not
   // possible. Otherwise command.done is set, or a completion follows.
-  [[nodiscard]] bool start(Command& command, Outgoing& to);
+  [[nodiscard]] bool start(Command& command, OutgoingRing& to);
 
   [[nodiscard]] bool idle() const { return under_way_ == 0; }
   // Advances the transfers under way; called by poll. True: a part of one has moved. In one call
@@ -49,8 +49,9 @@ class Transfers {
   static constexpr std::uint64_t kTrialBytes = std::uint64_t{1} << 20;
 
   // Target: executes the request in the record.
-  [[nodiscard]] Served serve(Peer& peer, const queue::Record& record) noexcept;
-  [[nodiscard]] Served serve_small(const Peer& peer, std::uint32_t worker, const queue::Record& record) noexcept {
+  [[nodiscard]] Served serve(PeerProcess& peer, const queue::Record& record) noexcept;
+  [[nodiscard]] Served serve_small(const PeerProcess& peer, std::uint32_t worker,
+                                   const queue::Record& record) noexcept {
     return small_.serve(peer, worker, record);
   }
 
@@ -85,7 +86,7 @@ class Transfers {
   };
   struct Transfer {
     Token token = 0;
-    Outgoing* to = nullptr;
+    OutgoingRing* to = nullptr;
     std::byte* local = nullptr;
     std::uint64_t region = 0;
     std::uint64_t address = 0;  // of the region in the peer
@@ -114,10 +115,10 @@ class Transfers {
     std::array<Piece, kDepth> pieces;
   };
 
-  [[nodiscard]] bool copy_alone(Command& command, Peer& peer);
-  [[nodiscard]] Way way_of(const Command& command, const Outgoing& to);
-  [[nodiscard]] bool tries(const Peer& peer) const;
-  [[nodiscard]] base::Status copy_timed(const Command& command, Peer& peer, Direction direction);
+  [[nodiscard]] bool copy_alone(Command& command, PeerProcess& peer);
+  [[nodiscard]] Way way_of(const Command& command, const OutgoingRing& to);
+  [[nodiscard]] bool tries(const PeerProcess& peer) const;
+  [[nodiscard]] base::Status copy_timed(const Command& command, PeerProcess& peer, Direction direction);
   [[nodiscard]] std::uint64_t patience(std::uint32_t rank, std::uint64_t bytes) const;
   void feed(Transfer& transfer, std::uint64_t most);
   [[nodiscard]] std::uint64_t feed_one(Transfer& transfer, std::uint64_t end);
@@ -134,7 +135,7 @@ class Transfers {
   void finish_source(Transfer& transfer);
   void reclaim(Transfer& transfer);
   void retire(std::size_t position);
-  [[nodiscard]] Served pool_of(Peer& peer, BounceView* pool) noexcept;
+  [[nodiscard]] Served pool_of(PeerProcess& peer, BounceView* pool) noexcept;
   std::uint64_t look_at_clock() { return time_ = device_.environment().clock->now_ns(); }
   // After much has been copied, looks at the clock again.
   void note_copied(std::uint64_t bytes) {

@@ -149,7 +149,7 @@ struct Scripted {
   std::unique_ptr<Device> b;
   Backlog backlog;
   std::unique_ptr<Transfers> transfers;
-  Outgoing to;
+  OutgoingRing to;
   queue::RecordConsumer<> ring;
   RemoteMemory remote;
   std::vector<std::byte> source = bytes_of(1, kBytes);

@@ -40,14 +40,14 @@ void Ways::wait_for_trial(Class& of, std::uint32_t kernel) {
       static_cast<std::uint16_t>(std::clamp<std::uint64_t>(kTrialShare * more / kernel, kShortestWait, kLongestWait));
 }
 
-void Ways::skip(Peer& peer, std::uint64_t bytes) {
+void Ways::skip(PeerProcess& peer, std::uint64_t bytes) {
   if (peer.avoids && bytes <= kShort && ++peer.parts < kShortAsOne) return;
   peer.parts = 0;
   --peer.skip;
 }
 
 Way Ways::choose(std::uint32_t rank, std::uint64_t bytes) {
-  Peer& peer = peers_[rank];
+  PeerProcess& peer = peers_[rank];
   if (peer.skip != 0) {
     skip(peer, bytes);
     return Way::kernel;
@@ -89,7 +89,7 @@ void Ways::kernel_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns
 }
 
 void Ways::bounce_took(std::uint32_t rank, std::uint64_t bytes, std::uint64_t ns) {
-  Peer& peer = peers_[rank];
+  PeerProcess& peer = peers_[rank];
   peer.skipped = 0;
   if (peer.avoided != 0 && ++peer.calm >= kCalm) {
     peer.calm = 0;
@@ -111,7 +111,7 @@ void Ways::bounce_slow(std::uint32_t rank, std::uint64_t bytes) {
 }
 
 void Ways::unanswered(std::uint32_t rank) {
-  Peer& peer = peers_[rank];
+  PeerProcess& peer = peers_[rank];
   peer.skipped = static_cast<std::uint16_t>(std::clamp(2U * peer.skipped, kLeastSkips, kMostSkips));
   if (peer.skip >= peer.skipped) return;
   peer.skip = peer.skipped;
@@ -119,7 +119,7 @@ void Ways::unanswered(std::uint32_t rank) {
 }
 
 void Ways::stalled(std::uint32_t rank) {
-  Peer& peer = peers_[rank];
+  PeerProcess& peer = peers_[rank];
   peer.calm = 0;
   peer.avoided = static_cast<std::uint16_t>(std::clamp(2U * peer.avoided, kLeastAvoided, kMostAvoided));
   peer.skip = std::max(peer.skip, peer.avoided);

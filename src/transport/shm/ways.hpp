@@ -80,7 +80,7 @@ class Ways {
     std::uint16_t wait = 0;   // transfers until bounce space is tried
     std::uint16_t since = 0;  // transfers since the kernel was tried
   };
-  struct Peer {
+  struct PeerProcess {
     std::array<Class, kClasses> classes;
     std::uint16_t skip = 0;     // transfers that the kernel copies before anything else is asked
     std::uint16_t skipped = 0;  // the last number of them, for a target that did not answer
@@ -90,13 +90,13 @@ class Ways {
     bool avoids = false;        // `skip` is for a target that lost its core
   };
 
-  static void skip(Peer& peer, std::uint64_t bytes);
+  static void skip(PeerProcess& peer, std::uint64_t bytes);
   static std::size_t class_of(std::uint64_t bytes);
   static std::uint32_t rate(std::uint64_t bytes, std::uint64_t ns);
   static std::uint32_t kernel_rate(const Class& of, std::uint64_t bytes);
   static void wait_for_trial(Class& of, std::uint32_t kernel);
 
-  std::vector<Peer> peers_;
+  std::vector<PeerProcess> peers_;
 };
 
 }  // namespace heddle::transport::shm

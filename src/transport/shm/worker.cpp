@@ -40,15 +40,15 @@ Port::~Port() {
 }
 
 // The entries of a peer that has failed are null.
-inline Outgoing* Port::outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
+inline OutgoingRing* Port::outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
   if (rank < failed_.size() && worker < max_workers_) [[likely]] {
-    if (Outgoing* known = outgoing_[std::size_t{rank} * max_workers_ + worker]; known != nullptr) [[likely]]
+    if (OutgoingRing* known = outgoing_[std::size_t{rank} * max_workers_ + worker]; known != nullptr) [[likely]]
       return known;
   }
   return connect(rank, worker, why);
 }
 
-[[gnu::cold]] Outgoing* Port::connect(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
+[[gnu::cold]] OutgoingRing* Port::connect(std::uint32_t rank, std::uint32_t worker, base::Status* why) {
   if (rank >= device_.size() || worker >= max_workers_) {
     *why = base::fail(HEDDLE_ERR_RANK, "worker %u of rank %u: the job has %u ranks of at most %u workers", worker, rank,
                       device_.size(), max_workers_);
@@ -64,7 +64,7 @@ inline Outgoing* Port::outgoing(std::uint32_t rank, std::uint32_t worker, base::
     return nullptr;
   }
   // Everything that may throw comes before the ring, which cannot be removed again.
-  auto made = std::make_unique<Outgoing>();
+  auto made = std::make_unique<OutgoingRing>();
   owned_outgoing_.reserve(owned_outgoing_.size() + 1);
   const auto memory = device_.open_ring(index_, **peer, worker);
   if (!memory) {
@@ -84,7 +84,7 @@ inline Outgoing* Port::outgoing(std::uint32_t rank, std::uint32_t worker, base::
 
 // The ring to which an inlined message goes. Null: the command is something else, or its target is
 // not connected.
-[[gnu::always_inline]] inline Outgoing* Port::ring_of(const Command& message) const {
+[[gnu::always_inline]] inline OutgoingRing* Port::ring_of(const Command& message) const {
   if (!message.inlined || message.rank >= ranks_ || message.worker >= max_workers_) [[unlikely]]
     return nullptr;
   return outgoing_[std::size_t{message.rank} * max_workers_ + message.worker];
@@ -96,7 +96,7 @@ std::size_t Port::post(std::span<Command> batch) {
   if (batch.size() != 1) [[unlikely]]
     return post_all(batch);
   Command& message = batch.front();
-  Outgoing* to = ring_of(message);
+  OutgoingRing* to = ring_of(message);
   if (to == nullptr) [[unlikely]]
     return post_all(batch);
   const std::uint64_t bytes = message.bytes;
@@ -117,16 +117,16 @@ std::size_t Port::post(std::span<Command> batch) {
 }
 
 // After one message. The result is post()'s, whose last call this is.
-[[gnu::cold, gnu::noinline]] std::size_t Port::pull_bell(const Outgoing& to) {
+[[gnu::cold, gnu::noinline]] std::size_t Port::pull_bell(const OutgoingRing& to) {
   to.bell.pull();
   return 1;
 }
 
 [[gnu::noinline]] std::size_t Port::post_all(std::span<Command> batch) {
-  Outgoing* begun = nullptr;  // the ring with messages that are not visible yet
+  OutgoingRing* begun = nullptr;  // the ring with messages that are not visible yet
   std::size_t accepted = 0;
   while (accepted < batch.size()) {
-    Outgoing* to = ring_of(batch[accepted]);
+    OutgoingRing* to = ring_of(batch[accepted]);
     const std::size_t row = to == nullptr ? 0 : post_row(*to, batch.subspan(accepted));
     if (row != 0) [[likely]] {
       if (begun != to && begun != nullptr) [[unlikely]]
@@ -144,7 +144,7 @@ std::size_t Port::post(std::span<Command> batch) {
 
 // Inlined messages from the front of the batch that go where the first one goes, by this ring. How
 // many: none if the ring has no room behind its last record that is known of.
-[[gnu::always_inline]] inline std::size_t Port::post_row(Outgoing& to, std::span<Command> batch) {
+[[gnu::always_inline]] inline std::size_t Port::post_row(OutgoingRing& to, std::span<Command> batch) {
   const std::uint32_t rank = batch.front().rank;
   const std::uint32_t worker = batch.front().worker;
   queue::RecordProducer<>::Row row(to.ring);
@@ -167,7 +167,7 @@ std::size_t Port::post(std::span<Command> batch) {
 }
 
 // False: the batch ends here.
-bool Port::post_other(Command& command, std::size_t accepted, Outgoing*& begun) {
+bool Port::post_other(Command& command, std::size_t accepted, OutgoingRing*& begun) {
   try {
     return post_one(command, begun);
   } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
@@ -176,7 +176,7 @@ bool Port::post_other(Command& command, std::size_t accepted, Outgoing*& begun) 
   }
 }
 
-inline bool Port::post_one(Command& command, Outgoing*& begun) {
+inline bool Port::post_one(Command& command, OutgoingRing*& begun) {
   if (command.opcode == Opcode::message) [[likely]]
     return post_message(command, begun);
   if (command.opcode == Opcode::put || command.opcode == Opcode::get) return post_transfer(command);
@@ -184,9 +184,9 @@ inline bool Port::post_one(Command& command, Outgoing*& begun) {
                          base::fail(HEDDLE_ERR_UNSUPPORTED, "the shm transport has no such command; see capabilities"));
 }
 
-inline bool Port::post_message(Command& command, Outgoing*& begun) {
+inline bool Port::post_message(Command& command, OutgoingRing*& begun) {
   base::Status why = HEDDLE_DONE;
-  Outgoing* to = outgoing(command.rank, command.worker, &why);
+  OutgoingRing* to = outgoing(command.rank, command.worker, &why);
   if (to == nullptr) [[unlikely]]
     return backlog_.refuse(command, why);
   if (command.packet_bytes() > max_message_ || command.bytes > max_message_) [[unlikely]] {
@@ -206,7 +206,7 @@ inline bool Port::post_message(Command& command, Outgoing*& begun) {
 
 // Drops messages to a worker that was closed or has refused the ring, since it will never make room
 // again.
-[[gnu::cold]] bool Port::full_ring(Command& command, const Outgoing& to) {
+[[gnu::cold]] bool Port::full_ring(Command& command, const OutgoingRing& to) {
   const auto state = static_cast<WorkerState>(to.peer->control.worker(to.worker).state.load(std::memory_order_acquire));
   if (state != WorkerState::closed && !to.ring.refused()) return false;
   command.done = true;
@@ -227,13 +227,13 @@ bool Port::post_transfer(Command& command) {
     return true;
   }
   base::Status why = HEDDLE_DONE;
-  Outgoing* to = outgoing(command.rank, command.worker, &why);
+  OutgoingRing* to = outgoing(command.rank, command.worker, &why);
   if (to != nullptr) return transfers_.start(command, *to);
   return !command.alone && backlog_.refuse(command, why);
 }
 
 bool Port::closed(Target target) {
-  const Outgoing* to = outgoing_[std::size_t{target.rank} * max_workers_ + target.worker];
+  const OutgoingRing* to = outgoing_[std::size_t{target.rank} * max_workers_ + target.worker];
   if (to == nullptr) return false;
   const auto state =
       static_cast<WorkerState>(to->peer->control.worker(to->worker).state.load(std::memory_order_acquire));

@@ -44,30 +44,30 @@ class Port final : public TransportWorker {
   // The most work for peers in one poll, per ring: small puts and gets, or chunks of so many bytes.
   static constexpr std::size_t kServed = 32;
   static constexpr std::uint64_t kServedBytes = std::uint64_t{64} << 10;
-  static std::size_t chunk_weight(const Peer& peer) {
+  static std::size_t chunk_weight(const PeerProcess& peer) {
     return std::max<std::uint64_t>(1, peer.agreement.bounce_chunk_bytes * kServed / kServedBytes);
   }
 
-  static std::size_t pull_bell(const Outgoing& to);
+  static std::size_t pull_bell(const OutgoingRing& to);
   std::size_t post_all(std::span<Command> batch);
-  [[nodiscard]] Outgoing* ring_of(const Command& message) const;
-  static std::size_t post_row(Outgoing& to, std::span<Command> batch);
-  bool post_other(Command& command, std::size_t accepted, Outgoing*& begun);
-  bool post_one(Command& command, Outgoing*& begun);
-  bool post_message(Command& command, Outgoing*& begun);
+  [[nodiscard]] OutgoingRing* ring_of(const Command& message) const;
+  static std::size_t post_row(OutgoingRing& to, std::span<Command> batch);
+  bool post_other(Command& command, std::size_t accepted, OutgoingRing*& begun);
+  bool post_one(Command& command, OutgoingRing*& begun);
+  bool post_message(Command& command, OutgoingRing*& begun);
   bool post_transfer(Command& command);
-  Outgoing* outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why);
-  Outgoing* connect(std::uint32_t rank, std::uint32_t worker, base::Status* why);
-  bool full_ring(Command& command, const Outgoing& to);
+  OutgoingRing* outgoing(std::uint32_t rank, std::uint32_t worker, base::Status* why);
+  OutgoingRing* connect(std::uint32_t rank, std::uint32_t worker, base::Status* why);
+  bool full_ring(Command& command, const OutgoingRing& to);
 
   void release_lent();
   void discover();
   void read_ring_list(std::uint32_t rank);
   void not_met(std::uint32_t rank, base::Status status);
-  void accept(Peer& peer, const RingEntry& entry);
-  bool rests(Incoming& from);
-  queue::Take look(Incoming& from);
-  queue::Take timed_look(Incoming& from);
+  void accept(PeerProcess& peer, const RingEntry& entry);
+  bool rests(IncomingRing& from);
+  queue::Take look(IncomingRing& from);
+  queue::Take timed_look(IncomingRing& from);
   std::size_t note_moved(std::span<Completion> completions, std::size_t n);
   std::size_t poll_all(std::span<Completion> completions);
   std::size_t drain(std::size_t position, std::span<Completion> out);
@@ -83,15 +83,15 @@ class Port final : public TransportWorker {
   WorkerEntry& entry_;
   PortCounters counters_;
 
-  std::vector<Outgoing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
-  std::vector<std::unique_ptr<Outgoing>> owned_outgoing_;
+  std::vector<OutgoingRing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet
+  std::vector<std::unique_ptr<OutgoingRing>> owned_outgoing_;
   std::vector<std::uint8_t> failed_;      // by rank
   bool any_failed_ = false;               // one of them is not 0
   std::vector<std::uint8_t> unmet_told_;  // by rank: it was logged that the peer cannot be set up
 
-  std::vector<Incoming*> incoming_;  // the first kHot are the hot ones
-  std::vector<std::unique_ptr<Incoming>> owned_incoming_;
-  std::vector<Incoming*> lent_;
+  std::vector<IncomingRing*> incoming_;  // the first kHot are the hot ones
+  std::vector<std::unique_ptr<IncomingRing>> owned_incoming_;
+  std::vector<IncomingRing*> lent_;
   std::vector<std::uint64_t> cursors_;  // by rank: how many entries of its ring list were read
   std::size_t turn_ = 0;                // hot ring at which the scan begins
   std::size_t cold_ = 0;                // cold ring at which the scan continues
