@@ -114,7 +114,7 @@ std::string no_verdict(const Graph& graph, const Words& words) {
     waiting.push_back(rank);
     if (longest == tap::kNobody || wait->waited_ns > graph.wait(longest)->waited_ns) longest = rank;
   }
-  const Meeting* meeting = graph.meeting(longest);
+  const CollectiveMeeting* meeting = graph.meeting(longest);
   if (meeting != nullptr && meeting->waiting == waiting && meeting->missing.empty()) {
     return words.who(waiting) + (waiting.size() == 1 ? " is in " : " are all in ") + name_of(*meeting) +
            ", and it does not end";

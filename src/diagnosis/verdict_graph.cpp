@@ -135,7 +135,7 @@ void Graph::set_doing_without_wait(std::uint32_t rank) {
   facts.doing = views_[rank].silent_ns >= kSilentNs ? Doing::computes : Doing::polls;
 }
 
-Meeting* Graph::meeting_of(const tap::Wait& wait) {
+CollectiveMeeting* Graph::meeting_of(const tap::Wait& wait) {
   if (!wait.step.has_value() && !leaves(wait)) return nullptr;
   const tap::Step step = wait.step.value_or(tap::Step{0, 0, size_, {}, wait.call});
   const auto found = meetings_.find({step.team, step.number, step.operation});
@@ -143,7 +143,7 @@ Meeting* Graph::meeting_of(const tap::Wait& wait) {
 }
 
 void Graph::come(std::uint32_t rank, const tap::Step& step, const std::string& call, bool waits) {
-  Meeting& meeting = meetings_[{step.team, step.number, step.operation}];
+  CollectiveMeeting& meeting = meetings_[{step.team, step.number, step.operation}];
   if (meeting.come.empty()) meeting.step = step;
   if (meeting.call.empty()) meeting.call = call;
   insert(meeting.come, rank);
@@ -194,7 +194,7 @@ bool Graph::has_passed(std::uint32_t rank, const tap::Step& step) const {
   return found != team->second.end() && found->second > step.number;
 }
 
-void Graph::find_missing(Meeting& meeting) {
+void Graph::find_missing(CollectiveMeeting& meeting) {
   const tap::Step& step = meeting.step;
   if (step.number == 0) {  // only ranks that are still in the job are awaited there
     for (std::uint32_t rank = 0; rank < size_; ++rank) {
@@ -221,8 +221,8 @@ void Graph::find_missing(Meeting& meeting) {
                       std::back_inserter(meeting.missing));
 }
 
-std::vector<const Meeting*> Graph::meetings() const {
-  std::vector<const Meeting*> all;
+std::vector<const CollectiveMeeting*> Graph::meetings() const {
+  std::vector<const CollectiveMeeting*> all;
   for (const auto& [key, meeting] : meetings_) all.push_back(&meeting);
   return all;
 }
@@ -281,7 +281,7 @@ void Graph::connect(std::uint32_t rank) {
 
 void Graph::connect_wait(std::uint32_t rank, const tap::Wait* wait) {
   if (wait != nullptr) {
-    if (const Meeting* meeting = meeting_of(*wait); meeting != nullptr) {
+    if (const CollectiveMeeting* meeting = meeting_of(*wait); meeting != nullptr) {
       connect_meeting(rank, *meeting, wait);
       return;
     }
@@ -309,7 +309,7 @@ void Graph::connect_wait(std::uint32_t rank, const tap::Wait* wait) {
 
 // The ranks that the wait names as missing are missing, though perhaps not the only ones if the
 // call needs all members. If the wait names none, any rank that is not there may be missing.
-void Graph::connect_meeting(std::uint32_t rank, const Meeting& meeting, const tap::Wait* wait) {
+void Graph::connect_meeting(std::uint32_t rank, const CollectiveMeeting& meeting, const tap::Wait* wait) {
   const Node& node = nodes_.at(&meeting);
   bool said = false;
   for (const tap::Awaited& thing : wait->things) {
@@ -469,7 +469,7 @@ Focus Graph::focus(const End& end) const {
   std::erase_if(focus.last, [&](const Edge* edge) { return cyclic.contains(component[edge->to]); });
   if (end.ranks.size() == 1) return focus;
   const auto is_direct = [this](const Edge* edge) {
-    const Meeting* meeting = facts_[edge->to].meeting;
+    const CollectiveMeeting* meeting = facts_[edge->to].meeting;
     return meeting == nullptr || contains(meeting->missing, edge->from);
   };
   std::ranges::copy_if(focus.last, std::back_inserter(focus.indirect), [&](const Edge* e) { return !is_direct(e); });

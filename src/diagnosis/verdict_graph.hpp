@@ -35,7 +35,7 @@ struct Edge {
 };
 
 // A collective call that some ranks are in.
-struct Meeting {
+struct CollectiveMeeting {
   tap::Step step;    // number 0: a call that is known by its name only
   std::string call;  // of one of them
   std::vector<std::uint32_t> waiting;
@@ -72,7 +72,7 @@ class Graph {
   // worker has under way. Null `wait`: the rank polls.
   [[nodiscard]] std::vector<const tap::Awaited*> things(std::uint32_t rank, const tap::Wait* wait) const;
   // The meeting of that wait; null: the wait is in no collective call.
-  [[nodiscard]] const Meeting* meeting(std::uint32_t rank) const { return facts_[rank].meeting; }
+  [[nodiscard]] const CollectiveMeeting* meeting(std::uint32_t rank) const { return facts_[rank].meeting; }
   [[nodiscard]] bool loose(std::uint32_t rank) const { return facts_[rank].loose; }
   // For a rank that computes or polls: the wait of its thread that waits for any message; other
   // ranks have such a server's thread besides their own waits. Null: it has none.
@@ -80,7 +80,7 @@ class Graph {
   // True: a handler of class USER of the rank has not returned.
   [[nodiscard]] bool runs_task(std::uint32_t rank) const;
   [[nodiscard]] const std::vector<Edge>& edges() const { return edges_; }
-  [[nodiscard]] std::vector<const Meeting*> meetings() const;
+  [[nodiscard]] std::vector<const CollectiveMeeting*> meetings() const;
 
   // The ranks that wait for the rank itself, not for others that wait for it.
   [[nodiscard]] std::vector<std::uint32_t> waiters(std::uint32_t rank) const;
@@ -93,7 +93,7 @@ class Graph {
   struct Facts {
     Doing doing = Doing::waits;
     const tap::Wait* wait = nullptr;
-    const Meeting* meeting = nullptr;
+    const CollectiveMeeting* meeting = nullptr;
     const tap::Wait* server = nullptr;
     bool loose = false;
     bool idle = false;                    // it waits for any message at all, and for nothing else
@@ -108,14 +108,14 @@ class Graph {
   void set_doing_without_wait(std::uint32_t rank);
   void hold_meetings();
   void come(std::uint32_t rank, const tap::Step& step, const std::string& call, bool waits);
-  void find_missing(Meeting& meeting);
+  void find_missing(CollectiveMeeting& meeting);
   [[nodiscard]] std::vector<std::uint32_t> members(const tap::Step& step) const;
   [[nodiscard]] bool has_passed(std::uint32_t rank, const tap::Step& step) const;
   void make_nodes();
   void connect(std::uint32_t rank);
   void connect_wait(std::uint32_t rank, const tap::Wait* wait);
-  void connect_meeting(std::uint32_t rank, const Meeting& meeting, const tap::Wait* wait);
-  [[nodiscard]] Meeting* meeting_of(const tap::Wait& wait);
+  void connect_meeting(std::uint32_t rank, const CollectiveMeeting& meeting, const tap::Wait* wait);
+  [[nodiscard]] CollectiveMeeting* meeting_of(const tap::Wait& wait);
   [[nodiscard]] std::vector<End> terminal(const Arcs& arcs) const;
   [[nodiscard]] std::vector<End> innermost_cycles(const Arcs& arcs) const;
   [[nodiscard]] std::vector<End> without_loose(const End& end) const;
@@ -124,8 +124,8 @@ class Graph {
   const std::vector<RankView>& views_;
   std::uint32_t size_;
   std::vector<Facts> facts_;
-  std::map<Key, Meeting> meetings_;
-  std::map<const Meeting*, Node> nodes_;
+  std::map<Key, CollectiveMeeting> meetings_;
+  std::map<const CollectiveMeeting*, Node> nodes_;
   // By team: the latest call at which a rank was seen.
   std::map<std::uint64_t, std::map<std::uint32_t, std::uint64_t>> latest_;
   std::set<std::string> servers_;    // waits for any message, of ranks that also wait otherwise

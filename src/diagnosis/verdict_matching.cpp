@@ -201,14 +201,14 @@ std::string are_in(const Words& words, const Ranks& ranks, const std::string& wh
   return words.who(ranks) + (ranks.size() == 1 ? " is in " : " are in ") + what;
 }
 
-std::string number_of(const Meeting& meeting) {
+std::string number_of(const CollectiveMeeting& meeting) {
   return meeting.step.operation + " #" + std::to_string(meeting.step.number);
 }
 
 // The ranks that wait at each call of the team, with the culprits' call first.
-std::string calls_of_team(const Case& about, const std::vector<const Meeting*>& first, std::uint64_t team) {
-  std::vector<const Meeting*> all = first;
-  for (const Meeting* meeting : about.graph.meetings()) {
+std::string calls_of_team(const Case& about, const std::vector<const CollectiveMeeting*>& first, std::uint64_t team) {
+  std::vector<const CollectiveMeeting*> all = first;
+  for (const CollectiveMeeting* meeting : about.graph.meetings()) {
     if (meeting->step.team != team || meeting->waiting.empty() || meeting->step.number == 0) continue;
     if (std::find(all.begin(), all.end(), meeting) == all.end()) all.push_back(meeting);
   }
@@ -225,51 +225,52 @@ std::string calls_of_team(const Case& about, const std::vector<const Meeting*>& 
 }
 
 // Members that made another call of the same number.
-std::optional<Verdict> other_operation(const Case& about, const Meeting& here) {
-  std::vector<const Meeting*> same;
+std::optional<Verdict> other_operation(const Case& about, const CollectiveMeeting& here) {
+  std::vector<const CollectiveMeeting*> same;
   bool inside = false;
-  for (const Meeting* meeting : about.graph.meetings()) {
+  for (const CollectiveMeeting* meeting : about.graph.meetings()) {
     if (meeting->step.team != here.step.team || meeting->step.number != here.step.number) continue;
     same.push_back(meeting);
     inside = inside || (meeting != &here && share_one(about.end.ranks, meeting->come));
   }
   if (!inside) return {};
   const auto most = std::max_element(
-      same.begin(), same.end(), [](const Meeting* a, const Meeting* b) { return a->come.size() < b->come.size(); });
+      same.begin(), same.end(),
+      [](const CollectiveMeeting* a, const CollectiveMeeting* b) { return a->come.size() < b->come.size(); });
   const std::size_t largest = (*most)->come.size();
-  std::vector<const Meeting*> minority;
-  for (const Meeting* meeting : same) {
+  std::vector<const CollectiveMeeting*> minority;
+  for (const CollectiveMeeting* meeting : same) {
     if (meeting->come.size() < largest) minority.push_back(meeting);
   }
   const std::size_t equals = same.size() - minority.size();
   // If several groups are the largest, a group in the operation that the others make next has left
   // out one call.
   if (equals > 1) {
-    for (const Meeting* next : about.graph.meetings()) {
+    for (const CollectiveMeeting* next : about.graph.meetings()) {
       if (next->step.team != here.step.team || next->step.number != here.step.number + 1) continue;
-      for (const Meeting* meeting : same) {
+      for (const CollectiveMeeting* meeting : same) {
         if (meeting->step.operation == next->step.operation && minority.empty()) minority.push_back(meeting);
       }
     }
   }
   if (minority.empty()) minority = same;
   std::set<std::uint32_t> culprits;
-  for (const Meeting* meeting : minority) culprits.insert(meeting->come.begin(), meeting->come.end());
+  for (const CollectiveMeeting* meeting : minority) culprits.insert(meeting->come.begin(), meeting->come.end());
   return blame(culprits, calls_of_team(about, minority, here.step.team));
 }
 
 // All others have gone on to later calls.
-std::optional<Verdict> other_number(const Case& about, const Meeting& here) {
+std::optional<Verdict> other_number(const Case& about, const CollectiveMeeting& here) {
   if (!here.missing.empty() || !here.whole || here.waiting != about.end.ranks) return {};
-  const Meeting* ahead = nullptr;
-  for (const Meeting* meeting : about.graph.meetings()) {
+  const CollectiveMeeting* ahead = nullptr;
+  for (const CollectiveMeeting* meeting : about.graph.meetings()) {
     if (meeting->step.team != here.step.team || meeting->step.number <= here.step.number) continue;
     if (ahead == nullptr || meeting->waiting.size() > ahead->waiting.size()) ahead = meeting;
   }
   if (ahead == nullptr || ahead->waiting.empty()) return {};
   const std::size_t behind = here.waiting.size();
   const bool more = ahead->waiting.size() < behind;
-  const Meeting& odd = more ? *ahead : here;
+  const CollectiveMeeting& odd = more ? *ahead : here;
   const std::uint64_t calls = ahead->step.number - here.step.number;
   const std::string differs = std::to_string(calls) + (calls == 1 ? " call " : " calls ") + (more ? "more" : "fewer");
   std::set<std::uint32_t> culprits(odd.waiting.begin(), odd.waiting.end());
@@ -281,7 +282,7 @@ std::optional<Verdict> other_number(const Case& about, const Meeting& here) {
 // Ranks of an end that do the same.
 struct Group {
   Ranks ranks;
-  const Meeting* meeting = nullptr;
+  const CollectiveMeeting* meeting = nullptr;
   bool by_word = false;  // they wait for a word of their memory
   std::size_t everywhere = 0;
   std::size_t conflicts = 0;  // groups that wait for this one, and this one for them
@@ -316,10 +317,10 @@ std::uint64_t place_of(const Case& about, std::uint32_t rank) {
 }
 
 std::vector<Group> groups_of(const Case& about) {
-  std::map<std::tuple<const Meeting*, std::string, std::uint64_t>, Group> found;
+  std::map<std::tuple<const CollectiveMeeting*, std::string, std::uint64_t>, Group> found;
   for (const std::uint32_t rank : about.end.ranks) {
     const tap::Wait* wait = about.graph.wait(rank);
-    const Meeting* meeting = about.graph.meeting(rank);
+    const CollectiveMeeting* meeting = about.graph.meeting(rank);
     const std::string call = meeting == nullptr && wait != nullptr ? wait->call : std::string();
     Group& group = found[{meeting, call, meeting == nullptr ? place_of(about, rank) : 0}];
     group.ranks.push_back(rank);
@@ -351,7 +352,7 @@ std::string told(const Case& about, const Group& group, const std::set<std::uint
 Ranks not_told(const Case& about, const std::vector<Group>& groups) {
   Ranks left;
   for (const std::uint32_t rank : about.end.waiters) {
-    const Meeting* meeting = about.graph.meeting(rank);
+    const CollectiveMeeting* meeting = about.graph.meeting(rank);
     const bool told = meeting != nullptr && std::any_of(groups.begin(), groups.end(),
                                                         [&](const Group& group) { return group.meeting == meeting; });
     if (!told) left.push_back(rank);
@@ -362,7 +363,7 @@ Ranks not_told(const Case& about, const std::vector<Group>& groups) {
 }  // namespace
 
 std::optional<Verdict> other_call(const Case& about) {
-  for (const Meeting* meeting : about.graph.meetings()) {
+  for (const CollectiveMeeting* meeting : about.graph.meetings()) {
     if (meeting->step.number == 0 || !share_one(about.end.ranks, meeting->waiting)) continue;
     if (auto verdict = other_operation(about, *meeting)) return verdict;
     if (auto verdict = other_number(about, *meeting)) return verdict;

@@ -66,7 +66,7 @@ std::string team_of(const tap::Step& step) {
   return step.team == 0 ? std::string("the job") : "team " + std::to_string(step.team);
 }
 
-std::string name_of(const Meeting& meeting) {
+std::string name_of(const CollectiveMeeting& meeting) {
   const tap::Step& step = meeting.step;
   if (step.number == 0) return step.operation;
   return step.operation + " #" + std::to_string(step.number) + " of " + team_of(step);
@@ -178,7 +178,7 @@ std::string Words::does(std::uint32_t rank, bool plural) const {
     case Doing::waits:
       break;
   }
-  const Meeting* meeting = graph_.meeting(rank);
+  const CollectiveMeeting* meeting = graph_.meeting(rank);
   if (meeting != nullptr) return is + "in " + name_of(*meeting);
   if (graph_.doing(rank) == Doing::polls && awaited(rank, nullptr).empty()) {
     return (plural ? "call" : "calls") + std::string(" the library again and again and ") +
@@ -189,7 +189,7 @@ std::string Words::does(std::uint32_t rank, bool plural) const {
 
 std::string Words::does_with_others(const Ranks& ranks) const {
   std::string text = does(ranks.front(), ranks.size() > 1);
-  const Meeting* meeting = graph_.meeting(ranks.front());
+  const CollectiveMeeting* meeting = graph_.meeting(ranks.front());
   if (meeting == nullptr) return text;
   Ranks others;
   std::set_difference(meeting->waiting.begin(), meeting->waiting.end(), ranks.begin(), ranks.end(),
@@ -201,11 +201,11 @@ std::string Words::does_with_others(const Ranks& ranks) const {
 std::string Words::waiting_for(const Ranks& ranks, const Ranks& waiters) const {
   const std::string them = ranks.size() == 1 ? "it" : "them";
   const auto verb = [](const Ranks& some) { return some.size() == 1 ? " waits for " : " wait for "; };
-  const auto awaits = [&](const Meeting& meeting) {
+  const auto awaits = [&](const CollectiveMeeting& meeting) {
     return std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) { return is_among(meeting.missing, rank); });
   };
-  const Meeting* largest = nullptr;
-  for (const Meeting* meeting : graph_.meetings()) {
+  const CollectiveMeeting* largest = nullptr;
+  for (const CollectiveMeeting* meeting : graph_.meetings()) {
     const bool of_these = std::any_of(waiters.begin(), waiters.end(),
                                       [&](std::uint32_t rank) { return is_among(meeting->waiting, rank); });
     if (!of_these || !awaits(*meeting)) continue;
