@@ -52,7 +52,7 @@ struct Facts {
   // between nodes, of a job whose machines are all as this one; if none: why
   std::string network;
   std::string network_problem;
-  std::vector<bootstrap::Launcher> launchers;
+  std::vector<bootstrap::KnownLauncher> launchers;
   std::vector<SettingFacts> settings;
   std::vector<UnknownFacts> unknown;  // HEDDLE_… variables in the environment that are no settings
 };

@@ -114,7 +114,7 @@ void print_transports(const Facts& facts) {
 
 void print_launchers(const Facts& facts) {
   std::printf("\nlaunchers (HEDDLE_BOOTSTRAP=NAME takes one in particular)\n");
-  for (const bootstrap::Launcher& launcher : facts.launchers) {
+  for (const bootstrap::KnownLauncher& launcher : facts.launchers) {
     std::printf("  %-16s %s\n", launcher.name, launcher.help);
     if (!launcher.library.empty()) std::printf("  %-16s by %s\n", "", launcher.library.c_str());
     if (!launcher.problem.empty()) std::printf("  %-16s not available: %s\n", "", launcher.problem.c_str());
@@ -172,7 +172,7 @@ void print_brief(const Facts& facts) {
   }
   print_network(facts);
   std::printf("\nlaunchers\n");
-  for (const bootstrap::Launcher& launcher : facts.launchers) {
+  for (const bootstrap::KnownLauncher& launcher : facts.launchers) {
     print_line(launcher.name, launcher.problem.empty() ? "" : launcher.problem + " (" + launcher.help + ")",
                launcher.help);
   }
@@ -350,7 +350,7 @@ std::string transport(const TransportFacts& facts) {
       .json();
 }
 
-std::string launcher(const bootstrap::Launcher& one) {
+std::string launcher(const bootstrap::KnownLauncher& one) {
   Object object;
   object.text("name", one.name).text("help", one.help).flag("available", one.problem.empty());
   if (!one.library.empty()) object.text("library", one.library);

@@ -230,7 +230,7 @@ base::Result<std::unique_ptr<Bootstrap>> open(const Options& options, const base
 // The programs that may start the ranks of a job, for people who ask (`heddle info`): the
 // bootstraps of table.cpp that have a launcher.
 
-struct Launcher {
+struct KnownLauncher {
   const char* name;     // of the bootstrap, as in HEDDLE_BOOTSTRAP
   const char* help;     // which commands start such jobs
   std::string library;  // what is loaded for it, and its version; empty: nothing is
@@ -238,6 +238,6 @@ struct Launcher {
 };
 
 // Loads the libraries that joining would load; asks no launcher.
-std::vector<Launcher> launchers();
+std::vector<KnownLauncher> launchers();
 
 }  // namespace heddle::bootstrap

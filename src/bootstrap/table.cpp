@@ -97,10 +97,10 @@ Opened open(const Options& options, const base::Environment& environment) {
                     names.c_str());
 }
 
-std::vector<Launcher> launchers() {
-  std::vector<Launcher> all = {{"local", "heddle run, oshrun: on this machine", "", ""},
-                               {"pmix", "mpirun (Open MPI), prterun, srun --mpi=pmix", "", ""},
-                               {"pmi", "mpiexec.hydra (MPICH, Intel MPI), srun --mpi=pmi2", "", ""}};
+std::vector<KnownLauncher> launchers() {
+  std::vector<KnownLauncher> all = {{"local", "heddle run, oshrun: on this machine", "", ""},
+                                    {"pmix", "mpirun (Open MPI), prterun, srun --mpi=pmix", "", ""},
+                                    {"pmi", "mpiexec.hydra (MPICH, Intel MPI), srun --mpi=pmi2", "", ""}};
   auto library = pmix::library_version();
   if (library) {
     all[1].library = std::move(*library);

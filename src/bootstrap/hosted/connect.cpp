@@ -68,10 +68,10 @@ std::string_view next_field(std::string_view* rest, char mark) {
   return field;
 }
 
-bool parse_addresses(std::string_view text, std::vector<Address>* addresses) {
+bool parse_addresses(std::string_view text, std::vector<HostAddress>* addresses) {
   while (!text.empty()) {
     std::string_view one = next_field(&text, ',');
-    Address address;
+    HostAddress address;
     address.host = next_field(&one, '-');
     in_addr ignored{};
     if (::inet_pton(AF_INET, address.host.c_str(), &ignored) != 1) return false;
@@ -110,7 +110,7 @@ std::string encode(const Contact& contact) {
                      hex(contact.machine) + ":" + hex(contact.socket) + ":";
   const char* comma = "";
   std::size_t count = 0;
-  for (const Address& address : contact.addresses) {
+  for (const HostAddress& address : contact.addresses) {
     const std::string one = comma + address.host + "-" + std::to_string(address.port);
     if (count++ == kMostAddresses || text.size() + one.size() > kMaxValueBytes) break;
     text += one;
@@ -360,7 +360,7 @@ bool connect_within(int socket, const sockaddr_in& address, int timeout_ms) {
 
 base::Result<ProcessFd> connect_by_network(const Contact& contact) {
   std::string tried;
-  for (const Address& one : contact.addresses) {
+  for (const HostAddress& one : contact.addresses) {
     ProcessFd socket = make_socket(AF_INET, SOCK_NONBLOCK);
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -28,7 +28,7 @@ namespace heddle::bootstrap::hosted {
 using Machine = std::array<std::uint8_t, 16>;
 base::Result<Machine> this_machine();
 
-struct Address {
+struct HostAddress {
   std::string host;  // IPv4, as text
   std::uint16_t port = 0;
 };
@@ -37,7 +37,7 @@ struct Contact {
   JobSecret secret{};
   Machine machine{};
   std::array<std::uint8_t, 16> socket{};  // makes the local socket's name
-  std::vector<Address> addresses;         // for other machines; as many as fit, the likeliest first
+  std::vector<HostAddress> addresses;     // for other machines; as many as fit, the likeliest first
 
   // The name of the local socket: abstract, so that nothing is left in a file system.
   [[nodiscard]] std::string socket_name() const;

@@ -27,8 +27,8 @@ namespace heddle::bootstrap::hosted {
 namespace {
 
 // The addresses of this machine that another may reach, as far as can be seen from here.
-std::vector<Address> own_addresses(std::uint16_t port) {
-  std::vector<Address> found;
+std::vector<HostAddress> own_addresses(std::uint16_t port) {
+  std::vector<HostAddress> found;
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return found;
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {

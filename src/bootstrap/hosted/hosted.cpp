@@ -89,7 +89,7 @@ constexpr std::int64_t kBrokerTakesNothingNs = 30'000'000'000;
 // the launcher's calls.
 struct Joining {
   std::unique_ptr<Service> service;
-  std::unique_ptr<Launcher> launcher;
+  std::unique_ptr<ForeignLauncher> launcher;
   std::unique_ptr<Host> host;  // rank 0's
   Contact contact;
   Connection connection;
@@ -231,7 +231,7 @@ void Hosted::lost(const char* what, const char* why) {
 }
 
 base::Status open_launcher_on(Service& service, const OpenLauncher& open_launcher,
-                              std::unique_ptr<Launcher>* launcher) {
+                              std::unique_ptr<ForeignLauncher>* launcher) {
   return service.call([&] {
     auto opened = open_launcher();
     if (!opened) return opened.status();
@@ -248,7 +248,7 @@ base::Status open_launcher_on(Service& service, const OpenLauncher& open_launche
 
 // Rank 0 begins to listen and gives all ranks its contact; the others connect to it.
 base::Status meet(Joining& joining, const base::Log& log, std::uint64_t hang_seconds) {
-  Launcher& launcher = *joining.launcher;
+  ForeignLauncher& launcher = *joining.launcher;
   std::string mine;
   if (launcher.rank() == 0) {
     bool one_host = false;

@@ -24,12 +24,12 @@ inline constexpr std::size_t kMaxValueBytes = 1000;
 
 // Such libraries and protocols need not be thread-safe: the owner makes all calls on one thread,
 // see Service.
-class Launcher {
+class ForeignLauncher {
  public:
-  Launcher() = default;
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
-  virtual ~Launcher() = default;
+  ForeignLauncher() = default;
+  ForeignLauncher(const ForeignLauncher&) = delete;
+  ForeignLauncher& operator=(const ForeignLauncher&) = delete;
+  virtual ~ForeignLauncher() = default;
 
   [[nodiscard]] virtual const char* name() const = 0;  // of the bootstrap
   [[nodiscard]] virtual std::uint32_t rank() const = 0;
@@ -99,7 +99,7 @@ class Service {
 // docs/decisions/0031-foreign-launchers.md.
 
 // Opens the launcher; called on the thread that makes all its later calls too.
-using OpenLauncher = std::function<base::Result<std::unique_ptr<Launcher>>()>;
+using OpenLauncher = std::function<base::Result<std::unique_ptr<ForeignLauncher>>()>;
 
 // Joins; blocks until all ranks have. If rank 0 dies, every rank counts all others as failed.
 // Errors: those of the launcher; BOOTSTRAP (rank 0 cannot be reached, or refuses), VERSION,

@@ -51,7 +51,7 @@ class Space {
   std::uint32_t finished_ = 0;
 };
 
-class FakeLauncher final : public Launcher {
+class FakeLauncher final : public ForeignLauncher {
  public:
   // alter: changes the value that this rank is told.
   using Alter = std::function<std::string(const std::string& value)>;
@@ -83,8 +83,8 @@ class FakeLauncher final : public Launcher {
 inline base::Result<std::unique_ptr<Bootstrap>> join(Space& space, std::uint32_t rank, bool one_host = true,
                                                      FakeLauncher::Alter alter = nullptr) {
   return open(
-      [&]() -> base::Result<std::unique_ptr<Launcher>> {
-        return std::unique_ptr<Launcher>(std::make_unique<FakeLauncher>(space, rank, one_host, alter));
+      [&]() -> base::Result<std::unique_ptr<ForeignLauncher>> {
+        return std::unique_ptr<ForeignLauncher>(std::make_unique<FakeLauncher>(space, rank, one_host, alter));
       },
       {});
 }

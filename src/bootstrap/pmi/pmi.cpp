@@ -239,10 +239,10 @@ base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environme
   const Given given{static_cast<int>(*fd), *rank, *size, environment.clock};
   if (const auto status = claim_socket(given.fd, {kFdVariable, "PMI_*"}); status != HEDDLE_DONE) return status;
   return hosted::open(
-      [&]() -> base::Result<std::unique_ptr<hosted::Launcher>> {
+      [&]() -> base::Result<std::unique_ptr<hosted::ForeignLauncher>> {
         auto client = Client::open(given);
         if (!client) return client.status();
-        return std::unique_ptr<hosted::Launcher>(std::move(*client));
+        return std::unique_ptr<hosted::ForeignLauncher>(std::move(*client));
       },
       environment);
 }

@@ -64,7 +64,7 @@ struct Given {
   base::Clock* clock = nullptr;  // outlives the client; null: the system's
 };
 
-class Client final : public hosted::Launcher {
+class Client final : public hosted::ForeignLauncher {
  public:
   // Greets the server. BOOTSTRAP: it does not answer, answers nonsense or refuses; VERSION: it does
   // not speak PMI-1.

@@ -12,7 +12,7 @@
 
 namespace heddle::bootstrap::pmix {
 
-struct Library {
+struct PmixLibrary {
   decltype(&PMIx_Init) init = nullptr;
   decltype(&PMIx_Finalize) finalize = nullptr;
   decltype(&PMIx_Abort) abort = nullptr;
@@ -26,12 +26,12 @@ struct Library {
   void (*value_destruct)(pmix_value_t* value) = nullptr;
 
   // Stays loaded until the process ends. BOOTSTRAP: not found, or it lacks a function.
-  static base::Result<const Library*> load();
+  static base::Result<const PmixLibrary*> load();
 };
 
 // The rank's side of PMIx: the part that joining needs.
 
-class Client final : public hosted::Launcher {
+class Client final : public hosted::ForeignLauncher {
  public:
   // BOOTSTRAP: no library, no server, or it does not tell the size of the job.
   static base::Result<std::unique_ptr<Client>> open();
@@ -45,14 +45,14 @@ class Client final : public hosted::Launcher {
   void abort(int code, const char* message) override;
 
  private:
-  explicit Client(const Library& library) : library_(library) {}
+  explicit Client(const PmixLibrary& library) : library_(library) {}
   base::Status greet();
   base::Status failed(const char* call, pmix_status_t status) const;
   [[nodiscard]] pmix_proc_t whole_job() const;
   void release(pmix_value_t* value) const;
   base::Result<std::uint32_t> number(const char* key);
 
-  const Library& library_;
+  const PmixLibrary& library_;
   pmix_proc_t self_{};
   std::uint32_t size_ = 0;
 };

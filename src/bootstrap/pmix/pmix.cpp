@@ -26,13 +26,13 @@ bool find(void* handle, const char* name, Function* function) {
 
 }  // namespace
 
-base::Result<const Library*> Library::load() {
+base::Result<const PmixLibrary*> PmixLibrary::load() {
   // Global, since its components use its symbols without being linked to it.
   void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP, "%s cannot be loaded: %s; Debian: libpmix2", kFile, ::dlerror());
   }
-  static Library library;
+  static PmixLibrary library;
   const bool whole = find(handle, "PMIx_Init", &library.init) && find(handle, "PMIx_Finalize", &library.finalize) &&
                      find(handle, "PMIx_Abort", &library.abort) && find(handle, "PMIx_Put", &library.put) &&
                      find(handle, "PMIx_Commit", &library.commit) && find(handle, "PMIx_Fence", &library.fence) &&
@@ -41,7 +41,7 @@ base::Result<const Library*> Library::load() {
                      find(handle, "PMIx_Get_version", &library.version);
   if (!whole) return HEDDLE_ERR_BOOTSTRAP;
   library.value_destruct = reinterpret_cast<decltype(library.value_destruct)>(::dlsym(handle, "PMIx_Value_destruct"));
-  return static_cast<const Library*>(&library);
+  return static_cast<const PmixLibrary*>(&library);
 }
 
 namespace {
@@ -51,7 +51,7 @@ constexpr const char* kContactKey = "heddle.contact";
 }  // namespace
 
 base::Result<std::unique_ptr<Client>> Client::open() {
-  const auto library = Library::load();
+  const auto library = PmixLibrary::load();
   if (!library) {
     return base::fail(
         library.status(),
@@ -189,16 +189,16 @@ base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environme
   }
   if (const base::Status status = claim(told); status != HEDDLE_DONE) return status;
   return hosted::open(
-      []() -> base::Result<std::unique_ptr<hosted::Launcher>> {
+      []() -> base::Result<std::unique_ptr<hosted::ForeignLauncher>> {
         auto client = Client::open();
         if (!client) return client.status();
-        return std::unique_ptr<hosted::Launcher>(std::move(*client));
+        return std::unique_ptr<hosted::ForeignLauncher>(std::move(*client));
       },
       environment);
 }
 
 base::Result<std::string> library_version() {
-  const auto library = Library::load();
+  const auto library = PmixLibrary::load();
   if (!library) return library.status();
   return std::string((*library)->version());
 }
