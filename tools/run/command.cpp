@@ -50,7 +50,7 @@ int call_trace(const std::string& path) {
 }
 
 // Makes the picture of a traced job that has ended with `code`. Returns the command's exit code.
-int make_picture(const run::Options& options, bool joined, int code) {
+int make_picture(const run::RunOptions& options, bool joined, int code) {
   if (!joined && std::ranges::none_of(tap::trace_files(options.trace), tap::is_trace_file)) {
     std::fprintf(stderr,
                  "%s: warning: there is no trace: the program has not joined a Heddle job (it made no context), so "
@@ -102,7 +102,7 @@ namespace {
 constexpr const char* kPreload = "LD_PRELOAD";
 
 // The value that the ranks would get without us.
-std::string preloaded(const Options& options) {
+std::string preloaded(const RunOptions& options) {
   const char* const inherited = std::getenv(kPreload);
   std::string value = inherited != nullptr ? inherited : "";
   for (const auto& [name, given] : options.environment) {
@@ -113,7 +113,7 @@ std::string preloaded(const Options& options) {
 
 }  // namespace
 
-base::Status preload_calls(Options* options) {
+base::Status preload_calls(RunOptions* options) {
   const std::string before = preloaded(*options);
   std::string value = before;
   for (const char* file : {"libheddle_mpi_calls.so", "libheddle_shmem_calls.so"}) {

@@ -60,7 +60,7 @@ std::size_t guests_beyond(std::size_t needed) {
 
 }  // namespace
 
-Launcher::Launcher(const Options& options) : options_(options), names_(*options.names), ranks_(options.ranks) {}
+Launcher::Launcher(const RunOptions& options) : options_(options), names_(*options.names), ranks_(options.ranks) {}
 Launcher::~Launcher() = default;
 
 int Launcher::run() {
@@ -446,7 +446,7 @@ void Launcher::take_signals() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int signal = static_cast<int>(info.ssi_signo);
-    if (signal != SIGUSR1 && signal != SIGUSR2) patience_.over = Patience::Over::by_signal;
+    if (signal != SIGUSR1 && signal != SIGUSR2) patience_.over = ReaderPatience::Over::by_signal;
     if (signal == SIGINT && ++interrupts_ > 1) {
       failure(128 + SIGINT, "interrupted twice; killing the job");
       enter(Stage::killing);
@@ -516,7 +516,7 @@ int Launcher::wait_ms() const {
 // If ranks wait in the library, the user is first told what they wait for.
 void Launcher::end_by_time() {
   timeout_at_ns_ = 0;
-  patience_.over = Patience::Over::by_time;
+  patience_.over = ReaderPatience::Over::by_time;
   // replaces any earlier code: a user who sets a limit wants to know that it was reached
   code_.reset();
   failure(kTimeoutCode, "the time limit of %.6g s is over; ending %u processes",
@@ -642,7 +642,7 @@ void Launcher::finish() {
 void Launcher::finish_output() {
   patience_.signals = signals_.get();
   patience_.until_ns = timeout_at_ns_;
-  const bool ended_by_itself = patience_.over == Patience::Over::no;
+  const bool ended_by_itself = patience_.over == ReaderPatience::Over::no;
   for (Rank& it : ranks_) {
     it.output.drain(&patience_);
     it.error.drain(&patience_);
@@ -654,7 +654,7 @@ void Launcher::finish_output() {
         static_cast<int>(Sink::kPatienceNs / 1'000'000'000));
   }
   err_.finish(&patience_);
-  if (ended_by_itself && patience_.over == Patience::Over::by_time && out_.dropped() + err_.dropped() > 0) {
+  if (ended_by_itself && patience_.over == ReaderPatience::Over::by_time && out_.dropped() + err_.dropped() > 0) {
     code_ = kTimeoutCode;
   }
   if (!code_ && out_.dropped() + err_.dropped() > 0) code_ = kSystemCode;

@@ -15,7 +15,7 @@ namespace heddle::tools::run {
 
 class Launcher {
  public:
-  explicit Launcher(const Options& options);
+  explicit Launcher(const RunOptions& options);
   ~Launcher();
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -84,7 +84,7 @@ class Launcher {
   void finish_output();
   void tell_failed_output();
 
-  Options options_;
+  RunOptions options_;
   const Names& names_;
   std::optional<Guardian> guardian_;
   SpawnPlan plan_;
@@ -115,7 +115,7 @@ class Launcher {
   std::uint32_t lost_ = 0;  // the first rank whose connection ended before its process
   bool abort_taken_ = false;
   int interrupts_ = 0;
-  Patience patience_;        // for readers of the output, after all ranks have ended
+  ReaderPatience patience_;  // for readers of the output, after all ranks have ended
   std::optional<int> code_;  // of the first failure
   // --exit-code survivors: of the first death; a rank has ended well.
   std::optional<int> death_;

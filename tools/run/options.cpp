@@ -127,7 +127,7 @@ base::Status read_seconds(const char* option, const std::string& text, bool zero
   return HEDDLE_DONE;
 }
 
-base::Status read_failures(const Words& words, Options* options) {
+base::Status read_failures(const Words& words, RunOptions* options) {
   options->forgives_deaths = words.exit_code == "survivors";
   if (words.exit_code != "first" && words.exit_code != "survivors") {
     return base::fail(HEDDLE_ERR_ARGUMENT, "--exit-code %s is neither first nor survivors", words.exit_code.c_str());
@@ -140,7 +140,7 @@ base::Status read_failures(const Words& words, Options* options) {
   return HEDDLE_DONE;
 }
 
-base::Status read_metrics(const Words& words, Options* options) {
+base::Status read_metrics(const Words& words, RunOptions* options) {
   if (words.metrics_for != "user" && words.metrics_for != "all") {
     return base::fail(HEDDLE_ERR_ARGUMENT, "--metrics-for %s is neither user nor all", words.metrics_for.c_str());
   }
@@ -179,7 +179,7 @@ base::Status check_trace_file(const std::string& given) {
                           folder.c_str());
 }
 
-base::Status read_environment(const Words& words, Options* options) {
+base::Status read_environment(const Words& words, RunOptions* options) {
   for (const std::string& entry : words.environment) {
     const std::size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -228,7 +228,7 @@ base::Status unknown_option(const std::string& word, const Names& names) {
                     instead != nullptr ? ": " : "", instead != nullptr ? instead : "", meant.c_str(), names.command);
 }
 
-base::Status read_command(std::vector<std::string> rest, Options* options) {
+base::Status read_command(std::vector<std::string> rest, RunOptions* options) {
   const Names& names = *options->names;
   if (!rest.empty() && rest.front() == "--") {
     rest.erase(rest.begin());
@@ -248,7 +248,7 @@ base::Status read_command(std::vector<std::string> rest, Options* options) {
   return HEDDLE_DONE;
 }
 
-base::Status interpret(const Words& words, Options* options) {
+base::Status interpret(const Words& words, RunOptions* options) {
   base::Status status = read_count("-n", words.ranks, bootstrap::kMaxRanks, "processes", &options->ranks);
   if (status == HEDDLE_DONE && !words.threads.empty()) {
     status = read_count("-t", words.threads, 4096, "threads per process", &options->threads);
@@ -340,9 +340,9 @@ std::string version_of(const Names& names) {
 
 }  // namespace
 
-base::Result<Options> parse(int argc, char** argv, const Names& names, std::string* answer) {
+base::Result<RunOptions> parse(int argc, char** argv, const Names& names, std::string* answer) {
   Words words;
-  Options options;
+  RunOptions options;
   options.names = &names;
   CLI::App app("", names.command);
   app.prefix_command();

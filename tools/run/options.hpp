@@ -29,7 +29,7 @@ inline constexpr Names kOshrunNames{"oshrun", "PE", "shmem_finalize", "shmem_glo
 
 inline constexpr std::uint64_t kUnlimited = UINT64_MAX;
 
-struct Options {
+struct RunOptions {
   const Names* names = &kRunNames;
   std::uint32_t ranks = 1;
   std::uint32_t threads = 0;  // per process, a hint; 0: none given
@@ -49,7 +49,7 @@ struct Options {
 
 // The command's arguments, its name first. If they are invalid: ARGUMENT, with a message for the
 // user. For help and version, *answer is the text to print.
-base::Result<Options> parse(int argc, char** argv, const Names& names, std::string* answer);
+base::Result<RunOptions> parse(int argc, char** argv, const Names& names, std::string* answer);
 
 // `heddle run --trace`: the libraries that show the ranks' calls of MPI and OpenSHMEM by name
 // (observe/calls).
@@ -57,6 +57,6 @@ base::Result<Options> parse(int argc, char** argv, const Names& names, std::stri
 // The ranks load these libraries before all others, behind those that the user's LD_PRELOAD names.
 // One that is not built or installed is left out. ERR_SYSTEM: LD_PRELOAD cannot name them; the
 // ranks run without.
-base::Status preload_calls(Options* options);
+base::Status preload_calls(RunOptions* options);
 
 }  // namespace heddle::tools::run

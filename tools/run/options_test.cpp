@@ -10,8 +10,8 @@
 namespace heddle::tools::run::options_test {
 namespace {
 
-base::Result<Options> parsed(std::vector<std::string> words, std::string* answer = nullptr,
-                             const Names& names = kRunNames) {
+base::Result<RunOptions> parsed(std::vector<std::string> words, std::string* answer = nullptr,
+                                const Names& names = kRunNames) {
   words.insert(words.begin(), "run");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

@@ -59,14 +59,14 @@ void Sink::flush() {
   }
 }
 
-bool Sink::await_reader(Patience* patience, std::uint64_t* last) {
+bool Sink::await_reader(ReaderPatience* patience, std::uint64_t* last) {
   base::SystemClock clock;
   std::uint64_t now = clock.now_ns();
-  if (patience->over == Patience::Over::no && patience->until_ns != 0 && now >= patience->until_ns) {
-    patience->over = Patience::Over::by_time;
+  if (patience->over == ReaderPatience::Over::no && patience->until_ns != 0 && now >= patience->until_ns) {
+    patience->over = ReaderPatience::Over::by_time;
     *last = now;
   }
-  const bool patient = patience->over == Patience::Over::no;
+  const bool patient = patience->over == ReaderPatience::Over::no;
   if (!patient && now - *last >= kPatienceNs) return false;
   const std::uint64_t end = patient ? patience->until_ns : *last + kPatienceNs;
   int left_ms = -1;
@@ -74,13 +74,13 @@ bool Sink::await_reader(Patience* patience, std::uint64_t* last) {
   std::array<pollfd, 2> polled{{{fd(), POLLOUT, 0}, {patient ? patience->signals : -1, POLLIN, 0}}};
   ::poll(polled.data(), polled.size(), left_ms);
   if (polled[1].revents != 0) {
-    patience->over = Patience::Over::by_signal;
+    patience->over = ReaderPatience::Over::by_signal;
     *last = clock.now_ns();
   }
   return true;
 }
 
-void Sink::finish(Patience* patience) {
+void Sink::finish(ReaderPatience* patience) {
   base::SystemClock clock;
   std::uint64_t last = clock.now_ns();
   while (waiting()) {
@@ -127,7 +127,7 @@ void TaggedStream::serve() {
   if (sink_->closed() && !sink_->failed()) close();
 }
 
-void TaggedStream::drain(Patience* patience) {
+void TaggedStream::drain(ReaderPatience* patience) {
   // A pipe holds at most one megabyte, unless a privileged process has enlarged it; serve() takes
   // 128 KiB.
   constexpr int kMostServes = 16;

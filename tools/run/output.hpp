@@ -11,7 +11,7 @@ namespace heddle::tools::run {
 
 // How long the launcher waits at the end of a job for a reader that reads nothing: until one of
 // these events, and then kPatienceNs more.
-struct Patience {
+struct ReaderPatience {
   // a descriptor that becomes readable when the user sends a signal; -1: none
   int signals = -1;
   std::uint64_t until_ns = 0;  // of the monotonic clock; 0: no limit
@@ -38,7 +38,7 @@ class Sink {
   // For the end, when nothing else is left to do: waits for the reader until *patience ends, and
   // then as long as it continues to read. A reader that then reads nothing for kPatienceNs is not
   // waited for again: the rest is dropped and the sink is closed.
-  void finish(Patience* patience);
+  void finish(ReaderPatience* patience);
   static constexpr std::uint64_t kPatienceNs = 2'000'000'000;
   // Bytes that finish() has dropped.
   [[nodiscard]] std::size_t dropped() const { return dropped_; }
@@ -58,7 +58,7 @@ class Sink {
   Wrote write_some();
   // `last` is the time of the last progress. Sleeps until the sink may be writable. False: the wait
   // for the reader has ended.
-  bool await_reader(Patience* patience, std::uint64_t* last);
+  bool await_reader(ReaderPatience* patience, std::uint64_t* last);
   void close();
 
   int fd_;
@@ -85,7 +85,7 @@ class TaggedStream {
   void serve();
   // At the end of the job: reads what the pipe holds and waits for the sink, but ignores what is
   // written to the pipe from now on.
-  void drain(Patience* patience);
+  void drain(ReaderPatience* patience);
   void close();
 
  private:

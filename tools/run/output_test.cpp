@@ -92,7 +92,7 @@ TEST(output, a_reader_that_never_comes_back_is_waited_for_once_and_not_for_long)
   sink.add(std::string(300'000, 'x'));
   base::SystemClock clock;
   const std::uint64_t begin = clock.now_ns();
-  Patience none{-1, 0, Patience::Over::by_signal};
+  ReaderPatience none{-1, 0, ReaderPatience::Over::by_signal};
   sink.finish(&none);
   const std::uint64_t once = clock.now_ns() - begin;
   EXPECT_GE(once, Sink::kPatienceNs);
@@ -118,7 +118,7 @@ TEST(output, a_slow_reader_loses_nothing_at_the_end) {
   {
     Sink sink(to.writing.get());
     sink.add(std::string(1'000'000, 'x'));
-    Patience none{-1, 0, Patience::Over::by_signal};
+    ReaderPatience none{-1, 0, ReaderPatience::Over::by_signal};
     sink.finish(&none);
     EXPECT_EQ(sink.dropped(), 0U);
   }
@@ -137,10 +137,10 @@ TEST(output, a_reader_may_pause_for_long_when_nothing_presses) {
   {
     Sink sink(to.writing.get());
     sink.add(std::string(300'000, 'x'));
-    Patience patience;
+    ReaderPatience patience;
     sink.finish(&patience);
     EXPECT_EQ(sink.dropped(), 0U);
-    EXPECT_EQ(patience.over, Patience::Over::no);
+    EXPECT_EQ(patience.over, ReaderPatience::Over::no);
   }
   to.writing.reset();
   reader.join();
@@ -156,13 +156,13 @@ TEST(output, a_reader_that_goes_away_is_not_waited_for) {
     ::usleep(50'000);
     to.reading.reset();
   });
-  Patience patience;
+  ReaderPatience patience;
   sink.finish(&patience);
   reader.join();
   EXPECT_TRUE(sink.closed());
   EXPECT_EQ(sink.error(), EPIPE);
   EXPECT_FALSE(sink.failed()) << "it has read what it wanted";
-  EXPECT_EQ(patience.over, Patience::Over::no);
+  EXPECT_EQ(patience.over, ReaderPatience::Over::no);
 }
 
 TEST(output, patience_ends_with_a_signal_and_with_the_time) {
@@ -173,7 +173,7 @@ TEST(output, patience_ends_with_a_signal_and_with_the_time) {
     Sink sink(to.writing.get());
     sink.add(std::string(300'000, 'x'));
     const std::uint64_t begin = clock.now_ns();
-    Patience patience;
+    ReaderPatience patience;
     patience.signals = signals.reading.get();
     if (by_signal) {
       signals.write("!");
@@ -181,7 +181,7 @@ TEST(output, patience_ends_with_a_signal_and_with_the_time) {
       patience.until_ns = begin + 300'000'000;
     }
     sink.finish(&patience);
-    EXPECT_EQ(patience.over, by_signal ? Patience::Over::by_signal : Patience::Over::by_time);
+    EXPECT_EQ(patience.over, by_signal ? ReaderPatience::Over::by_signal : ReaderPatience::Over::by_time);
     EXPECT_GE(clock.now_ns() - begin, Sink::kPatienceNs + (by_signal ? 0 : 300'000'000));
     EXPECT_LT(clock.now_ns() - begin, 3 * Sink::kPatienceNs);
     EXPECT_GT(sink.dropped(), 200'000U);
@@ -199,7 +199,7 @@ TEST(output, who_goes_on_writing_after_the_end_is_not_listened_to_for_ever) {
     while (::write(from.writing.get(), text.data(), text.size()) > 0) {
     }
   });
-  Patience patience;
+  ReaderPatience patience;
   stream.drain(&patience);
   EXPECT_EQ(stream.fd(), -1);
   writer.join();

@@ -50,7 +50,7 @@ class Guardian {
 
 // Common to all children.
 struct SpawnPlan {
-  const Options* options = nullptr;
+  const RunOptions* options = nullptr;
   const Guardian* guardian = nullptr;
   sigset_t signals{};  // the signal mask for children: the launcher's at its start
   rlimit files{};      // the limits for children, see rank_descriptors()
