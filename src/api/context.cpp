@@ -17,7 +17,7 @@ namespace {
 struct Job {
   static constexpr engine::HandleType kType = engine::HandleType::inproc_job;
   explicit Job(uint32_t ranks) : job(ranks), size(ranks) {}
-  heddle::bootstrap::inproc::Job job;
+  heddle::bootstrap::inproc::ThreadJob job;
   uint32_t size;
 };
 

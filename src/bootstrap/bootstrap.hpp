@@ -218,7 +218,7 @@ class CardWait {
 
 struct Options {
   const char* name = "auto";
-  void* inproc_job = nullptr;  // inproc: the inproc::Job
+  void* inproc_job = nullptr;  // inproc: the inproc::ThreadJob
   std::uint32_t rank = 0;      // inproc
 };
 

@@ -21,7 +21,7 @@ Opened open_inproc(const Options& options, const base::Environment&) {
   if (options.inproc_job == nullptr) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "bootstrap \"inproc\" needs a job; give the one that its ranks share");
   }
-  return inproc::open(*static_cast<inproc::Job*>(options.inproc_job), options.rank);
+  return inproc::open(*static_cast<inproc::ThreadJob*>(options.inproc_job), options.rank);
 }
 Opened open_local(const Options&, const base::Environment&) {
   return local::open();

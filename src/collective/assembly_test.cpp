@@ -26,7 +26,7 @@ TEST(Assembly, LiesInItsPieceWhateverTheTeam) {
 
 // Each member has a thread and a context.
 void run_job(std::uint32_t members, const std::function<void(engine::Context&)>& part) {
-  bootstrap::inproc::Job job(members);
+  bootstrap::inproc::ThreadJob job(members);
   std::barrier<> meet(members);
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < members; ++rank) {

@@ -96,7 +96,7 @@ class TwoMembers : public testing::Test {
   void meet() { meet_.arrive_and_wait(); }
 
  private:
-  bootstrap::inproc::Job job_{kMembers};
+  bootstrap::inproc::ThreadJob job_{kMembers};
   std::barrier<> meet_{kMembers};
   std::array<SetupRecord, kMembers> records_;
 };

@@ -45,7 +45,7 @@ class LateTransport final : public transport::ForwardingTransport {
 
 class LateJob final : public Job {
  public:
-  explicit LateJob(bootstrap::inproc::Job& of) : Job(environment_of_process()) {
+  explicit LateJob(bootstrap::inproc::ThreadJob& of) : Job(environment_of_process()) {
     EXPECT_EQ(join_job({"inproc", &of, 0}, base::Level::warn), HEDDLE_DONE) << base::last_message();
     auto inner = transport::open("loopback", bootstrap(), environment());
     EXPECT_TRUE(inner.ok()) << base::last_message();
@@ -78,7 +78,7 @@ class Late : public testing::Test {
     return *imported;
   }
 
-  bootstrap::inproc::Job inproc{3};
+  bootstrap::inproc::ThreadJob inproc{3};
   LateJob job{inproc};
   LateTransport& played = *job.played;
   Objects objects{job};

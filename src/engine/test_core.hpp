@@ -101,7 +101,7 @@ class PlayedTransport final : public transport::TransportWorker {
 // Rank 0 of an inproc job, with a transport for what memory it has.
 class PlayedJob final : public Job {
  public:
-  PlayedJob(bootstrap::inproc::Job& job, const char* transport_name) : Job(environment_of_process()) {
+  PlayedJob(bootstrap::inproc::ThreadJob& job, const char* transport_name) : Job(environment_of_process()) {
     EXPECT_EQ(join_job({"inproc", &job, 0}, base::Level::warn), HEDDLE_DONE) << base::last_message();
     auto opened = transport::open(transport_name, bootstrap(), environment());
     EXPECT_TRUE(opened.ok()) << base::last_message();
@@ -129,7 +129,7 @@ class PlayedCore : public testing::Test {
 
   int progress() { return completer.progress(); }
 
-  bootstrap::inproc::Job inproc;
+  bootstrap::inproc::ThreadJob inproc;
   PlayedJob job;
   Objects objects{job};
   PlayedTransport played;

@@ -16,7 +16,8 @@ namespace {
 using Overrides = base::Config::Overrides;
 
 // What one rank chooses, or "error: " and why not.
-std::string choose_as(bootstrap::inproc::Job* job, std::uint32_t rank, const Overrides& overrides, const char* asked) {
+std::string choose_as(bootstrap::inproc::ThreadJob* job, std::uint32_t rank, const Overrides& overrides,
+                      const char* asked) {
   const auto member = std::move(*bootstrap::inproc::open(*job, rank));
   base::SystemClock clock;
   base::Environment environment;
@@ -28,7 +29,7 @@ std::string choose_as(bootstrap::inproc::Job* job, std::uint32_t rank, const Ove
 
 // What each rank chooses, with settings of its own.
 std::vector<std::string> chosen(const std::vector<Overrides>& of_ranks, const char* asked = nullptr) {
-  bootstrap::inproc::Job job(static_cast<std::uint32_t>(of_ranks.size()));
+  bootstrap::inproc::ThreadJob job(static_cast<std::uint32_t>(of_ranks.size()));
   std::vector<std::string> all(of_ranks.size());
   std::vector<std::thread> ranks;
   for (std::uint32_t rank = 0; rank < of_ranks.size(); ++rank) {
@@ -164,7 +165,7 @@ TEST(Choice, NodesInOneRankOnlyAreAnError) {
   const Later publishes = [](bootstrap::Bootstrap& member) { EXPECT_EQ(member.publish({}), HEDDLE_DONE); };
   const Later exchanges = [](bootstrap::Bootstrap& member) { EXPECT_EQ(member.exchange_start({}), HEDDLE_DONE); };
   for (const Later& later : {publishes, exchanges}) {
-    bootstrap::inproc::Job job(2);
+    bootstrap::inproc::ThreadJob job(2);
     const auto member = std::move(*bootstrap::inproc::open(job, 1));
     base::Environment environment;
     environment.config = *base::Config::read(Overrides{});
@@ -194,7 +195,7 @@ TEST(Choice, ContradictionsNameBoth) {
 }
 
 TEST(Nodes, AreFilledInTheOrderOfRanks) {
-  bootstrap::inproc::Job job(5);
+  bootstrap::inproc::ThreadJob job(5);
   const auto member = std::move(*bootstrap::inproc::open(job, 0));
   using Nodes = std::vector<std::uint32_t>;
   EXPECT_EQ(bootstrap::nodes_of(*member, 0), (Nodes{0, 0, 0, 0, 0}));

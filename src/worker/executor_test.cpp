@@ -159,7 +159,7 @@ TEST(Executor, TheThreadOfOneAloneMayBeOfSeveral) {
 }
 
 TEST(Executors, WorkersAreDealtByTheirNumbersAndThreadsBeginWithTheFirst) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
   ASSERT_TRUE(joined.ok()) << base::last_message();
   transport::Transport& transport = (*joined)->transport();
@@ -183,7 +183,7 @@ TEST(Executors, WorkersAreDealtByTheirNumbersAndThreadsBeginWithTheFirst) {
 TEST(Executor, AGateThatWasRemovedIsLeftAlone) {
   for (const char* completer : {"together", "apart"}) {
     ASSERT_EQ(setenv("HEDDLE_COMPLETER", completer, 1), 0);
-    bootstrap::inproc::Job job(1);
+    bootstrap::inproc::ThreadJob job(1);
     auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
     ASSERT_TRUE(joined.ok()) << base::last_message();
     Context& context = **joined;
@@ -205,7 +205,7 @@ TEST(Executor, AGateThatWasRemovedIsLeftAlone) {
 
 // It may be inside the gate until then.
 TEST(Executor, AGateIsRemovedWhenTheThreadHasLetItGo) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
   ASSERT_TRUE(joined.ok()) << base::last_message();
   Context& context = **joined;

@@ -19,7 +19,7 @@ namespace heddle::engine::gate_test {
 namespace {
 
 struct Rank {
-  Rank(bootstrap::inproc::Job* job, std::uint32_t rank, Sharing sharing) {
+  Rank(bootstrap::inproc::ThreadJob* job, std::uint32_t rank, Sharing sharing) {
     auto joined = Context::join({{"inproc", job, rank}, "loopback", "none"});
     EXPECT_TRUE(joined.ok()) << base::last_message();
     context = std::move(*joined);
@@ -42,7 +42,7 @@ base::Status send(Worker& worker, std::uint64_t tag) {
 
 class GateTest : public testing::TestWithParam<Sharing> {
  protected:
-  bootstrap::inproc::Job job{2};
+  bootstrap::inproc::ThreadJob job{2};
   Rank mine{&job, 0, GetParam()};
   Rank theirs{&job, 1, Sharing::exclusive};
 };
@@ -73,7 +73,7 @@ TEST_P(GateTest, CodeInsideDoesNotOvertakeTaggedMessagesThatWait) {
 // A helper that executes commands of others on its way out has to be seen by the helpers' next
 // look.
 TEST(DelegateGate, WhatAHelperExecutesOnItsWayOutIsCounted) {
-  bootstrap::inproc::Job job(2);
+  bootstrap::inproc::ThreadJob job(2);
   const Rank mine(&job, 0, Sharing::delegate);
   const Rank theirs(&job, 1, Sharing::exclusive);
   Gate& gate = *mine.worker->gate();
@@ -89,7 +89,7 @@ TEST(DelegateGate, WhatAHelperExecutesOnItsWayOutIsCounted) {
 // Where threads share cores, the executor leaves its work to the threads that poll, for as long as
 // they poll. Calls that only its thread may make, it makes nevertheless.
 TEST(OffloadGate, TheExecutorStandsAsideForThoseWhoPoll) {
-  bootstrap::inproc::Job job(2);
+  bootstrap::inproc::ThreadJob job(2);
   const Rank mine(&job, 0, Sharing::offload);
   const Rank theirs(&job, 1, Sharing::exclusive);
   Gate& gate = *mine.worker->gate();
@@ -132,7 +132,7 @@ TEST(OffloadGate, TheExecutorStandsAsideForThoseWhoPoll) {
 
 // Its claims would make the owner wait for ever, one after the other.
 TEST(AutoGate, AThreadThatMakesProgressOnTheContextSharesTheWorker) {
-  bootstrap::inproc::Job job{1};
+  bootstrap::inproc::ThreadJob job{1};
   const Rank mine{&job, 0, Sharing::automatic};
   if (!mine.worker->gate()->may_be_owned()) GTEST_SKIP() << "skipped: this kernel has no membarrier";
   std::atomic<bool> stop{false};
@@ -173,7 +173,7 @@ class HelperInside {
 
 // Between its looks the owner is outside.
 TEST(AutoGate, AHelperSeesThatTheOwnerWaits) {
-  bootstrap::inproc::Job job{1};
+  bootstrap::inproc::ThreadJob job{1};
   const Rank mine{&job, 0, Sharing::automatic};
   Gate& gate = *mine.worker->gate();
   if (!gate.may_be_owned()) GTEST_SKIP() << "skipped: this kernel has no membarrier";
@@ -189,7 +189,7 @@ TEST(AutoGate, AHelperSeesThatTheOwnerWaits) {
 
 // It may have lost its core, and the owner may do nothing but poll.
 TEST(AutoGate, ProgressFetchesAHelperThatStays) {
-  bootstrap::inproc::Job job{1};
+  bootstrap::inproc::ThreadJob job{1};
   const Rank mine{&job, 0, Sharing::automatic};
   if (!mine.worker->gate()->may_be_owned()) GTEST_SKIP() << "skipped: this kernel has no membarrier";
   HelperInside helper(*mine.worker);

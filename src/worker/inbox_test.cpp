@@ -28,7 +28,7 @@ constexpr std::uint32_t kNumbered = 1;  // handlers
 constexpr std::uint32_t kFilling = 2;
 
 struct Rank {
-  Rank(bootstrap::inproc::Job* job, std::uint32_t rank, std::size_t workers_opened) {
+  Rank(bootstrap::inproc::ThreadJob* job, std::uint32_t rank, std::size_t workers_opened) {
     auto joined = Context::join({{"inproc", job, rank}, "loopback", "none"});
     EXPECT_TRUE(joined.ok()) << base::last_message();
     context = std::move(*joined);
@@ -108,7 +108,7 @@ class InboxTest : public testing::Test {
     return all;
   }
 
-  bootstrap::inproc::Job job{2};
+  bootstrap::inproc::ThreadJob job{2};
   std::vector<std::uint64_t> arrived;
   std::vector<std::unique_ptr<std::vector<std::uint64_t>>> sources_;
   std::size_t mailbox_ = 0;  // messages

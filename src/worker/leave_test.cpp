@@ -49,7 +49,7 @@ class Stop final : public Attachment {
 };
 
 struct Rank {
-  Rank(bootstrap::inproc::Job* job, std::uint32_t rank) {
+  Rank(bootstrap::inproc::ThreadJob* job, std::uint32_t rank) {
     auto joined = Context::join({{"inproc", job, rank}, "shm", "none"});
     EXPECT_TRUE(joined.ok()) << base::last_message();
     context = std::move(*joined);
@@ -62,7 +62,7 @@ struct Rank {
 // Rank 0 has sent rank 1 a message that rank 1 never receives. Rank 1 comes to the first meeting,
 // and is stopped before it hears that all have come.
 TEST(Leave, DoesNotWaitForEverForARankThatIsStoppedBetweenTheMeetings) {
-  bootstrap::inproc::Job job(2);
+  bootstrap::inproc::ThreadJob job(2);
   Rank mine(&job, 0);
   Rank theirs(&job, 1);
   std::atomic<bool> reached{false};

@@ -35,7 +35,7 @@ std::uint64_t shortest_nap(Context& context, Worker* worker) {
 }
 
 TEST_P(Naps, AreShortWhileAnotherThreadIsInside) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   auto joined = Context::join({{"inproc", &job, 0}, "shm", "none"});
   ASSERT_TRUE(joined.ok()) << base::last_message();
   Context& context = **joined;

@@ -21,7 +21,7 @@ class Reclaim : public testing::TestWithParam<Sharing> {};
 TEST_P(Reclaim, AsksOnlyWorkersThatAreWhole) {
   constexpr int kRounds = 20;
   for (int round = 0; round < kRounds; ++round) {
-    bootstrap::inproc::Job job(1);
+    bootstrap::inproc::ThreadJob job(1);
     auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
     ASSERT_TRUE(joined.ok()) << base::last_message();
     Context& context = **joined;

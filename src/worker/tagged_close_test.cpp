@@ -36,7 +36,7 @@ class StepClock final : public base::Clock {
 
 class Sender : public transport::BareRank {
  public:
-  explicit Sender(bootstrap::inproc::Job* job) : BareRank(job, 1, "shm"), local_(register_memory(&memory_)) {}
+  explicit Sender(bootstrap::inproc::ThreadJob* job) : BareRank(job, 1, "shm"), local_(register_memory(&memory_)) {}
   ~Sender() {
     if (board_memory_) transport().release(*board_memory_);
     transport().deregister(local_);
@@ -78,7 +78,7 @@ class Sender : public transport::BareRank {
 // together is as long as for one.
 TEST(TaggedClose, StoppedSendersAreWaitedForTogether) {
   constexpr std::size_t kReceives = 5;
-  bootstrap::inproc::Job job(2);
+  bootstrap::inproc::ThreadJob job(2);
   auto joined = Context::join({{"inproc", &job, 0}, "shm", "none"});
   ASSERT_TRUE(joined.ok()) << base::last_message();
   Context& context = **joined;

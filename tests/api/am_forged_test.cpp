@@ -25,7 +25,7 @@ constexpr std::size_t kBytes = 100'000;
 // Rank 1.
 class Forger : public transport::BareRank {
  public:
-  Forger(bootstrap::inproc::Job* job, const char* transport) : BareRank(job, 1, transport) {}
+  Forger(bootstrap::inproc::ThreadJob* job, const char* transport) : BareRank(job, 1, transport) {}
 
   // The answer of the worker under test to `token`; empty: none yet.
   [[nodiscard]] std::optional<Status> answer(std::uint64_t token) {
@@ -102,7 +102,7 @@ class AmForged : public testing::TestWithParam<const char*> {
   }
 
   const Variables variables_{{{"HEDDLE_AM_MAX_BYTES", "1M"}}};
-  bootstrap::inproc::Job job_{2};
+  bootstrap::inproc::ThreadJob job_{2};
   std::unique_ptr<engine::Context> context_;
   engine::Worker* worker_ = nullptr;
   std::optional<Forger> forger_;

@@ -106,7 +106,7 @@ struct EpochModel final : Model {
     for (std::uint32_t rank = 0; rank < kDead; ++rank) take_gone(rank);
   }
 
-  // bootstrap::local::Local::take_gone, bootstrap::inproc::Job::fail
+  // bootstrap::local::Local::take_gone, bootstrap::inproc::ThreadJob::fail
   void take_gone(std::uint32_t rank) {
     const auto order = kBug == EpochBug::epoch_relaxed ? std::memory_order_relaxed : std::memory_order_release;
     if (kBug == EpochBug::epoch_before_flag) failure_epoch.fetch_add(1, order);

@@ -72,7 +72,7 @@ struct Raw {
 struct Transported {
   base::SystemClock clock;
   base::Environment environment;
-  bootstrap::inproc::Job job{1};
+  bootstrap::inproc::ThreadJob job{1};
   std::unique_ptr<bootstrap::Bootstrap> bootstrap;
   std::unique_ptr<transport::Transport> transport;
   std::unique_ptr<transport::TransportWorker> worker;

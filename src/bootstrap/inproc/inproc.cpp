@@ -246,29 +246,29 @@ void Member::abort(int code, const char* message) {
   std::abort();
 }
 
-Job::Job(std::uint32_t size) : table_(std::make_unique<Table>(size)) {}
+ThreadJob::ThreadJob(std::uint32_t size) : table_(std::make_unique<Table>(size)) {}
 
-Job::~Job() = default;
+ThreadJob::~ThreadJob() = default;
 
-std::uint32_t Job::size() const {
+std::uint32_t ThreadJob::size() const {
   return table_->size();
 }
 
-base::Status Job::fail(std::uint32_t rank) {
+base::Status ThreadJob::fail(std::uint32_t rank) {
   if (const base::Status status = check_rank(rank, size()); status != HEDDLE_DONE) return status;
   table_->remove(rank);
   return HEDDLE_DONE;
 }
 
-bool Job::in_use() {
+bool ThreadJob::in_use() {
   return table_->in_use();
 }
 
-bool Job::failed(std::uint32_t rank) const {
+bool ThreadJob::failed(std::uint32_t rank) const {
   return table_->failed(rank);
 }
 
-base::Result<std::unique_ptr<Bootstrap>> open(Job& job, std::uint32_t rank) {
+base::Result<std::unique_ptr<Bootstrap>> open(ThreadJob& job, std::uint32_t rank) {
   auto member = job.table().join(rank);
   if (!member) return member.status();
   return std::unique_ptr<Bootstrap>(std::move(*member));
@@ -283,7 +283,7 @@ namespace {
 // An inproc job of one rank that belongs to its only member.
 class Single final : public Bootstrap {
  public:
-  Single(std::unique_ptr<inproc::Job> job, std::unique_ptr<Bootstrap> member)
+  Single(std::unique_ptr<inproc::ThreadJob> job, std::unique_ptr<Bootstrap> member)
       : job_(std::move(job)), member_(std::move(member)) {}
 
   [[nodiscard]] const char* name() const override { return "single"; }
@@ -306,14 +306,14 @@ class Single final : public Bootstrap {
   }
 
  private:
-  std::unique_ptr<inproc::Job> job_;
+  std::unique_ptr<inproc::ThreadJob> job_;
   std::unique_ptr<Bootstrap> member_;  // after job_: it is destroyed first
 };
 
 }  // namespace
 
 base::Result<std::unique_ptr<Bootstrap>> open() {
-  auto job = std::make_unique<inproc::Job>(1);
+  auto job = std::make_unique<inproc::ThreadJob>(1);
   auto member = inproc::open(*job, 0);
   if (!member) return member.status();
   return std::unique_ptr<Bootstrap>(std::make_unique<Single>(std::move(job), std::move(*member)));

@@ -17,14 +17,14 @@ class Table;
 
 // The state that the ranks of the job share. Pass its address as Options::inproc_job. It must
 // outlive the bootstraps opened on it. All functions may be called from any thread.
-class Job {
+class ThreadJob {
  public:
   // 1 to kMaxRanks ranks. With another number, or on a system without random numbers, open() on the
   // job fails.
-  explicit Job(std::uint32_t size);
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-  ~Job();
+  explicit ThreadJob(std::uint32_t size);
+  ThreadJob(const ThreadJob&) = delete;
+  ThreadJob& operator=(const ThreadJob&) = delete;
+  ~ThreadJob();
 
   [[nodiscard]] std::uint32_t size() const;
 
@@ -47,7 +47,7 @@ class Job {
 };
 
 // Errors: ARGUMENT (size of the job), RANK, BOOTSTRAP (that rank has been joined before), SYSTEM.
-base::Result<std::unique_ptr<Bootstrap>> open(Job& job, std::uint32_t rank);
+base::Result<std::unique_ptr<Bootstrap>> open(ThreadJob& job, std::uint32_t rank);
 
 }  // namespace heddle::bootstrap::inproc
 

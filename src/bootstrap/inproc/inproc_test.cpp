@@ -15,7 +15,7 @@ namespace {
 
 using Parts = std::vector<std::vector<std::byte>>;
 
-std::unique_ptr<Bootstrap> join(inproc::Job& job, std::uint32_t rank) {
+std::unique_ptr<Bootstrap> join(inproc::ThreadJob& job, std::uint32_t rank) {
   auto opened = open({"inproc", &job, rank}, {});
   EXPECT_TRUE(opened.ok()) << base::last_message();
   return opened ? std::move(*opened) : nullptr;
@@ -38,7 +38,7 @@ base::Status finish(Bootstrap& bootstrap, Parts* all) {
 TEST(inproc, exchange_gives_every_rank_all_parts_in_rank_order) {
   constexpr std::uint32_t kSize = 5;
   constexpr std::uint32_t kRounds = 200;
-  inproc::Job job(kSize);
+  inproc::ThreadJob job(kSize);
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < kSize; ++rank) {
     threads.emplace_back([&, rank] {
@@ -57,7 +57,7 @@ TEST(inproc, exchange_gives_every_rank_all_parts_in_rank_order) {
 }
 
 TEST(inproc, a_card_carries_its_file_and_bytes) {
-  inproc::Job job(2);
+  inproc::ThreadJob job(2);
   const auto a = join(job, 0);
   const auto b = join(job, 1);
   base::Fd file(memfd_create("card", MFD_CLOEXEC));
@@ -83,7 +83,7 @@ TEST(inproc, a_card_carries_its_file_and_bytes) {
 }
 
 TEST(inproc, asking_for_a_card_that_is_not_there_yet_returns_at_once) {
-  inproc::Job job(3);
+  inproc::ThreadJob job(3);
   const auto a = join(job, 0);
   const auto b = join(job, 1);
   const auto c = join(job, 2);
@@ -99,7 +99,7 @@ TEST(inproc, asking_for_a_card_that_is_not_there_yet_returns_at_once) {
 }
 
 TEST(inproc, a_dead_rank_is_told_to_the_others_and_ends_their_waits) {
-  inproc::Job job(3);
+  inproc::ThreadJob job(3);
   const auto a = join(job, 0);
   const auto b = join(job, 1);
   const auto c = join(job, 2);
@@ -123,7 +123,7 @@ TEST(inproc, a_dead_rank_is_told_to_the_others_and_ends_their_waits) {
 }
 
 TEST(inproc, leaving_is_seen_once_and_what_a_rank_gave_before_still_counts) {
-  inproc::Job job(2);
+  inproc::ThreadJob job(2);
   auto a = join(job, 0);
   const auto b = join(job, 1);
   ASSERT_EQ(a->exchange_start(bytes_of(0, 3)), HEDDLE_DONE);
@@ -139,7 +139,7 @@ TEST(inproc, leaving_is_seen_once_and_what_a_rank_gave_before_still_counts) {
 }
 
 TEST(inproc, who_joins_late_knows_who_is_gone) {
-  inproc::Job job(3);
+  inproc::ThreadJob job(3);
   ASSERT_EQ(job.fail(1), HEDDLE_DONE);
   const auto late = join(job, 0);
   EXPECT_TRUE(late->failed(1));
@@ -147,7 +147,7 @@ TEST(inproc, who_joins_late_knows_who_is_gone) {
 }
 
 TEST(inproc, misuse_is_refused) {
-  inproc::Job job(2);
+  inproc::ThreadJob job(2);
   const auto a = join(job, 0);
   EXPECT_EQ(open({"inproc", &job, 0}, {}).status(), HEDDLE_ERR_BOOTSTRAP);
   EXPECT_FALSE(job.failed(0)) << "the refused attempt must not end the rank";
@@ -163,9 +163,9 @@ TEST(inproc, misuse_is_refused) {
   EXPECT_EQ(a->publish({-1, 0, std::vector<std::byte>(kMaxCardBytes + 1), nullptr}), HEDDLE_ERR_SIZE);
   EXPECT_EQ(a->publish({123456, 0, {}, nullptr}), HEDDLE_ERR_SYSTEM);
   EXPECT_EQ(a->fetch(2).status(), HEDDLE_ERR_RANK);
-  inproc::Job none(0);
+  inproc::ThreadJob none(0);
   EXPECT_EQ(open({"inproc", &none, 0}, {}).status(), HEDDLE_ERR_ARGUMENT);
-  inproc::Job many(kMaxRanks + 1);
+  inproc::ThreadJob many(kMaxRanks + 1);
   EXPECT_EQ(open({"inproc", &many, 0}, {}).status(), HEDDLE_ERR_ARGUMENT);
 }
 

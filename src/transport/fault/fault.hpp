@@ -23,7 +23,7 @@
 //
 // Direct memory would bypass the decorator. It is offered only if no fault is set; otherwise
 // regions import without it. The same holds for session queues and barrier gates.
-// A peer's death comes from the bootstrap (inproc::Job::fail) and needs nothing here.
+// A peer's death comes from the bootstrap (inproc::ThreadJob::fail) and needs nothing here.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ class Solo {
 
  private:
   base::ManualClock clock_;
-  bootstrap::inproc::Job job_;
+  bootstrap::inproc::ThreadJob job_;
   base::Environment environment_;
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;
 };

@@ -28,7 +28,7 @@ struct Rank {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<TransportWorker> worker;
 
-  Rank(bootstrap::inproc::Job& job, std::uint32_t rank, const std::string& name, const Overrides& overrides) {
+  Rank(bootstrap::inproc::ThreadJob& job, std::uint32_t rank, const std::string& name, const Overrides& overrides) {
     environment.config = *base::Config::read(overrides);
     environment.log = base::Log(base::Level::error, rank);
     environment.clock = &clock;
@@ -48,7 +48,7 @@ class FourRanks : public testing::Test {
   explicit FourRanks(const std::string& name = "loopback,loopback-messages") : job(4) {
     for (std::uint32_t rank = 0; rank < 4; ++rank) ranks.push_back(std::make_unique<Rank>(job, rank, name, kPairs));
   }
-  bootstrap::inproc::Job job;
+  bootstrap::inproc::ThreadJob job;
   std::vector<std::unique_ptr<Rank>> ranks;
 };
 
@@ -246,7 +246,7 @@ TEST_F(TwoStubs, WhatWasAcceptedIsToldThoughMemoryRunsOut) {
 }
 
 TEST(Joint, HasCommonWordsWhereAllRanksAreNear) {
-  bootstrap::inproc::Job job(2);
+  bootstrap::inproc::ThreadJob job(2);
   Rank first(job, 0, "shm,loopback", {});
   Rank second(job, 1, "shm,loopback", {});
   while (second.transport->common_words().empty()) sched_yield();
@@ -256,7 +256,7 @@ TEST(Joint, HasCommonWordsWhereAllRanksAreNear) {
 
 void expect_strangers(const std::string& one, const Overrides& of_one, const std::string& other,
                       const Overrides& of_other, const char* word) {
-  bootstrap::inproc::Job job(2);
+  bootstrap::inproc::ThreadJob job(2);
   Rank first(job, 0, one, of_one);
   Rank second(job, 1, other, of_other);
   auto local = *second.transport->allocate(64);
@@ -268,7 +268,7 @@ void expect_strangers(const std::string& one, const Overrides& of_one, const std
 TEST(Joint, RanksWithOtherSettingsDoNotMeet) {
   Command message;
   for (const char* other : {"loopback,loopback-messages", "loopback-messages,loopback", "loopback"}) {
-    bootstrap::inproc::Job job(2);
+    bootstrap::inproc::ThreadJob job(2);
     Rank first(job, 0, "loopback,loopback", {});
     Rank second(job, 1, other, {});
     message.rank = 1;
@@ -283,7 +283,7 @@ TEST(Joint, RanksWithOtherSettingsDoNotMeet) {
 }
 
 TEST(Joint, RefusesATransportThatDoesNotReachOthers) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   base::Environment environment;
   environment.config = *base::Config::read({});
   auto alone = std::move(*bootstrap::inproc::open(job, 0));

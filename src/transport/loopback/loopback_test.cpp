@@ -58,7 +58,7 @@ class LoopbackTest : public testing::Test {
 
   base::SystemClock clock_;
   base::Environment environment_;
-  bootstrap::inproc::Job job_{kRanks};
+  bootstrap::inproc::ThreadJob job_{kRanks};
   std::unique_ptr<bootstrap::Bootstrap> members_[kRanks];
   std::unique_ptr<Transport> transports_[kRanks];
   std::unique_ptr<TransportWorker> workers_[kRanks];
@@ -174,7 +174,7 @@ TEST_F(LoopbackTest, AnAlignedWordIsPutAsOneReleaseStore) {
 }
 
 TEST_F(LoopbackTest, RanksOfAnotherProcessOrTransportAreRefused) {
-  bootstrap::inproc::Job job(3);
+  bootstrap::inproc::ThreadJob job(3);
   auto mine = std::move(*bootstrap::inproc::open(job, 0));
   auto foreign = std::move(*bootstrap::inproc::open(job, 1));
   auto other = std::move(*bootstrap::inproc::open(job, 2));

@@ -15,7 +15,7 @@ namespace heddle::transport {
 
 class BareRank {
  public:
-  BareRank(bootstrap::inproc::Job* job, std::uint32_t rank, const char* transport) {
+  BareRank(bootstrap::inproc::ThreadJob* job, std::uint32_t rank, const char* transport) {
     environment_.config = *base::Config::read();
     environment_.clock = &clock_;
     bootstrap_ = std::move(*bootstrap::open({"inproc", job, rank}, environment_));

@@ -152,7 +152,7 @@ class World {
   };
 
   base::SystemClock clock_;
-  bootstrap::inproc::Job job_;
+  bootstrap::inproc::ThreadJob job_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

@@ -240,7 +240,7 @@ class Forged : public testing::Test {
 
   HeldClock clock_;
   base::Environment environment_;
-  std::optional<bootstrap::inproc::Job> job_{std::in_place, 2};
+  std::optional<bootstrap::inproc::ThreadJob> job_{std::in_place, 2};
   std::array<std::unique_ptr<bootstrap::Bootstrap>, 2> members_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<TransportWorker> worker_;

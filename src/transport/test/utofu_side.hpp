@@ -19,7 +19,7 @@ inline constexpr std::uint32_t kRanks = 2;
 
 class Side {
  public:
-  Side(bootstrap::inproc::Job& job, std::uint32_t rank, const base::Config::Overrides& variables,
+  Side(bootstrap::inproc::ThreadJob& job, std::uint32_t rank, const base::Config::Overrides& variables,
        base::Clock* clock = nullptr) {
     auto config = base::Config::read(variables);
     EXPECT_TRUE(config.ok()) << base::last_message();

@@ -22,7 +22,7 @@ constexpr std::uint32_t kNone = GateWires::kNone;
 
 class Side {
  public:
-  Side(bootstrap::inproc::Job& job, std::uint32_t rank, Overrides variables = {},
+  Side(bootstrap::inproc::ThreadJob& job, std::uint32_t rank, Overrides variables = {},
        base::Level level = base::Level::error) {
     variables.insert({"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM});
     variables.insert({"HEDDLE_MAX_WORKERS", "1"});
@@ -66,7 +66,7 @@ class Pair {
   GateChain& operator[](std::uint32_t rank) { return *chains_[rank]; }
 
  private:
-  bootstrap::inproc::Job job_;
+  bootstrap::inproc::ThreadJob job_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<std::unique_ptr<GateChain>> chains_;
 };
@@ -140,7 +140,7 @@ TEST(UtofuGates, ThoseWhoDisagreeAreTold) {
 }
 
 TEST(UtofuGates, WhatIsNotSoIsRefused) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0);
   auto opened = side.gates()->open(2, 1);
   auto elsewhere = side.gates()->open(1, 2);
@@ -163,7 +163,7 @@ TEST(UtofuGates, WhatIsNotSoIsRefused) {
 }
 
 TEST(UtofuGates, TheyRunOutAndComeBack) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0, {{"HEDDLE_UTOFU_GATES", "100"}});
   for (int round = 0; round < 2; ++round) {
     std::vector<std::unique_ptr<GateChain>> open;
@@ -181,7 +181,7 @@ TEST(UtofuGates, TheyRunOutAndComeBack) {
 }
 
 TEST(UtofuGates, AsManyAsAllowed) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0, {{"HEDDLE_UTOFU_GATES", "4"}});
   auto opened = side.gates()->open(3, 0);
   EXPECT_TRUE(opened.ok());
@@ -191,9 +191,9 @@ TEST(UtofuGates, AsManyAsAllowed) {
 }
 
 TEST(UtofuGates, ThereAreNoneWhereNotWanted) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   EXPECT_EQ(Side(job, 0, {{"HEDDLE_UTOFU_GATES", "0"}}).gates(), nullptr);
-  bootstrap::inproc::Job other(1);
+  bootstrap::inproc::ThreadJob other(1);
   testing::internal::CaptureStderr();
   EXPECT_EQ(Side(other, 0, {{"HEDDLE_UTOFU_SINGLE_THREAD", "1"}}, base::Level::info).gates(), nullptr);
   const std::string told = testing::internal::GetCapturedStderr();

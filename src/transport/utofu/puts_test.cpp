@@ -9,7 +9,7 @@ namespace {
 
 // Puts of words up to the last byte of a region, and none beyond it; regions shorter than a word.
 TEST(Puts, WordsAtTheEndOfARegion) {
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
@@ -41,7 +41,7 @@ TEST(Puts, WordsAtTheEndOfARegion) {
 // Words are posted without a poll until no more is accepted. A refused command is as it was, and is
 // accepted when others have ended.
 TEST(Puts, ARefusedWordIsAsItWas) {
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);

@@ -24,7 +24,7 @@ using Overrides = base::Config::Overrides;
 
 class Side {
  public:
-  Side(bootstrap::inproc::Job& job, std::uint32_t rank, Overrides variables = {},
+  Side(bootstrap::inproc::ThreadJob& job, std::uint32_t rank, Overrides variables = {},
        base::Level level = base::Level::error) {
     variables.insert({"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM});
     variables.insert({"HEDDLE_MAX_WORKERS", "1"});
@@ -128,7 +128,7 @@ class Chain {
   [[nodiscard]] Link& last() { return *links_.back(); }
 
  private:
-  bootstrap::inproc::Job job_;
+  bootstrap::inproc::ThreadJob job_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<std::unique_ptr<Link>> links_;
 };
@@ -187,7 +187,7 @@ TEST(UtofuSession, ARankThatIsARunAheadWaits) {
 // The setting says 1024, the emulator has 64 or 32 slots here: the message says how to set it.
 TEST(UtofuSession, ADepthThatIsNotSoIsTold) {
   for (const bool right : {false, true}) {
-    bootstrap::inproc::Job job(1);
+    bootstrap::inproc::ThreadJob job(1);
     Side side(job, 0, right ? Overrides{{"HEDDLE_UTOFU_SESSION_DEPTH", "16"}} : Overrides{}, base::Level::warn);
     auto opened = side.sessions()->open(queues(1), {});
     ASSERT_TRUE(opened.ok()) << base::last_message();
@@ -219,7 +219,7 @@ TEST(UtofuSession, CommandsThatHaveNoRoomFollow) {
 }
 
 TEST(UtofuSession, QueuesAreGivenBack) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0);
   std::vector<std::byte> memory(64);
   std::size_t most = 0;
@@ -243,7 +243,7 @@ TEST(UtofuSession, QueuesAreGivenBack) {
 }
 
 TEST(UtofuSession, AsManyAsAllowed) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0, {{"HEDDLE_UTOFU_SESSIONS", "2"}});
   EXPECT_TRUE(side.sessions()->open(queues(2), {}).ok());
   EXPECT_EQ(side.sessions()->open(queues(3), {}).status(), HEDDLE_ERR_NO_MEMORY);
@@ -254,7 +254,7 @@ TEST(UtofuSession, AsManyAsAllowed) {
 // i + 6.
 TEST(UtofuSession, EachLinkHasATniOfItsOwn) {
   constexpr std::uint32_t kTnis = 6;
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0);
   EXPECT_EQ(side.sessions()->limits().spread_bytes, 65'536U);
   void* library = dlopen(HEDDLE_TOFUCOM, RTLD_NOW | RTLD_NOLOAD);
@@ -288,20 +288,20 @@ TEST(UtofuSession, EachLinkHasATniOfItsOwn) {
 }
 
 TEST(UtofuSession, NothingIsSpreadWhereThatIsNotWanted) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   EXPECT_EQ(Side(job, 0, {{"HEDDLE_UTOFU_SPREAD_BYTES", "0"}}).sessions()->limits().spread_bytes,
             SessionQueues::Limits::kNever);
 }
 
 TEST(UtofuSession, ThereAreNoneWhereNotWanted) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   EXPECT_EQ(Side(job, 0, {{"HEDDLE_UTOFU_SESSIONS", "0"}}).sessions(), nullptr);
-  bootstrap::inproc::Job other(1);
+  bootstrap::inproc::ThreadJob other(1);
   EXPECT_EQ(Side(other, 0, {{"HEDDLE_UTOFU_SINGLE_THREAD", "1"}}).sessions(), nullptr);
 }
 
 TEST(UtofuSession, WhatIsNotSoIsRefused) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0);
   std::vector<std::byte> memory(100);
   auto opened = side.sessions()->open(queues(2), memory);
@@ -324,7 +324,7 @@ TEST(UtofuSession, WhatIsNotSoIsRefused) {
 
 // Data from the free queue, whose VCQ many Sessions share.
 TEST(UtofuSession, TheFreeQueueIsFree) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0);
   constexpr std::size_t kSessions = 4;
   std::vector<std::vector<std::byte>> memory(kSessions, std::vector<std::byte>(2048));
@@ -351,7 +351,7 @@ TEST(UtofuSession, TheFreeQueueIsFree) {
 
 // Two Sessions at once have more commands in their free queues than the common VCQ has slots.
 TEST(UtofuSession, TheFreeQueueGoesInPieces) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0);
   constexpr std::uint64_t kCommands = 300;
   std::vector<std::vector<std::byte>> memory(2, std::vector<std::byte>(2 * kCommands));
@@ -385,7 +385,7 @@ TEST(UtofuSession, TheFreeQueueGoesInPieces) {
 // A run that never ends: queue, commands and memory stay with the NIC, and the process ends as
 // usual.
 TEST(UtofuSession, WhatIsLeftStays) {
-  bootstrap::inproc::Job job(1);
+  bootstrap::inproc::ThreadJob job(1);
   Side side(job, 0);
   // Is never freed, not even at the end of the process: commands that the NIC still holds may put
   // into it.

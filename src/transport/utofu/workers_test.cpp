@@ -85,7 +85,7 @@ void exchange(TransportWorker& worker, std::uint32_t rank, std::uint32_t index, 
 void run(std::uint32_t workers, const char* exclusive) {
   SCOPED_TRACE(workers);
   constexpr std::uint32_t kRounds = 12;
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM},
                                              {"HEDDLE_UTOFU_EXCLUSIVE", exclusive},
                                              {"HEDDLE_MAX_WORKERS", std::to_string(workers)}};
@@ -143,7 +143,7 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
   ASSERT_NE(library, nullptr) << dlerror();
   const auto info = reinterpret_cast<decltype(&utofu_query_vcq_info)>(dlsym(library, "utofu_query_vcq_info"));
   ASSERT_NE(info, nullptr);
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
@@ -193,7 +193,7 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
 // There are 256 numbers from which peers compute STADDs. Further regions have one way, and the
 // numbers of freed regions are used again.
 TEST(Workers, MoreRegionsThanNumbers) {
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
@@ -225,7 +225,7 @@ TEST(Workers, MoreRegionsThanNumbers) {
 // accepted.
 TEST(Workers, WhatWaitedForAConnectionGivesItsBufferBack) {
   constexpr std::uint32_t kWorkers = 12;  // more than half of the pool, which has 16 buffers here
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM},
                                              {"HEDDLE_UTOFU_MRQ_DEPTH", "64"},
                                              {"HEDDLE_MAX_WORKERS", std::to_string(kWorkers)}};
@@ -258,7 +258,7 @@ TEST(Workers, WhatWaitedForAConnectionGivesItsBufferBack) {
 }
 
 TEST(Workers, DepthsThatDifferAreTold) {
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   Side sides[kRanks] = {{job, 0, {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "1024"}}},
                         {job, 1, {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "512"}}}};
   ASSERT_NE(sides[0].transport(), nullptr);
@@ -278,7 +278,7 @@ TEST(Workers, RefusedCreditIsNotLost) {
   ASSERT_NE(library, nullptr) << dlerror();
   const auto refuse = reinterpret_cast<void (*)(std::uint32_t)>(dlsym(library, "silent_tofucom_refuse"));
   ASSERT_NE(refuse, nullptr);
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
                                              {"HEDDLE_MAX_WORKERS", "1"}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
@@ -321,7 +321,7 @@ TEST(Workers, SilentNodeThatDied) {
   ASSERT_NE(library, nullptr) << dlerror();
   const auto silence = reinterpret_cast<void (*)(std::uint64_t)>(dlsym(library, "silent_tofucom_set"));
   ASSERT_NE(silence, nullptr);
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
                                              // one port: one VCQ falls silent
                                              {"HEDDLE_MAX_WORKERS", "1"}};
@@ -404,7 +404,7 @@ TEST_P(SilentNode, ThatLives) {
   const auto freed = reinterpret_cast<std::uint32_t (*)()>(dlsym(library, "silent_tofucom_freed"));
   ASSERT_NE(freed, nullptr);
   const std::uint32_t freed_before = freed();
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
                                              {"HEDDLE_MAX_WORKERS", "1"}};  // one port, as above
   StepClock clock;
@@ -456,7 +456,7 @@ INSTANTIATE_TEST_SUITE_P(Opcodes, SilentNode, testing::Values(Opcode::put, Opcod
 // emulated machine of its own.
 class OwnWorld : public bootstrap::Bootstrap {
  public:
-  explicit OwnWorld(bootstrap::inproc::Job& job) : real_(std::move(*bootstrap::inproc::open(job, 0))) {}
+  explicit OwnWorld(bootstrap::inproc::ThreadJob& job) : real_(std::move(*bootstrap::inproc::open(job, 0))) {}
   [[nodiscard]] const char* name() const override { return "own world"; }
   [[nodiscard]] std::uint32_t rank() const override { return 0; }
   [[nodiscard]] std::uint32_t size() const override { return kRanks; }
@@ -486,7 +486,7 @@ class OwnWorld : public bootstrap::Bootstrap {
 };
 
 TEST(Workers, RanksOfTwoMachinesDoNotMeet) {
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   OwnWorld own(job);
   base::SystemClock clock;
   base::Environment environment;
@@ -525,7 +525,7 @@ class LateCards final : public OwnWorld {
 
 // A thread that makes progress does not wait for a card that does not come.
 TEST(Workers, AnImportWaitsForNobodysCard) {
-  bootstrap::inproc::Job job(kRanks);
+  bootstrap::inproc::ThreadJob job(kRanks);
   const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
   Side owner(job, 1, variables);
   LateCards late(job);
