@@ -12,11 +12,11 @@
 namespace heddle::mpi {
 namespace {
 
-std::byte* start_of(const Block& block) {
+std::byte* start_of(const BufferBlock& block) {
   return static_cast<std::byte*>(begin_of(block.buffer, *block.type));
 }
 
-Block shifted(const Block& block, MPI_Count bytes) {
+BufferBlock shifted(const BufferBlock& block, MPI_Count bytes) {
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(block.buffer) + static_cast<std::uintptr_t>(bytes);
   return {pointer_from(address), block.count, block.type};
 }
@@ -25,7 +25,7 @@ Block shifted(const Block& block, MPI_Count bytes) {
 std::byte* lowest(const Blocks& blocks) {
   std::byte* low = nullptr;
   for (int i = 0; i < blocks.size(); ++i) {
-    const Block block = blocks[i];
+    const BufferBlock block = blocks[i];
     if (block.bytes() > 0 && (low == nullptr || start_of(block) < low)) low = start_of(block);
   }
   return low;
@@ -34,7 +34,7 @@ std::byte* lowest(const Blocks& blocks) {
 void place_list(const Blocks& blocks, Wire* wire) {
   std::size_t packed = 0;
   for (int i = 0; i < blocks.size(); ++i) {
-    const Block block = blocks[i];
+    const BufferBlock block = blocks[i];
     const std::size_t bytes = block.bytes();
     std::size_t offset = 0;
     if (wire->packed)
@@ -57,15 +57,15 @@ std::size_t total_of(const Blocks& blocks) {
 }
 
 // The data of an even side is one block with the elements of all blocks.
-Block whole_of(const Blocks& blocks) {
-  Block whole = blocks[0];
+BufferBlock whole_of(const Blocks& blocks) {
+  BufferBlock whole = blocks[0];
   whole.count *= blocks.size();
   return whole;
 }
 
 }  // namespace
 
-Blocks Blocks::even(const Block& first, int size) {
+Blocks Blocks::even(const BufferBlock& first, int size) {
   Blocks blocks;
   blocks.kind_ = Kind::even;
   blocks.first_ = first;
@@ -73,25 +73,26 @@ Blocks Blocks::even(const Block& first, int size) {
   return blocks;
 }
 
-Blocks Blocks::same(const Block& block, int size) {
+Blocks Blocks::same(const BufferBlock& block, int size) {
   Blocks blocks = even(block, size);
   blocks.kind_ = Kind::same;
   return blocks;
 }
 
-void Blocks::add(const Block& block) {
+void Blocks::add(const BufferBlock& block) {
   list_.push_back(block);
   ++size_;
 }
 
-Block Blocks::operator[](int i) const {
+BufferBlock Blocks::operator[](int i) const {
   if (kind_ == Kind::list) return list_[static_cast<std::size_t>(i)];
   return kind_ == Kind::same ? first_ : shifted(first_, i * first_.count * first_.type->extent);
 }
 
 bool Blocks::contiguous() const {
   if (kind_ != Kind::list) return first_.type->contiguous;
-  return std::ranges::all_of(list_, [](const Block& block) { return block.type->contiguous || block.bytes() == 0; });
+  return std::ranges::all_of(list_,
+                             [](const BufferBlock& block) { return block.type->contiguous || block.bytes() == 0; });
 }
 
 std::byte* Wire::at(int i) const {
@@ -99,7 +100,7 @@ std::byte* Wire::at(int i) const {
   return base + (places.offsets.empty() ? index * stride : places.offsets[index]);
 }
 
-Wire wire_of(Schedule& schedule, const Blocks& blocks, bool apart) {
+Wire wire_of(StepSchedule& schedule, const Blocks& blocks, bool apart) {
   Wire wire;
   wire.packed = apart || !blocks.contiguous();
   if (blocks.is_even()) {
@@ -142,7 +143,7 @@ void tell_overlap(const char* caller, const Extent& one, const Extent& other) {
 }
 
 void add_extents(const Blocks& blocks, bool received, std::vector<Extent>* extents) {
-  const auto add = [&](const Block& block, int number) {
+  const auto add = [&](const BufferBlock& block, int number) {
     const std::byte* const begin = block.bytes() == 0 ? nullptr : start_of(block);
     if (begin != nullptr) extents->push_back({begin, begin + block.bytes(), number, received});
   };
@@ -176,7 +177,7 @@ bool find_overlap(const Blocks& receive, const Blocks* send, Extent* one, Extent
 
 }  // namespace
 
-Wire wire_of_received(Schedule& schedule, const Blocks& receive, const Blocks* send) {
+Wire wire_of_received(StepSchedule& schedule, const Blocks& receive, const Blocks* send) {
   if (!receive.contiguous()) return wire_of(schedule, receive);
   Extent one{};
   Extent other{};
@@ -185,40 +186,41 @@ Wire wire_of_received(Schedule& schedule, const Blocks& receive, const Blocks* s
   return wire_of(schedule, receive, true);
 }
 
-void add_pack(Schedule& schedule, const Blocks& blocks, const Wire& wire) {
+void add_pack(StepSchedule& schedule, const Blocks& blocks, const Wire& wire) {
   if (!wire.packed || blocks.size() == 0) return;
   if (blocks.is_even()) return add_pack(schedule, whole_of(blocks), wire.base);
   if (blocks.is_same()) return add_pack(schedule, blocks[0], wire.base);
   schedule.local([blocks, wire] {
     for (int i = 0; i < blocks.size(); ++i)
-      if (const Block block = blocks[i]; block.bytes() > 0) pack(block.buffer, block.count, *block.type, wire.at(i));
+      if (const BufferBlock block = blocks[i]; block.bytes() > 0)
+        pack(block.buffer, block.count, *block.type, wire.at(i));
   });
 }
 
-void add_unpack(Schedule& schedule, const Blocks& blocks, const Wire& wire) {
+void add_unpack(StepSchedule& schedule, const Blocks& blocks, const Wire& wire) {
   if (!wire.packed || blocks.size() == 0) return;
   if (blocks.is_even()) return add_unpack(schedule, whole_of(blocks), wire.base);
   schedule.local([blocks, wire] {
     for (int i = 0; i < blocks.size(); ++i) {
-      const Block block = blocks[i];
+      const BufferBlock block = blocks[i];
       const auto bytes = static_cast<MPI_Count>(block.bytes());
       if (bytes > 0) unpack(wire.at(i), bytes, block.buffer, block.count, *block.type);
     }
   });
 }
 
-void add_pack(Schedule& schedule, const Block& block, std::byte* to) {
+void add_pack(StepSchedule& schedule, const BufferBlock& block, std::byte* to) {
   if (block.bytes() == 0) return;
   schedule.local([block, to] { pack(block.buffer, block.count, *block.type, to); });
 }
 
-void add_unpack(Schedule& schedule, const Block& block, const std::byte* from) {
+void add_unpack(StepSchedule& schedule, const BufferBlock& block, const std::byte* from) {
   if (block.bytes() == 0) return;
   schedule.local(
       [block, from] { unpack(from, static_cast<MPI_Count>(block.bytes()), block.buffer, block.count, *block.type); });
 }
 
-void add_copy(Schedule& schedule, const Block& from, const Block& to) {
+void add_copy(StepSchedule& schedule, const BufferBlock& from, const BufferBlock& to) {
   if (from.bytes() == 0 || to.bytes() == 0) return;
   schedule.local([from, to] { copy(from.buffer, from.count, *from.type, to.buffer, to.count, *to.type); });
 }
@@ -230,7 +232,7 @@ int check_not_in_place(const SideNames& names, const void* buffer) {
   return error(MPI_ERR_BUFFER, "%s is MPI_IN_PLACE: not allowed here; pass memory", names.buffer);
 }
 
-int read_block(Schedule& schedule, const SideNames& names, const BlockArguments& given, Block* block) {
+int read_block(StepSchedule& schedule, const SideNames& names, const BlockArguments& given, BufferBlock* block) {
   if (given.count < 0)
     return error(MPI_ERR_COUNT, "%s %lld: it must not be negative", names.count, static_cast<long long>(given.count));
   Type* type = nullptr;
@@ -254,7 +256,7 @@ int read_block(Schedule& schedule, const SideNames& names, const BlockArguments&
 
 namespace {
 
-int check_lists(const SideNames& names, const Counts& counts, const Counts& displacements, int size) {
+int check_lists(const SideNames& names, const CountList& counts, const CountList& displacements, int size) {
   if (size == 0) return MPI_SUCCESS;
   if (!counts.present()) return error(MPI_ERR_ARG, "the list of %ss is null; pass %d numbers", names.count, size);
   if (!displacements.present())
@@ -264,13 +266,13 @@ int check_lists(const SideNames& names, const Counts& counts, const Counts& disp
 
 }  // namespace
 
-int read_blocks(Schedule& schedule, const SideNames& names, const Listed& listed, int size, Blocks* blocks) {
+int read_blocks(StepSchedule& schedule, const SideNames& names, const Listed& listed, int size, Blocks* blocks) {
   if (const int code = check_lists(names, listed.counts, listed.displacements, size); code != MPI_SUCCESS) return code;
-  Block first;
+  BufferBlock first;
   if (const int code = read_block(schedule, names, {listed.buffer, 0, listed.datatype}, &first); code != MPI_SUCCESS)
     return code;
   for (int i = 0; i < size; ++i) {
-    Block block = shifted(first, listed.displacements[i] * first.type->extent);
+    BufferBlock block = shifted(first, listed.displacements[i] * first.type->extent);
     block.count = listed.counts[i];
     if (block.count < 0)
       return error(MPI_ERR_COUNT, "%s %lld at %d: it must not be negative", names.count,
@@ -283,14 +285,14 @@ int read_blocks(Schedule& schedule, const SideNames& names, const Listed& listed
   return MPI_SUCCESS;
 }
 
-int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& listed, int size, Blocks* blocks) {
+int read_blocks(StepSchedule& schedule, const SideNames& names, const ListedTypes& listed, int size, Blocks* blocks) {
   if (const int code = check_lists(names, listed.counts, listed.displacements, size); code != MPI_SUCCESS) return code;
   if (size > 0 && listed.datatypes == nullptr)
     return error(MPI_ERR_ARG, "the list of %ss is null; pass %d types", names.type, size);
   for (int i = 0; i < size; ++i) {
-    Block block;
+    BufferBlock block;
     if (const int code = check_not_in_place(names, listed.buffer); code != MPI_SUCCESS) return code;
-    const Block at = shifted({const_cast<void*>(listed.buffer), 0, nullptr}, listed.displacements[i]);
+    const BufferBlock at = shifted({const_cast<void*>(listed.buffer), 0, nullptr}, listed.displacements[i]);
     if (const int code = read_block(schedule, names, {at.buffer, listed.counts[i], listed.datatypes[i]}, &block);
         code != MPI_SUCCESS)
       return code;
@@ -299,7 +301,7 @@ int read_blocks(Schedule& schedule, const SideNames& names, const ListedTypes& l
   return MPI_SUCCESS;
 }
 
-int check_root(Schedule& schedule, int root) {
+int check_root(StepSchedule& schedule, int root) {
   const Comm& comm = schedule.communicator();
   schedule.described.root = root;
   if (comm.inter() && (root == MPI_ROOT || root == MPI_PROC_NULL)) return MPI_SUCCESS;
@@ -309,7 +311,7 @@ int check_root(Schedule& schedule, int root) {
                size - 1, comm.inter() ? "; MPI_ROOT and MPI_PROC_NULL in the root's own group" : "");
 }
 
-int check_apart(const Block& from, const Block& to) {
+int check_apart(const BufferBlock& from, const BufferBlock& to) {
   if (from.bytes() == 0 || to.bytes() == 0 || start_of(from) != start_of(to)) return MPI_SUCCESS;
   return error(MPI_ERR_BUFFER, "the buffers are the same memory; pass two, or MPI_IN_PLACE where the call allows it");
 }

@@ -21,16 +21,16 @@ struct Receive {
   MPI_Datatype type;
 };
 
-int read_side_block(Schedule& schedule, const Send& send, Block* block) {
+int read_side_block(StepSchedule& schedule, const Send& send, BufferBlock* block) {
   return read_block(schedule, kSend, {send.buffer, send.count, send.type}, block);
 }
-int read_side_block(Schedule& schedule, const Receive& receive, Block* block) {
+int read_side_block(StepSchedule& schedule, const Receive& receive, BufferBlock* block) {
   return read_block(schedule, kReceive, {receive.buffer, receive.count, receive.type}, block);
 }
 // One block for each process with which this one exchanges data.
 template <class Side>
-int read_even(Schedule& schedule, const Side& side, Blocks* blocks) {
-  Block first;
+int read_even(StepSchedule& schedule, const Side& side, Blocks* blocks) {
+  BufferBlock first;
   if (const int code = read_side_block(schedule, side, &first); code != MPI_SUCCESS) return code;
   const Comm& comm = schedule.communicator();
   *blocks = Blocks::even(first, comm.inter() ? comm.remote_size() : comm.size());
@@ -38,7 +38,7 @@ int read_even(Schedule& schedule, const Side& side, Blocks* blocks) {
 }
 
 int barrier_in(Call call, const CallWay& way, MPI_Comm comm) {
-  return run_collective(call, comm, way, [](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [](StepSchedule& schedule) -> int {
     if (schedule.communicator().inter())
       add_inter_barrier(schedule);
     else
@@ -48,10 +48,10 @@ int barrier_in(Call call, const CallWay& way, MPI_Comm comm) {
 }
 
 int bcast_in(Call call, const CallWay& way, const Receive& data, int root, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
-    Block block;
+    BufferBlock block;
     if (!inter || root != MPI_PROC_NULL) {
       const int code = read_block(schedule, kBuffer, {data.buffer, data.count, data.type}, &block);
       if (code != MPI_SUCCESS) return code;
@@ -64,8 +64,8 @@ int bcast_in(Call call, const CallWay& way, const Receive& data, int root, MPI_C
   });
 }
 
-int inter_gather(Schedule& schedule, const Send& send, const Receive& receive, int root) {
-  Block block;
+int inter_gather(StepSchedule& schedule, const Send& send, const Receive& receive, int root) {
+  BufferBlock block;
   Blocks blocks;
   int code = MPI_SUCCESS;
   if (root == MPI_ROOT)
@@ -77,12 +77,12 @@ int inter_gather(Schedule& schedule, const Send& send, const Receive& receive, i
 }
 
 int gather_in(Call call, const CallWay& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter()) return inter_gather(schedule, send, receive, root);
     const bool at_root = schedule.communicator().rank == root;
     const bool in_place = at_root && send.buffer == MPI_IN_PLACE;
-    Block block;
+    BufferBlock block;
     Blocks blocks;
     if (!in_place)
       if (const int code = read_side_block(schedule, send, &block); code != MPI_SUCCESS) return code;
@@ -93,10 +93,10 @@ int gather_in(Call call, const CallWay& way, const Send& send, const Receive& re
 }
 
 int allgather_in(Call call, const CallWay& way, const Send& send, const Receive& receive, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;
-    Block block;
+    BufferBlock block;
     Blocks blocks;
     if (!in_place)
       if (const int code = read_side_block(schedule, send, &block); code != MPI_SUCCESS) return code;
@@ -107,8 +107,8 @@ int allgather_in(Call call, const CallWay& way, const Send& send, const Receive&
   });
 }
 
-int inter_scatter(Schedule& schedule, const Send& send, const Receive& receive, int root) {
-  Block block;
+int inter_scatter(StepSchedule& schedule, const Send& send, const Receive& receive, int root) {
+  BufferBlock block;
   Blocks blocks;
   int code = MPI_SUCCESS;
   if (root == MPI_ROOT)
@@ -120,12 +120,12 @@ int inter_scatter(Schedule& schedule, const Send& send, const Receive& receive, 
 }
 
 int scatter_in(Call call, const CallWay& way, const Send& send, const Receive& receive, int root, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter()) return inter_scatter(schedule, send, receive, root);
     const bool at_root = schedule.communicator().rank == root;
     const bool in_place = at_root && receive.buffer == MPI_IN_PLACE;
-    Block block;
+    BufferBlock block;
     Blocks blocks;
     if (at_root)
       if (const int code = read_even(schedule, send, &blocks); code != MPI_SUCCESS) return code;
@@ -136,7 +136,7 @@ int scatter_in(Call call, const CallWay& way, const Send& send, const Receive& r
 }
 
 int alltoall_in(Call call, const CallWay& way, const Send& send, const Receive& receive, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;
     Blocks from;
@@ -281,7 +281,7 @@ namespace {
 
 // One block for each process with which this one exchanges data.
 template <class List>
-int read_list(Schedule& schedule, const SideNames& names, const List& list, Blocks* blocks) {
+int read_list(StepSchedule& schedule, const SideNames& names, const List& list, Blocks* blocks) {
   const Comm& comm = schedule.communicator();
   if (const int code = check_not_in_place(names, list.buffer); code != MPI_SUCCESS) return code;
   return read_blocks(schedule, names, list, comm.inter() ? comm.remote_size() : comm.size(), blocks);
@@ -289,13 +289,13 @@ int read_list(Schedule& schedule, const SideNames& names, const List& list, Bloc
 
 int gatherv_in(Call call, const CallWay& way, const BlockArguments& send, const Listed& receive, int root,
                MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     const bool at_root = inter ? root == MPI_ROOT : schedule.communicator().rank == root;
     const bool in_place = at_root && !inter && send.buffer == MPI_IN_PLACE;
     const bool gives = inter ? root >= 0 : !in_place;
-    Block block;
+    BufferBlock block;
     Blocks blocks;
     if (gives)
       if (const int code = read_block(schedule, kSend, send, &block); code != MPI_SUCCESS) return code;
@@ -309,13 +309,13 @@ int gatherv_in(Call call, const CallWay& way, const BlockArguments& send, const 
 
 int scatterv_in(Call call, const CallWay& way, const Listed& send, const BlockArguments& receive, int root,
                 MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     const bool at_root = inter ? root == MPI_ROOT : schedule.communicator().rank == root;
     const bool in_place = at_root && !inter && receive.buffer == MPI_IN_PLACE;
     const bool gets = inter ? root >= 0 : !in_place;
-    Block block;
+    BufferBlock block;
     Blocks blocks;
     if (at_root)
       if (const int code = read_list(schedule, kSend, send, &blocks); code != MPI_SUCCESS) return code;
@@ -328,10 +328,10 @@ int scatterv_in(Call call, const CallWay& way, const Listed& send, const BlockAr
 }
 
 int allgatherv_in(Call call, const CallWay& way, const BlockArguments& send, const Listed& receive, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;
-    Block block;
+    BufferBlock block;
     Blocks blocks;
     if (!in_place)
       if (const int code = read_block(schedule, kSend, send, &block); code != MPI_SUCCESS) return code;
@@ -344,7 +344,7 @@ int allgatherv_in(Call call, const CallWay& way, const BlockArguments& send, con
 
 template <class List>
 int alltoallv_in(Call call, const CallWay& way, const List& send, const List& receive, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     const bool inter = schedule.communicator().inter();
     const bool in_place = !inter && send.buffer == MPI_IN_PLACE;
     Blocks from;
@@ -363,31 +363,33 @@ int alltoallv_in(Call call, const CallWay& way, const List& send, const List& re
 // ---- gatherv and scatterv -----------------------------------------------------------------------
 
 int gatherv(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-            Counts recvcounts, Counts displs, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+            CountList recvcounts, CountList displs, MPI_Datatype recvtype, int root, MPI_Comm comm) {
   return gatherv_in(call, {}, {sendbuf, sendcount, sendtype}, {recvbuf, recvcounts, displs, recvtype}, root, comm);
 }
 int igatherv(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-             Counts recvcounts, Counts displs, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request) {
+             CountList recvcounts, CountList displs, MPI_Datatype recvtype, int root, MPI_Comm comm,
+             MPI_Request* request) {
   return gatherv_in(call, nonblocking(request), {sendbuf, sendcount, sendtype}, {recvbuf, recvcounts, displs, recvtype},
                     root, comm);
 }
 int gatherv_init(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-                 Counts recvcounts, Counts displs, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
+                 CountList recvcounts, CountList displs, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
                  MPI_Request* request) {
   return gatherv_in(call, persistent(info, request), {sendbuf, sendcount, sendtype},
                     {recvbuf, recvcounts, displs, recvtype}, root, comm);
 }
 
-int scatterv(Call call, const void* sendbuf, Counts sendcounts, Counts displs, MPI_Datatype sendtype, void* recvbuf,
-             MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+int scatterv(Call call, const void* sendbuf, CountList sendcounts, CountList displs, MPI_Datatype sendtype,
+             void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
   return scatterv_in(call, {}, {sendbuf, sendcounts, displs, sendtype}, {recvbuf, recvcount, recvtype}, root, comm);
 }
-int iscatterv(Call call, const void* sendbuf, Counts sendcounts, Counts displs, MPI_Datatype sendtype, void* recvbuf,
-              MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request) {
+int iscatterv(Call call, const void* sendbuf, CountList sendcounts, CountList displs, MPI_Datatype sendtype,
+              void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+              MPI_Request* request) {
   return scatterv_in(call, nonblocking(request), {sendbuf, sendcounts, displs, sendtype},
                      {recvbuf, recvcount, recvtype}, root, comm);
 }
-int scatterv_init(Call call, const void* sendbuf, Counts sendcounts, Counts displs, MPI_Datatype sendtype,
+int scatterv_init(Call call, const void* sendbuf, CountList sendcounts, CountList displs, MPI_Datatype sendtype,
                   void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
                   MPI_Request* request) {
   return scatterv_in(call, persistent(info, request), {sendbuf, sendcounts, displs, sendtype},
@@ -397,16 +399,16 @@ int scatterv_init(Call call, const void* sendbuf, Counts sendcounts, Counts disp
 // ---- allgatherv ---------------------------------------------------------------------------------
 
 int allgatherv(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-               Counts recvcounts, Counts displs, MPI_Datatype recvtype, MPI_Comm comm) {
+               CountList recvcounts, CountList displs, MPI_Datatype recvtype, MPI_Comm comm) {
   return allgatherv_in(call, {}, {sendbuf, sendcount, sendtype}, {recvbuf, recvcounts, displs, recvtype}, comm);
 }
 int iallgatherv(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-                Counts recvcounts, Counts displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+                CountList recvcounts, CountList displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
   return allgatherv_in(call, nonblocking(request), {sendbuf, sendcount, sendtype},
                        {recvbuf, recvcounts, displs, recvtype}, comm);
 }
 int allgatherv_init(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-                    Counts recvcounts, Counts displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+                    CountList recvcounts, CountList displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
                     MPI_Request* request) {
   return allgatherv_in(call, persistent(info, request), {sendbuf, sendcount, sendtype},
                        {recvbuf, recvcounts, displs, recvtype}, comm);
@@ -414,37 +416,38 @@ int allgatherv_init(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Dat
 
 // ---- alltoallv and alltoallw --------------------------------------------------------------------
 
-int alltoallv(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, MPI_Datatype sendtype, void* recvbuf,
-              Counts recvcounts, Counts rdispls, MPI_Datatype recvtype, MPI_Comm comm) {
+int alltoallv(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls, MPI_Datatype sendtype,
+              void* recvbuf, CountList recvcounts, CountList rdispls, MPI_Datatype recvtype, MPI_Comm comm) {
   return alltoallv_in<Listed>(call, {}, {sendbuf, sendcounts, sdispls, sendtype},
                               {recvbuf, recvcounts, rdispls, recvtype}, comm);
 }
-int ialltoallv(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, MPI_Datatype sendtype, void* recvbuf,
-               Counts recvcounts, Counts rdispls, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+int ialltoallv(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls, MPI_Datatype sendtype,
+               void* recvbuf, CountList recvcounts, CountList rdispls, MPI_Datatype recvtype, MPI_Comm comm,
+               MPI_Request* request) {
   return alltoallv_in<Listed>(call, nonblocking(request), {sendbuf, sendcounts, sdispls, sendtype},
                               {recvbuf, recvcounts, rdispls, recvtype}, comm);
 }
-int alltoallv_init(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, MPI_Datatype sendtype,
-                   void* recvbuf, Counts recvcounts, Counts rdispls, MPI_Datatype recvtype, MPI_Comm comm,
+int alltoallv_init(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls, MPI_Datatype sendtype,
+                   void* recvbuf, CountList recvcounts, CountList rdispls, MPI_Datatype recvtype, MPI_Comm comm,
                    MPI_Info info, MPI_Request* request) {
   return alltoallv_in<Listed>(call, persistent(info, request), {sendbuf, sendcounts, sdispls, sendtype},
                               {recvbuf, recvcounts, rdispls, recvtype}, comm);
 }
 
-int alltoallw(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, const MPI_Datatype sendtypes[],
-              void* recvbuf, Counts recvcounts, Counts rdispls, const MPI_Datatype recvtypes[], MPI_Comm comm) {
+int alltoallw(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls, const MPI_Datatype sendtypes[],
+              void* recvbuf, CountList recvcounts, CountList rdispls, const MPI_Datatype recvtypes[], MPI_Comm comm) {
   return alltoallv_in<ListedTypes>(call, {}, {sendbuf, sendcounts, sdispls, sendtypes},
                                    {recvbuf, recvcounts, rdispls, recvtypes}, comm);
 }
-int ialltoallw(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, const MPI_Datatype sendtypes[],
-               void* recvbuf, Counts recvcounts, Counts rdispls, const MPI_Datatype recvtypes[], MPI_Comm comm,
+int ialltoallw(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls, const MPI_Datatype sendtypes[],
+               void* recvbuf, CountList recvcounts, CountList rdispls, const MPI_Datatype recvtypes[], MPI_Comm comm,
                MPI_Request* request) {
   return alltoallv_in<ListedTypes>(call, nonblocking(request), {sendbuf, sendcounts, sdispls, sendtypes},
                                    {recvbuf, recvcounts, rdispls, recvtypes}, comm);
 }
-int alltoallw_init(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, const MPI_Datatype sendtypes[],
-                   void* recvbuf, Counts recvcounts, Counts rdispls, const MPI_Datatype recvtypes[], MPI_Comm comm,
-                   MPI_Info info, MPI_Request* request) {
+int alltoallw_init(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls,
+                   const MPI_Datatype sendtypes[], void* recvbuf, CountList recvcounts, CountList rdispls,
+                   const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request) {
   return alltoallv_in<ListedTypes>(call, persistent(info, request), {sendbuf, sendcounts, sdispls, sendtypes},
                                    {recvbuf, recvcounts, rdispls, recvtypes}, comm);
 }

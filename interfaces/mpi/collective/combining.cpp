@@ -166,21 +166,21 @@ std::byte* Reducer::fold(std::byte* first, std::size_t parts, std::size_t stride
   return result;
 }
 
-void Reducer::load(const Block& block, std::byte* to) const {
+void Reducer::load(const BufferBlock& block, std::byte* to) const {
   if (images_)
     std::memcpy(to, memory(block), static_cast<std::size_t>(block.count) * element_bytes_);
   else
     pack(block.buffer, block.count, *block.type, to);
 }
 
-void Reducer::store(const std::byte* from, const Block& block) const {
+void Reducer::store(const std::byte* from, const BufferBlock& block) const {
   if (images_)
     std::memcpy(memory(block), from, static_cast<std::size_t>(block.count) * element_bytes_);
   else
     unpack(from, static_cast<MPI_Count>(block.bytes()), block.buffer, block.count, *block.type);
 }
 
-bool Reducer::fits(const Block& block) const {
+bool Reducer::fits(const BufferBlock& block) const {
   return images_ && reinterpret_cast<std::uintptr_t>(memory(block)) % alignment_of(type_) == 0;
 }
 
@@ -189,7 +189,7 @@ namespace {
 constexpr int kNoRoot = -1;
 
 // By the engine's reduction. `result`: this process gets one.
-void add_engine(Schedule& schedule, EngineCollective operation, const Reducing& what, bool result, int root) {
+void add_engine(StepSchedule& schedule, EngineCollective operation, const Reducing& what, bool result, int root) {
   const Reducer& reducer = reducer_of(schedule, what);
   const Operand from = operand_of(schedule, reducer, what.send);
   Operand to;
@@ -208,7 +208,7 @@ void add_engine(Schedule& schedule, EngineCollective operation, const Reducing& 
 
 // All contributions, to the root or to everybody; the first `parts` of them, combined in their
 // order, are the result. 0: no result here.
-void add_ordered(Schedule& schedule, const Reducing& what, std::size_t parts, int root) {
+void add_ordered(StepSchedule& schedule, const Reducing& what, std::size_t parts, int root) {
   const Reducer& reducer = reducer_of(schedule, what);
   const auto size = static_cast<std::size_t>(schedule.communicator().size());
   const std::size_t bytes = bytes_of(reducer, what.send.count);
@@ -227,7 +227,7 @@ void add_ordered(Schedule& schedule, const Reducing& what, std::size_t parts, in
 }
 
 // There is nothing to combine.
-bool is_trivial(Schedule& schedule, const Reducing& what) {
+bool is_trivial(StepSchedule& schedule, const Reducing& what) {
   if (what.send.bytes() == 0) return true;
   if (!is_alone(schedule.communicator())) return false;
   if (!what.in_place) add_copy(schedule, what.send, what.receive);
@@ -235,8 +235,8 @@ bool is_trivial(Schedule& schedule, const Reducing& what) {
 }
 
 // Vectors in which the blocks of members lie one after the other.
-Places places_of(const Reducer& reducer, const std::vector<MPI_Count>& counts) {
-  Places places;
+BlockPlaces places_of(const Reducer& reducer, const std::vector<MPI_Count>& counts) {
+  BlockPlaces places;
   std::size_t offset = 0;
   for (const MPI_Count count : counts) {
     places.lengths.push_back(bytes_of(reducer, count));
@@ -247,7 +247,7 @@ Places places_of(const Reducer& reducer, const std::vector<MPI_Count>& counts) {
 }
 
 // Everybody's contributions to this member's block, combined here.
-void add_exchanged(Schedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts, bool even) {
+void add_exchanged(StepSchedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts, bool even) {
   const Reducer& reducer = reducer_of(schedule, what);
   const MPI_Count mine = what.receive.count;
   const std::size_t size = counts.size();
@@ -271,26 +271,27 @@ void add_exchanged(Schedule& schedule, const Reducing& what, const std::vector<M
 
 // ---- parts --------------------------------------------------------------------------------------
 
-Reducer& reducer_of(Schedule& schedule, const Reducing& what) {
+Reducer& reducer_of(StepSchedule& schedule, const Reducing& what) {
   return schedule.keep(std::make_shared<Reducer>(*what.op, *what.type));
 }
 
-Operand operand_of(Schedule& schedule, const Reducer& reducer, const Block& block) {
+Operand operand_of(StepSchedule& schedule, const Reducer& reducer, const BufferBlock& block) {
   if (reducer.fits(block)) return {reducer.memory(block), false};
   return {schedule.room(bytes_of(reducer, block.count)), true};
 }
 
-void add_load(Schedule& schedule, const Reducer& reducer, const Block& block, const Operand& operand) {
+void add_load(StepSchedule& schedule, const Reducer& reducer, const BufferBlock& block, const Operand& operand) {
   if (!operand.apart || block.bytes() == 0) return;
   schedule.local([&reducer, block, to = operand.at] { reducer.load(block, to); });
 }
 
-void add_store(Schedule& schedule, const Reducer& reducer, const Block& block, const Operand& operand) {
+void add_store(StepSchedule& schedule, const Reducer& reducer, const BufferBlock& block, const Operand& operand) {
   if (!operand.apart || block.bytes() == 0) return;
   schedule.local([&reducer, block, from = operand.at] { reducer.store(from, block); });
 }
 
-void add_fold(Schedule& schedule, const Reducer& reducer, std::byte* first, std::size_t parts, const Block& result) {
+void add_fold(StepSchedule& schedule, const Reducer& reducer, std::byte* first, std::size_t parts,
+              const BufferBlock& result) {
   const auto count = static_cast<std::size_t>(result.count);
   const std::size_t stride = bytes_of(reducer, result.count);
   schedule.local([&reducer, first, parts, stride, count, result] {
@@ -300,26 +301,26 @@ void add_fold(Schedule& schedule, const Reducer& reducer, std::byte* first, std:
 
 // ---- operations ---------------------------------------------------------------------------------
 
-void add_reduce(Schedule& schedule, const Reducing& what, int root) {
+void add_reduce(StepSchedule& schedule, const Reducing& what, int root) {
   if (is_trivial(schedule, what)) return;
   const bool at_root = schedule.communicator().rank == root;
   if (what.op->commutative) return add_engine(schedule, EngineCollective::reduce, what, at_root, root);
   add_ordered(schedule, what, at_root ? static_cast<std::size_t>(schedule.communicator().size()) : 0, root);
 }
 
-void add_allreduce(Schedule& schedule, const Reducing& what) {
+void add_allreduce(StepSchedule& schedule, const Reducing& what) {
   if (is_trivial(schedule, what)) return;
   if (what.op->commutative) return add_engine(schedule, EngineCollective::allreduce, what, true, kNoRoot);
   add_ordered(schedule, what, static_cast<std::size_t>(schedule.communicator().size()), kNoRoot);
 }
 
-void add_scan(Schedule& schedule, const Reducing& what) {
+void add_scan(StepSchedule& schedule, const Reducing& what) {
   if (is_trivial(schedule, what)) return;
   if (what.op->commutative) return add_engine(schedule, EngineCollective::scan, what, true, kNoRoot);
   add_ordered(schedule, what, static_cast<std::size_t>(schedule.communicator().rank) + 1, kNoRoot);
 }
 
-void add_exscan(Schedule& schedule, const Reducing& what) {
+void add_exscan(StepSchedule& schedule, const Reducing& what) {
   if (what.send.bytes() == 0 || is_alone(schedule.communicator())) return;
   constexpr std::size_t kGathered = std::size_t{1} << 18;
   Comm& comm = schedule.communicator();
@@ -348,7 +349,7 @@ void add_exscan(Schedule& schedule, const Reducing& what) {
   if (rank > 0) add_store(schedule, reducer, what.receive, to);
 }
 
-void add_reduce_scatter(Schedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts) {
+void add_reduce_scatter(StepSchedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts) {
   if (is_trivial(schedule, what)) return;
   const bool even = std::ranges::all_of(counts, [&](MPI_Count count) { return count == counts.front(); });
   if (!even || !what.op->commutative) return add_exchanged(schedule, what, counts, even);
@@ -373,11 +374,11 @@ void add_reduce_scatter(Schedule& schedule, const Reducing& what, const std::vec
 namespace {
 
 // Adds the sends of this process's vector to a set of messages.
-void add_sends(Schedule& schedule, const Operand& from, std::size_t bytes, int first, int end) {
+void add_sends(StepSchedule& schedule, const Operand& from, std::size_t bytes, int first, int end) {
   for (int rank = first; rank < end; ++rank) schedule.send(schedule.communicator(), rank, from.at, bytes);
 }
 // Adds the receives of all remote vectors, into one piece of memory.
-std::byte* add_receives(Schedule& schedule, std::size_t bytes) {
+std::byte* add_receives(StepSchedule& schedule, std::size_t bytes) {
   const int remote = schedule.communicator().remote_size();
   std::byte* const all = schedule.room(static_cast<std::size_t>(remote) * bytes);
   for (int rank = 0; rank < remote; ++rank)
@@ -387,7 +388,7 @@ std::byte* add_receives(Schedule& schedule, std::size_t bytes) {
 
 }  // namespace
 
-void add_inter_reduce(Schedule& schedule, const Reducing& what, int root) {
+void add_inter_reduce(StepSchedule& schedule, const Reducing& what, int root) {
   schedule.use_messages();
   if (root == MPI_PROC_NULL) return;
   const Reducer& reducer = reducer_of(schedule, what);
@@ -405,7 +406,7 @@ void add_inter_reduce(Schedule& schedule, const Reducing& what, int root) {
   add_sends(schedule, from, bytes_of(reducer, what.send.count), root, root + 1);
 }
 
-void add_inter_allreduce(Schedule& schedule, const Reducing& what) {
+void add_inter_allreduce(StepSchedule& schedule, const Reducing& what) {
   schedule.use_messages();
   if (what.send.bytes() == 0) return;
   const Reducer& reducer = reducer_of(schedule, what);
@@ -420,7 +421,7 @@ void add_inter_allreduce(Schedule& schedule, const Reducing& what) {
 
 // The first member of each group combines the other group's vectors, and gives the members of its
 // own their blocks.
-void add_inter_reduce_scatter(Schedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts) {
+void add_inter_reduce_scatter(StepSchedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts) {
   schedule.use_messages();
   if (what.send.bytes() == 0) return;
   Comm& comm = schedule.communicator();

@@ -35,11 +35,11 @@ class Reducer {
   // Combines `parts` vectors that lie `stride` bytes apart, in their order. The result is where the
   // last one was.
   std::byte* fold(std::byte* first, std::size_t parts, std::size_t stride, std::size_t count) const;
-  void load(const Block& block, std::byte* to) const;
-  void store(const std::byte* from, const Block& block) const;
+  void load(const BufferBlock& block, std::byte* to) const;
+  void store(const std::byte* from, const BufferBlock& block) const;
   // The memory of the program's elements can be used as it is.
-  [[nodiscard]] bool fits(const Block& block) const;
-  [[nodiscard]] std::byte* memory(const Block& block) const {
+  [[nodiscard]] bool fits(const BufferBlock& block) const;
+  [[nodiscard]] std::byte* memory(const BufferBlock& block) const {
     return static_cast<std::byte*>(block.buffer) + type_.true_lb;
   }
 
@@ -64,20 +64,20 @@ struct Reducing {
   Op* op = nullptr;
   Type* type = nullptr;
   bool in_place = false;
-  Block send;     // in place: what `receive` holds
-  Block receive;  // where the process gets a result
+  BufferBlock send;     // in place: what `receive` holds
+  BufferBlock receive;  // where the process gets a result
 };
 
-void add_reduce(Schedule& schedule, const Reducing& what, int root);
-void add_allreduce(Schedule& schedule, const Reducing& what);
-void add_scan(Schedule& schedule, const Reducing& what);
-void add_exscan(Schedule& schedule, const Reducing& what);
+void add_reduce(StepSchedule& schedule, const Reducing& what, int root);
+void add_allreduce(StepSchedule& schedule, const Reducing& what);
+void add_scan(StepSchedule& schedule, const Reducing& what);
+void add_exscan(StepSchedule& schedule, const Reducing& what);
 // counts[i]: elements that member i of the (local) group gets. `send` has all of them.
-void add_reduce_scatter(Schedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts);
+void add_reduce_scatter(StepSchedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts);
 
-void add_inter_reduce(Schedule& schedule, const Reducing& what, int root);
-void add_inter_allreduce(Schedule& schedule, const Reducing& what);
-void add_inter_reduce_scatter(Schedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts);
+void add_inter_reduce(StepSchedule& schedule, const Reducing& what, int root);
+void add_inter_allreduce(StepSchedule& schedule, const Reducing& what);
+void add_inter_reduce_scatter(StepSchedule& schedule, const Reducing& what, const std::vector<MPI_Count>& counts);
 
 // ---- parts --------------------------------------------------------------------------------------
 
@@ -86,13 +86,14 @@ struct Operand {
   std::byte* at = nullptr;
   bool apart = false;
 };
-Operand operand_of(Schedule& schedule, const Reducer& reducer, const Block& block);
+Operand operand_of(StepSchedule& schedule, const Reducer& reducer, const BufferBlock& block);
 // The steps that bring the elements there, and back.
-void add_load(Schedule& schedule, const Reducer& reducer, const Block& block, const Operand& operand);
-void add_store(Schedule& schedule, const Reducer& reducer, const Block& block, const Operand& operand);
+void add_load(StepSchedule& schedule, const Reducer& reducer, const BufferBlock& block, const Operand& operand);
+void add_store(StepSchedule& schedule, const Reducer& reducer, const BufferBlock& block, const Operand& operand);
 // Combines `parts` vectors and stores the result.
-void add_fold(Schedule& schedule, const Reducer& reducer, std::byte* first, std::size_t parts, const Block& result);
-Reducer& reducer_of(Schedule& schedule, const Reducing& what);
+void add_fold(StepSchedule& schedule, const Reducer& reducer, std::byte* first, std::size_t parts,
+              const BufferBlock& result);
+Reducer& reducer_of(StepSchedule& schedule, const Reducing& what);
 inline std::size_t bytes_of(const Reducer& reducer, MPI_Count count) {
   return static_cast<std::size_t>(count) * reducer.element_bytes();
 }

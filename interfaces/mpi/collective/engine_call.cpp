@@ -93,7 +93,7 @@ heddle_status EngineCall::call(heddle_team team, Form form, heddle_collective* c
 }
 
 // The operations that a communicator keeps, the most recently used one first.
-struct Kept {
+struct KeptOperations {
   struct Key {
     EngineCollective what = EngineCollective::barrier;
     std::uint32_t root = 0;
@@ -137,12 +137,12 @@ constexpr std::size_t kShortBytes = 4096;
 constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
 constexpr std::size_t kMostKept = 32;
 
-Kept::Lengths lengths_of(const Kept::Key& key, const Comm& comm) {
+KeptOperations::Lengths lengths_of(const KeptOperations::Key& key, const Comm& comm) {
   const std::size_t all = key.bytes * comm.members.size();
   const bool at_root = comm.rank == static_cast<int>(key.root);
   switch (key.what) {
     case EngineCollective::broadcast:
-      return at_root ? Kept::Lengths{key.bytes, 0} : Kept::Lengths{0, key.bytes};
+      return at_root ? KeptOperations::Lengths{key.bytes, 0} : KeptOperations::Lengths{0, key.bytes};
     case EngineCollective::reduce:
       return {key.bytes, at_root ? key.bytes : 0};
     case EngineCollective::allreduce:
@@ -187,19 +187,19 @@ class Turn {
 
 int meet(Comm& comm);
 
-Kept& kept_of(Comm& comm) {
-  if (comm.kept == nullptr) comm.kept = std::make_shared<Kept>();
+KeptOperations& kept_of(Comm& comm) {
+  if (comm.kept == nullptr) comm.kept = std::make_shared<KeptOperations>();
   return *comm.kept;
 }
 
-int run_ready(const Comm& comm, Kept::Ready& ready) {
+int run_ready(const Comm& comm, KeptOperations::Ready& ready) {
   if (const heddle_status status = heddle_collective_start(ready.collective); status < 0)
     return error_of_status(status);
   return wait_collective(comm, ready.collective);
 }
 
 // All members are here, so the engine waits for none for long.
-int open(Comm& comm, Kept::Ready& ready, const heddle_reduction* reduction, std::size_t amount) {
+int open(Comm& comm, KeptOperations::Ready& ready, const heddle_reduction* reduction, std::size_t amount) {
   ready.lengths = lengths_of(ready.key, comm);
   const auto words = [](std::size_t bytes) {
     return (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
@@ -223,11 +223,11 @@ int open(Comm& comm, Kept::Ready& ready, const heddle_reduction* reduction, std:
 
 // The first barrier of a communicator goes as a nonblocking one; then members are there to make it
 // ready.
-int first_barrier(Comm& comm, Kept& kept) {
+int first_barrier(Comm& comm, KeptOperations& kept) {
   heddle_collective first{};
   if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
   if (const int code = wait_collective(comm, first); code != MPI_SUCCESS) return code;
-  auto made = std::make_unique<Kept::Ready>();
+  auto made = std::make_unique<KeptOperations::Ready>();
   const int code = open(comm, *made, nullptr, 0);
   if (code == MPI_SUCCESS) kept.barrier = std::move(made);
   return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;  // it goes as a nonblocking one again
@@ -235,7 +235,7 @@ int first_barrier(Comm& comm, Kept& kept) {
 
 // Finds the operation. If it is not there, makes it ready in the place of the least recently used
 // one. Null: the engine has no memory for it; the members have met.
-int find_ready(Comm& comm, const Kept::Key& key, const BlockingCall& call, Kept::Ready** found) {
+int find_ready(Comm& comm, const KeptOperations::Key& key, const BlockingCall& call, KeptOperations::Ready** found) {
   auto& ready = kept_of(comm).ready;
   const auto known = std::ranges::find_if(ready, [&](const auto& one) { return one->key == key; });
   if (known != ready.end()) {
@@ -244,7 +244,7 @@ int find_ready(Comm& comm, const Kept::Key& key, const BlockingCall& call, Kept:
     return MPI_SUCCESS;
   }
   if (const int code = meet(comm); code != MPI_SUCCESS) return code;
-  auto made = std::make_unique<Kept::Ready>();
+  auto made = std::make_unique<KeptOperations::Ready>();
   made->key = key;
   const int code = open(comm, *made, call.reduction, call.amount);
   if (code == MPI_ERR_NO_MEM) ready.clear();  // all members are told so
@@ -272,8 +272,9 @@ heddle_status call_engine(const Comm& comm, const BlockingCall& call) {
   return full.call(comm.team, Form::blocking, nullptr);
 }
 
-int run_short(Comm& comm, const Kept::Key& key, const BlockingCall& call) {
-  Kept::Ready* ready = comm.kept != nullptr && !comm.kept->ready.empty() ? comm.kept->ready.front().get() : nullptr;
+int run_short(Comm& comm, const KeptOperations::Key& key, const BlockingCall& call) {
+  KeptOperations::Ready* ready =
+      comm.kept != nullptr && !comm.kept->ready.empty() ? comm.kept->ready.front().get() : nullptr;
   if (ready == nullptr || !(ready->key == key))
     if (const int code = find_ready(comm, key, call, &ready); code != MPI_SUCCESS) return code;
   if (ready == nullptr) return code_of(call_engine(comm, call));
@@ -320,7 +321,7 @@ int run_any(Comm& comm, const BlockingCall& call) {
     if (const int code = meet(comm); code != MPI_SUCCESS) return code;
     return code_of(call_engine(comm, call));
   }
-  Kept::Key key{call.what, call.root, 0, 0, call.amount * element};
+  KeptOperations::Key key{call.what, call.root, 0, 0, call.amount * element};
   if (call.reduction != nullptr) {
     key.type = static_cast<std::uint32_t>(call.reduction->type);
     key.op = static_cast<std::uint32_t>(call.reduction->op);
@@ -330,7 +331,7 @@ int run_any(Comm& comm, const BlockingCall& call) {
 
 // A barrier, in the caller's turn.
 int meet(Comm& comm) {
-  Kept& kept = kept_of(comm);
+  KeptOperations& kept = kept_of(comm);
   return kept.barrier != nullptr ? run_ready(comm, *kept.barrier) : first_barrier(comm, kept);
 }
 

@@ -15,7 +15,7 @@ namespace heddle::mpi {
 enum class Form : std::uint8_t { blocking, nonblocking, persistent };
 
 // Where blocks lie, in bytes from an address.
-struct Places {
+struct BlockPlaces {
   std::vector<std::size_t> lengths;
   std::vector<std::size_t> offsets;
   [[nodiscard]] heddle_blocks blocks() const { return {lengths.data(), offsets.data(), 1}; }
@@ -46,8 +46,8 @@ struct EngineCall {
   std::size_t amount = 0;  // bytes, or elements where there is a reduction
   std::uint32_t root = 0;
   heddle_reduction reduction{};
-  Places send_places;
-  Places receive_places;
+  BlockPlaces send_places;
+  BlockPlaces receive_places;
   std::vector<std::uint32_t> sources;
   std::vector<std::uint32_t> targets;
 

@@ -18,13 +18,13 @@ int check_way(const CallWay& way) {
 
 int make_and_run(Call call, Comm& comm, const CallWay& way, const Build& build) {
   if (way.form == Form::blocking) {
-    Schedule schedule(comm, way.form);
+    StepSchedule schedule(comm, way.form);
     schedule.caller = call;
     if (const int code = build(schedule); code != MPI_SUCCESS) return code;
     if (g_checks) schedule.compare(call);
     return schedule.run();
   }
-  auto schedule = std::make_unique<Schedule>(comm, way.form);
+  auto schedule = std::make_unique<StepSchedule>(comm, way.form);
   schedule->caller = call;
   if (const int code = build(*schedule); code != MPI_SUCCESS) return code;
   if (g_checks) schedule->compare(call);
@@ -34,7 +34,8 @@ int make_and_run(Call call, Comm& comm, const CallWay& way, const Build& build) 
 }
 
 // The block that this process sends to itself, and the buffers, which begin with the first blocks.
-int check_own(const Block& from, const Block& to, const Block& first_from, const Block& first_to) {
+int check_own(const BufferBlock& from, const BufferBlock& to, const BufferBlock& first_from,
+              const BufferBlock& first_to) {
   if (from.bytes() != to.bytes())
     return error(MPI_ERR_TRUNCATE, "this process sends itself %zu bytes, and receives %zu; both sides have to agree",
                  from.bytes(), to.bytes());
@@ -56,11 +57,11 @@ int run_collective(Call call, MPI_Comm handle, const CallWay& way, const Build& 
   }
 }
 
-void add_barrier(Schedule& schedule) {
+void add_barrier(StepSchedule& schedule) {
   if (!is_alone(schedule.communicator())) schedule.engine({});
 }
 
-void add_broadcast(Schedule& schedule, const Block& data, int root) {
+void add_broadcast(StepSchedule& schedule, const BufferBlock& data, int root) {
   if (is_alone(schedule.communicator())) return;
   const Blocks blocks = Blocks::even(data, 1);
   const Wire wire = wire_of(schedule, blocks);
@@ -75,7 +76,7 @@ void add_broadcast(Schedule& schedule, const Block& data, int root) {
   if (!at_root) add_unpack(schedule, blocks, wire);
 }
 
-int add_gather(Schedule& schedule, const Block* send, const Blocks& receive, int root, bool listed) {
+int add_gather(StepSchedule& schedule, const BufferBlock* send, const Blocks& receive, int root, bool listed) {
   const int rank = schedule.communicator().rank;
   const bool at_root = rank == root;
   if (at_root && send != nullptr) {
@@ -106,7 +107,7 @@ int add_gather(Schedule& schedule, const Block* send, const Blocks& receive, int
   return MPI_SUCCESS;
 }
 
-int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive) {
+int add_allgather(StepSchedule& schedule, const BufferBlock* send, const Blocks& receive) {
   const int rank = schedule.communicator().rank;
   if (send != nullptr) {
     if (const int code = check_own(*send, receive[rank], *send, receive[0]); code != MPI_SUCCESS) return code;
@@ -133,7 +134,7 @@ int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive) 
   return MPI_SUCCESS;
 }
 
-int add_scatter(Schedule& schedule, const Blocks& send, const Block* receive, int root, bool listed) {
+int add_scatter(StepSchedule& schedule, const Blocks& send, const BufferBlock* receive, int root, bool listed) {
   const int rank = schedule.communicator().rank;
   const bool at_root = rank == root;
   if (at_root && receive != nullptr) {
@@ -166,7 +167,7 @@ int add_scatter(Schedule& schedule, const Blocks& send, const Block* receive, in
   return MPI_SUCCESS;
 }
 
-int add_alltoall(Schedule& schedule, const Blocks* send, const Blocks& receive) {
+int add_alltoall(StepSchedule& schedule, const Blocks* send, const Blocks& receive) {
   const int rank = schedule.communicator().rank;
   if (send != nullptr) {
     if (const int code = check_own((*send)[rank], receive[rank], (*send)[0], receive[0]); code != MPI_SUCCESS)
@@ -203,7 +204,7 @@ std::vector<int> everybody(const Comm& comm) {
 }
 
 // The i-th block goes to to[i], or comes from from[i].
-void add_inter_exchange(Schedule& schedule, const Blocks& send, std::span<const int> to, const Blocks& receive,
+void add_inter_exchange(StepSchedule& schedule, const Blocks& send, std::span<const int> to, const Blocks& receive,
                         std::span<const int> from) {
   Wire out;
   Wire in;
@@ -225,7 +226,7 @@ void add_inter_exchange(Schedule& schedule, const Blocks& send, std::span<const 
 
 }  // namespace
 
-void add_inter_barrier(Schedule& schedule) {
+void add_inter_barrier(StepSchedule& schedule) {
   schedule.use_messages();
   schedule.messages();
   for (const int rank : everybody(schedule.communicator())) {
@@ -234,7 +235,7 @@ void add_inter_barrier(Schedule& schedule) {
   }
 }
 
-void add_inter_broadcast(Schedule& schedule, const Block& data, int root) {
+void add_inter_broadcast(StepSchedule& schedule, const BufferBlock& data, int root) {
   schedule.use_messages();
   if (root == MPI_PROC_NULL) return;
   const std::vector<int> all = everybody(schedule.communicator());
@@ -244,7 +245,7 @@ void add_inter_broadcast(Schedule& schedule, const Block& data, int root) {
     add_inter_exchange(schedule, {}, {}, Blocks::even(data, 1), {&root, 1});
 }
 
-void add_inter_gather(Schedule& schedule, const Block& send, const Blocks& receive, int root) {
+void add_inter_gather(StepSchedule& schedule, const BufferBlock& send, const Blocks& receive, int root) {
   schedule.use_messages();
   if (root == MPI_PROC_NULL) return;
   if (root == MPI_ROOT)
@@ -253,7 +254,7 @@ void add_inter_gather(Schedule& schedule, const Block& send, const Blocks& recei
     add_inter_exchange(schedule, Blocks::even(send, 1), {&root, 1}, {}, {});
 }
 
-void add_inter_scatter(Schedule& schedule, const Blocks& send, const Block& receive, int root) {
+void add_inter_scatter(StepSchedule& schedule, const Blocks& send, const BufferBlock& receive, int root) {
   schedule.use_messages();
   if (root == MPI_PROC_NULL) return;
   if (root == MPI_ROOT)
@@ -262,7 +263,7 @@ void add_inter_scatter(Schedule& schedule, const Blocks& send, const Block& rece
     add_inter_exchange(schedule, {}, {}, Blocks::even(receive, 1), {&root, 1});
 }
 
-void add_inter_alltoall(Schedule& schedule, const Blocks& send, const Blocks& receive) {
+void add_inter_alltoall(StepSchedule& schedule, const Blocks& send, const Blocks& receive) {
   schedule.use_messages();
   const std::vector<int> all = everybody(schedule.communicator());
   add_inter_exchange(schedule, send, all, receive, all);

@@ -23,7 +23,7 @@ inline CallWay persistent(MPI_Info info, MPI_Request* request) {
 }
 
 // Makes a schedule by build(schedule), which returns an error's code, and runs it.
-using Build = std::function<int(Schedule&)>;
+using Build = std::function<int(StepSchedule&)>;
 int run_collective(Call call, MPI_Comm handle, const CallWay& way, const Build& build);
 
 // The communicator has one member, and no team.
@@ -31,21 +31,21 @@ int run_collective(Call call, MPI_Comm handle, const CallWay& way, const Build& 
   return comm.team.id == 0;
 }
 
-void add_barrier(Schedule& schedule);
-void add_broadcast(Schedule& schedule, const Block& data, int root);
+void add_barrier(StepSchedule& schedule);
+void add_broadcast(StepSchedule& schedule, const BufferBlock& data, int root);
 // `listed`: the v form. `receive`: at the root.
-int add_gather(Schedule& schedule, const Block* send, const Blocks& receive, int root, bool listed);
-int add_allgather(Schedule& schedule, const Block* send, const Blocks& receive);
+int add_gather(StepSchedule& schedule, const BufferBlock* send, const Blocks& receive, int root, bool listed);
+int add_allgather(StepSchedule& schedule, const BufferBlock* send, const Blocks& receive);
 // `send`: at the root.
-int add_scatter(Schedule& schedule, const Blocks& send, const Block* receive, int root, bool listed);
-int add_alltoall(Schedule& schedule, const Blocks* send, const Blocks& receive);
+int add_scatter(StepSchedule& schedule, const Blocks& send, const BufferBlock* receive, int root, bool listed);
+int add_alltoall(StepSchedule& schedule, const Blocks* send, const Blocks& receive);
 
 // ---- intercommunicators -------------------------------------------------------------------------
 
-void add_inter_barrier(Schedule& schedule);
-void add_inter_broadcast(Schedule& schedule, const Block& data, int root);
-void add_inter_gather(Schedule& schedule, const Block& send, const Blocks& receive, int root);
-void add_inter_scatter(Schedule& schedule, const Blocks& send, const Block& receive, int root);
-void add_inter_alltoall(Schedule& schedule, const Blocks& send, const Blocks& receive);
+void add_inter_barrier(StepSchedule& schedule);
+void add_inter_broadcast(StepSchedule& schedule, const BufferBlock& data, int root);
+void add_inter_gather(StepSchedule& schedule, const BufferBlock& send, const Blocks& receive, int root);
+void add_inter_scatter(StepSchedule& schedule, const Blocks& send, const BufferBlock& receive, int root);
+void add_inter_alltoall(StepSchedule& schedule, const Blocks& send, const Blocks& receive);
 
 }  // namespace heddle::mpi

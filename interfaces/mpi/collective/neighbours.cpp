@@ -27,14 +27,14 @@ int find_partners(const Comm& comm, Partners* partners) {
   partners->targets = std::move(neighbours.destinations);
   partners->arrivals.resize(partners->sources.size());
   std::iota(partners->arrivals.begin(), partners->arrivals.end(), std::size_t{0});
-  if (comm.topology->kind == Topology::Kind::cart)
+  if (comm.topology->kind == CommTopology::Kind::cart)
     for (std::size_t i = 0; i + 1 < partners->arrivals.size(); i += 2)
       std::swap(partners->arrivals[i], partners->arrivals[i + 1]);
   return MPI_SUCCESS;
 }
 
 // All neighbours are this process.
-void add_to_itself(Schedule& schedule, const Partners& partners, const Blocks& send, const Blocks& receive) {
+void add_to_itself(StepSchedule& schedule, const Partners& partners, const Blocks& send, const Blocks& receive) {
   std::size_t arrival = 0;
   for (std::size_t i = 0; i < partners.targets.size(); ++i) {
     if (partners.targets[i] == MPI_PROC_NULL) continue;
@@ -45,13 +45,13 @@ void add_to_itself(Schedule& schedule, const Partners& partners, const Blocks& s
   }
 }
 
-void list_block(const Wire& wire, const Blocks& blocks, std::size_t i, Places* places) {
+void list_block(const Wire& wire, const Blocks& blocks, std::size_t i, BlockPlaces* places) {
   const std::size_t bytes = blocks[static_cast<int>(i)].bytes();
   places->lengths.push_back(bytes);
   places->offsets.push_back(bytes == 0 ? 0 : static_cast<std::size_t>(wire.at(static_cast<int>(i)) - wire.base));
 }
 
-void add_exchange(Schedule& schedule, const Partners& partners, const Blocks& send, const Blocks& receive) {
+void add_exchange(StepSchedule& schedule, const Partners& partners, const Blocks& send, const Blocks& receive) {
   if (is_alone(schedule.communicator())) return add_to_itself(schedule, partners, send, receive);
   Wire from;
   Wire to;
@@ -88,27 +88,29 @@ struct SameSide {
 struct EvenSide {
   BlockArguments one;
 };
-int read_partner_blocks(Schedule& schedule, const SideNames& names, const SameSide& side, int count, Blocks* blocks) {
-  Block block;
+int read_partner_blocks(StepSchedule& schedule, const SideNames& names, const SameSide& side, int count,
+                        Blocks* blocks) {
+  BufferBlock block;
   const int code = read_block(schedule, names, side.one, &block);
   if (code == MPI_SUCCESS) *blocks = Blocks::same(block, count);
   return code;
 }
-int read_partner_blocks(Schedule& schedule, const SideNames& names, const EvenSide& side, int count, Blocks* blocks) {
-  Block block;
+int read_partner_blocks(StepSchedule& schedule, const SideNames& names, const EvenSide& side, int count,
+                        Blocks* blocks) {
+  BufferBlock block;
   const int code = read_block(schedule, names, side.one, &block);
   if (code == MPI_SUCCESS) *blocks = Blocks::even(block, count);
   return code;
 }
 template <class List>
-int read_partner_blocks(Schedule& schedule, const SideNames& names, const List& side, int count, Blocks* blocks) {
+int read_partner_blocks(StepSchedule& schedule, const SideNames& names, const List& side, int count, Blocks* blocks) {
   if (const int code = check_not_in_place(names, side.buffer); code != MPI_SUCCESS) return code;
   return read_blocks(schedule, names, side, count, blocks);
 }
 
 template <class Send, class Receive>
 int exchange_in(Call call, const CallWay& way, const Send& send, const Receive& receive, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     Partners partners;
     if (const int code = find_partners(schedule.communicator(), &partners); code != MPI_SUCCESS) return code;
     Blocks from;
@@ -145,18 +147,19 @@ int neighbor_allgather_init(Call call, const void* sendbuf, MPI_Count sendcount,
 }
 
 int neighbor_allgatherv(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-                        Counts recvcounts, Counts displs, MPI_Datatype recvtype, MPI_Comm comm) {
+                        CountList recvcounts, CountList displs, MPI_Datatype recvtype, MPI_Comm comm) {
   return exchange_in(call, {}, SameSide{{sendbuf, sendcount, sendtype}}, Listed{recvbuf, recvcounts, displs, recvtype},
                      comm);
 }
 int ineighbor_allgatherv(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-                         Counts recvcounts, Counts displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+                         CountList recvcounts, CountList displs, MPI_Datatype recvtype, MPI_Comm comm,
+                         MPI_Request* request) {
   return exchange_in(call, nonblocking(request), SameSide{{sendbuf, sendcount, sendtype}},
                      Listed{recvbuf, recvcounts, displs, recvtype}, comm);
 }
 int neighbor_allgatherv_init(Call call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
-                             Counts recvcounts, Counts displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
-                             MPI_Request* request) {
+                             CountList recvcounts, CountList displs, MPI_Datatype recvtype, MPI_Comm comm,
+                             MPI_Info info, MPI_Request* request) {
   return exchange_in(call, persistent(info, request), SameSide{{sendbuf, sendcount, sendtype}},
                      Listed{recvbuf, recvcounts, displs, recvtype}, comm);
 }
@@ -180,39 +183,40 @@ int neighbor_alltoall_init(Call call, const void* sendbuf, MPI_Count sendcount, 
                      EvenSide{{recvbuf, recvcount, recvtype}}, comm);
 }
 
-int neighbor_alltoallv(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, MPI_Datatype sendtype,
-                       void* recvbuf, Counts recvcounts, Counts rdispls, MPI_Datatype recvtype, MPI_Comm comm) {
+int neighbor_alltoallv(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls, MPI_Datatype sendtype,
+                       void* recvbuf, CountList recvcounts, CountList rdispls, MPI_Datatype recvtype, MPI_Comm comm) {
   return exchange_in(call, {}, Listed{sendbuf, sendcounts, sdispls, sendtype},
                      Listed{recvbuf, recvcounts, rdispls, recvtype}, comm);
 }
-int ineighbor_alltoallv(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, MPI_Datatype sendtype,
-                        void* recvbuf, Counts recvcounts, Counts rdispls, MPI_Datatype recvtype, MPI_Comm comm,
+int ineighbor_alltoallv(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls, MPI_Datatype sendtype,
+                        void* recvbuf, CountList recvcounts, CountList rdispls, MPI_Datatype recvtype, MPI_Comm comm,
                         MPI_Request* request) {
   return exchange_in(call, nonblocking(request), Listed{sendbuf, sendcounts, sdispls, sendtype},
                      Listed{recvbuf, recvcounts, rdispls, recvtype}, comm);
 }
-int neighbor_alltoallv_init(Call call, const void* sendbuf, Counts sendcounts, Counts sdispls, MPI_Datatype sendtype,
-                            void* recvbuf, Counts recvcounts, Counts rdispls, MPI_Datatype recvtype, MPI_Comm comm,
-                            MPI_Info info, MPI_Request* request) {
+int neighbor_alltoallv_init(Call call, const void* sendbuf, CountList sendcounts, CountList sdispls,
+                            MPI_Datatype sendtype, void* recvbuf, CountList recvcounts, CountList rdispls,
+                            MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
   return exchange_in(call, persistent(info, request), Listed{sendbuf, sendcounts, sdispls, sendtype},
                      Listed{recvbuf, recvcounts, rdispls, recvtype}, comm);
 }
 
-int neighbor_alltoallw(Call call, const void* sendbuf, Counts sendcounts, const MPI_Aint sdispls[],
-                       const MPI_Datatype sendtypes[], void* recvbuf, Counts recvcounts, const MPI_Aint rdispls[],
+int neighbor_alltoallw(Call call, const void* sendbuf, CountList sendcounts, const MPI_Aint sdispls[],
+                       const MPI_Datatype sendtypes[], void* recvbuf, CountList recvcounts, const MPI_Aint rdispls[],
                        const MPI_Datatype recvtypes[], MPI_Comm comm) {
   return exchange_in(call, {}, ListedTypes{sendbuf, sendcounts, sdispls, sendtypes},
                      ListedTypes{recvbuf, recvcounts, rdispls, recvtypes}, comm);
 }
-int ineighbor_alltoallw(Call call, const void* sendbuf, Counts sendcounts, const MPI_Aint sdispls[],
-                        const MPI_Datatype sendtypes[], void* recvbuf, Counts recvcounts, const MPI_Aint rdispls[],
+int ineighbor_alltoallw(Call call, const void* sendbuf, CountList sendcounts, const MPI_Aint sdispls[],
+                        const MPI_Datatype sendtypes[], void* recvbuf, CountList recvcounts, const MPI_Aint rdispls[],
                         const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) {
   return exchange_in(call, nonblocking(request), ListedTypes{sendbuf, sendcounts, sdispls, sendtypes},
                      ListedTypes{recvbuf, recvcounts, rdispls, recvtypes}, comm);
 }
-int neighbor_alltoallw_init(Call call, const void* sendbuf, Counts sendcounts, const MPI_Aint sdispls[],
-                            const MPI_Datatype sendtypes[], void* recvbuf, Counts recvcounts, const MPI_Aint rdispls[],
-                            const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+int neighbor_alltoallw_init(Call call, const void* sendbuf, CountList sendcounts, const MPI_Aint sdispls[],
+                            const MPI_Datatype sendtypes[], void* recvbuf, CountList recvcounts,
+                            const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info,
+                            MPI_Request* request) {
   return exchange_in(call, persistent(info, request), ListedTypes{sendbuf, sendcounts, sdispls, sendtypes},
                      ListedTypes{recvbuf, recvcounts, rdispls, recvtypes}, comm);
 }

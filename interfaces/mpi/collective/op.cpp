@@ -16,7 +16,7 @@ namespace heddle::mpi {
 namespace {
 
 constexpr std::uint32_t kMostOps = 1U << 16;
-Pool<Op, kMostOps> g_ops;
+ObjectPool<Op, kMostOps> g_ops;
 
 constexpr std::uintptr_t kFirstOp = 0x20;
 constexpr std::uintptr_t kOpValues = 0x20;

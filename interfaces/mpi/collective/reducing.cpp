@@ -25,7 +25,7 @@ struct ReductionPart {
   bool gets = true;
 };
 
-int read_vectors(Schedule& schedule, const ReducedVectors& vectors, const ReductionPart& part, Reducing* what) {
+int read_vectors(StepSchedule& schedule, const ReducedVectors& vectors, const ReductionPart& part, Reducing* what) {
   constexpr SideNames kFrom{"sendbuf", "count", "datatype"};
   constexpr SideNames kTo{"recvbuf", "count", "datatype"};
   what->op = op_of(vectors.op);
@@ -53,7 +53,7 @@ int read_vectors(Schedule& schedule, const ReducedVectors& vectors, const Reduct
 }
 
 int reduce_in(Call call, const CallWay& way, const ReducedVectors& vectors, int root, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_root(schedule, root); code != MPI_SUCCESS) return code;
     const bool inter = schedule.communicator().inter();
     const ReductionPart part =
@@ -69,7 +69,7 @@ int reduce_in(Call call, const CallWay& way, const ReducedVectors& vectors, int 
 }
 
 int allreduce_in(Call call, const CallWay& way, const ReducedVectors& vectors, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     Reducing what;
     if (const int code = read_vectors(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
     if (schedule.communicator().inter())
@@ -86,7 +86,7 @@ int check_can_scan(const Comm& comm) {
 }
 
 int scan_in(Call call, const CallWay& way, const ReducedVectors& vectors, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_can_scan(schedule.communicator()); code != MPI_SUCCESS) return code;
     Reducing what;
     if (const int code = read_vectors(schedule, vectors, {}, &what); code != MPI_SUCCESS) return code;
@@ -96,7 +96,7 @@ int scan_in(Call call, const CallWay& way, const ReducedVectors& vectors, MPI_Co
 }
 
 int exscan_in(Call call, const CallWay& way, const ReducedVectors& vectors, MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_can_scan(schedule.communicator()); code != MPI_SUCCESS) return code;
     // The first member gets nothing, so it needs no memory for it.
     const bool in_place = vectors.send == MPI_IN_PLACE;
@@ -219,7 +219,7 @@ struct ScatteredVectors {
   MPI_Op op;
 };
 
-int read_scattered(Schedule& schedule, const ScatteredVectors& vectors, const std::vector<MPI_Count>& counts,
+int read_scattered(StepSchedule& schedule, const ScatteredVectors& vectors, const std::vector<MPI_Count>& counts,
                    Reducing* what) {
   constexpr SideNames kFrom{"sendbuf", "the sum of recvcounts", "datatype"};
   constexpr SideNames kTo{"recvbuf", "recvcount", "datatype"};
@@ -243,7 +243,7 @@ int read_scattered(Schedule& schedule, const ScatteredVectors& vectors, const st
   return MPI_SUCCESS;
 }
 
-int add_scattered(Schedule& schedule, const ScatteredVectors& vectors, const std::vector<MPI_Count>& counts) {
+int add_scattered(StepSchedule& schedule, const ScatteredVectors& vectors, const std::vector<MPI_Count>& counts) {
   Reducing what;
   if (const int code = read_scattered(schedule, vectors, counts, &what); code != MPI_SUCCESS) return code;
   if (schedule.communicator().inter())
@@ -259,9 +259,9 @@ int check_recvcount(MPI_Count count, int rank) {
   return error(MPI_ERR_COUNT, "recvcount %lld of rank %d: it must be 0 to 2^48", static_cast<long long>(count), rank);
 }
 
-int reduce_scatter_in(Call call, const CallWay& way, const ScatteredVectors& vectors, Counts recvcounts,
+int reduce_scatter_in(Call call, const CallWay& way, const ScatteredVectors& vectors, CountList recvcounts,
                       MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (!recvcounts.present()) return null_argument("recvcounts");
     std::vector<MPI_Count> counts;
     for (int rank = 0; rank < schedule.communicator().size(); ++rank) {
@@ -274,7 +274,7 @@ int reduce_scatter_in(Call call, const CallWay& way, const ScatteredVectors& vec
 
 int reduce_scatter_block_in(Call call, const CallWay& way, const ScatteredVectors& vectors, MPI_Count recvcount,
                             MPI_Comm comm) {
-  return run_collective(call, comm, way, [&](Schedule& schedule) -> int {
+  return run_collective(call, comm, way, [&](StepSchedule& schedule) -> int {
     if (const int code = check_recvcount(recvcount, schedule.communicator().rank); code != MPI_SUCCESS) return code;
     const auto size = static_cast<std::size_t>(schedule.communicator().size());
     return add_scattered(schedule, vectors, std::vector<MPI_Count>(size, recvcount));
@@ -283,15 +283,15 @@ int reduce_scatter_block_in(Call call, const CallWay& way, const ScatteredVector
 
 }  // namespace
 
-int reduce_scatter(Call call, const void* sendbuf, void* recvbuf, Counts recvcounts, MPI_Datatype datatype, MPI_Op op,
-                   MPI_Comm comm) {
+int reduce_scatter(Call call, const void* sendbuf, void* recvbuf, CountList recvcounts, MPI_Datatype datatype,
+                   MPI_Op op, MPI_Comm comm) {
   return reduce_scatter_in(call, {}, {sendbuf, recvbuf, datatype, op}, recvcounts, comm);
 }
-int ireduce_scatter(Call call, const void* sendbuf, void* recvbuf, Counts recvcounts, MPI_Datatype datatype, MPI_Op op,
-                    MPI_Comm comm, MPI_Request* request) {
+int ireduce_scatter(Call call, const void* sendbuf, void* recvbuf, CountList recvcounts, MPI_Datatype datatype,
+                    MPI_Op op, MPI_Comm comm, MPI_Request* request) {
   return reduce_scatter_in(call, nonblocking(request), {sendbuf, recvbuf, datatype, op}, recvcounts, comm);
 }
-int reduce_scatter_init(Call call, const void* sendbuf, void* recvbuf, Counts recvcounts, MPI_Datatype datatype,
+int reduce_scatter_init(Call call, const void* sendbuf, void* recvbuf, CountList recvcounts, MPI_Datatype datatype,
                         MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
   return reduce_scatter_in(call, persistent(info, request), {sendbuf, recvbuf, datatype, op}, recvcounts, comm);
 }

@@ -12,11 +12,11 @@ constexpr std::align_val_t kRoomAlignment{64};
 
 }  // namespace
 
-void Schedule::Freed::operator()(std::byte* memory) const {
+void StepSchedule::Freed::operator()(std::byte* memory) const {
   ::operator delete[](memory, kRoomAlignment);
 }
 
-Schedule::~Schedule() {
+StepSchedule::~StepSchedule() {
   if (listed_) remove_stepped(this);
   for (const auto& step : steps_) {
     if (!step->open) continue;
@@ -32,77 +32,77 @@ Schedule::~Schedule() {
 
 // ---- making it ----------------------------------------------------------------------------------
 
-std::byte* Schedule::room(std::size_t bytes) {
+std::byte* StepSchedule::room(std::size_t bytes) {
   auto* memory = static_cast<std::byte*>(::operator new[](bytes == 0 ? 1 : bytes, kRoomAlignment));
   std::unique_ptr<std::byte[], Freed> made(memory);
   rooms_.push_back(std::move(made));
   return memory;
 }
 
-void Schedule::hold(Type* type) {
+void StepSchedule::hold(Type* type) {
   if (type->predefined || form_ == Form::blocking) return;
   types_.reserve(types_.size() + 1);
   types_.push_back(retain(type));
 }
 
-void Schedule::hold(Op* op) {
+void StepSchedule::hold(Op* op) {
   if (form_ == Form::blocking) return;
   ops_.reserve(ops_.size() + 1);
   ops_.push_back(retain(op));
 }
 
-void Schedule::local(std::function<void()> action) {
+void StepSchedule::local(std::function<void()> action) {
   auto step = std::make_unique<Step>();
   step->action = std::move(action);
   steps_.push_back(std::move(step));
 }
 
-void Schedule::engine(EngineCall call) {
+void StepSchedule::engine(EngineCall call) {
   auto step = std::make_unique<Step>();
   step->call = std::make_unique<EngineCall>(std::move(call));
   steps_.push_back(std::move(step));
 }
 
-void Schedule::use_messages() {
+void StepSchedule::use_messages() {
   const std::uint32_t sequence =
       comm_.collective_sequence.fetch_add(1, std::memory_order_relaxed) % InternalTag::kSequences;
   tag_ = InternalTag::kCollective + static_cast<int>(sequence);
 }
 
-void Schedule::messages() {
+void StepSchedule::messages() {
   steps_.push_back(std::make_unique<Step>());
 }
 
-void Schedule::send(Comm& comm, int rank, const void* data, std::size_t bytes) {
+void StepSchedule::send(Comm& comm, int rank, const void* data, std::size_t bytes) {
   steps_.back()->moves.push_back({&comm, rank, nullptr, static_cast<const std::byte*>(data), bytes});
 }
 
-void Schedule::receive(Comm& comm, int rank, void* data, std::size_t bytes) {
+void StepSchedule::receive(Comm& comm, int rank, void* data, std::size_t bytes) {
   static std::byte nothing;
   auto* to = data == nullptr ? &nothing : static_cast<std::byte*>(data);
   steps_.back()->moves.push_back({&comm, rank, to, nullptr, bytes});
 }
 
-void Schedule::compare(Call call) {
+void StepSchedule::compare(Call call) {
   comparison_ = std::make_unique<Comparison>(call, comm_, described);
   if (form_ != Form::nonblocking) wait_until(*comm_.lane, [&] { return compared(); });
 }
 
-bool Schedule::compared() {
+bool StepSchedule::compared() {
   if (comparison_ != nullptr && comparison_->test()) comparison_.reset();
   return comparison_ == nullptr;
 }
 
 // ---- steps --------------------------------------------------------------------------------------
 
-int Schedule::begin_engine(Step& step) {
+int StepSchedule::begin_engine(Step& step) {
   if (form_ == Form::persistent) return code_of(heddle_collective_start(step.collective));
   const int code = code_of(step.call->call(comm_.team, Form::nonblocking, &step.collective));
   step.open = code == MPI_SUCCESS;
   return code;
 }
 
-int Schedule::begin_moves(Step& step) {
+int StepSchedule::begin_moves(Step& step) {
   const std::size_t count = step.moves.size();
   if (step.live == nullptr && count > 0) {
     step.live = std::make_unique<InternalMessage[]>(count);
@@ -120,7 +120,7 @@ int Schedule::begin_moves(Step& step) {
   return MPI_SUCCESS;
 }
 
-int Schedule::begin(Step& step) {
+int StepSchedule::begin(Step& step) {
   if (step.action) {
     step.action();
     return MPI_SUCCESS;
@@ -128,7 +128,7 @@ int Schedule::begin(Step& step) {
   return step.call != nullptr ? begin_engine(step) : begin_moves(step);
 }
 
-bool Schedule::moves_ended(Step& step, int* code) {
+bool StepSchedule::moves_ended(Step& step, int* code) {
   std::erase_if(step.pending, [&](std::size_t i) {
     int one = MPI_SUCCESS;
     if (!step.live[i].test(&one)) return false;
@@ -139,7 +139,7 @@ bool Schedule::moves_ended(Step& step, int* code) {
   return step.pending.empty();
 }
 
-bool Schedule::ended(Step& step, int* code) {
+bool StepSchedule::ended(Step& step, int* code) {
   *code = MPI_SUCCESS;
   if (step.action) return true;
   if (step.call == nullptr) return moves_ended(step, code);
@@ -150,7 +150,7 @@ bool Schedule::ended(Step& step, int* code) {
   return true;
 }
 
-bool Schedule::advance_steps() {
+bool StepSchedule::advance_steps() {
   if (over_) return true;
   const bool compares = !compared();
   while (at_ < steps_.size() && code_ == MPI_SUCCESS) {
@@ -169,7 +169,7 @@ bool Schedule::advance_steps() {
   return true;
 }
 
-bool Schedule::advance() {
+bool StepSchedule::advance() {
   if (busy_.exchange(true, std::memory_order_acquire)) return false;
   const bool over = advance_steps();
   busy_.store(false, std::memory_order_release);
@@ -179,7 +179,7 @@ bool Schedule::advance() {
 // ---- running it ---------------------------------------------------------------------------------
 
 // Operations with lists are set up anew by the engine in each call, whatever the form.
-int Schedule::run_engine(Step& step) {
+int StepSchedule::run_engine(Step& step) {
   const EngineCall& call = *step.call;
   if (!call.lists_blocks()) {
     const bool reduces = call.reduction.fn != nullptr || call.reduction.type != 0;
@@ -191,7 +191,7 @@ int Schedule::run_engine(Step& step) {
   return status < 0 ? error_of_status(status) : wait_collective(comm_, collective);
 }
 
-int Schedule::run() {
+int StepSchedule::run() {
   for (const auto& step : steps_) {
     if (step->call != nullptr) {
       if (const int code = run_engine(*step); code != MPI_SUCCESS) return code;
@@ -205,7 +205,7 @@ int Schedule::run() {
   return MPI_SUCCESS;
 }
 
-int Schedule::make() {
+int StepSchedule::make() {
   for (const auto& step : steps_) {
     if (step->call == nullptr) continue;
     if (const int code = code_of(step->call->call(comm_.team, Form::persistent, &step->collective));
@@ -216,7 +216,7 @@ int Schedule::make() {
   return MPI_SUCCESS;
 }
 
-int Schedule::start() {
+int StepSchedule::start() {
   at_ = 0;
   begun_ = false;
   code_ = MPI_SUCCESS;
@@ -227,11 +227,11 @@ int Schedule::start() {
   return MPI_SUCCESS;
 }
 
-bool Schedule::step() {
+bool StepSchedule::step() {
   return !advance();
 }
 
-bool Schedule::test(Outcome* outcome) {
+bool StepSchedule::test(Outcome* outcome) {
   if (!advance()) return false;
   outcome->code = code_;
   if (listed_) remove_stepped(this);

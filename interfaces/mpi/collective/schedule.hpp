@@ -21,10 +21,10 @@
 
 namespace heddle::mpi {
 
-class Schedule final : public Operation, public Stepped {
+class StepSchedule final : public MpiOperation, public Stepped {
  public:
-  Schedule(Comm& comm, Form form) : comm_(comm), form_(form) {}
-  ~Schedule() override;
+  StepSchedule(Comm& comm, Form form) : comm_(comm), form_(form) {}
+  ~StepSchedule() override;
 
   // ---- making it; may throw std::bad_alloc
   [[nodiscard]] Comm& communicator() const { return comm_; }

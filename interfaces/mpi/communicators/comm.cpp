@@ -26,7 +26,7 @@ Comm* g_self = nullptr;
 namespace {
 
 constexpr std::uint32_t kMostComms = 1U << 18;
-constinit Pool<Comm, kMostComms> g_comms;
+constinit ObjectPool<Comm, kMostComms> g_comms;
 
 // The even numbers that are free. Those of base, world and self are the same everywhere.
 constexpr std::uint32_t kBaseNumber = 0;
@@ -191,7 +191,7 @@ int bad_comm(MPI_Comm handle) {
                static_cast<unsigned long long>(value_of(handle)));
 }
 
-Member member_of(std::uint32_t job_rank, std::uint32_t number) {
+MemberAddress member_of(std::uint32_t job_rank, std::uint32_t number) {
   return {{job_rank, number / 2 % g_job.lanes_of[job_rank]}, number, g_job.no_any_tag_of[job_rank]};
 }
 

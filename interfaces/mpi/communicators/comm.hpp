@@ -22,8 +22,8 @@
 
 namespace heddle::mpi {
 
-struct Kept;  // of collective/
-struct Topology;
+struct KeptOperations;  // of collective/
+struct CommTopology;
 class BsendBuffer;
 
 // ---- tags ---------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ inline constexpr std::uint32_t kInternal = 1;  // added to a number: the library
 // ---- the communicator ---------------------------------------------------------------------------
 
 // Where a member's messages go, and the number by which it knows the communicator.
-struct Member {
+struct MemberAddress {
   heddle_peer peer{};
   std::uint32_t number = 0;
   bool by_tag = false;  // see Comm::by_tag
@@ -66,14 +66,14 @@ struct Comm {
   bool by_tag = false;
   int rank = 0;
   // The members to which messages go, by rank; in an intercommunicator, those of the remote group.
-  std::vector<Member> members;
+  std::vector<MemberAddress> members;
   std::shared_ptr<const Group> group;         // the local one
   std::shared_ptr<const Group> remote_group;  // null: an intracommunicator
   // [rank in the job] = rank in `members`, or MPI_UNDEFINED; null: the same number
   std::unique_ptr<int[]> rank_of;
   heddle_team team{};  // of the local group; collectives of intracommunicators
   // operations of the team, for blocking collectives: to be reset before the team is freed
-  std::shared_ptr<Kept> kept;
+  std::shared_ptr<KeptOperations> kept;
   // A thread is in a blocking collective (collective/engine_call.cpp). Release: a thread leaves;
   // acquire: a thread enters.
   std::atomic<bool> in_collective{false};
@@ -88,7 +88,7 @@ struct Comm {
   Attributes attributes;
   Info info;
   std::string name;
-  std::shared_ptr<const Topology> topology;
+  std::shared_ptr<const CommTopology> topology;
   std::shared_ptr<BsendBuffer> buffer;  // MPI_Comm_attach_buffer
   bool freed = false;                   // by the program; operations may still be under way
   // A member has died, and a living member may not know that all others have freed the

@@ -209,7 +209,7 @@ int duplicate_comm(Comm& parent, const Info* hints, MPI_Comm* newcomm) {
 }
 
 // MPI_Comm_idup. The attributes are copied when it begins, so that the callbacks run in the call.
-class Duplicating final : public Operation, public Stepped {
+class Duplicating final : public MpiOperation, public Stepped {
  public:
   Duplicating(Comm& parent, std::unique_ptr<StepwiseMaking> making, MPI_Comm* newcomm)
       : parent_(parent), making_(std::move(making)), newcomm_(newcomm) {}

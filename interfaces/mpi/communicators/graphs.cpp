@@ -11,13 +11,13 @@ namespace heddle::mpi {
 
 namespace {
 
-int read_graph(const Comm& comm, int nnodes, const int indx[], const int edges[], Topology* graph) {
+int read_graph(const Comm& comm, int nnodes, const int indx[], const int edges[], CommTopology* graph) {
   if (const int code = check_intra(comm); code != MPI_SUCCESS) return code;
   if (nnodes < 0) return error(MPI_ERR_ARG, "nnodes %d is negative", nnodes);
   if (nnodes > comm.size()) {
     return error(MPI_ERR_ARG, "nnodes %d: the communicator has %d processes", nnodes, comm.size());
   }
-  graph->kind = Topology::Kind::graph;
+  graph->kind = CommTopology::Kind::graph;
   if (nnodes == 0) return MPI_SUCCESS;
   if (indx == nullptr) return null_argument("index");
   int before = 0;
@@ -40,26 +40,26 @@ int read_graph(const Comm& comm, int nnodes, const int indx[], const int edges[]
 }
 
 int create_graph(Comm& comm, int nnodes, const int indx[], const int edges[], MPI_Comm* out) {
-  auto graph = std::make_shared<Topology>();
+  auto graph = std::make_shared<CommTopology>();
   if (const int code = read_graph(comm, nnodes, indx, edges, graph.get()); code != MPI_SUCCESS) return code;
   if (out == nullptr) return null_argument("comm_graph");
   return make_with(comm, first_of(comm, nnodes), std::move(graph), out);
 }
 
 int map_graph(const Comm& comm, int nnodes, const int indx[], const int edges[], int* newrank) {
-  Topology graph;
+  CommTopology graph;
   if (const int code = read_graph(comm, nnodes, indx, edges, &graph); code != MPI_SUCCESS) return code;
   if (newrank == nullptr) return null_argument("newrank");
   *newrank = comm.rank < nnodes ? comm.rank : MPI_UNDEFINED;
   return MPI_SUCCESS;
 }
 
-int find_graph(const Comm& comm, const Topology** graph) {
-  return find_topology(comm, Topology::Kind::graph, graph);
+int find_graph(const Comm& comm, const CommTopology** graph) {
+  return find_topology(comm, CommTopology::Kind::graph, graph);
 }
 
 int get_graph(const Comm& comm, int maxindex, int maxedges, int indx[], int edges[]) {
-  const Topology* graph = nullptr;
+  const CommTopology* graph = nullptr;
   if (const int code = find_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (maxindex < 0) return error(MPI_ERR_ARG, "maxindex %d is negative", maxindex);
   if (maxedges < 0) return error(MPI_ERR_ARG, "maxedges %d is negative", maxedges);
@@ -68,7 +68,7 @@ int get_graph(const Comm& comm, int maxindex, int maxedges, int indx[], int edge
 }
 
 // The graph of the communicator, and its edges from `rank`.
-int find_edges(const Comm& comm, int rank, const Topology** graph, EdgeRange* range) {
+int find_edges(const Comm& comm, int rank, const CommTopology** graph, EdgeRange* range) {
   if (const int code = find_graph(comm, graph); code != MPI_SUCCESS) return code;
   if (rank < 0 || rank >= comm.size()) {
     return error(MPI_ERR_RANK, "rank %d: the communicator has ranks 0-%d", rank, comm.size() - 1);
@@ -78,7 +78,7 @@ int find_edges(const Comm& comm, int rank, const Topology** graph, EdgeRange* ra
 }
 
 int get_neighbours(const Comm& comm, int rank, int maxneighbors, int out[]) {
-  const Topology* graph = nullptr;
+  const CommTopology* graph = nullptr;
   EdgeRange range{};
   if (const int code = find_edges(comm, rank, &graph, &range); code != MPI_SUCCESS) return code;
   if (maxneighbors < 0) return error(MPI_ERR_ARG, "maxneighbors %d is negative", maxneighbors);
@@ -89,7 +89,7 @@ int get_neighbours(const Comm& comm, int rank, int maxneighbors, int out[]) {
 }
 
 int count_neighbours(const Comm& comm, int rank, int* count) {
-  const Topology* graph = nullptr;
+  const CommTopology* graph = nullptr;
   EdgeRange range{};
   if (const int code = find_edges(comm, rank, &graph, &range); code != MPI_SUCCESS) return code;
   if (count == nullptr) return null_argument("nneighbors");
@@ -98,7 +98,7 @@ int count_neighbours(const Comm& comm, int rank, int* count) {
 }
 
 int get_graph_dims(const Comm& comm, int* nnodes, int* nedges) {
-  const Topology* graph = nullptr;
+  const CommTopology* graph = nullptr;
   if (const int code = find_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (nnodes == nullptr) return null_argument("nnodes");
   if (nedges == nullptr) return null_argument("nedges");
@@ -109,7 +109,7 @@ int get_graph_dims(const Comm& comm, int* nnodes, int* nedges) {
 
 }  // namespace
 
-EdgeRange edges_of(const Topology& graph, int rank) {
+EdgeRange edges_of(const CommTopology& graph, int rank) {
   const auto node = static_cast<std::size_t>(rank);
   return {node == 0 ? 0 : graph.index[node - 1], graph.index[node]};
 }
@@ -209,8 +209,8 @@ int create_adjacent(Comm& comm, const AdjacentEdges& in, const AdjacentEdges& ou
     return error(MPI_ERR_ARG, "%s and %s: either both are MPI_UNWEIGHTED or none is", in.weights_name,
                  out.weights_name);
   }
-  auto graph = std::make_shared<Topology>();
-  graph->kind = Topology::Kind::dist_graph;
+  auto graph = std::make_shared<CommTopology>();
+  graph->kind = CommTopology::Kind::dist_graph;
   graph->sources.assign(in.ranks, in.ranks + in.degree);
   graph->destinations.assign(out.ranks, out.ranks + out.degree);
   graph->weighted = in.weights != MPI_UNWEIGHTED;
@@ -309,8 +309,8 @@ int create_dist_graph(Comm& comm, const Given& given, MPI_Info info, MPI_Comm* m
   if (made == nullptr) return null_argument("comm_dist_graph");
   EdgeLists known;
   if (const int code = collect(comm, sort_out(comm, given), &known); code != MPI_SUCCESS) return code;
-  auto graph = std::make_shared<Topology>();
-  graph->kind = Topology::Kind::dist_graph;
+  auto graph = std::make_shared<CommTopology>();
+  graph->kind = CommTopology::Kind::dist_graph;
   graph->weighted = given.weights != MPI_UNWEIGHTED;
   // The edges are in the order of the processes that gave them. Both ends of an edge see this
   // order.
@@ -331,8 +331,8 @@ int create_dist_graph(Comm& comm, const Given& given, MPI_Info info, MPI_Comm* m
 
 // ---- asking -------------------------------------------------------------------------------------
 
-int find_dist_graph(const Comm& comm, const Topology** graph) {
-  return find_topology(comm, Topology::Kind::dist_graph, graph);
+int find_dist_graph(const Comm& comm, const CommTopology** graph) {
+  return find_topology(comm, CommTopology::Kind::dist_graph, graph);
 }
 
 int store_weights(const std::vector<int>& values, int most, int* out, const char* argument) {
@@ -341,7 +341,7 @@ int store_weights(const std::vector<int>& values, int most, int* out, const char
 
 int get_dist_neighbours(const Comm& comm, int maxindegree, int* sources, int* sourceweights, int maxoutdegree,
                         int* destinations, int* destweights) {
-  const Topology* graph = nullptr;
+  const CommTopology* graph = nullptr;
   if (const int code = find_dist_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (maxindegree < 0) return error(MPI_ERR_ARG, "maxindegree %d is negative", maxindegree);
   if (maxoutdegree < 0) return error(MPI_ERR_ARG, "maxoutdegree %d is negative", maxoutdegree);
@@ -353,7 +353,7 @@ int get_dist_neighbours(const Comm& comm, int maxindegree, int* sources, int* so
 }
 
 int count_dist_neighbours(const Comm& comm, int* indegree, int* outdegree, int* weighted) {
-  const Topology* graph = nullptr;
+  const CommTopology* graph = nullptr;
   if (const int code = find_dist_graph(comm, &graph); code != MPI_SUCCESS) return code;
   if (indegree == nullptr) return null_argument("indegree");
   if (outdegree == nullptr) return null_argument("outdegree");

@@ -15,7 +15,7 @@ struct Holder {
   GroupPointer group;
 };
 constexpr std::uint32_t kMostGroups = 1U << 20;
-Pool<Holder, kMostGroups> g_groups;
+ObjectPool<Holder, kMostGroups> g_groups;
 
 const GroupPointer& empty_group() {
   static const GroupPointer empty = std::make_shared<const Group>(std::vector<std::uint32_t>{});

@@ -48,7 +48,7 @@ std::uint32_t group_number(MPI_Group handle);
 
 struct SessionBuffer;
 
-struct Session {
+struct MpiSession {
   Errhandler* errhandler = &g_errors_are_fatal;  // held
   Info info;                                     // what MPI_Session_get_info tells
   int thread_level = MPI_THREAD_SINGLE;
@@ -56,11 +56,11 @@ struct Session {
 };
 
 // Null: the handle names none.
-Session* session_of(MPI_Session handle);
-MPI_Session handle_of(Session* session);
+MpiSession* session_of(MPI_Session handle);
+MPI_Session handle_of(MpiSession* session);
 int bad_session(MPI_Session handle);
 // The session of an integer handle.
-Session* session_at(std::uint32_t number);
-std::uint32_t number_of(const Session* session);
+MpiSession* session_at(std::uint32_t number);
+std::uint32_t number_of(const MpiSession* session);
 
 }  // namespace heddle::mpi

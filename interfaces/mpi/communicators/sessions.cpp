@@ -25,7 +25,7 @@
 namespace heddle::mpi {
 namespace {
 
-Pool<Session, 1U << 16> g_sessions;
+ObjectPool<MpiSession, 1U << 16> g_sessions;
 // Sessions may begin and end in any thread. The program takes care that none does so during
 // MPI_Init and MPI_Finalize.
 std::mutex g_joining;
@@ -50,7 +50,7 @@ int report_without_object(Call call, Errhandler* errhandler, int code) {
     default:
       break;
   }
-  Session fatal;
+  MpiSession fatal;
   fatal.errhandler = errhandler;
   return report(call, &fatal, code);
 }
@@ -108,7 +108,7 @@ int read_level(const Info& info, int* level) {
 int begin_session(const Info& hints, Errhandler* errhandler, MPI_Session* session) {
   int level = MPI_THREAD_MULTIPLE;
   if (const int code = read_level(hints, &level); code != MPI_SUCCESS) return code;
-  Session* const made = g_sessions.take();
+  MpiSession* const made = g_sessions.take();
   if (made == nullptr)
     return error(MPI_ERR_NO_MEM, "no memory for a session, or 65536 sessions are open: finalize some");
   const std::scoped_lock lock(g_joining);
@@ -172,7 +172,7 @@ int nth_set(MPI_Info handle, int n, int* length, char* name) {
   return MPI_SUCCESS;
 }
 
-int group_of_set(const Session& session, const char* name, MPI_Group* group) {
+int group_of_set(const MpiSession& session, const char* name, MPI_Group* group) {
   if (group == nullptr) return null_argument("newgroup");
   std::vector<std::uint32_t> ranks;
   if (const int code = ranks_of_set(name, &ranks); code != MPI_SUCCESS) return code;
@@ -304,7 +304,7 @@ int from_groups(const Wishes& wishes, const Sides& sides, MPI_Comm* out) {
 // Runs inner() and reports what it returns to the session's handler; checks the session before.
 template <class Inner>
 int of_session(Call call, MPI_Session handle, Inner&& inner) {
-  Session* const session = session_of(handle);
+  MpiSession* const session = session_of(handle);
   if (session == nullptr) return told(call, bad_session(handle));
   return told(call, session, guarded("what the call makes", [&] { return inner(*session); }));
 }
@@ -320,16 +320,16 @@ int with_handler(Call call, MPI_Errhandler handle, Errhandler::Kind kind, Inner&
 
 }  // namespace
 
-Session* session_of(MPI_Session handle) {
+MpiSession* session_of(MPI_Session handle) {
   return g_sessions.find(handle);
 }
-MPI_Session handle_of(Session* session) {
+MPI_Session handle_of(MpiSession* session) {
   return reinterpret_cast<MPI_Session>(session);
 }
-Session* session_at(std::uint32_t number) {
+MpiSession* session_at(std::uint32_t number) {
   return g_sessions.at(number);
 }
-std::uint32_t number_of(const Session* session) {
+std::uint32_t number_of(const MpiSession* session) {
   return g_sessions.number(session);
 }
 
@@ -350,7 +350,7 @@ int session_init(Call call, MPI_Info info, MPI_Errhandler errhandler, MPI_Sessio
 
 int session_finalize(Call call, MPI_Session* session) {
   if (session == nullptr) return told(call, null_argument("session"));
-  Session* const which = session_of(*session);
+  MpiSession* const which = session_of(*session);
   if (which == nullptr) return told(call, bad_session(*session));
   detach_at_end(*which->buffer);
   int code = MPI_SUCCESS;
@@ -366,7 +366,7 @@ int session_finalize(Call call, MPI_Session* session) {
 }
 
 int session_get_info(Call call, MPI_Session session, MPI_Info* info_used) {
-  return of_session(call, session, [&](Session& which) -> int {
+  return of_session(call, session, [&](MpiSession& which) -> int {
     if (info_used == nullptr) return null_argument("info_used");
     *info_used = new_handle(which.info);
     return *info_used == MPI_INFO_NULL ? no_memory_for("what the call makes") : MPI_SUCCESS;
@@ -374,7 +374,7 @@ int session_get_info(Call call, MPI_Session session, MPI_Info* info_used) {
 }
 
 int session_get_num_psets(Call call, MPI_Session session, MPI_Info info, int* npset_names) {
-  return of_session(call, session, [&](Session&) -> int {
+  return of_session(call, session, [&](MpiSession&) -> int {
     Info hints;
     if (const int code = read_info(info, &hints); code != MPI_SUCCESS) return code;
     if (npset_names == nullptr) return null_argument("npset_names");
@@ -384,15 +384,15 @@ int session_get_num_psets(Call call, MPI_Session session, MPI_Info info, int* np
 }
 
 int session_get_nth_pset(Call call, MPI_Session session, MPI_Info info, int n, int* pset_len, char* pset_name) {
-  return of_session(call, session, [&](Session&) { return nth_set(info, n, pset_len, pset_name); });
+  return of_session(call, session, [&](MpiSession&) { return nth_set(info, n, pset_len, pset_name); });
 }
 
 int session_get_pset_info(Call call, MPI_Session session, const char* pset_name, MPI_Info* info) {
-  return of_session(call, session, [&](Session&) { return info_of_set(pset_name, info); });
+  return of_session(call, session, [&](MpiSession&) { return info_of_set(pset_name, info); });
 }
 
 int group_from_session_pset(Call call, MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
-  return of_session(call, session, [&](Session& which) { return group_of_set(which, pset_name, newgroup); });
+  return of_session(call, session, [&](MpiSession& which) { return group_of_set(which, pset_name, newgroup); });
 }
 
 int comm_create_from_group(Call call, MPI_Group group, const char* stringtag, MPI_Info info, MPI_Errhandler errhandler,

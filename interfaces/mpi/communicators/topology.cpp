@@ -18,13 +18,13 @@ struct KindText {
   const char* name;
   const char* maker;
 };
-KindText words_for(Topology::Kind kind) {
+KindText words_for(CommTopology::Kind kind) {
   switch (kind) {
-    case Topology::Kind::cart:
+    case CommTopology::Kind::cart:
       return {"Cartesian", "MPI_Cart_create"};
-    case Topology::Kind::graph:
+    case CommTopology::Kind::graph:
       return {"graph", "MPI_Graph_create"};
-    case Topology::Kind::dist_graph:
+    case CommTopology::Kind::dist_graph:
       return {"distributed graph", "MPI_Dist_graph_create"};
   }
   return {"", ""};
@@ -32,7 +32,7 @@ KindText words_for(Topology::Kind kind) {
 
 }  // namespace
 
-int find_topology(const Comm& comm, Topology::Kind kind, const Topology** topology) {
+int find_topology(const Comm& comm, CommTopology::Kind kind, const CommTopology** topology) {
   *topology = comm.topology.get();
   const KindText wanted = words_for(kind);
   if (*topology == nullptr) {
@@ -55,7 +55,7 @@ GroupPointer first_of(const Comm& comm, int count) {
                                        comm.group->session());
 }
 
-int make_with(Comm& parent, GroupPointer group, std::shared_ptr<const Topology> topology, MPI_Comm* out) {
+int make_with(Comm& parent, GroupPointer group, std::shared_ptr<const CommTopology> topology, MPI_Comm* out) {
   Comm* made = nullptr;
   if (const int code = make_from(&parent, std::move(group), &made); code != MPI_SUCCESS) return code;
   if (made != nullptr) made->topology = std::move(topology);
@@ -71,25 +71,25 @@ int store_fitting(const std::vector<int>& values, int most, int* out, const char
 }
 
 bool neighbours_of(const Comm& comm, Neighbours* neighbours) {
-  const Topology* const topology = comm.topology.get();
+  const CommTopology* const topology = comm.topology.get();
   neighbours->sources.clear();
   neighbours->destinations.clear();
   if (topology == nullptr) return false;
   switch (topology->kind) {
-    case Topology::Kind::cart:
+    case CommTopology::Kind::cart:
       for (std::size_t i = 0; i < topology->dims.size(); ++i) {
         neighbours->sources.push_back(cart_neighbour(*topology, comm.rank, i, -1));
         neighbours->sources.push_back(cart_neighbour(*topology, comm.rank, i, 1));
       }
       neighbours->destinations = neighbours->sources;
       break;
-    case Topology::Kind::graph: {
+    case CommTopology::Kind::graph: {
       const EdgeRange range = edges_of(*topology, comm.rank);
       neighbours->sources.assign(topology->edges.begin() + range.first, topology->edges.begin() + range.last);
       neighbours->destinations = neighbours->sources;
       break;
     }
-    case Topology::Kind::dist_graph:
+    case CommTopology::Kind::dist_graph:
       neighbours->sources = topology->sources;
       neighbours->destinations = topology->destinations;
       break;
@@ -103,13 +103,13 @@ int topo_test(Call call, MPI_Comm comm, int* status) {
     *status = MPI_UNDEFINED;
     if (found.topology == nullptr) return MPI_SUCCESS;
     switch (found.topology->kind) {
-      case Topology::Kind::cart:
+      case CommTopology::Kind::cart:
         *status = MPI_CART;
         break;
-      case Topology::Kind::graph:
+      case CommTopology::Kind::graph:
         *status = MPI_GRAPH;
         break;
-      case Topology::Kind::dist_graph:
+      case CommTopology::Kind::dist_graph:
         *status = MPI_DIST_GRAPH;
         break;
     }
@@ -123,14 +123,14 @@ namespace {
 
 // A grid as the program describes it, which has at most as many processes as the communicator.
 // *volume: how many.
-int read_grid(const Comm& comm, int ndims, const int dims[], const int periods[], Topology* grid, int* volume) {
+int read_grid(const Comm& comm, int ndims, const int dims[], const int periods[], CommTopology* grid, int* volume) {
   if (const int code = check_intra(comm); code != MPI_SUCCESS) return code;
   if (ndims < 0) return error(MPI_ERR_ARG, "ndims %d is negative", ndims);
   if (ndims > 0 && dims == nullptr) return null_argument("dims");
   if (ndims > 0 && periods == nullptr) return null_argument("periods");
   for (int i = 0; i < ndims; ++i)
     if (dims[i] < 1) return error(MPI_ERR_DIMS, "dims[%d] is %d: each dimension has at least 1 process", i, dims[i]);
-  grid->kind = Topology::Kind::cart;
+  grid->kind = CommTopology::Kind::cart;
   grid->dims.assign(dims, dims + ndims);
   for (int i = 0; i < ndims; ++i) grid->periods.push_back(periods[i] != 0 ? 1 : 0);
   *volume = volume_of(*grid, comm.size());
@@ -139,7 +139,7 @@ int read_grid(const Comm& comm, int ndims, const int dims[], const int periods[]
 }
 
 int create_grid(Comm& comm, int ndims, const int dims[], const int periods[], MPI_Comm* out) {
-  auto grid = std::make_shared<Topology>();
+  auto grid = std::make_shared<CommTopology>();
   int volume = 0;
   if (const int code = read_grid(comm, ndims, dims, periods, grid.get(), &volume); code != MPI_SUCCESS) return code;
   if (out == nullptr) return null_argument("comm_cart");
@@ -147,7 +147,7 @@ int create_grid(Comm& comm, int ndims, const int dims[], const int periods[], MP
 }
 
 int map_grid(const Comm& comm, int ndims, const int dims[], const int periods[], int* newrank) {
-  Topology grid;
+  CommTopology grid;
   int volume = 0;
   if (const int code = read_grid(comm, ndims, dims, periods, &grid, &volume); code != MPI_SUCCESS) return code;
   if (newrank == nullptr) return null_argument("newrank");
@@ -155,23 +155,23 @@ int map_grid(const Comm& comm, int ndims, const int dims[], const int periods[],
   return MPI_SUCCESS;
 }
 
-std::vector<int> coordinates_of(const Topology& grid, int rank) {
+std::vector<int> coordinates_of(const CommTopology& grid, int rank) {
   std::vector<int> coordinates(grid.dims.size());
   for (std::size_t i = grid.dims.size(); i-- > 0; rank /= grid.dims[i]) coordinates[i] = rank % grid.dims[i];
   return coordinates;
 }
 
-int find_grid(const Comm& comm, const Topology** grid) {
-  return find_topology(comm, Topology::Kind::cart, grid);
+int find_grid(const Comm& comm, const CommTopology** grid) {
+  return find_topology(comm, CommTopology::Kind::cart, grid);
 }
 
 // The part of the grid that has this process's coordinates in the dimensions that are not kept.
 int sub_grid(Comm& comm, const int remain_dims[], MPI_Comm* out) {
-  const Topology* grid = nullptr;
+  const CommTopology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (remain_dims == nullptr && !grid->dims.empty()) return null_argument("remain_dims");
   if (out == nullptr) return null_argument("newcomm");
-  auto part = std::make_shared<Topology>();
+  auto part = std::make_shared<CommTopology>();
   const std::vector<int> mine = coordinates_of(*grid, comm.rank);
   std::vector<int> ranks{0};
   for (std::size_t i = 0; i < grid->dims.size(); ++i) {
@@ -192,7 +192,7 @@ int sub_grid(Comm& comm, const int remain_dims[], MPI_Comm* out) {
 }
 
 int rank_at(const Comm& comm, const int coords[], int* rank) {
-  const Topology* grid = nullptr;
+  const CommTopology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (rank == nullptr) return null_argument("rank");
   const std::size_t count = grid->dims.size();
@@ -212,7 +212,7 @@ int rank_at(const Comm& comm, const int coords[], int* rank) {
 }
 
 int coords_of(const Comm& comm, int rank, int maxdims, int coords[]) {
-  const Topology* grid = nullptr;
+  const CommTopology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (rank < 0 || rank >= comm.size()) {
     return error(MPI_ERR_RANK, "rank %d: the communicator has ranks 0-%d", rank, comm.size() - 1);
@@ -227,7 +227,7 @@ int coords_of(const Comm& comm, int rank, int maxdims, int coords[]) {
 
 // Stores the dimensions that there is room for.
 int get_grid(const Comm& comm, int maxdims, int dims[], int periods[], int coords[]) {
-  const Topology* grid = nullptr;
+  const CommTopology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (maxdims < 0) return error(MPI_ERR_ARG, "maxdims %d is negative", maxdims);
   const std::size_t count = std::min(grid->dims.size(), static_cast<std::size_t>(maxdims));
@@ -245,7 +245,7 @@ int get_grid(const Comm& comm, int maxdims, int dims[], int periods[], int coord
 }
 
 int shift_in_grid(const Comm& comm, int direction, int disp, int* source, int* dest) {
-  const Topology* grid = nullptr;
+  const CommTopology* grid = nullptr;
   if (const int code = find_grid(comm, &grid); code != MPI_SUCCESS) return code;
   if (direction < 0 || static_cast<std::size_t>(direction) >= grid->dims.size()) {
     return error(MPI_ERR_ARG, "direction %d: the grid has %zu dimensions, numbered from 0", direction,
@@ -261,7 +261,7 @@ int shift_in_grid(const Comm& comm, int direction, int disp, int* source, int* d
 
 }  // namespace
 
-int volume_of(const Topology& cart, int most) {
+int volume_of(const CommTopology& cart, int most) {
   std::int64_t volume = 1;
   for (const int size : cart.dims) {
     volume *= size;
@@ -270,7 +270,7 @@ int volume_of(const Topology& cart, int most) {
   return static_cast<int>(volume);
 }
 
-int cart_neighbour(const Topology& cart, int rank, std::size_t dimension, std::int64_t distance) {
+int cart_neighbour(const CommTopology& cart, int rank, std::size_t dimension, std::int64_t distance) {
   int stride = 1;
   for (std::size_t i = dimension + 1; i < cart.dims.size(); ++i) stride *= cart.dims[i];
   const std::int64_t size = cart.dims[dimension];
@@ -315,7 +315,7 @@ int cart_shift(Call call, MPI_Comm comm, int direction, int disp, int* rank_sour
 
 int cartdim_get(Call call, MPI_Comm comm, int* ndims) {
   return on_comm(call, comm, [&](const Comm& found) -> int {
-    const Topology* grid = nullptr;
+    const CommTopology* grid = nullptr;
     if (const int code = find_grid(found, &grid); code != MPI_SUCCESS) return code;
     if (ndims == nullptr) return null_argument("ndims");
     *ndims = static_cast<int>(grid->dims.size());

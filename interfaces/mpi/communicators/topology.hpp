@@ -9,7 +9,7 @@
 
 namespace heddle::mpi {
 
-struct Topology {
+struct CommTopology {
   enum class Kind : std::uint8_t { cart, graph, dist_graph };
   Kind kind = Kind::cart;
 
@@ -47,12 +47,12 @@ bool neighbours_of(const Comm& comm, Neighbours* neighbours);
 // ---- for the files that implement topologies ----------------------------------------------------
 
 // MPI_ERR_TOPOLOGY: the communicator has no topology of the kind.
-int find_topology(const Comm& comm, Topology::Kind kind, const Topology** topology);
+int find_topology(const Comm& comm, CommTopology::Kind kind, const CommTopology** topology);
 // An error for an intercommunicator.
 int check_intra(const Comm& comm);
 // The communicator of the group with the topology. Collective over `parent`; processes outside of
 // the group get MPI_COMM_NULL.
-int make_with(Comm& parent, GroupPointer group, std::shared_ptr<const Topology> topology, MPI_Comm* out);
+int make_with(Comm& parent, GroupPointer group, std::shared_ptr<const CommTopology> topology, MPI_Comm* out);
 // The first `count` processes of the communicator's group.
 GroupPointer first_of(const Comm& comm, int count);
 
@@ -60,16 +60,16 @@ GroupPointer first_of(const Comm& comm, int count);
 int store_fitting(const std::vector<int>& values, int most, int* out, const char* argument);
 
 // The number of processes of a grid; `most` + 1 if there are more than `most`.
-int volume_of(const Topology& cart, int most);
+int volume_of(const CommTopology& cart, int most);
 // The rank of the process `distance` away from `rank` in a dimension; MPI_PROC_NULL beyond a
 // border.
-int cart_neighbour(const Topology& cart, int rank, std::size_t dimension, std::int64_t distance);
+int cart_neighbour(const CommTopology& cart, int rank, std::size_t dimension, std::int64_t distance);
 // The neighbours of a process of a graph: edges[first … last - 1].
 struct EdgeRange {
   int first;
   int last;
 };
-EdgeRange edges_of(const Topology& graph, int rank);
+EdgeRange edges_of(const CommTopology& graph, int rank);
 
 // Runs what a function does on the communicator that it is called for, and reports the error.
 template <class Function>

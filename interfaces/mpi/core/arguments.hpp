@@ -21,12 +21,12 @@ static_assert(std::is_same_v<MPI_Aint, MPI_Count>, "one 64-bit type for lengths 
 inline constexpr MPI_Count kMostBytes = MPI_Count{1} << 48;
 
 // A list of numbers that the program passes: of int, or of MPI_Count and MPI_Aint. May be null.
-class Counts {
+class CountList {
  public:
-  Counts() = default;
+  CountList() = default;
   // NOLINT(google-explicit-constructor): how the C functions pass it
-  Counts(const int* narrow) : narrow_(narrow) {}
-  Counts(const MPI_Count* wide) : wide_(wide) {}  // NOLINT(google-explicit-constructor)
+  CountList(const int* narrow) : narrow_(narrow) {}
+  CountList(const MPI_Count* wide) : wide_(wide) {}  // NOLINT(google-explicit-constructor)
   [[nodiscard]] MPI_Count operator[](std::ptrdiff_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
   [[nodiscard]] bool present() const { return narrow_ != nullptr || wide_ != nullptr; }
   [[nodiscard]] const int* narrow() const { return narrow_; }  // null: a wide one

@@ -39,7 +39,7 @@ namespace {
 
 constexpr int kFirstKeyval = 0x1000;  // predefined keys are smaller
 constexpr std::uint32_t kMostKeyvals = 1U << 20;
-Pool<Keyval, kMostKeyvals> g_keyvals;
+ObjectPool<Keyval, kMostKeyvals> g_keyvals;
 // Guards the attributes of all objects, and what changes of keys. Not held while functions of the
 // program run.
 std::mutex g_attributes_mutex;

@@ -92,7 +92,7 @@ void describe_rank(const Comm* comm, char* out, std::size_t bytes) {
 // ---- error handlers -----------------------------------------------------------------------------
 
 constexpr std::uint32_t kMostErrhandlers = 1U << 20;
-Pool<Errhandler, kMostErrhandlers> g_errhandlers;
+ObjectPool<Errhandler, kMostErrhandlers> g_errhandlers;
 Errhandler* g_file_errhandler = &g_errors_return;
 
 bool is_predefined(const Errhandler* errhandler) {
@@ -161,7 +161,7 @@ void raise(Call call, Win* win, int code) {
   }
   raise(call, win->errhandler, handle_of(win), code, where);
 }
-void raise(Call call, Session* session, int code) {
+void raise(Call call, MpiSession* session, int code) {
   raise(call, session->errhandler, handle_of(session), code, "of a session");
 }
 
@@ -287,7 +287,7 @@ int report(Call call, Comm* comm, int code) {
 int report(Call call, Win* win, int code) {
   return report_about(call, win, code);
 }
-int report(Call call, Session* session, int code) {
+int report(Call call, MpiSession* session, int code) {
   return report_about(call, session, code);
 }
 
@@ -460,7 +460,7 @@ int win_set_errhandler(Call call, MPI_Win win, MPI_Errhandler errhandler) {
 }
 
 int session_set_errhandler(Call call, MPI_Session session, MPI_Errhandler errhandler) {
-  Session* const object = session_of(session);
+  MpiSession* const object = session_of(session);
   if (object == nullptr) return told(call, bad_session(session));
   return told(call, object, set_errhandler(&object->errhandler, Errhandler::Kind::session, errhandler));
 }
@@ -484,7 +484,7 @@ int win_get_errhandler(Call call, MPI_Win win, MPI_Errhandler* errhandler) {
 }
 
 int session_get_errhandler(Call call, MPI_Session session, MPI_Errhandler* errhandler) {
-  Session* const object = session_of(session);
+  MpiSession* const object = session_of(session);
   if (object == nullptr) return told(call, bad_session(session));
   return told(call, object, get_errhandler(object->errhandler, errhandler));
 }
@@ -510,7 +510,7 @@ int win_call_errhandler(Call call, MPI_Win win, int errorcode) {
 }
 
 int session_call_errhandler(Call call, MPI_Session session, int errorcode) {
-  Session* const object = session_of(session);
+  MpiSession* const object = session_of(session);
   if (object == nullptr) return told(call, bad_session(session));
   raise(call, object, errorcode);
   return MPI_SUCCESS;

@@ -17,7 +17,7 @@ namespace heddle::mpi {
 
 struct Comm;
 struct Win;
-struct Session;
+struct MpiSession;
 
 // The class of an error. Compilers and analyzers see that it is never MPI_SUCCESS, so they know
 // that the caller does not go on after the error.
@@ -51,7 +51,7 @@ const char* noted_text();
 // the code if the handler returns. The default handler prints one line and ends the job.
 [[gnu::cold]] int report(Call call, Comm* comm, int code);
 [[gnu::cold]] int report(Call call, Win* win, int code);
-[[gnu::cold]] int report(Call call, Session* session, int code);
+[[gnu::cold]] int report(Call call, MpiSession* session, int code);
 [[gnu::cold]] int report(Call call, int code);
 // Prints the noted text, and ends the job, whatever the handler.
 [[noreturn, gnu::cold]] void end_job(Call call, const Comm* comm, int code);

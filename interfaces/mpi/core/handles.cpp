@@ -83,11 +83,11 @@ MPI_File file_fromint(Call /*call*/, int /*file*/) {
 }
 
 int session_toint(Call /*call*/, MPI_Session session) {
-  const Session* const found = session_of(session);
+  const MpiSession* const found = session_of(session);
   return found == nullptr ? predefined_int(MPI_SESSION_NULL) : made_int(number_of(found));
 }
 MPI_Session session_fromint(Call /*call*/, int session) {
-  Session* const found = is_made(session) ? session_at(number_in(session)) : nullptr;
+  MpiSession* const found = is_made(session) ? session_at(number_in(session)) : nullptr;
   return found == nullptr ? MPI_SESSION_NULL : handle_of(found);
 }
 

@@ -25,7 +25,7 @@ namespace heddle::mpi {
 namespace {
 
 constexpr std::uint32_t kMostInfos = 1U << 20;
-Pool<Info, kMostInfos> g_infos;
+ObjectPool<Info, kMostInfos> g_infos;
 
 // ---- what the process was started with ----------------------------------------------------------
 

@@ -22,7 +22,7 @@
 
 namespace heddle::mpi {
 
-Job g_job;
+MpiJob g_job;
 
 namespace {
 
@@ -146,7 +146,8 @@ int leave_context() {
 
 // Processes that used only sessions leave the job when they end.
 void leave_at_exit(int exit_code, void* /*unused*/) {
-  if (exit_code == 0 && g_job.joined && g_job.phase.load() != Job::Phase::running) static_cast<void>(leave_context());
+  if (exit_code == 0 && g_job.joined && g_job.phase.load() != MpiJob::Phase::running)
+    static_cast<void>(leave_context());
 }
 
 }  // namespace
@@ -154,14 +155,14 @@ void leave_at_exit(int exit_code, void* /*unused*/) {
 int check_running() {
   if (g_job.joined) [[likely]]
     return MPI_SUCCESS;
-  if (g_job.phase.load() == Job::Phase::finalized) return error(MPI_ERR_OTHER, "called after MPI_Finalize");
+  if (g_job.phase.load() == MpiJob::Phase::finalized) return error(MPI_ERR_OTHER, "called after MPI_Finalize");
   return error(MPI_ERR_OTHER, "called before MPI_Init");
 }
 
 int join_job(int level) {
   const std::scoped_lock lock(g_job_mutex);
   if (g_job.joined) return MPI_SUCCESS;
-  if (g_job.context.id != 0 || g_job.phase.load() == Job::Phase::finalized)
+  if (g_job.context.id != 0 || g_job.phase.load() == MpiJob::Phase::finalized)
     return error(MPI_ERR_OTHER, "the process has left its job, and cannot join it again");
   if (::on_exit(leave_at_exit, nullptr) != 0) return no_memory_for("an exit handler");
   return join_context(level);
@@ -177,7 +178,7 @@ int release_job() {
   if (--g_users > 0 || !g_job.joined) return MPI_SUCCESS;
   // Sessions alone may come and go: the job is left at the end of the process, or with
   // MPI_Finalize.
-  if (g_job.phase.load() == Job::Phase::before) return MPI_SUCCESS;
+  if (g_job.phase.load() == MpiJob::Phase::before) return MPI_SUCCESS;
   return leave_context();
 }
 
@@ -186,8 +187,8 @@ int release_job() {
 namespace {
 
 int begin_world(int required, int* provided) {
-  if (g_job.phase.load() == Job::Phase::running) return error(MPI_ERR_OTHER, "called a second time");
-  if (g_job.phase.load() == Job::Phase::finalized) return error(MPI_ERR_OTHER, "called after MPI_Finalize");
+  if (g_job.phase.load() == MpiJob::Phase::running) return error(MPI_ERR_OTHER, "called a second time");
+  if (g_job.phase.load() == MpiJob::Phase::finalized) return error(MPI_ERR_OTHER, "called after MPI_Finalize");
   if (required < MPI_THREAD_SINGLE || required > MPI_THREAD_MULTIPLE)
     return error(MPI_ERR_ARG, "required %d is no thread level", required);
   int level = MPI_THREAD_SINGLE;
@@ -196,7 +197,7 @@ int begin_world(int required, int* provided) {
   if (const int code = join_job(level); code != MPI_SUCCESS) return code;
   if (const int code = open_world(); code != MPI_SUCCESS) return code;
   retain_job();
-  g_job.phase.store(Job::Phase::running);
+  g_job.phase.store(MpiJob::Phase::running);
   if (provided != nullptr) *provided = g_job.thread_level;
   // No rank begins before its peers have their workers.
   return code_of(heddle_context_barrier(g_job.context, g_job.lanes[0]->worker, HEDDLE_FOREVER));
@@ -218,7 +219,7 @@ int end_world() {
   if (status < 0 && status != HEDDLE_ERR_PEER_FAILED) return error_of_status(status);
   close_world();
   if (g_checks && is_last_user()) tell_leaks();
-  g_job.phase.store(Job::Phase::finalized);
+  g_job.phase.store(MpiJob::Phase::finalized);
   return release_job();
 }
 
@@ -233,8 +234,8 @@ int init(Call call, int* argc, char*** argv) {
 }
 
 int finalize(Call call) {
-  if (g_job.phase.load() != Job::Phase::running) {
-    const bool before = g_job.phase.load() == Job::Phase::before;
+  if (g_job.phase.load() != MpiJob::Phase::running) {
+    const bool before = g_job.phase.load() == MpiJob::Phase::before;
     return report(call, error(MPI_ERR_OTHER, before ? "called before MPI_Init" : "called a second time"));
   }
   return told(call, end_world());

@@ -16,7 +16,7 @@ namespace heddle::mpi {
 // A worker of this process, and what the library keeps beside it.
 struct Lane;
 
-struct Job {
+struct MpiJob {
   enum class Phase : int { before, running, finalized };
   // The state of MPI_Init and MPI_Finalize. Sessions may keep the job joined before and after.
   std::atomic<Phase> phase{Phase::before};
@@ -33,7 +33,7 @@ struct Job {
   std::vector<std::uint32_t> nodes;     // [rank]: number of its node
   heddle_team world{};                  // all ranks
 };
-extern Job g_job;
+extern MpiJob g_job;
 
 // MPI_SUCCESS, or why no call that needs the job is allowed now.
 int check_running();

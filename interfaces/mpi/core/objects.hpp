@@ -25,11 +25,11 @@ namespace heddle::mpi {
 // another thread uses it.
 
 template <class T, std::uint32_t kMost>
-class Pool {
+class ObjectPool {
  public:
-  constexpr Pool() = default;
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  constexpr ObjectPool() = default;
+  ObjectPool(const ObjectPool&) = delete;
+  ObjectPool& operator=(const ObjectPool&) = delete;
 
   // A new object; null: no memory, or kMost are alive.
   template <class... Arguments>

@@ -51,7 +51,7 @@ inline constexpr auto kNothingMore = [](heddle_wait_facts&) {};
 
 // A send that the engine did not take: the peer's credit is used up, say. Progress tries it again.
 // Later sends to the same worker wait behind it, so that messages stay in order.
-struct Waiting {
+struct WaitingSend {
   heddle_peer target{};
   std::uint64_t tag = 0;
   const void* data = nullptr;
@@ -68,7 +68,7 @@ struct Lane {
   // synchronisation.
   std::atomic<std::size_t> waiting{0};
   std::mutex mutex;  // guards the list
-  std::list<Waiting> sends;
+  std::list<WaitingSend> sends;
 };
 
 // Something that needs steps of this process although no call of the program is about it: an
@@ -110,9 +110,9 @@ class Looks {
 
 // One per wait; call pause() after each look that found nothing. `fill`: what is waited for.
 template <class Fill = decltype(kNothingMore)>
-class Patience {
+class LanePatience {
  public:
-  explicit Patience(Lane& lane, const char* call = "a call of MPI", const Fill& fill = kNothingMore)
+  explicit LanePatience(Lane& lane, const char* call = "a call of MPI", const Fill& fill = kNothingMore)
       : looks_(lane), wait_(lane.worker, call, fill) {}
   void pause() {
     if (looks_.pause()) wait_.note();
@@ -127,7 +127,7 @@ class Patience {
 template <class Ready, class Fill = decltype(kNothingMore)>
 inline void wait_until(Lane& lane, Ready&& ready, const char* call = "a call of MPI", const Fill& fill = kNothingMore) {
   if (ready()) return;
-  Patience patience(lane, call, fill);
+  LanePatience patience(lane, call, fill);
   do {
     patience.pause();
   } while (!ready());

@@ -27,12 +27,12 @@ namespace {
 // MPI_Init has been called, and MPI_Finalize has not.
 int check_initialized() {
   switch (g_job.phase.load(std::memory_order_acquire)) {
-    case Job::Phase::before:
+    case MpiJob::Phase::before:
       return error(MPI_ERR_OTHER, "MPI_Init has not been called: call it, or MPI_Init_thread, first");
-    case Job::Phase::finalized:
+    case MpiJob::Phase::finalized:
       return error(MPI_ERR_OTHER,
                    "MPI_Finalize has been called: only calls that need no process besides this one are left");
-    case Job::Phase::running:
+    case MpiJob::Phase::running:
       break;
   }
   return MPI_SUCCESS;
@@ -213,11 +213,11 @@ int get_processor_name(Call call, char* name, int* resultlen) {
 // ---- the job ------------------------------------------------------------------------------------
 
 int initialized(Call call, int* flag) {
-  return told(call, store_flag(flag, g_job.phase.load(std::memory_order_acquire) != Job::Phase::before));
+  return told(call, store_flag(flag, g_job.phase.load(std::memory_order_acquire) != MpiJob::Phase::before));
 }
 
 int finalized(Call call, int* flag) {
-  return told(call, store_flag(flag, g_job.phase.load(std::memory_order_acquire) == Job::Phase::finalized));
+  return told(call, store_flag(flag, g_job.phase.load(std::memory_order_acquire) == MpiJob::Phase::finalized));
 }
 
 int is_thread_main(Call call, int* flag) {

@@ -26,7 +26,7 @@ int irecv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int 
 int irecv_not_posted(Call call, Request* made, heddle_status status, MPI_Request* request);
 
 // Waits for a receive that the engine has taken, or ends one that has ended.
-int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& receive, heddle_status status,
+int recv_posted(Call call, Comm& comm, const WantedMessages& wanted, heddle_receive& receive, heddle_status status,
                 MPI_Status* out);
 
 // The longest message that lies in the engine's command, so that its source may be reused when it
@@ -47,7 +47,7 @@ inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
     return false;
   if (static_cast<std::uint64_t>(count) > kInlineBytes) return false;
   const std::size_t bytes = static_cast<std::size_t>(count) * plain.size;
-  const Member& member = comm->members[to];
+  const MemberAddress& member = comm->members[to];
   const SendWay way = way_to(*comm, member, tag);
   if (bytes > kInlineBytes || way.lane.waiting.load(std::memory_order_relaxed) != 0) return false;
   const heddle_status status = heddle_try_send(way.lane.worker, way.target, wire_tag(member.number, tag),
@@ -91,7 +91,7 @@ inline constexpr std::int64_t kFirstWaitNs = 1'000'000;
     return recv_any(call, buf, count, datatype, source, tag, handle, status);
   heddle_receive receive;
   const heddle_wanted wanted = wanted_of(*comm, source, tag);
-  const Wanted asked{source, tag, static_cast<std::size_t>(count) * plain.size};
+  const WantedMessages asked{source, tag, static_cast<std::size_t>(count) * plain.size};
   const heddle_worker worker = receiving_lane(*comm, tag).worker;
   heddle_status outcome =
       heddle_recv(worker, &wanted, static_cast<std::byte*>(buf) + plain.begin, asked.room, &receive, nullptr);

@@ -64,7 +64,7 @@ int BsendBuffer::send(Comm& comm, const Data& data, int rank, int tag) {
                  data.bytes(), static_cast<long long>(bytes_));
   }
   pack(data.buffer, data.count, *data.type, piece->begin);
-  const Member& member = comm.members[static_cast<std::size_t>(rank)];
+  const MemberAddress& member = comm.members[static_cast<std::size_t>(rank)];
   const SendWay way = way_to(comm, member, tag);
   return post_send(way.lane, {way.target, wire_tag(member.number, tag) | kind_on_wire(*data.type), piece->begin,
                               data.bytes(), HEDDLE_WHEN_LOCAL, &piece->ended});
@@ -103,7 +103,7 @@ int detach_from(std::shared_ptr<BsendBuffer>* where, void* buffer_addr, CountOut
   return MPI_SUCCESS;
 }
 
-class Flush final : public Operation {
+class Flush final : public MpiOperation {
  public:
   explicit Flush(std::shared_ptr<BsendBuffer> buffer) : buffer_(std::move(buffer)) {}
   bool test(Outcome* outcome) override {
@@ -216,7 +216,7 @@ int comm_iflush_buffer(Call call, MPI_Comm handle, MPI_Request* request) {
 
 namespace {
 
-int read_session(MPI_Session handle, Session** session) {
+int read_session(MPI_Session handle, MpiSession** session) {
   *session = session_of(handle);
   return *session == nullptr ? bad_session(handle) : MPI_SUCCESS;
 }
@@ -224,7 +224,7 @@ int read_session(MPI_Session handle, Session** session) {
 }  // namespace
 
 int session_attach_buffer(Call call, MPI_Session handle, void* buffer, MPI_Count size) {
-  Session* session = nullptr;
+  MpiSession* session = nullptr;
   int code = read_session(handle, &session);
   if (code == MPI_SUCCESS) {
     const std::scoped_lock lock(session->buffer->mutex);
@@ -234,7 +234,7 @@ int session_attach_buffer(Call call, MPI_Session handle, void* buffer, MPI_Count
 }
 
 int session_detach_buffer(Call call, MPI_Session handle, void* buffer_addr, CountOut size) {
-  Session* session = nullptr;
+  MpiSession* session = nullptr;
   int code = read_session(handle, &session);
   if (code == MPI_SUCCESS) {
     std::shared_ptr<BsendBuffer> buffer = session->buffer->get();
@@ -246,7 +246,7 @@ int session_detach_buffer(Call call, MPI_Session handle, void* buffer_addr, Coun
 }
 
 int session_flush_buffer(Call call, MPI_Session handle) {
-  Session* session = nullptr;
+  MpiSession* session = nullptr;
   const int code = read_session(handle, &session);
   if (code == MPI_SUCCESS)
     if (const auto buffer = session->buffer->get(); buffer != nullptr) flush_buffer(*buffer);
@@ -254,7 +254,7 @@ int session_flush_buffer(Call call, MPI_Session handle) {
 }
 
 int session_iflush_buffer(Call call, MPI_Session handle, MPI_Request* request) {
-  Session* session = nullptr;
+  MpiSession* session = nullptr;
   int code = read_session(handle, &session);
   if (code == MPI_SUCCESS) code = iflush(session->buffer->get(), request);
   return told(call, session, code);

@@ -34,7 +34,7 @@ int internal_receive(Comm& comm, int rank, int tag, void* data, std::size_t byte
 // identified here.
 struct Route {
   Lane* lane = nullptr;
-  Member member;
+  MemberAddress member;
   std::uint32_t number = 0;  // of the communicator, here
 };
 Route route_of(Comm& comm, int rank);

@@ -51,7 +51,7 @@ void sent(void* ended, heddle_status status) {
 
 // AGAIN: the engine does not take it now. Otherwise the send has ended, or its completion will end
 // it.
-heddle_status try_post(Lane& lane, const Waiting& send) {
+heddle_status try_post(Lane& lane, const WaitingSend& send) {
   const heddle_completion completion{sent, send.ended, {}, send.when};
   const heddle_status status = heddle_try_send(lane.worker, send.target, send.tag, send.data, send.bytes, &completion);
   if (status != HEDDLE_POSTED && status != HEDDLE_AGAIN) send.ended->store(code_of(status), std::memory_order_release);
@@ -67,12 +67,12 @@ bool is_same_worker(heddle_peer a, heddle_peer b) {
 bool must_wait(Lane& lane, heddle_peer target) {
   if (lane.waiting.load(std::memory_order_relaxed) == 0) return false;
   const std::scoped_lock lock(lane.mutex);
-  for (const Waiting& send : lane.sends)
+  for (const WaitingSend& send : lane.sends)
     if (is_same_worker(send.target, target)) return true;
   return false;
 }
 
-int post_send(Lane& lane, const Waiting& send) {
+int post_send(Lane& lane, const WaitingSend& send) {
   if (lane.waiting.load(std::memory_order_relaxed) == 0) [[likely]] {
     const heddle_status status = try_post(lane, send);
     if (status >= 0 && status != HEDDLE_AGAIN) return MPI_SUCCESS;
@@ -115,7 +115,7 @@ bool post_all_waiting() {
 }
 
 bool has_dead_member(const Comm& comm) {
-  for (const Member& member : comm.members)
+  for (const MemberAddress& member : comm.members)
     if (heddle_context_peer_status(g_job.context, member.peer.rank) < 0) return true;
   return false;
 }

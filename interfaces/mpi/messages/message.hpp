@@ -49,7 +49,7 @@ struct SendWay {
   Lane& lane;
   heddle_peer target;
 };
-[[gnu::always_inline]] inline SendWay way_to(const Comm& comm, const Member& to, int tag) {
+[[gnu::always_inline]] inline SendWay way_to(const Comm& comm, const MemberAddress& to, int tag) {
   if (!to.by_tag) [[likely]]
     return {*comm.lane, to.peer};
   const auto lanes = static_cast<std::uint32_t>(g_job.lanes.size());
@@ -64,7 +64,7 @@ struct SendWay {
   return *g_job.lanes[lane_by_tag(comm.number, tag, static_cast<std::uint32_t>(g_job.lanes.size()))];
 }
 // The worker that a member sends them from.
-[[gnu::always_inline]] inline heddle_peer sending_peer(const Comm& comm, const Member& from, int tag) {
+[[gnu::always_inline]] inline heddle_peer sending_peer(const Comm& comm, const MemberAddress& from, int tag) {
   if (!comm.by_tag) [[likely]]
     return from.peer;
   return {from.peer.rank, lane_by_tag(from.number, tag, g_job.lanes_of[from.peer.rank])};
@@ -88,7 +88,7 @@ struct SendWay {
 // source may be reused (LOCAL) or the message was received (MATCHED); perhaps in this call, perhaps
 // on another thread. A send that the engine does not take now waits in the lane. An error of the
 // arguments is returned, with its text, and stored in *ended too.
-int post_send(Lane& lane, const Waiting& send);
+int post_send(Lane& lane, const WaitingSend& send);
 // Tries the sends that wait. Returns whether one left.
 bool post_waiting(Lane& lane);
 // The same of all lanes.

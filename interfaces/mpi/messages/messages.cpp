@@ -46,7 +46,7 @@ int send_now(Comm& comm, Mode mode, const Data& data, const Destination& to) {
   std::unique_ptr<std::byte[]> packed;
   const void* bytes = nullptr;
   if (const int code = travelling(data, &packed, &bytes); code != MPI_SUCCESS) return code;
-  const Member& member = comm.members[static_cast<std::size_t>(to.rank)];
+  const MemberAddress& member = comm.members[static_cast<std::size_t>(to.rank)];
   std::atomic<int> ended{kPending};
   const SendWay way = way_to(comm, member, to.tag);
   const int code = post_send(way.lane, {way.target, wire_tag(member.number, to.tag) | kind_on_wire(*data.type), bytes,
@@ -100,7 +100,7 @@ int begin_send(Request& request) {
   }
   const void* bytes = nullptr;
   if (const int code = travelling(data, &request.packed, &bytes); code != MPI_SUCCESS) return code;
-  const Member& member = request.comm->members[static_cast<std::size_t>(request.peer)];
+  const MemberAddress& member = request.comm->members[static_cast<std::size_t>(request.peer)];
   const SendWay way = way_to(*request.comm, member, request.tag);
   return post_send(way.lane, {way.target, wire_tag(member.number, request.tag) | kind_on_wire(*data.type), bytes,
                               data.bytes(), when_of(request.mode), &request.ended});
@@ -341,7 +341,7 @@ int recv_any(Call call, void* buf, MPI_Count count, MPI_Datatype datatype, int s
   return told(call, comm, outcome.code);
 }
 
-int recv_posted(Call call, Comm& comm, const Wanted& wanted, heddle_receive& receive, heddle_status status,
+int recv_posted(Call call, Comm& comm, const WantedMessages& wanted, heddle_receive& receive, heddle_status status,
                 MPI_Status* out) {
   if (status == HEDDLE_AGAIN || status == HEDDLE_POSTED)
     status = wait_receive(receiving_lane(comm, wanted.tag), receive, {call, &comm, wanted.source, wanted.tag});
@@ -460,7 +460,7 @@ int copy_of(const Data& data, std::unique_ptr<std::byte[]>* copy) {
 }
 
 // Both under way. `copy` belongs to the operation.
-class SendReceive final : public Operation {
+class SendReceive final : public MpiOperation {
  public:
   SendReceive(Comm& comm, std::unique_ptr<std::byte[]> copy) : comm_(comm), copy_(std::move(copy)) {}
   ~SendReceive() override {

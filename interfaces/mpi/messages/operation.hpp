@@ -27,12 +27,12 @@ inline constexpr Outcome kEmptyOutcome{};
 // The outcome of an operation with MPI_PROC_NULL.
 inline constexpr Outcome kNoProcess{MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0, false};
 
-class Operation {
+class MpiOperation {
  public:
-  Operation() = default;
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-  virtual ~Operation() = default;
+  MpiOperation() = default;
+  MpiOperation(const MpiOperation&) = delete;
+  MpiOperation& operator=(const MpiOperation&) = delete;
+  virtual ~MpiOperation() = default;
 
   // Kinds for which the program has functions of their own.
   enum class Kind { other, partitioned, generalized };
@@ -59,6 +59,6 @@ class Operation {
 
 // A new request of an operation, active unless it is persistent. Takes the operation. MPI_SUCCESS
 // or MPI_ERR_NO_MEM.
-int new_request(std::unique_ptr<Operation> operation, bool persistent, MPI_Request* request);
+int new_request(std::unique_ptr<MpiOperation> operation, bool persistent, MPI_Request* request);
 
 }  // namespace heddle::mpi

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kNoWait = 0;
 
-class Partitioned final : public Operation {
+class Partitioned final : public MpiOperation {
  public:
   Partitioned(Comm& comm, const Data& part, std::uint32_t parts, int peer, int tag)
       : comm_(comm), part_(part), parts_(parts), peer_(peer), tag_(tag), states_(parts) {
@@ -31,7 +31,7 @@ class Partitioned final : public Operation {
       if (packed_ == nullptr) return error(MPI_ERR_NO_MEM, "no memory to pack %u parts", parts_);
       data = packed_.get();
     }
-    const Member& member = comm_.members[static_cast<std::size_t>(peer_)];
+    const MemberAddress& member = comm_.members[static_cast<std::size_t>(peer_)];
     const heddle_worker worker = comm_.lane->worker;
     return code_of(sends ? heddle_psend_init(worker, data, parts_, part_.bytes(), member.peer,
                                              wire_tag(member.number, tag_), &handle_)
@@ -40,7 +40,7 @@ class Partitioned final : public Operation {
   }
   [[nodiscard]] Kind kind() const override { return Kind::partitioned; }
   int start() override {
-    for (auto& state : states_) state.store(Part::packed, std::memory_order_relaxed);
+    for (auto& state : states_) state.store(WindowPart::packed, std::memory_order_relaxed);
     running_ = true;
     return peer_ == MPI_PROC_NULL ? MPI_SUCCESS : code_of(heddle_partitioned_start(handle_));
   }
@@ -85,7 +85,7 @@ class Partitioned final : public Operation {
   }
 
  private:
-  enum class Part : std::uint8_t { packed, unpacking, unpacked };
+  enum class WindowPart : std::uint8_t { packed, unpacking, unpacked };
 
   int check(int low, int high, bool sends) const {
     if (sends != sends_) return error(MPI_ERR_REQUEST, "the request is a partitioned %s", sends_ ? "send" : "receive");
@@ -106,15 +106,15 @@ class Partitioned final : public Operation {
   // False: another thread is unpacking it.
   bool unpack_one(std::uint32_t part) {
     if (packed_ == nullptr) return true;
-    Part seen = Part::packed;
-    if (!states_[part].compare_exchange_strong(seen, Part::unpacking, std::memory_order_acquire))
-      return seen == Part::unpacked;
+    WindowPart seen = WindowPart::packed;
+    if (!states_[part].compare_exchange_strong(seen, WindowPart::unpacking, std::memory_order_acquire))
+      return seen == WindowPart::unpacked;
     const std::size_t before = part * part_.bytes();
     const std::size_t all = received();
     const std::size_t bytes = all <= before ? 0 : std::min(part_.bytes(), all - before);
     if (bytes > 0)
       unpack(packed_.get() + before, static_cast<MPI_Count>(bytes), address(part), part_.count, *part_.type);
-    states_[part].store(Part::unpacked, std::memory_order_release);
+    states_[part].store(WindowPart::unpacked, std::memory_order_release);
     return true;
   }
   // False: other threads are unpacking some parts.
@@ -135,7 +135,7 @@ class Partitioned final : public Operation {
   std::unique_ptr<std::byte[]> packed_;
   // By part, for this run. Release: a thread has unpacked it; acquire: a thread reports that it has
   // arrived.
-  std::vector<std::atomic<Part>> states_;
+  std::vector<std::atomic<WindowPart>> states_;
 };
 
 struct Init {
@@ -171,8 +171,8 @@ int init_partitioned(Call call, const Init& what, void* buf, MPI_Count count, MP
 // The operation of a request; null: it is none of these.
 Partitioned* partitioned_of(MPI_Request handle) {
   Request* const request = request_of(handle);
-  Operation* const operation = request == nullptr ? nullptr : request->operation.get();
-  const bool is_one = operation != nullptr && operation->kind() == Operation::Kind::partitioned;
+  MpiOperation* const operation = request == nullptr ? nullptr : request->operation.get();
+  const bool is_one = operation != nullptr && operation->kind() == MpiOperation::Kind::partitioned;
   return is_one ? static_cast<Partitioned*>(operation) : nullptr;
 }
 

@@ -24,7 +24,7 @@ Request g_sent;
 namespace {
 
 constexpr std::uint32_t kMostRequests = 1U << 20;
-constinit Pool<Request, kMostRequests> g_requests;
+constinit ObjectPool<Request, kMostRequests> g_requests;
 
 // Gives a thread's requests back when it ends.
 class Keeper {
@@ -243,7 +243,7 @@ bool has_pending(const Comm& comm) {
   return found;
 }
 
-int new_request(std::unique_ptr<Operation> operation, bool persistent, MPI_Request* handle) {
+int new_request(std::unique_ptr<MpiOperation> operation, bool persistent, MPI_Request* handle) {
   Request* const request = take_request();
   if (request == nullptr) return no_memory_for("one more request");
   request->kind = Request::Kind::operation;
@@ -269,7 +269,8 @@ void store_empty(MPI_Status* status) {
   if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
 }
 
-Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive& receive, heddle_status status) {
+Outcome outcome_of(const Comm& comm, const WantedMessages& wanted, const heddle_receive& receive,
+                   heddle_status status) {
   Outcome outcome;
   switch (status) {
     case HEDDLE_DONE:

@@ -70,7 +70,7 @@ struct Request {
   std::uint64_t sum = 0;                // of what is sent; see core/check.hpp
   std::unique_ptr<std::byte[]> packed;  // of a type that is not contiguous: what is on the way
   Outcome outcome;                      // if it is complete
-  std::unique_ptr<Operation> operation;
+  std::unique_ptr<MpiOperation> operation;
   // With MPI_THREAD_MULTIPLE: a thread tests the operation, or ends it. Acquire: it takes its turn;
   // release: it ends its turn.
   std::atomic<bool> in_turn{false};
@@ -78,13 +78,13 @@ struct Request {
 
 // The messages that a receive takes: a rank or MPI_ANY_SOURCE, a tag or MPI_ANY_TAG, and the size
 // of its buffer in bytes.
-struct Wanted {
+struct WantedMessages {
   int source;
   int tag;
   std::size_t room;
 };
 // The outcome of a receive that has ended, from what the engine reports.
-Outcome outcome_of(const Comm& comm, const Wanted& wanted, const heddle_receive& receive, heddle_status status);
+Outcome outcome_of(const Comm& comm, const WantedMessages& wanted, const heddle_receive& receive, heddle_status status);
 
 // A send that the engine took at once. All such requests are this one.
 extern Request g_sent;

@@ -502,7 +502,7 @@ int status_set_tag(Call call, MPI_Status* status, int tag) {
 
 namespace {
 
-class Generalized final : public Operation {
+class Generalized final : public MpiOperation {
  public:
   Generalized(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_function* free_fn,
               MPI_Grequest_cancel_function* cancel_fn, void* state)
@@ -552,8 +552,8 @@ int grequest_complete(Call call, MPI_Request handle) {
   if (const int code = check_running(); code != MPI_SUCCESS) return report(call, code);
   Request* const request = request_of(handle);
   if (request == nullptr) return report(call, bad_request(handle));
-  Operation* const operation = request->operation.get();
-  if (operation == nullptr || operation->kind() != Operation::Kind::generalized)
+  MpiOperation* const operation = request->operation.get();
+  if (operation == nullptr || operation->kind() != MpiOperation::Kind::generalized)
     return report(call, error(MPI_ERR_REQUEST, "the request is not a generalized one"));
   static_cast<Generalized*>(operation)->complete();
   return MPI_SUCCESS;

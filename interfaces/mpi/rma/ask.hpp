@@ -115,7 +115,7 @@ int after_look(Win& win, int rank, int looks);
 // is no event of a lane, so it must be looked for.
 template <class Ready>
 int wait_for_rank(Win& win, int rank, Ready&& ready) {
-  Patience patience(*win.comm->lane);
+  LanePatience patience(*win.comm->lane);
   for (int looks = 1; !ready(); ++looks) {
     patience.pause();
     if (const int code = after_look(win, rank, looks); code != MPI_SUCCESS) return code;

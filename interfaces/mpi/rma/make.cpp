@@ -53,7 +53,7 @@ int begin_window(Comm& parent, const Info& hints, int flavor, Win** made) {
   return MPI_SUCCESS;
 }
 
-int exchange_parts(Win& win, const Part& mine, std::vector<Part>* all) {
+int exchange_parts(Win& win, const WindowPart& mine, std::vector<WindowPart>* all) {
   all->resize(static_cast<std::size_t>(win.size()));
   if (const int code = internal_allgather(*win.comm, InternalTag::kWindow, &mine, sizeof mine, all->data());
       code != MPI_SUCCESS)
@@ -230,11 +230,11 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
 }
 
 // Where each rank's part begins: after the control blocks, one after the other, or each at a page.
-std::vector<std::uint64_t> offsets_of(const std::vector<Part>& parts, std::uint64_t* all) {
+std::vector<std::uint64_t> offsets_of(const std::vector<WindowPart>& parts, std::uint64_t* all) {
   const bool apart = parts[0].apart != 0;
   std::vector<std::uint64_t> offsets;
   std::uint64_t next = whole_pages(parts.size() * sizeof(Control));
-  for (const Part& part : parts) {
+  for (const WindowPart& part : parts) {
     offsets.push_back(next);
     next += apart ? whole_pages(part.bytes) : part.bytes;
   }
@@ -244,12 +244,12 @@ std::vector<std::uint64_t> offsets_of(const std::vector<Part>& parts, std::uint6
 
 // The region's address here.
 int map_region(Win& win, std::uint64_t bytes, std::byte** address) {
-  Part mine;
+  WindowPart mine;
   if (win.comm->rank == 0) {
     mine.code = allocate_region(bytes, &win.region, address);
     if (mine.code == MPI_SUCCESS) mine.code = pack_region(win.region, mine.region, &mine.region_bytes);
   }
-  std::vector<Part> all;
+  std::vector<WindowPart> all;
   if (const int code = exchange_parts(win, mine, &all); code != MPI_SUCCESS) return code;
   if (win.comm->rank == 0) return MPI_SUCCESS;
   // The region belongs to rank 0, so it is released with rank 0's state.
@@ -296,7 +296,7 @@ int query(Win& win, int rank, MPI_Aint* size, CountOut disp_unit, void* baseptr)
 
 }  // namespace
 
-int open_shared(Win& win, const std::vector<Part>& parts) {
+int open_shared(Win& win, const std::vector<WindowPart>& parts) {
   std::uint64_t bytes = 0;
   const std::vector<std::uint64_t> offsets = offsets_of(parts, &bytes);
   std::byte* address = nullptr;

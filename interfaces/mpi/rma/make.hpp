@@ -11,7 +11,7 @@
 namespace heddle::mpi {
 
 // What a rank tells the others about its part of a window.
-struct Part {
+struct WindowPart {
   std::int32_t code = MPI_SUCCESS;  // why it has none
   std::uint32_t number = 0;         // of the window there
   std::uint64_t bytes = 0;
@@ -29,7 +29,7 @@ struct Part {
 // A window of the communicator's members without memory. Collective.
 int begin_window(Comm& parent, const Info& hints, int flavor, Win** made);
 // All parts by rank.
-int exchange_parts(Win& win, const Part& mine, std::vector<Part>* all);
+int exchange_parts(Win& win, const WindowPart& mine, std::vector<WindowPart>* all);
 // Finds out whether all ranks have come here without an error; `code` is this rank's.
 int agree(Win& win, int code);
 // Waits until all ranks have come here. Makes progress meanwhile.
@@ -60,7 +60,7 @@ std::size_t wanted_alignment(const Info& info, std::size_t least);
 // map.
 
 // Makes it, once the parts' lengths are known. Collective.
-int open_shared(Win& win, const std::vector<Part>& parts);
+int open_shared(Win& win, const std::vector<WindowPart>& parts);
 
 // Dynamic windows: memory that its owner attaches and detaches. Another rank asks the owner where
 // an address lies, and keeps the answer until the owner's version shows that something was

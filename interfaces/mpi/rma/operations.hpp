@@ -64,7 +64,7 @@ int complete(Win& win, int rank);
 int complete_all(Win& win);
 
 // A remote operation with a request.
-class RemoteOperation final : public Operation {
+class RemoteOperation final : public MpiOperation {
  public:
   RemoteOperation(Win& win, int rank) : lane_(*win.comm->lane), job_rank_(rank < 0 ? -1 : job_rank_of(win, rank)) {}
   // If parts never end because the target has died, the tracker is not freed.

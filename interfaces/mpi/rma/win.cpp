@@ -15,7 +15,7 @@
 
 namespace heddle::mpi {
 
-constinit Pool<Win, kMostWindows> g_windows;
+constinit ObjectPool<Win, kMostWindows> g_windows;
 
 std::size_t live_windows() {
   std::size_t live = 0;
@@ -123,7 +123,7 @@ int check_wish(const Wish& wish, const MPI_Win* handle, Info* hints) {
 }
 
 // This process's memory, and its control block.
-int make_memory(const Wish& wish, Win& win, Part& part) {
+int make_memory(const Wish& wish, Win& win, WindowPart& part) {
   if (wish.flavor == MPI_WIN_FLAVOR_ALLOCATE) {
     std::byte* address = nullptr;
     const std::size_t alignment = wanted_alignment(win.info, kControlBytes);
@@ -167,7 +167,7 @@ std::byte* map_remote(heddle_remote_region region, std::uint64_t offset) {
 }
 
 // The memory of another rank, as this one reaches it.
-int open_part(const Part& part, Target& target, Far& far) {
+int open_part(const WindowPart& part, Target& target, Far& far) {
   far.number = part.number;
   far.offset = part.offset;
   far.control_offset = part.control_offset;
@@ -184,10 +184,10 @@ int open_part(const Part& part, Target& target, Far& far) {
   return MPI_SUCCESS;
 }
 
-int open_parts(Win& win, const std::vector<Part>& parts) {
+int open_parts(Win& win, const std::vector<WindowPart>& parts) {
   win.near = !win.dynamic();
   for (int rank = 0; rank < win.size(); ++rank) {
-    const Part& part = parts[static_cast<std::size_t>(rank)];
+    const WindowPart& part = parts[static_cast<std::size_t>(rank)];
     Target& target = win.targets[static_cast<std::size_t>(rank)];
     Far& far = win.far[static_cast<std::size_t>(rank)];
     target.bytes = part.bytes;
@@ -207,12 +207,12 @@ int open_parts(Win& win, const std::vector<Part>& parts) {
 
 // Finds out whether all ranks have mapped all memory. From here on the window may be used.
 int agree_near(Win& win, int code) {
-  Part mine;
+  WindowPart mine;
   mine.code = code;
   mine.number = win.near ? 1 : 0;
-  std::vector<Part> all;
+  std::vector<WindowPart> all;
   if (const int failed = exchange_parts(win, mine, &all); failed != MPI_SUCCESS) return failed;
-  win.all_near = std::all_of(all.begin(), all.end(), [](const Part& part) { return part.number == 1; });
+  win.all_near = std::all_of(all.begin(), all.end(), [](const WindowPart& part) { return part.number == 1; });
   return MPI_SUCCESS;
 }
 
@@ -221,14 +221,14 @@ int fill_window(const Wish& wish, Win& win) {
   win.base = wish.base;
   win.disp_unit = CountOut(&win.disp_unit).fits(wish.unit) ? static_cast<int>(wish.unit) : MPI_UNDEFINED;
   if (win.dynamic()) win.known = std::make_unique<Win::Known[]>(static_cast<std::size_t>(win.size()));
-  Part mine;
+  WindowPart mine;
   mine.code = wish.flavor == MPI_WIN_FLAVOR_SHARED ? MPI_SUCCESS : make_memory(wish, win, mine);
   mine.number = g_windows.number(&win);
   mine.bytes = static_cast<std::uint64_t>(win.bytes);
   mine.unit = wish.unit;
   mine.apart = win.info.flag("alloc_shared_noncontig", false) ? 1 : 0;
   mine.address = reinterpret_cast<std::uint64_t>(win.base);
-  std::vector<Part> parts;
+  std::vector<WindowPart> parts;
   if (const int code = exchange_parts(win, mine, &parts); code != MPI_SUCCESS) return code;
   return agree_near(win, wish.flavor == MPI_WIN_FLAVOR_SHARED ? open_shared(win, parts) : open_parts(win, parts));
 }

@@ -137,7 +137,7 @@ struct Win {
 };
 
 inline constexpr std::uint32_t kMostWindows = 1U << 16;
-extern Pool<Win, kMostWindows> g_windows;
+extern ObjectPool<Win, kMostWindows> g_windows;
 
 // The window; null: the handle names none (told by bad_win()).
 [[gnu::always_inline]] inline Win* win_of(MPI_Win handle) {

@@ -20,9 +20,9 @@ LARGE = {
     "count*": ("int*", "MPI_Count*", "CountOut"),
     "unit*": ("int*", "MPI_Aint*", "CountOut"),
     "aint*": ("MPI_Aint*", "MPI_Count*", "CountOut"),
-    "count[]": ("const int[]", "const MPI_Count[]", "Counts"),
-    "displ[]": ("const int[]", "const MPI_Aint[]", "Counts"),
-    "aint[]": ("const MPI_Aint[]", "const MPI_Count[]", "Counts"),
+    "count[]": ("const int[]", "const MPI_Count[]", "CountList"),
+    "displ[]": ("const int[]", "const MPI_Aint[]", "CountList"),
+    "aint[]": ("const MPI_Aint[]", "const MPI_Count[]", "CountList"),
 }
 INLINE = {"messages", "requests", "rma"}  # units whose short paths stand in a header of their own
 PROTOTYPE = re.compile(r"(?:(?P<result>\w+) )?(?P<name>\w+)\((?P<parameters>.*)\)(?:\s+deprecated (?P<deprecated>[\d.]+))?$")

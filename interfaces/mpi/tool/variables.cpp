@@ -42,7 +42,7 @@ constexpr Own kOwn[] = {
 struct CvarHandle {
   std::size_t number;
 };
-Pool<CvarHandle, 1U << 20> g_cvar_handles;
+ObjectPool<CvarHandle, 1U << 20> g_cvar_handles;
 
 bool is_known_cvar(std::string_view name) {
   return std::any_of(g_tool.controls.begin(), g_tool.controls.end(),
@@ -207,8 +207,8 @@ struct PvarHandle {
 struct PvarSession {
   std::vector<PvarHandle*> handles;
 };
-Pool<PvarSession, 1U << 16> g_pvar_sessions;
-Pool<PvarHandle, 1U << 20> g_pvar_handles;
+ObjectPool<PvarSession, 1U << 16> g_pvar_sessions;
+ObjectPool<PvarHandle, 1U << 20> g_pvar_handles;
 
 bool is_pvar(int index) {
   return index >= 0 && static_cast<std::size_t>(index) < kCounts.size();

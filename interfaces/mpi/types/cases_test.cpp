@@ -191,8 +191,8 @@ TEST(Limits, CountsMayBeLarge) {
 }
 
 TEST(Limits, WhatDoesNotFitIsAnError) {
-  const Layout& of = *type_of(MPI_DOUBLE);
-  Layout made;
+  const TypeLayout& of = *type_of(MPI_DOUBLE);
+  TypeLayout made;
   constexpr MPI_Count kHuge = std::numeric_limits<MPI_Count>::max();
   EXPECT_NE(repeat(of, kHuge, 8, &made), MPI_SUCCESS);
   EXPECT_NE(repeat(of, kHuge / 8 + 1, 8, &made), MPI_SUCCESS);

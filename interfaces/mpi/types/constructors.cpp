@@ -19,8 +19,8 @@ std::shared_ptr<Envelope> envelope(int combiner, Call call) {
 struct ListedBlocks {
   MPI_Count count;
   MPI_Count length;
-  Counts lengths;
-  Counts displacements;
+  CountList lengths;
+  CountList displacements;
   MPI_Count unit;
 };
 
@@ -30,7 +30,7 @@ int check_blocks(const ListedBlocks& blocks) {
   return MPI_SUCCESS;
 }
 
-int join_blocks(const Type& old, const ListedBlocks& blocks, Layout* made) {
+int join_blocks(const Type& old, const ListedBlocks& blocks, TypeLayout* made) {
   Joined joined;
   joined.reserve(static_cast<std::size_t>(blocks.count));
   for (MPI_Count i = 0; i < blocks.count; ++i) {
@@ -58,7 +58,7 @@ int check_steps(const Steps& steps) {
 
 int contiguous(Call call, MPI_Count count, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
-  Layout made;
+  TypeLayout made;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check_count("count", count)) return code;
   if (const int code = repeat(*old, count, old->extent, &made)) return code;
@@ -69,7 +69,7 @@ int contiguous(Call call, MPI_Count count, MPI_Datatype oldtype, MPI_Datatype* n
 
 int vector(Call call, const Steps& steps, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
-  Layout made;
+  TypeLayout made;
   MPI_Count stride = 0;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check_steps(steps)) return code;
@@ -84,7 +84,7 @@ int vector(Call call, const Steps& steps, MPI_Datatype oldtype, MPI_Datatype* ne
 
 int hvector(Call call, const Steps& steps, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
-  Layout made;
+  TypeLayout made;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check_steps(steps)) return code;
   if (const int code = repeat_blocks(*old, steps.count, steps.blocklength, steps.stride, &made)) return code;
@@ -96,7 +96,7 @@ int hvector(Call call, const Steps& steps, MPI_Datatype oldtype, MPI_Datatype* n
 // MPI_Type_indexed (`of_elements`: displacements count elements) and MPI_Type_create_hindexed.
 int indexed(Call call, ListedBlocks blocks, bool of_elements, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
-  Layout made;
+  TypeLayout made;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check_blocks(blocks)) return code;
   if (const int code = check_lengths("array_of_blocklengths", blocks.lengths, blocks.count)) return code;
@@ -113,7 +113,7 @@ int indexed(Call call, ListedBlocks blocks, bool of_elements, MPI_Datatype oldty
 
 int indexed_block(Call call, ListedBlocks blocks, bool of_elements, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Type* old = nullptr;
-  Layout made;
+  TypeLayout made;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check_blocks(blocks)) return code;
   if (const int code = check_steps({blocks.count, blocks.length, 0})) return code;
@@ -129,7 +129,7 @@ int indexed_block(Call call, ListedBlocks blocks, bool of_elements, MPI_Datatype
 }
 
 // Unless the program gave bounds, an array of the structure keeps its members aligned.
-int pad(Layout* layout) {
+int pad(TypeLayout* layout) {
   if (layout->marked || layout->extent % layout->alignment == 0) return MPI_SUCCESS;
   const MPI_Count padding = layout->alignment - layout->extent % layout->alignment;
   MPI_Count ub = 0;
@@ -140,7 +140,7 @@ int pad(Layout* layout) {
   return MPI_SUCCESS;
 }
 
-int structure(Call call, MPI_Count count, Counts lengths, Counts displacements, const MPI_Datatype* types,
+int structure(Call call, MPI_Count count, CountList lengths, CountList displacements, const MPI_Datatype* types,
               MPI_Datatype* newtype) {
   if (newtype == nullptr) return null_argument("newtype");
   if (const int code = check_blocks({count, 0, lengths, displacements, 1})) return code;
@@ -156,7 +156,7 @@ int structure(Call call, MPI_Count count, Counts lengths, Counts displacements, 
     if (const int code = joined.add(*type, lengths[i], displacements[i])) return code;
     how->type(type);
   }
-  Layout made;
+  TypeLayout made;
   if (const int code = joined.take(&made)) return code;
   if (const int code = pad(&made)) return code;
   return give_type(std::move(made), std::move(how), newtype);
@@ -165,7 +165,7 @@ int structure(Call call, MPI_Count count, Counts lengths, Counts displacements, 
 int resized(Call call, MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype* newtype) {
   Type* old = nullptr;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
-  Layout made = *old;
+  TypeLayout made = *old;
   if (const int code = resize(lb, extent, &made)) return code;
   auto how = envelope(MPI_COMBINER_RESIZED, call);
   how->address(lb).address(extent).type(old);
@@ -190,31 +190,31 @@ int type_create_hvector(Call call, MPI_Count count, MPI_Count blocklength, MPI_C
               guarded("the datatype", [&] { return hvector(call, {count, blocklength, stride}, oldtype, newtype); }));
 }
 
-int type_indexed(Call call, MPI_Count count, Counts array_of_blocklengths, Counts array_of_displacements,
+int type_indexed(Call call, MPI_Count count, CountList array_of_blocklengths, CountList array_of_displacements,
                  MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const ListedBlocks blocks{count, 0, array_of_blocklengths, array_of_displacements, 1};
   return told(call, guarded("the datatype", [&] { return indexed(call, blocks, true, oldtype, newtype); }));
 }
 
-int type_create_hindexed(Call call, MPI_Count count, Counts array_of_blocklengths, Counts array_of_displacements,
+int type_create_hindexed(Call call, MPI_Count count, CountList array_of_blocklengths, CountList array_of_displacements,
                          MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const ListedBlocks blocks{count, 0, array_of_blocklengths, array_of_displacements, 1};
   return told(call, guarded("the datatype", [&] { return indexed(call, blocks, false, oldtype, newtype); }));
 }
 
-int type_create_indexed_block(Call call, MPI_Count count, MPI_Count blocklength, Counts array_of_displacements,
+int type_create_indexed_block(Call call, MPI_Count count, MPI_Count blocklength, CountList array_of_displacements,
                               MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const ListedBlocks blocks{count, blocklength, {}, array_of_displacements, 1};
   return told(call, guarded("the datatype", [&] { return indexed_block(call, blocks, true, oldtype, newtype); }));
 }
 
-int type_create_hindexed_block(Call call, MPI_Count count, MPI_Count blocklength, Counts array_of_displacements,
+int type_create_hindexed_block(Call call, MPI_Count count, MPI_Count blocklength, CountList array_of_displacements,
                                MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const ListedBlocks blocks{count, blocklength, {}, array_of_displacements, 1};
   return told(call, guarded("the datatype", [&] { return indexed_block(call, blocks, false, oldtype, newtype); }));
 }
 
-int type_create_struct(Call call, MPI_Count count, Counts array_of_blocklengths, Counts array_of_displacements,
+int type_create_struct(Call call, MPI_Count count, CountList array_of_blocklengths, CountList array_of_displacements,
                        const MPI_Datatype array_of_types[], MPI_Datatype* newtype) {
   return told(call, guarded("the datatype", [&] {
                 return structure(call, count, array_of_blocklengths, array_of_displacements, array_of_types, newtype);
@@ -249,7 +249,7 @@ int dimension(int nth, int ndims, int order) {
 }
 
 // One dimension more: of `size` elements, bounds and all.
-int bound(MPI_Count size, MPI_Count each, Layout* layout) {
+int bound(MPI_Count size, MPI_Count each, TypeLayout* layout) {
   MPI_Count extent = 0;
   if (__builtin_mul_overflow(size, each, &extent))
     return error(MPI_ERR_ARG, "the array's extent in bytes does not fit in 64 bits: give smaller sizes");
@@ -257,7 +257,7 @@ int bound(MPI_Count size, MPI_Count each, Layout* layout) {
 }
 
 // Displacements are less than the array's extent, which fits.
-int place(const Layout& of, MPI_Count displacement, Layout* made) {
+int place(const TypeLayout& of, MPI_Count displacement, TypeLayout* made) {
   Joined joined;
   if (const int code = joined.add(of, 1, displacement)) return code;
   return joined.take(made);
@@ -267,9 +267,9 @@ int place(const Layout& of, MPI_Count displacement, Layout* made) {
 
 struct Subarray {
   int ndims;
-  Counts sizes;
-  Counts subsizes;
-  Counts starts;
+  CountList sizes;
+  CountList subsizes;
+  CountList starts;
   int order;
 };
 
@@ -290,14 +290,14 @@ int check(const Subarray& array) {
   return check_order(array.order);
 }
 
-int make_subarray(const Subarray& array, Layout* layout) {
+int make_subarray(const Subarray& array, TypeLayout* layout) {
   for (int nth = 0; nth < array.ndims; ++nth) {
     const int i = dimension(nth, array.ndims, array.order);
     const MPI_Count each = layout->extent;
-    Layout whole = *layout;
+    TypeLayout whole = *layout;
     // before anything is multiplied
     if (const int code = bound(array.sizes[i], each, &whole)) return code;
-    Layout part;
+    TypeLayout part;
     if (const int code = repeat(*layout, array.subsizes[i], each, &part)) return code;
     if (const int code = place(part, array.starts[i] * each, layout)) return code;
     if (const int code = bound(array.sizes[i], each, layout)) return code;
@@ -309,7 +309,7 @@ int subarray(Call call, const Subarray& array, MPI_Datatype oldtype, MPI_Datatyp
   Type* old = nullptr;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check(array)) return code;
-  Layout layout = *old;
+  TypeLayout layout = *old;
   if (const int code = make_subarray(array, &layout)) return code;
   auto how = std::make_shared<Envelope>(MPI_COMBINER_SUBARRAY, call);
   how->integer(array.ndims).counts_of(array.sizes, array.ndims).counts_of(array.subsizes, array.ndims);
@@ -323,7 +323,7 @@ struct Darray {
   int size;
   int rank;
   int ndims;
-  Counts gsizes;
+  CountList gsizes;
   const int* distribs;
   const int* dargs;
   const int* psizes;
@@ -376,9 +376,9 @@ int check(const Darray& array) {
 
 // This process's part of a dimension: blocks of `block` elements, every `psize`-th from the
 // `process`-th on.
-int make_cyclic(MPI_Count gsize, MPI_Count block, MPI_Count psize, MPI_Count process, Layout* layout) {
+int make_cyclic(MPI_Count gsize, MPI_Count block, MPI_Count psize, MPI_Count process, TypeLayout* layout) {
   const MPI_Count each = layout->extent;
-  Layout whole = *layout;
+  TypeLayout whole = *layout;
   if (const int code = bound(gsize, each, &whole)) return code;
   // None of these is more than gsize, except the cycle, which may be more than fits.
   MPI_Count start = 0;
@@ -388,7 +388,7 @@ int make_cyclic(MPI_Count gsize, MPI_Count block, MPI_Count psize, MPI_Count pro
   const MPI_Count mine = gsize - start;
   const MPI_Count full = mine >= block ? (mine - block) / cycle + 1 : 0;
   const MPI_Count tail = start + full * cycle;
-  Layout blocks;
+  TypeLayout blocks;
   Joined joined;
   if (const int code = repeat_blocks(*layout, full, block, cycle * each, &blocks)) return code;
   if (const int code = joined.add(blocks, 1, start * each)) return code;
@@ -399,7 +399,7 @@ int make_cyclic(MPI_Count gsize, MPI_Count block, MPI_Count psize, MPI_Count pro
   return bound(gsize, each, layout);
 }
 
-int make_dimension(const Darray& array, int i, int process, Layout* layout) {
+int make_dimension(const Darray& array, int i, int process, TypeLayout* layout) {
   const MPI_Count gsize = array.gsizes[i];
   const MPI_Count psize = array.psizes[i];
   MPI_Count block = array.dargs[i];
@@ -411,7 +411,7 @@ int make_dimension(const Darray& array, int i, int process, Layout* layout) {
   return make_cyclic(gsize, block, psize, process, layout);
 }
 
-int make_darray(const Darray& array, Layout* layout) {
+int make_darray(const Darray& array, TypeLayout* layout) {
   // of the rank in the grid of processes, whose last dimension varies fastest
   std::vector<int> coordinates;
   coordinates.resize(static_cast<std::size_t>(array.ndims));
@@ -431,7 +431,7 @@ int darray(Call call, const Darray& array, MPI_Datatype oldtype, MPI_Datatype* n
   Type* old = nullptr;
   if (const int code = old_type(oldtype, newtype, &old)) return code;
   if (const int code = check(array)) return code;
-  Layout layout = *old;
+  TypeLayout layout = *old;
   if (const int code = make_darray(array, &layout)) return code;
   auto how = std::make_shared<Envelope>(MPI_COMBINER_DARRAY, call);
   how->integer(array.size).integer(array.rank).integer(array.ndims).counts_of(array.gsizes, array.ndims);
@@ -442,15 +442,15 @@ int darray(Call call, const Darray& array, MPI_Datatype oldtype, MPI_Datatype* n
 
 }  // namespace
 
-int type_create_subarray(Call call, int ndims, Counts array_of_sizes, Counts array_of_subsizes, Counts array_of_starts,
-                         int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+int type_create_subarray(Call call, int ndims, CountList array_of_sizes, CountList array_of_subsizes,
+                         CountList array_of_starts, int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const Subarray array{ndims, array_of_sizes, array_of_subsizes, array_of_starts, order};
   return told(call, guarded("the datatype", [&] { return subarray(call, array, oldtype, newtype); }));
 }
 
-int type_create_darray(Call call, int size, int rank, int ndims, Counts array_of_gsizes, const int array_of_distribs[],
-                       const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype,
-                       MPI_Datatype* newtype) {
+int type_create_darray(Call call, int size, int rank, int ndims, CountList array_of_gsizes,
+                       const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[],
+                       int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const Darray array{size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order};
   return told(call, guarded("the datatype", [&] { return darray(call, array, oldtype, newtype); }));
 }
@@ -479,7 +479,7 @@ Envelope& Envelope::count(MPI_Count value) {
   return *this;
 }
 
-Envelope& Envelope::counts_of(Counts values, MPI_Count number) {
+Envelope& Envelope::counts_of(CountList values, MPI_Count number) {
   if (values.narrow() != nullptr) return integers_of(values.narrow(), number);
   if (values.wide() != nullptr) counts.insert(counts.end(), values.wide(), values.wide() + number);
   return *this;
@@ -490,7 +490,7 @@ Envelope& Envelope::address(MPI_Count value) {
   return *this;
 }
 
-Envelope& Envelope::addresses_of(Counts values, MPI_Count number) {
+Envelope& Envelope::addresses_of(CountList values, MPI_Count number) {
   std::vector<MPI_Count>& all = large ? counts : addresses;
   if (values.wide() != nullptr) all.insert(all.end(), values.wide(), values.wide() + number);
   return *this;

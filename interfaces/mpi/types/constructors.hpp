@@ -28,23 +28,23 @@ struct Envelope {
   Envelope& integer(int value);
   Envelope& integers_of(const int* values, MPI_Count number);
   Envelope& count(MPI_Count value);
-  Envelope& counts_of(Counts values, MPI_Count number);
+  Envelope& counts_of(CountList values, MPI_Count number);
   Envelope& address(MPI_Count value);
-  Envelope& addresses_of(Counts values, MPI_Count number);
+  Envelope& addresses_of(CountList values, MPI_Count number);
   Envelope& type(Type* of);
 };
 
 // What the constructors of datatypes share.
 
 // A new datatype with one reference, its handle; null: no memory.
-Type* new_type(Layout layout, std::shared_ptr<const Envelope> envelope, bool committed);
+Type* new_type(TypeLayout layout, std::shared_ptr<const Envelope> envelope, bool committed);
 // The same, stored for the program.
-int give_type(Layout layout, std::shared_ptr<const Envelope> envelope, MPI_Datatype* newtype);
+int give_type(TypeLayout layout, std::shared_ptr<const Envelope> envelope, MPI_Datatype* newtype);
 
 // The arguments that all constructors have.
 int old_type(MPI_Datatype oldtype, const MPI_Datatype* newtype, Type** old);
 int check_count(const char* name, MPI_Count value);
 // A list of `count` numbers that are not negative.
-int check_lengths(const char* name, Counts values, MPI_Count count);
+int check_lengths(const char* name, CountList values, MPI_Count count);
 
 }  // namespace heddle::mpi

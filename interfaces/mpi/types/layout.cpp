@@ -54,7 +54,7 @@ MPI_Count bytes_in_one(const Signature& signature, MPI_Count elements) {
 
 }  // namespace
 
-MPI_Count basic_elements(const Layout& layout) {
+MPI_Count basic_elements(const TypeLayout& layout) {
   if (layout.size == 0) return 0;
   if (layout.signature != nullptr) return layout.signature->elements;
   return layout.elements * elements_of_basic(*layout.element);
@@ -69,7 +69,7 @@ MPI_Count elements_in(const Type& type, MPI_Count bytes) {
   return bytes / type.size * type.signature->elements + rest;
 }
 
-int bytes_of_elements(const Layout& layout, MPI_Count elements, MPI_Count* bytes) {
+int bytes_of_elements(const TypeLayout& layout, MPI_Count elements, MPI_Count* bytes) {
   *bytes = 0;
   if (elements == 0) return MPI_SUCCESS;
   if (layout.size == 0)
@@ -84,7 +84,7 @@ int bytes_of_elements(const Layout& layout, MPI_Count elements, MPI_Count* bytes
   return MPI_SUCCESS;
 }
 
-bool SignatureList::add(const Layout& layout, MPI_Count times) {
+bool SignatureList::add(const TypeLayout& layout, MPI_Count times) {
   if (layout.size == 0 || times == 0) return true;
   Signature::Run run{times, nullptr, nullptr, 0, 0};
   if (layout.signature == nullptr) {
@@ -115,7 +115,7 @@ bool SignatureList::add(const Layout& layout, MPI_Count times) {
   return true;
 }
 
-void SignatureList::take(Layout* layout) {
+void SignatureList::take(TypeLayout* layout) {
   layout->element = nullptr;
   layout->elements = 0;
   layout->signature = nullptr;
@@ -142,7 +142,7 @@ bool fits_count(Int128 value) {
   return value >= INT64_MIN && value <= INT64_MAX;
 }
 
-bool is_empty(const Layout& layout) {
+bool is_empty(const TypeLayout& layout) {
   return layout.size == 0 && !layout.marked;
 }
 
@@ -161,12 +161,12 @@ bool store_range(const Range& range, MPI_Count* lb, MPI_Count* extent) {
   *extent = static_cast<MPI_Count>(length);
   return true;
 }
-PlacedLoop loop_of(const Layout& layout) {
+PlacedLoop loop_of(const TypeLayout& layout) {
   if (layout.loop != nullptr) return {layout.loop, 0, layout.size};
   return {nullptr, layout.true_lb, layout.size};
 }
 
-void set_loop(const PlacedLoop& loop, Layout* layout) {
+void set_loop(const PlacedLoop& loop, TypeLayout* layout) {
   if (loop.loop != nullptr && loop.offset != 0) {
     Loop moved = *loop.loop;
     moved.offset += loop.offset;
@@ -176,11 +176,11 @@ void set_loop(const PlacedLoop& loop, Layout* layout) {
   }
 }
 
-void set_contiguous(Layout* layout) {
+void set_contiguous(TypeLayout* layout) {
   layout->contiguous = layout->size == 0 || (layout->loop == nullptr && layout->extent == layout->size);
 }
 
-int repeat_signature(const Layout& of, MPI_Count count, Layout* made) {
+int repeat_signature(const TypeLayout& of, MPI_Count count, TypeLayout* made) {
   if (of.signature == nullptr) {
     made->element = of.element;
     return __builtin_mul_overflow(of.elements, count, &made->elements) ? too_large("number of elements") : MPI_SUCCESS;
@@ -193,16 +193,16 @@ int repeat_signature(const Layout& of, MPI_Count count, Layout* made) {
 
 }  // namespace
 
-int repeat(const Layout& of, MPI_Count count, MPI_Count stride, Layout* made) {
+int repeat(const TypeLayout& of, MPI_Count count, MPI_Count stride, TypeLayout* made) {
   if (count == 0 || is_empty(of)) {
-    *made = Layout{};
+    *made = TypeLayout{};
     return MPI_SUCCESS;
   }
   if (count == 1) {
     if (made != &of) *made = of;
     return MPI_SUCCESS;
   }
-  Layout result;
+  TypeLayout result;
   result.marked = of.marked;
   result.alignment = of.alignment;
   if (__builtin_mul_overflow(of.size, count, &result.size)) return too_large("size");
@@ -218,13 +218,13 @@ int repeat(const Layout& of, MPI_Count count, MPI_Count stride, Layout* made) {
   return MPI_SUCCESS;
 }
 
-int repeat_blocks(const Layout& of, MPI_Count count, MPI_Count blocklength, MPI_Count stride, Layout* made) {
-  Layout block;
+int repeat_blocks(const TypeLayout& of, MPI_Count count, MPI_Count blocklength, MPI_Count stride, TypeLayout* made) {
+  TypeLayout block;
   if (const int code = repeat(of, blocklength, of.extent, &block)) return code;
   return repeat(block, count, stride, made);
 }
 
-int resize(MPI_Count lb, MPI_Count extent, Layout* made) {
+int resize(MPI_Count lb, MPI_Count extent, TypeLayout* made) {
   if (!fits_count(Int128{lb} + extent)) return too_large("upper bound");
   made->lb = lb;
   made->extent = extent;
@@ -239,15 +239,15 @@ void Joined::Bounds::include(MPI_Count from, MPI_Count to) {
   any = true;
 }
 
-bool Joined::is_last(const Layout& of, MPI_Count blocklength) const {
+bool Joined::is_last(const TypeLayout& of, MPI_Count blocklength) const {
   return last_length_ == blocklength && last_of_.loop == of.loop && last_of_.lb == of.lb &&
          last_of_.extent == of.extent && last_of_.marked == of.marked;
 }
 
-int Joined::add(const Layout& of, MPI_Count blocklength, MPI_Count displacement) {
+int Joined::add(const TypeLayout& of, MPI_Count blocklength, MPI_Count displacement) {
   if (blocklength == 0 || is_empty(of)) return MPI_SUCCESS;
-  Layout block;
-  const Layout* one = &of;
+  TypeLayout block;
+  const TypeLayout* one = &of;
   if (blocklength != 1) {
     if (of.loop == nullptr) {
       if (const int code = repeat(of, blocklength, of.extent, &block)) return code;
@@ -280,8 +280,8 @@ int Joined::add(const Layout& of, MPI_Count blocklength, MPI_Count displacement)
   return MPI_SUCCESS;
 }
 
-int Joined::take(Layout* made) {
-  Layout result;
+int Joined::take(TypeLayout* made) {
+  TypeLayout result;
   const Bounds& bounds = marked_.any ? marked_ : all_;
   result.size = size_;
   result.marked = marked_.any;

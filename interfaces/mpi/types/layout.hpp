@@ -35,17 +35,17 @@ inline MPI_Count elements_of_basic(const Type& basic) {
 }
 
 // Elements in one of it; a pair is two.
-MPI_Count basic_elements(const Layout& layout);
+MPI_Count basic_elements(const TypeLayout& layout);
 // The bytes of the first `elements` basic elements of a sequence of such elements. Error: too many
 // for 64 bits.
-int bytes_of_elements(const Layout& layout, MPI_Count elements, MPI_Count* bytes);
+int bytes_of_elements(const TypeLayout& layout, MPI_Count elements, MPI_Count* bytes);
 
 // Joins the basic types of a sequence of layouts.
 class SignatureList {
  public:
   // False: more than 2^63 elements.
-  bool add(const Layout& layout, MPI_Count times);
-  void take(Layout* layout);
+  bool add(const TypeLayout& layout, MPI_Count times);
+  void take(TypeLayout* layout);
 
  private:
   Signature all_;
@@ -65,7 +65,7 @@ bool each_run(const Signature& signature, Visit&& visit) {
   return true;
 }
 template <class Visit>
-bool each_run(MPI_Count count, const Layout& layout, Visit&& visit) {
+bool each_run(MPI_Count count, const TypeLayout& layout, Visit&& visit) {
   if (layout.size == 0) return true;
   if (layout.signature == nullptr) return visit(*layout.element, count * layout.elements);
   for (MPI_Count i = 0; i < count; ++i)
@@ -76,18 +76,18 @@ bool each_run(MPI_Count count, const Layout& layout, Visit&& visit) {
 // All return MPI_SUCCESS, or an error's code: a size, bound or offset does not fit in 64 bits.
 
 // `count` of them, `stride` bytes apart.
-int repeat(const Layout& of, MPI_Count count, MPI_Count stride, Layout* made);
+int repeat(const TypeLayout& of, MPI_Count count, MPI_Count stride, TypeLayout* made);
 // `count` blocks, `stride` bytes apart, of `blocklength` of them each.
-int repeat_blocks(const Layout& of, MPI_Count count, MPI_Count blocklength, MPI_Count stride, Layout* made);
+int repeat_blocks(const TypeLayout& of, MPI_Count count, MPI_Count blocklength, MPI_Count stride, TypeLayout* made);
 // Gives it bounds.
-int resize(MPI_Count lb, MPI_Count extent, Layout* made);
+int resize(MPI_Count lb, MPI_Count extent, TypeLayout* made);
 
 // One after another, each at its displacement.
 class Joined {
  public:
   void reserve(std::size_t count) { loops_.reserve(count); }
-  int add(const Layout& of, MPI_Count blocklength, MPI_Count displacement);
-  int take(Layout* made);
+  int add(const TypeLayout& of, MPI_Count blocklength, MPI_Count displacement);
+  int take(TypeLayout* made);
 
  private:
   struct Bounds {
@@ -96,7 +96,7 @@ class Joined {
     bool any = false;
     void include(MPI_Count from, MPI_Count to);
   };
-  [[nodiscard]] bool is_last(const Layout& of, MPI_Count blocklength) const;
+  [[nodiscard]] bool is_last(const TypeLayout& of, MPI_Count blocklength) const;
 
   LoopList loops_;
   SignatureList signature_;
@@ -106,9 +106,9 @@ class Joined {
   MPI_Count size_ = 0;
   int alignment_ = 1;
   // The last block of several that are not contiguous: `last_length_` of `last_of_`.
-  Layout last_of_;
+  TypeLayout last_of_;
   MPI_Count last_length_ = 0;
-  Layout last_;
+  TypeLayout last_;
 };
 
 }  // namespace heddle::mpi

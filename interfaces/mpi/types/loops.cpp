@@ -105,7 +105,7 @@ void LoopList::flatten() {
     const Loop& loop = *entry.loop;
     const MPI_Count base = entry.offset + loop.offset;
     if (loop.kind == Loop::Kind::list) {
-      for (const Loop::Part& part : *loop.parts) {
+      for (const Loop::WindowPart& part : *loop.parts) {
         const bool block = part.loop->kind == Loop::Kind::block;
         const MPI_Count offset = base + part.offset;
         flat.add(block ? PlacedLoop{nullptr, offset + part.loop->offset, part.loop->bytes}
@@ -168,7 +168,7 @@ PlacedLoop LoopList::of_parts() const {
   Loop loop;
   loop.kind = Loop::Kind::list;
   loop.count = static_cast<MPI_Count>(entries_.size());
-  auto parts = std::make_shared<std::vector<Loop::Part>>();
+  auto parts = std::make_shared<std::vector<Loop::WindowPart>>();
   parts->reserve(entries_.size());
   for (const PlacedLoop& entry : entries_) {
     if (entry.loop != nullptr)

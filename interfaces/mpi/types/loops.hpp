@@ -26,7 +26,7 @@ struct Loop {
     MPI_Count bytes;
     MPI_Count before;  // bytes in the pieces before it
   };
-  struct Part {
+  struct WindowPart {
     MPI_Count offset;
     MPI_Count before;
     std::shared_ptr<const Loop> loop;
@@ -41,7 +41,7 @@ struct Loop {
   std::shared_ptr<const Loop> child;
   std::shared_ptr<const std::vector<MPI_Count>> offsets;
   std::shared_ptr<const std::vector<Piece>> pieces;
-  std::shared_ptr<const std::vector<Part>> parts;
+  std::shared_ptr<const std::vector<WindowPart>> parts;
 };
 
 // ---- making -------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ void walk(const Loop& loop, MPI_Count base, Act& act) {
       for (MPI_Count i = 0; i < loop.count; ++i) walk(*loop.child, base + i * loop.stride, act);
       break;
     case Loop::Kind::list:
-      for (const Loop::Part& part : *loop.parts) walk(*part.loop, base + part.offset, act);
+      for (const Loop::WindowPart& part : *loop.parts) walk(*part.loop, base + part.offset, act);
       break;
   }
 }
@@ -106,8 +106,8 @@ void walk(const Loop& loop, MPI_Count base, Act& act) {
 // Divides the bytes `from` to `to` (not empty) of the data of equal items of `each` bytes: calls
 // part(item, from, to) for items of which only a part is wanted, and whole(first item, number) for
 // those between.
-template <class Part, class Whole>
-inline void split(MPI_Count from, MPI_Count to, MPI_Count each, Part&& part, Whole&& whole) {
+template <class WindowPart, class Whole>
+inline void split(MPI_Count from, MPI_Count to, MPI_Count each, WindowPart&& part, Whole&& whole) {
   MPI_Count first = from / each;
   const MPI_Count skipped = from - first * each;
   const MPI_Count last = to / each;
@@ -143,7 +143,7 @@ void walk_part_of_list(const Loop& loop, MPI_Count base, MPI_Count from, MPI_Cou
     }
     return;
   }
-  const Loop::Part* part = entry_with(*loop.parts, from);
+  const Loop::WindowPart* part = entry_with(*loop.parts, from);
   for (; from < to; ++part) {
     const MPI_Count end = std::min(to, part->before + part->loop->bytes);
     walk_part(*part->loop, base + part->offset, from - part->before, end - part->before, act);
@@ -194,7 +194,7 @@ void walk_part(const Loop& loop, MPI_Count base, MPI_Count from, MPI_Count to, A
 
 // The data of `count` elements of a layout.
 template <class Act>
-void walk(MPI_Count count, const Layout& layout, Act& act) {
+void walk(MPI_Count count, const TypeLayout& layout, Act& act) {
   if (count <= 0 || layout.size == 0) return;
   if (layout.contiguous) return act.block(layout.true_lb, count * layout.size);
   if (layout.loop == nullptr) return act.blocks(layout.true_lb, count, layout.extent, layout.size);
@@ -203,7 +203,7 @@ void walk(MPI_Count count, const Layout& layout, Act& act) {
 
 // From byte `from` to byte `to` of them: within what they have.
 template <class Act>
-void walk_part(const Layout& layout, MPI_Count from, MPI_Count to, Act& act) {
+void walk_part(const TypeLayout& layout, MPI_Count from, MPI_Count to, Act& act) {
   if (from >= to || layout.size == 0) return;
   if (layout.contiguous) return act.block(layout.true_lb + from, to - from);
   split(
@@ -256,7 +256,7 @@ class BlockJoiner {
 template <class Visit>
 void each_block(MPI_Count count, const Type& type, Visit&& visit) {
   BlockJoiner<std::remove_reference_t<Visit>> joiner(visit);
-  walk(count, static_cast<const Layout&>(type), joiner);
+  walk(count, static_cast<const TypeLayout&>(type), joiner);
   joiner.flush();
 }
 

@@ -139,7 +139,7 @@ constexpr std::size_t kChunk = 16384;
 
 void pack(const void* buffer, MPI_Count count, const Type& type, void* packed) {
   Mover<true> mover(buffer, packed);
-  walk(count, static_cast<const Layout&>(type), mover);
+  walk(count, static_cast<const TypeLayout&>(type), mover);
 }
 
 void pack_part(const void* buffer, MPI_Count count, const Type& type, MPI_Count from, MPI_Count bytes, void* packed) {
@@ -525,7 +525,7 @@ bool each_number(const Type& basic, MPI_Count times, Convert&& convert) {
 
 }  // namespace
 
-MPI_Count external_size(const Layout& layout) {
+MPI_Count external_size(const TypeLayout& layout) {
   if (layout.size == 0) return 0;
   if (layout.signature != nullptr) return external_size_of(*layout.signature);
   return layout.elements * external_size_of_basic(*layout.element);

@@ -16,7 +16,7 @@ namespace heddle::mpi {
 
 namespace {
 
-Pool<Type, 1U << 18> g_types;
+ObjectPool<Type, 1U << 18> g_types;
 constexpr int kFirstDerivedNumber = static_cast<int>(kFirstType + kMostBasicTypes);
 
 bool is_basic(const Type* type) {
@@ -81,16 +81,16 @@ void release(Type* type) {
 
 // ---- what the constructors share ----------------------------------------------------------------
 
-Type* new_type(Layout layout, std::shared_ptr<const Envelope> envelope, bool committed) {
+Type* new_type(TypeLayout layout, std::shared_ptr<const Envelope> envelope, bool committed) {
   Type* const type = g_types.take();
   if (type == nullptr) return nullptr;
-  static_cast<Layout&>(*type) = std::move(layout);
+  static_cast<TypeLayout&>(*type) = std::move(layout);
   type->envelope = std::move(envelope);
   type->committed = committed;
   return type;
 }
 
-int give_type(Layout layout, std::shared_ptr<const Envelope> envelope, MPI_Datatype* newtype) {
+int give_type(TypeLayout layout, std::shared_ptr<const Envelope> envelope, MPI_Datatype* newtype) {
   Type* const type = new_type(std::move(layout), std::move(envelope), false);
   if (type == nullptr) return no_memory_for("the datatype");
   *newtype = handle_of(type);
@@ -108,7 +108,7 @@ int check_count(const char* name, MPI_Count value) {
   return error(MPI_ERR_COUNT, "%s is %lld: it must not be negative", name, static_cast<long long>(value));
 }
 
-int check_lengths(const char* name, Counts values, MPI_Count count) {
+int check_lengths(const char* name, CountList values, MPI_Count count) {
   if (count != 0 && !values.present()) return null_argument(name);
   for (MPI_Count i = 0; i < count; ++i)
     if (values[i] < 0)

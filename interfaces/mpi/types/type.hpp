@@ -48,7 +48,7 @@ struct Envelope;   // types/constructors.hpp: how the program made it
 struct Type;
 
 // A datatype: where the data of one element lies. Sizes, bounds and displacements are in bytes.
-struct Layout {
+struct TypeLayout {
   MPI_Count size = 0;  // of data
   MPI_Count lb = 0;
   MPI_Count extent = 0;
@@ -67,7 +67,7 @@ struct Layout {
   std::shared_ptr<const Signature> signature;  // null: `elements` times `element`
 };
 
-struct Type : Layout {
+struct Type : TypeLayout {
   bool committed = false;
   bool predefined = false;  // not to be freed: named types, and those of MPI_Type_create_f90_…
   Basic basic = Basic::none;
@@ -153,7 +153,7 @@ inline Type* basic_type(MPI_Datatype handle) {
 // double).
 
 // Bytes of one element of it.
-MPI_Count external_size(const Layout& layout);
+MPI_Count external_size(const TypeLayout& layout);
 // Converts `count` elements. Error: a value does not fit in the representation.
 int pack_external(const void* buffer, MPI_Count count, const Type& type, void* external);
 void unpack_external(const void* external, void* buffer, MPI_Count count, const Type& type);
