@@ -17,7 +17,7 @@ Check wanted_checks(Call call) {
   fail(call, "HEDDLE_CHECK is \"%s\": it is off, on or full", text);
 }
 
-void check_apart(Call call, const Range& dest, const Range& source) {
+void check_apart(Call call, const AddressRange& dest, const AddressRange& source) {
   const auto to = reinterpret_cast<std::uintptr_t>(dest.address);
   const auto from = reinterpret_cast<std::uintptr_t>(source.address);
   if (from - to >= dest.bytes && to - from >= source.bytes) return;
@@ -32,7 +32,7 @@ void check_live(Call call, const char* argument, const void* address, std::size_
   // A program's collectives use the same few blocks again and again. This cache keeps the last two
   // blocks, usually those of dest and source.
   struct Known {
-    memory::Allocator::Extent block;
+    memory::SymmetricAllocator::Extent block;
     std::uint64_t generation = 0;
   };
   static thread_local Known t_known [[gnu::tls_model("initial-exec")]][2];
@@ -63,7 +63,7 @@ const void* this_thread() {
   return &t_mark;
 }
 
-void check_thread(Call call, const Context& context) {
+void check_thread(Call call, const ShmemContext& context) {
   if ((context.options & SHMEM_CTX_PRIVATE) == 0 || context.owner == this_thread()) return;
   fail(call, "ctx %p is private to the thread that made it (SHMEM_CTX_PRIVATE), which is not the caller",
        reinterpret_cast<const void*>(&context));
@@ -84,11 +84,11 @@ constexpr int kMostCompared = 64;
 
 }  // namespace
 
-void meet_alike(Call call, Group& group, const char* what, std::initializer_list<Given> values) {
+void meet_alike(Call call, Group& group, const char* what, std::initializer_list<AgreedArgument> values) {
   Statement mine{};
   std::strncpy(mine.what, what, sizeof mine.what - 1);
   std::size_t count = 0;
-  for (const Given& one : values) mine.values[count++] = one.value;
+  for (const AgreedArgument& one : values) mine.values[count++] = one.value;
   int other = -1;
   Statement theirs{};
   const auto compare = [&](int member, const std::byte* told) {
@@ -112,7 +112,7 @@ void meet_alike(Call call, Group& group, const char* what, std::initializer_list
          "PE %d calls it where PE %d calls %s: the PEs of a team make the same collective calls in the same order",
          g_state.my_pe, pe, theirs.what);
   }
-  const auto* differs = std::find_if(values.begin(), values.end(), [&](const Given& one) {
+  const auto* differs = std::find_if(values.begin(), values.end(), [&](const AgreedArgument& one) {
     return one.value != theirs.values[&one - values.begin()];
   });
   const std::int64_t value = theirs.values[differs - values.begin()];

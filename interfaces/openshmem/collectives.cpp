@@ -70,7 +70,7 @@ Extent extent_in_chain(Call call, Group& group, std::size_t bytes) {
 
 // Whether an element of dest overlaps an element of source. Elements of one may lie between those
 // of the other. Both ranges go from the first element to the end of the last.
-bool elements_meet(const Range& dest, const Range& source, const Strided& shape) {
+bool elements_meet(const AddressRange& dest, const AddressRange& source, const Strided& shape) {
   auto to = reinterpret_cast<std::uintptr_t>(dest.address);
   auto from = reinterpret_cast<std::uintptr_t>(source.address);
   const std::uintptr_t to_end = to + dest.bytes;
@@ -96,7 +96,7 @@ void check_symmetric(Call call, const char* argument, const void* address, std::
   if (checks_collectives()) check_live(call, argument, address, bytes);
 }
 
-void check_buffers(Call call, const Range& dest, const Range& source) {
+void check_buffers(Call call, const AddressRange& dest, const AddressRange& source) {
   check_symmetric(call, "dest", dest.address, dest.bytes);
   check_symmetric(call, "source", source.address, source.bytes);
   if (checks_collectives()) check_apart(call, dest, source);
@@ -218,8 +218,8 @@ int alltoalls_bytes(Call call, Group& group, void* dest, const void* source, con
         __builtin_mul_overflow(count, stride, &bytes) || __builtin_add_overflow(bytes, element_bytes, &bytes);
     return large ? SIZE_MAX : bytes;
   };
-  const Range to{dest, whole(shape.dest_stride)};
-  const Range from{source, whole(shape.source_stride)};
+  const AddressRange to{dest, whole(shape.dest_stride)};
+  const AddressRange from{source, whole(shape.source_stride)};
   check_symmetric(call, "dest", dest, to.bytes);
   check_symmetric(call, "source", source, from.bytes);
   if (checks_collectives() && elements_meet(to, from, shape)) check_apart(call, to, from);

@@ -18,8 +18,8 @@ constexpr long kOptions = SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_N
 // until its memory is needed for another one, so that its use can be detected.
 struct Books {
   std::mutex mutex;
-  std::vector<std::unique_ptr<Context>> all;
-  std::vector<Context*> destroyed;
+  std::vector<std::unique_ptr<ShmemContext>> all;
+  std::vector<ShmemContext*> destroyed;
   std::vector<heddle_worker> idle_exclusive;
   std::vector<heddle_worker> idle_shared;
 };
@@ -43,7 +43,8 @@ bool take_worker(bool exclusive, heddle_worker* worker) {
   return heddle_worker_open(g_state.job, &wanted, worker) == HEDDLE_DONE;
 }
 
-void set(Context& context, const Members& members, heddle_worker worker, long options, bool owns, shmem_team_t team) {
+void set(ShmemContext& context, const Members& members, heddle_worker worker, long options, bool owns,
+         shmem_team_t team) {
   context.members = members;
   context.worker = worker;
   // under HEDDLE_CHECK=full always true, so that quiet and fence run their checks
@@ -68,7 +69,7 @@ void open_default_context(Call call) {
 void close_contexts(Call call) {
   const std::lock_guard lock(g_books.mutex);
   // Leaving the job closes the workers. A program may leave contexts open.
-  for (const std::unique_ptr<Context>& context : g_books.all) {
+  for (const std::unique_ptr<ShmemContext>& context : g_books.all) {
     if (context->members.size == 0 || !context->posted.load(std::memory_order_relaxed)) continue;
     must(call, heddle_quiet(context->worker));  // must wait, whichever thread owns the worker
   }
@@ -79,14 +80,14 @@ void close_contexts(Call call) {
   default_context().members.size = 0;
 }
 
-Context* open_context(Call /*call*/, long options, const Members& members, shmem_team_t team) {
+ShmemContext* open_context(Call /*call*/, long options, const Members& members, shmem_team_t team) {
   const std::lock_guard lock(g_books.mutex);
-  Context* context = nullptr;
+  ShmemContext* context = nullptr;
   if (!g_books.destroyed.empty()) {
     context = g_books.destroyed.back();
     g_books.destroyed.pop_back();
   } else {
-    std::unique_ptr<Context> made(new (std::nothrow) Context{});
+    std::unique_ptr<ShmemContext> made(new (std::nothrow) ShmemContext{});
     if (made == nullptr) return nullptr;
     context = made.get();
     g_books.all.push_back(std::move(made));
@@ -97,7 +98,7 @@ Context* open_context(Call /*call*/, long options, const Members& members, shmem
   return context;
 }
 
-void close_context(Call call, Context& context) {
+void close_context(Call call, ShmemContext& context) {
   quiet(call, context);
   const std::lock_guard lock(g_books.mutex);
   if (context.owns_worker) {
@@ -111,22 +112,22 @@ void close_context(Call call, Context& context) {
 int create_context(Call call, long options, const Members& members, shmem_team_t team, shmem_ctx_t* ctx) {
   *ctx = SHMEM_CTX_INVALID;
   if ((options & ~kOptions) != 0) return 1;
-  Context* context = open_context(call, options, members, team);
+  ShmemContext* context = open_context(call, options, members, team);
   if (context == nullptr) return 1;
   *ctx = reinterpret_cast<shmem_ctx_t>(context);
   return 0;
 }
 
 void close_shareable_contexts(Call call, shmem_team_t team) {
-  std::vector<Context*> closing;
+  std::vector<ShmemContext*> closing;
   {
     const std::lock_guard lock(g_books.mutex);
-    for (const std::unique_ptr<Context>& context : g_books.all) {
+    for (const std::unique_ptr<ShmemContext>& context : g_books.all) {
       const bool shareable = (context->options & SHMEM_CTX_PRIVATE) == 0;
       if (context->members.size != 0 && context->team == team && shareable) closing.push_back(context.get());
     }
   }
-  for (Context* context : closing) close_context(call, *context);
+  for (ShmemContext* context : closing) close_context(call, *context);
 }
 
 int ctx_create(Call call, long options, shmem_ctx_t* ctx) {
@@ -139,7 +140,7 @@ void ctx_destroy(Call call, shmem_ctx_t ctx) {
   check_initialized(call);
   if (ctx == SHMEM_CTX_INVALID) return;
   if (ctx == SHMEM_CTX_DEFAULT) fail(call, "ctx is SHMEM_CTX_DEFAULT, which lives as long as the library");
-  Context& context = context_of(ctx);
+  ShmemContext& context = context_of(ctx);
   if (context.members.size == 0) fail(call, "ctx %p was destroyed before", reinterpret_cast<void*>(ctx));
   close_context(call, context);
 }
@@ -156,24 +157,24 @@ void ctx_session_start(Call call, shmem_ctx_t ctx, long /*options*/, const shmem
 void ctx_session_stop(Call call, shmem_ctx_t ctx) {
   check_initialized(call);
   if (ctx == SHMEM_CTX_INVALID) return;
-  const Context& context = context_of(ctx);
+  const ShmemContext& context = context_of(ctx);
   if (context.members.size == 0) fail(call, "ctx %p was destroyed before", reinterpret_cast<void*>(ctx));
   if (checks_everything()) check_thread(call, context);
 }
 
-void quiet_posted(Call call, Context& context) {
+void quiet_posted(Call call, ShmemContext& context) {
   check_initialized(call);
   if (checks_everything()) check_thread(call, context);
   if (context.posted.load(std::memory_order_relaxed)) must(call, heddle_quiet(context.worker));
 }
 
-void fence_posted(Call call, Context& context) {
+void fence_posted(Call call, ShmemContext& context) {
   check_initialized(call);
   if (checks_everything()) check_thread(call, context);
   if (context.posted.load(std::memory_order_relaxed)) must(call, heddle_fence(context.worker));
 }
 
-void quiet_pes(Call call, Context& context, const int* target_pes, std::size_t npes) {
+void quiet_pes(Call call, ShmemContext& context, const int* target_pes, std::size_t npes) {
   check_initialized(call);
   if (checks_everything()) check_thread(call, context);
   for (std::size_t i = 0; i < npes; ++i) {

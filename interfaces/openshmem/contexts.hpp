@@ -20,8 +20,8 @@ void open_default_context(Call call);
 void close_contexts(Call call);
 
 // Null: no memory.
-Context* open_context(Call call, long options, const Members& members, shmem_team_t team);
-void close_context(Call call, Context& context);
+ShmemContext* open_context(Call call, long options, const Members& members, shmem_team_t team);
+void close_context(Call call, ShmemContext& context);
 
 // Implements shmem_ctx_create and shmem_team_create_ctx: 0, or 1 and SHMEM_CTX_INVALID.
 int create_context(Call call, long options, const Members& members, shmem_team_t team, shmem_ctx_t* ctx);
@@ -36,12 +36,12 @@ void ctx_session_start(Call call, shmem_ctx_t ctx, long options, const shmemx_ct
                        long config_mask);
 void ctx_session_stop(Call call, shmem_ctx_t ctx);
 
-void quiet_posted(Call call, Context& context);
-void fence_posted(Call call, Context& context);
+void quiet_posted(Call call, ShmemContext& context);
+void fence_posted(Call call, ShmemContext& context);
 
 template <class C>
 inline void quiet(Call call, C&& handle) {
-  Context& context = context_of(handle);
+  ShmemContext& context = context_of(handle);
   // Only operations posted to the worker need a wait. A context that has never posted has direct
   // stores only. An invalid context has nothing to wait for, and the standard says that this is no
   // error.
@@ -52,14 +52,14 @@ inline void quiet(Call call, C&& handle) {
 }
 template <class C>
 inline void fence(Call call, C&& handle) {
-  Context& context = context_of(handle);
+  ShmemContext& context = context_of(handle);
   if (context.posted.load(std::memory_order_relaxed) || g_state.n_pes == 0) [[unlikely]] {
     fence_posted(call, context);
   }
   store_fence();
 }
 
-void quiet_pes(Call call, Context& context, const int* target_pes, std::size_t npes);
+void quiet_pes(Call call, ShmemContext& context, const int* target_pes, std::size_t npes);
 template <class C>
 inline void pe_quiet(Call call, C&& context, const int* target_pes, std::size_t npes) {
   quiet_pes(call, context_of(context), target_pes, npes);

@@ -127,7 +127,7 @@ int member_of(const Members& members, int world) {
 
 void sync(Call call, Group& group) {
   if (group.by_team()) return sync_by_team(call, group);
-  Context& context = default_context();
+  ShmemContext& context = default_context();
   if (group.slot == nullptr) {
     disseminate(
         group,
@@ -202,7 +202,7 @@ void show(Call call, Group& group, void* dest, const void* source, std::size_t b
   const int n = group.members.size;
   const std::uint64_t number = ++group.broadcasts;
   TeamSlot& slot = *group.slot;
-  Context& context = default_context();
+  ShmemContext& context = default_context();
   std::uint64_t* word = &slot.broadcast[root].number;
   if (group.me != root) {
     hear(call, group, word, number, group.world(root));

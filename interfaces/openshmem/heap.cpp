@@ -28,7 +28,7 @@ constexpr std::size_t kAlignedFromBytes = 64;
 // The lock serializes threads of a program that allocate.
 struct Heap {
   std::mutex mutex;
-  std::unique_ptr<memory::Allocator> allocator;
+  std::unique_ptr<memory::SymmetricAllocator> allocator;
   // Number of releases. Written under the lock. Readers use acquire, and either take the lock after
   // that or skip the lookup.
   std::atomic<std::uint64_t> generation{0};
@@ -69,7 +69,7 @@ void give_back(const void* ptr) {
 
 // The barrier of a call that changes the allocator. The allocators stay equal only if all PEs make
 // the same calls with the same values; checking this costs no more than a barrier.
-void meet(Call call, std::initializer_list<Given> values) {
+void meet(Call call, std::initializer_list<AgreedArgument> values) {
   if (!checks_collectives()) return barrier_all(call);
   quiet(call, World{});
   meet_alike(call, world_team(), call, values);
@@ -83,7 +83,7 @@ void* allocate(Call call, std::size_t size, std::size_t alignment) {
   return block;
 }
 
-Given given_block(const void* ptr) {
+AgreedArgument given_block(const void* ptr) {
   return given("the offset of ptr in the symmetric heap", reinterpret_cast<std::uintptr_t>(ptr) - g_state.heap.base);
 }
 
@@ -117,11 +117,11 @@ std::size_t heap_bytes_wanted(Call call) {
 
 void open_heap_books() {
   const std::lock_guard lock(g_heap.mutex);
-  g_heap.allocator = std::make_unique<memory::Allocator>(kReservedBytes, g_state.heap.bytes);
+  g_heap.allocator = std::make_unique<memory::SymmetricAllocator>(kReservedBytes, g_state.heap.bytes);
   g_state.reserved = base();
 }
 
-memory::Allocator::Extent block_around(std::size_t offset) {
+memory::SymmetricAllocator::Extent block_around(std::size_t offset) {
   const std::lock_guard lock(g_heap.mutex);
   return g_heap.allocator->block_around(offset);
 }

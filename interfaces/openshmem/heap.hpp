@@ -26,7 +26,7 @@ void free(Call call, void* ptr);
 
 // The block that contains `offset`; empty: there is none. The answer is valid as long as
 // heap_generation() does not change.
-memory::Allocator::Extent block_around(std::size_t offset);
+memory::SymmetricAllocator::Extent block_around(std::size_t offset);
 std::uint64_t heap_generation();
 
 }  // namespace heddle::shmem

@@ -23,7 +23,7 @@ struct Lock {
 Lock find(Call call, long* lock) {
   static_assert(sizeof(long) == 2 * sizeof(std::uint32_t));
   check_initialized(call);
-  const Place place = locate(call, "lock", lock, sizeof *lock);
+  const RemotePlace place = locate(call, "lock", lock, sizeof *lock);
   if (place.offset % sizeof *lock != 0) fail(call, "lock %p is not aligned as a long is", static_cast<void*>(lock));
   auto* words = reinterpret_cast<std::uint32_t*>(lock);
   const auto n = static_cast<std::size_t>(g_state.n_pes);

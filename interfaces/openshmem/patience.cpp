@@ -108,11 +108,11 @@ void expect_crowd(std::uint32_t pes, std::uint32_t cores) {
   g_longest_nap_ns = std::clamp(shares * kNapPerShareNs, kLongestNapNs, kLongestCrowdedNapNs);
 }
 
-std::uint32_t Patience::first_spins() {
+std::uint32_t PollPatience::first_spins() {
   return g_crowd.load(std::memory_order_relaxed) != 0 ? kFewSpins : kSpins;
 }
 
-bool Patience::give_way() {
+bool PollPatience::give_way() {
   looks_ = spins_;
   if (heddle_worker_progress(worker_) > 0) {
     looks_ = 0;

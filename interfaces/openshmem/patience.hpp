@@ -95,9 +95,9 @@ void expect_crowd(std::uint32_t pes, std::uint32_t cores);
 // One per wait. Call pause() after each poll that found nothing. True: it has napped, or made
 // progress for long. Then the wait is to be noted with the engine (heddle_wait_note), for reports
 // about jobs that hang, and deaths are to be looked for.
-class Patience {
+class PollPatience {
  public:
-  explicit Patience(heddle_worker worker) : worker_(worker), spins_(first_spins()) {}
+  explicit PollPatience(heddle_worker worker) : worker_(worker), spins_(first_spins()) {}
 
   [[nodiscard]] bool pause() {
     // The answer is usually one cache transfer away: poll again at once, since a call of the engine
@@ -150,7 +150,7 @@ inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready,
   if (ready()) return;
   Noted<Describe> noted{call, describe};
   bool told = false;
-  Patience patience(worker);
+  PollPatience patience(worker);
   do {
     if (!patience.pause()) [[likely]]
       continue;

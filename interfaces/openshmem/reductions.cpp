@@ -22,7 +22,7 @@ struct alignas(kLineBytes) Block {
 
 // Returns the bytes of a vector. Ends the job if the arguments are invalid.
 std::size_t check_vectors(Call call, const void* dest, const void* source, std::size_t elements,
-                          const Reduction& reduction) {
+                          const ElementReduction& reduction) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(elements, reduction.element_bytes, &bytes)) bytes = SIZE_MAX;
   check_symmetric(call, "dest", dest, bytes);
@@ -55,7 +55,7 @@ void for_my_blocks(const Group& group, std::size_t bytes, const Work& work) {
 }
 
 void reduce_large(Call call, Group& group, void* dest, const void* source, std::size_t bytes,
-                  const Reduction& reduction) {
+                  const ElementReduction& reduction) {
   const int n = group.members.size;
   Block result;
   Block scratch;
@@ -78,8 +78,8 @@ void reduce_large(Call call, Group& group, void* dest, const void* source, std::
   sync(call, group);
 }
 
-void scan_large(Call call, Group& group, void* dest, const void* source, std::size_t bytes, const Reduction& reduction,
-                Scan scan) {
+void scan_large(Call call, Group& group, void* dest, const void* source, std::size_t bytes,
+                const ElementReduction& reduction, Scan scan) {
   Block blocks[2];
   Block scratch;
   sync(call, group);
@@ -104,7 +104,7 @@ void scan_large(Call call, Group& group, void* dest, const void* source, std::si
 }  // namespace
 
 int reduce_elements(Call call, Group& group, void* dest, const void* source, std::size_t elements,
-                    const Reduction& reduction) {
+                    const ElementReduction& reduction) {
   const std::size_t bytes = check_vectors(call, dest, source, elements, reduction);
   check_alike(call, group, call, {given("nreduce", elements)});
   if (bytes == 0) return 0;
@@ -123,7 +123,7 @@ int reduce_elements(Call call, Group& group, void* dest, const void* source, std
 }
 
 int scan_elements(Call call, Group& group, void* dest, const void* source, std::size_t elements,
-                  const Reduction& reduction, Scan scan) {
+                  const ElementReduction& reduction, Scan scan) {
   const std::size_t bytes = check_vectors(call, dest, source, elements, reduction);
   check_alike(call, group, call, {given("nelems", elements)});
   if (bytes == 0) return 0;
@@ -141,7 +141,7 @@ int scan_elements(Call call, Group& group, void* dest, const void* source, std::
 }
 
 void reduce_active(Call call, void* dest, const void* source, int nreduce, const ActiveSet& set,
-                   const Reduction& reduction) {
+                   const ElementReduction& reduction) {
   Group made;
   Group& group = active_group(call, set, made);
   if (nreduce < 0) fail(call, "nreduce %d is negative", nreduce);

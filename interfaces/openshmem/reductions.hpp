@@ -15,17 +15,17 @@
 namespace heddle::shmem {
 
 // An operation on elements, without their type.
-struct Reduction {
+struct ElementReduction {
   // into[i] = into[i] op from[i]
   void (*combine)(void* into, const void* from, std::size_t elements);
   std::size_t element_bytes;
 };
 
 int reduce_elements(Call call, Group& group, void* dest, const void* source, std::size_t elements,
-                    const Reduction& reduction);
+                    const ElementReduction& reduction);
 enum class Scan : bool { exclusive, inclusive };
 int scan_elements(Call call, Group& group, void* dest, const void* source, std::size_t elements,
-                  const Reduction& reduction, Scan scan);
+                  const ElementReduction& reduction, Scan scan);
 
 // Integers overflow as the processor's do: they wrap.
 template <class T>
@@ -90,7 +90,7 @@ void combine(void* into, const void* from, std::size_t elements) {
   for (std::size_t i = 0; i < elements; ++i) left[i] = Op::apply(left[i], right[i]);
 }
 template <class Op, class T>
-inline constexpr Reduction kReduction{&combine<Op, T>, sizeof(T)};
+inline constexpr ElementReduction kReduction{&combine<Op, T>, sizeof(T)};
 
 template <class Op, class T>
 inline int reduce(Call call, shmem_team_t team, T* dest, const T* source, std::size_t nreduce) {
@@ -106,7 +106,7 @@ inline int sum_exscan(Call call, shmem_team_t team, T* dest, const T* source, st
 }
 
 void reduce_active(Call call, void* dest, const void* source, int nreduce, const ActiveSet& set,
-                   const Reduction& reduction);
+                   const ElementReduction& reduction);
 // pWrk is not needed.
 template <class Op, class T>
 inline void to_all(Call call, T* dest, const T* source, int nreduce, int PE_start, int logPE_stride, int PE_size,

@@ -68,7 +68,7 @@ std::size_t extent(const Strided& shape, std::size_t stride) {
 
 }  // namespace
 
-void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+void put_bytes(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
   if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) [[likely]] {
     copy_bytes(to, source, bytes);
     return;
@@ -76,7 +76,7 @@ void put_bytes(Context& context, void* dest, const void* source, std::size_t byt
   post_put(call, context, dest, source, bytes, pe, Until::complete);
 }
 
-void get_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+void get_bytes(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
   if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr && dest != nullptr) [[likely]] {
     copy_bytes(dest, from, bytes);
     return;
@@ -84,7 +84,7 @@ void get_bytes(Context& context, void* dest, const void* source, std::size_t byt
   post_get(call, context, dest, source, bytes, pe, Until::complete);
 }
 
-void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+void put_bytes_nbi(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
   if (std::byte* to = direct(context, dest, bytes, pe); to != nullptr && source != nullptr) [[likely]] {
     copy_bytes(to, source, bytes);
     return;
@@ -92,7 +92,7 @@ void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t
   post_put(call, context, dest, source, bytes, pe, Until::posted);
 }
 
-void get_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
+void get_bytes_nbi(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call) {
   if (const std::byte* from = direct(context, source, bytes, pe); from != nullptr && dest != nullptr) [[likely]] {
     copy_bytes(dest, from, bytes);
     return;
@@ -116,7 +116,7 @@ Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, 
   return {block_elements * element_bytes, blocks, dest_stride, source_stride};
 }
 
-void put_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
+void put_blocks(ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
   if (std::byte* to = direct(context, dest, extent(shape, shape.dest_stride), pe); to != nullptr && source != nullptr) {
     copy_blocks(to, static_cast<const std::byte*>(source), shape);
     return;
@@ -124,7 +124,7 @@ void put_blocks(Context& context, void* dest, const void* source, const Strided&
   post_put_strided(call, context, dest, source, shape, pe);
 }
 
-void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
+void get_blocks(ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe, Call call) {
   if (const std::byte* from = direct(context, source, extent(shape, shape.source_stride), pe);
       from != nullptr && dest != nullptr) {
     copy_blocks(static_cast<std::byte*>(dest), from, shape);
@@ -133,8 +133,8 @@ void get_blocks(Context& context, void* dest, const void* source, const Strided&
   post_get_strided(call, context, dest, source, shape, pe);
 }
 
-void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
-                      Until until, Call call) {
+void put_bytes_signal(ShmemContext& context, void* dest, const void* source, std::size_t bytes, const Signal& signal,
+                      int pe, Until until, Call call) {
   std::byte* word = direct(context, signal.address, sizeof(std::uint64_t), pe);
   if (word != nullptr && is_signal(signal.address, signal.op)) {
     if (bytes == 0) return change_word(word, signal.value, signal.op);
@@ -147,7 +147,7 @@ void put_bytes_signal(Context& context, void* dest, const void* source, std::siz
   post_put_signal(call, context, dest, source, bytes, signal, pe, until);
 }
 
-void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call) {
+void change_signal(ShmemContext& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call) {
   std::byte* word = direct(context, sig_addr, sizeof(std::uint64_t), pe);
   if (word != nullptr && is_aligned(sig_addr, sizeof(std::uint64_t))) {
     change_word(word, signal, op);
@@ -200,7 +200,7 @@ struct Way {
 
 // Calls `post(completion)`, and waits as the way says.
 template <class Post>
-void run(Call call, Context& context, const Way& way, const Post& post) {
+void run(Call call, ShmemContext& context, const Way& way, const Post& post) {
   if (checks_everything()) check_thread(call, context);
   if (!context.posted.load(std::memory_order_relaxed)) context.posted.store(true, std::memory_order_relaxed);
   const auto accepted = [&](heddle_status status) {
@@ -227,13 +227,13 @@ std::size_t extent(Call call, const Strided& shape, std::size_t stride) {
 }
 
 // A word that one operation reads and writes.
-Place locate_word(Call call, const char* argument, const void* address, std::size_t bytes) {
-  const Place place = locate(call, argument, address, bytes);
+RemotePlace locate_word(Call call, const char* argument, const void* address, std::size_t bytes) {
+  const RemotePlace place = locate(call, argument, address, bytes);
   if (!is_aligned(address, bytes)) fail(call, "%s %p is not a multiple of its %zu bytes", argument, address, bytes);
   return place;
 }
 
-Place locate_atomic(Call call, heddle_atomic_op op, const void* dest) {
+RemotePlace locate_atomic(Call call, heddle_atomic_op op, const void* dest) {
   return locate_word(call, "dest", dest, op >= HEDDLE_ADD64 ? 8 : 4);
 }
 
@@ -242,10 +242,10 @@ void check_own(Call call, const char* argument, const void* address) {
   if (address == nullptr) fail(call, "%s is null", argument);
 }
 
-void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch, int pe,
-                  Until until) {
+void fetch_atomic(Call call, ShmemContext& context, heddle_atomic_op op, const void* dest, const heddle_fetch& fetch,
+                  int pe, Until until) {
   const int world = checked_pe(call, context, pe);
-  const Place place = locate_atomic(call, op, dest);
+  const RemotePlace place = locate_atomic(call, op, dest);
   run(call, context, {HEDDLE_WHEN_REMOTE, until, world}, [&](const heddle_completion* completion) {
     return heddle_fetch_atomic(context.worker, op, place.on(world), &fetch, completion);
   });
@@ -253,74 +253,76 @@ void fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* 
 
 }  // namespace
 
-void post_put(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until) {
+void post_put(Call call, ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe,
+              Until until) {
   const int world = checked_pe(call, context, pe);
   if (bytes == 0) return;
   check_own(call, "source", source);
-  const Place place = locate(call, "dest", dest, bytes);
+  const RemotePlace place = locate(call, "dest", dest, bytes);
   run(call, context, {HEDDLE_WHEN_LOCAL, until, world}, [&](const heddle_completion* completion) {
     return heddle_put(context.worker, source, bytes, place.on(world), completion);
   });
 }
 
-void post_get(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until) {
+void post_get(Call call, ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe,
+              Until until) {
   const int world = checked_pe(call, context, pe);
   if (bytes == 0) return;
   check_own(call, "dest", dest);
-  const Place place = locate(call, "source", source, bytes);
+  const RemotePlace place = locate(call, "source", source, bytes);
   run(call, context, {HEDDLE_WHEN_REMOTE, until, world}, [&](const heddle_completion* completion) {
     return heddle_get(context.worker, dest, bytes, place.on(world), completion);
   });
 }
 
-void post_put_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe) {
+void post_put_strided(Call call, ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe) {
   const int world = checked_pe(call, context, pe);
   if (shape.blocks == 0 || shape.block_bytes == 0) return;
   check_own(call, "source", source);
-  const Place place = locate(call, "dest", dest, extent(call, shape, shape.dest_stride));
+  const RemotePlace place = locate(call, "dest", dest, extent(call, shape, shape.dest_stride));
   const heddle_strided strided{shape.block_bytes, shape.blocks, shape.source_stride, shape.dest_stride};
   run(call, context, {HEDDLE_WHEN_LOCAL, Until::complete, world}, [&](const heddle_completion* completion) {
     return heddle_put_strided(context.worker, source, place.on(world), &strided, completion);
   });
 }
 
-void post_get_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe) {
+void post_get_strided(Call call, ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe) {
   const int world = checked_pe(call, context, pe);
   if (shape.blocks == 0 || shape.block_bytes == 0) return;
   check_own(call, "dest", dest);
-  const Place place = locate(call, "source", source, extent(call, shape, shape.source_stride));
+  const RemotePlace place = locate(call, "source", source, extent(call, shape, shape.source_stride));
   const heddle_strided strided{shape.block_bytes, shape.blocks, shape.dest_stride, shape.source_stride};
   run(call, context, {HEDDLE_WHEN_REMOTE, Until::complete, world}, [&](const heddle_completion* completion) {
     return heddle_get_strided(context.worker, dest, place.on(world), &strided, completion);
   });
 }
 
-void post_put_signal(Call call, Context& context, void* dest, const void* source, std::size_t bytes,
+void post_put_signal(Call call, ShmemContext& context, void* dest, const void* source, std::size_t bytes,
                      const Signal& signal, int pe, Until until) {
   const int world = checked_pe(call, context, pe);
   if (signal.op != SHMEM_SIGNAL_SET && signal.op != SHMEM_SIGNAL_ADD) {
     fail(call, "sig_op %d is neither SHMEM_SIGNAL_SET nor SHMEM_SIGNAL_ADD", signal.op);
   }
-  const Place word = locate_word(call, "sig_addr", signal.address, sizeof(std::uint64_t));
+  const RemotePlace word = locate_word(call, "sig_addr", signal.address, sizeof(std::uint64_t));
   const heddle_signal wanted{word.on(world), signal.value,
                              signal.op == SHMEM_SIGNAL_SET ? HEDDLE_SIGNAL_SET : HEDDLE_SIGNAL_ADD};
   if (bytes != 0) check_own(call, "source", source);
   // Without data the signal is still sent; any symmetric address serves as dest.
-  const Place place = bytes == 0 ? word : locate(call, "dest", dest, bytes);
+  const RemotePlace place = bytes == 0 ? word : locate(call, "dest", dest, bytes);
   run(call, context, {HEDDLE_WHEN_LOCAL, until, world}, [&](const heddle_completion* completion) {
     return heddle_put_signal(context.worker, source, bytes, place.on(world), &wanted, completion);
   });
 }
 
-void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand, int pe) {
+void post_atomic(Call call, ShmemContext& context, heddle_atomic_op op, void* dest, std::uint64_t operand, int pe) {
   const int world = checked_pe(call, context, pe);
-  const Place place = locate_atomic(call, op, dest);
+  const RemotePlace place = locate_atomic(call, op, dest);
   run(call, context, {HEDDLE_WHEN_REMOTE, Until::posted, world}, [&](const heddle_completion* completion) {
     return heddle_atomic(context.worker, op, place.on(world), operand, completion);
   });
 }
 
-std::uint64_t post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest,
+std::uint64_t post_fetch_atomic(Call call, ShmemContext& context, heddle_atomic_op op, const void* dest,
                                 std::uint64_t operand, std::uint64_t compare, int pe) {
   std::uint64_t wide = 0;
   std::uint32_t narrow = 0;
@@ -330,7 +332,7 @@ std::uint64_t post_fetch_atomic(Call call, Context& context, heddle_atomic_op op
   return is_wide ? wide : narrow;
 }
 
-void post_fetch_atomic_nbi(Call call, Context& context, heddle_atomic_op op, const void* dest,
+void post_fetch_atomic_nbi(Call call, ShmemContext& context, heddle_atomic_op op, const void* dest,
                            const heddle_fetch& fetch, int pe) {
   fetch_atomic(call, context, op, dest, fetch, pe, Until::posted);
 }

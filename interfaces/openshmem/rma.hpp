@@ -11,8 +11,8 @@ namespace heddle::shmem {
 
 enum class Until : bool { posted, complete };  // for nonblocking forms; for blocking forms
 
-void post_put(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until);
-void post_get(Call call, Context& context, void* dest, const void* source, std::size_t bytes, int pe, Until until);
+void post_put(Call call, ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Until until);
+void post_get(Call call, ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Until until);
 
 // `blocks` blocks, each `dest_stride` / `source_stride` bytes after the one before.
 struct Strided {
@@ -21,29 +21,29 @@ struct Strided {
   std::size_t dest_stride;
   std::size_t source_stride;
 };
-void post_put_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe);
-void post_get_strided(Call call, Context& context, void* dest, const void* source, const Strided& shape, int pe);
+void post_put_strided(Call call, ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe);
+void post_get_strided(Call call, ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe);
 
 struct Signal {
   std::uint64_t* address;
   std::uint64_t value;
   int op;
 };
-void post_put_signal(Call call, Context& context, void* dest, const void* source, std::size_t bytes,
+void post_put_signal(Call call, ShmemContext& context, void* dest, const void* source, std::size_t bytes,
                      const Signal& signal, int pe, Until until);
 
-[[gnu::cold]] void post_atomic(Call call, Context& context, heddle_atomic_op op, void* dest, std::uint64_t operand,
+[[gnu::cold]] void post_atomic(Call call, ShmemContext& context, heddle_atomic_op op, void* dest, std::uint64_t operand,
                                int pe);
 // Returns the old value; a 32-bit value in the low half. `compare` is used only by compare-swap.
-[[gnu::cold]] std::uint64_t post_fetch_atomic(Call call, Context& context, heddle_atomic_op op, const void* dest,
+[[gnu::cold]] std::uint64_t post_fetch_atomic(Call call, ShmemContext& context, heddle_atomic_op op, const void* dest,
                                               std::uint64_t operand, std::uint64_t compare, int pe);
 // The old value is in fetch.result when quiet returns.
-[[gnu::cold]] void post_fetch_atomic_nbi(Call call, Context& context, heddle_atomic_op op, const void* dest,
+[[gnu::cold]] void post_fetch_atomic_nbi(Call call, ShmemContext& context, heddle_atomic_op op, const void* dest,
                                          const heddle_fetch& fetch, int pe);
 
 // An element of the functions whose name contains a size.
 template <std::size_t kBytes>
-struct Block {
+struct SizedElement {
   std::byte bytes[kBytes];
 };
 
@@ -53,14 +53,14 @@ constexpr std::size_t bytes_of(std::size_t n) {
   return n > SIZE_MAX / sizeof(T) ? SIZE_MAX : n * sizeof(T);
 }
 
-void put_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
-void get_bytes(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
-void put_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
-void get_bytes_nbi(Context& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
-void put_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
-void get_blocks(Context& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
-void put_bytes_signal(Context& context, void* dest, const void* source, std::size_t bytes, const Signal& signal, int pe,
-                      Until until, Call call);
+void put_bytes(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void get_bytes(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void put_bytes_nbi(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void get_bytes_nbi(ShmemContext& context, void* dest, const void* source, std::size_t bytes, int pe, Call call);
+void put_blocks(ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
+void get_blocks(ShmemContext& context, void* dest, const void* source, const Strided& shape, int pe, Call call);
+void put_bytes_signal(ShmemContext& context, void* dest, const void* source, std::size_t bytes, const Signal& signal,
+                      int pe, Until until, Call call);
 // Ends the job unless both strides are at least `block_elements` elements.
 Strided checked_shape(Call call, std::size_t element_bytes, std::ptrdiff_t dst, std::ptrdiff_t sst,
                       std::size_t block_elements, std::size_t blocks);
@@ -179,11 +179,11 @@ inline constexpr bool kSingleAccess = sizeof(T) <= 8;
 
 // Not direct. Not inlined, so that the direct path keeps everything in registers.
 template <class T>
-[[gnu::noinline, gnu::cold]] void post_p(Call call, Context& context, T* dest, T value, int pe) {
+[[gnu::noinline, gnu::cold]] void post_p(Call call, ShmemContext& context, T* dest, T value, int pe) {
   post_put(call, context, dest, &value, sizeof(T), pe, Until::complete);
 }
 template <class T>
-[[gnu::noinline, gnu::cold]] T post_g(Call call, Context& context, const T* source, int pe) {
+[[gnu::noinline, gnu::cold]] T post_g(Call call, ShmemContext& context, const T* source, int pe) {
   T value{};
   post_get(call, context, &value, source, sizeof(T), pe, Until::complete);
   return value;
@@ -217,7 +217,7 @@ inline T g(Call call, C&& context, const T* source, int pe) {
   return value;
 }
 
-void change_signal(Context& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call);
+void change_signal(ShmemContext& context, std::uint64_t* sig_addr, std::uint64_t signal, int op, int pe, Call call);
 template <class C>
 inline void signal_add(Call call, C&& context, std::uint64_t* sig_addr, std::uint64_t signal, int pe) {
   change_signal(context_of(context), sig_addr, signal, SHMEM_SIGNAL_ADD, pe, call);

@@ -169,7 +169,7 @@ int pe_accessible(Call call, int pe) {
 int addr_accessible(Call call, const void* addr, int pe) {
   check_initialized(call);
   if (world_pe(World{}, pe) < 0) return 0;
-  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+  for (const SymmetricSegment* segment : {&g_state.heap, &g_state.statics}) {
     if (segment->present() && segment->holds(addr, 1)) return 1;
   }
   return 0;

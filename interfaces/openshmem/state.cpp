@@ -13,14 +13,14 @@ namespace heddle::shmem {
 
 State g_state;
 
-Place locate(Call call, const char* argument, const void* address, std::size_t bytes) {
-  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+RemotePlace locate(Call call, const char* argument, const void* address, std::size_t bytes) {
+  for (const SymmetricSegment* segment : {&g_state.heap, &g_state.statics}) {
     if (segment->present() && segment->holds(address, bytes)) {
       if (checks_everything()) check_live(call, argument, address, bytes);
       return {segment, reinterpret_cast<std::uintptr_t>(address) - segment->base};
     }
   }
-  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+  for (const SymmetricSegment* segment : {&g_state.heap, &g_state.statics}) {
     if (segment->present() && segment->holds(address, 1)) {
       fail(call, "%s %p with %zu bytes leaves the %s, which is %p-%p", argument, address, bytes, segment->name,
            reinterpret_cast<void*>(segment->base),  // NOLINT(performance-no-int-to-ptr): to be printed
@@ -33,16 +33,16 @@ Place locate(Call call, const char* argument, const void* address, std::size_t b
        argument, address);
 }
 
-heddle_remote Place::on(int world) const {
+heddle_remote RemotePlace::on(int world) const {
   static_cast<void>(memory::meet(*segment, world));
   return {segment->remotes[world], segment->skews[world] + offset};
 }
 
 std::byte* mapped(const void* address, int world) {
-  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+  for (const SymmetricSegment* segment : {&g_state.heap, &g_state.statics}) {
     if (!segment->present() || !segment->holds(address, 1)) continue;
     static_cast<void>(memory::meet(*segment, world));
-    std::byte* base = Segment::of(segment->mapped, world);
+    std::byte* base = SymmetricSegment::of(segment->mapped, world);
     // This PE's own memory is here, even where the transport maps no memory of peers.
     if (base == nullptr && world == g_state.my_pe) {
       base = reinterpret_cast<std::byte*>(segment->base);  // NOLINT(performance-no-int-to-ptr)
@@ -52,7 +52,7 @@ std::byte* mapped(const void* address, int world) {
   return nullptr;
 }
 
-int checked_pe(Call call, const Context& context, int pe) {
+int checked_pe(Call call, const ShmemContext& context, int pe) {
   check_initialized(call);
   if (context.members.size == 0) {
     fail(call, "ctx %s", &context == &g_state.contexts[0] ? "is SHMEM_CTX_INVALID" : "is of a destroyed context");

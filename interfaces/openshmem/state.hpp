@@ -18,7 +18,7 @@ namespace heddle::shmem {
 using Call = const char*;
 
 // A range of symmetric memory: the same size on every PE, at an address of its own on each.
-struct Segment {
+struct SymmetricSegment {
   std::uintptr_t base = 0;  // in this process
   std::size_t bytes = kAbsent;
   // [PE]: where operations access it; null: through the engine. In large jobs it is null before the
@@ -58,7 +58,7 @@ struct Members {
 };
 
 // A communication context. Its worker orders and completes its operations, unless they are direct.
-struct Context {
+struct ShmemContext {
   Members members;       // size 0: invalid or destroyed
   heddle_worker worker;  // may be shared with other contexts
   // Whether anything was ever posted to the worker. Until then fence and quiet concern direct
@@ -77,9 +77,9 @@ enum class Check : int { off, on, full };  // see checks.hpp
 struct State {
   int n_pes = 0;  // 0: not initialised; every PE number then fails the range check
   int my_pe = 0;
-  Segment heap{.name = "symmetric heap"};
-  Segment statics{.name = "static data"};
-  Context contexts[2] = {};  // for the handles SHMEM_CTX_INVALID and SHMEM_CTX_DEFAULT
+  SymmetricSegment heap{.name = "symmetric heap"};
+  SymmetricSegment statics{.name = "static data"};
+  ShmemContext contexts[2] = {};  // for the handles SHMEM_CTX_INVALID and SHMEM_CTX_DEFAULT
   heddle_context job{};
   int thread_level = 0;
   bool finalized = false;
@@ -91,25 +91,25 @@ extern State g_state;
 // Stands for the default context in calls that name none: PE numbers are those of the world.
 struct World {};
 
-inline Context& default_context() {
+inline ShmemContext& default_context() {
   return g_state.contexts[1];
 }
-inline Context& context_of(World) {
+inline ShmemContext& context_of(World) {
   return default_context();
 }
-inline Context& context_of(Context& context) {
+inline ShmemContext& context_of(ShmemContext& context) {
   return context;
 }
-inline Context& context_of(shmem_ctx_t handle) {
+inline ShmemContext& context_of(shmem_ctx_t handle) {
   const auto value = reinterpret_cast<std::uintptr_t>(handle);
-  return value > 1 ? *reinterpret_cast<Context*>(handle) : g_state.contexts[value];
+  return value > 1 ? *reinterpret_cast<ShmemContext*>(handle) : g_state.contexts[value];
 }
 
 // Number in the world of the context's PE `pe`; -1: the context has no such PE.
 inline int world_pe(World, int pe) {
   return static_cast<unsigned>(pe) < static_cast<unsigned>(g_state.n_pes) ? pe : -1;
 }
-inline int world_pe(const Context& context, int pe) {
+inline int world_pe(const ShmemContext& context, int pe) {
   const Members& members = context.members;
   return static_cast<unsigned>(pe) < static_cast<unsigned>(members.size) ? members.start + pe * members.stride : -1;
 }
@@ -117,7 +117,7 @@ inline int world_pe(const Context& context, int pe) {
 // Whether [offset, offset + bytes) is in a segment of `all` bytes. Every segment has at least
 // kAbsent bytes, so for one element it is a single comparison.
 [[gnu::always_inline]] inline bool fits(std::size_t bytes, std::size_t offset, std::size_t all) {
-  if (__builtin_constant_p(bytes) && bytes <= Segment::kAbsent) return offset <= all - bytes;
+  if (__builtin_constant_p(bytes) && bytes <= SymmetricSegment::kAbsent) return offset <= all - bytes;
   return bytes <= all && offset <= all - bytes;
 }
 
@@ -130,14 +130,14 @@ inline int world_pe(const Context& context, int pe) {
 // and is written for a minimum of instructions.
 [[gnu::always_inline]] inline std::byte* direct(const void* address, std::size_t bytes, int world) {
   const State& state = g_state;
-  const Segment* segment = &state.heap;
+  const SymmetricSegment* segment = &state.heap;
   std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - segment->base;
   if (!fits(bytes, offset, segment->bytes)) [[unlikely]] {
     segment = &state.statics;
     offset = reinterpret_cast<std::uintptr_t>(address) - segment->base;
     if (!fits(bytes, offset, segment->bytes)) return nullptr;
   }
-  std::byte* base = Segment::of(segment->direct, world);
+  std::byte* base = SymmetricSegment::of(segment->direct, world);
   return base == nullptr ? nullptr : base + offset;
 }
 
@@ -148,7 +148,7 @@ inline int world_pe(const Context& context, int pe) {
   }
   return direct(address, bytes, pe);
 }
-[[gnu::always_inline]] inline std::byte* direct(const Context& context, const void* address, std::size_t bytes,
+[[gnu::always_inline]] inline std::byte* direct(const ShmemContext& context, const void* address, std::size_t bytes,
                                                 int pe) {
   const Members& members = context.members;
   if (static_cast<unsigned>(pe) >= static_cast<unsigned>(members.size)) [[unlikely]] {
@@ -161,17 +161,17 @@ inline int world_pe(const Context& context, int pe) {
 std::byte* mapped(const void* address, int world);
 
 // A remote address in Heddle's terms, of memory that `locate` has found to be symmetric.
-struct Place {
-  const Segment* segment;
+struct RemotePlace {
+  const SymmetricSegment* segment;
   std::size_t offset;
   // The caller accesses the memory next, so the PE is met here.
   [[nodiscard]] heddle_remote on(int world) const;
 };
 // Ends the job, naming the call and the argument, if [address, address + bytes) is not symmetric.
-Place locate(Call call, const char* argument, const void* address, std::size_t bytes);
+RemotePlace locate(Call call, const char* argument, const void* address, std::size_t bytes);
 
 // Ends the job if the context has no such PE, else returns its number in the world.
-int checked_pe(Call call, const Context& context, int pe);
+int checked_pe(Call call, const ShmemContext& context, int pe);
 inline int checked_pe(Call call, World, int pe) {
   return checked_pe(call, default_context(), pe);
 }

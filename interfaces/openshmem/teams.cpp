@@ -384,7 +384,7 @@ int ctx_get_team(Call call, shmem_ctx_t ctx, shmem_team_t* team) {
   if (team == nullptr) fail(call, "team is null");
   *team = SHMEM_TEAM_INVALID;
   if (ctx == SHMEM_CTX_INVALID) return 1;
-  const Context& context = context_of(ctx);
+  const ShmemContext& context = context_of(ctx);
   if (context.members.size == 0) fail(call, "ctx %p was destroyed before", reinterpret_cast<void*>(ctx));
   *team = context.team;
   return 0;

@@ -24,7 +24,7 @@ namespace {
 // The number by which all PEs know the place, and the place's name.
 void tell_place(heddle_wait_facts& facts, const void* address, char* name, std::size_t bytes) {
   facts.cause = HEDDLE_WAIT_WORD;
-  for (const Segment* segment : {&g_state.heap, &g_state.statics}) {
+  for (const SymmetricSegment* segment : {&g_state.heap, &g_state.statics}) {
     if (!segment->present() || !segment->holds(address, 1)) continue;
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - segment->base;
     facts.number = 2 * offset + (segment == &g_state.heap ? 2 : 1);
@@ -36,7 +36,7 @@ void tell_place(heddle_wait_facts& facts, const void* address, char* name, std::
 
 }  // namespace
 
-void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds, Wanted wanted) {
+void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds, WantedWord wanted) {
   static const char* const words[] = {"", "not ", "more than ", "at least ", "less than ", "at most "};
   static_assert(SHMEM_CMP_EQ == 0 && SHMEM_CMP_NE == 1 && SHMEM_CMP_GT == 2 && SHMEM_CMP_GE == 3 && SHMEM_CMP_LT == 4 &&
                 SHMEM_CMP_LE == 5);

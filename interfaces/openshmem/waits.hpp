@@ -54,11 +54,11 @@ inline bool holds(const T* ivar, int cmp, T value) {
 }
 
 // Describes a wait for its report.
-struct Wanted {
+struct WantedWord {
   int cmp;
   std::uint64_t value;
 };
-[[gnu::cold]] void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds, Wanted wanted);
+[[gnu::cold]] void tell_word(heddle_wait_facts& facts, const void* address, std::uint64_t holds, WantedWord wanted);
 [[gnu::cold]] void tell_words(heddle_wait_facts& facts, const void* address, std::size_t count);
 
 // The conditions of one call: one value for all entries, or one for each.

@@ -40,7 +40,7 @@ class Partitioned final : public MpiOperation {
   }
   [[nodiscard]] Kind kind() const override { return Kind::partitioned; }
   int start() override {
-    for (auto& state : states_) state.store(WindowPart::packed, std::memory_order_relaxed);
+    for (auto& state : states_) state.store(Part::packed, std::memory_order_relaxed);
     running_ = true;
     return peer_ == MPI_PROC_NULL ? MPI_SUCCESS : code_of(heddle_partitioned_start(handle_));
   }
@@ -85,7 +85,7 @@ class Partitioned final : public MpiOperation {
   }
 
  private:
-  enum class WindowPart : std::uint8_t { packed, unpacking, unpacked };
+  enum class Part : std::uint8_t { packed, unpacking, unpacked };
 
   int check(int low, int high, bool sends) const {
     if (sends != sends_) return error(MPI_ERR_REQUEST, "the request is a partitioned %s", sends_ ? "send" : "receive");
@@ -106,15 +106,15 @@ class Partitioned final : public MpiOperation {
   // False: another thread is unpacking it.
   bool unpack_one(std::uint32_t part) {
     if (packed_ == nullptr) return true;
-    WindowPart seen = WindowPart::packed;
-    if (!states_[part].compare_exchange_strong(seen, WindowPart::unpacking, std::memory_order_acquire))
-      return seen == WindowPart::unpacked;
+    Part seen = Part::packed;
+    if (!states_[part].compare_exchange_strong(seen, Part::unpacking, std::memory_order_acquire))
+      return seen == Part::unpacked;
     const std::size_t before = part * part_.bytes();
     const std::size_t all = received();
     const std::size_t bytes = all <= before ? 0 : std::min(part_.bytes(), all - before);
     if (bytes > 0)
       unpack(packed_.get() + before, static_cast<MPI_Count>(bytes), address(part), part_.count, *part_.type);
-    states_[part].store(WindowPart::unpacked, std::memory_order_release);
+    states_[part].store(Part::unpacked, std::memory_order_release);
     return true;
   }
   // False: other threads are unpacking some parts.
@@ -135,7 +135,7 @@ class Partitioned final : public MpiOperation {
   std::unique_ptr<std::byte[]> packed_;
   // By part, for this run. Release: a thread has unpacked it; acquire: a thread reports that it has
   // arrived.
-  std::vector<std::atomic<WindowPart>> states_;
+  std::vector<std::atomic<Part>> states_;
 };
 
 struct Init {

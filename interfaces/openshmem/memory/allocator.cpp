@@ -5,23 +5,23 @@
 
 namespace heddle::shmem::memory {
 
-Allocator::Allocator(std::size_t begin, std::size_t end) {
+SymmetricAllocator::SymmetricAllocator(std::size_t begin, std::size_t end) {
   if (end > begin) add_free(begin, end - begin);
 }
 
-void Allocator::add_free(std::size_t offset, std::size_t bytes) {
+void SymmetricAllocator::add_free(std::size_t offset, std::size_t bytes) {
   free_.emplace(offset, bytes);
   by_size_.emplace(bytes, offset);
   free_bytes_ += bytes;
 }
 
-void Allocator::remove_free(std::map<std::size_t, std::size_t>::iterator range) {
+void SymmetricAllocator::remove_free(std::map<std::size_t, std::size_t>::iterator range) {
   by_size_.erase({range->second, range->first});
   free_bytes_ -= range->second;
   free_.erase(range);
 }
 
-std::optional<std::size_t> Allocator::allocate(std::size_t bytes, std::size_t alignment) {
+std::optional<std::size_t> SymmetricAllocator::allocate(std::size_t bytes, std::size_t alignment) {
   if (bytes > free_bytes_) return std::nullopt;
   alignment = std::max(alignment, kGranule);
   const std::size_t taken = (std::max<std::size_t>(bytes, 1) + kGranule - 1) / kGranule * kGranule;
@@ -38,7 +38,7 @@ std::optional<std::size_t> Allocator::allocate(std::size_t bytes, std::size_t al
   return std::nullopt;
 }
 
-bool Allocator::release(std::size_t offset) {
+bool SymmetricAllocator::release(std::size_t offset) {
   const auto block = used_.find(offset);
   if (block == used_.end()) return false;
   std::size_t begin = offset;
@@ -59,7 +59,7 @@ bool Allocator::release(std::size_t offset) {
   return true;
 }
 
-Allocator::Extent Allocator::block_around(std::size_t offset) const {
+SymmetricAllocator::Extent SymmetricAllocator::block_around(std::size_t offset) const {
   const auto after = used_.upper_bound(offset);
   if (after == used_.begin()) return {};
   const auto& [begin, block] = *std::prev(after);
@@ -67,7 +67,7 @@ Allocator::Extent Allocator::block_around(std::size_t offset) const {
   return {begin, begin + block.wanted};
 }
 
-std::optional<std::size_t> Allocator::bytes_at(std::size_t offset) const {
+std::optional<std::size_t> SymmetricAllocator::bytes_at(std::size_t offset) const {
   const auto block = used_.find(offset);
   if (block == used_.end()) return std::nullopt;
   return block->second.wanted;

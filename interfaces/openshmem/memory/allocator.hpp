@@ -12,13 +12,13 @@
 
 namespace heddle::shmem::memory {
 
-class Allocator {
+class SymmetricAllocator {
  public:
   // all offsets and lengths are multiples of it: enough for any type
   static constexpr std::size_t kGranule = 16;
 
   // Allocates from [begin, end); both are multiples of kGranule.
-  Allocator(std::size_t begin, std::size_t end);
+  SymmetricAllocator(std::size_t begin, std::size_t end);
 
   // `alignment` is a power of two. nullopt: no free range holds it.
   std::optional<std::size_t> allocate(std::size_t bytes, std::size_t alignment);

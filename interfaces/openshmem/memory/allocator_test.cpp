@@ -33,11 +33,11 @@ struct Model {
   }
 };
 
-TEST(Allocator, RandomCallsKeepBlocksApartAndTwoAllocatorsAgree) {
+TEST(SymmetricAllocator, RandomCallsKeepBlocksApartAndTwoAllocatorsAgree) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
-    Allocator here(kBegin, kEnd);
-    Allocator there(kBegin, kEnd);
+    SymmetricAllocator here(kBegin, kEnd);
+    SymmetricAllocator there(kBegin, kEnd);
     Model model;
     std::vector<std::size_t> live;
     for (int step = 0; step < 2000; ++step) {
@@ -65,8 +65,8 @@ TEST(Allocator, RandomCallsKeepBlocksApartAndTwoAllocatorsAgree) {
   }
 }
 
-TEST(Allocator, AllOfItCanBeHadAtOnceAndNoMore) {
-  Allocator allocator(kBegin, kEnd);
+TEST(SymmetricAllocator, AllOfItCanBeHadAtOnceAndNoMore) {
+  SymmetricAllocator allocator(kBegin, kEnd);
   EXPECT_EQ(allocator.allocate(kEnd - kBegin + 1, 16), std::nullopt);
   EXPECT_EQ(allocator.allocate(SIZE_MAX, 16), std::nullopt);
   EXPECT_EQ(allocator.allocate(kEnd - kBegin, 16), kBegin);
@@ -75,13 +75,13 @@ TEST(Allocator, AllOfItCanBeHadAtOnceAndNoMore) {
   EXPECT_EQ(allocator.allocate(kEnd - kBegin, 4096), kBegin);
 }
 
-TEST(Allocator, ABlockIsFoundFromEveryPlaceInIt) {
-  Allocator allocator(kBegin, kEnd);
+TEST(SymmetricAllocator, ABlockIsFoundFromEveryPlaceInIt) {
+  SymmetricAllocator allocator(kBegin, kEnd);
   const auto first = allocator.allocate(100, 64);
   const auto second = allocator.allocate(16, 16);
   ASSERT_TRUE(first && second);
   const auto expect = [&](std::size_t offset, std::size_t begin, std::size_t end) {
-    const Allocator::Extent found = allocator.block_around(offset);
+    const SymmetricAllocator::Extent found = allocator.block_around(offset);
     EXPECT_EQ(found.begin, begin) << offset;
     EXPECT_EQ(found.end, end) << offset;
   };
@@ -96,8 +96,8 @@ TEST(Allocator, ABlockIsFoundFromEveryPlaceInIt) {
   expect(*second, *second, *second + 16);
 }
 
-TEST(Allocator, WhatIsNoBlockIsRefused) {
-  Allocator allocator(kBegin, kEnd);
+TEST(SymmetricAllocator, WhatIsNoBlockIsRefused) {
+  SymmetricAllocator allocator(kBegin, kEnd);
   const auto offset = allocator.allocate(100, 64);
   ASSERT_TRUE(offset);
   EXPECT_FALSE(allocator.release(*offset + 16));

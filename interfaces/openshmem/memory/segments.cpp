@@ -109,7 +109,7 @@ void learn_near(Call call) {
 }
 
 // Collective: exchanges the region, in which the segment begins at `skew`, and fills in `segment`.
-void share(Call call, Backing& backing, Segment& segment, std::size_t skew, void* base, std::size_t bytes) {
+void share(Call call, Backing& backing, SymmetricSegment& segment, std::size_t skew, void* base, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(g_state.n_pes);
   backing.remotes.resize(n);
   backing.mapped.assign(n, nullptr);
@@ -152,12 +152,12 @@ void open_statics(Call call, const StaticData& data) {
   share(call, g_statics, g_state.statics, 0, data.begin, data.bytes);
 }
 
-void close_one(Call call, Backing& backing, Segment& segment) {
+void close_one(Call call, Backing& backing, SymmetricSegment& segment) {
   if (backing.region.id == 0) return;
   for (const heddle_remote_region& remote : backing.remotes) must(call, heddle_remote_region_release(remote));
   must(call, heddle_region_release(backing.region));
   backing = {};
-  segment = Segment{.name = segment.name};
+  segment = SymmetricSegment{.name = segment.name};
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ void open_segments(Call call, std::size_t heap_bytes) {
   }
 }
 
-heddle_status meet(const Segment& segment, int world) {
+heddle_status meet(const SymmetricSegment& segment, int world) {
   Backing& backing = &segment == &g_state.heap ? g_heap : g_statics;
   const auto pe = static_cast<std::size_t>(world);
   if (backing.met == nullptr || backing.met[pe].load(std::memory_order_acquire)) {

@@ -19,7 +19,7 @@ void open_segments(Call call, std::size_t heap_bytes);
 // jobs that is known from the beginning. In large ones it is done at the first access, since few
 // programs access all PEs, and each takes time and a descriptor. It may wait for the launcher. Any
 // thread. DONE, UNSUPPORTED: it is known; else it is asked anew at the next call.
-heddle_status meet(const Segment& segment, int world);
+heddle_status meet(const SymmetricSegment& segment, int world);
 // This process can, or will, load and store that PE's heap.
 bool is_near(int world);
 // To be called after the last operation of every PE.
