@@ -17,7 +17,7 @@ namespace heddle::bench {
 namespace {
 
 // The limit as a participant: both processes by fork, nothing of Heddle.
-int run_limit_pair(const harness::Options& options) {
+int run_limit_pair(const harness::BenchOptions& options) {
   auto channel = harness::Channel::open(options.channel);
   if (!channel) {
     std::perror("heddle bench: --channel");
@@ -29,7 +29,7 @@ int run_limit_pair(const harness::Options& options) {
     return 1;
   }
   return harness::run_group(*channel, 2, [&](std::uint32_t) {
-    harness::Session session(*channel, options, harness::print_sample);
+    harness::BenchSession session(*channel, options, harness::print_sample);
     limit::run(session, memory);
     return 0;
   });

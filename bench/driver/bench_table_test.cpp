@@ -9,10 +9,10 @@
 namespace heddle::bench::driver::bench_table_test {
 namespace {
 
-using harness::Record;
+using harness::BenchRecord;
 
-Record record(const char* bench, const char* metric, std::uint64_t repeats) {
-  Record out;
+BenchRecord record(const char* bench, const char* metric, std::uint64_t repeats) {
+  BenchRecord out;
   out.key.bench = bench;
   out.key.op = "fadd";
   out.key.transport = "shm";
@@ -27,8 +27,8 @@ Record record(const char* bench, const char* metric, std::uint64_t repeats) {
   return out;
 }
 
-std::string with_ratio(const Record& plain) {
-  Record ratio = plain;
+std::string with_ratio(const BenchRecord& plain) {
+  BenchRecord ratio = plain;
   ratio.against = "P";
   ratio.ratio = 2;
   return table({plain, ratio}, false);
@@ -94,7 +94,7 @@ TEST(programs, near_and_far_are_two_rows_and_each_meets_its_own_peers) {
   add_samples(&samples, "ucx", harness::Distance::far, {300, 301, 302});
   const auto records = harness::with_ratios(harness::aggregate_apart(samples));
   std::vector<std::pair<std::string, std::string>> beside;
-  for (const Record& one : records) {
+  for (const BenchRecord& one : records) {
     if (!one.against.empty()) beside.emplace_back(one.distance, one.against);
   }
   EXPECT_EQ(beside,

@@ -22,7 +22,7 @@ namespace heddle::bench::driver {
 
 namespace {
 
-using harness::Options;
+using harness::BenchOptions;
 using harness::Sample;
 
 constexpr std::uint64_t kSilenceNs = 60'000'000'000;
@@ -81,7 +81,7 @@ bool take_turn(const Program& program, std::uint32_t turn, std::uint32_t turns, 
   return status == 0 && understood;
 }
 
-void say_machine(const harness::Cores& cores, const harness::Origin& origin, const Options& options) {
+void say_machine(const harness::Cores& cores, const harness::Origin& origin, const BenchOptions& options) {
   std::fprintf(stderr, "heddle bench: cores %s, %s%u repeats of %.0f ms%s\n", cores.text().c_str(),
                options.limit_ns != 0 ? "up to " : "", options.repeat, static_cast<double>(options.target_ns) / 1e6,
                options.quick ? " (quick: not for figures)" : "");
@@ -97,7 +97,7 @@ void say_machine(const harness::Cores& cores, const harness::Origin& origin, con
 
 // With a time limit every figure gets one repeat a turn, so that all sections have the same share
 // of the time however far the session comes.
-std::uint32_t turns_of(const Options& options) {
+std::uint32_t turns_of(const BenchOptions& options) {
   if (options.limit_ns != 0) return options.repeat;
   const bool beside = options.peers || (!options.names.empty() && harness::wants_bench(options, "mixed_job"));
   return beside ? std::min(kTurns, options.repeat) : 1;
@@ -136,8 +136,8 @@ bool can_write(const std::string& path) {
 
 }  // namespace
 
-int run_session(const Options& given) {
-  Options options = given;
+int run_session(const BenchOptions& given) {
+  BenchOptions options = given;
   if (!can_write(options.json)) return 1;
   const harness::Cores cores = harness::Cores::allowed();
   options.cores = cores.text();
@@ -172,7 +172,7 @@ int run_session(const Options& given) {
 }
 
 // Writes the file that options.json names. False: it could not be written, which has been reported.
-static bool write_results(const Options& options, const harness::Results& results) {
+static bool write_results(const BenchOptions& options, const harness::Results& results) {
   if (options.json == "-") {
     std::fputs(to_json(results).c_str(), stdout);
     if (std::fflush(stdout) == 0) return true;
@@ -186,14 +186,14 @@ static bool write_results(const Options& options, const harness::Results& result
   return static_cast<bool>(file);
 }
 
-int finish(const Options& options, const harness::Origin& origin, const std::vector<Sample>& samples) {
+int finish(const BenchOptions& options, const harness::Origin& origin, const std::vector<Sample>& samples) {
   const auto of_programs = [](const Sample& sample) { return measure::is_program(sample.key.bench); };
   std::vector<Sample> usual;
   std::vector<Sample> other;
   std::partition_copy(samples.begin(), samples.end(), std::back_inserter(other), std::back_inserter(usual),
                       of_programs);
-  std::vector<harness::Record> records = harness::aggregate(usual);
-  const std::vector<harness::Record> programs = harness::aggregate_apart(other);
+  std::vector<harness::BenchRecord> records = harness::aggregate(usual);
+  const std::vector<harness::BenchRecord> programs = harness::aggregate_apart(other);
   records.insert(records.end(), programs.begin(), programs.end());
   records = harness::with_ratios(records);
   // the results are alone on standard output
@@ -210,7 +210,7 @@ int finish(const Options& options, const harness::Origin& origin, const std::vec
   return right ? 0 : 1;
 }
 
-int run_demo(Options options) {
+int run_demo(BenchOptions options) {
   options.sizes = {};
   options.repeat = std::min<std::uint32_t>(options.repeat, 7);
   options.target_ns = 5'000'000;
@@ -231,7 +231,7 @@ int run_demo(Options options) {
 
 namespace {
 
-using harness::Record;
+using harness::BenchRecord;
 
 // below, a figure is shown without interval and without ratio
 constexpr std::uint64_t kLeastRepeats = 3;
@@ -259,12 +259,12 @@ std::string right(const std::string& text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
-std::string ratio_text(const Record& record, const std::vector<Record>& records, bool colour) {
+std::string ratio_text(const BenchRecord& record, const std::vector<BenchRecord>& records, bool colour) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f× ", record.ratio);
   const std::string plain = text + record.against;
   // Being slower than a physical limit is no defeat.
-  const Record* peer = colour ? harness::peer_of(record, records) : nullptr;
+  const BenchRecord* peer = colour ? harness::peer_of(record, records) : nullptr;
   if (peer == nullptr) return plain;
   const harness::Standing stands = harness::standing(record, *peer);
   if (stands == harness::Standing::level) return plain;
@@ -272,15 +272,15 @@ std::string ratio_text(const Record& record, const std::vector<Record>& records,
 }
 
 // What the repeats tell about the median. Too few repeats tell nothing.
-std::string spread_text(const Record& record) {
+std::string spread_text(const BenchRecord& record) {
   if (record.repeats >= kLeastRepeats) {
     return "[" + figure_text(record.low95) + "–" + figure_text(record.high95) + "]";
   }
   return "[" + std::to_string(record.repeats) + (record.repeats == 1 ? " repeat]" : " repeats]");
 }
 
-std::string row(const Record& record, const std::string& ratios) {
-  const harness::Key& key = record.key;
+std::string row(const BenchRecord& record, const std::string& ratios) {
+  const harness::RecordKey& key = record.key;
   std::string op = key.op;
   // Each is measured in several ways.
   if (key.bench == "atomics" || key.bench == "overhead") op += " " + key.metric;
@@ -310,10 +310,10 @@ std::string size_text(std::uint64_t bytes) {
   return std::to_string(bytes);
 }
 
-std::string table(const std::vector<Record>& records, bool colour) {
+std::string table(const std::vector<BenchRecord>& records, bool colour) {
   std::string out;
   std::vector<std::string> benches;
-  for (const Record& record : records) {
+  for (const BenchRecord& record : records) {
     if (std::find(benches.begin(), benches.end(), record.key.bench) == benches.end()) {
       benches.push_back(record.key.bench);
     }
@@ -321,10 +321,10 @@ std::string table(const std::vector<Record>& records, bool colour) {
   for (const std::string& bench : benches) {
     out += "\n" + padded(bench, kOpWidth + 2) + padded("on", 18) + right("bytes", 8) + right("thr", 4) + "   " +
            right("median", 9) + " " + padded("", 10) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
-    for (const Record& record : records) {
+    for (const BenchRecord& record : records) {
       if (record.key.bench != bench || !record.against.empty()) continue;
       std::string ratios;
-      for (const Record& other : records) {
+      for (const BenchRecord& other : records) {
         const bool its = other.key == record.key && other.distance == record.distance && !other.against.empty();
         if (its && record.repeats >= kLeastRepeats) ratios += ratio_text(other, records, colour) + "  ";
       }

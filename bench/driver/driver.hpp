@@ -13,21 +13,22 @@
 namespace heddle::bench::driver {
 
 // The exit status. Progress goes to stderr, the table to stdout.
-int run_session(const harness::Options& options);
+int run_session(const harness::BenchOptions& options);
 
 // The main job of `./heddle demo`: a short session, its records and its report in the current
 // directory.
-int run_demo(harness::Options options);
+int run_demo(harness::BenchOptions options);
 
 // Aggregates, compares, prints the table, writes options.json.
-int finish(const harness::Options& options, const harness::Origin& origin, const std::vector<harness::Sample>& samples);
+int finish(const harness::BenchOptions& options, const harness::Origin& origin,
+           const std::vector<harness::Sample>& samples);
 
 // The table at the end of a run.
 
 // One line per figure of Heddle and of the limit, with the ratios to everything it was compared
 // with; `records` as with_ratios() gives them. `colour`: green where Heddle is ahead of the peer,
 // red where it is behind.
-std::string table(const std::vector<harness::Record>& records, bool colour);
+std::string table(const std::vector<harness::BenchRecord>& records, bool colour);
 
 // "8", "4 KiB", "1 MiB".
 std::string size_text(std::uint64_t bytes);

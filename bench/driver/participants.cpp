@@ -26,7 +26,7 @@ namespace heddle::bench::driver {
 
 namespace {
 
-using harness::Options;
+using harness::BenchOptions;
 using Words = std::vector<std::string>;
 
 const Words kUcxTcp = {"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"};
@@ -120,7 +120,7 @@ Words over(const char* transport, Words more = {}) {
 // Puts the participants together, in the order in which they take their turns.
 class Party {
  public:
-  Party(const Options& options, std::uint32_t repeat) : options_(options), repeat_(repeat) {
+  Party(const BenchOptions& options, std::uint32_t repeat) : options_(options), repeat_(repeat) {
     if (!options.peers) return;
     peers_ = packaged();
     if (wants("programs") || harness::are_collectives(options)) {
@@ -137,10 +137,10 @@ class Party {
     if (harness::are_collectives(options_)) return collectives();
     if (options_.names.empty() || named("limit")) add_limit();
     // The benches over a network, and the programs, have participants of their own.
-    Options general = options_;
+    BenchOptions general = options_;
     std::erase_if(general.names,
                   [](const std::string& name) { return harness::is_network(name) || name == "programs"; });
-    Options ours = general;
+    BenchOptions ours = general;
     if (ours.names.empty()) ours.names = harness::kUsualNames;
     if (general.names.empty() && !options_.names.empty()) ours.names.clear();
     std::erase_if(ours.names, [](const std::string& name) { return name == "limit" || name == "convolution"; });
@@ -177,8 +177,8 @@ class Party {
 
   [[nodiscard]] bool named(const char* name) const { return measure::contains(options_.names, name); }
   [[nodiscard]] bool wants(const char* name) const { return harness::wants_bench(options_, name); }
-  [[nodiscard]] Options alone(const char* bench, std::uint32_t threads = 0) const {
-    Options one = options_;
+  [[nodiscard]] BenchOptions alone(const char* bench, std::uint32_t threads = 0) const {
+    BenchOptions one = options_;
     one.names = {bench};
     if (threads != 0) one.threads = {threads};
     return one;
@@ -188,7 +188,7 @@ class Party {
     std::erase(counts, 1U);
     return counts;
   }
-  void add(Program program, const Options& options) {
+  void add(Program program, const BenchOptions& options) {
     const Words words = harness::participant_arguments(options, repeat_);
     program.arguments.insert(program.arguments.end(), words.begin(), words.end());
     out_.programs.push_back(std::move(program));
@@ -198,15 +198,15 @@ class Party {
     out_.programs.back().arguments.emplace_back("--pair");
   }
   // More processes than cores cannot have one each.
-  void add_heddle(const std::string& name, const Options& options, Words environment = {}, std::uint32_t processes = 2,
-                  const char* binding = nullptr) {
+  void add_heddle(const std::string& name, const BenchOptions& options, Words environment = {},
+                  std::uint32_t processes = 2, const char* binding = nullptr) {
     if (binding == nullptr) binding = processes > 2 ? "none" : "core";
     add({name,
          {own_path(), "run", "-n", std::to_string(processes), "--bind", binding, own_path(), "bench"},
          environment},
         options);
   }
-  void add_peer(const Peer& peer, const Options& options, std::uint32_t processes) {
+  void add_peer(const Peer& peer, const BenchOptions& options, std::uint32_t processes) {
     Program program{peer.name, peer.start, peer.environment};
     const std::string count = std::to_string(processes);
     if (!peer.start.empty()) program.arguments.push_back(count);
@@ -228,7 +228,7 @@ class Party {
     if (wants("overhead")) {
       // A fabric of 1 µs one way, as LLCL's was. There, the cost that a mode adds is a different
       // share of the whole.
-      Options fabric = alone("overhead", options_.threads.empty() ? 1 : 0);
+      BenchOptions fabric = alone("overhead", options_.threads.empty() ? 1 : 0);
       fabric.memory = "registered";
       add_heddle("heddle on a fabric of 1 us", fabric, over("fault+shm", {"HEDDLE_FAULT_LATENCY=1us"}));
     }
@@ -282,7 +282,7 @@ class Party {
   }
   void add_programs() {
     for (const measure::Group group : measure::kGroups) {
-      Options part = alone("programs");
+      BenchOptions part = alone("programs");
       part.ops = measure::asked_of(group, options_);
       if (part.ops.empty()) continue;
       const std::uint32_t processes = measure::processes_of(group);
@@ -296,7 +296,7 @@ class Party {
     }
   }
 
-  const Options& options_;
+  const BenchOptions& options_;
   std::uint32_t repeat_;
   std::vector<Peer> peers_;
   Participants out_;
@@ -304,7 +304,7 @@ class Party {
 
 }  // namespace
 
-Participants participants(const Options& options, std::uint32_t repeat) {
+Participants participants(const BenchOptions& options, std::uint32_t repeat) {
   return Party(options, repeat).all();
 }
 

@@ -60,6 +60,6 @@ struct Participants {
 };
 
 // `repeat`: repeats per figure in one turn.
-Participants participants(const harness::Options& options, std::uint32_t repeat);
+Participants participants(const harness::BenchOptions& options, std::uint32_t repeat);
 
 }  // namespace heddle::bench::driver

@@ -69,7 +69,7 @@ int ask_schedules(const std::vector<std::string>& arguments, std::vector<std::st
 
 class Tuning {
  public:
-  Tuning(const harness::Options& options, harness::Channel& channel) : options_(options), channel_(channel) {
+  Tuning(const harness::BenchOptions& options, harness::Channel& channel) : options_(options), channel_(channel) {
     std::sort(options_.ranks.begin(), options_.ranks.end());
     options_.channel = channel.path();
     options_.overlap = false;
@@ -113,7 +113,7 @@ class Tuning {
     const int status = ask_schedules({algorithm, "--ranks", std::to_string(measured->ranks), "--rank", "0"}, &schedule);
     if (status == base::kUsageCode) return true;  // not with so many ranks
     if (status != 0) return false;
-    harness::Options one = options_;
+    harness::BenchOptions one = options_;
     one.names = {name};
     one.forms = {measured->kept ? "blocking" : "persistent"};
     const std::string own = own_path();
@@ -135,13 +135,13 @@ class Tuning {
     return driver::run(program, kTuneSilenceNs, read) == 0;
   }
 
-  harness::Options options_;
+  harness::BenchOptions options_;
   harness::Channel& channel_;
   std::vector<std::string> algorithms_;
   Rows rows_;
 };
 
-bool write(const harness::Options& options, const Rows& rows) {
+bool write(const harness::BenchOptions& options, const Rows& rows) {
   std::ofstream file(options.output);
   file << "# Collectives: which algorithm is fastest where, as `heddle bench tune` has measured with";
   for (const std::uint32_t ranks : options.ranks) file << ' ' << ranks;
@@ -171,7 +171,7 @@ Rows fastest(const std::vector<Measured>& measured) {
   return all;
 }
 
-int run_tuning(const harness::Options& options) {
+int run_tuning(const harness::BenchOptions& options) {
   if (std::getenv("HEDDLE_LOCAL_RANK") != nullptr) {
     std::cerr << "heddle bench tune starts its own jobs: call it outside of one\n";
     return 2;

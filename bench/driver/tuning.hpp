@@ -42,6 +42,6 @@ std::string line(const Row& row);
 std::vector<Row> fastest(const std::vector<Measured>& measured);
 
 // The exit status: 0; 1 (a job failed, the file could not be written); 2 (it was called in a job).
-int run_tuning(const harness::Options& options);
+int run_tuning(const harness::BenchOptions& options);
 
 }  // namespace heddle::bench::driver

@@ -8,14 +8,14 @@
 namespace heddle::bench::harness::bench_options_test {
 namespace {
 
-std::optional<Options> parse(std::vector<std::string> words, std::string* error) {
+std::optional<BenchOptions> parse(std::vector<std::string> words, std::string* error) {
   words.insert(words.begin(), "bench");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   return parse_options(static_cast<int>(argv.size()), argv.data(), error);
 }
 
-TEST(Options, EverythingIsUnderstood) {
+TEST(BenchOptions, EverythingIsUnderstood) {
   std::string error;
   const auto options = parse({"rate", "gups", "--op", "put,am", "--size=8,4K,1M", "--threads", "1,4", "--repeat", "5",
                               "--memory", "registered", "--total-words", "1M", "--peers", "--quick", "--json=-"},
@@ -30,7 +30,7 @@ TEST(Options, EverythingIsUnderstood) {
   EXPECT_TRUE(options->peers && options->quick);
 }
 
-TEST(Options, ParticipantsGetTheSame) {
+TEST(BenchOptions, ParticipantsGetTheSame) {
   const std::vector<std::vector<std::string>> all = {
       {"rate", "--op", "put", "--size", "8", "--threads", "2", "--memory", "allocated", "--total-words", "2M",
        "--sharing", "shared", "--quick", "--channel", "/proc/1/fd/3", "--cores", "0,1"},
@@ -54,26 +54,26 @@ TEST(Options, ParticipantsGetTheSame) {
   }
 }
 
-TEST(Options, ARepeatBesideBusyProcessesSeesSeveralTimeSlices) {
+TEST(BenchOptions, ARepeatBesideBusyProcessesSeesSeveralTimeSlices) {
   std::string error;
   EXPECT_GE(parse({"programs", "--busy", "2"}, &error)->target_ns, 100'000'000U);
 }
 
-TEST(Options, CollectivesHaveSizesByPowersOfFour) {
+TEST(BenchOptions, CollectivesHaveSizesByPowersOfFour) {
   std::string error;
   EXPECT_EQ(parse({"broadcast", "--max", "16K"}, &error)->sizes,
             (std::vector<std::uint64_t>{8, 64, 1024, 4096, 16384}));
   EXPECT_EQ(parse({"tune", "--ranks", "2,4"}, &error)->names, kCollectiveNames);
 }
 
-TEST(Options, HelpNamesWhatThereIs) {
+TEST(BenchOptions, HelpNamesWhatThereIs) {
   const std::string help = kUsage;
   for (const auto* names : {&kUsualNames, &kOtherNames, &kProgramNames, &kCollectiveNames, &kCollectiveForms}) {
     for (const std::string& name : *names) EXPECT_NE(help.find(name), std::string::npos) << name;
   }
 }
 
-TEST(Options, MeasurementsOfPapersRunOnlyByName) {
+TEST(BenchOptions, MeasurementsOfPapersRunOnlyByName) {
   std::string error;
   const auto usual = parse({}, &error);
   const auto named = parse({"overhead", "fairness", "duplex", "convolution", "--sharing", "exclusive,mutex"}, &error);
@@ -89,7 +89,7 @@ TEST(Options, MeasurementsOfPapersRunOnlyByName) {
   EXPECT_EQ(threads_or(*usual, {3}), std::vector<std::uint32_t>{3});
 }
 
-TEST(Options, WhatIsWrongIsNamed) {
+TEST(BenchOptions, WhatIsWrongIsNamed) {
   const struct {
     std::vector<std::string> words;
     const char* named;

@@ -8,9 +8,9 @@
 namespace heddle::bench::harness::bench_papers_test {
 namespace {
 
-Record record(const char* bench, const char* op, const char* metric, const char* sharing, std::uint32_t threads,
-              double median) {
-  Record out;
+BenchRecord record(const char* bench, const char* op, const char* metric, const char* sharing, std::uint32_t threads,
+                   double median) {
+  BenchRecord out;
   out.key.bench = bench;
   out.key.op = op;
   out.key.transport = "shm";
@@ -24,11 +24,11 @@ Record record(const char* bench, const char* op, const char* metric, const char*
 }
 
 // The ratio of records[0] to `against`; 0: there is none, -1: there are several.
-double ratio(const std::vector<Record>& records, const std::string& against) {
-  std::vector<Record> out;
+double ratio(const std::vector<BenchRecord>& records, const std::string& against) {
+  std::vector<BenchRecord> out;
   add_paper_ratios(records.front(), records, &out);
   double found = 0;
-  for (const Record& one : out) {
+  for (const BenchRecord& one : out) {
     EXPECT_EQ(one.key, records.front().key);
     if (one.against == against) found = found == 0 ? one.ratio : -1;
   }
@@ -49,8 +49,8 @@ TEST(Papers, OverheadAsForLlcl) {
                          "best"),
                    0.88);
   EXPECT_DOUBLE_EQ(ratio({get("rate", "exclusive", 2, 5), get("rate", "exclusive", 1, 2.5)}, "best"), 1);
-  const std::vector<Record> slower = {get("latency", "offload", 2, 300), get("latency", "exclusive", 2, 100),
-                                      get("latency", "exclusive", 1, 7)};
+  const std::vector<BenchRecord> slower = {get("latency", "offload", 2, 300), get("latency", "exclusive", 2, 100),
+                                           get("latency", "exclusive", 1, 7)};
   EXPECT_DOUBLE_EQ(ratio(slower, "exclusive"), 3);
   EXPECT_DOUBLE_EQ(ratio(slower, "P added"), 4);
   EXPECT_EQ(ratio({get("latency", "shared", 1, 90), get("latency", "exclusive", 1, 100)}, "P added"), 0)
@@ -61,12 +61,12 @@ TEST(Papers, OverheadAsForLlcl) {
 
 TEST(Papers, ThreadsBesideAsManyProcesses) {
   const auto duplex = [](const char* op, std::uint32_t processes, std::uint32_t threads, double median) {
-    Record out = record("duplex", op, "bandwidth", "exclusive", threads, median);
+    BenchRecord out = record("duplex", op, "bandwidth", "exclusive", threads, median);
     out.key.processes = processes;
     return out;
   };
-  const std::vector<Record> others = {duplex("put", 2, 4, 30), duplex("put", 4, 1, 7), duplex("get", 8, 1, 9),
-                                      duplex("put", 8, 1, 20)};
+  const std::vector<BenchRecord> others = {duplex("put", 2, 4, 30), duplex("put", 4, 1, 7), duplex("get", 8, 1, 9),
+                                           duplex("put", 8, 1, 20)};
   EXPECT_DOUBLE_EQ(ratio(others, "processes"), 1.5);
   EXPECT_EQ(ratio({duplex("put", 8, 1, 20), duplex("put", 2, 4, 30)}, "processes"), 0) << "not the other way round";
   EXPECT_EQ(ratio({duplex("put", 2, 1, 20), duplex("put", 2, 1, 20)}, "processes"), 0) << "one thread is one process";
@@ -75,13 +75,13 @@ TEST(Papers, ThreadsBesideAsManyProcesses) {
 TEST(Papers, OverlapBesideTheLongerPartAndTheSumOfPeersToo) {
   for (const char* transport : {"shm", "ucx"}) {
     const auto overlap = [&](const char* op, double median) {
-      Record out = record("overlap", op, "latency", "exclusive", 1, median);
+      BenchRecord out = record("overlap", op, "latency", "exclusive", 1, median);
       out.key.transport = transport;
       return out;
     };
-    const std::vector<Record> parts = {overlap("both_adaptive", 110), overlap("communication", 1),
-                                       overlap("compute", 2), overlap("communication_adaptive", 50),
-                                       overlap("compute_adaptive", 100)};
+    const std::vector<BenchRecord> parts = {overlap("both_adaptive", 110), overlap("communication", 1),
+                                            overlap("compute", 2), overlap("communication_adaptive", 50),
+                                            overlap("compute_adaptive", 100)};
     EXPECT_DOUBLE_EQ(ratio(parts, "max"), 1.1);
     EXPECT_DOUBLE_EQ(ratio(parts, "sum"), 110.0 / 150);
     EXPECT_EQ(ratio({overlap("sender", 110), overlap("compute", 100)}, "max"), 0) << "a part is missing";
@@ -91,24 +91,24 @@ TEST(Papers, OverlapBesideTheLongerPartAndTheSumOfPeersToo) {
 
 TEST(Papers, OneOtherFigureOfTheSameRun) {
   const auto rate = [](const char* sharing, std::uint32_t workers, double median) {
-    Record one = record("network_tcp", "am", "rate", sharing, 4, median);
+    BenchRecord one = record("network_tcp", "am", "rate", sharing, 4, median);
     one.key.workers = workers;
     return one;
   };
-  const std::vector<Record> all = {rate("offload", 1, 6), rate("shared", 1, 4), rate("exclusive", 4, 12)};
+  const std::vector<BenchRecord> all = {rate("offload", 1, 6), rate("shared", 1, 4), rate("exclusive", 4, 12)};
   EXPECT_DOUBLE_EQ(ratio(all, "direct"), 1.5);
   EXPECT_DOUBLE_EQ(ratio(all, "own workers"), 0.5);
   EXPECT_EQ(ratio({all[1], all[2]}, "direct"), 0) << "only what is offloaded";
 
-  Record joint = record("mixed_job", "am", "latency", "exclusive", 1, 110);
-  Record alone = joint;
+  BenchRecord joint = record("mixed_job", "am", "latency", "exclusive", 1, 110);
+  BenchRecord alone = joint;
   joint.key.transport = "heddle shm,ucx";
   alone.median = 100;
   EXPECT_DOUBLE_EQ(ratio({joint, alone}, "shm alone"), 1.1);
   EXPECT_EQ(ratio({alone, alone}, "shm alone"), 0);
 
-  const Record none = record("convolution", "none", "latency", "exclusive", 8, 100);
-  const Record adaptive = record("convolution", "adaptive", "latency", "exclusive", 8, 87);
+  const BenchRecord none = record("convolution", "none", "latency", "exclusive", 8, 100);
+  const BenchRecord adaptive = record("convolution", "adaptive", "latency", "exclusive", 8, 87);
   EXPECT_DOUBLE_EQ(ratio({adaptive, none, record("convolution", "none", "latency", "offload", 8, 1)}, "none"), 0.87);
   EXPECT_EQ(ratio({none, none}, "none"), 0);
 

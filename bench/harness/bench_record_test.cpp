@@ -22,14 +22,15 @@ Sample sample(const std::string& transport, const std::string& op, double value,
   return out;
 }
 
-const Record* find(const std::vector<Record>& records, const std::string& transport, const std::string& against) {
-  for (const Record& record : records) {
+const BenchRecord* find(const std::vector<BenchRecord>& records, const std::string& transport,
+                        const std::string& against) {
+  for (const BenchRecord& record : records) {
     if (record.key.transport == transport && record.against == against) return &record;
   }
   return nullptr;
 }
 
-TEST(Record, SampleSurvivesItsJson) {
+TEST(BenchRecord, SampleSurvivesItsJson) {
   Sample before = sample("ucx", "a \"quoted\" \\ op\nwith\tcontrol, ü", 1.5, Distance::changed);
   before.verified = false;
   before.key.size_bytes = std::uint64_t{1} << 60;
@@ -43,7 +44,7 @@ TEST(Record, SampleSurvivesItsJson) {
   EXPECT_FALSE(after->verified);
 }
 
-TEST(Record, BytesThatAreNoUtf8AreWrittenAsUtf8AndRefusedWhenRead) {
+TEST(BenchRecord, BytesThatAreNoUtf8AreWrittenAsUtf8AndRefusedWhenRead) {
   std::string error;
   const auto after = sample_from(to_json(sample("ucx", "caf\xe9", 1)), &error);
   ASSERT_TRUE(after) << error;
@@ -130,7 +131,7 @@ TEST(Results, HalfTheCoresAtWorkIsALoad) {
   EXPECT_TRUE(was_loaded({"d", "m", "v", "c", 2, 1.1}));
 }
 
-TEST(Record, DisturbedRepeatsAreLeftOutWhereOthersAreNear) {
+TEST(BenchRecord, DisturbedRepeatsAreLeftOutWhereOthersAreNear) {
   const auto records = aggregate({sample("shm", "put", 10), sample("shm", "put", 999, Distance::far),
                                   sample("shm", "put", 20), sample("shm", "put", 12)});
   ASSERT_EQ(records.size(), 1U);
@@ -140,7 +141,7 @@ TEST(Record, DisturbedRepeatsAreLeftOutWhereOthersAreNear) {
   EXPECT_EQ(records[0].distance, "near");
 }
 
-TEST(Record, FiguresThatWereNeverNearSaySo) {
+TEST(BenchRecord, FiguresThatWereNeverNearSaySo) {
   const auto far = aggregate({sample("shm", "put", 10, Distance::far), sample("shm", "put", 20, Distance::far)});
   EXPECT_EQ(far[0].distance, "far");
   EXPECT_EQ(far[0].repeats, 2U);
@@ -148,7 +149,7 @@ TEST(Record, FiguresThatWereNeverNearSaySo) {
   EXPECT_EQ(mixed[0].distance, "changed");
 }
 
-TEST(Record, SamplesOfAnotherSpeedAreLeftOutAndFiguresOfItLabelled) {
+TEST(BenchRecord, SamplesOfAnotherSpeedAreLeftOutAndFiguresOfItLabelled) {
   Sample close = sample("shm", "put", 999);
   close.p_ns = 25;
   Sample other = sample("ucx", "get", 5);
@@ -161,13 +162,13 @@ TEST(Record, SamplesOfAnotherSpeedAreLeftOutAndFiguresOfItLabelled) {
   EXPECT_EQ(records[1].median, 5);
 }
 
-TEST(Record, OneWrongRepeatMakesTheRecordWrong) {
+TEST(BenchRecord, OneWrongRepeatMakesTheRecordWrong) {
   Sample wrong = sample("shm", "put", 10, Distance::far);
   wrong.verified = false;
   EXPECT_FALSE(aggregate({sample("shm", "put", 10), wrong})[0].verified);
 }
 
-TEST(Record, RatiosAreToThePeersThatDidTheSame) {
+TEST(BenchRecord, RatiosAreToThePeersThatDidTheSame) {
   Sample shared = sample("ucx", "am", 25);
   shared.key.sharing = "shared";
   Sample two_threads = sample("ucx", "am", 1);
@@ -183,7 +184,7 @@ TEST(Record, RatiosAreToThePeersThatDidTheSame) {
   EXPECT_EQ(records.size(), 6U + 3U) << "nothing else is comparable, and peers get no ratios";
 }
 
-TEST(Record, TaggedMessagesStandBesideTaggedMessagesOnly) {
+TEST(BenchRecord, TaggedMessagesStandBesideTaggedMessagesOnly) {
   const auto records =
       with_ratios(aggregate({sample("shm", "tagged", 60), sample("ucx", "am", 20), sample("ucx", "tagged", 30)}));
   ASSERT_NE(find(records, "shm", "ucx tagged"), nullptr);
@@ -191,7 +192,7 @@ TEST(Record, TaggedMessagesStandBesideTaggedMessagesOnly) {
   EXPECT_EQ(records.size(), 3U + 1U);
 }
 
-TEST(Record, LatencyIsAlsoAMultipleOfP) {
+TEST(BenchRecord, LatencyIsAlsoAMultipleOfP) {
   Sample put = sample("shm", "put", 108);
   put.key.bench = "pingpong";
   put.key.metric = "latency";

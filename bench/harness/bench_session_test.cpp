@@ -33,8 +33,8 @@ void as_processes(std::uint32_t size, Work&& work) {
   for (std::thread& process : processes) process.join();
 }
 
-Options short_options(std::uint32_t repeat) {
-  Options options;
+BenchOptions short_options(std::uint32_t repeat) {
+  BenchOptions options;
   options.repeat = repeat;
   options.target_ns = 200'000;
   return options;
@@ -49,10 +49,10 @@ Figure figure(const char* op, const char* metric) {
 
 // Rank 0's samples, which alone has any.
 template <class Work>
-std::vector<Sample> measure(std::uint32_t size, const Options& options, Work&& work) {
+std::vector<Sample> measure(std::uint32_t size, const BenchOptions& options, Work&& work) {
   std::vector<Sample> samples;
   as_processes(size, [&](Channel& channel) {
-    Session session(channel, options, [&](const Sample& sample) {
+    BenchSession session(channel, options, [&](const Sample& sample) {
       EXPECT_EQ(channel.rank(), 0U);
       samples.push_back(sample);
     });
@@ -127,17 +127,17 @@ TEST(Cores, ListsSurviveAndNonsenseIsNoCore) {
 
 // In processes of their own, with another that computes during each measurement (--busy), and is
 // told to sleep afterwards.
-TEST(Session, MeasuresInTwoProcesses) {
+TEST(BenchSession, MeasuresInTwoProcesses) {
   auto channel = Channel::create(0);
   ASSERT_TRUE(channel);
   const pid_t other = fork();
   ASSERT_GE(other, 0);
   if (other == 0) channel->compute_when_told([&] { channel->flag(0).fetch_add(1); });
-  Options options = short_options(3);
+  BenchOptions options = short_options(3);
   options.busy = 1;
   std::vector<Sample> samples;
   const int status = run_group(*channel, 2, [&](std::uint32_t rank) {
-    Session session(*channel, options, [&](const Sample& sample) { samples.push_back(sample); });
+    BenchSession session(*channel, options, [&](const Sample& sample) { samples.push_back(sample); });
     std::uint64_t least = ~std::uint64_t{0};
     bool computed = true;
     session.measure(figure("put", "rate"), [&](std::uint64_t n) {
@@ -162,8 +162,8 @@ TEST(Session, MeasuresInTwoProcesses) {
   }
 }
 
-TEST(Session, OneBodyMayGiveSeveralFigures) {
-  const std::vector<Sample> samples = measure(2, short_options(2), [](Session& session) {
+TEST(BenchSession, OneBodyMayGiveSeveralFigures) {
+  const std::vector<Sample> samples = measure(2, short_options(2), [](BenchSession& session) {
     const std::array<Figure, 3> figures = {figure("a", "cycles"), figure("b", "callbacks"), figure("c", "latency")};
     session.measure(figures,
                     [&](std::uint64_t n) { return harness::Run{1000.0 * static_cast<double>(n), true, {7, 8}}; });
@@ -179,9 +179,9 @@ TEST(Session, OneBodyMayGiveSeveralFigures) {
   }
 }
 
-TEST(Session, AFixedNumberIsNotSearchedFor) {
+TEST(BenchSession, AFixedNumberIsNotSearchedFor) {
   std::array<std::atomic<std::uint64_t>, 2> runs{};
-  const std::vector<Sample> samples = measure(2, short_options(2), [&](Session& session) {
+  const std::vector<Sample> samples = measure(2, short_options(2), [&](BenchSession& session) {
     Figure fixed = figure("a", "rate");
     fixed.fixed = 50;
     session.measure(fixed, [&](std::uint64_t n) {
@@ -196,11 +196,11 @@ TEST(Session, AFixedNumberIsNotSearchedFor) {
   EXPECT_FALSE(samples[0].verified) << "rank 0's counts";
 }
 
-TEST(Session, WhatIsAskedForIsWanted) {
-  Options options;
+TEST(BenchSession, WhatIsAskedForIsWanted) {
+  BenchOptions options;
   options.names = {"rate", "overhead"};
   options.ops = {"put"};
-  measure(1, options, [](Session& session) {
+  measure(1, options, [](BenchSession& session) {
     EXPECT_TRUE(session.wants("rate", "put"));
     EXPECT_FALSE(session.wants("rate", "get"));
     EXPECT_FALSE(session.wants("gups"));
@@ -227,7 +227,7 @@ bool all_have(const AllSeen& seen, std::uint32_t size, std::atomic<std::uint64_t
 
 // Three repeats; `wrong`: the process that finds its result wrong.
 std::vector<Sample> run_together(std::uint32_t size, std::uint32_t wrong, AllSeen* seen) {
-  return measure(size, short_options(3), [&](Session& session) {
+  return measure(size, short_options(3), [&](BenchSession& session) {
     const std::uint32_t rank = session.rank();
     Seen& mine = (*seen)[rank];
     const Together work{[&] { mine.prepared.fetch_add(1); },

@@ -73,7 +73,7 @@ void Channel::reset() {
   memory_->arrived.store(0, std::memory_order_relaxed);
   memory_->sleeping.store(0, std::memory_order_relaxed);
   memory_->busy.store(0, std::memory_order_relaxed);
-  for (Line& flag : memory_->flags) flag.word.store(0, std::memory_order_relaxed);
+  for (ChannelLine& flag : memory_->flags) flag.word.store(0, std::memory_order_relaxed);
 }
 
 bool Channel::arrive() {

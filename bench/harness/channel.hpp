@@ -23,7 +23,7 @@ namespace heddle::bench::harness {
 // Twice a line, so that the prefetcher of adjacent lines does not tie two of them together.
 inline constexpr std::size_t kApart = 2 * base::kCacheLine;
 
-struct alignas(kApart) Line {
+struct alignas(kApart) ChannelLine {
   // partner: the other process's load or store of the same word (P: release/acquire)
   std::atomic<std::uint64_t> word;
 };
@@ -44,15 +44,15 @@ struct ChannelMemory {
   alignas(kApart) std::atomic<std::uint32_t> arrived;
   // on `arrived`; seq_cst with it on both sides
   alignas(kApart) std::atomic<std::uint32_t> sleeping;
-  Line shared_number;
-  Line ping;
-  Line pong;
+  ChannelLine shared_number;
+  ChannelLine ping;
+  ChannelLine pong;
   // nanoseconds that may still be spent on repeating disturbed measurements; survives reset()
-  Line retry_budget;
+  ChannelLine retry_budget;
   // 1: the processes of --busy compute, 0: they sleep on it; futex
   alignas(kApart) std::atomic<std::uint32_t> busy;
   TogetherMemory together;
-  Line flags[4];  // for the participants' own use (counts of messages, stop flags)
+  ChannelLine flags[4];  // for the participants' own use (counts of messages, stop flags)
 };
 
 class Channel {

@@ -32,14 +32,14 @@ std::string line_of(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Json object_of(const Key& key) {
+Json object_of(const RecordKey& key) {
   return {{"bench", key.bench},     {"op", key.op},           {"transport", key.transport},
           {"sharing", key.sharing}, {"memory", key.memory},   {"processes", key.processes},
           {"threads", key.threads}, {"workers", key.workers}, {"size_bytes", key.size_bytes},
           {"metric", key.metric},   {"unit", key.unit}};
 }
 
-Json object_of(const Record& record) {
+Json object_of(const BenchRecord& record) {
   Json out = object_of(record.key);
   out["median"] = rounded(record.median);
   out["low95"] = rounded(record.low95);
@@ -95,7 +95,7 @@ class Members {
   }
   bool has(const char* name) { return object_.is_object() && object_.contains(name) && !object_[name].is_null(); }
 
-  Key key() {
+  RecordKey key() {
     return {.bench = text("bench"),
             .op = text("op"),
             .transport = text("transport"),
@@ -108,8 +108,8 @@ class Members {
             .workers = count<std::uint32_t>("workers"),
             .size_bytes = count<std::uint64_t>("size_bytes")};
   }
-  Record record() {
-    Record out;
+  BenchRecord record() {
+    BenchRecord out;
     out.key = key();
     out.median = number("median");
     out.low95 = number("low95");
@@ -192,7 +192,7 @@ std::string to_json(const Results& results) {
                              {"version", origin.version},
                              {"command", origin.command}}) +
                     "\n";
-  for (const Record& record : results.records) out += line_of(object_of(record)) + "\n";
+  for (const BenchRecord& record : results.records) out += line_of(object_of(record)) + "\n";
   return out;
 }
 

@@ -198,7 +198,7 @@ Option names(std::string_view name, Of of, const char* expected, const Strings& 
 }
 
 // Not passed to participants: options of the driver alone.
-std::vector<Option> options_into(Options* to, std::uint64_t* max) {
+std::vector<Option> options_into(BenchOptions* to, std::uint64_t* max) {
   const auto up_to_64 = [](const std::string& item, std::uint32_t* one) { return parse_number(item, 1, 64, one); };
   const auto milliseconds = [to](const std::string& value) {
     std::uint32_t time = 0;
@@ -269,7 +269,7 @@ std::string unknown_bench(std::string_view word) {
 }
 
 // Errors in the combination of options that are valid each by itself; empty: none.
-std::string contradiction(const Options& options, const std::vector<const Option*>& given) {
+std::string contradiction(const BenchOptions& options, const std::vector<const Option*>& given) {
   const bool collectives = are_collectives(options);
   for (const std::string& name : options.names) {
     if (contains(kCollectiveNames, name) == collectives) continue;
@@ -303,7 +303,7 @@ std::string contradiction(const Options& options, const std::vector<const Option
   return {};
 }
 
-void complete(Options* options, std::uint64_t max) {
+void complete(BenchOptions* options, std::uint64_t max) {
   if (options->tune && options->names.empty()) options->names = kCollectiveNames;
   if (are_collectives(*options) && options->sizes.empty()) {
     options->sizes = {8, 64};
@@ -319,8 +319,8 @@ void complete(Options* options, std::uint64_t max) {
 
 }  // namespace
 
-std::optional<Options> parse_options(int argc, char** argv, std::string* error) {
-  Options options;
+std::optional<BenchOptions> parse_options(int argc, char** argv, std::string* error) {
+  BenchOptions options;
   std::uint64_t max = std::uint64_t{1} << 24;
   error->clear();
   options.command = "heddle";
@@ -364,7 +364,7 @@ std::optional<Options> parse_options(int argc, char** argv, std::string* error) 
   return error->empty() ? std::optional(options) : std::nullopt;
 }
 
-std::vector<std::string> participant_arguments(Options options, std::uint32_t repeat) {
+std::vector<std::string> participant_arguments(BenchOptions options, std::uint32_t repeat) {
   options.repeat = repeat;
   Strings out = options.names;
   std::uint64_t max = 0;
@@ -377,48 +377,48 @@ std::vector<std::string> participant_arguments(Options options, std::uint32_t re
   return out;
 }
 
-std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes) {
+std::vector<std::uint64_t> sizes_or(const BenchOptions& options, std::vector<std::uint64_t> sizes) {
   return options.sizes.empty() ? sizes : options.sizes;
 }
 
-bool wants_bench(const Options& options, std::string_view name) {
+bool wants_bench(const BenchOptions& options, std::string_view name) {
   return contains(options.names.empty() ? kUsualNames : options.names, name);
 }
 
-bool wants_op(const Options& options, std::string_view op) {
+bool wants_op(const BenchOptions& options, std::string_view op) {
   return options.ops.empty() || contains(options.ops, op);
 }
 
-bool wants_mode(const Options& options, std::string_view name) {
+bool wants_mode(const BenchOptions& options, std::string_view name) {
   return options.sharing.empty() ? name != "mutex" : wants_sharing(options, name);
 }
 
-bool wants_sharing(const Options& options, std::string_view name) {
+bool wants_sharing(const BenchOptions& options, std::string_view name) {
   return contains(options.sharing, name);
 }
 
-std::vector<std::uint32_t> threads_of(const Options& options) {
+std::vector<std::uint32_t> threads_of(const BenchOptions& options) {
   return threads_or(options, {1, 2});
 }
 
-std::uint64_t duplex_stretch(const Options& options) {
+std::uint64_t duplex_stretch(const BenchOptions& options) {
   const auto sizes = sizes_or(options, kDuplexSizes);
   return *std::max_element(sizes.begin(), sizes.end());
 }
 
-const char* network_of(const Options& options) {
+const char* network_of(const BenchOptions& options) {
   for (const std::string& name : kNetworkNames) {
     if (wants_bench(options, name)) return name.c_str();
   }
   return nullptr;
 }
 
-std::vector<std::uint32_t> network_threads(const Options& options) {
+std::vector<std::uint32_t> network_threads(const BenchOptions& options) {
   if (options.quick || wants_bench(options, "mixed_job")) return threads_or(options, {1});
   return threads_or(options, {1, 2, 4, 8});
 }
 
-std::vector<std::uint32_t> threads_or(const Options& options, std::vector<std::uint32_t> threads) {
+std::vector<std::uint32_t> threads_or(const BenchOptions& options, std::vector<std::uint32_t> threads) {
   return options.threads.empty() ? threads : options.threads;
 }
 

@@ -24,7 +24,7 @@ inline const std::vector<std::string> kCollectiveNames = {
     "scatter", "scatterv",  "alltoall", "alltoallv", "neighbor_alltoallv"};
 inline const std::vector<std::string> kCollectiveForms = {"persistent", "nonblocking", "blocking"};
 
-struct Options {
+struct BenchOptions {
   std::string command;                 // as it was given, to be written down with what it measured
   std::vector<std::string> names;      // benches; empty: kUsualNames
   std::vector<std::string> ops;        // empty: all
@@ -91,28 +91,28 @@ inline std::uint32_t oversubscription_threads(std::uint32_t processes) {
 }
 
 // Empty optional: *error says what was wrong with the value and what is accepted.
-std::optional<Options> parse_options(int argc, char** argv, std::string* error);
+std::optional<BenchOptions> parse_options(int argc, char** argv, std::string* error);
 // The arguments that give a participant these options, for `repeat` repeats.
-std::vector<std::string> participant_arguments(Options options, std::uint32_t repeat);
+std::vector<std::string> participant_arguments(BenchOptions options, std::uint32_t repeat);
 extern const char* const kUsage;
 
-inline bool are_collectives(const Options& options) {
+inline bool are_collectives(const BenchOptions& options) {
   return !options.names.empty() && contains(kCollectiveNames, options.names.front());
 }
 // The list, or its default.
-std::vector<std::uint64_t> sizes_or(const Options& options, std::vector<std::uint64_t> sizes);
-bool wants_sharing(const Options& options, std::string_view name);
+std::vector<std::uint64_t> sizes_or(const BenchOptions& options, std::vector<std::uint64_t> sizes);
+bool wants_sharing(const BenchOptions& options, std::string_view name);
 // Named, or usual where none is named.
-bool wants_bench(const Options& options, std::string_view name);
-bool wants_op(const Options& options, std::string_view op);  // named, or none is
+bool wants_bench(const BenchOptions& options, std::string_view name);
+bool wants_op(const BenchOptions& options, std::string_view op);  // named, or none is
 // For benches that compare modes: those given, or all but mutex.
-bool wants_mode(const Options& options, std::string_view name);
-std::vector<std::uint32_t> threads_of(const Options& options);
+bool wants_mode(const BenchOptions& options, std::string_view name);
+std::vector<std::uint32_t> threads_of(const BenchOptions& options);
 // In `duplex`, each thread of a process has its own stretch of so many bytes.
-std::uint64_t duplex_stretch(const Options& options);
+std::uint64_t duplex_stretch(const BenchOptions& options);
 // The one of kNetworkNames that these options name; null: none. And its numbers of threads.
-const char* network_of(const Options& options);
-std::vector<std::uint32_t> network_threads(const Options& options);
-std::vector<std::uint32_t> threads_or(const Options& options, std::vector<std::uint32_t> threads);
+const char* network_of(const BenchOptions& options);
+std::vector<std::uint32_t> network_threads(const BenchOptions& options);
+std::vector<std::uint32_t> threads_or(const BenchOptions& options, std::vector<std::uint32_t> threads);
 
 }  // namespace heddle::bench::harness

@@ -20,7 +20,7 @@ namespace {
 
 // The task of the two figures. An overlap is the same task for every way to make progress; this way
 // stands behind the "_". Two-sided messages of peers are compared with active messages too.
-bool comparable_ops(const Key& ours, const Key& other) {
+bool comparable_ops(const RecordKey& ours, const RecordKey& other) {
   if (ours.bench == "overlap") return ours.op.substr(0, ours.op.find('_')) == other.op;
   return ours.op == other.op || (ours.op == "am" && other.op == "tagged");
 }
@@ -45,13 +45,13 @@ const char* label_of(const std::vector<const Sample*>& group, double usual) {
   return "changed";
 }
 
-Record aggregate_one(const Key& key, const std::vector<const Sample*>& group, double usual) {
+BenchRecord aggregate_one(const RecordKey& key, const std::vector<const Sample*>& group, double usual) {
   const auto near = [usual](const Sample* sample) {
     if (sample->p_ns == 0) return true;  // one process alone has no P
     return sample->distance == Distance::near && sample->p_ns < kSameP * usual && usual < kSameP * sample->p_ns;
   };
   const bool any_near = std::any_of(group.begin(), group.end(), near);
-  Record record;
+  BenchRecord record;
   record.key = key;
   std::vector<double> values;
   std::vector<double> ps;
@@ -89,60 +89,60 @@ bool larger_is_better(std::string_view metric) {
   return metric == "rate" || metric == "bandwidth";
 }
 
-bool is_heddle(const Key& key) {
+bool is_heddle(const RecordKey& key) {
   return key.transport.ends_with("shm") || key.transport.ends_with("loopback") ||  // fault+shm too
          // OpenSHMEM over Heddle
          key.transport.starts_with("heddle ") || key.transport == "shmem";
 }
 
-std::string peer_name(const Key& key) {
+std::string peer_name(const RecordKey& key) {
   std::string name = key.transport;
   if (key.op == "tagged") name += " tagged";
   if (key.sharing == "shared" || key.sharing == "descriptor") name += " " + key.sharing;
   return name;
 }
 
-bool comparable(const Key& ours, const Key& other) {
+bool comparable(const RecordKey& ours, const RecordKey& other) {
   return ours.bench == other.bench && comparable_ops(ours, other) && ours.memory == other.memory &&
          ours.metric == other.metric && ours.threads == other.threads && ours.size_bytes == other.size_bytes &&
          ours.processes == other.processes;
 }
 
-Standing standing(const Record& ours, const Record& other) {
+Standing standing(const BenchRecord& ours, const BenchRecord& other) {
   const bool apart = ours.high95 < other.low95 || other.high95 < ours.low95;
   if (!apart || ours.repeats < kLeastRepeats || other.repeats < kLeastRepeats) return Standing::level;
   const bool larger = ours.median > other.median;
   return larger == larger_is_better(ours.key.metric) ? Standing::ahead : Standing::behind;
 }
 
-std::vector<Record> aggregate(const std::vector<Sample>& samples) {
-  std::vector<Key> order;
-  std::map<Key, std::vector<const Sample*>> groups;
+std::vector<BenchRecord> aggregate(const std::vector<Sample>& samples) {
+  std::vector<RecordKey> order;
+  std::map<RecordKey, std::vector<const Sample*>> groups;
   for (const Sample& sample : samples) {
     auto& group = groups[sample.key];
     if (group.empty()) order.push_back(sample.key);
     group.push_back(&sample);
   }
   const double usual = usual_p(samples);
-  std::vector<Record> records;
-  for (const Key& key : order) records.push_back(aggregate_one(key, groups[key], usual));
+  std::vector<BenchRecord> records;
+  for (const RecordKey& key : order) records.push_back(aggregate_one(key, groups[key], usual));
   return records;
 }
 
-std::vector<Record> aggregate_apart(const std::vector<Sample>& samples) {
-  std::set<Key> steady;
-  std::set<Key> wrong;
+std::vector<BenchRecord> aggregate_apart(const std::vector<Sample>& samples) {
+  std::set<RecordKey> steady;
+  std::set<RecordKey> wrong;
   for (const Sample& sample : samples) {
     if (sample.distance != Distance::changed) steady.insert(sample.key);
     if (!sample.verified) wrong.insert(sample.key);
   }
-  std::vector<Record> out;
+  std::vector<BenchRecord> out;
   for (const Distance distance : {Distance::near, Distance::far, Distance::changed}) {
     std::vector<Sample> some;
     std::copy_if(samples.begin(), samples.end(), std::back_inserter(some), [&](const Sample& one) {
       return one.distance == distance && (distance != Distance::changed || !steady.contains(one.key));
     });
-    for (Record& record : aggregate(some)) {
+    for (BenchRecord& record : aggregate(some)) {
       // close: both cores were one physical core, near to nothing else
       if (record.distance != "close") record.distance = distance_name(distance);
       // If a result was wrong, all records of its figure say so.
@@ -153,23 +153,23 @@ std::vector<Record> aggregate_apart(const std::vector<Sample>& samples) {
   return out;
 }
 
-const Record* peer_of(const Record& ratio, const std::vector<Record>& records) {
-  const auto found = std::find_if(records.begin(), records.end(), [&](const Record& one) {
+const BenchRecord* peer_of(const BenchRecord& ratio, const std::vector<BenchRecord>& records) {
+  const auto found = std::find_if(records.begin(), records.end(), [&](const BenchRecord& one) {
     return one.against.empty() && !is_heddle(one.key) && peer_name(one.key) == ratio.against &&
            comparable(ratio.key, one.key) && one.distance == ratio.distance;
   });
   return found == records.end() ? nullptr : &*found;
 }
 
-std::vector<Record> with_ratios(const std::vector<Record>& records) {
-  std::vector<Record> out;
-  for (const Record& ours : records) {
+std::vector<BenchRecord> with_ratios(const std::vector<BenchRecord>& records) {
+  std::vector<BenchRecord> out;
+  for (const BenchRecord& ours : records) {
     out.push_back(ours);
     if (ours.key.bench == "overlap" && !is_heddle(ours.key)) add_paper_ratios(ours, records, &out);
     if (!is_heddle(ours.key)) continue;
     const auto add = [&](const std::string& against, double reference) {
       if (!(reference > 0)) return;
-      Record ratio = ours;
+      BenchRecord ratio = ours;
       ratio.against = against;
       ratio.ratio = ours.median / reference;
       out.push_back(ratio);
@@ -177,7 +177,7 @@ std::vector<Record> with_ratios(const std::vector<Record>& records) {
     add_paper_ratios(ours, records, &out);
     // P moves a word and its line: a longer transfer is no multiple of it.
     if (ours.key.metric == "latency" && ours.key.bench == "pingpong" && ours.key.size_bytes == 8) add("P", ours.p_ns);
-    for (const Record& other : records) {
+    for (const BenchRecord& other : records) {
       if (is_heddle(other.key)) continue;
       const bool apart = ours.key.bench.starts_with("programs") && other.distance != ours.distance;
       const bool limit = other.key.transport == "limit" && other.key.bench == ours.key.bench &&
@@ -246,15 +246,15 @@ constexpr double kLlclPostCycles = 216;  // one thread, RDMA READ on Tofu
 
 class Ratios {
  public:
-  Ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out)
+  Ratios(const BenchRecord& ours, const std::vector<BenchRecord>& records, std::vector<BenchRecord>* out)
       : ours_(ours), key_(ours.key), records_(records), out_(out) {}
 
   void overhead() {
     if (key_.metric == "cycles" && key_.threads == 1) add("LLCL", kLlclPostCycles);
     if (key_.metric == "rate") {
       double best = 0;
-      for (const Record& other : records_) {
-        Key same = other.key;
+      for (const BenchRecord& other : records_) {
+        RecordKey same = other.key;
         same.threads = key_.threads;
         same.workers = key_.workers;
         if (same == key_) best = std::max(best, other.median);
@@ -262,14 +262,14 @@ class Ratios {
       add("best", best);
     }
     if (key_.metric != "latency" || key_.sharing == "exclusive") return;
-    const double alone = median_of([](Key& key) { with_own_workers(key, "exclusive"); });
+    const double alone = median_of([](RecordKey& key) { with_own_workers(key, "exclusive"); });
     add("exclusive", alone);
     if (alone > 0) add("P added", ours_.p_ns, ours_.median - alone);
   }
   void duplex() {
     if (key_.processes != 2 || key_.threads == 1) return;
-    for (const Record& other : records_) {
-      const Key& its = other.key;
+    for (const BenchRecord& other : records_) {
+      const RecordKey& its = other.key;
       const bool same = its.bench == key_.bench && its.op == key_.op && its.size_bytes == key_.size_bytes &&
                         its.memory == key_.memory && its.processes == 2 * key_.threads && its.threads == 1;
       if (!same || !other.against.empty()) continue;
@@ -281,43 +281,45 @@ class Ratios {
     const std::size_t end = std::min(key_.op.find('_'), key_.op.size());
     const std::string policy = key_.op.substr(end);
     if (key_.op.substr(0, end) == "communication" || key_.op.substr(0, end) == "compute") return;
-    const double communication = median_of([&](Key& key) { key.op = "communication" + policy; });
-    const double compute = median_of([&](Key& key) { key.op = "compute" + policy; });
+    const double communication = median_of([&](RecordKey& key) { key.op = "communication" + policy; });
+    const double compute = median_of([&](RecordKey& key) { key.op = "compute" + policy; });
     if (!(communication > 0) || !(compute > 0)) return;
     add("max", std::max(communication, compute));
     add("sum", communication + compute);
   }
   void network() {
-    if (key_.transport == "heddle ofi") add("heddle ucx", median_of([](Key& key) { key.transport = "heddle ucx"; }));
+    if (key_.transport == "heddle ofi")
+      add("heddle ucx", median_of([](RecordKey& key) { key.transport = "heddle ucx"; }));
     if (key_.sharing != "offload" || key_.metric != "rate") return;
-    add("direct", median_of([](Key& key) { key.sharing = "shared"; }));
-    add("own workers", median_of([](Key& key) { with_own_workers(key, "exclusive"); }));
+    add("direct", median_of([](RecordKey& key) { key.sharing = "shared"; }));
+    add("own workers", median_of([](RecordKey& key) { with_own_workers(key, "exclusive"); }));
   }
   void all() {
     if (key_.bench == "overhead") overhead();
     if (key_.bench == "fairness" && key_.op == "deviation") add("even share", kFairnessEven);
     if (key_.bench == "duplex") duplex();
-    if (key_.bench == "convolution") add("none", median_of([](Key& key) { key.op = "none"; }));
+    if (key_.bench == "convolution") add("none", median_of([](RecordKey& key) { key.op = "none"; }));
     if (key_.bench == "overlap") overlap();
     if (key_.bench.starts_with("network_")) network();
-    if (key_.bench == "mixed_job") add("shm alone", median_of([](Key& key) { key.transport = "shm"; }));
+    if (key_.bench == "mixed_job") add("shm alone", median_of([](RecordKey& key) { key.transport = "shm"; }));
     if (key_.transport == "shmem" && key_.sharing == "multiple")
-      add("contexts", median_of([](Key& key) { with_own_workers(key, "contexts"); }));
+      add("contexts", median_of([](RecordKey& key) { with_own_workers(key, "contexts"); }));
   }
 
  private:
-  static void with_own_workers(Key& key, const char* sharing) {
+  static void with_own_workers(RecordKey& key, const char* sharing) {
     key.sharing = sharing;
     key.workers = key.threads;
   }
   // The value of another figure of the same run, whose key differs by `change`; 0: there is none.
   template <class Change>
   [[nodiscard]] double median_of(Change&& change) const {
-    Key key = key_;
+    RecordKey key = key_;
     change(key);
     if (key == key_) return 0;
-    const auto found = std::find_if(records_.begin(), records_.end(),
-                                    [&](const Record& other) { return other.against.empty() && other.key == key; });
+    const auto found = std::find_if(records_.begin(), records_.end(), [&](const BenchRecord& other) {
+      return other.against.empty() && other.key == key;
+    });
     return found == records_.end() ? 0 : found->median;
   }
   void add(const std::string& against, double reference) { add(against, reference, ours_.median); }
@@ -329,15 +331,15 @@ class Ratios {
     out_->back().ratio = value / reference;
   }
 
-  const Record& ours_;
-  const Key& key_;
-  const std::vector<Record>& records_;
-  std::vector<Record>* out_;
+  const BenchRecord& ours_;
+  const RecordKey& key_;
+  const std::vector<BenchRecord>& records_;
+  std::vector<BenchRecord>* out_;
 };
 
 }  // namespace
 
-void add_paper_ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out) {
+void add_paper_ratios(const BenchRecord& ours, const std::vector<BenchRecord>& records, std::vector<BenchRecord>* out) {
   Ratios(ours, records, out).all();
 }
 

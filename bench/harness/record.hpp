@@ -15,7 +15,7 @@ namespace heddle::bench::harness {
 
 // The measured task. Two participants' figures are comparable if everything except transport,
 // sharing and workers is equal.
-struct Key {
+struct RecordKey {
   std::string bench;  // one of kUsualNames, kOtherNames
   std::string op;     // put, get, am, fadd, …
   // heddle's ("heddle ucx" where a peer has that name), a peer's name, or "limit"
@@ -28,7 +28,7 @@ struct Key {
   std::uint32_t threads = 1;
   std::uint32_t workers = 1;
   std::uint64_t size_bytes = 8;
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const RecordKey&) const = default;
 };
 
 // How the machine stood around a repeat: P near and steady; far throughout; or moved in the middle.
@@ -36,15 +36,15 @@ enum class Distance : std::uint8_t { near, far, changed };
 const char* distance_name(Distance distance);
 
 struct Sample {
-  Key key;
+  RecordKey key;
   double value = 0;
   double p_ns = 0;  // the mean of P before and after
   Distance distance = Distance::near;
   bool verified = true;
 };
 
-struct Record {
-  Key key;
+struct BenchRecord {
+  RecordKey key;
   double median = 0;
   double low95 = 0;
   double high95 = 0;
@@ -65,36 +65,36 @@ std::optional<Sample> sample_from(std::string_view line, std::string* error);
 // over all where none was. "Near" means near the session's usual P as well: a machine may also run
 // both cores on one physical core for a while (close: P is less than half), and figures of that
 // time compare with nothing else.
-std::vector<Record> aggregate(const std::vector<Sample>& samples);
+std::vector<BenchRecord> aggregate(const std::vector<Sample>& samples);
 
 // For programs, samples taken while the cores were near and samples taken while they were far are
 // two records, so that neither hides the other. Samples during which the distance changed count
 // only if there are no others.
-std::vector<Record> aggregate_apart(const std::vector<Sample>& samples);
+std::vector<BenchRecord> aggregate_apart(const std::vector<Sample>& samples);
 
 // For every Heddle record the same record again for each comparable figure of a peer and of the
 // limit, with ratio; for programs, for each figure at the same distance. Latencies of a whole
 // transfer are also compared with P itself.
-std::vector<Record> with_ratios(const std::vector<Record>& records);
+std::vector<BenchRecord> with_ratios(const std::vector<BenchRecord>& records);
 
 // True if the two figures are of the same task. The participant and the number of workers do not
 // count.
-bool comparable(const Key& ours, const Key& other);
+bool comparable(const RecordKey& ours, const RecordKey& other);
 
 // The peer's record that a record with a ratio is `against`; null: it is no peer's.
-const Record* peer_of(const Record& ratio, const std::vector<Record>& records);
+const BenchRecord* peer_of(const BenchRecord& ratio, const std::vector<BenchRecord>& records);
 
 // Compares a figure with another one: level if the 95 % intervals overlap, or if one has fewer than
 // 3 repeats.
 enum class Standing : std::uint8_t { ahead, level, behind };
-Standing standing(const Record& ours, const Record& other);
+Standing standing(const BenchRecord& ours, const BenchRecord& other);
 
 // True if a larger value of this metric is the better one.
 bool larger_is_better(std::string_view metric);
 // True for transports that are Heddle's own.
-bool is_heddle(const Key& key);
+bool is_heddle(const RecordKey& key);
 // The value of `against` in ratios to this peer's figure.
-std::string peer_name(const Key& key);
+std::string peer_name(const RecordKey& key);
 
 // The result of a session as a file of JSON lines: first where, when and how it was measured, then
 // a record in each line.
@@ -114,7 +114,7 @@ struct Origin {
 
 struct Results {
   Origin origin;
-  std::vector<Record> records;
+  std::vector<BenchRecord> records;
 };
 
 // Now, on this machine.
@@ -148,6 +148,6 @@ inline constexpr double kFairnessEven = 131.25;
 //               own
 //   mixed_job   two transports / shm alone
 //   OpenSHMEM over Heddle   the default context / a context for each thread
-void add_paper_ratios(const Record& ours, const std::vector<Record>& records, std::vector<Record>* out);
+void add_paper_ratios(const BenchRecord& ours, const std::vector<BenchRecord>& records, std::vector<BenchRecord>* out);
 
 }  // namespace heddle::bench::harness

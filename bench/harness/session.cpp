@@ -66,13 +66,13 @@ void move_to(std::atomic<std::uint64_t>* word, std::uint64_t mine, Further&& fur
 
 }  // namespace
 
-Session::Session(Channel& channel, const Options& options, std::function<void(const Sample&)> sink)
+BenchSession::BenchSession(Channel& channel, const BenchOptions& options, std::function<void(const Sample&)> sink)
     : channel_(channel),
       options_(options),
       cores_(options.cores.empty() ? Cores::allowed() : Cores::parse(options.cores)),
       sink_(std::move(sink)) {}
 
-bool Session::wants(const char* bench, const char* op) const {
+bool BenchSession::wants(const char* bench, const char* op) const {
   if (!wants_bench(options_, bench)) return false;
   if (op == nullptr) return true;
   const std::string name = op;
@@ -82,7 +82,7 @@ bool Session::wants(const char* bench, const char* op) const {
          (name == "tagged" && wants_op(options_, "am"));
 }
 
-std::uint64_t Session::find_iterations(const Body& body) {
+std::uint64_t BenchSession::find_iterations(const Body& body) {
   const auto time = [&](std::uint64_t count) {
     const auto elapsed = static_cast<std::uint64_t>(run_beside_others(body, count).elapsed_ns);
     return std::max<std::uint64_t>(channel_.share(elapsed), 1);
@@ -100,7 +100,7 @@ std::uint64_t Session::find_iterations(const Body& body) {
   }
 }
 
-void Session::meet() {
+void BenchSession::meet() {
   channel_.barrier();
   int spins = 0;
   channel_.barrier_while([&] {
@@ -109,7 +109,7 @@ void Session::meet() {
 }
 
 // Those of --busy compute only meanwhile: P is measured without them.
-Run Session::run_beside_others(const Body& body, std::uint64_t n) {
+Run BenchSession::run_beside_others(const Body& body, std::uint64_t n) {
   const bool busy = rank() == 0 && options_.busy != 0;
   if (busy) channel_.let_others_compute(true);
   meet();
@@ -118,7 +118,7 @@ Run Session::run_beside_others(const Body& body, std::uint64_t n) {
   return run;
 }
 
-bool Session::disturbed(Distance distance, int attempt, std::uint64_t cost_ns) {
+bool BenchSession::disturbed(Distance distance, int attempt, std::uint64_t cost_ns) {
   // Rank 0 decides for all: the budget is shared.
   bool again = false;
   if (rank() == 0 && distance != Distance::near && attempt + 1 < kAttempts) again = channel_.spend_retry_ns(cost_ns);
@@ -126,11 +126,11 @@ bool Session::disturbed(Distance distance, int attempt, std::uint64_t cost_ns) {
 }
 
 // More than two processes are left to the scheduler; ranks 0 and 1 have a core each for P.
-void Session::pin_for_p() const {
+void BenchSession::pin_for_p() const {
   if (rank() < 2) cores_.pin_sharing(rank(), 0);
 }
 
-Run Session::run_together(std::uint64_t n, const Together& work) {
+Run BenchSession::run_together(std::uint64_t n, const Together& work) {
   TogetherMemory& memory = channel_.memory().together;
   work.prepare();
   if (rank() == 0) {
@@ -162,11 +162,11 @@ Run Session::run_together(std::uint64_t n, const Together& work) {
   return run;
 }
 
-void Session::measure(std::span<const Figure> figures, const Together& work) {
+void BenchSession::measure(std::span<const Figure> figures, const Together& work) {
   measure(figures, [&](std::uint64_t n) { return run_together(n, work); });
 }
 
-void Session::measure(std::span<const Figure> figures, const Body& body) {
+void BenchSession::measure(std::span<const Figure> figures, const Body& body) {
   pin_for_p();
   channel_.barrier();
   const std::uint64_t fixed = figures.front().fixed;

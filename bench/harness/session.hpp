@@ -47,16 +47,16 @@ struct Together {
 };
 
 struct Figure {
-  Key key;  // unit is filled in
+  RecordKey key;  // unit is filled in
   // latency: transfers per iteration (a round trip has 2); rate: operations; bandwidth: bytes
   double per_iteration = 1;
   std::uint64_t fixed = 0;  // > 0: this many iterations, no search
 };
 
-class Session {
+class BenchSession {
  public:
   // `sink` receives the samples, in rank 0 only.
-  Session(Channel& channel, const Options& options, std::function<void(const Sample&)> sink);
+  BenchSession(Channel& channel, const BenchOptions& options, std::function<void(const Sample&)> sink);
 
   void measure(const Figure& figure, const Body& body) { measure(std::span<const Figure>(&figure, 1), body); }
   // One body that gives several figures at once. The first one's `fixed` counts.
@@ -66,7 +66,7 @@ class Session {
   [[nodiscard]] Channel& channel() { return channel_; }
   [[nodiscard]] std::uint32_t rank() const { return channel_.rank(); }
   [[nodiscard]] std::uint32_t size() const { return channel_.size(); }
-  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] const BenchOptions& options() const { return options_; }
   [[nodiscard]] const Cores& cores() const { return cores_; }
   // Should this bench, and this operation of it, be measured?
   [[nodiscard]] bool wants(const char* bench, const char* op = nullptr) const;
@@ -82,7 +82,7 @@ class Session {
   bool disturbed(Distance distance, int attempt, std::uint64_t cost_ns);
 
   Channel& channel_;
-  const Options& options_;
+  const BenchOptions& options_;
   Cores cores_;
   std::function<void(const Sample&)> sink_;
 };

@@ -55,7 +55,7 @@ Memory::~Memory() {
   if (buffer_ != nullptr) must(heddle_region_release(registered_region_), "heddle_region_release");
 }
 
-Heddle::Heddle(Memory& memory, const Mode& mode, std::uint32_t lanes, heddle_choice aggregation)
+Heddle::Heddle(Memory& memory, const SharingMode& mode, std::uint32_t lanes, heddle_choice aggregation)
     : memory_(memory), mode_(mode), previous_(last_), lanes_(lanes), desks_(lanes) {
   last_ = this;
   for (std::uint32_t i = 0; i < lanes; ++i) {
@@ -103,7 +103,7 @@ void Heddle::register_handlers(Heddle* self) {
 }
 
 std::string transport_name() {
-  harness::Key key;
+  harness::RecordKey key;
   key.transport = "shm";
   for (const char* name : {"HEDDLE_TRANSPORTS", "HEDDLE_TRANSPORT"}) {
     const char* set = std::getenv(name);
@@ -168,18 +168,18 @@ void Heddle::on_ask(const heddle_am_arrival* arrival, void* self) {
 
 void Heddle::on_call(const heddle_am_arrival* arrival, void* self) {
   Heddle& me = *static_cast<Heddle*>(self);
-  Call call;
+  ServiceCall call;
   std::memcpy(&call, arrival->payload, sizeof call);
   call.number = measure::answer_to(call.number);
   Desk& desk = me.desks_[call.lane];
-  Call& reply = desk.replies[call.slot];
+  ServiceCall& reply = desk.replies[call.slot];
   reply = call;
   answer(desk, *arrival, {kOnReply, 0, nullptr, &reply, sizeof reply});
   count(desk.called);
 }
 
 void Heddle::on_reply(const heddle_am_arrival* arrival, void* self) {
-  Call reply;
+  ServiceCall reply;
   std::memcpy(&reply, arrival->payload, sizeof reply);
   Desk& desk = static_cast<Heddle*>(self)->desks_[reply.lane];
   desk.came[desk.replied.load(std::memory_order_relaxed) % measure::kMostOutstanding] = reply;
@@ -193,7 +193,7 @@ namespace {
 
 class Team {
  public:
-  explicit Team(const harness::Options& options) : options_(options) {
+  explicit Team(const harness::BenchOptions& options) : options_(options) {
     must(heddle_team_world(job_context, &team_), "heddle_team_world");
     must(heddle_team_rank(team_, &call_.rank), "heddle_team_rank");
     must(heddle_team_size(team_, &call_.size), "heddle_team_size");
@@ -259,7 +259,7 @@ class Team {
   }
   void call() { must(call_collective(operation_, call_), operation_.c_str()); }
 
-  const harness::Options& options_;
+  const harness::BenchOptions& options_;
   heddle_team team_{};
   heddle_region region_{};
   std::vector<double> own_;
@@ -272,7 +272,7 @@ class Team {
 
 }  // namespace
 
-void measure_collectives(harness::Session& session) {
+void measure_collectives(harness::BenchSession& session) {
   Team team(session.options());
   measure::CollectiveTimes(session, team).run();
 }

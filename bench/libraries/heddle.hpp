@@ -18,9 +18,9 @@
 
 namespace heddle::bench::libraries {
 
-using measure::Call;
 using measure::Identity;
 using measure::kDataAt;
+using measure::ServiceCall;
 
 // The one job of this program. must() ends all of it with the library's message if `status` is an
 // error; otherwise gives it back.
@@ -34,7 +34,7 @@ inline heddle_status must(heddle_status status, const char* what) {
 // a peer.
 std::string transport_name();
 // The collectives that the options name, on the team of all ranks.
-void measure_collectives(harness::Session& session);
+void measure_collectives(harness::BenchSession& session);
 
 // The part that all objects share: the memory of all ranks. It has words and data that peers can
 // map, and as much data in the program's own memory (registered or adopted).
@@ -66,17 +66,17 @@ class Memory {
   std::unique_ptr<std::byte, Free> buffer_;
 };
 
-struct Mode {
+struct SharingMode {
   const char* name;
   heddle_sharing sharing;
   bool own;  // a worker for each lane; else all lanes use one
 };
-inline constexpr Mode kModes[] = {
+inline constexpr SharingMode kModes[] = {
     {"exclusive", HEDDLE_SHARING_EXCLUSIVE, true}, {"auto", HEDDLE_SHARING_AUTO, true},
     {"auto_one", HEDDLE_SHARING_AUTO, false},      {"shared", HEDDLE_SHARING_SHARED, false},
     {"offload", HEDDLE_SHARING_OFFLOAD, false},    {"delegate", HEDDLE_SHARING_DELEGATE, false},
     {"mutex", HEDDLE_SHARING_MUTEX, false}};
-inline constexpr const Mode& kExclusive = kModes[0];
+inline constexpr const SharingMode& kExclusive = kModes[0];
 
 class Heddle {
  public:
@@ -90,7 +90,8 @@ class Heddle {
   // numbers. Opening an offload worker starts its thread, on the cores that the caller may use now.
   // The most recently made object has the handlers. The first one's first worker is the process's
   // worker 0, which serves registered memory.
-  Heddle(Memory& memory, const Mode& mode, std::uint32_t lanes, heddle_choice aggregation = HEDDLE_CHOICE_DEFAULT);
+  Heddle(Memory& memory, const SharingMode& mode, std::uint32_t lanes,
+         heddle_choice aggregation = HEDDLE_CHOICE_DEFAULT);
   Heddle(const Heddle&) = delete;
   Heddle& operator=(const Heddle&) = delete;
   ~Heddle();
@@ -230,13 +231,13 @@ class Heddle {
   void await(std::uint32_t lane, std::uint64_t count) { wait_for(lane, desks_[lane].arrived, count); }
 
   // ---- calls: a message whose handler computes an answer ----
-  void call(std::uint32_t to, const Call& call) {
+  void call(std::uint32_t to, const ServiceCall& call) {
     const Lane& mine = lanes_[call.lane];
     const heddle_am_message message{kOnCall, 0, nullptr, &call, sizeof call};
     must(heddle_am(mine.worker, {to, mine.index}, &message, nullptr), "heddle_am");
   }
   void wait_reply(std::uint32_t lane) { wait_for(lane, desks_[lane].replied, desks_[lane].taken + 1); }
-  bool next_reply(std::uint32_t lane, Call* reply) {
+  bool next_reply(std::uint32_t lane, ServiceCall* reply) {
     Desk& desk = desks_[lane];
     if (desk.taken == desk.replied.load(std::memory_order_acquire)) return false;
     *reply = desk.came[desk.taken++ % measure::kMostOutstanding];
@@ -282,8 +283,8 @@ class Heddle {
     std::uint64_t taken = 0;
     std::mutex mutex;
     std::vector<Late> waiting;
-    std::array<Call, measure::kMostOutstanding> replies{};  // by slot
-    std::array<Call, measure::kMostOutstanding> came{};
+    std::array<ServiceCall, measure::kMostOutstanding> replies{};  // by slot
+    std::array<ServiceCall, measure::kMostOutstanding> came{};
     // zeros behind the lane
     std::unique_ptr<std::byte, decltype(&std::free)> answer{nullptr, std::free};
   };
@@ -315,7 +316,7 @@ class Heddle {
 
   static inline Heddle* last_ = nullptr;
   Memory& memory_;
-  const Mode& mode_;
+  const SharingMode& mode_;
   const char* kind_ = "allocated";
   bool registered_ = false;
   Heddle* const previous_;  // that had the handlers

@@ -21,7 +21,7 @@ inline void warn_unoptimised(const char* program) {
 }
 
 // Parses the arguments and opens the channel; exits with status 2 if that cannot be done.
-inline harness::Options options_or_exit(int argc, char** argv) {
+inline harness::BenchOptions options_or_exit(int argc, char** argv) {
   std::string error;
   auto options = harness::parse_options(argc, argv, &error);
   if (options && options->channel.empty()) error = "--channel is missing; heddle bench --peers starts this program";
@@ -33,7 +33,7 @@ inline harness::Options options_or_exit(int argc, char** argv) {
   return *options;
 }
 
-inline harness::Channel channel_or_exit(const harness::Options& options) {
+inline harness::Channel channel_or_exit(const harness::BenchOptions& options) {
   auto channel = harness::Channel::open(options.channel);
   if (!channel) {
     std::perror(options.channel.c_str());

@@ -152,7 +152,7 @@ class Mpi {
   std::vector<MPI_Comm> lanes_;
 };
 
-void run(harness::Session& session, bool threads) {
+void run(harness::BenchSession& session, bool threads) {
   measure::Bench bench(session);
   const measure::Needs needs = measure::needs_of(session);
   const Window window(needs.region_bytes);
@@ -173,7 +173,7 @@ void run(harness::Session& session, bool threads) {
 
 int main(int argc, char** argv) {
   using namespace heddle::bench;
-  const harness::Options options = libraries::options_or_exit(argc, argv);
+  const harness::BenchOptions options = libraries::options_or_exit(argc, argv);
   const bool collectives = harness::are_collectives(options);
   // Initialises as programs without threads do, and as programs with threads do.
   const bool threads = !collectives && (!measure::only_programs(options) || measure::has_threads(options));
@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
   {
     harness::Channel channel = libraries::channel_or_exit(options);
     channel.set_rank(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
-    harness::Session session(channel, options, harness::print_sample);
+    harness::BenchSession session(channel, options, harness::print_sample);
     if (collectives) {
       libraries::MpiCollectives library(libraries::kName);
       measure::CollectiveTimes(session, library).run();

@@ -29,7 +29,7 @@ namespace heddle::bench::libraries {
 enum class Form { persistent, nonblocking, blocking };
 
 // The arguments of one process; the root is 0.
-struct Call {
+struct MpiCall {
   Form form = Form::blocking;
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm ring = MPI_COMM_NULL;  // each process and the next and last one
@@ -44,7 +44,7 @@ struct Call {
 // The three forms of an operation. Their arguments are the same, except for the last ones.
 #define HEDDLE_MPI_ROW(name, direct, started, ...)                                         \
   Row {                                                                                    \
-    name, [](const Call& call) {                                                           \
+    name, [](const MpiCall& call) {                                                        \
       if (call.form == Form::blocking) return MPI_##direct(__VA_ARGS__);                   \
       if (call.form == Form::nonblocking) return MPI_##started(__VA_ARGS__, call.request); \
       return HEDDLE_MPI_INIT(direct, __VA_ARGS__);                                         \
@@ -57,7 +57,7 @@ struct Call {
 
 struct Row {
   std::string_view name;
-  int (*call)(const Call& call);
+  int (*call)(const MpiCall& call);
 };
 inline const std::array kRows = {
     HEDDLE_MPI_ROW("barrier", Barrier, Ibarrier, call.all),
@@ -145,7 +145,7 @@ class MpiCollectives {
   const char* name_;
   std::size_t size_ = 0;
   const Row* row_ = nullptr;
-  Call call_;
+  MpiCall call_;
   std::vector<double> send_;
   std::vector<double> receive_;
   std::vector<int> counts_;

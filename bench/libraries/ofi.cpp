@@ -358,7 +358,7 @@ class Ofi {
   std::vector<Lane> lanes_;
 };
 
-void run(harness::Session& session, Cards& cards) {
+void run(harness::BenchSession& session, Cards& cards) {
   measure::Bench bench(session);
   const measure::Needs needs = measure::needs_of(session);
   for (const Sharing sharing : {Sharing::own, Sharing::descriptor, Sharing::shared}) {
@@ -373,7 +373,7 @@ void run(harness::Session& session, Cards& cards) {
 
 int main(int argc, char** argv) {
   using namespace heddle::bench;
-  const harness::Options options = libraries::options_or_exit(argc, argv);
+  const harness::BenchOptions options = libraries::options_or_exit(argc, argv);
   harness::Channel channel = libraries::channel_or_exit(options);
   void* shared = mmap(nullptr, sizeof(libraries::Cards), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (options.processes != 2 || shared == MAP_FAILED) {
@@ -384,7 +384,7 @@ int main(int argc, char** argv) {
   for (const char* name : {"FI_OFI_RXM_MSG_RX_SIZE", "FI_OFI_RXM_MSG_TX_SIZE"}) setenv(name, "128", 0);
   for (const char* name : {"FI_OFI_RXM_RX_SIZE", "FI_OFI_RXM_TX_SIZE"}) setenv(name, "256", 0);
   return harness::run_group(channel, options.processes, [&](std::uint32_t) {
-    harness::Session session(channel, options, harness::print_sample);
+    harness::BenchSession session(channel, options, harness::print_sample);
     libraries::run(session, *static_cast<libraries::Cards*>(shared));
     return 0;
   });

@@ -149,7 +149,7 @@ void put_rates(measure::Bench& bench, Shmem& library) {
   }
 }
 
-void run(harness::Session& session) {
+void run(harness::BenchSession& session) {
   measure::Bench bench(session);
   const measure::Needs needs = measure::needs_of(session);
   auto* own = allocate<std::byte>(needs.region_bytes);
@@ -176,7 +176,7 @@ void run(harness::Session& session) {
 
 int main(int argc, char** argv) {
   using namespace heddle::bench;
-  const harness::Options options = libraries::options_or_exit(argc, argv);
+  const harness::BenchOptions options = libraries::options_or_exit(argc, argv);
   const bool collectives = harness::are_collectives(options);
   const bool threads = !collectives && (!measure::only_programs(options) || measure::has_threads(options));
   const int wanted = threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE;
@@ -189,7 +189,7 @@ int main(int argc, char** argv) {
   {
     harness::Channel channel = libraries::channel_or_exit(options);
     channel.set_rank(static_cast<std::uint32_t>(shmem_my_pe()), static_cast<std::uint32_t>(shmem_n_pes()));
-    harness::Session session(channel, options, harness::print_sample);
+    harness::BenchSession session(channel, options, harness::print_sample);
     if (collectives) {
       libraries::ShmemCollectives library(libraries::kName, *std::ranges::max_element(options.sizes));
       measure::CollectiveTimes(session, library).run();

@@ -18,9 +18,9 @@
 namespace heddle::bench::libraries {
 namespace {
 
-using measure::Call;
 using measure::Identity;
 using measure::kAny;
+using measure::ServiceCall;
 
 #if defined(HEDDLE_PEER_NAME)
 constexpr const char* kName = HEDDLE_PEER_NAME;
@@ -285,14 +285,14 @@ class Ucx {
       if (idle > 200) sched_yield();
     }
   }
-  void call(std::uint32_t to, const Call& call) {
+  void call(std::uint32_t to, const ServiceCall& call) {
     send_active(worker(static_cast<std::uint32_t>(call.lane)).endpoints[to], kOnCall, &call, sizeof call);
   }
   void wait_reply(std::uint32_t lane) {
     Desk& desk = desks_[lane];
     while (desk.taken == desk.replied) ucp_worker_progress(worker(lane).handle);
   }
-  bool next_reply(std::uint32_t lane, Call* reply) {
+  bool next_reply(std::uint32_t lane, ServiceCall* reply) {
     Desk& desk = desks_[lane];
     if (desk.taken == desk.replied) return false;
     *reply = desk.came[desk.taken++ % measure::kMostOutstanding];
@@ -315,10 +315,10 @@ class Ucx {
   // The calls of a lane: the server's side, then the client's. Its own thread runs the handlers: by
   // one worker for all only one thread calls.
   struct alignas(harness::kApart) Desk {
-    std::array<Call, measure::kMostOutstanding> replies{};  // by slot
+    std::array<ServiceCall, measure::kMostOutstanding> replies{};  // by slot
     std::uint64_t called = 0;
     std::uint64_t served = 0;
-    std::array<Call, measure::kMostOutstanding> came{};
+    std::array<ServiceCall, measure::kMostOutstanding> came{};
     std::uint64_t replied = 0;
     std::uint64_t taken = 0;
     // relaxed: a shared worker's handlers run in whichever thread makes progress
@@ -380,11 +380,11 @@ class Ucx {
   }
   static ucs_status_t on_call(void* arg, const void*, size_t, void* data, size_t, const ucp_am_recv_param_t*) {
     Ucx& self = *static_cast<Ucx*>(arg);
-    Call call;
+    ServiceCall call;
     std::memcpy(&call, data, sizeof call);
     call.number = measure::answer_to(call.number);
     Desk& desk = self.desks_[call.lane];
-    Call& reply = desk.replies[call.slot];
+    ServiceCall& reply = desk.replies[call.slot];
     reply = call;
     send_active(self.worker(static_cast<std::uint32_t>(call.lane)).endpoints[0], kOnReply, &reply, sizeof reply);
     ++desk.called;
@@ -392,7 +392,7 @@ class Ucx {
   }
   static ucs_status_t on_reply(void* arg, const void*, size_t, void* data, size_t, const ucp_am_recv_param_t*) {
     Ucx& self = *static_cast<Ucx*>(arg);
-    Call reply;
+    ServiceCall reply;
     std::memcpy(&reply, data, sizeof reply);
     Desk& desk = self.desks_[reply.lane];
     desk.came[desk.replied++ % measure::kMostOutstanding] = reply;
@@ -448,7 +448,7 @@ void Ucx::connect(Worker* worker, std::uint32_t number) {
 constexpr std::uint32_t kNever = ~std::uint32_t{0};
 constexpr std::uint32_t kPatience = 2000;
 
-void run(harness::Session& session, Cards& cards) {
+void run(harness::BenchSession& session, Cards& cards) {
   measure::Bench bench(session);
   const measure::Needs needs = measure::needs_of(session);
   const bool programs = measure::only_programs(session.options());
@@ -470,7 +470,7 @@ void run(harness::Session& session, Cards& cards) {
 
 int main(int argc, char** argv) {
   using namespace heddle::bench;
-  const harness::Options options = libraries::options_or_exit(argc, argv);
+  const harness::BenchOptions options = libraries::options_or_exit(argc, argv);
   if (options.processes != 2 && options.processes != measure::kManyProcesses) {
     std::fprintf(stderr, "%s: needs 2 or %u processes\n", argv[0], measure::kManyProcesses);
     return 2;
@@ -482,7 +482,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   return harness::run_group(channel, options.processes, [&](std::uint32_t) {
-    harness::Session session(channel, options, harness::print_sample);
+    harness::BenchSession session(channel, options, harness::print_sample);
     libraries::run(session, *static_cast<libraries::Cards*>(shared));
     return 0;
   });

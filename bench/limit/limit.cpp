@@ -14,11 +14,11 @@
 
 namespace heddle::bench::limit {
 
-std::vector<std::uint64_t> copied_sizes(const harness::Options& options) {
+std::vector<std::uint64_t> copied_sizes(const harness::BenchOptions& options) {
   return harness::sizes_or(options, {4096, 65536, 1U << 20, 16U << 20});
 }
 
-SharedMemory::SharedMemory(const harness::Options& options) {
+SharedMemory::SharedMemory(const harness::BenchOptions& options) {
   const auto sizes = copied_sizes(options);
   bytes_ = std::max<std::uint64_t>(*std::max_element(sizes.begin(), sizes.end()), (4U << 20) + 4096);
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -42,7 +42,7 @@ harness::Figure limit_figure(const std::string& op, const char* metric, std::uin
   return figure;
 }
 
-void run(harness::Session& session, const SharedMemory& memory) {
+void run(harness::BenchSession& session, const SharedMemory& memory) {
   if (!session.wants("limit")) return;
   run_lines(session, memory);
   run_copies(session, memory);
@@ -63,9 +63,9 @@ struct Ring {
     std::array<std::uint64_t, kBytes / 8> words;
   };
   // entries published; producer's release store pairs with the consumer's acquire load
-  harness::Line tail;
+  harness::ChannelLine tail;
   // entries consumed; consumer's release store pairs with the producer's acquire load
-  harness::Line head;
+  harness::ChannelLine head;
   alignas(harness::kApart) std::array<Entry, kEntries> entries;
 
   void produce(std::uint64_t first, std::uint64_t n, std::uint64_t publish_every) {
@@ -100,7 +100,7 @@ struct Ring {
 };
 
 template <std::size_t kBytes>
-void measure_ring(harness::Session& session, const SharedMemory& memory, std::uint64_t every) {
+void measure_ring(harness::BenchSession& session, const SharedMemory& memory, std::uint64_t every) {
   if (session.rank() == 0) new (memory.data()) Ring<kBytes>{};
   session.channel().barrier();
   auto* ring = std::launder(reinterpret_cast<Ring<kBytes>*>(memory.data()));
@@ -123,7 +123,7 @@ void measure_ring(harness::Session& session, const SharedMemory& memory, std::ui
 }
 
 // Two words that the processes answer each other in: on one line or on two.
-void measure_ping_pong(harness::Session& session, const SharedMemory& memory, bool one_line) {
+void measure_ping_pong(harness::BenchSession& session, const SharedMemory& memory, bool one_line) {
   auto* words = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data()));
   std::atomic<std::uint64_t>& ping = words[0];
   std::atomic<std::uint64_t>& pong = one_line ? words[0] : words[harness::kApart / sizeof(std::uint64_t)];
@@ -151,7 +151,7 @@ void measure_ping_pong(harness::Session& session, const SharedMemory& memory, bo
   });
 }
 
-void measure_fetch_add(harness::Session& session, const SharedMemory& memory, bool contended) {
+void measure_fetch_add(harness::BenchSession& session, const SharedMemory& memory, bool contended) {
   auto* word = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data()));
   harness::Figure figure = limit_figure(contended ? "fadd_contended" : "fadd_alone", "latency", 8, 1);
   session.measure(figure, [&](std::uint64_t n) {
@@ -167,7 +167,7 @@ void measure_fetch_add(harness::Session& session, const SharedMemory& memory, bo
 
 }  // namespace
 
-void run_lines(harness::Session& session, const SharedMemory& memory) {
+void run_lines(harness::BenchSession& session, const SharedMemory& memory) {
   measure_ping_pong(session, memory, true);
   measure_ping_pong(session, memory, false);
   measure_ring<8>(session, memory, 1);
@@ -192,7 +192,7 @@ double since(std::uint64_t begin) {
 }
 
 // Rank 0 copies its own, unchanged memory into memory that both map, while the other sleeps.
-void measure_memcpy(harness::Session& session, const SharedMemory& memory, std::uint64_t size) {
+void measure_memcpy(harness::BenchSession& session, const SharedMemory& memory, std::uint64_t size) {
   std::vector<std::byte> source(size, std::byte{1});
   session.measure(limit_figure("memcpy", "bandwidth", size, static_cast<double>(size)), [&](std::uint64_t n) {
     const std::uint64_t begin = harness::now_ns();
@@ -210,7 +210,7 @@ void measure_memcpy(harness::Session& session, const SharedMemory& memory, std::
 }
 
 // Rank 0 copies out what the other core has just written; only the copies are timed.
-void measure_fresh(harness::Session& session, const SharedMemory& memory, std::uint64_t size) {
+void measure_fresh(harness::BenchSession& session, const SharedMemory& memory, std::uint64_t size) {
   std::vector<std::byte> target(size);
   session.measure(limit_figure("memcpy_fresh", "bandwidth", size, static_cast<double>(size)), [&](std::uint64_t n) {
     double elapsed = 0;
@@ -232,7 +232,7 @@ void measure_fresh(harness::Session& session, const SharedMemory& memory, std::u
 }
 
 // process_vm_readv from the other's ordinary memory. False: the kernel forbids it.
-bool measure_cma(harness::Session& session, std::uint64_t size) {
+bool measure_cma(harness::BenchSession& session, std::uint64_t size) {
   std::vector<std::byte> mine(size, std::byte{static_cast<unsigned char>(2 + session.rank())});
   harness::Channel& channel = session.channel();
   if (session.rank() == 1) {
@@ -265,7 +265,7 @@ bool measure_cma(harness::Session& session, std::uint64_t size) {
 class CopyRing {
  public:
   CopyRing(const SharedMemory& memory, std::uint64_t ring_bytes)
-      : tail_(reinterpret_cast<harness::Line*>(memory.data())),
+      : tail_(reinterpret_cast<harness::ChannelLine*>(memory.data())),
         head_(tail_ + 1),
         data_(memory.data() + 4096),
         chunks_(ring_bytes / kChunk) {}
@@ -288,15 +288,16 @@ class CopyRing {
 
  private:
   std::byte* slot(std::uint64_t i) { return data_ + (i % chunks_) * kChunk; }
-  harness::Line* tail_;  // chunks published: rank 0's release, rank 1's acquire
-  harness::Line* head_;  // chunks taken: rank 1's release, rank 0's acquire
+  harness::ChannelLine* tail_;  // chunks published: rank 0's release, rank 1's acquire
+  harness::ChannelLine* head_;  // chunks taken: rank 1's release, rank 0's acquire
   std::byte* data_;
   std::uint64_t chunks_;
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
 };
 
-void measure_copy_ring(harness::Session& session, const SharedMemory& memory, std::uint64_t ring, std::uint64_t size) {
+void measure_copy_ring(harness::BenchSession& session, const SharedMemory& memory, std::uint64_t ring,
+                       std::uint64_t size) {
   session.channel().barrier();
   if (session.rank() == 0) std::memset(memory.data(), 0, 4096);
   session.channel().barrier();
@@ -321,7 +322,7 @@ void measure_copy_ring(harness::Session& session, const SharedMemory& memory, st
 
 }  // namespace
 
-void run_copies(harness::Session& session, const SharedMemory& memory) {
+void run_copies(harness::BenchSession& session, const SharedMemory& memory) {
   const auto sizes = copied_sizes(session.options());
   for (const std::uint64_t size : sizes) measure_memcpy(session, memory, size);
   for (const std::uint64_t size : sizes) measure_fresh(session, memory, size);

@@ -9,7 +9,7 @@ namespace heddle::bench::limit {
 // Memory that both processes map, made before they are forked. data() is null if there is none.
 class SharedMemory {
  public:
-  explicit SharedMemory(const harness::Options& options);
+  explicit SharedMemory(const harness::BenchOptions& options);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
@@ -20,13 +20,13 @@ class SharedMemory {
   std::byte* data_;
 };
 
-void run(harness::Session& session, const SharedMemory& memory);
+void run(harness::BenchSession& session, const SharedMemory& memory);
 
 // transfers of single cache lines
-void run_lines(harness::Session& session, const SharedMemory& memory);
+void run_lines(harness::BenchSession& session, const SharedMemory& memory);
 // copies: mapped, by the kernel, by a ring
-void run_copies(harness::Session& session, const SharedMemory& memory);
-std::vector<std::uint64_t> copied_sizes(const harness::Options& options);
+void run_copies(harness::BenchSession& session, const SharedMemory& memory);
+std::vector<std::uint64_t> copied_sizes(const harness::BenchOptions& options);
 harness::Figure limit_figure(const std::string& op, const char* metric, std::uint64_t size, double per_iteration);
 
 }  // namespace heddle::bench::limit

@@ -9,8 +9,8 @@
 
 namespace heddle::bench::measure {
 
-Needs needs_of(const harness::Session& session) {
-  const harness::Options& options = session.options();
+Needs needs_of(const harness::BenchSession& session) {
+  const harness::BenchOptions& options = session.options();
   if (only_programs(options))
     return {session.size() == 2 && has_threads(options) ? kMostThreads : 1, kDataAt + kDataBytes};
   Needs needs{1, kDataBytes};

@@ -101,7 +101,7 @@ struct Work {
 // pages.
 class Buffer {
  public:
-  Buffer(std::uint64_t bytes, const harness::Options& options)
+  Buffer(std::uint64_t bytes, const harness::BenchOptions& options)
       : begin_(options.memory == "malloc" ? kBehindPage : 0),
         memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded(begin_ + bytes)))) {
     if (memory_ == nullptr) std::abort();
@@ -144,14 +144,14 @@ struct Needs {
   std::uint32_t lanes;
   std::uint64_t region_bytes;
 };
-Needs needs_of(const harness::Session& session);
+Needs needs_of(const harness::BenchSession& session);
 
 // The work of a memory's owner while another process works with the memory.
 enum class Owner : std::uint8_t { sleeps, helps };
 
 class Bench {
  public:
-  explicit Bench(harness::Session& session)
+  explicit Bench(harness::BenchSession& session)
       : session_(session), options_(session.options()), rank_(session.rank()), size_(session.size()) {}
 
   // Sets the participant whose figures are measured from now on.
@@ -168,8 +168,8 @@ class Bench {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::uint32_t peer() const { return rank_ ^ 1U; }
-  [[nodiscard]] const harness::Options& options() const { return options_; }
-  [[nodiscard]] harness::Session& session() const { return session_; }
+  [[nodiscard]] const harness::BenchOptions& options() const { return options_; }
+  [[nodiscard]] harness::BenchSession& session() const { return session_; }
   [[nodiscard]] const Identity& identity() const { return identity_; }
   [[nodiscard]] Owner owner() const { return identity_.owner_helps ? Owner::helps : Owner::sleeps; }
 
@@ -218,8 +218,8 @@ class Bench {
   double together(std::uint32_t threads, Owner owner, const std::function<void(std::uint32_t lane)>& work) const;
 
  private:
-  harness::Session& session_;
-  const harness::Options& options_;
+  harness::BenchSession& session_;
+  const harness::BenchOptions& options_;
   const std::uint32_t rank_;  // kept here, since timed loops read it
   const std::uint32_t size_;
   Identity identity_;

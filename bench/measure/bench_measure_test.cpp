@@ -15,9 +15,9 @@
 namespace heddle::bench::measure::bench_measure_test {
 namespace {
 
+using harness::BenchSession;
 using harness::Channel;
 using harness::Sample;
-using harness::Session;
 
 // The state that two processes, which are threads here, share.
 struct Wire {
@@ -107,7 +107,7 @@ class Model {
 };
 
 template <class Measure>
-std::map<std::string, Sample> run_both(harness::Options options, bool broken, Measure&& measure) {
+std::map<std::string, Sample> run_both(harness::BenchOptions options, bool broken, Measure&& measure) {
   std::map<std::string, Sample> samples;
   auto channel = Channel::create(0);
   EXPECT_TRUE(channel);
@@ -121,7 +121,7 @@ std::map<std::string, Sample> run_both(harness::Options options, bool broken, Me
     auto own = Channel::open(channel->path());
     ASSERT_TRUE(own);
     own->set_rank(rank);
-    Session session(*own, options, [&](const Sample& sample) { samples[sample.key.op] = sample; });
+    BenchSession session(*own, options, [&](const Sample& sample) { samples[sample.key.op] = sample; });
     Bench bench(session);
     Model library(wire, *own, broken);
     bench.use(library);
@@ -134,7 +134,7 @@ std::map<std::string, Sample> run_both(harness::Options options, bool broken, Me
 }
 
 std::map<std::string, Sample> run_overlap(bool broken) {
-  harness::Options options;
+  harness::BenchOptions options;
   options.names = {"overlap"};
   return run_both(options, broken, [](Bench& bench, Model& library) { overlap(bench, library, ""); });
 }
@@ -168,7 +168,7 @@ TEST(Overlap, ComputationsAreAsLongAsThePapers) {
 TEST(Measure, EverythingThatTheLibraryHas) {
   static_assert(Library<Model> && Messages<Model>);
   static_assert(!Signals<Model> && !Active<Model> && !Counts<Model> && !HasAtomic<Model, Atomic::fetch_add>);
-  harness::Options options;
+  harness::BenchOptions options;
   options.names = {"pingpong"};
   // without what polls, which takes long on a busy machine
   options.ops = {"put_flush", "get", "tagged"};

@@ -36,7 +36,7 @@ concept Collectives = requires(L& l, const std::string& text, const void* mine, 
 };
 
 // A member's part in an operation. The root is 0; neighbours are a ring.
-struct Member {
+struct MemberPart {
   std::string_view operation;
   std::uint32_t rank;
   std::uint32_t ranks;
@@ -79,11 +79,11 @@ struct Member {
 template <Collectives L>
 class CollectiveTimes {
  public:
-  CollectiveTimes(harness::Session& session, L& library) : session_(session), library_(library) {}
+  CollectiveTimes(harness::BenchSession& session, L& library) : session_(session), library_(library) {}
 
   // All that the options name.
   void run() {
-    const harness::Options& options = session_.options();
+    const harness::BenchOptions& options = session_.options();
     for (const std::string& name : options.names) {
       const bool barrier = name == "barrier";
       for (const std::uint64_t bytes : options.sizes) {
@@ -157,7 +157,7 @@ class CollectiveTimes {
     double* to = member_.operation == "broadcast" ? library_.receive() : library_.send();
     const bool gives = member_.operation != "broadcast" || member_.rank == 0;
     for (std::size_t i = 0; i < member_.given_blocks() * member_.doubles; ++i)
-      to[i] = gives ? Member::given(member_.rank, i) : -1;
+      to[i] = gives ? MemberPart::given(member_.rank, i) : -1;
     expected_.resize(member_.got_blocks() * member_.doubles);
     for (std::size_t i = 0; i < expected_.size(); ++i) expected_[i] = member_.got(i);
   }
@@ -205,9 +205,9 @@ class CollectiveTimes {
     return *std::max_element(all.begin(), all.end());
   }
 
-  harness::Session& session_;
+  harness::BenchSession& session_;
   L& library_;
-  Member member_{};
+  MemberPart member_{};
   std::vector<double> expected_;
   harness::Computation computation_;
 };

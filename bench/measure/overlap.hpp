@@ -175,9 +175,9 @@ void overlap(Bench& bench, L& library, const std::string& suffix) {
 // that all of it is hidden; the time of the communication alone means that none is.
 
 template <Messages L>
-class Exchange {
+class OverlapExchange {
  public:
-  Exchange(Bench& bench, L& library, std::uint64_t bytes)
+  OverlapExchange(Bench& bench, L& library, std::uint64_t bytes)
       : bench_(bench), library_(library), bytes_(bytes), ends_(bench, 1, bytes) {}
 
   // Nanoseconds of n exchanges, without the computing itself.
@@ -215,9 +215,9 @@ class Exchange {
 template <Messages L>
 void overlap_program(Bench& bench, L& library) {
   if (!bench.wants_program("overlap") || bench.identity().is_variant) return;
-  harness::Session& session = bench.session();
+  harness::BenchSession& session = bench.session();
   for (const std::uint64_t bytes : bench.program_sizes({65536, 1U << 20})) {
-    Exchange<L> exchange(bench, library, bytes);
+    OverlapExchange<L> exchange(bench, library, bytes);
     double alone = 0;
     session.measure(bench.figure(bench.program("overlap_alone", "latency", bytes, 1)), [&](std::uint64_t n) {
       const Run run = exchange.run(n, 0);

@@ -39,18 +39,18 @@ inline std::vector<std::string> programs_of(Group group) {
 }
 using harness::contains;
 // Those of a group that these options ask for; empty: the group is left out.
-inline std::vector<std::string> asked_of(Group group, const harness::Options& options) {
+inline std::vector<std::string> asked_of(Group group, const harness::BenchOptions& options) {
   std::vector<std::string> out = programs_of(group);
   if (!options.ops.empty()) std::erase_if(out, [&](const std::string& one) { return !contains(options.ops, one); });
   return out;
 }
 // Whether the driver has asked for programs of several threads.
-inline bool has_threads(const harness::Options& options) {
+inline bool has_threads(const harness::BenchOptions& options) {
   return !asked_of(Group::threads, options).empty();
 }
 
 // They have a job of their own: their workers would be too many beside others.
-inline bool only_programs(const harness::Options& options) {
+inline bool only_programs(const harness::BenchOptions& options) {
   return options.names == std::vector<std::string>{"programs"};
 }
 

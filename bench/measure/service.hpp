@@ -19,40 +19,40 @@ namespace heddle::bench::measure {
 inline constexpr std::uint32_t kMostOutstanding = 128;
 inline constexpr std::uint64_t kCallBytes = 64;
 
-struct Call {
+struct ServiceCall {
   std::uint64_t slot;
   std::uint64_t number;  // of the request; the reply has its answer
   std::uint64_t lane;    // of the client, and of the server
   std::byte rest[kCallBytes - 24];
 };
-static_assert(sizeof(Call) == kCallBytes);
+static_assert(sizeof(ServiceCall) == kCallBytes);
 
 inline std::uint64_t answer_to(std::uint64_t number) {
   return number * 3 + 1;
 }
 
 // The client's side: the free slots, and each slot's request.
-class Client {
+class ServiceClient {
  public:
-  Client(std::uint32_t lane, std::uint32_t outstanding) {
-    for (Call& call : calls_) call.lane = lane;
+  ServiceClient(std::uint32_t lane, std::uint32_t outstanding) {
+    for (ServiceCall& call : calls_) call.lane = lane;
     for (std::uint32_t i = 0; i < outstanding; ++i) free_[free_count_++] = i;
   }
   [[nodiscard]] bool has_free() const { return free_count_ > 0; }
-  Call& take(std::uint64_t number) {
+  ServiceCall& take(std::uint64_t number) {
     const std::uint32_t slot = free_[--free_count_];
     calls_[slot].slot = slot;
     calls_[slot].number = number;
     return calls_[slot];
   }
-  void replied(const Call& reply) {
+  void replied(const ServiceCall& reply) {
     right_ = right_ && reply.slot < kMostOutstanding && reply.number == answer_to(calls_[reply.slot].number);
     if (reply.slot < kMostOutstanding) free_[free_count_++] = static_cast<std::uint32_t>(reply.slot);
   }
   [[nodiscard]] bool right() const { return right_; }
 
  private:
-  std::array<Call, kMostOutstanding> calls_{};
+  std::array<ServiceCall, kMostOutstanding> calls_{};
   std::array<std::uint32_t, kMostOutstanding> free_{};
   std::uint32_t free_count_ = 0;
   bool right_ = true;
@@ -65,13 +65,13 @@ bool call_actively(L& library, std::uint32_t rank, std::uint32_t lane, std::uint
     library.serve(lane, n);
     return true;
   }
-  Client client(lane, outstanding);
+  ServiceClient client(lane, outstanding);
   std::uint64_t sent = 0;
   std::uint64_t done = 0;
   while (done < n) {
     while (sent < n && client.has_free()) library.call(1, client.take(sent++));
     // At least one reply; then all that are there.
-    Call reply;
+    ServiceCall reply;
     library.wait_reply(lane);
     while (library.next_reply(lane, &reply)) {
       client.replied(reply);
@@ -88,7 +88,7 @@ bool call_by_messages(L& library, std::uint32_t rank, std::uint32_t lane, std::u
   constexpr std::uint64_t kRequest = 200;
   constexpr std::uint64_t kReply = 201;
   if (rank == 1) {
-    Call call;
+    ServiceCall call;
     for (std::uint64_t i = 0; i < n; ++i) {
       library.receive_now(lane, kAny, kRequest, &call, sizeof call);
       call.number = answer_to(call.number);
@@ -96,16 +96,16 @@ bool call_by_messages(L& library, std::uint32_t rank, std::uint32_t lane, std::u
     }
     return true;
   }
-  Client client(lane, outstanding);
-  std::vector<Call> replies(outstanding);
+  ServiceClient client(lane, outstanding);
+  std::vector<ServiceCall> replies(outstanding);
   std::vector<typename L::Request> requests(outstanding, L::nothing());
   std::vector<int> ended(outstanding);
   std::uint64_t sent = 0;
   std::uint64_t done = 0;
   while (done < n) {
     while (sent < n && client.has_free()) {
-      Call& call = client.take(sent++);
-      library.receive(lane, 1, kReply + call.slot, &replies[call.slot], sizeof(Call), requests[call.slot]);
+      ServiceCall& call = client.take(sent++);
+      library.receive(lane, 1, kReply + call.slot, &replies[call.slot], sizeof(ServiceCall), requests[call.slot]);
       library.send_now(lane, 1, kRequest, &call, sizeof call);
     }
     const int count = library.wait_some(lane, requests.data(), static_cast<int>(outstanding), ended.data());
@@ -136,9 +136,9 @@ class SignalledCalls {
     for (std::uint64_t i = 0; i < n; ++i) {
       const std::uint64_t slot = i % outstanding_;
       library_.wait_signal(lane_, word(slot), ++uses_[slot]);
-      std::memcpy(&calls_[slot], library_.own(data(slot)), sizeof(Call));
+      std::memcpy(&calls_[slot], library_.own(data(slot)), sizeof(ServiceCall));
       calls_[slot].number = answer_to(calls_[slot].number);
-      library_.put_signal(lane_, 0, data(slot), &calls_[slot], sizeof(Call), word(slot), uses_[slot]);
+      library_.put_signal(lane_, 0, data(slot), &calls_[slot], sizeof(ServiceCall), word(slot), uses_[slot]);
     }
     return true;
   }
@@ -147,7 +147,7 @@ class SignalledCalls {
     const auto take = [&](std::uint64_t i) {
       const std::uint64_t slot = i % outstanding_;
       library_.wait_signal(lane_, word(slot), uses_[slot]);
-      Call reply;
+      ServiceCall reply;
       std::memcpy(&reply, library_.own(data(slot)), sizeof reply);
       right = right && reply.slot == slot && reply.number == answer_to(i);
     };
@@ -156,7 +156,7 @@ class SignalledCalls {
       const std::uint64_t slot = i % outstanding_;
       calls_[slot].slot = slot;
       calls_[slot].number = i;
-      library_.put_signal(lane_, 1, data(slot), &calls_[slot], sizeof(Call), word(slot), ++uses_[slot]);
+      library_.put_signal(lane_, 1, data(slot), &calls_[slot], sizeof(ServiceCall), word(slot), ++uses_[slot]);
     }
     for (std::uint64_t i = n > outstanding_ ? n - outstanding_ : 0; i < n; ++i) take(i);
     return right;
@@ -165,7 +165,7 @@ class SignalledCalls {
   L& library_;
   std::uint32_t lane_;
   std::uint64_t outstanding_;
-  std::array<Call, kMostOutstanding> calls_{};
+  std::array<ServiceCall, kMostOutstanding> calls_{};
   std::array<std::uint64_t, kMostOutstanding> uses_{};
 };
 

@@ -15,13 +15,13 @@
 namespace heddle::bench::report::bench_report_test {
 namespace {
 
-using harness::Record;
+using harness::BenchRecord;
 using harness::Standing;
 
 // The interval is a tenth on either side.
-Record record(const std::string& bench, const std::string& op, const std::string& transport, const std::string& metric,
-              std::uint64_t size, double median, std::uint32_t threads = 1) {
-  Record out;
+BenchRecord record(const std::string& bench, const std::string& op, const std::string& transport,
+                   const std::string& metric, std::uint64_t size, double median, std::uint32_t threads = 1) {
+  BenchRecord out;
   out.key.bench = bench;
   out.key.op = op;
   out.key.transport = transport;
@@ -39,8 +39,8 @@ Record record(const std::string& bench, const std::string& op, const std::string
   return out;
 }
 
-std::vector<Record> session() {
-  std::vector<Record> records;
+std::vector<BenchRecord> session() {
+  std::vector<BenchRecord> records;
   for (const std::uint64_t size : {8U, 4096U, 1048576U}) {
     records.push_back(record("pingpong", "put", "shm", "latency", size, 62.1 + static_cast<double>(size - 8) / 20));
     records.push_back(record("pingpong", "put", "ucx", "latency", size, 74 + static_cast<double>(size - 8) / 10));
@@ -53,7 +53,7 @@ std::vector<Record> session() {
 
 const harness::Origin kOrigin = {"2026-11-22 10:00 +0000", "a machine", "0.1.0", "heddle bench --repeat 5", 2, 0.1};
 
-NamedResults run_of(const std::vector<Record>& records, const std::string& name = "a.json") {
+NamedResults run_of(const std::vector<BenchRecord>& records, const std::string& name = "a.json") {
   return {name, {kOrigin, records}};
 }
 
@@ -64,7 +64,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 TEST(Words, NoiseIsSaidInWords) {
-  Record one = record("rate", "put", "shm", "rate", 8, 100);
+  BenchRecord one = record("rate", "put", "shm", "rate", 8, 100);
   const auto words = [&](double low, double high) {
     one.low95 = low;
     one.high95 = high;
@@ -95,7 +95,7 @@ TEST(Words, AChangeIsWithinOrBeyondTheNoise) {
   EXPECT_EQ(said(100, 60, "voluntary").words, "40 % fewer, beyond the noise of ±16 %");
   EXPECT_EQ(said(100, 100.1).words, "the same, within the noise of ±20 %");
   EXPECT_EQ(said(0, 100).standing, Standing::level) << "nothing is said of nothing";
-  Record few = record("x", "put", "shm", "latency", 8, 200);
+  BenchRecord few = record("x", "put", "shm", "latency", 8, 200);
   few.repeats = 2;
   const Change unknown = change(record("x", "put", "shm", "latency", 8, 100), few);
   EXPECT_EQ(unknown.words, "2 × as slow; with fewer than 3 repeats nobody knows the noise");
@@ -123,7 +123,7 @@ TEST(Verdict, CountsEachFigureOnceBesideTheBestPeer) {
   records.push_back(record("rate", "get", "ucx", "rate", 8, 200));
   ASSERT_EQ(verdict(records).size(), 2U);
   EXPECT_EQ(verdict(records)[1], "rate get of 8 bytes, 1 thread: 0.50 × UCX: behind");
-  std::erase_if(records, [](const Record& one) { return one.key.transport == "ucx"; });
+  std::erase_if(records, [](const BenchRecord& one) { return one.key.transport == "ucx"; });
   EXPECT_NE(verdict(records)[0].find("No peer was measured"), std::string::npos);
 }
 
@@ -145,7 +145,7 @@ TEST(Compare, WhatIsBeyondTheNoiseComesFirst) {
   const NamedResults before = run_of(session());
   NamedResults after = run_of(session(), "b.json");
   after.results.records[2].median *= 1.02;  // P, and 8 bytes of UCX behind it, are the same
-  for (Record& one : after.results.records) {
+  for (BenchRecord& one : after.results.records) {
     if (one.key.bench == "gups") one = record("gups", "atomic", "shm", "rate", 8, 80, 2);
     one.p_ns = 70;
   }
@@ -161,18 +161,18 @@ TEST(Compare, WhatIsBeyondTheNoiseComesFirst) {
 
 // Each command is one that heddle bench understands.
 TEST(Command, RepeatsAFigure) {
-  Record own = record("programs_busy_2", "pairs_own", "shm", "rate", 8, 90, 8);
-  const Record peer = record("programs_busy_2", "pairs_own", "ucx", "rate", 8, 30, 8);
+  BenchRecord own = record("programs_busy_2", "pairs_own", "shm", "rate", 8, 90, 8);
+  const BenchRecord peer = record("programs_busy_2", "pairs_own", "ucx", "rate", 8, 30, 8);
   own.key.memory = "malloc";
   own.key.sharing = "auto";
-  Record registered = record("bandwidth", "put", "shm", "bandwidth", 1 << 20, 9);
+  BenchRecord registered = record("bandwidth", "put", "shm", "bandwidth", 1 << 20, 9);
   registered.key.memory = "registered";
-  const Record limit = record("limit", "cma", "limit", "bandwidth", 65536, 9);
-  const Record message = record("pingpong", "am", "shm", "latency", 8, 9);
-  const Record tagged = record("pingpong", "tagged", "ucx", "latency", 4096, 9);
-  Record spread = record("broadcast", "blocking_overlapped", "shm", "latency", 4096, 9);
+  const BenchRecord limit = record("limit", "cma", "limit", "bandwidth", 65536, 9);
+  const BenchRecord message = record("pingpong", "am", "shm", "latency", 8, 9);
+  const BenchRecord tagged = record("pingpong", "tagged", "ucx", "latency", 4096, 9);
+  BenchRecord spread = record("broadcast", "blocking_overlapped", "shm", "latency", 4096, 9);
   spread.key.processes = 3;
-  const std::pair<std::vector<const Record*>, std::string> commands[] = {
+  const std::pair<std::vector<const BenchRecord*>, std::string> commands[] = {
       {{&spread}, "heddle bench broadcast --ranks 3 --form blocking --size 4K"},
       {{&own}, "heddle bench programs --op pairs --size 8 --threads 8 --sharing auto --memory malloc --busy 2"},
       {{&peer}, "heddle bench programs --op pairs --size 8 --threads 8 --busy 2 --peers"},
@@ -206,7 +206,7 @@ TEST(Page, HasEveryFigureAndAChartForEachSubject) {
 
 TEST(Page, TextFromFilesCannotBecomeMarkup) {
   auto records = session();
-  for (Record& each : records) each.key.op = "</script><script>alert(1)</script><!--\xff";
+  for (BenchRecord& each : records) each.key.op = "</script><script>alert(1)</script><!--\xff";
   NamedResults one = run_of(records, "<b>.json");
   one.results.origin.command = "{{library}}{{script}}</SCRIPT>";
   const std::string html = page({one});

@@ -14,14 +14,14 @@ namespace heddle::bench::report {
 
 namespace {
 
-using harness::Record;
+using harness::BenchRecord;
 using Json = nlohmann::ordered_json;
 
 constexpr double kManyfold = 40;  // figures that differ by more need a logarithmic axis
 
 // A figure and where it comes from.
 struct Figure {
-  const Record* record;
+  const BenchRecord* record;
   const NamedResults* run;
   bool later = false;     // another run, given behind this one, has it as well
   bool repeated = false;  // another run has it as well
@@ -33,7 +33,7 @@ bool is_policy_bench(const std::string& bench) {
 }
 
 // Figures of one subject stand in one chart. The subject is what they measure, not how it was done.
-std::string subject_of(const harness::Key& key) {
+std::string subject_of(const harness::RecordKey& key) {
   const std::string& op = key.op;
   if (is_policy_bench(key.bench)) return "by progress policy";
   if (key.bench == "limit") return key.metric == "bandwidth" ? "copies" : "cache lines";
@@ -53,7 +53,7 @@ bool by_size(const std::string& subject, const std::set<std::uint64_t>& sizes) {
 
 // The place of a figure in a chart of bars, by number and then by name.
 using Group = std::pair<std::uint64_t, std::string>;
-Group group_of(const harness::Key& key) {
+Group group_of(const harness::RecordKey& key) {
   if (key.bench == "limit") return {0, key.op};
   if (key.bench == "fairness" && key.op.find('_') != std::string::npos) {
     const std::string number = key.op.substr(key.op.find('_') + 1);
@@ -69,7 +69,7 @@ Group group_of(const harness::Key& key) {
 }
 
 // The participant and its way of doing it: the name of a line or of bars.
-std::string series_of(const harness::Key& key, const std::string& subject) {
+std::string series_of(const harness::RecordKey& key, const std::string& subject) {
   static const std::set<std::string> usual = {"exclusive", "own", "none", "single", "multiple", ""};
   std::string name = key.transport == "limit" ? key.op : library_name(key.transport);
   if (key.transport != "limit" && key.bench != "fairness" && key.op != subject) {
@@ -82,7 +82,7 @@ std::string series_of(const harness::Key& key, const std::string& subject) {
 }
 
 // The usual colour of each, as long as nobody else in the chart has it.
-std::string colour_of(const harness::Key& key, std::set<std::string>* taken) {
+std::string colour_of(const harness::RecordKey& key, std::set<std::string>* taken) {
   static const std::map<std::string, std::string> usual = {
       {"exclusive", "#e8590c"}, {"auto", "#e8590c"},  {"shared", "#f0a500"},  {"offload", "#0ca678"},
       {"delegate", "#e64980"},  {"ucx", "#3b82d6"},   {"openmpi", "#37a147"}, {"mpich", "#12b0c4"},
@@ -100,12 +100,12 @@ std::string colour_of(const harness::Key& key, std::set<std::string>* taken) {
 
 // The text that compares a figure with others, and its tone.
 Json notes_of(const Figure& figure) {
-  const Record& record = *figure.record;
+  const BenchRecord& record = *figure.record;
   Json out = Json::array();
   const auto say = [&](const std::string& text, const char* tone) { out.push_back({{"text", text}, {"tone", tone}}); };
-  for (const Record& ratio : figure.run->results.records) {
+  for (const BenchRecord& ratio : figure.run->results.records) {
     if (ratio.against.empty() || ratio.key != record.key || ratio.distance != record.distance) continue;
-    const Record* peer = harness::peer_of(ratio, figure.run->results.records);
+    const BenchRecord* peer = harness::peer_of(ratio, figure.run->results.records);
     if (peer == nullptr || !(peer->median > 0)) {
       say(ratio_words(record, ratio.ratio, ratio.against), "plain");
       continue;
@@ -122,8 +122,8 @@ Json notes_of(const Figure& figure) {
 
 // All text about a figure: in a table, and under the mouse.
 Json json_of(const Figure& figure, bool several_runs) {
-  const Record& record = *figure.record;
-  const harness::Key& key = record.key;
+  const BenchRecord& record = *figure.record;
+  const harness::RecordKey& key = record.key;
   std::string op = key.op + (key.bench == "overhead" || key.bench == "atomics" ? " " + key.metric : "");
   if (key.processes > 2) op += ", " + std::to_string(key.processes) + " processes";
   return {{"op", op},
@@ -174,7 +174,7 @@ class Chart {
         if (one["ours"].get<bool>() == ours) series.push_back(one);
       }
     }
-    std::vector<const Record*> records;
+    std::vector<const BenchRecord*> records;
     for (const Figure& one : figures_) {
       if (!one.later) records.push_back(one.record);
     }
@@ -192,7 +192,7 @@ class Chart {
 
  private:
   void add(const Figure& figure, const std::string& subject) {
-    const harness::Key& key = figure.record->key;
+    const harness::RecordKey& key = figure.record->key;
     const std::string who = series_of(key, subject);
     std::string name = who + (figure.repeated ? " · " + figure.run->name : "");
     const std::uint64_t place = lines_ ? key.size_bytes : places_.at(group_of(key));
@@ -218,7 +218,7 @@ class Chart {
   }
 
   std::vector<Figure> figures_;
-  harness::Key key_;
+  harness::RecordKey key_;
   bool lines_ = false;
   bool logarithmic_ = false;
   std::vector<std::string> names_;                         // of groups
@@ -240,7 +240,7 @@ Json charts_of(const std::vector<Figure>& figures) {
   std::map<Name, std::vector<Figure>> charts;
   for (const Figure& one : figures) {
     const bool lines = by_size(subject(one).first, sizes[subject(one)]);
-    const harness::Key& key = one.record->key;
+    const harness::RecordKey& key = one.record->key;
     const Name name{subject(one).first, key.metric, lines ? key.threads : 0, lines ? key.processes : 0};
     if (charts[name].empty()) order.push_back(name);
     charts[name].push_back(one);
@@ -266,8 +266,8 @@ Json cards_of(const NamedResults& run) {
   Json out = Json::array();
   for (const auto& card : cards) {
     const auto& all = run.results.records;
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Record& one) {
-      const harness::Key& key = one.key;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const BenchRecord& one) {
+      const harness::RecordKey& key = one.key;
       return one.against.empty() && harness::is_heddle(key) && key.bench == card.bench && key.op == card.op &&
              key.threads == card.threads && key.size_bytes == card.size && key.memory == "allocated";
     });
@@ -308,13 +308,13 @@ Json comparisons_of(const std::vector<NamedResults>& runs) {
 // The figures of each bench, in the order in which they were measured.
 std::vector<std::pair<std::string, std::vector<Figure>>> benches_of(const std::vector<NamedResults>& runs) {
   std::vector<std::pair<std::string, std::vector<Figure>>> out;
-  std::map<harness::Key, std::set<const NamedResults*>> seen;
+  std::map<harness::RecordKey, std::set<const NamedResults*>> seen;
   std::size_t index = 0;
   for (const NamedResults& run : runs) {
-    for (const Record& one : run.results.records) seen[one.key].insert(&run);
+    for (const BenchRecord& one : run.results.records) seen[one.key].insert(&run);
   }
   for (const NamedResults& run : runs) {
-    for (const Record& one : run.results.records) {
+    for (const BenchRecord& one : run.results.records) {
       if (!one.against.empty()) continue;
       auto bench = std::find_if(out.begin(), out.end(), [&](const auto& some) { return some.first == one.key.bench; });
       if (bench == out.end()) bench = out.insert(out.end(), {one.key.bench, {}});

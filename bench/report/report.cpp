@@ -125,7 +125,7 @@ int run(int argc, char** argv) {
 
 namespace {
 
-using harness::Record;
+using harness::BenchRecord;
 
 const std::set<std::string> kOps = {"put", "put_flush", "put_wait", "get", "am",   "tagged", "fadd",
                                     "add", "and",       "or",       "xor", "swap", "cswap"};
@@ -168,7 +168,7 @@ class Values {
 
 }  // namespace
 
-std::string command_for(const std::vector<const Record*>& figures, const std::string& given) {
+std::string command_for(const std::vector<const BenchRecord*>& figures, const std::string& given) {
   const std::string full = figures.front()->key.bench;
   const std::size_t busy = full.find("_busy_");
   const std::string bench = full.substr(0, busy);
@@ -176,8 +176,8 @@ std::string command_for(const std::vector<const Record*>& figures, const std::st
   Values ops, sizes, threads, modes, memory, ranks;
   bool all_ops = false;
   bool peers = false;
-  for (const Record* one : figures) {
-    const harness::Key& key = one->key;
+  for (const BenchRecord* one : figures) {
+    const harness::RecordKey& key = one->key;
     peers = peers || is_peer(*one);
     sizes.add(size_option(key.size_bytes));
     if (key.transport == "limit") continue;  // measured beside the others

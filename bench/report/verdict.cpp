@@ -112,7 +112,7 @@ std::string figure_text(double value) {
   return formatted(value >= 99.95 ? "%.0f" : value >= 9.995 ? "%.1f" : "%.2f", value);
 }
 
-std::string figure_text(const harness::Record& record) {
+std::string figure_text(const harness::BenchRecord& record) {
   return figure_text(record.median) + " " + record.key.unit;
 }
 
@@ -136,7 +136,7 @@ std::string library_name(const std::string& name) {
   return name;
 }
 
-std::string noise_words(const harness::Record& record) {
+std::string noise_words(const harness::BenchRecord& record) {
   if (record.repeats < kLeastRepeats) {
     return std::string("measured ") + (record.repeats < 2 ? "once" : "twice") + ": its noise is unknown";
   }
@@ -151,12 +151,12 @@ std::string times(double ratio) {
   return formatted(ratio >= 9.95 ? "%.0f × " : ratio >= 1.995 ? "%.1f × " : "%.2f × ", ratio);
 }
 
-std::string ratio_words(const harness::Record& ours, double ratio, const std::string& against) {
+std::string ratio_words(const harness::BenchRecord& ours, double ratio, const std::string& against) {
   const bool machine = against == "P" || against == "limit" || against == "P added";
   return times(ratio) + library_name(against) + (ours.key.metric == "latency" && !machine ? "'s time" : "");
 }
 
-std::string beside_words(const harness::Record& ours, const harness::Record& peer) {
+std::string beside_words(const harness::BenchRecord& ours, const harness::BenchRecord& peer) {
   const std::string ratio = ratio_words(ours, ours.median / peer.median, harness::peer_name(peer.key));
   switch (harness::standing(ours, peer)) {
     case harness::Standing::ahead:
@@ -169,7 +169,7 @@ std::string beside_words(const harness::Record& ours, const harness::Record& pee
   return ratio + ": level, within the noise";
 }
 
-Change change(const harness::Record& before, const harness::Record& after) {
+Change change(const harness::BenchRecord& before, const harness::BenchRecord& after) {
   Change out;
   if (!(before.median > 0) || !(after.median > 0)) return out;
   const double ratio = after.median / before.median;
@@ -203,7 +203,7 @@ Change change(const harness::Record& before, const harness::Record& after) {
 
 namespace {
 
-using harness::Record;
+using harness::BenchRecord;
 using harness::Standing;
 
 constexpr double kOtherP = 0.1;  // a share that P may differ by between sessions of one machine
@@ -211,8 +211,8 @@ constexpr double kOtherP = 0.1;  // a share that P may differ by between session
 // One of Heddle's figures and the peer's that is best at the same task, while the cores stood
 // alike.
 struct Pair {
-  const Record* ours;
-  const Record* best;
+  const BenchRecord* ours;
+  const BenchRecord* best;
   // How many times as good: larger is better, whatever the metric.
   [[nodiscard]] double advantage() const {
     const double ratio = ours->median / best->median;
@@ -220,12 +220,12 @@ struct Pair {
   }
 };
 
-std::vector<Pair> beside_the_best(const std::vector<Record>& records) {
+std::vector<Pair> beside_the_best(const std::vector<BenchRecord>& records) {
   std::vector<Pair> out;
-  for (const Record& ours : records) {
+  for (const BenchRecord& ours : records) {
     if (!harness::is_heddle(ours.key) || !ours.against.empty() || !(ours.median > 0)) continue;
     Pair pair{&ours, nullptr};
-    for (const Record& peer : records) {
+    for (const BenchRecord& peer : records) {
       if (!is_peer(peer) || !peer.against.empty() || peer.distance != ours.distance || !(peer.median > 0) ||
           !harness::comparable(ours.key, peer.key)) {
         continue;
@@ -243,7 +243,7 @@ std::string threads_text(std::uint32_t threads) {
 }
 
 // The usual way to use Heddle, not a variant of it that a bench measures as well.
-bool is_plain(const Record& ours) {
+bool is_plain(const BenchRecord& ours) {
   return (ours.key.sharing == "exclusive" || ours.key.sharing == "auto") && ours.key.memory == "allocated" &&
          ours.key.transport != "shmem" && !ours.key.transport.starts_with("fault");
 }
@@ -255,7 +255,7 @@ const Pair* main_pair(const std::vector<Pair>& pairs) {
   for (const auto& [bench, op] : kSubjects) {
     const Pair* most = nullptr;
     for (const Pair& pair : pairs) {
-      const harness::Key& key = pair.ours->key;
+      const harness::RecordKey& key = pair.ours->key;
       if (key.bench != bench || key.op != op || key.size_bytes != 8 || !is_plain(*pair.ours)) continue;
       if (most == nullptr || key.threads > most->ours->key.threads) most = &pair;
     }
@@ -265,9 +265,9 @@ const Pair* main_pair(const std::vector<Pair>& pairs) {
 }
 
 // The latency of a put as a multiple of P; else the bandwidth as a share of a copy's.
-const Record* beside_the_limit(const std::vector<Record>& records) {
-  const Record* largest = nullptr;
-  for (const Record& one : records) {
+const BenchRecord* beside_the_limit(const std::vector<BenchRecord>& records) {
+  const BenchRecord* largest = nullptr;
+  for (const BenchRecord& one : records) {
     if (!is_plain(one) || one.key.op != "put") continue;
     if (one.against == "P" && one.key.bench == "pingpong" && one.key.threads == 1) return &one;
     if (one.against != "limit" || one.key.bench != "bandwidth") continue;
@@ -276,9 +276,9 @@ const Record* beside_the_limit(const std::vector<Record>& records) {
   return largest;
 }
 
-std::string quiet_words(const std::vector<Record>& records) {
+std::string quiet_words(const std::vector<BenchRecord>& records) {
   std::vector<double> noise;
-  for (const Record& one : records) {
+  for (const BenchRecord& one : records) {
     if (one.against.empty() && one.repeats > 2 && one.median > 0) {
       noise.push_back((one.high95 - one.low95) / 2 / one.median * 100);
     }
@@ -293,9 +293,9 @@ std::string quiet_words(const std::vector<Record>& records) {
          percent_text(noise[noise.size() * 9 / 10]) + ".";
 }
 
-double median_p(const std::vector<Record>& records) {
+double median_p(const std::vector<BenchRecord>& records) {
   std::vector<double> near;
-  for (const Record& one : records) {
+  for (const BenchRecord& one : records) {
     if (one.against.empty() && one.distance == "near") near.push_back(one.p_ns);
   }
   return harness::median_of(near);
@@ -313,8 +313,8 @@ std::string count_text(const std::string& whose, const std::vector<Compared>& fi
 
 }  // namespace
 
-std::string name_of(const Record& record) {
-  const harness::Key& key = record.key;
+std::string name_of(const BenchRecord& record) {
+  const harness::RecordKey& key = record.key;
   std::string text = key.bench + " " + key.op + " of " + driver::size_text(key.size_bytes) +
                      (key.size_bytes < 1024 ? " bytes, " : ", ") + threads_text(key.threads);
   if (key.processes > 2) text += ", " + std::to_string(key.processes) + " processes";
@@ -325,11 +325,11 @@ std::string name_of(const Record& record) {
   return text;
 }
 
-bool is_peer(const Record& record) {
+bool is_peer(const BenchRecord& record) {
   return !harness::is_heddle(record.key) && record.key.transport != "limit";
 }
 
-std::vector<std::string> answer(const std::vector<Record>& records) {
+std::vector<std::string> answer(const std::vector<BenchRecord>& records) {
   const std::vector<Pair> pairs = beside_the_best(records);
   std::vector<std::string> out = {""};
   if (const Pair* const main = main_pair(pairs)) {
@@ -346,7 +346,7 @@ std::vector<std::string> answer(const std::vector<Record>& records) {
     out[0] = times(pairs[pairs.size() / 2].advantage()) + "as good as the best peer in the middle of " +
              std::to_string(pairs.size()) + " figures";
   }
-  if (const Record* const limit = beside_the_limit(records)) {
+  if (const BenchRecord* const limit = beside_the_limit(records)) {
     const bool time = limit->against == "P";
     out[0] += (out[0].empty() ? "" : ", ") + times(limit->ratio) + "the limit";
     out.push_back(name_of(*limit) + ": " + figure_text(*limit) +
@@ -358,9 +358,9 @@ std::vector<std::string> answer(const std::vector<Record>& records) {
   return out;
 }
 
-std::vector<std::string> verdict(const std::vector<Record>& records) {
+std::vector<std::string> verdict(const std::vector<BenchRecord>& records) {
   std::set<std::string> peers;
-  for (const Record& record : records) {
+  for (const BenchRecord& record : records) {
     if (is_peer(record)) peers.insert(library_name(record.key.transport));
   }
   if (peers.empty()) {
@@ -395,7 +395,7 @@ std::vector<std::string> trust(const harness::Results& results) {
   std::size_t figures = 0;
   std::size_t near = 0;
   bool right = true;
-  for (const Record& one : results.records) {
+  for (const BenchRecord& one : results.records) {
     figures += one.against.empty() ? 1 : 0;
     near += one.against.empty() && one.distance == "near" ? 1 : 0;
     right = right && one.verified;
@@ -411,9 +411,9 @@ std::vector<std::string> trust(const harness::Results& results) {
 
 Comparison compare(const harness::Results& before, const harness::Results& after) {
   Comparison out;
-  for (const Record& old : before.records) {
+  for (const BenchRecord& old : before.records) {
     if (!old.against.empty()) continue;
-    const auto now = std::find_if(after.records.begin(), after.records.end(), [&](const Record& one) {
+    const auto now = std::find_if(after.records.begin(), after.records.end(), [&](const BenchRecord& one) {
       return one.against.empty() && one.key == old.key && one.distance == old.distance;
     });
     if (now != after.records.end()) out.figures.push_back({&old, &*now, change(old, *now)});

@@ -154,7 +154,7 @@ class Convolution {
   }
 
   Run steps(std::uint64_t n) {
-    const harness::Session& session = bench_.session();
+    const harness::BenchSession& session = bench_.session();
     const auto pin = [&](std::uint32_t thread) { session.cores().pin_sharing(session.rank(), thread); };
     const auto work = [&](std::uint32_t thread) {
       for (std::uint64_t i = 0; i < n; ++i) step(thread);

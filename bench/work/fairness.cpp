@@ -159,7 +159,7 @@ class Fairness {
     library_.flush(0, 1);
   }
 
-  harness::Session& session_;
+  harness::BenchSession& session_;
   Heddle& library_;
   Receivers& receivers_;
   std::uint64_t all_runs_ = 0;

@@ -14,13 +14,13 @@ namespace heddle::bench::work {
 
 namespace {
 
-using harness::Options;
+using harness::BenchOptions;
 using libraries::kExclusive;
 using libraries::kModes;
 using libraries::Mode;
 
 // The channel: the driver's, or one that rank 0 makes and names to the others.
-std::optional<harness::Channel> open_channel(const Options& options, std::uint32_t rank, std::uint32_t size) {
+std::optional<harness::Channel> open_channel(const BenchOptions& options, std::uint32_t rank, std::uint32_t size) {
   if (!options.channel.empty()) return harness::Channel::open(options.channel);
   std::optional<harness::Channel> mine = rank == 0 ? harness::Channel::create(options.retry_ns) : std::nullopt;
   char path[64] = {};
@@ -78,13 +78,13 @@ void measure_aggregation(Bench& bench, Memory& memory) {
   }
 }
 
-const char* kind_of_registered(const Options& options) {
+const char* kind_of_registered(const BenchOptions& options) {
   return options.memory == "adopted" ? "adopted" : "registered";
 }
 
 // With a worker for each thread. Benches that compare modes leave it out where others are named.
 void measure_exclusive(Bench& bench, Heddle& library, Memory& memory) {
-  const Options& options = bench.options();
+  const BenchOptions& options = bench.options();
   const bool named = options.sharing.empty() || harness::wants_sharing(options, kExclusive.name);
   if (options.memory == "allocated" || options.memory == "both") {
     if (bench.wants("pingpong")) measure::one_sided_latency(bench, library);
@@ -115,7 +115,7 @@ void measure_exclusive(Bench& bench, Heddle& library, Memory& memory) {
 // With a worker for all threads: in the modes that are asked for, or in those that are there for
 // comparing modes.
 void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Mode& mode) {
-  const Options& options = bench.options();
+  const BenchOptions& options = bench.options();
   const bool any = options.sharing.empty();
   const bool named = harness::wants_sharing(options, mode.name);
   const bool usual = harness::wants_mode(options, mode.name);
@@ -156,9 +156,9 @@ void measure_programs(Bench& bench, Memory& memory, std::uint32_t lanes) {
   }
 }
 
-void measure_all(harness::Session& session) {
+void measure_all(harness::BenchSession& session) {
   Bench bench(session);
-  const Options& options = session.options();
+  const BenchOptions& options = session.options();
   const measure::Needs needs = measure::needs_of(session);
   const bool programs = measure::only_programs(options);
   Memory memory(needs.region_bytes, !programs, options.memory == "adopted");
@@ -175,11 +175,11 @@ void measure_all(harness::Session& session) {
 }
 
 // The samples of a session go to the driver. If there is none, rank 0 keeps them.
-int measure_with(harness::Channel& channel, const Options& options) {
+int measure_with(harness::Channel& channel, const BenchOptions& options) {
   std::vector<harness::Sample> samples;
   const bool alone = options.channel.empty();
   const harness::Origin origin = harness::origin_of(options.command, harness::Cores::allowed().count());
-  harness::Session session(channel, options, [&](const harness::Sample& sample) {
+  harness::BenchSession session(channel, options, [&](const harness::Sample& sample) {
     if (!alone) return harness::print_sample(sample);
     samples.push_back(sample);
     std::fprintf(stderr, "%s %s: %.4g %s\n", sample.key.bench.c_str(), sample.key.op.c_str(), sample.value,
@@ -190,14 +190,14 @@ int measure_with(harness::Channel& channel, const Options& options) {
 }
 
 // The measurements with more than one pair of processes, each alone.
-bool takes_pairs(const Options& options) {
+bool takes_pairs(const BenchOptions& options) {
   const std::vector<std::string> names = {"duplex", "oversubscription", "mixed_job", "programs"};
   return options.names.size() == 1 && std::find(names.begin(), names.end(), options.names[0]) != names.end();
 }
 
 }  // namespace
 
-int take_part(const Options& options) {
+int take_part(const BenchOptions& options) {
   must(heddle_context_join(nullptr, &job_context), "heddle_context_join");
   std::uint32_t rank = 0;
   std::uint32_t size = 0;

@@ -15,7 +15,7 @@ using measure::Bench;
 // Joins the job this process was started in, measures, leaves. Inside a driver's session
 // (options.channel) samples go to stdout as lines; otherwise rank 0 prints the table itself. The
 // exit status.
-int take_part(const harness::Options& options);
+int take_part(const harness::BenchOptions& options);
 
 // All ranks call all of them in the same order.
 void run_reaction(Bench& bench, Heddle& library);
