@@ -87,7 +87,7 @@ std::uint32_t Callers::this_thread() {
   return number;
 }
 
-void Callers::watch(const Settings& settings) {
+void Callers::watch(const EmulatorSettings& settings) {
   one_thread.store(settings.one_thread, std::memory_order_relaxed);
   if (settings.one_thread) restricted_.store(true, std::memory_order_relaxed);
   static const int registered = ::pthread_atfork(nullptr, nullptr, &in_child);

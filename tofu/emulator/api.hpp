@@ -39,7 +39,7 @@ struct alignas(heddle::base::kCacheLine) Handle {
   bool thread_safe = false;
   bool strict = false;
   Encoder encoder;
-  Vcq vcq;
+  EmulatedVcq vcq;
   VcqPlace place;
   CqUser* user = nullptr;
 };
@@ -94,12 +94,12 @@ class InCall {
 // commands. With UTOFU_EMU_ONE_THREAD only one thread may, for programs that are to run with
 // versions of the library that demand it.
 
-struct Settings;
+struct EmulatorSettings;
 
 class Callers {
  public:
   // To be called once, before the first check() in threads that use the process.
-  static void watch(const Settings& settings);
+  static void watch(const EmulatorSettings& settings);
 
   // Ends the child, or the job, if the calling thread may not call. Without UTOFU_EMU_ONE_THREAD,
   // and outside a forked child, it only reads one byte.

@@ -35,7 +35,7 @@ struct Shown {
   int count;
 };
 
-void show_command(void* context, const Command& command) {
+void show_command(void* context, const CqCommand& command) {
   auto* shown = static_cast<Shown*>(context);
   if (shown->count++ >= kCommandsShown) return;
   ::dprintf(shown->fd, "    waits: %s, %u bytes to VCQ %016llx at %016llx, SPS %u\n", name_of(command.opcode),
@@ -43,8 +43,8 @@ void show_command(void* context, const Command& command) {
             static_cast<unsigned long long>(command.remote_stadd), command.sps);
 }
 
-void dump_cq(CommandQueue& cq, int fd) {
-  const CommandQueue::Pointers at = cq.pointers();
+void dump_cq(EmulatedCq& cq, int fd) {
+  const EmulatedCq::Pointers at = cq.pointers();
   ::dprintf(fd, "  TNI %u CQ %u (%s): TOQ posted %llu executed %llu reaped %llu", cq.tni(), cq.number(),
             name_of(cq.mode()), static_cast<unsigned long long>(at.posted),
             static_cast<unsigned long long>(at.executed), static_cast<unsigned long long>(at.reaped));
@@ -54,7 +54,7 @@ void dump_cq(CommandQueue& cq, int fd) {
   ::dprintf(fd, "; MRQ written %llu read %llu; %zu answers are waited for\n",
             static_cast<unsigned long long>(at.written), static_cast<unsigned long long>(at.read), cq.open_messages);
   if (cq.begun()) {
-    const Outgoing& out = cq.outgoing();
+    const CommandProgress& out = cq.outgoing();
     ::dprintf(fd, "    sending: %s, %u of %u bytes to process %u, whose ring has no room\n",
               name_of(out.command.opcode), out.offset, out.command.length, out.process);
   }
@@ -80,7 +80,7 @@ std::uint64_t used_ns() {
 }  // namespace
 
 void Engine::dump(int fd) {
-  for (CommandQueue* cq : process_.cqs()) dump_cq(*cq, fd);
+  for (EmulatedCq* cq : process_.cqs()) dump_cq(*cq, fd);
 }
 
 // Reports a CQ that has had commands for a long time and runs none of them: in session mode it
@@ -88,8 +88,8 @@ void Engine::dump(int fd) {
 void Engine::look_at_stalls(std::uint64_t now_ns) {
   const std::uint64_t limit_ns = process_.settings().watchdog_s * std::uint64_t{1'000'000'000};
   if (limit_ns == 0) return;
-  for (CommandQueue* cq : process_.cqs()) {
-    const CommandQueue::Pointers at = cq->pointers();
+  for (EmulatedCq* cq : process_.cqs()) {
+    const EmulatedCq::Pointers at = cq->pointers();
     Stall& stall = stalls_[cq];
     if (at.executed == at.posted || at.executed != stall.executed || stall.since_ns == 0) {
       stall = {at.executed, now_ns, false};
@@ -104,8 +104,8 @@ void Engine::look_at_stalls(std::uint64_t now_ns) {
 
 void Engine::publish_moved() {
   std::uint64_t moved = moved_;
-  for (const CommandQueue* cq : process_.cqs()) {
-    const CommandQueue::Pointers at = cq->pointers();
+  for (const EmulatedCq* cq : process_.cqs()) {
+    const EmulatedCq::Pointers at = cq->pointers();
     moved += at.posted + at.held + at.reaped + at.read;
   }
   world_.entry(process_.number()).moved.store(moved, std::memory_order_relaxed);

@@ -32,7 +32,7 @@ Process* here() {
 
 // This process's use of a CQ. Protected by Process::management().
 struct CqUse {
-  CommandQueue* cq = nullptr;
+  EmulatedCq* cq = nullptr;
   unsigned vcqs = 0;   // number of VCQs on it
   unsigned slots = 0;  // a bit for each used slot
 };
@@ -207,7 +207,7 @@ std::size_t waiting_for(Process& process, Handle& handle, utofu_stadd_t stadd) {
   } search{handle.vcq.cq->stags(), stadd};
   const Engine::Pause pause(process.engine());
   handle.vcq.cq->for_each_waiting_or_held(
-      [](void* context, const Command& command) {
+      [](void* context, const CqCommand& command) {
         Search& in = *static_cast<Search*>(context);
         const bool local = command.opcode == Opcode::put || command.opcode == Opcode::get;
         if (local && in.stags.would_end(in.stadd, command.local_stadd)) ++in.found;

@@ -10,8 +10,7 @@
 
 namespace tofu_emulator {
 
-CommandQueue::CommandQueue(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode,
-                           std::uint32_t generation)
+EmulatedCq::EmulatedCq(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode, std::uint32_t generation)
     : process_(process),
       quick_(!process.settings().step && !process.model().on()),
       alone_(quick_ && mode != CqMode::shared),
@@ -31,13 +30,13 @@ CommandQueue::CommandQueue(Process& process, std::uint16_t tni, std::uint16_t nu
 }
 
 // Held commands do not make room by themselves, so they are started first.
-int CommandQueue::busy() {
+int EmulatedCq::busy() {
   start_held();
   process_.engine().step();
   return UTOFU_ERR_BUSY;
 }
 
-void CommandQueue::start_held() {
+void EmulatedCq::start_held() {
   const std::uint64_t held = held_.load(std::memory_order_relaxed);
   if (held == 0) return;
   held_.store(0, std::memory_order_relaxed);
@@ -46,7 +45,7 @@ void CommandQueue::start_held() {
   process_.engine().ring();
 }
 
-int CommandQueue::post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
+int EmulatedCq::post(EmulatedVcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
   if (count > depth_) return post_as_room_comes(vcq, slots, count, cbdata);
   if (!has_room(count)) return busy();
   const std::uint64_t ready_ns = process_.model().on() ? process_.model().posted(vcq, static_cast<unsigned>(count)) : 0;
@@ -55,7 +54,8 @@ int CommandQueue::post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbd
 }
 
 // Requires room for `count` slots.
-void CommandQueue::put(const Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns) {
+void EmulatedCq::put(const EmulatedVcq& vcq, const Slot* slots, std::size_t count, void* cbdata,
+                     std::uint64_t ready_ns) {
   const std::uint64_t posted = posted_.load(std::memory_order_relaxed);
   const std::uint64_t held = held_.load(std::memory_order_relaxed);
   std::size_t begun = 0;  // slots up to the last command that is not delayed
@@ -79,7 +79,7 @@ void CommandQueue::put(const Vcq& vcq, const Slot* slots, std::size_t count, voi
   process_.engine().ring();
 }
 
-int CommandQueue::post_as_room_comes(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
+int EmulatedCq::post_as_room_comes(EmulatedVcq& vcq, const Slot* slots, std::size_t count, void* cbdata) {
   if (too_long(count, std::any_of(slots, slots + count, is_delayed))) return failed(UTOFU_ERR_INVALID_DESC);
   start_held();
   const std::uint64_t ready_ns = process_.model().on() ? process_.model().posted(vcq, static_cast<unsigned>(count)) : 0;
@@ -96,7 +96,7 @@ int CommandQueue::post_as_room_comes(Vcq& vcq, const Slot* slots, std::size_t co
   return UTOFU_SUCCESS;
 }
 
-bool CommandQueue::reap_all() {
+bool EmulatedCq::reap_all() {
   const std::uint64_t executed = executed_.load(std::memory_order_acquire);
   std::uint64_t reaped = reaped_.load(std::memory_order_relaxed);
   if (reaped == executed) return false;
@@ -112,7 +112,7 @@ bool CommandQueue::reap_all() {
 
 // If there are more threads than cores, a polling program keeps the core from the engine that it
 // waits for.
-int CommandQueue::fruitless() {
+int EmulatedCq::fruitless() {
   if (process_.settings().step) {
     process_.engine().step();
   } else if (++fruitless_ >= process_.patience()) {
@@ -122,14 +122,14 @@ int CommandQueue::fruitless() {
   return UTOFU_ERR_NOT_FOUND;
 }
 
-int CommandQueue::give(const Done& done, Vcq& vcq, void** cbdata) {
+int EmulatedCq::give(const Done& done, EmulatedVcq& vcq, void** cbdata) {
   *cbdata = done.cbdata;
   fruitless_ = 0;
   if (process_.model().on()) process_.model().polled(vcq, done.model_ns);
   return noted(done.status);
 }
 
-int CommandQueue::poll_shared_tcq(Vcq& vcq, void** cbdata) {
+int EmulatedCq::poll_shared_tcq(EmulatedVcq& vcq, void** cbdata) {
   if (kept_ != nullptr && !(*kept_)[vcq.slot].done.empty()) {
     const Done done = (*kept_)[vcq.slot].done.front();
     (*kept_)[vcq.slot].done.pop_front();
@@ -150,7 +150,7 @@ int CommandQueue::poll_shared_tcq(Vcq& vcq, void** cbdata) {
   return fruitless();
 }
 
-std::size_t CommandQueue::unread_tcq(Vcq& vcq) {
+std::size_t EmulatedCq::unread_tcq(EmulatedVcq& vcq) {
   std::size_t count = kept_ != nullptr ? (*kept_)[vcq.slot].done.size() : 0;
   const std::uint64_t executed = executed_.load(std::memory_order_acquire);
   for (std::uint64_t at = reaped_.load(std::memory_order_relaxed); at != executed;) {
@@ -162,14 +162,14 @@ std::size_t CommandQueue::unread_tcq(Vcq& vcq) {
   return count;
 }
 
-int CommandQueue::give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice) {
+int EmulatedCq::give(const Notice& found, EmulatedVcq& vcq, utofu_mrq_notice* notice) {
   *notice = found.notice;
   fruitless_ = 0;
   if (process_.model().on()) process_.model().polled(vcq, found.model_ns);
   return noted(found.status);
 }
 
-int CommandQueue::poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
+int EmulatedCq::poll_shared_mrq(EmulatedVcq& vcq, utofu_mrq_notice* notice) {
   if (kept_ != nullptr && !(*kept_)[vcq.slot].notices.empty()) {
     const Notice found = (*kept_)[vcq.slot].notices.front();
     (*kept_)[vcq.slot].notices.pop_front();
@@ -196,7 +196,7 @@ int CommandQueue::poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
   return fruitless();
 }
 
-std::size_t CommandQueue::unread_mrq(Vcq& vcq) {
+std::size_t EmulatedCq::unread_mrq(EmulatedVcq& vcq) {
   std::size_t count = kept_ != nullptr ? (*kept_)[vcq.slot].notices.size() : 0;
   const std::uint64_t written = written_.load(std::memory_order_acquire);
   for (std::uint64_t at = read_.load(std::memory_order_relaxed); at != written; ++at)
@@ -205,27 +205,27 @@ std::size_t CommandQueue::unread_mrq(Vcq& vcq) {
   return count;
 }
 
-void CommandQueue::visit_commands(std::uint64_t end, void (*visit)(void* context, const Command& command),
-                                  void* context) {
+void EmulatedCq::visit_commands(std::uint64_t end, void (*visit)(void* context, const CqCommand& command),
+                                void* context) {
   std::uint64_t at = executed_.load(std::memory_order_relaxed);
   if (outgoing_.begun) at += outgoing_.command.slots;
   while (at != end) {
-    Command command;
+    CqCommand command;
     (void)decode(process_.machine(), toq_[at & (depth_ - 1)], toq_[(at + 1) & (depth_ - 1)], &command);
     visit(context, command);
     at += records_[at & (depth_ - 1)].slots;
   }
 }
 
-void CommandQueue::for_each_waiting(void (*visit)(void* context, const Command& command), void* context) {
+void EmulatedCq::for_each_waiting(void (*visit)(void* context, const CqCommand& command), void* context) {
   visit_commands(posted_.load(std::memory_order_acquire), visit, context);
 }
 
-void CommandQueue::for_each_waiting_or_held(void (*visit)(void* context, const Command& command), void* context) {
+void EmulatedCq::for_each_waiting_or_held(void (*visit)(void* context, const CqCommand& command), void* context) {
   visit_commands(posted_.load(std::memory_order_acquire) + held_.load(std::memory_order_relaxed), visit, context);
 }
 
-std::size_t CommandQueue::waiting_of(std::uint16_t slot) const {
+std::size_t EmulatedCq::waiting_of(std::uint16_t slot) const {
   if (mode_ == CqMode::session) return 0;
   std::size_t count = 0;
   const std::uint64_t end = posted_.load(std::memory_order_acquire) + held_.load(std::memory_order_relaxed);
@@ -237,7 +237,7 @@ std::size_t CommandQueue::waiting_of(std::uint16_t slot) const {
   return count;
 }
 
-void CommandQueue::set_vcq(std::uint16_t slot, Vcq* vcq) {
+void EmulatedCq::set_vcq(std::uint16_t slot, EmulatedVcq* vcq) {
   vcqs_[slot] = vcq;
   if (kept_ == nullptr) return;
   // Completions and notices of the previous VCQ are dropped: the next VCQ in this slot is another
@@ -256,17 +256,17 @@ void CommandQueue::set_vcq(std::uint16_t slot, Vcq* vcq) {
   }
 }
 
-bool CommandQueue::has_command() const {
+bool EmulatedCq::has_command() const {
   const std::uint64_t executed = executed_.load(std::memory_order_relaxed);
   if (executed == posted_.load(std::memory_order_seq_cst)) return false;
   return mode_ != CqMode::session || scheduled_ - executed >= records_[executed & (depth_ - 1)].slots;
 }
 
-bool CommandQueue::take(std::uint64_t* ready_ns) {
+bool EmulatedCq::take(std::uint64_t* ready_ns) {
   if (!has_command()) return false;
   const std::uint64_t at = executed_.load(std::memory_order_relaxed);
   const Record& record = records_[at & (depth_ - 1)];
-  outgoing_ = Outgoing{};
+  outgoing_ = CommandProgress{};
   if (!decode(process_.machine(), toq_[at & (depth_ - 1)], toq_[(at + 1) & (depth_ - 1)], &outgoing_.command))
     outgoing_.command.error = UTOFU_ERR_TCQ_DESC;
   outgoing_.command.slots = record.slots;
@@ -278,7 +278,7 @@ bool CommandQueue::take(std::uint64_t* ready_ns) {
   return true;
 }
 
-std::uint64_t CommandQueue::use_credits(std::uint32_t slots) {
+std::uint64_t EmulatedCq::use_credits(std::uint32_t slots) {
   while (slots > 0 && !credits_.empty()) {
     Credits& first = credits_.front();
     const std::uint32_t used = std::min(slots, first.slots);
@@ -290,7 +290,7 @@ std::uint64_t CommandQueue::use_credits(std::uint32_t slots) {
   return credit_ns_;
 }
 
-void CommandQueue::executed(int status, std::uint64_t model_ns) {
+void EmulatedCq::executed(int status, std::uint64_t model_ns) {
   const std::uint64_t at = executed_.load(std::memory_order_relaxed);
   Record& record = records_[at & (depth_ - 1)];
   record.status = status;
@@ -302,7 +302,7 @@ void CommandQueue::executed(int status, std::uint64_t model_ns) {
   executed_.store(at + record.slots, std::memory_order_release);
 }
 
-void CommandQueue::notify(std::uint16_t slot, const utofu_mrq_notice& notice, int status, std::uint64_t model_ns) {
+void EmulatedCq::notify(std::uint16_t slot, const utofu_mrq_notice& notice, int status, std::uint64_t model_ns) {
   if (vcq(slot) == nullptr) return;
   const std::uint64_t written = written_.load(std::memory_order_relaxed);
   if (written - read_.load(std::memory_order_acquire) >= mrq_depth_)
@@ -314,7 +314,7 @@ void CommandQueue::notify(std::uint16_t slot, const utofu_mrq_notice& notice, in
   written_.store(written + 1, std::memory_order_release);
 }
 
-void CommandQueue::credit(std::uint32_t slots, std::uint64_t model_ns) {
+void EmulatedCq::credit(std::uint32_t slots, std::uint64_t model_ns) {
   if (mode_ != CqMode::session) {
     broken_rule("a message with SPS(%u) came for TNI %u CQ %u, which is not in session mode", slots, tni_, number_);
     return;
@@ -326,7 +326,7 @@ void CommandQueue::credit(std::uint32_t slots, std::uint64_t model_ns) {
   credits_.insert(later, {model_ns, slots});
 }
 
-CommandQueue::Pointers CommandQueue::pointers() const {
+EmulatedCq::Pointers EmulatedCq::pointers() const {
   return {posted_.load(std::memory_order_acquire),  executed_.load(std::memory_order_relaxed),
           reaped_.load(std::memory_order_relaxed),  scheduled_,
           written_.load(std::memory_order_relaxed), read_.load(std::memory_order_acquire),

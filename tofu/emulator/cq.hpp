@@ -21,10 +21,10 @@
 
 namespace tofu_emulator {
 
-class CommandQueue;
+class EmulatedCq;
 
-struct Vcq {
-  CommandQueue* cq = nullptr;
+struct EmulatedVcq {
+  EmulatedCq* cq = nullptr;
   utofu_vcq_id_t id = 0;  // raw
   unsigned long flags = 0;
   std::uint16_t slot = 0;  // in the CQ
@@ -56,9 +56,9 @@ class Process;
 enum class CqMode : std::uint8_t { shared = 1, exclusive, session };
 
 // The engine's progress in the command that it executes.
-struct Outgoing {
+struct CommandProgress {
   bool begun = false;
-  Command command;
+  CqCommand command;
   std::uint16_t slot = 0;  // of the VCQ
   VcqPlace target;
   std::uint32_t process = 0;
@@ -70,22 +70,22 @@ struct Outgoing {
   std::uint64_t arrives_ns = 0;
 };
 
-class CommandQueue {
+class EmulatedCq {
  public:
-  CommandQueue(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode, std::uint32_t generation);
-  CommandQueue(const CommandQueue&) = delete;
-  CommandQueue& operator=(const CommandQueue&) = delete;
+  EmulatedCq(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode, std::uint32_t generation);
+  EmulatedCq(const EmulatedCq&) = delete;
+  EmulatedCq& operator=(const EmulatedCq&) = delete;
 
   // Caller.
 
   // Posts all slots of these whole commands (see whole_commands()), or returns BUSY. More slots
   // than the TOQ has are posted as it gets room, while the caller waits; INVALID_DESC if that is
   // impossible, see too_long().
-  [[nodiscard]] int post(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
+  [[nodiscard]] int post(EmulatedVcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
   // The same for one slot that is a whole command, which encode(Slot*) writes. If encode does not
   // return SUCCESS, its result is returned, and nothing is posted.
   template <class Encode>
-  [[nodiscard]] int post_one(Vcq& vcq, void* cbdata, Encode&& encode);
+  [[nodiscard]] int post_one(EmulatedVcq& vcq, void* cbdata, Encode&& encode);
   // This many slots can never be posted together: they exceed the hardware's largest TOQ, or this
   // TOQ, which makes no room by itself (session mode, DELAY_START).
   [[nodiscard]] bool too_long(std::size_t count, bool delayed) const {
@@ -94,20 +94,20 @@ class CommandQueue {
   // Starts the commands that DELAY_START holds back.
   void start_held();
   // SUCCESS, NOT_FOUND or ERR_TCQ_*. Makes room in the TOQ.
-  [[nodiscard]] int poll_tcq(Vcq& vcq, void** cbdata);
+  [[nodiscard]] int poll_tcq(EmulatedVcq& vcq, void** cbdata);
   // SUCCESS, NOT_FOUND or ERR_MRQ_*; an error comes with a notice as far as it is known.
-  [[nodiscard]] int poll_mrq(Vcq& vcq, utofu_mrq_notice* notice);
-  [[nodiscard]] std::size_t unread_tcq(Vcq& vcq);
-  [[nodiscard]] std::size_t unread_mrq(Vcq& vcq);
+  [[nodiscard]] int poll_mrq(EmulatedVcq& vcq, utofu_mrq_notice* notice);
+  [[nodiscard]] std::size_t unread_tcq(EmulatedVcq& vcq);
+  [[nodiscard]] std::size_t unread_mrq(EmulatedVcq& vcq);
 
   // The number of commands of this slot that were posted or held and not executed; 0 in session
   // mode, since close_cq() counts those. With Engine::Pause held.
   [[nodiscard]] std::size_t waiting_of(std::uint16_t slot) const;
   // Visits commands that were posted and not begun, for dumps. With Engine::Pause held.
-  void for_each_waiting(void (*visit)(void* context, const Command& command), void* context);
+  void for_each_waiting(void (*visit)(void* context, const CqCommand& command), void* context);
   // Visits held commands too: for dereg's check in strict mode. Requires also that no other caller
   // is in a call.
-  void for_each_waiting_or_held(void (*visit)(void* context, const Command& command), void* context);
+  void for_each_waiting_or_held(void (*visit)(void* context, const CqCommand& command), void* context);
 
   [[nodiscard]] std::uint16_t tni() const { return tni_; }
   [[nodiscard]] std::uint16_t number() const { return number_; }
@@ -116,15 +116,15 @@ class CommandQueue {
   [[nodiscard]] std::uint32_t generation() const { return generation_; }
 
   // Sets the VCQ in a slot; null: none. With Engine::Pause held, and no caller in a call.
-  void set_vcq(std::uint16_t slot, Vcq* vcq);
+  void set_vcq(std::uint16_t slot, EmulatedVcq* vcq);
 
   // Engine.
 
-  [[nodiscard]] Vcq* vcq(std::uint16_t slot) const { return slot < kVcqsOfCq ? vcqs_[slot] : nullptr; }
+  [[nodiscard]] EmulatedVcq* vcq(std::uint16_t slot) const { return slot < kVcqsOfCq ? vcqs_[slot] : nullptr; }
   // For messages to the user; 0: there is no VCQ.
   [[nodiscard]] utofu_vcq_id_t id_of(std::uint16_t slot) const { return vcq(slot) != nullptr ? vcq(slot)->id : 0; }
-  [[nodiscard]] Outgoing& outgoing() { return outgoing_; }
-  [[nodiscard]] const Outgoing& outgoing() const { return outgoing_; }
+  [[nodiscard]] CommandProgress& outgoing() { return outgoing_; }
+  [[nodiscard]] const CommandProgress& outgoing() const { return outgoing_; }
   [[nodiscard]] bool begun() const { return outgoing_.begun; }
   [[nodiscard]] std::uint32_t next_sequence() { return ++sequence_; }
   // Takes the next command into outgoing(), with the time from which it may run. False: there is no
@@ -188,17 +188,17 @@ class CommandQueue {
                reaped_.load(std::memory_order_relaxed) <=
            depth_;
   }
-  void put(const Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns);
-  [[nodiscard]] int post_as_room_comes(Vcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
+  void put(const EmulatedVcq& vcq, const Slot* slots, std::size_t count, void* cbdata, std::uint64_t ready_ns);
+  [[nodiscard]] int post_as_room_comes(EmulatedVcq& vcq, const Slot* slots, std::size_t count, void* cbdata);
   // Moves completions into kept_, to make room. False: there were none.
   bool reap_all();
-  void visit_commands(std::uint64_t end, void (*visit)(void* context, const Command& command), void* context);
+  void visit_commands(std::uint64_t end, void (*visit)(void* context, const CqCommand& command), void* context);
   [[nodiscard]] int busy();
   [[nodiscard]] int fruitless();
-  [[nodiscard]] int poll_shared_tcq(Vcq& vcq, void** cbdata);
-  [[nodiscard]] int poll_shared_mrq(Vcq& vcq, utofu_mrq_notice* notice);
-  [[nodiscard]] int give(const Done& done, Vcq& vcq, void** cbdata);
-  [[nodiscard]] int give(const Notice& found, Vcq& vcq, utofu_mrq_notice* notice);
+  [[nodiscard]] int poll_shared_tcq(EmulatedVcq& vcq, void** cbdata);
+  [[nodiscard]] int poll_shared_mrq(EmulatedVcq& vcq, utofu_mrq_notice* notice);
+  [[nodiscard]] int give(const Done& done, EmulatedVcq& vcq, void** cbdata);
+  [[nodiscard]] int give(const Notice& found, EmulatedVcq& vcq, utofu_mrq_notice* notice);
 
   Process& process_;
   const bool quick_;  // no timing model and no step mode
@@ -214,7 +214,7 @@ class CommandQueue {
   const std::unique_ptr<Record[]> records_;
   const std::unique_ptr<Notice[]> mrq_;
   Stags stags_;
-  std::array<Vcq*, kVcqsOfCq> vcqs_{};
+  std::array<EmulatedVcq*, kVcqsOfCq> vcqs_{};
 
   // Caller's line.
   alignas(heddle::base::kCacheLine) std::atomic<std::uint64_t> posted_{
@@ -239,11 +239,11 @@ class CommandQueue {
   std::deque<Credits> credits_;
   std::uint64_t credit_ns_ = 0;
   std::uint32_t sequence_ = 0;
-  Outgoing outgoing_;
+  CommandProgress outgoing_;
 };
 
 template <class Encode>
-[[gnu::always_inline]] inline int CommandQueue::post_one(Vcq& vcq, void* cbdata, Encode&& encode) {
+[[gnu::always_inline]] inline int EmulatedCq::post_one(EmulatedVcq& vcq, void* cbdata, Encode&& encode) {
   // in registers first: their contents are not needed when the slot's place is computed
   Slot slot;
   if (const int status = encode(&slot); status != UTOFU_SUCCESS) [[unlikely]]
@@ -271,7 +271,7 @@ template <class Encode>
   return UTOFU_SUCCESS;
 }
 
-inline int CommandQueue::poll_tcq(Vcq& vcq, void** cbdata) {
+inline int EmulatedCq::poll_tcq(EmulatedVcq& vcq, void** cbdata) {
   if (!alone_) [[unlikely]]
     return poll_shared_tcq(vcq, cbdata);
   const std::uint64_t executed = executed_.load(std::memory_order_acquire);
@@ -290,7 +290,7 @@ inline int CommandQueue::poll_tcq(Vcq& vcq, void** cbdata) {
   return fruitless();
 }
 
-inline int CommandQueue::poll_mrq(Vcq& vcq, utofu_mrq_notice* notice) {
+inline int EmulatedCq::poll_mrq(EmulatedVcq& vcq, utofu_mrq_notice* notice) {
   if (!alone_) [[unlikely]]
     return poll_shared_mrq(vcq, notice);
   const std::uint64_t read = read_.load(std::memory_order_relaxed);

@@ -75,7 +75,7 @@ detail::Rare detail::encode_rare(const Encoder& encoder, unsigned long flags, st
 
 int encode_transfer(Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local, const Blocks& blocks,
                     const Pace& pace, Slot* slots) {
-  detail::Head head{};
+  detail::DescriptorHead head{};
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
   if (wrong_length(code, blocks.length)) return UTOFU_ERR_INVALID_SIZE;
   if (pace.mtu == 0 || pace.mtu > kMtu || pace.mtu % kMtuUnit != 0 || pace.gap > kMaxGap) return UTOFU_ERR_INVALID_ARG;
@@ -91,7 +91,7 @@ int encode_transfer(Code code, const Encoder& encoder, const Target& target, uto
 
 int encode_armw(const Encoder& encoder, const Target& target, int operation, std::uint64_t operand, unsigned bytes,
                 Slot* slot) {
-  detail::Head head{};
+  detail::DescriptorHead head{};
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
   if (operation < UTOFU_ARMW_OP_SWAP || operation > UTOFU_ARMW_OP_OR) return UTOFU_ERR_INVALID_OP;
   if (target.stadd % bytes != 0) return UTOFU_ERR_INVALID_STADD;
@@ -102,7 +102,7 @@ int encode_armw(const Encoder& encoder, const Target& target, int operation, std
 
 int encode_cswap(const Encoder& encoder, const Target& target, std::uint64_t compare, std::uint64_t value,
                  unsigned bytes, Slot* slots) {
-  detail::Head head{};
+  detail::DescriptorHead head{};
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
   if (target.stadd % bytes != 0) return UTOFU_ERR_INVALID_STADD;
   slots[0] = buffer_slot(&compare, sizeof compare);
@@ -124,7 +124,7 @@ int encode_piggyback(const Encoder& encoder, const Target& target, const void* d
     if (length != 0) std::memcpy(&last, data, length);
     return encode_piggyback8(encoder, target, last, length, slots);
   }
-  detail::Head head{};
+  detail::DescriptorHead head{};
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
   slots[0] = buffer_slot(data, length < kBufferBytes ? length : kBufferBytes);
   if (length > kBufferBytes) {
@@ -148,13 +148,13 @@ bool whole_commands(const Slot* slots, std::size_t count) {
   return count != 0;
 }
 
-bool decode(const Machine& machine, const Slot& first, const Slot& second, Command* command) {
+bool decode(const Machine& machine, const Slot& first, const Slot& second, CqCommand* command) {
   const unsigned slots = slots_of(first);
   const bool two = slots == 2;
   if (slots == 0 || (two && !ends_command(second, 2))) return false;
   const auto& words = (two ? second : first).words;
   const Code code = code_of(two ? second : first);
-  *command = Command{};
+  *command = CqCommand{};
   command->opcode = opcode_of(code);
   command->slots = static_cast<std::uint8_t>(slots);
   command->edata = static_cast<std::uint8_t>(words[0] >> 56U);

@@ -31,7 +31,7 @@ static_assert(sizeof(Slot) == 32);
 
 enum class Opcode : std::uint8_t { nop, put, piggyback, get, armw, cswap };
 
-struct Command {
+struct CqCommand {
   Opcode opcode = Opcode::nop;
   std::uint8_t slots = 1;
   std::uint8_t edata = 0;
@@ -57,7 +57,7 @@ struct Command {
 unsigned slots_of(const Slot& first);
 // Decodes the first slot and, if slots_of() returns 2, the second. False: this is no command of
 // ours (then poll_tcq returns ERR_TCQ_DESC).
-bool decode(const Machine& machine, const Slot& first, const Slot& second, Command* command);
+bool decode(const Machine& machine, const Slot& first, const Slot& second, CqCommand* command);
 // Whether the arguments of utofu_post_toq are whole commands.
 [[nodiscard]] bool whole_commands(const Slot* slots, std::size_t count);
 
@@ -153,11 +153,11 @@ struct Rare {
 [[gnu::cold]] Rare encode_rare(const Encoder& encoder, unsigned long flags, std::uint64_t edata, std::uint64_t word1);
 
 // Words 0 and 1, without the bits that depend on the kind of command.
-struct Head {
+struct DescriptorHead {
   std::uint64_t word0;
   std::uint64_t word1;
 };
-inline int encode_head(const Encoder& encoder, const Target& target, Head* head) {
+inline int encode_head(const Encoder& encoder, const Target& target, DescriptorHead* head) {
   PackedPlace place = 0;
   if (!encoder.unpack(target.vcq_id, &place)) return UTOFU_ERR_INVALID_VCQ_ID;
   if ((target.flags & ~kKnownFlags) != 0) return UTOFU_ERR_INVALID_FLAGS;
@@ -182,7 +182,7 @@ constexpr bool wrong_length(coding::Code code, std::size_t length) {
 // A put or get of one block with the default packet settings.
 inline int encode_plain_transfer(coding::Code code, const Encoder& encoder, const Target& target, utofu_stadd_t local,
                                  std::size_t length, Slot* slot) {
-  detail::Head head;
+  detail::DescriptorHead head;
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
   if (wrong_length(code, length)) return UTOFU_ERR_INVALID_SIZE;
   slot->words = {head.word0 | coding::word0(code, length), head.word1, target.stadd, local};
@@ -192,7 +192,7 @@ inline int encode_plain_transfer(coding::Code code, const Encoder& encoder, cons
 // Up to 8 bytes by value, one slot: the shortest path, inlined into its caller.
 inline int encode_piggyback8(const Encoder& encoder, const Target& target, std::uint64_t data, std::size_t length,
                              Slot* slot) {
-  detail::Head head;
+  detail::DescriptorHead head;
   if (const int status = detail::encode_head(encoder, target, &head); status != 0) return status;
   if (length > 8) return UTOFU_ERR_INVALID_SIZE;
   slot->words = {head.word0 | coding::word0(coding::kPiggyback, length), head.word1, target.stadd, data};

@@ -9,8 +9,8 @@
 namespace tofu_emulator::descriptor_test {
 namespace {
 
-Settings world() {
-  Settings settings;
+EmulatorSettings world() {
+  EmulatorSettings settings;
   settings.shape = {2, 1, 1, 2, 3, 2};
   settings.processes = 24;
   return settings;
@@ -24,8 +24,8 @@ class DescriptorTest : public ::testing::Test {
   Target target_{id_, 0x123456789ABCDEF0, 0xA5, 0};
   Slot slots_[4]{};
 
-  Command decoded() {
-    Command command;
+  CqCommand decoded() {
+    CqCommand command;
     EXPECT_TRUE(decode(machine_, slots_[0], slots_[1], &command));
     EXPECT_EQ(command.slots, slots_of(slots_[0]));
     EXPECT_TRUE(whole_commands(slots_, command.slots));
@@ -51,7 +51,7 @@ TEST_F(DescriptorTest, EveryFlagOfATransferComesThrough) {
                   UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_PADDING;
   ASSERT_EQ(encode_transfer(coding::kPut, encoder_, target_, 0xFEDCBA9876543210, {kMaxLength}, {1024, 200}, slots_),
             UTOFU_SUCCESS);
-  const Command command = decoded();
+  const CqCommand command = decoded();
   EXPECT_EQ(command.opcode, Opcode::put);
   EXPECT_EQ(command.flags, target_.flags & 0xFFFFU);
   EXPECT_EQ(command.sps, 11);
@@ -69,7 +69,7 @@ TEST_F(DescriptorTest, EveryFlagOfATransferComesThrough) {
 TEST_F(DescriptorTest, APlainTransferIsTheSameWithoutAPace) {
   for (const coding::Code code : {coding::kPut, coding::kGet}) {
     ASSERT_EQ(encode_plain_transfer(code, encoder_, target_, 77, 4711, slots_), UTOFU_SUCCESS);
-    const Command command = decoded();
+    const CqCommand command = decoded();
     EXPECT_EQ(command.opcode, code == coding::kPut ? Opcode::put : Opcode::get);
     EXPECT_EQ(command.length, 4711U);
     EXPECT_EQ(command.local_stadd, 77U);
@@ -87,7 +87,7 @@ TEST_F(DescriptorTest, AStrideIsOneSlotForEachBlock) {
   ASSERT_EQ(encode_transfer(coding::kGet, encoder_, target_, 1000, {16, 48, 4}, {}, slots_), UTOFU_SUCCESS);
   EXPECT_TRUE(whole_commands(slots_, 4));
   for (unsigned block = 0; block < 4; ++block) {
-    Command command;
+    CqCommand command;
     ASSERT_TRUE(decode(machine_, slots_[block], Slot{}, &command));
     EXPECT_EQ(command.opcode, Opcode::get);
     EXPECT_EQ(command.length, 16U);
@@ -102,7 +102,7 @@ TEST_F(DescriptorTest, PiggybackOfEveryLength) {
   for (std::size_t i = 0; i < data.size(); ++i) data.at(i) = static_cast<std::uint8_t>(200 - i);
   for (std::size_t length = 1; length <= kMaxPiggyback; ++length) {
     ASSERT_EQ(encode_piggyback(encoder_, target_, data.data(), length, slots_), UTOFU_SUCCESS);
-    const Command command = decoded();
+    const CqCommand command = decoded();
     EXPECT_EQ(command.opcode, Opcode::piggyback);
     EXPECT_EQ(command.slots, length <= 8 ? 1 : 2);
     EXPECT_EQ(command.length, length);
@@ -118,7 +118,7 @@ TEST_F(DescriptorTest, Atomics) {
   for (const unsigned bytes : {4U, 8U}) {
     for (int operation = UTOFU_ARMW_OP_SWAP; operation <= UTOFU_ARMW_OP_OR; ++operation) {
       ASSERT_EQ(encode_armw(encoder_, target_, operation, 0x1122334455667788, bytes, slots_), UTOFU_SUCCESS);
-      const Command command = decoded();
+      const CqCommand command = decoded();
       EXPECT_EQ(command.opcode, Opcode::armw);
       EXPECT_EQ(command.slots, 1);
       EXPECT_EQ(command.armw_op, operation);
@@ -126,7 +126,7 @@ TEST_F(DescriptorTest, Atomics) {
       EXPECT_EQ(command.operand, 0x1122334455667788U);
     }
     ASSERT_EQ(encode_cswap(encoder_, target_, 5, 6, bytes, slots_), UTOFU_SUCCESS);
-    const Command command = decoded();
+    const CqCommand command = decoded();
     EXPECT_EQ(command.opcode, Opcode::cswap);
     EXPECT_EQ(command.slots, 2);
     EXPECT_EQ(command.length, bytes);
@@ -183,7 +183,7 @@ TEST_F(DescriptorTest, WhatNobodyEncodedIsNoCommand) {
       for (std::uint64_t& word : slot.words) word = random.next();
     }
     accepted += whole_commands(any, 3) ? 1U : 0U;
-    Command command;
+    CqCommand command;
     (void)decode(machine_, any[0], any[1], &command);  // whatever it returns, it must not crash
   }
   EXPECT_EQ(accepted, 0U);

@@ -175,7 +175,7 @@ std::size_t Engine::round() {
   stalled_ = false;
   std::size_t done = receive(Channel::responses) + receive(Channel::requests);
   if (strict_) done += release_delayed();
-  for (CommandQueue* cq : process_.cqs()) done += execute(*cq);
+  for (EmulatedCq* cq : process_.cqs()) done += execute(*cq);
   done += process_.gates().progress(process_, *this);
   flush();
   moved_ += done;
@@ -215,7 +215,7 @@ bool Engine::something_there() const {
       if (word.load(std::memory_order_seq_cst) != 0) return true;
   }
   return std::any_of(process_.cqs().begin(), process_.cqs().end(),
-                     [](const CommandQueue* cq) { return cq->has_command(); }) ||
+                     [](const EmulatedCq* cq) { return cq->has_command(); }) ||
          !process_.gates().idle();
 }
 
@@ -298,7 +298,7 @@ void Engine::look_at_peers() {
   messages_.for_each([this](Message& message) {
     // First check whether the process will not answer any more, then whether it has answered: an
     // answer sent before its end still counts.
-    const Owner owner = world_.cq_owner(message.target.node, message.target.tni, message.target.cq);
+    const DirectoryOwner owner = world_.cq_owner(message.target.node, message.target.tni, message.target.cq);
     const bool same = owner.somebody() && owner.generation == message.generation;
     if (!gone(message.process) && same) return;
     if (source(message.process).ends[kResponses].has_more()) {
@@ -311,7 +311,7 @@ void Engine::look_at_peers() {
   });
 }
 
-void Engine::drain(CommandQueue& cq) {
+void Engine::drain(EmulatedCq& cq) {
   std::uint64_t before = cq.pointers().executed;
   for (std::uint64_t since = now_ns();;) {
     {
@@ -328,13 +328,13 @@ void Engine::drain(CommandQueue& cq) {
   }
 }
 
-void Engine::forget(const CommandQueue& cq) {
+void Engine::forget(const EmulatedCq& cq) {
   messages_.for_each([this, &cq](Message& message) {
     if (message.cq == &cq) messages_.close(message);
   });
 }
 
-void Engine::forget(CommandQueue& cq, std::uint16_t slot) {
+void Engine::forget(EmulatedCq& cq, std::uint16_t slot) {
   messages_.for_each([&](Message& message) {
     if (message.cq != &cq || message.slot != slot) return;
     if (strict_ && message.opcode == Opcode::get) cq.stags().finished(message.local_stadd);
@@ -343,7 +343,7 @@ void Engine::forget(CommandQueue& cq, std::uint16_t slot) {
   });
 }
 
-std::size_t Engine::under_way(const Vcq& vcq) {
+std::size_t Engine::under_way(const EmulatedVcq& vcq) {
   const Pause pause(*this);
   std::size_t count = vcq.cq->waiting_of(vcq.slot);
   messages_.for_each([&](const Message& message) {

@@ -23,12 +23,12 @@
 
 namespace tofu_emulator {
 
-class CommandQueue;
+class EmulatedCq;
 
 struct Message {
-  std::uint64_t id = 0;        // 0: free
-  CommandQueue* cq = nullptr;  // null: its CQ is closed; the answer is dropped
-  std::uint32_t process = 0;   // the target
+  std::uint64_t id = 0;       // 0: free
+  EmulatedCq* cq = nullptr;   // null: its CQ is closed; the answer is dropped
+  std::uint32_t process = 0;  // the target
   std::uint32_t generation = 0;
   VcqPlace target;
   std::uint16_t slot = 0;  // the initiator's VCQ
@@ -327,13 +327,13 @@ class Engine {
 
   // One thread at a time (Process::management()), not paused. Runs the CQ's commands that can run,
   // as long as they make progress.
-  void drain(CommandQueue& cq);
+  void drain(EmulatedCq& cq);
   // Paused: answers for this CQ, or for one of its VCQs, will be dropped.
-  void forget(const CommandQueue& cq);
-  void forget(CommandQueue& cq, std::uint16_t slot);
+  void forget(const EmulatedCq& cq);
+  void forget(EmulatedCq& cq, std::uint16_t slot);
 
   // Commands of this VCQ that can run and have not left, and commands that wait for an answer.
-  std::size_t under_way(const Vcq& vcq);
+  std::size_t under_way(const EmulatedVcq& vcq);
 
   // The bytes of all puts that a TNI has sent for this process. Any thread.
   [[nodiscard]] std::uint64_t put_bytes(std::uint16_t tni) const {
@@ -396,15 +396,15 @@ class Engine {
   [[nodiscard]] bool gone(std::uint32_t process);
 
   // outbound.cpp
-  std::size_t execute(CommandQueue& cq);
-  [[nodiscard]] bool begin(CommandQueue& cq, std::uint64_t ready_ns);
-  [[nodiscard]] Handled push(CommandQueue& cq);
-  [[nodiscard]] Handled push_put(CommandQueue& cq);
-  [[nodiscard]] Handled push_small(CommandQueue& cq);
-  void open_message(CommandQueue& cq);
-  void finish(CommandQueue& cq, int status);
-  void refuse(CommandQueue& cq, Refusal refusal);
-  [[nodiscard]] PacketHead head_of(const CommandQueue& cq) const;
+  std::size_t execute(EmulatedCq& cq);
+  [[nodiscard]] bool begin(EmulatedCq& cq, std::uint64_t ready_ns);
+  [[nodiscard]] Handled push(EmulatedCq& cq);
+  [[nodiscard]] Handled push_put(EmulatedCq& cq);
+  [[nodiscard]] Handled push_small(EmulatedCq& cq);
+  void open_message(EmulatedCq& cq);
+  void finish(EmulatedCq& cq, int status);
+  void refuse(EmulatedCq& cq, Refusal refusal);
+  [[nodiscard]] PacketHead head_of(const EmulatedCq& cq) const;
   [[nodiscard]] std::byte* place_for(std::uint32_t process, Channel channel, PacketKind kind, std::uint32_t bytes);
   Target& target(std::uint32_t process);
 
@@ -416,14 +416,14 @@ class Engine {
   std::size_t drain_ring(std::uint32_t from, Channel channel, bool* emptied);
   std::size_t release_delayed();
   [[nodiscard]] Handled take_request(const Arrival& arrival);
-  void take_put(const Arrival& arrival, CommandQueue* cq, const Reply& reply);
-  [[nodiscard]] Handled take_get(const Arrival& arrival, CommandQueue* cq);
-  void take_exchange(const Arrival& arrival, CommandQueue* cq, const Reply& reply);
+  void take_put(const Arrival& arrival, EmulatedCq* cq, const Reply& reply);
+  [[nodiscard]] Handled take_get(const Arrival& arrival, EmulatedCq* cq);
+  void take_exchange(const Arrival& arrival, EmulatedCq* cq, const Reply& reply);
   void turn_away(const Arrival& arrival, const Reply& reply, Refusal refusal);
-  [[nodiscard]] CommandQueue* addressee(const PacketHead& head);
-  [[nodiscard]] Refusal store(const Arrival& arrival, CommandQueue& cq);
+  [[nodiscard]] EmulatedCq* addressee(const PacketHead& head);
+  [[nodiscard]] Refusal store(const Arrival& arrival, EmulatedCq& cq);
   void pad(const PacketHead& head, const Hold& hold);
-  void arrived(const Arrival& arrival, CommandQueue& cq, std::uint8_t type, std::uint64_t value);
+  void arrived(const Arrival& arrival, EmulatedCq& cq, std::uint8_t type, std::uint64_t value);
   [[nodiscard]] bool reserve(const Arrival& arrival, PacketKind kind, std::uint32_t bytes, Reply* reply);
   void answer(const Arrival& arrival, const Reply& reply, Refusal refusal, std::uint64_t value, std::uint32_t offset);
   void take_response(const Arrival& arrival);
@@ -453,7 +453,7 @@ class Engine {
   std::uint64_t moved_ = 0;  // things done in all rounds
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t next_death_look_ns_ = 0;
-  std::unordered_map<const CommandQueue*, Stall> stalls_;
+  std::unordered_map<const EmulatedCq*, Stall> stalls_;
   // relaxed: statistics; written within rounds
   std::array<std::atomic<std::uint64_t>, kTnis> put_bytes_{};
 

@@ -294,9 +294,9 @@ void complain(const GateSignal& signal, SignalTrouble trouble) {
 }  // namespace
 
 // Detects two threads in calls on a gate without UTOFU_VBG_FLAG_THREAD_SAFE at the same time.
-class Gates::Use {
+class EmulatedGates::Use {
  public:
-  Use(Gates& gates, const Process& process, utofu_vbg_id_t id) {
+  Use(EmulatedGates& gates, const Process& process, utofu_vbg_id_t id) {
     if (!process.settings().strict()) return;
     const std::lock_guard lock(gates.mutex_);
     const auto owned = gates.owned_.find(id);
@@ -318,11 +318,11 @@ class Gates::Use {
   std::atomic<std::uint32_t>* users_ = nullptr;
 };
 
-void Gates::note_waiting() {
+void EmulatedGates::note_waiting() {
   waiting_.store(!graph_.outgoing().empty(), std::memory_order_seq_cst);
 }
 
-void Gates::receive(const PacketHead& head, const std::byte* data) {
+void EmulatedGates::receive(const PacketHead& head, const std::byte* data) {
   GateSignal signal;
   if (head.bytes != sizeof signal.value) fatal("a gate's signal has %u bytes", static_cast<unsigned>(head.bytes));
   signal.from = head.source_vcq;
@@ -338,7 +338,7 @@ void Gates::receive(const PacketHead& head, const std::byte* data) {
   complain(signal, trouble);
 }
 
-std::size_t Gates::progress(Process& process, Engine& engine) {
+std::size_t EmulatedGates::progress(Process& process, Engine& engine) {
   if (idle()) return 0;
   const Machine& machine = process.machine();
   std::size_t left = 0;
@@ -349,7 +349,7 @@ std::size_t Gates::progress(Process& process, Engine& engine) {
     std::uint16_t tni = 0;
     std::uint16_t gate = 0;
     if (!machine.decode_vbg(signal.to, &node, &tni, &gate)) fatal("a gate is set to signal to no gate");
-    const Owner owner = process.world().gate_owner(node, tni, gate);
+    const DirectoryOwner owner = process.world().gate_owner(node, tni, gate);
     if (owner.somebody()) {
       PacketHead head;
       head.source_vcq = signal.from;
@@ -368,7 +368,8 @@ std::size_t Gates::progress(Process& process, Engine& engine) {
   return left;
 }
 
-int Gates::allocate(Process& process, std::uint16_t tni, std::size_t count, unsigned long flags, utofu_vbg_id_t* ids) {
+int EmulatedGates::allocate(Process& process, std::uint16_t tni, std::size_t count, unsigned long flags,
+                            utofu_vbg_id_t* ids) {
   World& world = process.world();
   const std::uint32_t node = process.node();
   std::vector<std::uint16_t> claimed;
@@ -396,7 +397,7 @@ int Gates::allocate(Process& process, std::uint16_t tni, std::size_t count, unsi
   return UTOFU_SUCCESS;
 }
 
-int Gates::free(Process& process, const utofu_vbg_id_t* ids, std::size_t count) {
+int EmulatedGates::free(Process& process, const utofu_vbg_id_t* ids, std::size_t count) {
   bool running = false;
   {
     const std::lock_guard lock(mutex_);
@@ -416,12 +417,12 @@ int Gates::free(Process& process, const utofu_vbg_id_t* ids, std::size_t count) 
   return UTOFU_SUCCESS;
 }
 
-bool Gates::local_to(utofu_vbg_id_t id, std::uint16_t tni) const {
+bool EmulatedGates::local_to(utofu_vbg_id_t id, std::uint16_t tni) const {
   const auto owned = owned_.find(id);
   return owned != owned_.end() && owned->second.tni == tni;
 }
 
-bool Gates::check_setting(const Process& process, const utofu_vbg_setting& setting, int* error) const {
+bool EmulatedGates::check_setting(const Process& process, const utofu_vbg_setting& setting, int* error) const {
   *error = UTOFU_ERR_INVALID_VBG_ID;
   const auto owned = owned_.find(setting.vbg_id);
   if (owned == owned_.end()) return false;
@@ -439,7 +440,7 @@ bool Gates::check_setting(const Process& process, const utofu_vbg_setting& setti
   return process.machine().path_of(setting.dst_path_coords).has_value();
 }
 
-int Gates::set(const Process& process, const utofu_vbg_setting* settings, std::size_t count) {
+int EmulatedGates::set(const Process& process, const utofu_vbg_setting* settings, std::size_t count) {
   bool running = false;
   {
     const std::lock_guard lock(mutex_);
@@ -454,7 +455,7 @@ int Gates::set(const Process& process, const utofu_vbg_setting* settings, std::s
   return UTOFU_SUCCESS;
 }
 
-int Gates::start(Process& process, utofu_vbg_id_t id, const GateValue& value) {
+int EmulatedGates::start(Process& process, utofu_vbg_id_t id, const GateValue& value) {
   const Use use(*this, process, id);
   process.engine().step();
   int result = UTOFU_SUCCESS;
@@ -468,7 +469,7 @@ int Gates::start(Process& process, utofu_vbg_id_t id, const GateValue& value) {
   return result;
 }
 
-int Gates::fetch(Process& process, utofu_vbg_id_t id, GateData data, GateValue* result) {
+int EmulatedGates::fetch(Process& process, utofu_vbg_id_t id, GateData data, GateValue* result) {
   const Use use(*this, process, id);
   process.engine().step();
   GateSignal signal;

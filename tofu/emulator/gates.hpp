@@ -161,7 +161,7 @@ class GateGraph {
 class Engine;
 class Process;
 
-class Gates {
+class EmulatedGates {
  public:
   // Engine, within a round: a signal from a remote gate. It is always taken: signals that it makes
   // the gate emit wait in the gate.

@@ -210,15 +210,15 @@ std::size_t Engine::release_delayed() {
 }
 
 // The CQ that a request is for; null: it is not, or is no longer, the one that the sender meant.
-CommandQueue* Engine::addressee(const PacketHead& head) {
-  CommandQueue* cq = process_.cq(head.tni, head.cq);
+EmulatedCq* Engine::addressee(const PacketHead& head) {
+  EmulatedCq* cq = process_.cq(head.tni, head.cq);
   return cq != nullptr && cq->generation() == head.generation && cq->vcq(head.slot) != nullptr ? cq : nullptr;
 }
 
 Engine::Handled Engine::take_request(const Arrival& arrival) {
   const PacketHead& head = *arrival.head;
   Reply reply;
-  CommandQueue* cq = addressee(head);
+  EmulatedCq* cq = addressee(head);
   switch (arrival.kind) {
     case PacketKind::put:
       if (head.op == kGivenUp) return Handled::done;
@@ -292,7 +292,7 @@ void Engine::pad(const PacketHead& head, const Hold& hold) {
   (void)memory_.write(hold.data + head.length, junk.data(), after);
 }
 
-Refusal Engine::store(const Arrival& arrival, CommandQueue& cq) {
+Refusal Engine::store(const Arrival& arrival, EmulatedCq& cq) {
   const PacketHead& head = *arrival.head;
   const Hold hold = cq.stags().hold(head.stadd, head.length, Access::write);
   if (hold.denied != Denied::none) return refusal_of(hold.denied);
@@ -305,7 +305,7 @@ Refusal Engine::store(const Arrival& arrival, CommandQueue& cq) {
   return stored ? Refusal::none : Refusal::memory;
 }
 
-void Engine::take_put(const Arrival& arrival, CommandQueue* cq, const Reply& reply) {
+void Engine::take_put(const Arrival& arrival, EmulatedCq* cq, const Reply& reply) {
   Refusal refusal = arrival.refused;
   if (refusal == Refusal::none) refusal = cq != nullptr ? store(arrival, *cq) : Refusal::peer;
   if (!arrival.last) {
@@ -321,7 +321,7 @@ void Engine::take_put(const Arrival& arrival, CommandQueue* cq, const Reply& rep
 }
 
 // The target's part of a completed message: a notice, credits.
-void Engine::arrived(const Arrival& arrival, CommandQueue& cq, std::uint8_t type, std::uint64_t value) {
+void Engine::arrived(const Arrival& arrival, EmulatedCq& cq, std::uint8_t type, std::uint64_t value) {
   const PacketHead& head = *arrival.head;
   if ((head.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0) {
     utofu_mrq_notice notice{};
@@ -335,7 +335,7 @@ void Engine::arrived(const Arrival& arrival, CommandQueue& cq, std::uint8_t type
   if (head.sps != 0) cq.credit(head.sps, process_.model().on() ? process_.model().released(head.model_ns) : 0);
 }
 
-Engine::Handled Engine::take_get(const Arrival& arrival, CommandQueue* cq) {
+Engine::Handled Engine::take_get(const Arrival& arrival, EmulatedCq* cq) {
   const PacketHead& head = *arrival.head;
   Reply reply;
   Hold hold;
@@ -368,7 +368,7 @@ Engine::Handled Engine::take_get(const Arrival& arrival, CommandQueue* cq) {
   return handled;
 }
 
-void Engine::take_exchange(const Arrival& arrival, CommandQueue* cq, const Reply& reply) {
+void Engine::take_exchange(const Arrival& arrival, EmulatedCq* cq, const Reply& reply) {
   const PacketHead& head = *arrival.head;
   Hold hold;
   if (cq != nullptr) hold = cq->stags().hold(head.stadd, head.length, Access::atomic);
@@ -426,7 +426,7 @@ void Engine::land(const Arrival& arrival, Message& message) {
 }
 
 void Engine::complete(Message& message, int status, std::uint64_t value, std::uint64_t model_ns) {
-  CommandQueue& cq = *message.cq;
+  EmulatedCq& cq = *message.cq;
   if (strict_ && message.opcode == Opcode::get) cq.stags().finished(message.local_stadd);
   if (message.notice) {
     utofu_mrq_notice notice{};

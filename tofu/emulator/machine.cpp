@@ -41,7 +41,7 @@ const utofu_onesided_caps& onesided_caps() {
   return kCaps;
 }
 
-Machine::Machine(const Settings& settings)
+Machine::Machine(const EmulatorSettings& settings)
     : vendor_(settings.numbering == Numbering::vendor),
       shape_(settings.shape),
       processes_(settings.processes),

@@ -70,7 +70,7 @@ constexpr PackedPlace without_path(PackedPlace packed) {
 
 class Machine {
  public:
-  explicit Machine(const Settings& settings);
+  explicit Machine(const EmulatorSettings& settings);
 
   [[nodiscard]] std::uint32_t nodes() const { return nodes_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }

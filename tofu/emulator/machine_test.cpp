@@ -10,8 +10,8 @@
 namespace tofu_emulator::machine_test {
 namespace {
 
-Settings settings_of(Shape shape, std::uint32_t processes, std::uint32_t per_node, std::uint64_t seed = 1) {
-  Settings settings;
+EmulatorSettings settings_of(Shape shape, std::uint32_t processes, std::uint32_t per_node, std::uint64_t seed = 1) {
+  EmulatorSettings settings;
   settings.shape = shape;
   settings.processes = processes;
   settings.per_node = per_node;
@@ -55,7 +55,7 @@ TEST(Machine, IdsTellWhatTheyWereMadeOf) {
   }
 }
 
-Settings vendors(Settings settings) {
+EmulatorSettings vendors(EmulatorSettings settings) {
   settings.numbering = Numbering::vendor;
   return settings;
 }

@@ -52,7 +52,7 @@ std::uint64_t fixed_offset(const Machine& machine, const VcqPlace& place, std::u
 
 }  // namespace
 
-Stags::Stags(const Settings& /*settings*/, const Machine& machine, const VcqPlace& place)
+Stags::Stags(const EmulatorSettings& /*settings*/, const Machine& machine, const VcqPlace& place)
     : machine_(machine), place_(place), upper_(upper_bits(machine, place)), next_stag_(kFirstAutomatic) {}
 
 std::size_t Stags::RangeHash::operator()(const Range& range) const {

@@ -45,7 +45,7 @@ struct Hold {
 class Stags {
  public:
   // `place`: of the CQ; its slot does not matter.
-  Stags(const Settings& settings, const Machine& machine, const VcqPlace& place);
+  Stags(const EmulatorSettings& settings, const Machine& machine, const VcqPlace& place);
   ~Stags() = default;
   Stags(const Stags&) = delete;
   Stags& operator=(const Stags&) = delete;

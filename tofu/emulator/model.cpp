@@ -130,7 +130,7 @@ void Model::learned(std::uint64_t when_ns) const {
   if (on_) this_thread().now_ns = std::max(this_thread().now_ns, when_ns);
 }
 
-Model::VcqClock& Model::clock_of(Vcq& vcq) {
+Model::VcqClock& Model::clock_of(EmulatedVcq& vcq) {
   if (vcq.model_clock == 0) {
     vcqs_.emplace_back();
     vcq.model_clock = vcqs_.size();
@@ -161,7 +161,7 @@ std::uint64_t Model::turns(const VcqClock& clock, std::size_t me) {
   return moves * p::kLinesOfTurn + spinners * (p::kPollInVain + spinners * p::kSpinnerRead / 2);
 }
 
-void Model::found_nothing(Vcq& vcq) {
+void Model::found_nothing(EmulatedVcq& vcq) {
   if (!spinners_) return;
   const std::lock_guard lock(mutex_);
   VcqClock& clock = clock_of(vcq);
@@ -170,7 +170,7 @@ void Model::found_nothing(Vcq& vcq) {
   user.looked = true;
 }
 
-void Model::use(Vcq& vcq, std::uint64_t cost, Call call) {
+void Model::use(EmulatedVcq& vcq, std::uint64_t cost, Call call) {
   ThreadClock& thread = this_thread();
   const std::lock_guard lock(mutex_);
   VcqClock& clock = clock_of(vcq);
@@ -188,13 +188,13 @@ void Model::use(Vcq& vcq, std::uint64_t cost, Call call) {
   thread.now_ns = clock.calendar.reserve(thread.now_ns, cost) + cost;
 }
 
-std::uint64_t Model::posted(Vcq& vcq, unsigned commands) {
+std::uint64_t Model::posted(EmulatedVcq& vcq, unsigned commands) {
   if (!on_ || commands == 0) return 0;
   use(vcq, p::kPost + (commands - 1) * p::kPostMore, Call::post);
   return this_thread().now_ns;
 }
 
-void Model::polled(Vcq& vcq, std::uint64_t when_ns) {
+void Model::polled(EmulatedVcq& vcq, std::uint64_t when_ns) {
   if (!on_) return;
   learned(when_ns);
   use(vcq, p::kPoll, Call::poll);
@@ -217,7 +217,7 @@ std::uint64_t Model::wire_bytes(std::uint64_t bytes, std::uint32_t mtu) {
   return bytes / mtu * frame(mtu) + (rest != 0 || bytes == 0 ? frame(rest) : 0);
 }
 
-Model::Sent Model::sent(const Command& command, const Route& route, std::uint64_t ready_ns) {
+Model::Sent Model::sent(const CqCommand& command, const Route& route, std::uint64_t ready_ns) {
   if (!on_) return {};
   const bool is_put = command.opcode == Opcode::put || command.opcode == Opcode::piggyback;
   const std::uint64_t wire = time_of(wire_bytes(is_put ? command.length : 0, command.mtu));

@@ -365,11 +365,11 @@ class Model {
   [[nodiscard]] bool on() const { return on_; }
 
   // Caller: posts this many commands with one call. Returns when the first of them can start.
-  std::uint64_t posted(Vcq& vcq, unsigned commands);
+  std::uint64_t posted(EmulatedVcq& vcq, unsigned commands);
   // Caller: a poll of this handle has found something that was complete at `when_ns`.
-  void polled(Vcq& vcq, std::uint64_t when_ns);
+  void polled(EmulatedVcq& vcq, std::uint64_t when_ns);
   // Caller: a poll of this handle has found nothing.
-  void found_nothing(Vcq& vcq);
+  void found_nothing(EmulatedVcq& vcq);
   // Any thread of the application: it has learned of something that was complete at `when_ns`.
   void learned(std::uint64_t when_ns) const;
   // Caller: has registered memory, or has deregistered it.
@@ -379,7 +379,7 @@ class Model {
   [[nodiscard]] static std::uint64_t now_ns();
 
   // Engine: executes a command that may start at `ready_ns` (posted, and in session mode released).
-  Sent sent(const Command& command, const Route& route, std::uint64_t ready_ns);
+  Sent sent(const CqCommand& command, const Route& route, std::uint64_t ready_ns);
   // Engine of the target: the time at which the answer to a message of `arrived_ns` is back. A get
   // is answered in pieces of kMtu, of which this one begins at `offset`; of other answers only the
   // head counts.
@@ -426,8 +426,8 @@ class Model {
   static constexpr std::size_t kLines = std::size_t{1} << kLineBits;
 
   // Advances the thread's clock by the time for which the VCQ serves it.
-  void use(Vcq& vcq, std::uint64_t cost, Call call);
-  [[nodiscard]] VcqClock& clock_of(Vcq& vcq);
+  void use(EmulatedVcq& vcq, std::uint64_t cost, Call call);
+  [[nodiscard]] VcqClock& clock_of(EmulatedVcq& vcq);
   [[nodiscard]] static std::size_t index_of(VcqClock& clock, std::uint64_t thread);
   // The time that user `me` waits for its turn.
   [[nodiscard]] static std::uint64_t turns(const VcqClock& clock, std::size_t me);

@@ -18,8 +18,8 @@ namespace {
 namespace p = model_parameters;
 
 // Four nodes along X. The first has two neighbours; one node is one link further.
-Settings line_of_nodes() {
-  Settings settings;
+EmulatorSettings line_of_nodes() {
+  EmulatorSettings settings;
   settings.processes = 4;
   settings.shape = {4, 1, 1, 1, 1, 1};
   settings.model = true;
@@ -37,8 +37,8 @@ struct OwnLinks {
 
 class ModelTest : public testing::Test {
  protected:
-  static Command command(Opcode opcode, std::uint32_t length) {
-    Command command;
+  static CqCommand command(Opcode opcode, std::uint32_t length) {
+    CqCommand command;
     command.opcode = opcode;
     command.length = length;
     return command;
@@ -52,7 +52,7 @@ class ModelTest : public testing::Test {
   Times alone(Opcode opcode, std::uint32_t length, std::uint32_t to) {
     OwnLinks links(machine_);
     Model model({true, false}, &links.of);
-    Vcq vcq;
+    EmulatedVcq vcq;
     Times times;
     std::thread([&] {
       times.one_way = model.sent(command(opcode, length), {0, to, 0, kNoPath}, model.posted(vcq, 1)).arrives_ns;
@@ -107,7 +107,7 @@ TEST_F(ModelTest, ATniServesOneCommandAtATime) {
 TEST_F(ModelTest, ASharedVcqIsSerialised) {
   constexpr int kThreads = 8;
   constexpr int kCalls = 50;
-  std::vector<Vcq> vcqs(kThreads);
+  std::vector<EmulatedVcq> vcqs(kThreads);
   const auto longest = [&](bool shared) {
     std::vector<std::uint64_t> ends(kThreads);
     std::vector<std::thread> threads;
@@ -127,7 +127,7 @@ TEST_F(ModelTest, ASharedVcqIsSerialised) {
 }
 
 TEST_F(ModelTest, APollMovesTheClockToWhatItFound) {
-  Vcq vcq;
+  EmulatedVcq vcq;
   std::thread([&] {
     model_.polled(vcq, 5000);
     EXPECT_EQ(Model::now_ns(), 5000 + model_parameters::kPoll);
@@ -149,7 +149,7 @@ TEST_F(ModelTest, WhatWasSeenInMemoryCountsAsLearned) {
 
 TEST_F(ModelTest, SwitchedOffItSaysNothing) {
   Model off({false, false}, nullptr);
-  Vcq vcq;
+  EmulatedVcq vcq;
   std::thread([&] {
     EXPECT_EQ(off.posted(vcq, 1), 0u);
     off.polled(vcq, 99);
@@ -213,7 +213,7 @@ TEST_F(ModelTest, ThoseWhoPollInVainHoldUpTheOthers) {
   constexpr std::uint64_t kSpinners = p::kCoresOfGroup + 3;
   for (const bool spinners : {false, true}) {
     Model model({true, spinners}, &links_.of);
-    Vcq vcq;
+    EmulatedVcq vcq;
     std::uint64_t first = 0;
     std::uint64_t second = 0;
     std::uint64_t third = 0;
@@ -239,7 +239,7 @@ TEST_F(ModelTest, ThoseWhoPollInVainHoldUpTheOthers) {
 
 TEST_F(ModelTest, WhoPollsNoMoreHoldsUpNobody) {
   Model model({true, true}, &links_.of);
-  Vcq vcq;
+  EmulatedVcq vcq;
   in_thread([&] { model.found_nothing(vcq); });
   in_thread([&] {
     std::uint64_t before = model.posted(vcq, 1);
@@ -286,7 +286,7 @@ TEST(Ledger, WhatIsForgottenIsPast) {
 
 // As many links as hops; each begins where the previous one ends, and none occurs twice.
 TEST(Links, ARouteIsAsLongAsTheMachineSays) {
-  Settings settings;
+  EmulatorSettings settings;
   settings.processes = 4;
   settings.shape = {5, 4, 2, 2, 3, 2};
   const Machine machine(settings);
@@ -316,7 +316,7 @@ TEST(Links, ARouteIsAsLongAsTheMachineSays) {
 // With several threads at the same time, no grant is lost or shared: together they take as long as
 // one after the other.
 TEST(Links, ThreadsTakeTurns) {
-  Settings settings;
+  EmulatorSettings settings;
   settings.processes = 2;
   settings.shape = {2, 1, 1, 1, 1, 1};
   const Machine machine(settings);
@@ -338,8 +338,8 @@ TEST(Links, ThreadsTakeTurns) {
 // A node with a neighbour on each side of X, Y and Z.
 class Neighbours : public testing::Test {
  protected:
-  static Settings cube() {
-    Settings settings;
+  static EmulatorSettings cube() {
+    EmulatorSettings settings;
     settings.processes = 27;
     settings.shape = {3, 3, 3, 1, 1, 1};
     settings.model = true;
@@ -354,7 +354,7 @@ class Neighbours : public testing::Test {
   // else to one.
   std::uint64_t six_tnis(bool spread) {
     std::uint64_t last = 0;
-    Command put;
+    CqCommand put;
     put.opcode = Opcode::put;
     put.length = kBytes;
     for (int round = 0; round < kRounds; ++round)
@@ -384,7 +384,7 @@ TEST_F(Neighbours, SixTnisToSixOfThemHaveSix) {
 // Two nodes, each with its own process, send to a third over shared links; the opposite direction
 // does not wait.
 TEST(Links, ALinkOnTheWayIsShared) {
-  Settings ring;
+  EmulatorSettings ring;
   ring.processes = 8;
   ring.shape = {8, 1, 1, 1, 1, 1};
   const Machine line(ring);
@@ -404,7 +404,7 @@ TEST(Links, ALinkOnTheWayIsShared) {
 TEST_F(Neighbours, ATniServesAllProcessesOfItsNode) {
   Links of_another(links_.memory.get(), machine_, nullptr);
   Model another({true, false}, &of_another);
-  Command put;
+  CqCommand put;
   put.opcode = Opcode::piggyback;
   put.length = 8;
   const Route route{centre_, neighbour(0), 2, kNoPath};

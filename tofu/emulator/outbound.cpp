@@ -74,7 +74,7 @@ bool Engine::send_request(std::uint32_t process, PacketKind kind, const PacketHe
   return true;
 }
 
-std::size_t Engine::execute(CommandQueue& cq) {
+std::size_t Engine::execute(EmulatedCq& cq) {
   std::size_t done = 0;
   while (done < kCommandsOfTurn) {
     if (!cq.begun()) {
@@ -93,9 +93,9 @@ std::size_t Engine::execute(CommandQueue& cq) {
 }
 
 // False: the command has completed already.
-bool Engine::begin(CommandQueue& cq, std::uint64_t ready_ns) {
-  Outgoing& out = cq.outgoing();
-  const Command& command = out.command;
+bool Engine::begin(EmulatedCq& cq, std::uint64_t ready_ns) {
+  CommandProgress& out = cq.outgoing();
+  const CqCommand& command = out.command;
   const Machine& machine = process_.machine();
   out.left_ns = out.arrives_ns = ready_ns;
   if (command.error != UTOFU_SUCCESS || command.opcode == Opcode::nop) {
@@ -124,7 +124,7 @@ bool Engine::begin(CommandQueue& cq, std::uint64_t ready_ns) {
     }
     cq.stags().release(hold);
   }
-  const Owner owner = world_.cq_owner(out.target.node, out.target.tni, out.target.cq);
+  const DirectoryOwner owner = world_.cq_owner(out.target.node, out.target.tni, out.target.cq);
   out.process = owner.process;
   out.generation = owner.generation;
   out.sequence = cq.next_sequence();
@@ -138,9 +138,9 @@ bool Engine::begin(CommandQueue& cq, std::uint64_t ready_ns) {
   return true;
 }
 
-void Engine::open_message(CommandQueue& cq) {
-  Outgoing& out = cq.outgoing();
-  const Command& command = out.command;
+void Engine::open_message(EmulatedCq& cq) {
+  CommandProgress& out = cq.outgoing();
+  const CqCommand& command = out.command;
   Message& message = messages_.open();
   message.cq = &cq;
   message.process = out.process;
@@ -159,9 +159,9 @@ void Engine::open_message(CommandQueue& cq) {
   out.message = message.id;
 }
 
-PacketHead Engine::head_of(const CommandQueue& cq) const {
-  const Outgoing& out = const_cast<CommandQueue&>(cq).outgoing();
-  const Command& command = out.command;
+PacketHead Engine::head_of(const EmulatedCq& cq) const {
+  const CommandProgress& out = const_cast<EmulatedCq&>(cq).outgoing();
+  const CqCommand& command = out.command;
   PacketHead head;
   head.source_vcq = cq.vcq(out.slot) != nullptr ? cq.vcq(out.slot)->id : 0;
   head.stadd = command.remote_stadd;
@@ -180,8 +180,8 @@ PacketHead Engine::head_of(const CommandQueue& cq) const {
   return head;
 }
 
-Engine::Handled Engine::push(CommandQueue& cq) {
-  const Outgoing& out = cq.outgoing();
+Engine::Handled Engine::push(EmulatedCq& cq) {
+  const CommandProgress& out = cq.outgoing();
   const Handled handled = out.command.opcode == Opcode::put ? push_put(cq) : push_small(cq);
   if (handled == Handled::stalled && gone(out.process)) {
     // The request will never be taken. look() fails messages that wait for an answer.
@@ -191,9 +191,9 @@ Engine::Handled Engine::push(CommandQueue& cq) {
   return handled;
 }
 
-Engine::Handled Engine::push_put(CommandQueue& cq) {
-  Outgoing& out = cq.outgoing();
-  const Command& command = out.command;
+Engine::Handled Engine::push_put(EmulatedCq& cq) {
+  CommandProgress& out = cq.outgoing();
+  const CqCommand& command = out.command;
   PacketHead head = head_of(cq);
   const Hold hold = cq.stags().hold(command.local_stadd, command.length, Access::read);
   if (hold.denied != Denied::none) {  // deregistered meanwhile
@@ -228,9 +228,9 @@ Engine::Handled Engine::push_put(CommandQueue& cq) {
   return handled;
 }
 
-Engine::Handled Engine::push_small(CommandQueue& cq) {
-  const Outgoing& out = cq.outgoing();
-  const Command& command = out.command;
+Engine::Handled Engine::push_small(EmulatedCq& cq) {
+  const CommandProgress& out = cq.outgoing();
+  const CqCommand& command = out.command;
   PacketHead head = head_of(cq);
   std::array<std::uint64_t, 2> operands{command.operand, command.compare};
   const void* data = nullptr;
@@ -252,8 +252,8 @@ Engine::Handled Engine::push_small(CommandQueue& cq) {
 
 // Completes a command that has left. (A get's local memory stays in use until its data has
 // arrived.)
-void Engine::finish(CommandQueue& cq, int status) {
-  const Outgoing& out = cq.outgoing();
+void Engine::finish(EmulatedCq& cq, int status) {
+  const CommandProgress& out = cq.outgoing();
   if (strict_ && out.command.opcode == Opcode::put) cq.stags().finished(out.command.local_stadd);
   if (status == UTOFU_SUCCESS && (out.command.opcode == Opcode::put || out.command.opcode == Opcode::piggyback)) {
     std::atomic<std::uint64_t>& bytes = put_bytes_[cq.tni()];
@@ -269,8 +269,8 @@ void Engine::finish(CommandQueue& cq, int status) {
 }
 
 // Completes a command that cannot be sent.
-void Engine::refuse(CommandQueue& cq, Refusal refusal) {
-  Outgoing& out = cq.outgoing();
+void Engine::refuse(EmulatedCq& cq, Refusal refusal) {
+  CommandProgress& out = cq.outgoing();
   if (out.command.has(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {
     out.process = 0;
     open_message(cq);

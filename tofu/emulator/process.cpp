@@ -25,7 +25,7 @@ std::string text_of(const Coords& coords) {
 
 // Each process has an application thread and an engine thread; a launcher may have bound the
 // process to one core.
-bool more_threads_than_cores(const Settings& settings) {
+bool more_threads_than_cores(const EmulatorSettings& settings) {
   cpu_set_t own;
   CPU_ZERO(&own);
   if (::sched_getaffinity(0, sizeof own, &own) == 0 && CPU_COUNT(&own) < 2) return true;
@@ -33,7 +33,7 @@ bool more_threads_than_cores(const Settings& settings) {
 }
 
 std::unique_ptr<Process> start() {
-  Settings settings;
+  EmulatorSettings settings;
   std::string problem;
   if (!read_settings(&settings, &problem)) {
     warn("%s", problem.c_str());
@@ -70,7 +70,7 @@ Process* Process::get() {
   return holder.process.get();
 }
 
-Process::Process(const Settings& settings, std::unique_ptr<World> world)
+Process::Process(const EmulatorSettings& settings, std::unique_ptr<World> world)
     : settings_(settings),
       machine_(settings),
       world_(std::move(world)),
@@ -89,19 +89,19 @@ Process::Process(const Settings& settings, std::unique_ptr<World> world)
 
 // At exit. Posted commands that can run are executed before the process ends.
 Process::~Process() {
-  for (CommandQueue* cq : std::vector<CommandQueue*>(list_)) engine_.drain(*cq);
+  for (EmulatedCq* cq : std::vector<EmulatedCq*>(list_)) engine_.drain(*cq);
   say_counts();
   this_process.store(nullptr, std::memory_order_release);
   set_reporter(settings_, "", nullptr);
 }
 
-CommandQueue* Process::cq(std::uint16_t tni, std::uint16_t cq) {
+EmulatedCq* Process::cq(std::uint16_t tni, std::uint16_t cq) {
   return tni < kTnis && cq < kCqs ? cqs_[tni][cq].get() : nullptr;
 }
 
-CommandQueue* Process::open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode) {
-  auto made = std::make_unique<CommandQueue>(*this, tni, cq, mode, world_->cq_owner(node(), tni, cq).generation);
-  CommandQueue* opened = made.get();
+EmulatedCq* Process::open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode) {
+  auto made = std::make_unique<EmulatedCq>(*this, tni, cq, mode, world_->cq_owner(node(), tni, cq).generation);
+  EmulatedCq* opened = made.get();
   {
     const Engine::Pause pause(engine_);
     cqs_[tni][cq] = std::move(made);
@@ -111,11 +111,11 @@ CommandQueue* Process::open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode)
   return opened;
 }
 
-void Process::close_cq(CommandQueue* cq) {
+void Process::close_cq(EmulatedCq* cq) {
   engine_.drain(*cq);
   {
     const Engine::Pause pause(engine_);
-    const CommandQueue::Pointers at = cq->pointers();
+    const EmulatedCq::Pointers at = cq->pointers();
     if (at.posted != at.executed)
       broken_rule("TNI %u CQ %u is freed with %llu slots of commands that have not run", cq->tni(), cq->number(),
                   static_cast<unsigned long long>(at.posted - at.executed));
@@ -133,12 +133,12 @@ void Process::close_cq(CommandQueue* cq) {
   engine_.remove_user();
 }
 
-void Process::attach(Vcq& vcq) {
+void Process::attach(EmulatedVcq& vcq) {
   const Engine::Pause pause(engine_);
   vcq.cq->set_vcq(vcq.slot, &vcq);
 }
 
-void Process::detach(Vcq& vcq) {
+void Process::detach(EmulatedVcq& vcq) {
   engine_.drain(*vcq.cq);
   const Engine::Pause pause(engine_);
   engine_.forget(*vcq.cq, vcq.slot);

@@ -26,16 +26,16 @@ class Process {
   static Process* get();
 
   // For tests; programs use get().
-  Process(const Settings& settings, std::unique_ptr<World> world);
+  Process(const EmulatorSettings& settings, std::unique_ptr<World> world);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  [[nodiscard]] const Settings& settings() const { return settings_; }
+  [[nodiscard]] const EmulatorSettings& settings() const { return settings_; }
   [[nodiscard]] const Machine& machine() const { return machine_; }
   [[nodiscard]] World& world() { return *world_; }
   [[nodiscard]] Engine& engine() { return engine_; }
-  [[nodiscard]] Gates& gates() { return gates_; }
+  [[nodiscard]] EmulatedGates& gates() { return gates_; }
   [[nodiscard]] Model& model() { return model_; }
   [[nodiscard]] std::uint32_t number() const { return settings_.process; }
   [[nodiscard]] std::uint32_t node() const { return machine_.node_of(number()); }
@@ -51,29 +51,29 @@ class Process {
   // Opens a CQ that this process has claimed (World::claim_cq), or closes it and releases the
   // claim. With management() locked; engine not paused. Closing first runs the commands that can
   // run; the rest is dropped and reported (strict: a broken rule).
-  CommandQueue* open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode);
-  void close_cq(CommandQueue* cq);
+  EmulatedCq* open_cq(std::uint16_t tni, std::uint16_t cq, CqMode mode);
+  void close_cq(EmulatedCq* cq);
   // Null: it is not open. Engine, or with management() locked.
-  [[nodiscard]] CommandQueue* cq(std::uint16_t tni, std::uint16_t cq);
+  [[nodiscard]] EmulatedCq* cq(std::uint16_t tni, std::uint16_t cq);
   // All open CQs. Engine, or paused.
-  [[nodiscard]] const std::vector<CommandQueue*>& cqs() const { return list_; }
+  [[nodiscard]] const std::vector<EmulatedCq*>& cqs() const { return list_; }
   // `vcq` has cq, id, flags, slot: from now on notices and completions for this slot are kept,
   // until detach(). With management() locked; engine not paused.
-  void attach(Vcq& vcq);
-  void detach(Vcq& vcq);
+  void attach(EmulatedVcq& vcq);
+  void detach(EmulatedVcq& vcq);
 
  private:
-  Settings settings_;
+  EmulatorSettings settings_;
   Machine machine_;
   std::unique_ptr<World> world_;
   bool crowded_;
   std::string place_;  // "0 1 0 0 0 0", for messages
   Links links_;
   Model model_;
-  Gates gates_;
+  EmulatedGates gates_;
   // changed while the engine is paused
-  std::array<std::array<std::unique_ptr<CommandQueue>, kCqs>, kTnis> cqs_;
-  std::vector<CommandQueue*> list_;  // likewise
+  std::array<std::array<std::unique_ptr<EmulatedCq>, kCqs>, kTnis> cqs_;
+  std::vector<EmulatedCq*> list_;  // likewise
   Engine engine_;
   std::mutex management_;
 };

@@ -21,7 +21,7 @@ namespace tofu_emulator {
 namespace {
 
 struct Reporter {
-  const Settings* settings = nullptr;
+  const EmulatorSettings* settings = nullptr;
   const char* node = "";
   std::atomic<std::uint32_t>* ended = nullptr;
 };
@@ -94,7 +94,7 @@ void tell_world() {
 
 }  // namespace
 
-void set_reporter(const Settings& settings, const char* node, std::atomic<std::uint32_t>* ended) {
+void set_reporter(const EmulatorSettings& settings, const char* node, std::atomic<std::uint32_t>* ended) {
   reporter = {&settings, node, ended};
   has_reporter.store(true, std::memory_order_release);
 }

@@ -17,7 +17,7 @@ namespace tofu_emulator {
 // Sets the process that reports; earlier lines name no process. `ended`: a word of the world that
 // fatal() sets to 1 + process unless it is already set; null: none. The references must live as
 // long as the process.
-void set_reporter(const Settings& settings, const char* node, std::atomic<std::uint32_t>* ended);
+void set_reporter(const EmulatorSettings& settings, const char* node, std::atomic<std::uint32_t>* ended);
 
 // Ends this process by abort(), and with it the job: it notes this in the world, and the others'
 // engines then end their processes.

@@ -38,7 +38,7 @@ bool set_depth(std::string_view text, std::uint32_t least, std::uint32_t* field)
   return set(text, least, kMostDepth, field) && std::has_single_bit(*field);
 }
 
-bool set_shape(std::string_view text, Settings* settings) {
+bool set_shape(std::string_view text, EmulatorSettings* settings) {
   Shape shape = {1, 1, 1, 1, 1, 1};
   std::size_t axis = 0;
   for (bool more = true; more; ++axis) {
@@ -52,63 +52,63 @@ bool set_shape(std::string_view text, Settings* settings) {
   return true;
 }
 
-bool set_mode(std::string_view text, Settings* settings) {
+bool set_mode(std::string_view text, EmulatorSettings* settings) {
   if (text != "plain" && text != "strict") return false;
   settings->mode = text == "strict" ? Mode::strict : Mode::plain;
   return true;
 }
 
-bool set_numbering(std::string_view text, Settings* settings) {
+bool set_numbering(std::string_view text, EmulatorSettings* settings) {
   if (text != "vendor" && text != "random") return false;
   settings->numbering = text == "vendor" ? Numbering::vendor : Numbering::random;
   return true;
 }
 
-bool set_rules(std::string_view text, Settings* settings) {
+bool set_rules(std::string_view text, EmulatorSettings* settings) {
   if (text != "abort" && text != "report") return false;
   settings->rules = text == "report" ? Rules::report : Rules::end_job;
   return true;
 }
 
-bool set_model(std::string_view text, Settings* settings) {
+bool set_model(std::string_view text, EmulatorSettings* settings) {
   if (text != "0" && text != "1" && text != "2") return false;
   settings->model = text != "0";
   settings->spinners = text == "2";
   return true;
 }
 
-bool set_world(std::string_view text, Settings* settings) {
+bool set_world(std::string_view text, EmulatorSettings* settings) {
   settings->world_path = text;
   return !text.empty();
 }
 
 constexpr SettingVariable kVariables[] = {
     {"UTOFU_EMU_FD", "a descriptor number", "inherited descriptor of the world's memory; the launcher sets it",
-     [](std::string_view text, Settings* to) { return set(text, 0, 1U << 30U, &to->world_fd); }},
+     [](std::string_view text, EmulatorSettings* to) { return set(text, 0, 1U << 30U, &to->world_fd); }},
     {"UTOFU_EMU_WORLD", "a path", "file of the world's memory, made by the process that comes first", set_world},
     {"UTOFU_EMU_RANK", "0-255", "number of this process in the world",
-     [](std::string_view text, Settings* to) { return set(text, 0, kMaxProcesses - 1, &to->process); }},
+     [](std::string_view text, EmulatorSettings* to) { return set(text, 0, kMaxProcesses - 1, &to->process); }},
     {"UTOFU_EMU_PROCESSES", "1-256", "processes of the world",
-     [](std::string_view text, Settings* to) { return set(text, 1, kMaxProcesses, &to->processes); }},
+     [](std::string_view text, EmulatorSettings* to) { return set(text, 1, kMaxProcesses, &to->processes); }},
     {"UTOFU_EMU_SHAPE", "XxYxZxAxBxC, at most 32x32x32x2x3x2", "nodes along each axis of the torus", set_shape},
     {"UTOFU_EMU_PPN", "1-48", "processes on one node, which share its network interfaces",
-     [](std::string_view text, Settings* to) { return set(text, 1, kMaxPerNode, &to->per_node); }},
+     [](std::string_view text, EmulatorSettings* to) { return set(text, 1, kMaxPerNode, &to->per_node); }},
     {"UTOFU_EMU_SEED", "a whole number", "of ids, addresses, orders and delays",
-     [](std::string_view text, Settings* to) { return set(text, 0, ~std::uint64_t{0}, &to->seed); }},
+     [](std::string_view text, EmulatorSettings* to) { return set(text, 0, ~std::uint64_t{0}, &to->seed); }},
     {"UTOFU_EMU_MODE", "plain or strict", "strict: as unkind as the documents permit", set_mode},
     {"UTOFU_EMU_NUMBERING", "vendor or random", "layout of ids and steering addresses; plain: vendor, strict: random",
      set_numbering},
     {"UTOFU_EMU_RULES", "abort or report", "what follows when strict mode finds a broken rule", set_rules},
     {"UTOFU_EMU_TOQ", "a power of two from 8 to 2097152", "slots of a transmit order queue",
-     [](std::string_view text, Settings* to) { return set_depth(text, kLeastToq, &to->toq_depth); }},
+     [](std::string_view text, EmulatorSettings* to) { return set_depth(text, kLeastToq, &to->toq_depth); }},
     {"UTOFU_EMU_MRQ", "a power of two from 2 to 2097152", "notices that a message receive queue holds",
-     [](std::string_view text, Settings* to) { return set_depth(text, 2, &to->mrq_depth); }},
+     [](std::string_view text, EmulatorSettings* to) { return set_depth(text, 2, &to->mrq_depth); }},
     {"UTOFU_EMU_STEP", "0 or 1", "no engine thread: each call advances this process's engine",
-     [](std::string_view text, Settings* to) { return set_flag(text, &to->step); }},
+     [](std::string_view text, EmulatorSettings* to) { return set_flag(text, &to->step); }},
     {"UTOFU_EMU_ONE_THREAD", "0 or 1", "a call by another thread than that of the first call ends the job",
-     [](std::string_view text, Settings* to) { return set_flag(text, &to->one_thread); }},
+     [](std::string_view text, EmulatorSettings* to) { return set_flag(text, &to->one_thread); }},
     {"UTOFU_EMU_WATCHDOG", "0-86400", "seconds for which a queue's commands may wait before that is told; 0: for ever",
-     [](std::string_view text, Settings* to) { return set(text, 0, 86'400, &to->watchdog_s); }},
+     [](std::string_view text, EmulatorSettings* to) { return set(text, 0, 86'400, &to->watchdog_s); }},
     {"UTOFU_EMU_MODEL", "0, 1 or 2",
      "the timing model runs along; 2: threads that poll a common VCQ queue for its lock", set_model},
 };
@@ -142,7 +142,8 @@ std::string not_ours(const Variable& rank, const Variable& size) {
 // Started by an MPI launcher, which does not know the emulator: its own variables give the rank and
 // the number of processes. They are used only if a world is named, so that a program that is not
 // meant to join one runs alone.
-bool take_from_launcher(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem) {
+bool take_from_launcher(const std::map<std::string, std::string>& variables, EmulatorSettings* settings,
+                        std::string* problem) {
   if (settings->world_path.empty() || variables.contains("UTOFU_EMU_RANK") || variables.contains("UTOFU_EMU_PROCESSES"))
     return true;
   static constexpr const char* kNames[][2] = {
@@ -162,7 +163,7 @@ bool take_from_launcher(const std::map<std::string, std::string>& variables, Set
 
 // Sets defaults that depend on other settings and checks combinations. Returns an error; empty:
 // none.
-std::string complete(Settings* settings) {
+std::string complete(EmulatorSettings* settings) {
   if (settings->process >= settings->processes) {
     return "UTOFU_EMU_RANK=" + std::to_string(settings->process) +
            " is not below UTOFU_EMU_PROCESSES=" + std::to_string(settings->processes) + "; ranks count from 0";
@@ -198,7 +199,8 @@ Shape smallest_shape(std::uint32_t nodes) {
   return shape;
 }
 
-bool parse_settings(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem) {
+bool parse_settings(const std::map<std::string, std::string>& variables, EmulatorSettings* settings,
+                    std::string* problem) {
   for (const auto& [name, value] : variables) {
     if (!name.starts_with("UTOFU_EMU_")) continue;
     const SettingVariable* variable = find(name);
@@ -216,7 +218,7 @@ bool parse_settings(const std::map<std::string, std::string>& variables, Setting
   return problem->empty();
 }
 
-bool read_settings(Settings* settings, std::string* problem) {
+bool read_settings(EmulatorSettings* settings, std::string* problem) {
   std::map<std::string, std::string> variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view line(*entry);

@@ -24,7 +24,7 @@ enum class Rules : std::uint8_t { end_job, report };
 using Shape = std::array<std::uint8_t, 6>;  // nodes along X Y Z A B C
 inline constexpr Shape kLargestShape{32, 32, 32, 2, 3, 2};
 
-struct Settings {
+struct EmulatorSettings {
   // UTOFU_EMU_RANK; with UTOFU_EMU_WORLD alone: the rank given by an MPI launcher
   std::uint32_t process = 0;
   std::uint32_t processes = 1;  // UTOFU_EMU_PROCESSES, or from the MPI launcher
@@ -55,16 +55,17 @@ struct SettingVariable {
   const char* name;
   const char* accepted;  // accepted values, for messages to the user
   const char* help;
-  bool (*parse)(std::string_view text, Settings* settings);
+  bool (*parse)(std::string_view text, EmulatorSettings* settings);
 };
 std::span<const SettingVariable> setting_variables();
 
 // False: *problem names the wrong variable and the remedy. Unknown variables with that prefix are
 // wrong too. Pure, except for getenv.
-bool read_settings(Settings* settings, std::string* problem);
+bool read_settings(EmulatorSettings* settings, std::string* problem);
 
 // The same for these variables; other names are ignored.
-bool parse_settings(const std::map<std::string, std::string>& variables, Settings* settings, std::string* problem);
+bool parse_settings(const std::map<std::string, std::string>& variables, EmulatorSettings* settings,
+                    std::string* problem);
 
 // The smallest shape 1x1x1xAxBxC, or else XxYxZx2x3x2, with at least `nodes` nodes.
 Shape smallest_shape(std::uint32_t nodes);

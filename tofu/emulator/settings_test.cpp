@@ -8,21 +8,21 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 
 void expect_refused(const Variables& variables, const char* part) {
-  Settings settings;
+  EmulatorSettings settings;
   std::string problem;
   EXPECT_FALSE(parse_settings(variables, &settings, &problem)) << part;
   EXPECT_NE(problem.find(part), std::string::npos) << problem;
 }
 
-Settings read(const Variables& variables) {
-  Settings settings;
+EmulatorSettings read(const Variables& variables) {
+  EmulatorSettings settings;
   std::string problem;
   EXPECT_TRUE(parse_settings(variables, &settings, &problem)) << problem;
   return settings;
 }
 
-TEST(Settings, WithoutVariablesThereIsAPlainWorldOfOneProcess) {
-  const Settings settings = read({{"HOME", "/"}, {"UTOFU_TAG", "not ours"}});
+TEST(EmulatorSettings, WithoutVariablesThereIsAPlainWorldOfOneProcess) {
+  const EmulatorSettings settings = read({{"HOME", "/"}, {"UTOFU_TAG", "not ours"}});
   EXPECT_EQ(settings.processes, 1U);
   EXPECT_EQ(settings.shape, (Shape{1, 1, 1, 1, 1, 1}));
   EXPECT_FALSE(settings.strict());
@@ -31,23 +31,23 @@ TEST(Settings, WithoutVariablesThereIsAPlainWorldOfOneProcess) {
   EXPECT_EQ(settings.rules, Rules::end_job);
 }
 
-TEST(Settings, EveryVariableIsTaken) {
-  const Settings settings = read({{"UTOFU_EMU_FD", "7"},
-                                  {"UTOFU_EMU_WORLD", "/tmp/w"},
-                                  {"UTOFU_EMU_RANK", "5"},
-                                  {"UTOFU_EMU_PROCESSES", "6"},
-                                  {"UTOFU_EMU_SHAPE", "2x1x3"},
-                                  {"UTOFU_EMU_PPN", "2"},
-                                  {"UTOFU_EMU_SEED", "99"},
-                                  {"UTOFU_EMU_MODE", "strict"},
-                                  {"UTOFU_EMU_NUMBERING", "vendor"},
-                                  {"UTOFU_EMU_RULES", "report"},
-                                  {"UTOFU_EMU_TOQ", "128"},
-                                  {"UTOFU_EMU_MRQ", "16"},
-                                  {"UTOFU_EMU_STEP", "1"},
-                                  {"UTOFU_EMU_ONE_THREAD", "1"},
-                                  {"UTOFU_EMU_WATCHDOG", "5"},
-                                  {"UTOFU_EMU_MODEL", "2"}});
+TEST(EmulatorSettings, EveryVariableIsTaken) {
+  const EmulatorSettings settings = read({{"UTOFU_EMU_FD", "7"},
+                                          {"UTOFU_EMU_WORLD", "/tmp/w"},
+                                          {"UTOFU_EMU_RANK", "5"},
+                                          {"UTOFU_EMU_PROCESSES", "6"},
+                                          {"UTOFU_EMU_SHAPE", "2x1x3"},
+                                          {"UTOFU_EMU_PPN", "2"},
+                                          {"UTOFU_EMU_SEED", "99"},
+                                          {"UTOFU_EMU_MODE", "strict"},
+                                          {"UTOFU_EMU_NUMBERING", "vendor"},
+                                          {"UTOFU_EMU_RULES", "report"},
+                                          {"UTOFU_EMU_TOQ", "128"},
+                                          {"UTOFU_EMU_MRQ", "16"},
+                                          {"UTOFU_EMU_STEP", "1"},
+                                          {"UTOFU_EMU_ONE_THREAD", "1"},
+                                          {"UTOFU_EMU_WATCHDOG", "5"},
+                                          {"UTOFU_EMU_MODEL", "2"}});
   EXPECT_EQ(setting_variables().size(), 16U) << "a variable that this test does not know";
   EXPECT_EQ(settings.world_fd, 7);
   EXPECT_TRUE(settings.one_thread);
@@ -68,13 +68,13 @@ TEST(Settings, EveryVariableIsTaken) {
   EXPECT_TRUE(settings.model);
 }
 
-TEST(Settings, StrictQueuesAreNoSmallerThanTheHardwares) {
-  const Settings settings = read({{"UTOFU_EMU_MODE", "strict"}});
+TEST(EmulatorSettings, StrictQueuesAreNoSmallerThanTheHardwares) {
+  const EmulatorSettings settings = read({{"UTOFU_EMU_MODE", "strict"}});
   EXPECT_EQ(settings.toq_depth, 2048U);
   EXPECT_EQ(settings.mrq_depth, 2048U);
 }
 
-TEST(Settings, NumbersAreTheVendorsUnlessStrict) {
+TEST(EmulatorSettings, NumbersAreTheVendorsUnlessStrict) {
   EXPECT_EQ(read({}).numbering, Numbering::vendor);
   EXPECT_EQ(read({{"UTOFU_EMU_MODE", "strict"}}).numbering, Numbering::random);
   EXPECT_EQ(read({{"UTOFU_EMU_NUMBERING", "random"}}).numbering, Numbering::random);
@@ -82,25 +82,25 @@ TEST(Settings, NumbersAreTheVendorsUnlessStrict) {
   expect_refused({{"UTOFU_EMU_NUMBERING", "mine"}}, "vendor or random");
 }
 
-TEST(Settings, AnMpisLauncherSaysWhoThisIsWhereAWorldIsNamed) {
+TEST(EmulatorSettings, AnMpisLauncherSaysWhoThisIsWhereAWorldIsNamed) {
   const std::pair<const char*, const char*> launchers[] = {
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"}};
   for (const auto& [rank, size] : launchers) {
-    const Settings settings = read({{"UTOFU_EMU_WORLD", "/tmp/w"}, {rank, "3"}, {size, "4"}});
+    const EmulatorSettings settings = read({{"UTOFU_EMU_WORLD", "/tmp/w"}, {rank, "3"}, {size, "4"}});
     EXPECT_EQ(settings.process, 3U);
     EXPECT_EQ(settings.processes, 4U);
     EXPECT_EQ(read({{rank, "3"}, {size, "4"}}).processes, 1U) << "nobody has said that they are to meet here";
-    const Settings said = read({{"UTOFU_EMU_WORLD", "/tmp/w"},
-                                {"UTOFU_EMU_RANK", "1"},
-                                {"UTOFU_EMU_PROCESSES", "2"},
-                                {rank, "3"},
-                                {size, "4"}});
+    const EmulatorSettings said = read({{"UTOFU_EMU_WORLD", "/tmp/w"},
+                                        {"UTOFU_EMU_RANK", "1"},
+                                        {"UTOFU_EMU_PROCESSES", "2"},
+                                        {rank, "3"},
+                                        {size, "4"}});
     EXPECT_EQ(said.process, 1U);
     expect_refused({{"UTOFU_EMU_WORLD", "/tmp/w"}, {rank, "3"}, {size, "1000"}}, "start fewer");
   }
 }
 
-TEST(Settings, WhatIsWrongIsNamed) {
+TEST(EmulatorSettings, WhatIsWrongIsNamed) {
   expect_refused({{"UTOFU_EMU_MODES", "strict"}}, "UTOFU_EMU_MODES");
   expect_refused({{"UTOFU_EMU_MODE", "harsh"}}, "plain or strict");
   expect_refused({{"UTOFU_EMU_RULES", ""}}, "abort or report");
@@ -118,12 +118,12 @@ TEST(Settings, WhatIsWrongIsNamed) {
   }
 }
 
-TEST(Settings, WhatDoesNotFitTogetherIsNamed) {
+TEST(EmulatorSettings, WhatDoesNotFitTogetherIsNamed) {
   expect_refused({{"UTOFU_EMU_RANK", "2"}, {"UTOFU_EMU_PROCESSES", "2"}}, "UTOFU_EMU_RANK=2");
   expect_refused({{"UTOFU_EMU_SHAPE", "2x1x1"}, {"UTOFU_EMU_PROCESSES", "5"}, {"UTOFU_EMU_PPN", "2"}}, "3 are needed");
 }
 
-TEST(Settings, TheSmallestShapeHoldsTheNodes) {
+TEST(EmulatorSettings, TheSmallestShapeHoldsTheNodes) {
   for (std::uint32_t nodes = 1; nodes <= kMaxProcesses; ++nodes) {
     const Shape shape = smallest_shape(nodes);
     std::uint32_t has = 1;

@@ -13,8 +13,8 @@
 namespace tofu_emulator::stags_test {
 namespace {
 
-Settings world() {
-  Settings settings;
+EmulatorSettings world() {
+  EmulatorSettings settings;
   settings.shape = {2, 1, 1, 1, 1, 1};
   settings.processes = 2;
   return settings;
@@ -22,7 +22,7 @@ Settings world() {
 
 class StagsTest : public ::testing::Test {
  protected:
-  Settings settings_ = world();
+  EmulatorSettings settings_ = world();
   Machine machine_{settings_};
   Stags stags_{settings_, machine_, {0, 1, 2, 0, kNoPath}};
   alignas(256) std::array<std::byte, 4096> memory_{};
@@ -58,7 +58,7 @@ TEST_F(StagsTest, ByteKIsAtAddressPlusK) {
 
 // Programs compute a peer's address from their own one.
 TEST(StagsOfTheVendor, AStagHasTheSameAddressEverywhere) {
-  Settings settings = world();
+  EmulatorSettings settings = world();
   settings.numbering = Numbering::vendor;
   const Machine machine(settings);
   alignas(256) static std::array<std::byte, 4096> memory;

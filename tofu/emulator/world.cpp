@@ -36,7 +36,7 @@ struct Agreed {
   std::uint32_t numbering;
 };
 
-Agreed agreed_of(const Settings& settings) {
+Agreed agreed_of(const EmulatorSettings& settings) {
   Agreed agreed{};
   agreed.processes = settings.processes;
   agreed.per_node = settings.per_node;
@@ -169,7 +169,7 @@ struct World::Header {
   std::atomic<std::uint32_t> left;
 };
 
-std::unique_ptr<World> World::join(const Settings& settings, const Machine& machine, std::string* problem) {
+std::unique_ptr<World> World::join(const EmulatorSettings& settings, const Machine& machine, std::string* problem) {
   std::unique_ptr<World> world(new World());
   world->processes_ = settings.processes;
   world->process_ = settings.process;
@@ -200,7 +200,7 @@ std::unique_ptr<World> World::join(const Settings& settings, const Machine& mach
   }
 }
 
-bool World::open_shared(const Settings& settings, std::string* problem) {
+bool World::open_shared(const EmulatorSettings& settings, std::string* problem) {
   if (settings.world_fd >= 0) {
     // A duplicate descriptor, which this process may close.
     file_.reset(::fcntl(settings.world_fd, F_DUPFD_CLOEXEC, 0));
@@ -228,7 +228,7 @@ bool World::open_shared(const Settings& settings, std::string* problem) {
   return true;
 }
 
-bool World::map(const Settings& settings, const Machine& machine, int fd, std::string* problem) {
+bool World::map(const EmulatorSettings& settings, const Machine& machine, int fd, std::string* problem) {
   nodes_ = machine.node_of(settings.processes - 1) + 1;
   // Rings are touched over their whole length in time, so jobs of many processes get small ones. A
   // ring holds more than two of the largest packets.
@@ -268,7 +268,7 @@ bool World::map(const Settings& settings, const Machine& machine, int fd, std::s
 }
 
 // Requires the lock on the file.
-bool World::enter(const Settings& settings, std::string* problem) {
+bool World::enter(const EmulatorSettings& settings, std::string* problem) {
   const Agreed mine = agreed_of(settings);
   if (header_->magic.load(std::memory_order_acquire) == 0) {
     header_->agreed = mine;
@@ -343,7 +343,7 @@ World::Word* World::gate_word(std::uint32_t node, std::uint16_t tni, std::uint16
 
 // A word of the directory: the owner's number + 1 in the lower half, the generation above.
 namespace {
-Owner owner_of(const std::atomic<std::uint64_t>* word) {
+DirectoryOwner owner_of(const std::atomic<std::uint64_t>* word) {
   if (word == nullptr) return {};
   const std::uint64_t value = word->load(std::memory_order_acquire);
   return {static_cast<std::uint32_t>(value) - 1, static_cast<std::uint32_t>(value >> 32)};
@@ -368,7 +368,7 @@ bool World::claim_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) {
 void World::release_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) {
   release_word(cq_word(node, tni, cq));
 }
-Owner World::cq_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const {
+DirectoryOwner World::cq_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const {
   return owner_of(cq_word(node, tni, cq));
 }
 bool World::claim_gate(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) {
@@ -377,7 +377,7 @@ bool World::claim_gate(std::uint32_t node, std::uint16_t tni, std::uint16_t gate
 void World::release_gate(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) {
   release_word(gate_word(node, tni, gate));
 }
-Owner World::gate_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const {
+DirectoryOwner World::gate_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const {
   return owner_of(gate_word(node, tni, gate));
 }
 

@@ -32,11 +32,11 @@ enum class Channel : std::uint8_t { requests, responses };
 inline constexpr std::uint32_t kChannels = 2;
 
 // The directory's word for a CQ or gate: owner and generation. The generation counts the owners.
-struct Owner {
+struct DirectoryOwner {
   std::uint32_t process = kNobody;
   std::uint32_t generation = 0;
   [[nodiscard]] bool somebody() const { return process != kNobody; }
-  bool operator==(const Owner&) const = default;
+  bool operator==(const DirectoryOwner&) const = default;
 };
 
 enum class Presence : std::uint32_t { absent, joined, left };
@@ -62,7 +62,7 @@ struct alignas(heddle::queue::kRingLine) ProcessEntry {
 class World {
  public:
   // Joins the world. Null: *problem says why not and what to do.
-  static std::unique_ptr<World> join(const Settings& settings, const Machine& machine, std::string* problem);
+  static std::unique_ptr<World> join(const EmulatorSettings& settings, const Machine& machine, std::string* problem);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -71,10 +71,10 @@ class World {
   // False: it has an owner.
   [[nodiscard]] bool claim_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq);
   void release_cq(std::uint32_t node, std::uint16_t tni, std::uint16_t cq);
-  [[nodiscard]] Owner cq_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const;
+  [[nodiscard]] DirectoryOwner cq_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const;
   [[nodiscard]] bool claim_gate(std::uint32_t node, std::uint16_t tni, std::uint16_t gate);
   void release_gate(std::uint32_t node, std::uint16_t tni, std::uint16_t gate);
-  [[nodiscard]] Owner gate_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const;
+  [[nodiscard]] DirectoryOwner gate_owner(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const;
 
   [[nodiscard]] std::uint32_t processes() const { return processes_; }
   [[nodiscard]] ProcessEntry& entry(std::uint32_t process) const { return entries_[process]; }
@@ -99,9 +99,9 @@ class World {
   using Word = std::atomic<std::uint64_t>;
 
   World() = default;
-  bool open_shared(const Settings& settings, std::string* problem);
-  bool map(const Settings& settings, const Machine& machine, int fd, std::string* problem);
-  bool enter(const Settings& settings, std::string* problem);
+  bool open_shared(const EmulatorSettings& settings, std::string* problem);
+  bool map(const EmulatorSettings& settings, const Machine& machine, int fd, std::string* problem);
+  bool enter(const EmulatorSettings& settings, std::string* problem);
   [[nodiscard]] std::byte* ring(std::uint32_t from, std::uint32_t to, Channel channel) const;
   [[nodiscard]] Word* cq_word(std::uint32_t node, std::uint16_t tni, std::uint16_t cq) const;
   [[nodiscard]] Word* gate_word(std::uint32_t node, std::uint16_t tni, std::uint16_t gate) const;

@@ -179,7 +179,7 @@ TEST(Peers, ThatFreeTheirVcqAreGone) {
 // Process 1 without the emulator's engine: it answers the get of process 0 with a packet that fits
 // the length that it names itself, and not what was asked for.
 int answer_beyond(Place& place, std::uint32_t asked) {
-  Settings settings;
+  EmulatorSettings settings;
   std::string problem;
   CHECK(read_settings(&settings, &problem));
   const Machine machine(settings);

@@ -24,16 +24,16 @@ constexpr unsigned kDepth = 16;
 
 // A command is a number; each takes some slots.
 struct SessionModel {
-  struct Command {
+  struct CqCommand {
     std::uintptr_t number;
     unsigned slots;
   };
-  std::deque<Command> waiting;
-  std::deque<Command> done;
+  std::deque<CqCommand> waiting;
+  std::deque<CqCommand> done;
   unsigned credits = 0;
   unsigned used = 0;  // slots between posted and reaped
 
-  bool post(Command command) {
+  bool post(CqCommand command) {
     if (used + command.slots > kDepth) return false;
     used += command.slots;
     waiting.push_back(command);
