@@ -17,7 +17,7 @@ namespace {
 using harness::BenchOptions;
 using libraries::kExclusive;
 using libraries::kModes;
-using libraries::Mode;
+using libraries::SharingMode;
 
 // The channel: the driver's, or one that rank 0 makes and names to the others.
 std::optional<harness::Channel> open_channel(const BenchOptions& options, std::uint32_t rank, std::uint32_t size) {
@@ -114,7 +114,7 @@ void measure_exclusive(Bench& bench, Heddle& library, Memory& memory) {
 
 // With a worker for all threads: in the modes that are asked for, or in those that are there for
 // comparing modes.
-void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Mode& mode) {
+void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const SharingMode& mode) {
   const BenchOptions& options = bench.options();
   const bool any = options.sharing.empty();
   const bool named = harness::wants_sharing(options, mode.name);
@@ -146,7 +146,7 @@ void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Mod
 }
 
 void measure_programs(Bench& bench, Memory& memory, std::uint32_t lanes) {
-  for (const Mode& mode : kModes) {
+  for (const SharingMode& mode : kModes) {
     if (!harness::wants_mode(bench.options(), mode.name)) continue;
     // an executor may run where the thread that opens its worker may run
     bench.session().cores().unpin();
@@ -168,7 +168,7 @@ void measure_all(harness::BenchSession& session) {
   bench.use(exclusive);
   measure_exclusive(bench, exclusive, memory);
   if (session.size() > 2) return;
-  for (const Mode& mode : kModes) {
+  for (const SharingMode& mode : kModes) {
     if (!mode.own && mode.sharing != HEDDLE_SHARING_AUTO) measure_shared(bench, memory, needs.lanes, mode);
   }
   measure_aggregation(bench, memory);

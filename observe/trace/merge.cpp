@@ -206,7 +206,7 @@ class Unpacking {
 };
 
 base::Result<Recordings> unpack(const std::string& path) {
-  const Mapping file(path);
+  const FileMapping file(path);
   std::map<std::uint32_t, Unpacking> all;
   if (file.bytes() != 0) {
     protozero::pbf_reader trace(file.at<char>(0), file.bytes());
@@ -247,7 +247,7 @@ base::Result<Recordings> unpack(const std::string& path) {
 }  // namespace
 
 base::Status pack(const Process& process, std::uint32_t number, PerfettoWriter& writer) {
-  const Mapping file(process.path);
+  const FileMapping file(process.path);
   if (file.bytes() < tap::kTraceHeadBytes) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s cannot be read any more", process.path.c_str());
   }

@@ -53,7 +53,7 @@ constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 40;  // of a ring
 
 // A process that was killed may have left any bytes in the record that it was writing.
 base::Result<Process> head_of(const std::string& path) {
-  const Mapping file(path);
+  const FileMapping file(path);
   if (file.bytes() < tap::kTraceHeadBytes) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s cannot be read, or is cut off in its head", path.c_str());
   }
@@ -246,7 +246,7 @@ base::Result<std::vector<Process>> find(const std::string& path, std::vector<std
 }
 
 base::Result<std::vector<Thread>> read(const Process& process) {
-  const Mapping file(process.path);
+  const FileMapping file(process.path);
   if (file.bytes() < tap::kTraceHeadBytes) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s cannot be read any more", process.path.c_str());
   }

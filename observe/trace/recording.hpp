@@ -91,18 +91,18 @@ base::Status align(std::vector<Process>& processes);
 
 // A file in memory, for as long as it is looked at.
 
-class Mapping {
+class FileMapping {
  public:
-  explicit Mapping(const std::string& path) {
+  explicit FileMapping(const std::string& path) {
     const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status{};
     if (!file.valid() || ::fstat(file.get(), &status) != 0 || status.st_size <= 0) return;
     bytes_ = static_cast<std::size_t>(status.st_size);
     at_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
+  FileMapping(const FileMapping&) = delete;
+  FileMapping& operator=(const FileMapping&) = delete;
+  ~FileMapping() {
     if (at_ != MAP_FAILED) ::munmap(const_cast<void*>(at_), bytes_);
   }
   [[nodiscard]] std::size_t bytes() const { return at_ == MAP_FAILED ? 0 : bytes_; }

@@ -24,16 +24,16 @@ constexpr unsigned kDepth = 16;
 
 // A command is a number; each takes some slots.
 struct SessionModel {
-  struct CqCommand {
+  struct Command {
     std::uintptr_t number;
     unsigned slots;
   };
-  std::deque<CqCommand> waiting;
-  std::deque<CqCommand> done;
+  std::deque<Command> waiting;
+  std::deque<Command> done;
   unsigned credits = 0;
   unsigned used = 0;  // slots between posted and reaped
 
-  bool post(CqCommand command) {
+  bool post(Command command) {
     if (used + command.slots > kDepth) return false;
     used += command.slots;
     waiting.push_back(command);

@@ -23,8 +23,8 @@ namespace heddle::python {
 // Region. A region that Python has forgotten stays open, since peers may be using it.
 struct OpenRegion {
   heddle_region handle{};
-  Memory memory;  // of a registered region
-  Pages pages;    // of an array of Context.zeros, which may outlive the region
+  Memory memory;      // of a registered region
+  ZeroedPages pages;  // of an array of Context.zeros, which may outlive the region
   // A peer may know it. If no peer does, a region of pages of its own is released with its array.
   std::atomic<bool> named{false};
   // Memory views that Python has of it. Negative: it is released; there will be no more.

@@ -219,7 +219,7 @@ void Memory::take_interface(nb::handle object, nb::handle interface, Access acce
   owner_ = object.inc_ref().ptr();
 }
 
-Pages::Pages(std::size_t bytes) {
+ZeroedPages::ZeroedPages(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   if (__builtin_add_overflow(bytes, page - 1, &bytes_)) raise(PyExc_MemoryError, "an array larger than all addresses");
   bytes_ = bytes_ / page * page;
@@ -229,7 +229,7 @@ Pages::Pages(std::size_t bytes) {
   data_ = at;
 }
 
-Pages::~Pages() {
+ZeroedPages::~ZeroedPages() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 

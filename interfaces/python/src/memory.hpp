@@ -93,20 +93,20 @@ class Memory {
 };
 
 // Zeroed memory in whole pages of its own, from the system and back to it; or none.
-class Pages {
+class ZeroedPages {
  public:
-  Pages() = default;
+  ZeroedPages() = default;
   // MemoryError
-  explicit Pages(std::size_t bytes);
-  Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-  Pages& operator=(Pages&& other) noexcept {
+  explicit ZeroedPages(std::size_t bytes);
+  ZeroedPages(ZeroedPages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  ZeroedPages& operator=(ZeroedPages&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages();
+  ZeroedPages(const ZeroedPages&) = delete;
+  ZeroedPages& operator=(const ZeroedPages&) = delete;
+  ~ZeroedPages();
   [[nodiscard]] void* data() const { return data_; }
 
  private:

@@ -117,7 +117,7 @@ std::shared_ptr<Region> register_memory(Context& context, nb::handle object, boo
 // Adopted, so that the array may outlive the region; and wholly, since nothing else lies in its
 // pages. If the system does not let memory be adopted, it is registered.
 void open_pages(Context& context, std::size_t bytes, OpenRegion& open) {
-  Pages pages(bytes);
+  ZeroedPages pages(bytes);
   heddle_region_options options{};
   options.size = sizeof options;
   options.adopt = 1;

@@ -15,7 +15,7 @@ namespace heddle::python {
 namespace {
 
 // One per thread. A plain variable, so that a single load reaches it; Cleaner empties it.
-thread_local constinit Operation* t_spare [[gnu::tls_model("initial-exec")]] = nullptr;
+thread_local constinit RunningOperation* t_spare [[gnu::tls_model("initial-exec")]] = nullptr;
 struct Cleaner {
   ~Cleaner() { delete std::exchange(t_spare, nullptr); }
 };
@@ -45,9 +45,9 @@ struct Retired::Left {
   PyObject* callback = nullptr;
 
   // Python has the operation's result from here on.
-  static Left of(Operation* one) {
+  static Left of(RunningOperation* one) {
     Left left{std::move(one->memory), std::exchange(one->remotes, {}),
-              one->callback.exchange(Operation::retired(), std::memory_order_acq_rel)};
+              one->callback.exchange(RunningOperation::retired(), std::memory_order_acq_rel)};
     one->drop();
     return left;
   }
@@ -65,7 +65,7 @@ struct Retired::Left {
 
 // All of them are retired before any Python code runs, since that code may ask for any of them.
 void Retired::clear_all() {
-  Operation* one = first_.exchange(nullptr, std::memory_order_acquire);
+  RunningOperation* one = first_.exchange(nullptr, std::memory_order_acquire);
   if (one == nullptr) return;
   if (one->next == nullptr) {  // as nearly always
     Left::of(one).clear();
@@ -73,7 +73,7 @@ void Retired::clear_all() {
   }
   std::vector<Left> all;
   while (one != nullptr) {
-    Operation* const next = one->next;
+    RunningOperation* const next = one->next;
     all.push_back(Left::of(one));
     one = next;
   }
@@ -81,12 +81,12 @@ void Retired::clear_all() {
   for (auto left = all.rbegin(); left != all.rend(); ++left) left->clear();
 }
 
-Operation* Operation::take() {
-  Operation* const spare = std::exchange(t_spare, nullptr);
-  return spare != nullptr ? spare : new Operation;
+RunningOperation* RunningOperation::take() {
+  RunningOperation* const spare = std::exchange(t_spare, nullptr);
+  return spare != nullptr ? spare : new RunningOperation;
 }
 
-void Operation::recycle(Operation* operation) {
+void RunningOperation::recycle(RunningOperation* operation) {
   if (t_spare != nullptr) {
     delete operation;
     return;
@@ -99,7 +99,8 @@ void Operation::recycle(Operation* operation) {
 
 // ---- posting ------------------------------------------------------------------------------------
 
-Draft::Draft(Worker& worker) : worker_(worker), use_(worker.users(), kWorkerClosed), operation_(Operation::take()) {
+Draft::Draft(Worker& worker)
+    : worker_(worker), use_(worker.users(), kWorkerClosed), operation_(RunningOperation::take()) {
   worker.retired().clear();
   operation_->references.store(2, std::memory_order_relaxed);
   operation_->status.store(HEDDLE_POSTED, std::memory_order_relaxed);
@@ -107,7 +108,7 @@ Draft::Draft(Worker& worker) : worker_(worker), use_(worker.users(), kWorkerClos
 }
 
 void Draft::completed(void* argument, heddle_status status) {
-  auto* operation = static_cast<Operation*>(argument);
+  auto* operation = static_cast<RunningOperation*>(argument);
   operation->status.store(status, std::memory_order_release);
   operation->home->add(operation);
 }
@@ -127,7 +128,7 @@ nb::object Draft::given_away() {
 void Draft::end(heddle_status status) {
   operation_->status.store(status, std::memory_order_relaxed);
   operation_->release();
-  operation_->callback.store(Operation::retired(), std::memory_order_relaxed);
+  operation_->callback.store(RunningOperation::retired(), std::memory_order_relaxed);
   operation_->references.store(1, std::memory_order_relaxed);
 }
 
@@ -163,7 +164,7 @@ const heddle_receive& Request::received() const {
 void Request::retire() const {
   while (operation_ != nullptr) {
     operation_->home->clear();
-    if (operation_->callback.load(std::memory_order_acquire) == Operation::retired()) return;
+    if (operation_->callback.load(std::memory_order_acquire) == RunningOperation::retired()) return;
     released([] {
       std::this_thread::yield();
       return HEDDLE_DONE;
@@ -181,7 +182,7 @@ void Request::on_done(nb::object function) const {
   }
   PyObject* const wanted = withdraws ? nullptr : function.release().ptr();
   for (PyObject* now = operation_->callback.load(std::memory_order_acquire);;) {
-    const bool retired = now == Operation::retired();
+    const bool retired = now == RunningOperation::retired();
     if (!retired && now != nullptr && !withdraws) {
       Py_DECREF(wanted);
       raise(HEDDLE_ERR_STATE, "another task, or function, waits for this request already");

@@ -26,7 +26,7 @@ namespace heddle::python {
 class Retired;
 class Worker;
 
-struct Operation {
+struct RunningOperation {
   std::atomic<int> references{0};
   // Release: what the library has written is there. Partner: the acquire loads of Request.
   std::atomic<heddle_status> status{HEDDLE_POSTED};
@@ -38,7 +38,7 @@ struct Operation {
   std::uint64_t fetched = 0;  // by an atomic
   heddle_receive receive{};
   bool receives = false;
-  Operation* next = nullptr;  // on that list
+  RunningOperation* next = nullptr;  // on that list
 
   static PyObject* retired() { return Py_None; }  // as a value of `callback`
 
@@ -51,8 +51,8 @@ struct Operation {
     if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(this);
   }
   // One is kept for the thread's next operation, which needs no memory then.
-  static Operation* take();
-  static void recycle(Operation* operation);
+  static RunningOperation* take();
+  static void recycle(RunningOperation* operation);
 };
 
 // The operations of a worker that are complete and whose memory waits for a thread with the GIL.
@@ -63,7 +63,7 @@ class Retired {
   Retired& operator=(const Retired&) = delete;
   ~Retired() { clear(); }
   // Any thread.
-  void add(Operation* operation) {
+  void add(RunningOperation* operation) {
     operation->next = first_.load(std::memory_order_relaxed);
     // Release: the operation is complete. Partner: the exchange in clear_all().
     while (!first_.compare_exchange_weak(operation->next, operation, std::memory_order_release,
@@ -80,14 +80,15 @@ class Retired {
   struct Left;
   void clear_all();
 
-  std::atomic<Operation*> first_{nullptr};
+  std::atomic<RunningOperation*> first_{nullptr};
 };
 
 // The Python object of an operation.
 class Request {
  public:
   // `operation` null: it was done at once.
-  Request(Operation* operation, std::shared_ptr<Worker> worker) : operation_(operation), worker_(std::move(worker)) {}
+  Request(RunningOperation* operation, std::shared_ptr<Worker> worker)
+      : operation_(operation), worker_(std::move(worker)) {}
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
   ~Request() {
@@ -124,7 +125,7 @@ class Request {
   void retire() const;
   [[nodiscard]] heddle_status wait_slice(std::int64_t slice_ns) const;
 
-  Operation* operation_;
+  RunningOperation* operation_;
   std::shared_ptr<Worker> worker_;  // null: it was done at once
 };
 
@@ -138,7 +139,7 @@ class Draft {
   ~Draft() {
     if (operation_ == nullptr) return;
     operation_->release();
-    Operation::recycle(operation_);
+    RunningOperation::recycle(operation_);
   }
   // The operation's memory; it stays until the end.
   const Memory& take(nb::handle object, Access access) { return operation_->memory = Memory(object, access); }
@@ -210,7 +211,7 @@ class Draft {
 
   Worker& worker_;
   Use use_;
-  Operation* operation_;
+  RunningOperation* operation_;
 };
 
 void bind_requests(nb::module_& module);
