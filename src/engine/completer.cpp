@@ -146,7 +146,7 @@ void Completer::completed_otherwise(const transport::Completion& completion) {
     // A carrier that did not arrive is not answered; nor are those sent with it, since they went
     // the same way.
     if (completion.status != HEDDLE_DONE) return core_.operations.end_served(*operation, completion.status);
-    return core_.operations.conclude(*operation);
+    return core_.operations.notify_and_free(*operation);
   }
   // `done` without a source_free before it (a failure): the source is free as well.
   if (completion.status != HEDDLE_DONE) operation->unfreed = 0;
@@ -183,7 +183,7 @@ std::size_t Completer::advance_pending() {
     if (operation->posted || core_.requester.advance(*operation)) ++moved;
     if (operation->posted) {
       operation->pending = false;
-      core_.operations.conclude(*operation);
+      core_.operations.notify_and_free(*operation);
     } else {
       pending.push_back(operation);
     }

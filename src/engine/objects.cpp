@@ -253,7 +253,7 @@ base::Status Objects::meet(std::uint64_t handle) {
                         meeting->rank, static_cast<unsigned long long>(memory->bytes),
                         static_cast<unsigned long long>(meeting->bytes));
   } else {
-    status = conclude(*meeting, *memory);
+    status = finish_meeting(*meeting, *memory);
     if (status == HEDDLE_DONE) return status;
   }
   job_.transport().release(*memory);
@@ -262,7 +262,7 @@ base::Status Objects::meet(std::uint64_t handle) {
 
 // DONE: the region has this memory. POSTED: it has the memory that another thread has brought
 // first.
-base::Status Objects::conclude(Meeting& meeting, const transport::RemoteMemory& memory) {
+base::Status Objects::finish_meeting(Meeting& meeting, const transport::RemoteMemory& memory) {
   const std::lock_guard lock(meeting_);
   if (meeting.state == Meeting::State::released) return fail_released();
   if (std::exchange(meeting.state, Meeting::State::met) == Meeting::State::met) return HEDDLE_POSTED;

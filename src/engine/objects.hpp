@@ -344,7 +344,7 @@ class Objects {
   };
   void note_late(RemoteRegion& remote, const transport::MemoryKey& key);
   bool forget_late(std::uint64_t handle);
-  base::Status conclude(Meeting& meeting, const transport::RemoteMemory& memory);
+  base::Status finish_meeting(Meeting& meeting, const transport::RemoteMemory& memory);
   void free_region(const Region& region);
   [[gnu::cold]] void warn_edge(const RemoteRegion& remote, std::uint64_t offset);
   base::Result<Region*> add_region(const transport::LocalMemory& memory, bool allocated);

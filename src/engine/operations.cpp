@@ -52,7 +52,7 @@ void Operations::finish(Operation& operation) {
 void Operations::complete(Operation& operation, base::Status status, std::uint32_t rank) {
   if (operation.unfinished > 0) --operation.unfinished;
   operation.fail(status, rank);
-  conclude(operation);
+  notify_and_free(operation);
 }
 
 void Operations::fire(Operation& operation) {
@@ -70,7 +70,7 @@ void Operations::fire(Operation& operation) {
   }
 }
 
-void Operations::conclude(Operation& operation) {
+void Operations::notify_and_free(Operation& operation) {
   // A carrier may still be on its way when its request was answered with an error: the source is in
   // use till then.
   const bool ended = operation.posted && operation.unfinished == 0 && operation.unfreed == 0;
@@ -85,7 +85,7 @@ void Operations::end_served(Operation& operation, base::Status status) {
   operation.unfreed = 0;
   operation.fail(status, operation.served_rank);
   if (operation.kind == Kind::message) operation.posted = true;  // no more parts
-  conclude(operation);
+  notify_and_free(operation);
 }
 
 void Operations::end_unnotified(Unnotified unnotified, base::Status status, std::uint32_t count) {
@@ -120,7 +120,7 @@ void Operations::cancel_all(base::Status status) {
     operation.unfinished = 0;
     operation.unfreed = 0;
     operation.fail(status, kManyRanks);
-    conclude(operation);
+    notify_and_free(operation);
   }
   forget_unnotified();
 }

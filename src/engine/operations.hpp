@@ -467,7 +467,7 @@ class OperationPool {
 // Life of an operation: begin() takes a slot; its requester posts what the transport takes. Nothing
 // taken: finish(), and the caller gets AGAIN. Otherwise keep(): the rest waits in pending(),
 // commands on their way are counted in `unfinished`, sources still in use in `unfreed`. complete()
-// counts one end, conclude() fires the completion and frees the slot when nothing is left. A token
+// counts one end, notify_and_free() fires the completion and frees the slot when nothing is left. A token
 // carries slot, generation and role, so that a late event of an operation that has ended is
 // recognised.
 //
@@ -516,7 +516,7 @@ class Operations {
   // The requests of this operation that wait for answers will not get any.
   void end_served(Operation& operation, base::Status status);
   // Fires and frees the operation if nothing is left.
-  void conclude(Operation& operation);
+  void notify_and_free(Operation& operation);
   // The operation is over, or never was.
   void finish(Operation& operation);
   // Ends `count` commands of one kind.

@@ -59,7 +59,7 @@ base::Status Requester::start(Operation& operation) {
     // DONE: no completion follows; an error is returned here and nowhere else
     operation.completion = {};
     operation.fired = true;
-    operations_.conclude(operation);
+    operations_.notify_and_free(operation);
     return status;
   }
   return operations_.keep(operation);

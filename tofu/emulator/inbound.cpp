@@ -120,7 +120,7 @@ bool Engine::makes_sense(PacketKind kind, const PacketHead& head, std::uint32_t 
   if (bytes != sizeof head + head.bytes || (kind >= PacketKind::ack) != (channel == Channel::responses)) return false;
   switch (kind) {
     case PacketKind::put:
-      if (head.op == kGivenUp) return true;
+      if (head.op == kAbandoned) return true;
       [[fallthrough]];
     case PacketKind::got:
       return std::uint64_t{head.offset} + head.bytes <= head.length;
@@ -221,7 +221,7 @@ Engine::Handled Engine::take_request(const Arrival& arrival) {
   EmulatedCq* cq = addressee(head);
   switch (arrival.kind) {
     case PacketKind::put:
-      if (head.op == kGivenUp) return Handled::done;
+      if (head.op == kAbandoned) return Handled::done;
       if (arrival.last && !reserve(arrival, PacketKind::ack, 0, &reply)) return Handled::stalled;
       take_put(arrival, cq, reply);
       return Handled::done;

@@ -218,7 +218,7 @@ Engine::Handled Engine::push_put(EmulatedCq& cq) {
                   static_cast<unsigned long long>(command.local_stadd + out.offset));
       status = UTOFU_ERR_TCQ_MEMORY;
       head.length = 0;  // the ring already has the record: mark it to be ignored
-      head.op = kGivenUp;
+      head.op = kAbandoned;
     }
     std::memcpy(place, &head, sizeof head);
     out.offset += bytes;

@@ -22,14 +22,14 @@ Making::Making(GroupPointer group, std::vector<Route> routes, std::size_t mine, 
       records_(routes_.size()) {}
 
 Making::~Making() {
-  give_up();
+  abandon();
 }
 
 Lane& Making::lane() const {
   return *routes_[mine_].lane;
 }
 
-void Making::give_up() {
+void Making::abandon() {
   if (offered_) static_cast<void>(heddle_team_withdraw(g_job.context, records_[mine_].team));
   offered_ = false;
   if (comm_ != nullptr) discard_comm(comm_);
@@ -102,7 +102,7 @@ bool Making::step(int* code, Comm** made) {
   if (*code == MPI_SUCCESS)
     *made = std::exchange(comm_, nullptr);
   else
-    give_up();
+    abandon();
   return true;
 }
 

@@ -52,7 +52,7 @@ class Making final : public StepwiseMaking {
   struct Record;
   [[nodiscard]] int offer();
   [[nodiscard]] int build();
-  void give_up();
+  void abandon();
 
   const GroupPointer group_;
   std::vector<Route> routes_;

@@ -81,10 +81,10 @@ Envelope recv_wait(Worker& self, nb::handle buffer, nb::handle source, nb::handl
     waited = request.wait_for(limit_ns);
   } catch (...) {
     // Control-C, or the worker is being closed: raised in any case.
-    static_cast<void>(request.withdraw());
+    static_cast<void>(request.cancel_and_wait());
     throw;
   }
-  if (waited != HEDDLE_DONE && !request.withdraw()) {
+  if (waited != HEDDLE_DONE && !request.cancel_and_wait()) {
     if (waited != HEDDLE_ERR_TIMEOUT) check(waited);
     raise(waited,
           "no message has come within " + std::string(nb::str(timeout).c_str()) + " s; nothing waits for it any more");

@@ -173,22 +173,22 @@ void Request::retire() const {
 }
 
 void Request::on_done(nb::object function) const {
-  const bool withdraws = function.is_none();
-  if (!withdraws && PyCallable_Check(function.ptr()) == 0) raise(PyExc_TypeError, "a function is wanted, or None");
+  const bool removes = function.is_none();
+  if (!removes && PyCallable_Check(function.ptr()) == 0) raise(PyExc_TypeError, "a function is wanted, or None");
   if (done()) {
     retire();
-    if (!withdraws) function();
+    if (!removes) function();
     return;
   }
-  PyObject* const wanted = withdraws ? nullptr : function.release().ptr();
+  PyObject* const wanted = removes ? nullptr : function.release().ptr();
   for (PyObject* now = operation_->callback.load(std::memory_order_acquire);;) {
     const bool retired = now == RunningOperation::retired();
-    if (!retired && now != nullptr && !withdraws) {
+    if (!retired && now != nullptr && !removes) {
       Py_DECREF(wanted);
       raise(HEDDLE_ERR_STATE, "another task, or function, waits for this request already");
     }
     if (retired) {
-      if (withdraws) return;
+      if (removes) return;
       nb::steal(wanted)();
       return;
     }
@@ -205,7 +205,7 @@ void Request::cancel() const {
   worker_->call([&] { return heddle_recv_cancel(worker_->handle(), &operation_->receive); });
 }
 
-bool Request::withdraw() const {
+bool Request::cancel_and_wait() const {
   if (!done()) {
     cancel();
     if (!done()) {

@@ -114,7 +114,7 @@ class Request {
   [[nodiscard]] heddle_status wait_for(std::int64_t limit_ns) const;
   // Cancels a receive. If a message is on its way, waits for it. False: nothing was received. True:
   // a message was received or (in a handler) will be.
-  [[nodiscard]] bool withdraw() const;
+  [[nodiscard]] bool cancel_and_wait() const;
   [[nodiscard]] const std::shared_ptr<Worker>& worker() const { return worker_; }
   // The received message. Raises if this is no completed receive.
   [[nodiscard]] const heddle_receive& received() const;

@@ -69,7 +69,7 @@ bool SmallTransfers::start(Command& command, OutgoingRing& to) {
   operation.word = word;
   operation.looks = 0;
   operation.taken = false;
-  operation.given_up = false;
+  operation.abandoned = false;
   operation.bytes = bytes;
   operation.direction = put ? Direction::put : Direction::get;
   order_[count_++] = static_cast<std::uint8_t>(slot);
@@ -84,7 +84,7 @@ bool SmallTransfers::start(Command& command, OutgoingRing& to) {
 void SmallTransfers::advance() {
   // The workers of these operations; an operation always has one.
   const OutgoingRing* waits = nullptr;
-  const OutgoingRing* given_up = nullptr;
+  const OutgoingRing* abandoned = nullptr;
   base::Status failure = HEDDLE_DONE;
   std::uint32_t kept = 0;
   for (std::uint32_t i = 0; i < count_; ++i) {
@@ -100,15 +100,15 @@ void SmallTransfers::advance() {
       continue;
     }
     if (state == ChunkState::taken && !std::exchange(operation.taken, true)) operation.looks = 0;
-    if (operation.to != given_up && disappointed(operation) && gives_up(operation, &failure)) {
-      given_up = operation.to;
+    if (operation.to != abandoned && disappointed(operation) && abandons(operation, &failure)) {
+      abandoned = operation.to;
     }
-    if (operation.to == given_up && slots_[slot].word.take_back(operation.word)) {
+    if (operation.to == abandoned && slots_[slot].word.take_back(operation.word)) {
       end(slot, failure != HEDDLE_DONE ? failure : copied_by_kernel(operation));
       continue;
     }
     // A request that the target has already taken stays; the requests behind it are taken back.
-    if (operation.to != given_up) waits = operation.to;
+    if (operation.to != abandoned) waits = operation.to;
     order_[kept++] = slot;
   }
   count_ = kept;
@@ -145,13 +145,13 @@ inline bool SmallTransfers::disappointed(Operation& operation) const {
 
 // Whether the requests to that worker are to be taken back: the kernel copies then, or they end
 // with `failure`.
-[[gnu::cold]] bool SmallTransfers::gives_up(Operation& operation, base::Status* failure) {
+[[gnu::cold]] bool SmallTransfers::abandons(Operation& operation, base::Status* failure) {
   const OutgoingRing& to = *operation.to;
   PeerProcess& peer = *to.peer;
   *failure = HEDDLE_DONE;
   if (cma_works(device_, peer, operation.region)) {
     // A request that the target keeps counts once as a disappointment, however long that lasts.
-    if (std::exchange(operation.given_up, true)) return true;
+    if (std::exchange(operation.abandoned, true)) return true;
     to.entry->attention.ignore();
     Patience& patience = patience_[peer.rank];
     patience.last = static_cast<std::uint16_t>(std::clamp(patience.last * 2, 4, int{kMostSkips}));

@@ -70,7 +70,7 @@ class SmallTransfers {
     std::uint32_t bytes = 0;
     Direction direction = Direction::put;
     bool taken = false;                       // the target was seen to have it,
-    bool given_up = false;                    // and not to go on, or not to take it
+    bool abandoned = false;                   // and not to go on, or not to take it
     std::array<std::byte, kSmallBytes> data;  // a put's, since its source is free
   };
   // Per rank: after a target did not react, `skip` operations go straight to the kernel before it
@@ -82,7 +82,7 @@ class SmallTransfers {
 
   [[nodiscard]] bool may_ask(const OutgoingRing& to, std::uint64_t region);
   [[nodiscard]] bool disappointed(Operation& operation) const;
-  [[nodiscard]] bool gives_up(Operation& operation, base::Status* failure);
+  [[nodiscard]] bool abandons(Operation& operation, base::Status* failure);
   [[nodiscard]] static base::Status copied_by_kernel(Operation& operation);
   void finish(std::uint32_t slot, bool copied);
   void end(std::uint32_t slot, base::Status status);

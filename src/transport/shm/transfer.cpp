@@ -181,7 +181,7 @@ bool Transfers::advance() {
 // If there was only no chunk to lend, the target is not to blame: as long as it gives chunks back,
 // there will be one.
 void Transfers::stand_no_longer(Transfer& transfer) {
-  if (!transfer.starved) return give_up(transfer);
+  if (!transfer.starved) return abandon(transfer);
   const std::uint64_t came = windows_[transfer.to->peer->rank].came;
   if (time_ - came > transfer.patience_ns) return fall_back_to_cma(transfer);
   transfer.last_progress = came;
@@ -346,7 +346,7 @@ void Transfers::look_at_waiting(Transfer& transfer, bool taken, std::uint64_t no
   if (!taken) {
     if (transfer.status != HEDDLE_DONE) return fall_back_to_cma(transfer);
     const std::uint64_t patience = transfer.patience_ns + (transfer.cold ? kColdNs : 0);
-    if (late || past(std::max(transfer.last_progress, came)) > patience) give_up(transfer);
+    if (late || past(std::max(transfer.last_progress, came)) > patience) abandon(transfer);
     return;
   }
   // The target finishes it or dies.
@@ -357,7 +357,7 @@ void Transfers::look_at_waiting(Transfer& transfer, bool taken, std::uint64_t no
 }
 
 // The target does not poll.
-void Transfers::give_up(Transfer& transfer) {
+void Transfers::abandon(Transfer& transfer) {
   transfer.to->entry->attention.ignore();
   ways_.unanswered(transfer.to->peer->rank);
   fall_back_to_cma(transfer);

@@ -129,7 +129,7 @@ class Transfers {
   void note_gap(std::uint64_t now);
   void look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now);
   [[nodiscard]] std::uint64_t probing_ns(const Transfer& transfer) const;
-  void give_up(Transfer& transfer);
+  void abandon(Transfer& transfer);
   void fall_back_to_cma(Transfer& transfer);
   void copy_by_cma(Transfer& transfer);
   void finish_source(Transfer& transfer);
