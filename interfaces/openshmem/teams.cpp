@@ -150,7 +150,7 @@ void clean(TeamSlot& slot) {
 // What the members of a parent exchange for a split.
 struct Offer {
   Slots slots;            // free on this PE
-  std::uint64_t settled;  // 0: another thread's split holds slots that it may return
+  std::uint64_t decided;  // 0: another thread's split holds slots that it may return
 };
 
 // The slots that all members offer.
@@ -160,7 +160,7 @@ Offer agree(Call call, Group& parent, const Offer& mine) {
     Offer one;
     std::memcpy(&one, bytes, sizeof one);
     for (std::size_t i = 0; i < kWords; ++i) all.slots[i] &= one.slots[i];
-    all.settled &= one.settled;
+    all.decided &= one.decided;
   });
   return all;
 }
@@ -173,7 +173,7 @@ Offer make_offer(std::size_t parent_slot, bool of_class) {
     if (of_class && slot % kClasses != parent_slot % kClasses) continue;
     if ((g_books.taken[slot / 64] & bit) != 0) continue;
     if ((g_books.offered[slot / 64] & bit) != 0) {
-      offer.settled = 0;
+      offer.decided = 0;
     } else {
       offer.slots[slot / 64] |= bit;
     }
@@ -209,7 +209,7 @@ bool choose_slots(Call call, Group& parent, bool able, const std::array<bool, kW
     const Offer offer = able ? make_offer(parent_slot, first) : Offer{{}, 1};
     const Offer agreed = agree(call, parent, offer);
     if (take(offer, agreed, member, chosen)) return true;
-    if (!first && agreed.settled != 0) return false;
+    if (!first && agreed.decided != 0) return false;
     if (!first) ::sched_yield();
   }
 }

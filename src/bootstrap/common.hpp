@@ -76,7 +76,7 @@ class Gather {
     slot.arrived = true;
     slot.bytes = std::move(bytes);
     ++arrived_;
-    ++settled_;
+    ++accounted_;
     return true;
   }
 
@@ -86,7 +86,7 @@ class Gather {
     Slot& slot = slots_[rank];
     if (slot.gone) return;
     slot.gone = true;
-    if (!slot.arrived) ++settled_;
+    if (!slot.arrived) ++accounted_;
   }
 
   [[nodiscard]] bool is_gone(std::uint32_t rank) const { return slots_[rank].gone; }
@@ -103,19 +103,19 @@ class Gather {
   }
 
   // Some rank has arrived, and no other is still awaited.
-  [[nodiscard]] bool complete() const { return arrived_ > 0 && settled_ == slots_.size(); }
+  [[nodiscard]] bool complete() const { return arrived_ > 0 && accounted_ == slots_.size(); }
 
   // After complete(): takes the result and begins the next round.
   [[nodiscard]] Gathered take() {
     Gathered result;
-    arrived_ = settled_ = 0;
+    arrived_ = accounted_ = 0;
     for (std::uint32_t rank = 0; rank < slots_.size(); ++rank) {
       Slot& slot = slots_[rank];
       if (!slot.arrived && result.missing == Gathered::kNobody) result.missing = rank;
       result.all.push_back(std::move(slot.bytes));
       slot.bytes.clear();
       slot.arrived = false;
-      if (slot.gone) ++settled_;
+      if (slot.gone) ++accounted_;
     }
     if (result.missing != Gathered::kNobody) result.all.clear();
     return result;
@@ -128,8 +128,8 @@ class Gather {
     std::vector<std::byte> bytes;
   };
   std::vector<Slot> slots_;
-  std::size_t arrived_ = 0;  // in this round
-  std::size_t settled_ = 0;  // arrived or gone
+  std::size_t arrived_ = 0;    // in this round
+  std::size_t accounted_ = 0;  // arrived or gone
 };
 
 // A node: the ranks of a machine, or of a part of it where HEDDLE_NODE_RANKS says so.

@@ -131,7 +131,7 @@ std::vector<std::uint64_t> Assembly::final_counters() const {
 namespace {
 
 void end_put(void* arg, heddle_status status) {
-  // Release, partner: the acquire load in SessionQueue::settle().
+  // Release, partner: the acquire load in SessionQueue::give_credits().
   static_cast<std::atomic<std::int32_t>*>(arg)->store(status == HEDDLE_DONE ? Carrier::kThere : status,
                                                       std::memory_order_release);
 }
@@ -181,7 +181,7 @@ class Gone final : public Setup {
  public:
   [[nodiscard]] const SetupRecord& record() const override { return none_; }
   base::Status assembled(std::span<const SetupRecord>, bool*) override { return HEDDLE_DONE; }
-  void settled(base::Status) override {}
+  void decided(base::Status) override {}
 
  private:
   const SetupRecord none_{};
@@ -277,7 +277,7 @@ bool Setups::advance() {
     confirming_ = false;
     round_ = 0;
     setups_.pop_front();
-    first.settled(status);
+    first.decided(status);
   }
   return moved;
 }

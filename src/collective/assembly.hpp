@@ -177,7 +177,7 @@ class Setup {
   virtual base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) = 0;
   // The setup has ended; the text of an error is the thread's last message. The object may be
   // destroyed in this call.
-  virtual void settled(base::Status status) = 0;
+  virtual void decided(base::Status status) = 0;
 };
 
 // The first error of a setup, with its text. The thread that reports it may not be the one that

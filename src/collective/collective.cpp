@@ -336,7 +336,7 @@ base::Status Collective::assembled(std::span<const SetupRecord> records, bool* d
   }
 }
 
-void Collective::settled(base::Status status) {
+void Collective::decided(base::Status status) {
   if (status != HEDDLE_DONE) refusal_.keep(status);
   unlike_ = agreed_ && lists_blocks(call_.operation) && refusal_.status() == HEDDLE_ERR_ARGUMENT;
   if (refusal_.status() == HEDDLE_DONE && use_ == Use::persistent) team_.commons().count_persistent(by_interface());

@@ -129,7 +129,7 @@ class Collective final : public Setup {
   void tell(std::uint32_t round, std::span<SetupRecord> members) override;
   void heard(std::uint32_t round, std::span<const SetupRecord> records) override;
   base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) override;
-  void settled(base::Status status) override;
+  void decided(base::Status status) override;
 
  private:
   enum class Stage : std::uint8_t { setting_up, ready, refused };

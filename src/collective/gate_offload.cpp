@@ -303,7 +303,7 @@ std::shared_ptr<TeamGates> TeamNetworks::open(const Team& team, bool common) {
   return offered_ = TeamGates::open(interface, team.rank(), team.size(), {network, team.rank_in_job(0) + made_});
 }
 
-bool TeamNetworks::settled(base::Status status, bool offloaded) {
+bool TeamNetworks::decided(base::Status status, bool offloaded) {
   const std::shared_ptr<TeamGates> its = std::exchange(offered_, nullptr);
   const bool by_gates = offloaded && its != nullptr;
   if (status == HEDDLE_DONE) ++made_;

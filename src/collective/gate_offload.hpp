@@ -122,12 +122,12 @@ class TeamNetworks {
  public:
   // This member's gates for an operation. `common`: the gates that blocking calls share; otherwise
   // gates of its own. The first common operation that becomes ready decides whether the team has
-  // common gates. Null: there are none. settled() must follow.
+  // common gates. Null: there are none. decided() must follow.
   std::shared_ptr<TeamGates> open(const Team& team, bool common);
   // Reports how the preparation of an operation has ended. `offloaded`: the interface was to run
   // it. True: the interface refused the gates' settings at some member; all members must prepare
   // the operation again, without gates.
-  [[nodiscard]] bool settled(base::Status status, bool offloaded);
+  [[nodiscard]] bool decided(base::Status status, bool offloaded);
   // Called when a member has failed: others may have begun an operation that this one has not.
   void leave();
 
@@ -137,7 +137,7 @@ class TeamNetworks {
   bool refused_ = false;  // the interface refused the settings of gates at some member
   enum class Common : std::uint8_t { unknown, asked, decided } common_ = Common::unknown;
   std::shared_ptr<TeamGates> gates_;    // of blocking calls; null: unknown, or there are none
-  std::shared_ptr<TeamGates> offered_;  // between open() and settled()
+  std::shared_ptr<TeamGates> offered_;  // between open() and decided()
 };
 
 class GateOffload final : public Offload {

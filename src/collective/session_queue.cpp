@@ -24,7 +24,7 @@ void SessionQueue::bind_to(const Schedule& schedule, std::span<const RankMemory>
   bool carries = false;
   for (std::uint32_t number = 0; number < schedule.queues; ++number) {
     Queue queue;
-    queue.begin = queue.next = queue.settled = static_cast<std::uint32_t>(steps_.size());
+    queue.begin = queue.next = queue.credited = static_cast<std::uint32_t>(steps_.size());
     for (const ScheduleCommand& command : schedule.commands) {
       if (command.queue != number) continue;
       bind_command(command, schedule.rank, ranks, schedule);
@@ -132,15 +132,15 @@ bool SessionQueue::execute(Step& step) {
 }
 
 // Gives the credits of puts that have arrived. False: more is to come.
-bool SessionQueue::settle(Queue& queue) {
-  for (; queue.settled < queue.next; ++queue.settled) {
-    Step& step = steps_[queue.settled];
+bool SessionQueue::give_credits(Queue& queue) {
+  for (; queue.credited < queue.next; ++queue.credited) {
+    Step& step = steps_[queue.credited];
     if (step.carrier == nullptr) {
       give(step);
       continue;
     }
     if (step.bytes > 0 && step.destination_base == nullptr) {
-      const std::int32_t ended = ended_[queue.settled].load(std::memory_order_acquire);
+      const std::int32_t ended = ended_[queue.credited].load(std::memory_order_acquire);
       if (ended == 0) return false;
       if (ended < 0) fail(static_cast<base::Status>(ended));
     }
@@ -149,16 +149,16 @@ bool SessionQueue::settle(Queue& queue) {
     if (given == HEDDLE_AGAIN) return false;
     if (given < 0) fail(given);
   }
-  return queue.settled == queue.end;
+  return queue.credited == queue.end;
 }
 
 // A carrier may read a source until its bytes have arrived. False: the step would write to such a
 // source.
 bool SessionQueue::sources_left(Queue& queue, const Step& step) {
   if (step.bytes == 0 || step.destination_base == nullptr) return true;
-  static_cast<void>(settle(queue));
+  static_cast<void>(give_credits(queue));
   const std::byte* begin = *step.destination_base + step.destination_offset;
-  for (std::uint32_t i = queue.settled; i < queue.next; ++i) {
+  for (std::uint32_t i = queue.credited; i < queue.next; ++i) {
     const Step& before = steps_[i];
     if (before.carrier == nullptr || before.bytes == 0 || before.destination_base != nullptr) continue;
     const std::byte* source = *before.source_base + before.source_offset;
@@ -168,7 +168,7 @@ bool SessionQueue::sources_left(Queue& queue, const Step& step) {
 }
 
 bool SessionQueue::on_its_way(const Queue& queue) const {
-  for (std::uint32_t i = queue.settled; queue.carries && i < queue.next; ++i) {
+  for (std::uint32_t i = queue.credited; queue.carries && i < queue.next; ++i) {
     const Step& step = steps_[i];
     if (step.carrier != nullptr && step.bytes > 0 && step.destination_base == nullptr &&
         ended_[i].load(std::memory_order_acquire) == 0)
@@ -199,7 +199,7 @@ bool SessionQueue::advance_queue(Queue& queue) {
     if (!queue.carries) give(step);
     ++queue.next;
   }
-  return queue.carries ? settle(queue) : queue.next == queue.end;
+  return queue.carries ? give_credits(queue) : queue.next == queue.end;
 }
 
 std::vector<std::uint32_t> SessionQueue::awaited() {
@@ -218,7 +218,7 @@ std::vector<std::uint32_t> SessionQueue::awaited() {
 void SessionQueue::begin_run(std::uint64_t run) {
   running_ = run;
   open_ = queues_.size();
-  for (Queue& queue : queues_) queue.next = queue.settled = queue.begin;
+  for (Queue& queue : queues_) queue.next = queue.credited = queue.begin;
 }
 
 bool SessionQueue::end_run(std::uint64_t run) {
@@ -237,9 +237,9 @@ bool SessionQueue::advance_locked() {
   for (bool moved = true; moved && open_ > 0 && status() == HEDDLE_DONE;) {
     moved = false;
     for (std::size_t i = 0; i < open_;) {
-      const std::uint32_t before = queues_[i].next + queues_[i].settled;
+      const std::uint32_t before = queues_[i].next + queues_[i].credited;
       const bool ended = advance_queue(queues_[i]);
-      const std::uint32_t steps = queues_[i].next + queues_[i].settled - before;
+      const std::uint32_t steps = queues_[i].next + queues_[i].credited - before;
       moved = moved || steps > 0;
       executed += steps;
       if (!ended)

@@ -156,8 +156,8 @@ class SessionQueue : public Runner {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
     std::uint32_t next = 0;
-    std::uint32_t settled = 0;  // steps before this one have given their credits
-    bool carries = false;       // some step has a carrier
+    std::uint32_t credited = 0;  // steps before this one have given their credits
+    bool carries = false;        // some step has a carrier
   };
   struct alignas(base::kCacheLine) Sum {
     std::uint64_t given = 0;
@@ -171,7 +171,7 @@ class SessionQueue : public Runner {
   void begin_run(std::uint64_t run);
   bool end_run(std::uint64_t run);
   bool advance_queue(Queue& queue);
-  bool settle(Queue& queue);
+  bool give_credits(Queue& queue);
   bool sources_left(Queue& queue, const Step& step);
   [[nodiscard]] bool on_its_way(const Queue& queue) const;
   bool execute(Step& step);
@@ -193,7 +193,7 @@ class SessionQueue : public Runner {
   std::size_t open_ = 0;
   std::vector<Step, base::OwnLines<Step>> steps_;  // queue by queue
   // For steps with a carrier and bytes; 0: under way. Release by the carrier, partner: the acquire
-  // load in settle().
+  // load in give_credits().
   std::unique_ptr<std::atomic<std::int32_t>[]> ended_;
   std::vector<std::pair<const CounterWord*, std::unique_ptr<Sum>>> sums_;
   Reduction reduction_;

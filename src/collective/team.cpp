@@ -41,7 +41,7 @@ class Round final : public Setup {
   }
   [[nodiscard]] const SetupRecord& record() const override { return mine_; }
   base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) override;
-  void settled(base::Status status) override {
+  void decided(base::Status status) override {
     if (status != HEDDLE_DONE) refusal_.keep(status);
     ended_.store(true, std::memory_order_release);
   }
@@ -369,7 +369,7 @@ base::Result<Collective*> Team::init(const Call& call) {
     auto made = open(call, Use::persistent);
     if (!made) return made;
     const base::Status status = (*made)->wait_ready();
-    const bool again = networks_.settled(status, (*made)->by_interface());
+    const bool again = networks_.decided(status, (*made)->by_interface());
     if (status == HEDDLE_DONE) return made;
     commons_.collectives().remove(*made);
     if (!again) return status;
@@ -406,7 +406,7 @@ base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
   (*made)->set_number(calls_);
   setups_.submit(**made);
   const base::Status status = (*made)->wait_ready();
-  if (networks_.settled(status, (*made)->by_interface())) return kept(call, turn);
+  if (networks_.decided(status, (*made)->by_interface())) return kept(call, turn);
   if (status != HEDDLE_DONE) return status;
   kept_.push_front({key, std::move(*made)});
   kept_by_key_.emplace(key, kept_.begin());

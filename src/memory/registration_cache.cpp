@@ -52,7 +52,7 @@ RegistrationCache::RegistrationCache(Registrar& registrar, std::shared_ptr<Unmap
     log_ = &watch_->log();
     seen_ = log_->generation();
     // an event that is being written concerns nothing that this cache keeps
-    while (!UnmapWatch::Log::settled(seen_)) {
+    while (!UnmapWatch::Log::stable(seen_)) {
       ::sched_yield();
       seen_ = log_->generation();
     }
@@ -110,7 +110,7 @@ base::Status RegistrationCache::acquire_slowly(std::uint64_t place, std::uint64_
                       static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(place));
   }
   if (keep_ && bytes >= check_bytes_) {
-    while (!watch_->settled()) ::sched_yield();
+    while (!watch_->stable()) ::sched_yield();
   }
   if (keep_) catch_up();
   if (keep_) {
@@ -128,14 +128,14 @@ void RegistrationCache::lend(std::uint32_t at, std::uint64_t place, Lease* lease
   *lease = {entries_[at].handle, place - entries_[at].begin, at};
 }
 
-// Reads the log up to its current generation, when that is settled.
+// Reads the log up to its current generation, when that is stable.
 void RegistrationCache::catch_up() {
   using Log = UnmapWatch::Log;
   for (;;) {
     const std::uint64_t now = log_->generation();
     if (now == seen_) return;
     if (now == Log::kNobody) return abandon();
-    if (!Log::settled(now)) {
+    if (!Log::stable(now)) {
       ::sched_yield();  // the writer is at work, and waits for nobody
       continue;
     }

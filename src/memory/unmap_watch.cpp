@@ -115,7 +115,7 @@ base::Status UnmapWatch::map_log() {
   return HEDDLE_DONE;
 }
 
-// Checks that the kernel reports unmapping, and that settled() can say no, before either is relied
+// Checks that the kernel reports unmapping, and that stable() can say no, before either is relied
 // on.
 base::Status UnmapWatch::prove() {
   const std::uint64_t page = page_bytes();
@@ -129,12 +129,12 @@ base::Status UnmapWatch::prove() {
   ::munmap(memory, page);
   proving_.store(false, std::memory_order_relaxed);
   std::uint64_t after = log_->generation();
-  while (!Log::settled(after)) {
+  while (!Log::stable(after)) {
     ::sched_yield();
     after = log_->generation();
   }
   if (watched) unwatch(begin, begin + page);
-  if (watched && after != before && after != Log::kNobody && refused_.load(std::memory_order_relaxed) && settled()) {
+  if (watched && after != before && after != Log::kNobody && refused_.load(std::memory_order_relaxed) && stable()) {
     return HEDDLE_DONE;
   }
   return base::fail(HEDDLE_ERR_UNSUPPORTED, "unmapped memory cannot be watched: userfaultfd does not %s here",
@@ -171,7 +171,7 @@ void UnmapWatch::run() {
     if (ready < 0 && errno != EINTR) good = false;
     if (ready <= 0) continue;
     if (fds[1].revents != 0) break;
-    if (proving_.load(std::memory_order_relaxed) && !settled()) refused_.store(true, std::memory_order_relaxed);
+    if (proving_.load(std::memory_order_relaxed) && !stable()) refused_.store(true, std::memory_order_relaxed);
     good = (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)) == 0 && take_events();
   }
   {
@@ -310,7 +310,7 @@ void UnmapWatch::forget(std::uint64_t begin, std::uint64_t end) {
   log_->end();
 }
 
-bool UnmapWatch::settled() const {
+bool UnmapWatch::stable() const {
   if (way_ == Way::told) return true;
   // There is no such mode, so this never does anything: it fails at once with EAGAIN while an event
   // is on its way, else with EINVAL.

@@ -70,7 +70,7 @@ class InvalidationLog {
   // ---- readers
 
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
-  [[nodiscard]] static bool settled(std::uint64_t generation) { return generation % 2 == 0; }
+  [[nodiscard]] static bool stable(std::uint64_t generation) { return generation % 2 == 0; }
   // The first event that a reader of this generation has not read.
   [[nodiscard]] static std::uint64_t event_of(std::uint64_t generation) { return (generation - kFirst) / 2; }
   // Reads event n, which was written before a generation that the caller has seen; lost: it has
@@ -83,7 +83,7 @@ class InvalidationLog {
     // announced it.
     const std::uint64_t now = generation_.load(std::memory_order_relaxed);
     if (now == kNobody) return Read::lost;
-    const std::uint64_t may_be_written = event_of(now) + (settled(now) ? 0 : kBatch);
+    const std::uint64_t may_be_written = event_of(now) + (stable(now) ? 0 : kBatch);
     return may_be_written > n + kEvents ? Read::lost : Read::event;
   }
 
@@ -113,7 +113,7 @@ class InvalidationLog {
 // its call returns, no cache uses a registration of what is gone.
 //
 // Another thread may be given the same addresses while the first is still inside its call, sooner
-// than the event is logged. settled() closes that window, for a system call of 0.2 µs; the caches
+// than the event is logged. stable() closes that window, for a system call of 0.2 µs; the caches
 // call it for large ranges (Options::check_bytes).
 //
 // Not reported, so forget() is there: ftruncate and hole punching of shared memory,
@@ -166,7 +166,7 @@ class UnmapWatch {
   // addresses from the kernel before this call, and then find the generation unchanged: if its
   // memory is not what a cache remembers of these addresses, then the cache has been told. One
   // system call.
-  [[nodiscard]] bool settled() const;
+  [[nodiscard]] bool stable() const;
 
   // Number of ranges that are registered with the kernel now; for tests.
   [[nodiscard]] std::size_t watched_pieces() const;
@@ -196,7 +196,7 @@ class UnmapWatch {
   // guards writing to *log_; under it nothing is called that could unmap
   std::mutex writing_;
   std::atomic<bool> proving_{false};  // prove() unmaps now; relaxed: the unmapping orders it
-  // settled() has said no meanwhile; relaxed: the log's generation orders it
+  // stable() has said no meanwhile; relaxed: the log's generation orders it
   std::atomic<bool> refused_{false};
   // guards pieces_; the thread that reads events never takes it
   mutable std::mutex pieces_mutex_;

@@ -37,7 +37,7 @@ base::Status Partitioned::start() {
   return status;
 }
 
-base::Status Partitioned::settle() {
+base::Status Partitioned::try_complete() {
   const base::Status status = look();
   if (status != HEDDLE_AGAIN) active_ = false;
   return status < 0 ? explain() : status;
@@ -45,15 +45,15 @@ base::Status Partitioned::settle() {
 
 base::Status Partitioned::test() {
   if (!active_) return HEDDLE_DONE;
-  if (const base::Status status = settle(); status != HEDDLE_AGAIN) return status;
+  if (const base::Status status = try_complete(); status != HEDDLE_AGAIN) return status;
   if (const int events = worker_.progress(); events < 0) return static_cast<base::Status>(events);
-  return settle();
+  return try_complete();
 }
 
 base::Status Partitioned::wait(std::int64_t timeout_ns) {
   if (!active_) return HEDDLE_DONE;
   const base::Status status = worker_.until(
-      {"heddle_partitioned_wait", timeout_ns}, [this] { return settle(); },
+      {"heddle_partitioned_wait", timeout_ns}, [this] { return try_complete(); },
       [this](tap::Wait& wait) { describe(wait); });
   if (status != HEDDLE_ERR_TIMEOUT || !active_) return status;
   tap::Wait wait;

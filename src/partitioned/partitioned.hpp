@@ -129,7 +129,7 @@ class Partitioned {
  private:
   static constexpr std::uint32_t bit(wire::PartitionedKind kind) { return 1U << static_cast<std::uint32_t>(kind); }
   base::Status send(wire::PartitionedKind kind);
-  base::Status settle();
+  base::Status try_complete();
 
   // Number of the last start; 0: none. The program's thread writes it. Other threads are ordered
   // after that write by other means (see partitioned.h), or only compare. Relaxed.

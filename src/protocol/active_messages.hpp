@@ -113,7 +113,7 @@ class AmRendezvous {
   bool run(Source& source, Class which);
   void kick(Source& source, Class which);
   void drain(Class which);
-  void settle(Source& source);
+  void start_more(Source& source);
   void end(Fetch* fetch, base::Status status);
   void hand_on(Fetch* fetch);
   void drop_waiting(Source& source, base::Status status);

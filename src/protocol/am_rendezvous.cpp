@@ -230,7 +230,7 @@ void AmRendezvous::drain(Class which) {
 }
 
 // A fetch of this source has ended.
-void AmRendezvous::settle(Source& source) {
+void AmRendezvous::start_more(Source& source) {
   for (const Class which : {kNetwork, kUser}) {
     kick(source, which);
     drain(which);
@@ -322,7 +322,7 @@ void AmRendezvous::end(Fetch* fetch, base::Status status) {
     leave(*fetch);
   }
   delete fetch;
-  settle(source);
+  start_more(source);
 }
 
 // Handles it as a message that has arrived whole: see ActiveMessages::arrived_fragment().

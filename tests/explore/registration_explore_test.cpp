@@ -63,7 +63,7 @@ struct LookupModel final : Model {
       check(now == 1, "what is used has not gone");
       return;
     }
-    while (!Log::settled(generation)) {
+    while (!Log::stable(generation)) {
       pause();
       generation = log.generation();
     }
