@@ -31,8 +31,7 @@ Needs needs_of(const harness::BenchSession& session) {
     needs.region_bytes = std::max(needs.region_bytes, harness::duplex_stretch(options) * needs.lanes);
   }
   if (session.wants("gups")) {
-    needs.region_bytes =
-        std::max(needs.region_bytes, 8 * harness::gups_words_per_rank(options.total_words, options.quick));
+    needs.region_bytes = std::max(needs.region_bytes, 8 * gups_words_per_rank(options.total_words, options.quick));
   }
   needs.region_bytes += kDataAt;
   return needs;

@@ -21,7 +21,7 @@
 #include "measure/library.hpp"
 #include "measure/programs.hpp"
 
-namespace heddle::bench::harness {
+namespace heddle::bench::measure {
 
 // as in the papers: 20 M, 160 MiB
 inline constexpr std::uint64_t kGupsDefaultWords = std::uint64_t{20} << 20;
@@ -66,10 +66,6 @@ inline std::uint64_t gups_count_wrong(const std::uint64_t* table, std::uint64_t 
   for (std::uint64_t i = 0; i < words; ++i) wrong += table[i] != i ? 1 : 0;
   return wrong;
 }
-
-}  // namespace heddle::bench::harness
-
-namespace heddle::bench::measure {
 
 // The parts of which every measurement is made: its participants, and how it is run, labelled and
 // checked. Nothing here depends on a particular library. A Library's hooks are called only between

@@ -254,7 +254,7 @@ class Gups {
   Gups(Bench& bench, L& library)
       : bench_(bench),
         library_(library),
-        words_(harness::gups_words_per_rank(bench.options().total_words, bench.options().quick)),
+        words_(gups_words_per_rank(bench.options().total_words, bench.options().quick)),
         table_(reinterpret_cast<std::uint64_t*>(library.own(kDataAt))) {}
 
   void measure(std::uint32_t threads, bool atomic) {
@@ -268,9 +268,9 @@ class Gups {
 
  private:
   void update(std::uint32_t lane, std::uint64_t n, bool atomic) {
-    harness::GupsStream stream(bench_.rank(), lane, words_);
+    GupsStream stream(bench_.rank(), lane, words_);
     for (std::uint64_t i = 0; i < n; ++i) {
-      const harness::GupsUpdate one = stream.next();
+      const GupsUpdate one = stream.next();
       const std::uint64_t at = kDataAt + one.index * 8;
       if (atomic) {
         library_.template atomic<Atomic::bit_xor>(lane, one.owner, at, one.value, nullptr);
@@ -289,16 +289,16 @@ class Gups {
     // Enough that a lost one in a hundred would show, few enough that the check takes no time.
     const std::uint64_t check = bench_.options().quick ? 20'000 : 500'000;
     harness::Channel& channel = bench_.session().channel();
-    harness::gups_fill(table_, words_);
+    gups_fill(table_, words_);
     channel.barrier();
     for (const bool how : {atomic, true}) {
       bench_.run(threads, check, {{}, [&](std::uint32_t lane, std::uint64_t n) { update(lane, n, how); }, {}});
     }
-    channel.flag(bench_.rank()).store(harness::gups_count_wrong(table_, words_));
+    channel.flag(bench_.rank()).store(gups_count_wrong(table_, words_));
     channel.barrier();
     const auto wrong = static_cast<double>(channel.flag(0).load() + channel.flag(1).load());
     channel.barrier();
-    return wrong <= (atomic ? 0 : harness::kGupsRacyBound * 2 * threads * static_cast<double>(check));
+    return wrong <= (atomic ? 0 : kGupsRacyBound * 2 * threads * static_cast<double>(check));
   }
 
   Bench& bench_;

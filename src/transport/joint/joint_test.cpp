@@ -16,7 +16,7 @@
 #include "transport/joint/parts.hpp"
 #include "transport/transport.hpp"
 
-namespace heddle::transport::joint_test {
+namespace heddle::transport::joint::joint_test {
 namespace {
 
 using Overrides = base::Config::Overrides;
@@ -214,7 +214,7 @@ class TwoStubs : public testing::Test {
     auto second = std::make_unique<Stub>();
     near = first.get();
     far = second.get();
-    worker = std::make_unique<joint::Port>(
+    worker = std::make_unique<Port>(
         std::array<std::unique_ptr<TransportWorker>, 2>{std::move(first), std::move(second)}, ways, 1000, clock);
   }
   std::size_t post(const std::vector<std::uint32_t>& ranks) {
@@ -227,7 +227,7 @@ class TwoStubs : public testing::Test {
   base::SystemClock clock;
   Stub* near;
   Stub* far;
-  std::unique_ptr<joint::Port> worker;
+  std::unique_ptr<Port> worker;
 };
 
 TEST_F(TwoStubs, NeighboursForOneTransportArePostedTogether) {
@@ -298,4 +298,4 @@ TEST(Joint, RefusesATransportThatDoesNotReachOthers) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::joint_test
+}  // namespace heddle::transport::joint::joint_test
