@@ -18,6 +18,7 @@ import changed  # noqa: E402
 import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
+import check_names  # noqa: E402
 import check_shape  # noqa: E402
 import check_tidy  # noqa: E402
 import check_waits  # noqa: E402
@@ -532,6 +533,87 @@ class Shape(unittest.TestCase):
     def test_this_tree(self):
         _, faults = check_shape.faults_of(SCRIPTS.parent, check_shape.FUNCTIONS, check_shape.FRIENDS, False)
         self.assertEqual(faults, [])
+
+
+NAMES = {
+    "docs/glossary.md": "| word | means | not |\n| --- | --- | --- |\n| device | a part | `station`, home |\n| peer state | b | `channel` in src/transport |\n",
+    "src/queue/ring.hpp": "namespace heddle::queue {\nclass Ring {\n  struct Inside {};\n};\n}\n",
+    "src/queue/ring_test.cpp": "namespace heddle::queue::ring_test {\nnamespace {\nstruct Station {};\n}\nstruct Port {};\n}\n",
+    "src/transport/transport.hpp": "namespace heddle::transport {\nclass Port;\n}\n",
+    "src/transport/shm/port.hpp": "namespace heddle::queue {\nclass Ring;  // ring.hpp\n}\nnamespace heddle::transport::shm {\nclass Port final : public A<B> {\n};\n}\n",
+    "src/transport/ucx/port.cpp": "namespace heddle::transport::ucx {\nnamespace {\nstruct Ring {};\n}\nstruct alignas(64) Port {};\n}\n",
+    "interfaces/mpi/core/comm.hpp": "namespace heddle::mpi {\nstruct Comm {};\n}\n",
+    "interfaces/openshmem/comm.hpp": "namespace heddle::shmem {\nstruct Comm {};\nint channel;  // of another folder than the one that refuses it\n}\n",
+}
+
+
+class Names(unittest.TestCase):
+    def faults(self, more=None, namespaces=(), parts=("Port",), classes=(), words=()):
+        root = Tree(self, {**NAMES, **(more or {})}).root
+        return check_names.faults_of(root, dict(namespaces), set(parts), dict(classes), dict(words))[1]
+
+    def fault(self, *arguments, **exceptions):
+        found = self.faults(*arguments, **exceptions)
+        self.assertEqual(len(found), 1, found)
+        return found[0]
+
+    def test_what_a_text_defines(self):
+        spaces, classes = check_names.definitions(SHAPES)
+        self.assertEqual(spaces, {"heddle::inner"})
+        self.assertEqual(classes, {"Box", "Plain", "Made", "Inner", "After"})
+        self.assertEqual(check_names.definitions("struct stat* f() {}\nvoid g(struct stat s) {}\nstruct A<int> {};\nenum class E {};"), (set(), set()))
+
+    def test_a_good_tree(self):
+        self.assertEqual(self.faults(), [])
+
+    def test_namespaces(self):
+        wrong = {"src/worker/gate.hpp": "namespace heddle::engine {\nclass Gate {};\n}\n"}
+        self.assertEqual(self.fault(wrong), "src/worker/gate.hpp: namespace heddle::engine; its room's is heddle::worker")
+        row = {"src/worker": ("heddle::engine", "")}
+        self.assertEqual(self.faults(wrong, row), [])
+        self.assertIn("src/worker: its namespaces are as they should be", self.fault(namespaces=row))
+        other = self.faults(wrong, {"src/worker/worker.hpp": ("heddle::engine", "")})
+        self.assertEqual(len(other), 2, other)
+
+    def test_classes(self):
+        twice = {"src/worker/ring.hpp": "namespace heddle::worker {\nstruct Ring {};\n}\n"}
+        self.assertEqual(self.fault(twice), "class Ring: in src/queue, src/worker; say of what each is")
+        row = {"Ring": ({"src/queue", "src/worker"}, "")}
+        self.assertEqual(self.faults(twice, classes=row), [])
+        self.assertIn("class Ring: not in two rooms: take away its row", self.fault(classes=row))
+        self.assertIn("no longer in src/wire", self.fault(twice, classes={"Ring": ({"src/queue", "src/worker", "src/wire"}, "")}))
+        thrice = {**twice, "tools/ring.hpp": "namespace heddle::tools {\nstruct Ring {};\n}\n"}
+        self.assertIn("class Ring: also in tools", self.fault(thrice, classes=row))
+        wing = {"interfaces/mpi/rma/ring.hpp": "namespace heddle::mpi {\nclass Ring {};\n}\n"}
+        self.assertIn("class Ring: in interfaces/mpi, src/queue", self.fault(wing))
+
+    def test_parts_of_a_contract(self):
+        self.assertIn("class Port: in src/transport/shm, src/transport/ucx", self.fault(parts=()))
+        self.assertIn("class Regions: no part of two implementations", self.fault(parts=("Port", "Regions")))
+        outside = {"src/worker/port.hpp": "namespace heddle::worker {\nstruct Port {};\n}\n"}
+        self.assertIn("class Port: in src/transport/*, src/worker", self.fault(outside))
+
+    def test_words(self):
+        planted = {"src/queue/home.hpp": "namespace heddle::queue {\nint stations_;  // channel\n}\n"}
+        self.assertEqual(self.fault(planted), "src/queue/home.hpp: stations_: docs/glossary.md has another word for station")
+        row = {("station", "src/queue/"): ({"stations_"}, "")}
+        self.assertEqual(self.faults(planted, words=row), [])
+        self.assertIn("stations_ no longer there", self.fault(words=row))
+        self.assertIn("does not refuse it", self.fault(words={("place", ""): ({"place"}, "")}))
+        here = {"src/transport/shm/names.hpp": "namespace heddle::transport::shm {\nvoid open_channels();\n}\n"}
+        self.assertIn("open_channels", self.fault(here))
+
+    def test_forms_of_words(self):
+        for word, names in {"settle": ("settled", "settling_", "doesSettle", "kSettleNs"), "give_up": ("gives_up", "giving_up", "GiveUp"),
+                            "conclude": ("concluding",), "withdraw": ("withdrawal", "withdrawn")}.items():
+            for name in names:
+                self.assertTrue(check_names.pattern_of(word).search(check_names.parts_of(name)), name)
+        for word, name in (("settle", "settler"), ("station", "workstation"), ("conclude", "include")):
+            self.assertFalse(check_names.pattern_of(word).search(check_names.parts_of(name)), name)
+
+    def test_this_tree(self):
+        tables = check_names.NAMESPACES, check_names.PARTS, check_names.CLASSES, check_names.WORDS
+        self.assertEqual(check_names.faults_of(SCRIPTS.parent, *tables)[1], [])
 
 
 class Waits(unittest.TestCase):
