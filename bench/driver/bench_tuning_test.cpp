@@ -17,7 +17,7 @@ Measured measured(std::uint32_t ranks, const std::map<std::uint64_t, std::array<
 
 std::vector<std::string> lines(const std::vector<Measured>& all) {
   std::vector<std::string> texts;
-  for (const Row& row : fastest(all)) texts.push_back(line(row));
+  for (const TableRow& row : fastest(all)) texts.push_back(line(row));
   return texts;
 }
 

@@ -16,7 +16,7 @@
 
 namespace heddle::bench::driver {
 
-using Rows = std::vector<Row>;
+using Rows = std::vector<TableRow>;
 
 namespace {
 
@@ -51,7 +51,7 @@ Rows rows_of(const Measured& measured, std::uint32_t ranks) {
     if (times.empty()) continue;
     const std::string best = fastest_of(times, before);
     if (best != before && !rows.empty()) rows.back().bytes = between(last, bytes);
-    if (best != before) rows.push_back({measured.operation, measured.kept, ranks, Row::kAnyBytes, best});
+    if (best != before) rows.push_back({measured.operation, measured.kept, ranks, TableRow::kAnyBytes, best});
     before = best;
     last = bytes;
   }
@@ -100,7 +100,7 @@ class Tuning {
         for (const std::string& algorithm : algorithms_)
           if (algorithm.starts_with(name + ".") && !run_job(name, algorithm, &measured)) return false;
     }
-    for (const Row& row : fastest(all)) {
+    for (const TableRow& row : fastest(all)) {
       std::cerr << line(row) << '\n';
       rows_.push_back(row);
     }
@@ -147,24 +147,24 @@ bool write(const harness::BenchOptions& options, const Rows& rows) {
   for (const std::uint32_t ranks : options.ranks) file << ' ' << ranks;
   file << " ranks on one machine.\n# Use it with HEDDLE_COLLECTIVE_TABLE=FILE.\n";
   file << "# operation buffers ranks(up to) bytes(up to) algorithm segment\n";
-  for (const Row& row : rows) file << line(row) << '\n';
+  for (const TableRow& row : rows) file << line(row) << '\n';
   file.close();
   return !file.fail();
 }
 
 }  // namespace
 
-std::string line(const Row& row) {
+std::string line(const TableRow& row) {
   const auto number = [](std::uint64_t value, std::uint64_t any) { return value == any ? "*" : std::to_string(value); };
-  return row.operation + (row.kept ? " kept " : " callers ") + number(row.ranks, Row::kAnyRanks) + ' ' +
-         number(row.bytes, Row::kAnyBytes) + ' ' + row.algorithm + " -";
+  return row.operation + (row.kept ? " kept " : " callers ") + number(row.ranks, TableRow::kAnyRanks) + ' ' +
+         number(row.bytes, TableRow::kAnyBytes) + ' ' + row.algorithm + " -";
 }
 
 Rows fastest(const std::vector<Measured>& measured) {
   Rows all;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const bool last = i + 1 == measured.size();
-    const std::uint32_t ranks = last ? Row::kAnyRanks : between(measured[i].ranks, measured[i + 1].ranks);
+    const std::uint32_t ranks = last ? TableRow::kAnyRanks : between(measured[i].ranks, measured[i + 1].ranks);
     const Rows rows = rows_of(measured[i], ranks);
     all.insert(all.end(), rows.begin(), rows.end());
   }

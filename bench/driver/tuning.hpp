@@ -21,7 +21,7 @@ struct Measured {
 };
 
 // A row of the table: up to so many ranks and bytes this algorithm is the fastest.
-struct Row {
+struct TableRow {
   static constexpr std::uint32_t kAnyRanks = ~std::uint32_t{0};
   static constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
 
@@ -33,13 +33,13 @@ struct Row {
 };
 
 // Its line, in the form that the core reads (src/collective/select.hpp).
-std::string line(const Row& row);
+std::string line(const TableRow& row);
 
 // The fastest algorithm for each size, from all measurements of one operation in one form, by
 // ascending ranks. The algorithm of the previous size stays unless another is faster by more than 3
 // %, because smaller differences are noise. The border between two sizes, and between two numbers
 // of ranks, is their geometric mean. The last has no border.
-std::vector<Row> fastest(const std::vector<Measured>& measured);
+std::vector<TableRow> fastest(const std::vector<Measured>& measured);
 
 // The exit status: 0; 1 (a job failed, the file could not be written); 2 (it was called in a job).
 int run_tuning(const harness::BenchOptions& options);

@@ -142,10 +142,12 @@ struct Story {
   std::size_t left_out = 0;
   std::vector<Rank> ranks;
   std::vector<WaitStory> waits;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<CollectiveEntry>> entries;  // by team, number
+  // by team, number
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<CollectiveEntry>> entries;
   // how many there are
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> members;
-  std::vector<CollectiveEntry> writes;  // calls of interfaces that may have written a word of another rank
+  // calls of interfaces that may have written a word of another rank
+  std::vector<CollectiveEntry> writes;
   // The rank of this number. Null: it has left no file.
   [[nodiscard]] const Rank* of(std::uint32_t number) const;
 };

@@ -204,8 +204,9 @@ class Execution {
  private:
   struct State {
     std::vector<std::vector<const ScheduleCommand*>> order;  // for one run, by queue
-    std::vector<std::size_t> next;                           // by queue: the next command of this run
-    std::vector<std::uint32_t> executed;                     // by queue, over all runs
+    // by queue: the next command of this run
+    std::vector<std::size_t> next;
+    std::vector<std::uint32_t> executed;  // by queue, over all runs
     std::vector<std::uint64_t> credits;
     std::uint32_t run = 0;
     bool listed = false;

@@ -193,7 +193,8 @@ struct Plan {
   const Call& call;
   Use use;
   const Algorithm& algorithm;
-  bool named;                 // the algorithm was asked for by name: nothing else may run the operation
+  // the algorithm was asked for by name: nothing else may run the operation
+  bool named;
   AlgorithmRequest& request;  // a way may change it, and then make the schedule anew
   Schedule& schedule;         // empty before open()
 };

@@ -157,7 +157,8 @@ struct ListedBlock {
 // The blocks that one rank gives and takes; made by lay_out() and from the peers' records
 // (lay_out()).
 struct Exchange {
-  std::vector<ListedBlock> given;  // by peer; blocks of one peer in the order in which they were listed
+  // by peer; blocks of one peer in the order in which they were listed
+  std::vector<ListedBlock> given;
   std::vector<ListedBlock> taken;  // likewise
   // blocks arrive in scratch and are copied from there: no peer waits until this rank begins
   bool kept = false;

@@ -467,8 +467,8 @@ class OperationPool {
 // Life of an operation: begin() takes a slot; its requester posts what the transport takes. Nothing
 // taken: finish(), and the caller gets AGAIN. Otherwise keep(): the rest waits in pending(),
 // commands on their way are counted in `unfinished`, sources still in use in `unfreed`. complete()
-// counts one end, notify_and_free() fires the completion and frees the slot when nothing is left. A token
-// carries slot, generation and role, so that a late event of an operation that has ended is
+// counts one end, notify_and_free() fires the completion and frees the slot when nothing is left. A
+// token carries slot, generation and role, so that a late event of an operation that has ended is
 // recognised.
 //
 // A command without a completion has no slot: it is only counted (note_unnotified(),

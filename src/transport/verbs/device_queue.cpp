@@ -135,7 +135,8 @@ base::Status DeviceQueue::send(std::uint32_t rank, network::Bytes* note) {
   if (state_ == State::lost && to.open) device_.directory().broken(rank, "this rank's queue pair for notes is lost");
   if (!to.open || state_ == State::lost) return HEDDLE_ERR_PEER_FAILED;
   if (!to.note.empty()) return HEDDLE_AGAIN;
-  if (note->size() + sizeof(NoteFrame) > kMostFrame) return HEDDLE_ERR_PEER_FAILED;  // notes are short
+  // notes are short
+  if (note->size() + sizeof(NoteFrame) > kMostFrame) return HEDDLE_ERR_PEER_FAILED;
   to.note = std::move(*note);
   ++to.number;
   to.patience.renew();
