@@ -1,8 +1,9 @@
 // Completion queues and records by themselves, without Heddle: what ThreadSanitizer can judge on
 // its own. Owners come and go, rings run over, and records are given back by other threads.
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -11,18 +12,15 @@
 #include "lcw/record.hpp"
 #include "support.hpp"
 
+namespace heddle::for_lcw::queue_test {
 namespace {
 
-using heddle::for_lcw::CompletionQueue;
-using heddle::for_lcw::Record;
-using heddle::for_lcw::Records;
-
-lcw::request_t numbered(std::int64_t number) {
-  return {lcw::op_t::SEND, nullptr, number, number + 1, nullptr, number + 2, nullptr};
+::lcw::request_t numbered(std::int64_t number) {
+  return {::lcw::op_t::SEND, nullptr, number, number + 1, nullptr, number + 2, nullptr};
 }
 
 // Number of a request whose fields belong together.
-std::int64_t number_of(const lcw::request_t& request) {
+std::int64_t number_of(const ::lcw::request_t& request) {
   REQUIRE(request.tag == request.rank + 1 && request.length == request.rank + 2);
   return request.rank;
 }
@@ -36,7 +34,7 @@ void run(int threads, const std::function<void(int)>& work) {
 // One thread: in order, beyond what the buffer and the ring hold.
 void alone(std::int64_t many) {
   CompletionQueue queue;
-  lcw::request_t request{};
+  ::lcw::request_t request{};
   REQUIRE(!queue.pop(&request));
   std::vector<bool> seen(static_cast<std::size_t>(many));
   for (std::int64_t i = 0; i < many; ++i) queue.push(numbered(i));
@@ -56,7 +54,7 @@ void together(int pushers, int poppers, std::int64_t each) {
   std::vector<std::atomic<int>> seen(static_cast<std::size_t>(all));
   std::atomic<std::int64_t> popped{0};
   run(pushers + poppers, [&](int t) {
-    lcw::request_t request{};
+    ::lcw::request_t request{};
     const auto pop = [&] {
       if (!queue.pop(&request)) return false;
       ++seen[static_cast<std::size_t>(number_of(request))];
@@ -80,7 +78,7 @@ void owners_in_turn() {
   CompletionQueue queue;
   for (std::int64_t turn = 0; turn < 20; ++turn) {
     std::thread([&] {
-      lcw::request_t request{};
+      ::lcw::request_t request{};
       REQUIRE(queue.pop(&request) == (turn > 0));
       REQUIRE(turn == 0 || number_of(request) == turn - 1);
       REQUIRE(!queue.pop(&request));
@@ -93,7 +91,7 @@ void owners_in_turn() {
 void records(std::int64_t many) {
   CompletionQueue queue;
   std::thread giver([&] {
-    lcw::request_t request{};
+    ::lcw::request_t request{};
     for (std::int64_t i = 0; i < many;) {
       if (!queue.pop(&request)) {
         std::this_thread::yield();
@@ -114,18 +112,29 @@ void records(std::int64_t many) {
   giver.join();
 }
 
-}  // namespace
+constexpr int kTimes = 20;
 
-int main() {
+TEST(LcwQueue, OneThreadBeyondBufferAndRing) {
   for (const std::int64_t many : {1, 100, 128, 129, 1000, 1152, 1153, 10000}) alone(many);
-  for (int i = 0; i < 20; ++i) {
+}
+
+TEST(LcwQueue, ThreadsFillAndEmptyAtOnce) {
+  for (int i = 0; i < kTimes; ++i) {
     together(0, 1, 2000);
     together(1, 1, 2000);
     together(3, 1, 1000);
     together(1, 3, 1000);
     together(0, 4, 500);
-    owners_in_turn();
-    records(20000);
   }
-  std::printf("queues: all is well\n");
 }
+
+TEST(LcwQueue, MoreOwnersThanOwnerships) {
+  for (int i = 0; i < kTimes; ++i) owners_in_turn();
+}
+
+TEST(LcwQueue, RecordsGivenBackByAnotherThread) {
+  for (int i = 0; i < kTimes; ++i) records(20000);
+}
+
+}  // namespace
+}  // namespace heddle::for_lcw::queue_test

@@ -260,7 +260,7 @@ void everything() {
 
 }  // namespace
 
-int main() {
+int main(int /*argc*/, char** /*argv*/) {
   REQUIRE(!lcw::is_initialized());
   lcw::initialize();
   const lcw::rank_t rank = lcw::get_rank();
@@ -277,4 +277,5 @@ int main() {
   everything();
   lcw::finalize();
   if (rank == 0) std::printf("operations: %lld ranks, all is well\n", static_cast<long long>(ranks));
+  return 0;
 }

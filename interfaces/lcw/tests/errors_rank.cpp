@@ -17,6 +17,16 @@ void one_wrong(const char* what, lcw::device_t device, lcw::comp_t queue) {
   if (is("rank")) lcw::put(device, lcw::get_nranks(), g_byte, 1, queue, nullptr);
   if (is("send-to-any")) lcw::send(device, -1, 0, g_byte, 1, queue, nullptr);
   if (is("length")) lcw::recv(device, 0, 0, g_byte, -1, queue, nullptr);
+  if (is("put-length")) lcw::alloc_device(-1);
+  if (is("large-put")) {
+    std::vector<char> large((std::size_t{256} << 20) + 1);  // HEDDLE_AM_MAX_BYTES and one more
+    lcw::put(device, 0, large.data(), static_cast<std::int64_t>(large.size()), queue, nullptr);
+  }
+  if (is("devices")) {
+    for (int i = 0; i < 64; ++i) lcw::alloc_device();  // HEDDLE_MAX_WORKERS; one is open
+  }
+  if (is("no-handler")) lcw::alloc_handler(nullptr);
+  if (is("no-allocator")) lcw::set_custom_allocator(nullptr);
   if (is("free-twice")) {
     lcw::free_device(device);
     lcw::free_device(device);

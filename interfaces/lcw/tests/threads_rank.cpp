@@ -183,4 +183,5 @@ int main(int argc, char** argv) {
   const bool first = lcw::get_rank() == 0;
   lcw::finalize();
   if (first) std::printf("threads: all is well\n");
+  return 0;
 }
