@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""LCW's pingpong_mt over several backends, in turns.
+"""LCW's pingpong_mt over several backends, in turns; of an LCW that was built as docs/lcw.md says.
 
     compare.py --contender 'heddle heddle BUILD/examples/lcw_pingpong_mt heddle run -n 2' \\
                --contender 'openmpi mpi BUILD/examples/lcw_pingpong_mt mpirun -n 2' \\
-               [--shapes send:1:1:0:1,put:2:2:0:1] [--repeat 7] [--seconds 0.3] [--json FILE]
+               [--shapes send:1:1:0:1,put:2:2:0:1] [--repeat 7] [--seconds 0.3] [--line PROGRAM] [--json FILE]
 
 A contender is a name, the value of LCW_BACKEND_AUTO, the program, and the launcher with its options. The first is compared with the others. A
-shape is op:threads:devices:progress threads:window[:bytes]. Before and after each run P is measured (line.cpp): near and far cores are different
-machines, so the runs are reported apart, by P below and above 150 ns, and one during which that changed is not counted.
+shape is op:threads:devices:progress threads:window[:bytes]. Before and after each run P is measured (line.cpp, as a build of Heddle
+makes it): near and far cores are different machines, so the runs are reported apart, by P below and above 150 ns, and one during which that
+changed is not counted.
 
 The table has the medians of the latency that pingpong_mt prints (of one iteration) and of its message rate; the ratio is that of the medians to
 the best other contender, with a 95 % interval by bootstrap. A run that does not end in time counts as such.
@@ -24,11 +25,10 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 FAR = 150.0  # ns: P of cores that do not share a cache
-HERE = pathlib.Path(__file__).resolve().parent
+LINE = pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "bench" / "lcw_line"
 SHAPES = ("send:1:1:0:1,send:1:1:0:32,send:2:1:0:1,send:2:1:0:32,send:2:2:0:1,send:2:2:0:32,send:4:1:0:1,send:4:1:0:32,send:4:4:0:1,"
           "send:4:4:0:32,send:2:1:1:1,send:2:1:1:32,put:1:1:0:1,put:1:1:0:32,put:2:1:0:1,put:2:2:0:1,put:2:2:0:32,put:4:1:0:1,put:4:4:0:1,"
           "put:4:4:0:32,put:2:1:1:1,put:2:1:1:32")
@@ -123,15 +123,9 @@ def wait_until_quiet(deadline):
         time.sleep(0.5)
 
 
-def build_probe(folder):
-    program = folder / "line"
-    subprocess.run([os.environ.get("CXX", "c++"), "-O2", "-std=c++20", "-pthread", str(HERE / "line.cpp"), "-o", str(program)], check=True)
-    return program
-
-
-def measure(probe):
+def measure(line):
     """P in nanoseconds."""
-    return float(subprocess.run([str(probe)], check=True, capture_output=True, text=True).stdout)
+    return float(subprocess.run([str(line)], check=True, capture_output=True, text=True).stdout)
 
 
 def interval(first, second):
@@ -174,29 +168,30 @@ def main():
     parser.add_argument("--timeout", type=float, default=20, help="of a run, in seconds, its start included")
     parser.add_argument("--patience", type=float, default=0, help="seconds, in all, to wait for times in which others use less than a tenth of "
                         "the processors")
+    parser.add_argument("--line", type=pathlib.Path, default=LINE, help="the program that measures P (build/release/bench/lcw_line)")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
+    if not options.line.is_file():
+        parser.error(f"there is no {options.line}: cmake --preset release && ninja -C build/release lcw_line")
     shapes = [Shape.parse(text) for text in options.shapes.split(",")]
     every = []
     deadline = time.monotonic() + options.patience
-    with tempfile.TemporaryDirectory() as folder:
-        probe = build_probe(pathlib.Path(folder))
-        for shape in shapes:
-            iterations = {c: iterations_for(c, shape, options.seconds, options.timeout) for c in options.contender}
-            runs = []
-            for turn in range(options.repeat):
-                order = options.contender[turn % len(options.contender):] + options.contender[:turn % len(options.contender)]
-                for contender in order:
-                    wait_until_quiet(deadline)
-                    before = measure(probe)
-                    count = iterations[contender]
-                    result = once(contender, shape, count, options.timeout) if count else None
-                    latency, rate = result or (None, None)
-                    runs.append({"shape": str(shape), "name": contender.name, "p": [before, measure(probe)], "latency": latency, "rate": rate})
-                    if count is None and turn == 0:
-                        print(f"    {contender.name}: no run of {shape} ends in time")
-            report(shape, options.contender, [r for r in runs if iterations[next(c for c in options.contender if c.name == r["name"])]])
-            every += runs
+    for shape in shapes:
+        iterations = {c: iterations_for(c, shape, options.seconds, options.timeout) for c in options.contender}
+        runs = []
+        for turn in range(options.repeat):
+            order = options.contender[turn % len(options.contender):] + options.contender[:turn % len(options.contender)]
+            for contender in order:
+                wait_until_quiet(deadline)
+                before = measure(options.line)
+                count = iterations[contender]
+                result = once(contender, shape, count, options.timeout) if count else None
+                latency, rate = result or (None, None)
+                runs.append({"shape": str(shape), "name": contender.name, "p": [before, measure(options.line)], "latency": latency, "rate": rate})
+                if count is None and turn == 0:
+                    print(f"    {contender.name}: no run of {shape} ends in time")
+        report(shape, options.contender, [r for r in runs if iterations[next(c for c in options.contender if c.name == r["name"])]])
+        every += runs
     if options.json:
         options.json.write_text(json.dumps(every, indent=1))
     return 0
