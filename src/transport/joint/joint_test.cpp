@@ -33,7 +33,7 @@ struct Rank {
     environment.log = base::Log(base::Level::error, rank);
     environment.clock = &clock;
     bootstrap = std::move(*bootstrap::inproc::open(job, rank));
-    auto opened = open(name, *bootstrap, environment);
+    auto opened = transport::open(name, *bootstrap, environment);
     EXPECT_TRUE(opened.ok()) << base::last_message();
     transport = std::move(*opened);
     worker = std::move(*transport->open_worker(0));
@@ -288,11 +288,11 @@ TEST(Joint, RefusesATransportThatDoesNotReachOthers) {
   environment.config = *base::Config::read({});
   auto alone = std::move(*bootstrap::inproc::open(job, 0));
   for (const char* name : {"loopback,shm", "shm,shm"}) {
-    EXPECT_EQ(open(name, *alone, environment).status(), HEDDLE_ERR_CONFIG) << name;
+    EXPECT_EQ(transport::open(name, *alone, environment).status(), HEDDLE_ERR_CONFIG) << name;
     EXPECT_NE(std::strstr(base::last_message(), "own node"), nullptr) << base::last_message();
   }
   for (const char* name : {"shm,", ",shm", ",", "", "shm,pigeon", "pigeon,shm", "shm,ucx,utofu", "fault+shm,"}) {
-    EXPECT_EQ(open(name, *alone, environment).status(), HEDDLE_ERR_CONFIG) << name;
+    EXPECT_EQ(transport::open(name, *alone, environment).status(), HEDDLE_ERR_CONFIG) << name;
     EXPECT_NE(std::strstr(base::last_message(), "there is no transport"), nullptr) << base::last_message();
   }
 }
