@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """heddle_lcw.cmake in projects that are laid out as LCW is, whose sources are the stand-in.
 
-    hook_test.py BUILD HEDDLE     BUILD: a tree of Heddle, of which is installed what the backend needs; HEDDLE: its launcher
+    hook_test.py BUILD HEDDLE …     BUILD: a tree of Heddle, of which is installed what the backend needs; HEDDLE: its launcher
 """
 
 import os

@@ -1,6 +1,6 @@
-// A stand-in for LCW's own header of its backends, lcwi.hpp: the class that a backend implements,
-// the function that makes one, the logger and the counters. Written as lcw.hpp here; what LCW has
-// in lcw::stand_in, it has not.
+// A stand-in for the header of LCW's backends, lcwi.hpp: the class that a backend implements, the
+// function that makes one, the logger and the counters. Written for these tests, as lcw.hpp beside
+// it. LCW has no namespace stand_in.
 #pragma once
 
 #include <atomic>
