@@ -74,12 +74,12 @@ struct Listed {
 };
 thread_local Listed t_listed;
 
-constinit std::mutex g_mutex;
+constinit std::mutex g_handlers_mutex;
 constinit Listed* g_first = nullptr;  // guarded by it
 
 Listed::~Listed() {
   if (!is) return;
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_handlers_mutex);
   Listed** link = &g_first;
   while (*link != this) link = &(*link)->next;
   *link = next;
@@ -94,7 +94,7 @@ Listed::~Listed() {
 
 void look_at_this_thread() noexcept {
   if (t_listed.is) return;
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_handlers_mutex);
   t_listed.is = true;
   t_listed.places = own_places();
   t_listed.next = g_first;
@@ -103,7 +103,7 @@ void look_at_this_thread() noexcept {
 
 Running running(const Core& core) {
   const Places mine = own_places();
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_handlers_mutex);
   Running found;
   for (const Listed* thread = g_first; thread != nullptr; thread = thread->next) {
     const Places& places = thread->places;

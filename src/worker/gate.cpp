@@ -21,7 +21,7 @@ std::unique_ptr<Gate> make_gate(Worker& worker, std::unique_ptr<Inbox> inbox) {
   return std::make_unique<Kind>(worker, std::move(inbox));
 }
 
-constexpr std::array kTable = {
+constexpr std::array kModes = {
     Mode{Sharing::exclusive, "exclusive", "this thread advances it", false, true, kClaimNs, make_gate<ExclusiveGate>},
     Mode{Sharing::shared, "shared", "this thread advances it, or who is inside", false, true, kVisitNs,
          make_gate<SharedGate>},
@@ -34,27 +34,27 @@ constexpr std::array kTable = {
     Mode{Sharing::automatic, "auto", "this thread advances it, or who is inside", true, true, kClaimNs,
          make_gate<AutoGate>},
 };
-static_assert(std::ranges::is_sorted(kTable, {}, &Mode::sharing));
+static_assert(std::ranges::is_sorted(kModes, {}, &Mode::sharing));
 
 }  // namespace
 
 std::span<const Mode> modes() {
-  return kTable;
+  return kModes;
 }
 
 const Mode* mode_named(std::string_view name) {
-  const auto found = std::ranges::find(kTable, name, [](const Mode& mode) { return std::string_view(mode.name); });
-  return found == kTable.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(kModes, name, [](const Mode& mode) { return std::string_view(mode.name); });
+  return found == kModes.end() ? nullptr : &*found;
 }
 
 const Mode* mode_numbered(std::uint32_t number) {
-  const auto found = std::ranges::find(kTable, number, [](const Mode& mode) { return std::uint32_t(mode.sharing); });
-  return found == kTable.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(kModes, number, [](const Mode& mode) { return std::uint32_t(mode.sharing); });
+  return found == kModes.end() ? nullptr : &*found;
 }
 
 std::string mode_names() {
   std::string names;
-  for (const Mode& mode : kTable) (names += names.empty() ? "" : ", ") += mode.name;
+  for (const Mode& mode : kModes) (names += names.empty() ? "" : ", ") += mode.name;
   return names;
 }
 

@@ -437,7 +437,7 @@ constexpr ProtocolEntry entry() {
           [](Worker& worker) -> std::unique_ptr<Protocol> { return std::make_unique<Kind>(worker.core()); }};
 }
 
-constexpr std::array kTable = {
+constexpr std::array kProtocols = {
     entry<Requests>(),
 };
 
@@ -448,7 +448,7 @@ constexpr bool is_sound() {
   for (const wire::Kind kind : {wire::Kind::invalid, wire::Kind::packet, wire::Kind::active_message,
                                 wire::Kind::fragment, wire::Kind::user, wire::Kind::tagged})
     taken[wire::row_of(kind)] = true;
-  for (const ProtocolEntry& entry : kTable) {
+  for (const ProtocolEntry& entry : kProtocols) {
     for (const std::uint32_t row : entry.rows) {
       if (row >= wire::kRows || taken[row]) return false;
       taken[row] = true;
@@ -461,7 +461,7 @@ static_assert(is_sound(), "two protocols have the same row");
 }  // namespace
 
 std::span<const ProtocolEntry> protocol_table() {
-  return kTable;
+  return kProtocols;
 }
 
 }  // namespace heddle::engine

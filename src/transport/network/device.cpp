@@ -287,7 +287,7 @@ void Helper::look_at_device(Watch& watch) {
 namespace {
 
 // Rounds of progress in one visit of the helper.
-constexpr int kRounds = 64;
+constexpr int kEmptyingRounds = 64;
 // How long accepted messages may take to leave when their worker or rank ends, if their peers do
 // nothing.
 constexpr std::uint64_t kLeaveNs = 200'000'000;
@@ -384,7 +384,7 @@ Device::Served Device::serve() {
   courier_.look();
   Served served;
   bool some = true;
-  for (int round = 0; round < kRounds && some; ++round) {
+  for (int round = 0; round < kEmptyingRounds && some; ++round) {
     some = directory_.work();
     some = linger() || some;
   }

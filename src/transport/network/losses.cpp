@@ -14,7 +14,7 @@
 namespace heddle::transport::network {
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kMillisecondNs = 1'000'000;
 constexpr std::uint64_t kUs = 1'000;
 
 int ask(int socket, int level, int option, int otherwise) {
@@ -35,7 +35,7 @@ void shorten(int socket, int option, int most) {
 // Turns keepalive on: a probe after a third of the time, four in the rest of it. True if it was so
 // already.
 bool ask_in_time(int socket, std::uint64_t ns) {
-  const auto seconds = static_cast<int>(ns / (1000 * kMs));
+  const auto seconds = static_cast<int>(ns / (1000 * kMillisecondNs));
   const int idle = std::max(seconds / 3, 1);
   if (ask(socket, SOL_SOCKET, SO_KEEPALIVE, 1) != 0 && ask(socket, IPPROTO_TCP, TCP_KEEPIDLE, 0) <= idle) return true;
   shorten(socket, TCP_KEEPIDLE, idle);
@@ -95,7 +95,7 @@ base::Status check_silence(std::uint64_t ns, const char* setting) {
 // at the latest, show that the program itself made no long pause.
 bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns) {
   ns = std::min(ns, kMostSilence);
-  if (std::uint64_t{about.tcpi_last_ack_recv} * kMs < ns) return false;
+  if (std::uint64_t{about.tcpi_last_ack_recv} * kMillisecondNs < ns) return false;
   if (about.tcpi_unacked != 0) {
     const bool long_pause = about.tcpi_backoff != 0 && std::uint64_t{about.tcpi_rto} * kUs >= ns / 2;
     return long_pause || (asks && about.tcpi_retransmits >= 3);

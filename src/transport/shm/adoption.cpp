@@ -144,7 +144,6 @@ void AdoptedRanges::in_child() {
 
 namespace {
 
-constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 // The bytes that are moved in one step. During a step twice this memory is needed, and a thread
 // that breaks the promise after the comparison is not noticed.
 constexpr std::uint64_t kStep = std::uint64_t{2} << 20;

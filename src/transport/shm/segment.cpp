@@ -81,7 +81,6 @@ namespace {
 
 // half of what x86-64 can map; aarch64 with 48-bit addresses can map more
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 46;
-constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 
 base::Result<std::byte*> map_file(int fd, std::uint64_t offset, std::uint64_t bytes) {
   void* address =

@@ -12,6 +12,8 @@
 
 namespace heddle::transport::shm {
 
+inline constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;  // bytes
+
 // Which parts of a process's segment are in use: whole pages, first fit. Bookkeeping only; not
 // thread-safe.
 
