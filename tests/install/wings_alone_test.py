@@ -11,6 +11,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,7 +70,9 @@ class WingsAlone(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="heddle-wings-")
         cls.addClassCleanup(folder.cleanup)
         cls.scratch = pathlib.Path(folder.name)
-        cls.prefix = cls.scratch / "prefix"
+        # Its name is in what the compiler is told: always the same, so that a cache knows what it has compiled.
+        cls.prefix = pathlib.Path(OPTIONS.scratch) / "prefix"
+        shutil.rmtree(cls.prefix, ignore_errors=True)
         cls.heddle = cls.prefix / "bin" / "heddle"
         cls.programs = cls.prefix / OPTIONS.libdir / "heddle"
         install(cls.prefix, CORE)
