@@ -34,9 +34,9 @@ struct Job {
 extern Job g_job;
 
 template <std::size_t kBytes>
-struct Block {
+struct SizedElement {
   std::array<unsigned char, kBytes> bytes;
-  bool operator==(const Block&) const = default;
+  bool operator==(const SizedElement&) const = default;
 };
 inline constexpr std::size_t kLargest = 16;
 

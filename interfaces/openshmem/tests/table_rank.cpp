@@ -18,7 +18,7 @@ std::uint64_t g_signals[checks::kWays];
 }  // namespace
 
 int main(int, char**) {
-  using checks::Block;
+  using checks::SizedElement;
   using checks::g_job;
   shmem_init();
   g_job.me = shmem_my_pe();
