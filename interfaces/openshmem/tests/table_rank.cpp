@@ -18,8 +18,8 @@ std::uint64_t g_signals[checks::kWays];
 }  // namespace
 
 int main(int, char**) {
-  using checks::SizedElement;
   using checks::g_job;
+  using checks::SizedElement;
   shmem_init();
   g_job.me = shmem_my_pe();
   g_job.n = shmem_n_pes();
