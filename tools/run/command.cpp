@@ -117,7 +117,7 @@ base::Status preload_calls(RunOptions* options) {
   const std::string before = preloaded(*options);
   std::string value = before;
   for (const char* file : {"libheddle_mpi_calls.so", "libheddle_shmem_calls.so"}) {
-    const std::string folder = beside_program("calls", "heddle/calls", file);
+    const std::string folder = beside_program("../observe/calls", "heddle/calls", file);
     if (folder.empty()) continue;
     if (folder.find_first_of(": ") != std::string::npos) {
       return base::fail(HEDDLE_ERR_SYSTEM,
