@@ -2,10 +2,11 @@
 # The ucx transport with a newer UCX than the system's: the release of a Python wheel (pinned below). It is compiled with that release's headers, and
 # the programs of a tree, which were built with the system's, run with that release's library.
 #
-#   scripts/check_ucx.sh TREE     TREE: a build with tests, such as build/dev. Exit 77: the wheel cannot be had; 1: something has failed
+#   scripts/check_ucx.sh TREE [FLAKY]     TREE: a build with tests, such as build/dev. FLAKY: a file to which what fails and passes alone is
+#                                         added. Exit 77: the wheel cannot be had; 1: something has failed
 set -uo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.." || exit 2
-if (($# != 1)); then
+if (($# < 1 || $# > 2)); then
   sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
   exit 2
 fi
@@ -13,6 +14,7 @@ release="libucx-cu12==1.22.0"
 place=build/ucx_wheel
 inside=$place/libucx
 tree=$1
+flaky=${2:-}
 
 if [[ ! -f $inside/lib/libucp.so.0 ]]; then
   rm -rf "$place"
@@ -34,5 +36,6 @@ export LD_LIBRARY_PATH=$PWD/$inside/lib HEDDLE_UCX_LIBRARY=libucp.so.0
 said=$("$tree/tools/heddle" info transports ucx)
 echo "$said" | grep 'set up as'
 [[ $said == *"UCX 1.22"* ]] || { echo "check_ucx: another UCX was opened"; failed=1; }
-ctest --test-dir "$tree" --output-on-failure --no-tests=error -R '^conformance_ucx_(tcp|posix|joint)$' || failed=1
+ctest --test-dir "$tree" --output-on-failure --no-tests=error -R '^conformance_ucx_(tcp|posix|joint)$' ||
+  { [[ -n $flaky ]] && scripts/retry_failed.py "$tree" "$flaky"; } || failed=1
 exit $failed
