@@ -22,7 +22,9 @@ namespace heddle::tools {
 int become(const WingCommand& command, int argc, char** argv) {
   const std::string folder = run::beside_program(command.in_build, "heddle", command.program);
   if (folder.empty()) {
-    std::fprintf(stderr, "heddle %s: %s is not installed beside this program: it was left out when Heddle was built\n",
+    std::fprintf(stderr,
+                 "heddle %s: %s is not beside this program, nor in lib/heddle: it was left out when Heddle was built "
+                 "(HEDDLE_OBSERVE, HEDDLE_BENCH), or is not installed\n",
                  command.name, command.program);
     return 1;
   }
