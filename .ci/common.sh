@@ -13,8 +13,14 @@ summary() {
   [[ ! -s $flaky ]] || sed 's/^/FLAKY    /' "$flaky"
 }
 
-# pass WHAT SECONDS, and fail WHAT SECONDS COMMAND…, which ends the run.
-pass() { passed+=("passed   $1 ($2 s)"); }
+# Into `used`: seconds of a processor that ended children of this shell have taken. A subshell has children of its own.
+count_used() {
+  times >"build/times.$BASHPID"
+  used=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "build/times.$BASHPID")
+}
+
+# pass WHAT SECONDS PROCESSOR-SECONDS, and fail WHAT SECONDS COMMAND…, which ends the run.
+pass() { passed+=("passed   $1 ($2 s, $3 s of a processor)"); }
 fail() {
   stop_aside
   summary
@@ -24,12 +30,15 @@ fail() {
 
 # check WHAT COMMAND…: runs it, says how long it took. If it fails .ci/run ends, .ci/nightly goes on.
 check() {
-  local what=$1 begin=$SECONDS
+  local what=$1 begin=$SECONDS used used_before
+  count_used
+  used_before=$used
   shift
   echo
   echo "==== $what"
   if "$@"; then
-    pass "$what" $((SECONDS - begin))
+    count_used
+    pass "$what" $((SECONDS - begin)) $((used - used_before))
   else
     fail "$what" $((SECONDS - begin)) "$@"
   fi

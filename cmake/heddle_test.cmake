@@ -3,6 +3,7 @@
 # heddle_test(SOURCE… LABELS … [TIMEOUT seconds] [ENVIRONMENT …] [FILTER pattern] [SERIAL])
 #     the tests of a source (and of further ones that belong to it) in that program, which ctest runs by themselves
 # heddle_test_again(NAME SOURCE… LABELS … …)   the same tests once more, as another test of ctest
+# heddle_test_modes(NAME…)   these run a program again, in one more mode or size: label modes. The sanitizers of .ci/run leave them to the nightly run
 # heddle_test_alone(SOURCE ROOMS … LABELS … …)  a program of its own, for tests that replace functions of the C library
 # heddle_test_ranks(NAME [PREFIX word] SOURCE… [FURTHER source…] [STRESS source…])
 #     one program for all that the tests of a folder start as ranks. Each SOURCE has a main function, `int main(int, char**)`, and a symbolic
@@ -113,6 +114,14 @@ function(heddle_test source)
       target_sources(${HEDDLE_TEST_PROGRAM} PRIVATE ${file})
     endforeach()
   endif()
+endfunction()
+
+function(heddle_test_modes)
+  foreach(name ${ARGN})
+    if(TEST ${name})
+      set_property(TEST ${name} APPEND PROPERTY LABELS modes)
+    endif()
+  endforeach()
 endfunction()
 
 function(heddle_test_alone source)

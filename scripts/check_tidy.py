@@ -55,7 +55,7 @@ ABOUT_THE_FILE = {
 
 
 def sources(only):
-    patterns = ["src/*.cpp", "tools/*.cpp", "interfaces/*.cpp"]
+    patterns = ["src/*.cpp", "tools/*.cpp", "interfaces/*.cpp", "observe/*.cpp"]
     listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
     no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^interfaces/[^/]*/tests/")
     return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
@@ -165,7 +165,7 @@ class Checker:
     def tidy(self, file, database, names):
         # Findings in the sources of a group are findings in what is included.
         command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", *ANALYZER, f"--checks=-*,{','.join(names)}",
-                   r"--header-filter=/(src|tools|bench|interfaces|include/heddle)/.*\.[hc]pp$", file]
+                   r"--header-filter=/(src|tools|bench|interfaces|observe|include/heddle)/.*\.[hc]pp$", file]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
 
     def file_alone(self, file, names):

@@ -461,9 +461,10 @@ void Launcher::take_signals() {
 
 // A rank may abort the job because of a death of which the others have heard through the dead one's
 // socket, which is closed a moment before its process has ended. That death is the first failure;
-// the end of other ranks that abort the job is not. They all share one such moment.
+// the end of other ranks that abort the job is not. They all share one such moment. It may be long
+// where processors are busy: helper threads, which run where nobody else does, end last.
 void Launcher::await_deaths() {
-  const std::uint64_t until = now_ns() + 200'000'000;
+  const std::uint64_t until = now_ns() + 5'000'000'000;
   const auto ends = [until](const base::Fd& pidfd) {
     pollfd end{pidfd.get(), POLLIN, 0};
     const std::uint64_t now = now_ns();

@@ -68,10 +68,10 @@ int send_blocking(Comm* comm, Mode mode, const void* buf, MPI_Count count, MPI_D
   return send_now(*comm, mode, data, to);
 }
 
-// A request with everything that it needs, not begun.
-int prepare_send(Comm* comm, Mode mode, const Data& data, const Destination& to, Request** made) {
+// A request with everything that it needs, not begun. Null: no memory.
+Request* prepare_send(Comm* comm, Mode mode, const Data& data, const Destination& to) {
   Request* const request = take_request();
-  if (request == nullptr) return no_memory_for("one more request");
+  if (request == nullptr) return nullptr;
   request->kind = Request::Kind::send;
   request->mode = mode;
   request->comm = comm;
@@ -82,8 +82,7 @@ int prepare_send(Comm* comm, Mode mode, const Data& data, const Destination& to,
   request->type = retain(data.type);
   request->peer = to.rank;
   request->tag = to.tag;
-  *made = request;
-  return MPI_SUCCESS;
+  return request;
 }
 
 }  // namespace
@@ -123,9 +122,9 @@ int isend_any(Call call, const SendHow& how, const void* buf, MPI_Count count, M
   Data data;
   int code = check_send(comm, {dest, tag});
   if (code == MPI_SUCCESS) code = read_data(buf, count, datatype, &data);
-  Request* made = nullptr;
-  if (code == MPI_SUCCESS) code = prepare_send(comm, how.mode, data, {dest, tag}, &made);
   if (code != MPI_SUCCESS) return report(call, comm, code);
+  Request* const made = prepare_send(comm, how.mode, data, {dest, tag});
+  if (made == nullptr) return report(call, comm, no_memory_for("one more request"));
   made->persistent = how.persistent;
   if (!how.persistent) {
     code = start_request(*made);
@@ -176,9 +175,10 @@ void complete_without_process(Request& request) {
   request.complete = true;
 }
 
-int prepare_receive(Comm* comm, const Data& data, const Source& from, Request** made) {
+// As prepare_send.
+Request* prepare_receive(Comm* comm, const Data& data, const Source& from) {
   Request* const request = take_request();
-  if (request == nullptr) return no_memory_for("one more request");
+  if (request == nullptr) return nullptr;
   request->kind = Request::Kind::receive;
   request->comm = comm;
   request->lane = &receiving_lane(*comm, from.tag);
@@ -187,8 +187,7 @@ int prepare_receive(Comm* comm, const Data& data, const Source& from, Request** 
   request->type = retain(data.type);
   request->peer = from.rank;
   request->tag = from.tag;
-  *made = request;
-  return MPI_SUCCESS;
+  return request;
 }
 
 int make_receive(Call call, bool persistent, void* buf, MPI_Count count, MPI_Datatype datatype, const Source& from,
@@ -200,11 +199,14 @@ int make_receive(Call call, bool persistent, void* buf, MPI_Count count, MPI_Dat
   Data data;
   int code = check_receive(*comm, from);
   if (code == MPI_SUCCESS) code = read_data(buf, count, datatype, &data);
-  Request* made = nullptr;
-  if (code == MPI_SUCCESS) code = prepare_receive(comm, data, from, &made);
-  if (code == MPI_SUCCESS && !persistent && (code = start_request(*made)) != MPI_SUCCESS) give_back(made);
   if (code != MPI_SUCCESS) return report(call, comm, code);
+  Request* const made = prepare_receive(comm, data, from);
+  if (made == nullptr) return report(call, comm, no_memory_for("one more request"));
   made->persistent = persistent;
+  if (!persistent && (code = start_request(*made)) != MPI_SUCCESS) {
+    give_back(made);
+    return report(call, comm, code);
+  }
   *request = handle_of(made);
   return MPI_SUCCESS;
 }
