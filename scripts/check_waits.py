@@ -46,7 +46,7 @@ FOR_PROCESSES = {
     "src/transport/network/port.cpp": (1, "has a time-out"),
     "src/transport/ucx/device.cpp": (1, "has a time-out"),
     "src/transport/utofu/device.cpp": (1, "a put to this rank itself"),
-    "src/transport/utofu/worker.cpp": (1, "has a time-out"),
+    "src/transport/utofu/port.cpp": (1, "has a time-out"),
 }
 
 # For threads of this process, which no death of another rank holds up.

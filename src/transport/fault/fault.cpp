@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "transport/fault/worker.hpp"
+#include "transport/fault/port.hpp"
 
 namespace heddle::transport::fault {
 

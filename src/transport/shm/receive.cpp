@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <new>
 
-#include "transport/shm/worker.hpp"
+#include "transport/shm/port.hpp"
 
 namespace heddle::transport::shm {
 

@@ -5,7 +5,7 @@
 #include "base/fence.hpp"
 #include "transport/shm/adoption.hpp"
 #include "transport/shm/device.hpp"
-#include "transport/shm/worker.hpp"
+#include "transport/shm/port.hpp"
 
 namespace heddle::transport::shm {
 namespace {

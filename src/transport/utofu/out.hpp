@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "transport/utofu/library.hpp"
-#include "transport/utofu/worker.hpp"
+#include "transport/utofu/port.hpp"
 
 namespace heddle::transport::utofu {
 

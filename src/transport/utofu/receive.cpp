@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "transport/utofu/out.hpp"
-#include "transport/utofu/worker.hpp"
+#include "transport/utofu/port.hpp"
 
 namespace heddle::transport::utofu {
 

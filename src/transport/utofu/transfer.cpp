@@ -7,7 +7,7 @@
 
 #include "transport/common/refusals.hpp"
 #include "transport/utofu/out.hpp"
-#include "transport/utofu/worker.hpp"
+#include "transport/utofu/port.hpp"
 
 namespace heddle::transport::utofu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "transport/common/refusals.hpp"
 #include "transport/utofu/gates.hpp"
+#include "transport/utofu/port.hpp"
 #include "transport/utofu/session.hpp"
-#include "transport/utofu/worker.hpp"
 
 namespace heddle::transport::utofu {
 namespace {

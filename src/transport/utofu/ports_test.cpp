@@ -17,7 +17,7 @@
 #include "transport/test/utofu_side.hpp"
 #include "transport/utofu/layout.hpp"
 
-namespace heddle::transport::utofu::workers_test {
+namespace heddle::transport::utofu::ports_test {
 namespace {
 
 // Each reading advances the time by a step.
@@ -547,4 +547,4 @@ TEST(Workers, AnImportWaitsForNobodysCard) {
 }
 
 }  // namespace
-}  // namespace heddle::transport::utofu::workers_test
+}  // namespace heddle::transport::utofu::ports_test

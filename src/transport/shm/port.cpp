@@ -1,5 +1,5 @@
 // Opening and closing a worker, and its sending side. Receiving is in receive.cpp.
-#include "transport/shm/worker.hpp"
+#include "transport/shm/port.hpp"
 #include "transport/common/refusals.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "transport/utofu/worker.hpp"
+#include "transport/utofu/port.hpp"
 
 #include <algorithm>
 #include <array>
