@@ -72,8 +72,6 @@ PARTS = {
 
 # File or folder: the namespace that it has instead, and why.
 NAMESPACES = {
-    "src/worker": ("heddle::engine", "the rooms worker and protocol were a part of the engine's"),
-    "src/protocol": ("heddle::engine", "the rooms worker and protocol were a part of the engine's"),
     "src/transport/ofi/ofi_forged_test.cpp": ("heddle::transport::network", "gives this transport to the tests that the three networks share"),
     "src/transport/ucx/ucx_forged_test.cpp": ("heddle::transport::network", "gives this transport to the tests that the three networks share"),
 }

@@ -52,7 +52,7 @@ PATHS = {
     "am_receive_8_shared": ("am", "count_am_receive", SHARED),
     "am_send_8_delegate": ("am", "count_am_send", DELEGATE),
     "am_send_8_offload": ("am", "count_am_send", OFFLOAD),
-    "am_start_8_offload": ("am", "heddle::engine::Inbox::post_run*", OFFLOAD),
+    "am_start_8_offload": ("am", "heddle::worker::Inbox::post_run*", OFFLOAD),
     "get_post_8_offload": ("post_get", "count_post_get*", OFFLOAD | {"HEDDLE_TRANSPORT": "loopback"}),
 }
 # Over UCX's shared memory, 16 operations and what it takes until they are done: what Heddle adds to UCX. How often it is asked depends on UCX.

@@ -265,7 +265,7 @@ Facts find_facts(const std::vector<Section>& sections, const std::string& patter
   if (wanted(Section::version)) find_version(&facts);
   if (wanted(Section::machine)) find_machine(&facts);
   if (wanted(Section::engine)) {
-    facts.modes = engine::mode_names();
+    facts.modes = worker::mode_names();
     facts.hand_over = base::membarrier_private_ready();
   }
   if (wanted(Section::transports) || wanted(Section::settings)) {

@@ -86,7 +86,7 @@ void raise_done(const heddle_completion& completion) {
 }
 
 void describe_refused(Worker&, tap::Wait& wait) {
-  engine::awaits(
+  worker::awaits(
       wait,
       "it is not accepted, since the worker's operations are all in use, or what takes it on is full, or its "
       "target has not been met yet");

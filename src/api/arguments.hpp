@@ -21,14 +21,14 @@
 namespace heddle::api {
 
 using base::Status;
-using engine::Context;
 using engine::Counter;
 using engine::find_handle;
 using engine::Region;
 using engine::RemoteRegion;
-using engine::Sharing;
-using engine::Tally;
-using engine::Worker;
+using worker::Context;
+using worker::Sharing;
+using worker::Tally;
+using worker::Worker;
 
 [[gnu::cold]] Status bad_handle(const char* what, std::uint64_t id);
 [[gnu::cold]] Status null_argument(const char* function, const char* argument);
@@ -130,7 +130,7 @@ inline Status counted(Status status, const heddle_completion* completion) {
 }
 
 inline Status again(Worker& worker) {
-  worker.counts().add(&engine::Tally::again);
+  worker.counts().add(&worker::Tally::again);
   return HEDDLE_AGAIN;
 }
 

@@ -72,7 +72,7 @@ inline bool directly(const RemoteRegion& remote, std::uint32_t op, std::uint64_t
   engine::CallersCompletion resolved;
   if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   request.remote->owner->tell_edge(*request.remote, request.offset);
-  const Status status = engine::start(worker, engine::AtomicStart{request, request.remote->rank, resolved});
+  const Status status = worker::start(worker, worker::AtomicStart{request, request.remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(worker);
   if (status >= 0) worker.counts().add_command(&Tally::atomics, wire::atomic_bytes(request.op));
   return counted(status, completion);

@@ -10,6 +10,7 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace base = heddle::base;
 namespace collective = heddle::collective;
 namespace engine = heddle::engine;
+namespace worker = heddle::worker;
 using collective::Call;
 using collective::Operation;
 using collective::Team;
@@ -178,7 +179,7 @@ heddle_status heddle_collective_wait(heddle_collective handle, int64_t timeout_n
 heddle_status heddle_collective_wait_on(heddle_collective handle, heddle_worker worker, int64_t timeout_ns) {
   auto* operation = find_handle<collective::Collective>(handle.id);
   if (operation == nullptr) return bad_handle("collective", handle.id);
-  auto* beside = find_handle<engine::Worker>(worker.id);
+  auto* beside = find_handle<worker::Worker>(worker.id);
   if (beside == nullptr) return bad_handle("worker", worker.id);
   if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_collective_wait_on");
   return guarded([&]() -> Status { return operation->wait(timeout_ns, beside); });

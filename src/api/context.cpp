@@ -10,6 +10,7 @@
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
 namespace engine = heddle::engine;
+namespace worker = heddle::worker;
 
 namespace {
 
@@ -21,7 +22,7 @@ struct Job {
   uint32_t size;
 };
 
-Status check_options(const heddle_context_options* from, engine::ContextOptions* to) {
+Status check_options(const heddle_context_options* from, worker::ContextOptions* to) {
   heddle_context_options options{};
   if (const Status status = read_options("context options", from, kFirstContextOptions, &options);
       status != HEDDLE_DONE) {
@@ -57,7 +58,7 @@ heddle_status heddle_context_join(const heddle_context_options* options, heddle_
   if (context == nullptr) return null_argument("context_join", "context");
   *context = {};
   return guarded([&]() -> Status {
-    engine::ContextOptions to;
+    worker::ContextOptions to;
     to.extension = heddle::partitioned::Switchboard::open;
     if (const Status status = check_options(options, &to); status != HEDDLE_DONE) return status;
     auto joined = Context::join(to);
@@ -106,23 +107,23 @@ heddle_status heddle_context_barrier(heddle_context handle, heddle_worker worker
   }
   return guarded([&]() -> Status {
     std::vector<std::vector<std::byte>> none;
-    return context->exchange({engine::Collective::barrier, {}, worker, timeout_ns}, &none);
+    return context->exchange({worker::Collective::barrier, {}, worker, timeout_ns}, &none);
   });
 }
 
 heddle_status heddle_context_exchange(heddle_context handle, const void* mine, size_t bytes, void* all) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
-  if (bytes == 0 || bytes > engine::kMostExchanged) {
+  if (bytes == 0 || bytes > worker::kMostExchanged) {
     return base::fail(HEDDLE_ERR_SIZE, "an exchange of %zu bytes: 1 to %zu are possible", bytes,
-                      engine::kMostExchanged);
+                      worker::kMostExchanged);
   }
   if (mine == nullptr) return null_argument("context_exchange", "mine");
   if (all == nullptr) return null_argument("context_exchange", "all");
   return guarded([&]() -> Status {
     std::vector<std::vector<std::byte>> parts;
     const std::span part(static_cast<const std::byte*>(mine), bytes);
-    const Status status = context->exchange({engine::Collective::exchange, part}, &parts);
+    const Status status = context->exchange({worker::Collective::exchange, part}, &parts);
     if (status != HEDDLE_DONE) return status;
     for (uint32_t rank = 0; rank < parts.size(); ++rank) {
       if (parts[rank].size() != bytes) {
@@ -244,11 +245,11 @@ heddle_status heddle_wait_note(heddle_worker handle, heddle_tell_wait tell, void
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (tell == nullptr) return null_argument("wait_note", "tell");
-  heddle::engine::Context& context = worker->context();
-  const heddle::engine::Inspection::Waiting waiting{nullptr, worker->index(), tell, arg};
-  heddle::engine::Inspection& inspection = context.inspection();
+  heddle::worker::Context& context = worker->context();
+  const heddle::worker::Inspection::Waiting waiting{nullptr, worker->index(), tell, arg};
+  heddle::worker::Inspection& inspection = context.inspection();
   if (inspection.note(waiting, context.clock().now_ns())) {
-    inspection.answer(heddle::engine::Inspection::From::program, {});
+    inspection.answer(heddle::worker::Inspection::From::program, {});
   }
   return HEDDLE_DONE;
 }

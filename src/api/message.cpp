@@ -11,6 +11,7 @@ namespace {
 
 namespace tap = heddle::tap;
 namespace engine = heddle::engine;
+namespace worker = heddle::worker;
 using heddle::wire::kHandlerNumbers;
 
 [[gnu::cold]] Status bad_handler(uint32_t handler) {
@@ -59,7 +60,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
 // Posts a message that does not fit one message of the transport.
 [[gnu::noinline]] Status post_long(Worker& worker, heddle_peer target, const heddle_am_message& message,
                                    const heddle::engine::CallersCompletion& completion) {
-  heddle::engine::LongMessageStart what{target, {}, completion};
+  heddle::worker::LongMessageStart what{target, {}, completion};
   what.message.handler = message.handler;
   what.message.header_bytes = message.header_bytes;
   if (message.header_bytes != 0) std::memcpy(what.message.header.data(), message.header, message.header_bytes);
@@ -67,7 +68,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   what.message.payload_bytes = message.payload_bytes;
   const bool offered = worker.messages().is_offered(message.payload_bytes);
   if (offered && !worker.core().operations.take_offer()) return HEDDLE_AGAIN;
-  const Status status = heddle::engine::start(worker, what);
+  const Status status = heddle::worker::start(worker, what);
   if (offered && status != HEDDLE_DONE && status != HEDDLE_POSTED) worker.core().operations.give_offer_back();
   return status;
 }
@@ -79,7 +80,7 @@ inline Status accepted(Worker& worker, const heddle_am_message& message, Status 
   }
   heddle::transport::Command command(target.rank, target.worker, immediate);
   command.set_message(message.header, message.header_bytes, message.payload, message.payload_bytes);
-  return heddle::engine::post(worker, command, completion);
+  return heddle::worker::post(worker, command, completion);
 }
 
 // The usual message has a payload of one word.
@@ -95,7 +96,7 @@ inline bool is_word(const heddle_am_message& message) {
   heddle::transport::Command command(target.rank, target.worker, immediate);
   command.set_message(nullptr, 0, message.payload, 8);
   // It is no tagged message, so it needs no number.
-  heddle::engine::Gate* gate = worker.gate();
+  heddle::worker::Gate* gate = worker.gate();
   return gate == nullptr ? worker.core().requester.post(command, completion) : gate->post(command, completion);
 }
 
@@ -108,7 +109,7 @@ template <bool kWord>
   const std::uint64_t bytes = kWord ? 8 : message.payload_bytes;
   if (!heddle::transport::Command::inlines(header_bytes, bytes)) [[unlikely]]
     return false;
-  const heddle::engine::OwnEntry entry(worker, heddle::engine::OwnEntry::LooksOnce{});
+  const heddle::worker::OwnEntry entry(worker, heddle::worker::OwnEntry::LooksOnce{});
   if (!entry.inside()) return false;
   heddle::transport::Command command(target.rank, target.worker,
                                      heddle::wire::encode_am(message.handler, header_bytes));
@@ -168,13 +169,13 @@ template <bool kWord>
   wait.things.push_back({credit ? tap::Cause::tasks : tap::Cause::room, target.rank, target.worker,
                          message.payload_bytes, credit ? "USER message" : "message", ""});
   if (credit) {
-    engine::awaits(
+    worker::awaits(
         wait,
         "the USER message to worker %u of rank %u is not accepted; %llu bytes to it are not known as handled yet: a "
         "thread there must call heddle_run_tasks",
         target.worker, target.rank, used);
   } else {
-    engine::awaits(
+    worker::awaits(
         wait, "the message to worker %u of rank %u is not accepted; a thread there must make progress on that worker",
         target.worker, target.rank);
   }
@@ -209,7 +210,7 @@ template <bool kWaits>
   const heddle_worker handle = worker.core().handle;
   // Credit is taken before the command is posted. Taking it reads state that a look by the worker's
   // previous owner would write, so use() comes first.
-  static_cast<void>(heddle::engine::use(worker));
+  static_cast<void>(heddle::worker::use(worker));
   const Status first = try_any(worker, target, message, completion);
   if (!kWaits || first != HEDDLE_AGAIN) [[likely]]
     return first;
@@ -236,7 +237,7 @@ template <bool kWaits>
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) [[unlikely]]
     return bad_handle("worker", handle.id);
-  if (heddle::engine::at_once(*worker) && message != nullptr && completion == nullptr) [[likely]] {
+  if (heddle::worker::at_once(*worker) && message != nullptr && completion == nullptr) [[likely]] {
     return is_word(*message) ? post_by_one<kWaits, true>(*worker, target, message)
                              : post_by_one<kWaits, false>(*worker, target, message);
   }

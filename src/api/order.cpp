@@ -41,7 +41,7 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
 // Everything that was posted before has ended, and there is no error to tell: by loads alone, and
 // without the gate. False: perhaps not.
 [[gnu::always_inline]] inline bool all_ended(Worker& worker) {
-  const heddle::engine::Gate* gate = worker.gate();
+  const heddle::worker::Gate* gate = worker.gate();
   const heddle::engine::Operations& operations = worker.core().operations;
   if (gate != nullptr) {
     // The queue first: a command leaves it when its operation counts as begun.
@@ -65,7 +65,7 @@ inline bool compares(uint64_t left, heddle_compare compare, uint64_t right) {
 // Those to a rank; kNobody: all.
 void describe_operations(Worker& worker, uint32_t rank, heddle::tap::Wait& wait) {
   heddle::engine::Findings findings(worker.context());
-  heddle::engine::look_under_way(worker, findings);
+  heddle::worker::look_under_way(worker, findings);
   for (heddle::tap::Awaited& thing : findings.state.under_way) {
     if (thing.cause == heddle::tap::Cause::receive) continue;
     if (rank == heddle::tap::kNobody || thing.rank == rank) wait.things.push_back(std::move(thing));
@@ -84,7 +84,7 @@ void describe_operations(Worker& worker, uint32_t rank, heddle::tap::Wait& wait)
   return worker.until(
       {"heddle_flush"}, [&] { return all_arrived(worker) ? HEDDLE_DONE : worker.try_flush(rank); },
       [&](heddle::tap::Wait& wait) {
-        heddle::engine::awaits(wait, "the operations to rank %u", rank);
+        heddle::worker::awaits(wait, "the operations to rank %u", rank);
         describe_operations(worker, rank, wait);
       });
 }
@@ -195,7 +195,7 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
   };
   if (const Status status = attempt(); status != HEDDLE_AGAIN) return status;
   const auto describe = [&](heddle::tap::Wait& wait) {
-    heddle::engine::awaits(wait, "the counter is %llu, awaited %llu", static_cast<unsigned long long>(counter->value()),
+    heddle::worker::awaits(wait, "the counter is %llu, awaited %llu", static_cast<unsigned long long>(counter->value()),
                            static_cast<unsigned long long>(value));
   };
   const Status status = worker->until({"heddle_counter_wait", timeout_ns}, attempt, describe);
@@ -223,7 +223,7 @@ heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, hed
     return compares(signal.load(std::memory_order_acquire), compare, value) ? HEDDLE_DONE : HEDDLE_AGAIN;
   };
   const auto describe = [&](heddle::tap::Wait& wait) {
-    heddle::engine::awaits(wait, "the word at %p is %llu, awaited %s %llu; nobody here knows who should write it",
+    heddle::worker::awaits(wait, "the word at %p is %llu, awaited %s %llu; nobody here knows who should write it",
                            static_cast<const void*>(word),
                            static_cast<unsigned long long>(signal.load(std::memory_order_relaxed)), name_of(compare),
                            static_cast<unsigned long long>(value));

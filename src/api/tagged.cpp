@@ -13,6 +13,8 @@ namespace {
 namespace base = heddle::base;
 namespace tap = heddle::tap;
 namespace engine = heddle::engine;
+namespace protocol = heddle::protocol;
+namespace worker = heddle::worker;
 namespace transport = heddle::transport;
 
 [[gnu::cold]] Status explain_peer(Worker& worker, std::uint32_t rank, std::uint32_t index) {
@@ -25,7 +27,8 @@ namespace transport = heddle::transport;
 
 [[gnu::cold]] Status too_long(std::uint64_t bytes) {
   return base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes: at most %llu are possible; is the length negative?",
-                    static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(engine::Tagged::kMaxBytes));
+                    static_cast<unsigned long long>(bytes),
+                    static_cast<unsigned long long>(protocol::Tagged::kMaxBytes));
 }
 
 template <bool kShared>
@@ -45,9 +48,9 @@ inline Status accepted(Worker& worker, std::uint64_t bytes, Status status) {
 }
 
 template <bool kShared>
-[[gnu::always_inline]] inline Status post_reserved(Worker& worker, const engine::SendRequest& request,
+[[gnu::always_inline]] inline Status post_reserved(Worker& worker, const protocol::SendRequest& request,
                                                    const engine::CallersCompletion& completion) {
-  transport::Command command = engine::Tagged::message(request);
+  transport::Command command = protocol::Tagged::message(request);
   if constexpr (kShared) return worker.gate()->post(command, completion);
   const auto post = [&] { return worker.core().requester.post(command, completion); };
   return worker.tagged().post_numbered(command, post);
@@ -67,13 +70,13 @@ inline Status resolve_offer(Worker& worker, const heddle_completion* from, engin
 // A message that the receiver is told of, and fetches. It is complete when it has been received,
 // whichever completion was asked for.
 template <bool kShared>
-[[gnu::noinline]] Status send_offer(Worker& worker, const engine::SendRequest& request,
+[[gnu::noinline]] Status send_offer(Worker& worker, const protocol::SendRequest& request,
                                     const heddle_completion* completion) {
-  if (request.bytes > engine::Tagged::kMaxBytes) return too_long(request.bytes);
+  if (request.bytes > protocol::Tagged::kMaxBytes) return too_long(request.bytes);
   engine::CallersCompletion resolved;
   if (const Status status = resolve_offer(worker, completion, &resolved); status != HEDDLE_DONE) return status;
   if (!worker.tagged().reserve_offer<kShared>(request.target)) return no_room<kShared>(worker, request.target);
-  const Status status = engine::start(worker, engine::OfferStart{request, resolved});
+  const Status status = worker::start(worker, worker::OfferStart{request, resolved});
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
     return counted(accepted(worker, request.bytes, status), completion);
   worker.tagged().give_offer_back<kShared>(request.target);
@@ -84,26 +87,26 @@ template <bool kShared>
 // something is received. If only the way is full, the receiver's progress makes room, and a message
 // of the length that was always copied waits for that.
 constexpr std::uint64_t kOfferedWithoutCredit = 2048;
-inline bool is_offered_instead(const engine::SendRequest& request, std::uint64_t least_bytes) {
+inline bool is_offered_instead(const protocol::SendRequest& request, std::uint64_t least_bytes) {
   return request.may_offer && request.bytes >= least_bytes;
 }
 
 // The result for the caller, after room was reserved for the message. Gives the room back on
 // failure.
 template <bool kShared>
-[[gnu::always_inline]] inline Status told(Worker& worker, const engine::SendRequest& request, Status status,
+[[gnu::always_inline]] inline Status told(Worker& worker, const protocol::SendRequest& request, Status status,
                                           const heddle_completion* completion) {
   if (status == HEDDLE_DONE || status == HEDDLE_POSTED) [[likely]]
     return accepted(worker, request.bytes, status);
   worker.tagged().give_back<kShared>(request.target, request.bytes);
   if (status != HEDDLE_AGAIN) return status;
-  return is_offered_instead(request, engine::CopyCosts::kAlwaysCopied + 1)
+  return is_offered_instead(request, protocol::CopyCosts::kAlwaysCopied + 1)
              ? send_offer<kShared>(worker, request, completion)
              : again(worker);
 }
 
 template <bool kShared>
-[[gnu::noinline]] Status post_with_completion(Worker& worker, const engine::SendRequest& request,
+[[gnu::noinline]] Status post_with_completion(Worker& worker, const protocol::SendRequest& request,
                                               const heddle_completion* completion) {
   engine::CallersCompletion resolved;
   Status status = resolve(worker, completion, &resolved);
@@ -119,7 +122,7 @@ template <bool kShared>
 }
 
 template <bool kShared>
-[[gnu::always_inline]] inline Status send(Worker& worker, const engine::SendRequest& request,
+[[gnu::always_inline]] inline Status send(Worker& worker, const protocol::SendRequest& request,
                                           const heddle_completion* completion) {
   if (request.bytes > worker.tagged().eager() || worker.tagged().prefers_fetch(request) ||
       waits_for_receive(completion)) [[unlikely]]
@@ -134,7 +137,7 @@ template <bool kShared>
   return told<kShared>(worker, request, post_reserved<kShared>(worker, request, engine::kNoCompletion), nullptr);
 }
 
-[[gnu::noinline]] Status send_gated(Worker& worker, const engine::SendRequest& request,
+[[gnu::noinline]] Status send_gated(Worker& worker, const protocol::SendRequest& request,
                                     const heddle_completion* completion) {
   Status status = HEDDLE_AGAIN;
   bool was_inside = false;
@@ -150,7 +153,7 @@ template <bool kShared>
 
 // ---- receives -----------------------------------------------------------------------------------
 
-inline Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, engine::Wanted* wanted) {
+inline Status read_wanted(const char* function, Worker& worker, const heddle_wanted* from, protocol::Wanted* wanted) {
   if (from == nullptr) return null_argument(function, "wanted");
   const heddle_peer source = from->source;
   const bool any_rank = source.rank == HEDDLE_ANY;
@@ -162,8 +165,8 @@ inline Status read_wanted(const char* function, Worker& worker, const heddle_wan
       [[unlikely]] {
     return explain_peer(worker, source.rank, source.worker);
   }
-  static_assert(HEDDLE_ANY == engine::kAnyNumber);
-  *wanted = {from->tag, from->mask, engine::source_of(source)};
+  static_assert(HEDDLE_ANY == protocol::kAnyNumber);
+  *wanted = {from->tag, from->mask, protocol::source_of(source)};
   return HEDDLE_DONE;
 }
 
@@ -183,7 +186,7 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   heddle_receive* const receive = what.request.receive;
   if (const Status status = resolve(worker, completion, &what.request.completion); status != HEDDLE_DONE)
     return not_posted(worker, receive, status);
-  const Status status = engine::start(worker, what);
+  const Status status = worker::start(worker, what);
   if (status == HEDDLE_AGAIN) return not_posted(worker, receive, status);
   return counted(status, completion);  // on an error the engine has also set the receive's status
 }
@@ -196,7 +199,7 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (receive == nullptr) return null_argument("recv", "receive");
   if (data == nullptr && bytes != 0) return null_argument("recv", "data");
-  engine::ReceiveStart what{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
+  worker::ReceiveStart what{{}, {static_cast<std::byte*>(data), bytes, receive, {}}};
   if (const Status status = read_wanted("recv", *worker, wanted, &what.wanted); status != HEDDLE_DONE)
     return not_posted(*worker, receive, status);
   store_status(receive, HEDDLE_POSTED);  // set first, since another thread may execute the receive
@@ -212,14 +215,14 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
   if (worker == nullptr || completion != nullptr || receive == nullptr || wanted == nullptr) return nullptr;
   if (data == nullptr && bytes != 0) return nullptr;
   if (wanted->source.rank >= worker->size() || wanted->source.worker >= worker->max_workers()) return nullptr;
-  return engine::at_once(*worker) ? worker : nullptr;
+  return worker::at_once(*worker) ? worker : nullptr;
 }
 
 // takes_at_once() has returned *worker. If *worker becomes null, the caller must use
 // recv_otherwise().
 [[gnu::always_inline]] inline Status take_at_once(Worker** worker, const heddle_wanted& wanted, void* data,
                                                   std::size_t bytes, heddle_receive* receive) {
-  engine::OwnEntry entry(**worker);
+  worker::OwnEntry entry(**worker);
   if (!entry.inside()) [[unlikely]] {
     *worker = nullptr;
     return HEDDLE_AGAIN;
@@ -241,10 +244,11 @@ inline Status post_receive(Worker& worker, Start& what, const heddle_completion*
 // now.
 template <class Look>
 Status look(Worker& worker, Look&& look_inside) {
-  return engine::use(worker) == nullptr ? look_inside() : worker.gate()->after_queued(std::forward<Look>(look_inside));
+  return worker::use(worker) == nullptr ? look_inside() : worker.gate()->after_queued(std::forward<Look>(look_inside));
 }
 
-inline Status try_send(heddle_worker handle, const engine::SendRequest& request, const heddle_completion* completion) {
+inline Status try_send(heddle_worker handle, const protocol::SendRequest& request,
+                       const heddle_completion* completion) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) [[unlikely]]
     return bad_handle("worker", handle.id);
@@ -254,7 +258,7 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
   if (request.data == nullptr && request.bytes != 0) [[unlikely]] {
     return null_argument("send", "data");
   }
-  return engine::use(*worker) == nullptr ? send<false>(*worker, request, completion)
+  return worker::use(*worker) == nullptr ? send<false>(*worker, request, completion)
                                          : send_gated(*worker, request, completion);
 }
 
@@ -267,20 +271,20 @@ inline Status try_send(heddle_worker handle, const engine::SendRequest& request,
   wait.things.push_back({offers || used > 0 ? tap::Cause::credit : tap::Cause::room, target.rank, target.worker, bytes,
                          "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
   if (offers) {
-    engine::awaits(wait,
+    worker::awaits(wait,
                    "the message of %zu bytes to worker %u of rank %u is not accepted; %zu long ones are under way, as "
                    "many as HEDDLE_WORKER_OPERATIONS allows: post their receives, and make progress on both sides",
                    bytes, target.worker, target.rank, operations.most_offers());
     return;
   }
   if (used == 0) {
-    engine::awaits(wait,
+    worker::awaits(wait,
                    "the message of %zu bytes to worker %u of rank %u is not accepted: it is not connected yet, or has "
                    "no room: make progress on that worker",
                    bytes, target.worker, target.rank);
     return;
   }
-  engine::awaits(
+  worker::awaits(
       wait,
       "the message of %zu bytes to worker %u of rank %u is not accepted; %llu of HEDDLE_TAG_CREDIT_BYTES=%llu "
       "(long ones: twice that) are used by messages that are not received there: post receives there, and make "
@@ -315,7 +319,7 @@ inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_othe
                                                     std::size_t bytes) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr || data == nullptr) return nullptr;
-  if (!engine::at_once(*worker)) return nullptr;
+  if (!worker::at_once(*worker)) return nullptr;
   if (target.rank >= worker->size() || target.worker >= worker->max_workers()) return nullptr;
   const bool is_short = transport::Command::inlines(sizeof(std::uint64_t), bytes) && bytes <= worker->tagged().eager();
   return is_short && worker->tagged().ordered() ? worker : nullptr;
@@ -335,15 +339,15 @@ template <bool kWaits, bool kTold>
       return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
     counter = told.counter;
   }
-  engine::OwnEntry entry(worker);
+  worker::OwnEntry entry(worker);
   if (!entry.inside()) [[unlikely]]
     return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, kTold ? completion : nullptr);
-  engine::SendCredit* const credit = worker.tagged().reserve_own(target, bytes);
+  protocol::SendCredit* const credit = worker.tagged().reserve_own(target, bytes);
   if (credit == nullptr) [[unlikely]] {
     entry.leave(HEDDLE_AGAIN);
     return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, kTold ? completion : nullptr);
   }
-  transport::Command command = engine::Tagged::short_message(target, tag, data, bytes);
+  transport::Command command = protocol::Tagged::short_message(target, tag, data, bytes);
   const Status status = worker.core().requester.post(command, engine::kNoCompletion);
   const std::size_t length = command.bytes - sizeof(std::uint64_t);
   if (status != HEDDLE_DONE && status != HEDDLE_POSTED) [[unlikely]] {
@@ -386,14 +390,14 @@ Status status_of(heddle_receive* receive) {
   const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
   const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](tap::Wait& wait) {
     const auto tell = [&] { worker.tagged().tell_receive(*receive, &wait.things); };
-    engine::use(worker) == nullptr ? tell() : static_cast<void>(worker.gate()->look(tell));
+    worker::use(worker) == nullptr ? tell() : static_cast<void>(worker.gate()->look(tell));
     if (wait.things.empty()) return;
     const tap::Awaited& thing = wait.things.front();
     const bool rest = thing.cause == tap::Cause::answer;
     if (thing.rank == tap::kNobody) {
-      engine::awaits(wait, "a message with %s from anybody", thing.tag.c_str());
+      worker::awaits(wait, "a message with %s from anybody", thing.tag.c_str());
     } else {
-      engine::awaits(wait, "%sa message with %s from rank %u", rest ? "the rest of " : "", thing.tag.c_str(),
+      worker::awaits(wait, "%sa message with %s from rank %u", rest ? "the rest of " : "", thing.tag.c_str(),
                      thing.rank);
     }
   });
@@ -487,7 +491,7 @@ heddle_status heddle_try_probe(heddle_worker handle, const heddle_wanted* wanted
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (found == nullptr) return null_argument("probe", "found");
-  engine::Wanted what;
+  protocol::Wanted what;
   if (const Status status = read_wanted("probe", *worker, wanted, &what); status != HEDDLE_DONE) return status;
   const Status status = look(*worker, [&] { return worker->tagged().probe(what, found); });
   if (status == HEDDLE_DONE) found->status = status;
@@ -498,7 +502,7 @@ heddle_status heddle_try_claim(heddle_worker handle, const heddle_wanted* wanted
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (found == nullptr) return null_argument("claim", "found");
-  engine::Wanted what;
+  protocol::Wanted what;
   if (const Status status = read_wanted("claim", *worker, wanted, &what); status != HEDDLE_DONE) return status;
   return look(*worker, [&] { return worker->tagged().claim(what, found); });
 }
@@ -510,7 +514,7 @@ heddle_status heddle_try_recv_claimed(heddle_worker handle, void* data, size_t b
   if (claimed == nullptr) return null_argument("recv_claimed", "claimed");
   if (data == nullptr && bytes != 0) return null_argument("recv_claimed", "data");
   store_status(claimed, HEDDLE_POSTED);
-  engine::ClaimedStart what{{static_cast<std::byte*>(data), bytes, claimed, {}}};
+  worker::ClaimedStart what{{static_cast<std::byte*>(data), bytes, claimed, {}}};
   return post_receive(*worker, what, completion);
 }
 

@@ -88,7 +88,7 @@ template <Kind kind>
   }
   engine::CallersCompletion told;
   if (const Status status = resolve(worker, completion, &told); status != HEDDLE_DONE) return status;
-  return asked<kind>(worker, engine::post(worker, block, told), bytes, completion);
+  return asked<kind>(worker, worker::post(worker, block, told), bytes, completion);
 }
 
 template <Kind kind>
@@ -261,7 +261,7 @@ Status try_strided(heddle_worker handle, void* local, heddle_remote address, con
     return status == HEDDLE_DONE ? try_strided<kind>(handle, local, address, shape, completion) : status;
   }
   const Pieces pieces(static_cast<std::byte*>(local), remote, address.offset, *shape);
-  const Status status = engine::start(*worker, engine::TransferStart{kind, pieces, remote->rank, resolved});
+  const Status status = worker::start(*worker, worker::TransferStart{kind, pieces, remote->rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
     worker->counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, bytes);
@@ -337,7 +337,7 @@ Status try_list(heddle_worker handle, const heddle_segment* segments, std::size_
     return HEDDLE_DONE;
   }
   const Status status =
-      engine::start(*worker, engine::TransferStart{kind, Pieces(segments, count_of), summary.rank, resolved});
+      worker::start(*worker, worker::TransferStart{kind, Pieces(segments, count_of), summary.rank, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
     worker->counts().add_command(kind == Kind::put ? &Tally::puts : &Tally::gets, summary.bytes);
@@ -414,8 +414,8 @@ Status try_blocks_signal(const char* function, heddle_worker handle, const void*
   heddle::base::show_told();
   // check_signal() has found it
   word->owner->tell_edge(*word, signal->word.offset);  // NOLINT(clang-analyzer-core.NullDereference)
-  const Status status = engine::start(
-      *worker, engine::PutSignalStart{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
+  const Status status = worker::start(
+      *worker, worker::PutSignalStart{pieces, remote->rank, word, signal->word.offset, *signal, resolved});
   if (status == HEDDLE_AGAIN) return again(*worker);
   if (status >= 0) {
     worker->counts().add_command(&Tally::puts, covered.bytes);

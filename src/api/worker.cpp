@@ -10,6 +10,7 @@
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
 namespace engine = heddle::engine;
+namespace worker = heddle::worker;
 
 namespace {
 
@@ -18,10 +19,10 @@ Status read_sharing(const Context& context, heddle_sharing asked, Sharing* shari
     *sharing = context.default_sharing();
     return HEDDLE_DONE;
   }
-  const engine::Mode* mode = engine::mode_numbered(static_cast<std::uint32_t>(asked));
+  const worker::Mode* mode = worker::mode_numbered(static_cast<std::uint32_t>(asked));
   if (mode == nullptr) {
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "sharing mode %d is not one of this version; it has, from 1, %s",
-                      static_cast<int>(asked), engine::mode_names().c_str());
+                      static_cast<int>(asked), worker::mode_names().c_str());
   }
   *sharing = mode->sharing;
   return HEDDLE_DONE;
@@ -270,7 +271,7 @@ heddle_status heddle_region_exchange(heddle_context handle, heddle_region region
   return guarded([&]() -> Status {
     const auto packed = context->objects().pack(*region);
     std::vector<std::vector<std::byte>> parts;
-    const Status arrived = context->exchange({heddle::engine::Collective::region_exchange, packed}, &parts);
+    const Status arrived = context->exchange({heddle::worker::Collective::region_exchange, packed}, &parts);
     if (arrived != HEDDLE_DONE) return arrived;
     return import_all(*context, parts, all);
   });
@@ -382,7 +383,7 @@ heddle_status heddle_try_run_on_engine(heddle_worker handle, void (*fn)(void* ar
   if (const Status status = resolve(*worker, completion, &resolved); status != HEDDLE_DONE) return status;
   // the rank that an unreported error would name; calls have none
   const uint32_t rank = worker->context().rank();
-  const Status status = heddle::engine::start(*worker, heddle::engine::CallStart{fn, arg, rank, resolved});
+  const Status status = heddle::worker::start(*worker, heddle::worker::CallStart{fn, arg, rank, resolved});
   return status == HEDDLE_AGAIN ? again(*worker) : counted(status, completion);
 }
 

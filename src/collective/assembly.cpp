@@ -102,7 +102,7 @@ base::Status Assembly::reach(Commons& commons, const Members& members, std::uint
   const std::uint64_t counters = piece + first_word(size) * sizeof(CounterWord);
   const std::uint64_t scratch = piece + scratch_at(size);
   std::byte* arena = commons.arena().base();
-  engine::Worker* port = commons.port();
+  worker::Worker* port = commons.port();
   if (other != members.member || port != nullptr) {
     auto remote = commons.arena_of(members.ranks[other]);
     if (!remote) return remote.status();
@@ -152,7 +152,7 @@ bool RegionCarrier::put(const std::byte* source, std::uint64_t bytes, Place plac
   // A put does not write its source.
   const engine::BlockTransfer block{engine::Kind::put, const_cast<std::byte*>(source), bytes, base.region,
                                     base.offset + offset};
-  const base::Status status = engine::post(port_, block, completion);
+  const base::Status status = worker::post(port_, block, completion);
   if (status == HEDDLE_AGAIN) return false;
   if (status == HEDDLE_DONE || status < 0) end_put(ended, status);
   return true;
@@ -168,7 +168,7 @@ base::Status RegionCarrier::give(std::uint32_t counter, std::uint64_t credits) {
   request.remote = counters_.region;
   request.offset = offset;
   request.operand = credits;
-  return engine::start(port_, engine::AtomicStart{request, counters_.region->rank, {}});
+  return worker::start(port_, worker::AtomicStart{request, counters_.region->rank, {}});
 }
 
 namespace {

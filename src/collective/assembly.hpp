@@ -16,11 +16,11 @@
 #include "engine/objects.hpp"
 #include "queue/locks.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 class Worker;
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker
 
 namespace heddle::collective {
 
@@ -35,7 +35,7 @@ class RegionCarrier final : public Carrier {
   };
   // `places`: by Place; nothing is put to send. All regions must stay until no put of this is under
   // way.
-  RegionCarrier(engine::Worker& port, const Base& counters, const std::array<Base, 3>& places)
+  RegionCarrier(worker::Worker& port, const Base& counters, const std::array<Base, 3>& places)
       : port_(port), counters_(counters), places_(places) {}
 
   bool put(const std::byte* source, std::uint64_t bytes, Place place, std::uint64_t offset,
@@ -43,7 +43,7 @@ class RegionCarrier final : public Carrier {
   base::Status give(std::uint32_t counter, std::uint64_t credits) override;
 
  private:
-  engine::Worker& port_;
+  worker::Worker& port_;
   const Base counters_;
   const std::array<Base, 3> places_;
 };

@@ -25,13 +25,13 @@ TEST(Assembly, LiesInItsPieceWhateverTheTeam) {
 }
 
 // Each member has a thread and a context.
-void run_job(std::uint32_t members, const std::function<void(engine::Context&)>& part) {
+void run_job(std::uint32_t members, const std::function<void(worker::Context&)>& part) {
   bootstrap::inproc::ThreadJob job(members);
   std::barrier<> meet(members);
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < members; ++rank) {
     threads.emplace_back([&, rank] {
-      auto joined = engine::Context::join({{"inproc", &job, rank}, "shm", "none"});
+      auto joined = worker::Context::join({{"inproc", &job, rank}, "shm", "none"});
       EXPECT_TRUE(joined.ok()) << base::last_message();
       if (joined) part(**joined);
       meet.arrive_and_wait();
@@ -44,7 +44,7 @@ void run_job(std::uint32_t members, const std::function<void(engine::Context&)>&
 TEST(Assembly, MembersOfALargeTeamMeetFew) {
   const std::uint32_t members = base::few_if_sanitized(40U, 64U);
   const std::uint32_t root = members == 64 ? 8 : 7;
-  run_job(members, [root](engine::Context& context) {
+  run_job(members, [root](worker::Context& context) {
     auto team = Team::world(context);
     ASSERT_TRUE(team.ok()) << base::last_message();
     EXPECT_LE((*team)->commons().met(), 2 * root) << "of " << context.size();

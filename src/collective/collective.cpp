@@ -190,7 +190,7 @@ base::Result<Collective*> Collective::open(Team& team, const Call& call, Use use
   team.commons().enlist(*raw);
   raw->listed_ = true;
   team.setups().submit(*raw);
-  engine::Helpers& helpers = team.context().helpers();
+  worker::Helpers& helpers = team.context().helpers();
   if (raw->active() && helpers.asleep()) helpers.wake();
   return raw;
 }
@@ -403,8 +403,8 @@ void Collective::look_for_failures() {
   seen_epoch_.store(epoch, std::memory_order_relaxed);
 }
 
-engine::Attachment::Found Collective::move_on() {
-  using Found = engine::Attachment::Found;
+worker::Attachment::Found Collective::move_on() {
+  using Found = worker::Attachment::Found;
   if (stage() == Stage::setting_up) {
     const bool moved = team_.setups().advance();
     if (stage() == Stage::setting_up) return moved ? Found::moved : Found::waits;
@@ -421,10 +421,10 @@ engine::Attachment::Found Collective::move_on() {
   return runner_->executed() != before ? Found::moved : Found::waits;
 }
 
-engine::Attachment::Found Collective::move_on_as_anybody() {
+worker::Attachment::Found Collective::move_on_as_anybody() {
   const std::uint32_t helper = queue::this_helper();
   if (helper == 0) return move_on();
-  if (!helper_.try_claim(helper)) return engine::Attachment::Found::waits;
+  if (!helper_.try_claim(helper)) return worker::Attachment::Found::waits;
   const auto found = move_on();
   helper_.release();
   return found;
@@ -449,7 +449,7 @@ base::Status Collective::start() {
   note(tap::TraceEvent::schedule_begin);
   runner_->start(kStartBytes);
   if (runner_->done() || by_interface()) return HEDDLE_POSTED;
-  engine::Helpers& helpers = team_.context().helpers();
+  worker::Helpers& helpers = team_.context().helpers();
   if (helpers.asleep()) helpers.wake();
   return HEDDLE_POSTED;
 }
@@ -480,12 +480,12 @@ base::Status Collective::ended() {
 base::Status Collective::test() {
   if (engine::inside_of() != nullptr) return engine::refuse_progress();
   if (use_ == Use::persistent && !running_) return end_of(runner_->status());
-  if (engine::Worker* port = team_.commons().port(); port != nullptr) static_cast<void>(port->progress());
+  if (worker::Worker* port = team_.commons().port(); port != nullptr) static_cast<void>(port->progress());
   static_cast<void>(move_on());
   return active() ? HEDDLE_AGAIN : ended();
 }
 
-base::Status Collective::wait(std::int64_t timeout_ns, engine::Worker* beside) {
+base::Status Collective::wait(std::int64_t timeout_ns, worker::Worker* beside) {
   if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_collective_wait");
   if (beside != nullptr && &beside->context() != &team_.context()) {
     return base::fail(HEDDLE_ERR_ARGUMENT,
@@ -496,7 +496,7 @@ base::Status Collective::wait(std::int64_t timeout_ns, engine::Worker* beside) {
       {"heddle_collective_wait", timeout_ns},
       [this] {
         const auto found = move_on();
-        return Commons::looked(!active(), found == engine::Attachment::Found::moved);
+        return Commons::looked(!active(), found == worker::Attachment::Found::moved);
       },
       [this](tap::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside);
@@ -557,7 +557,7 @@ void Collective::describe(tap::Wait& wait) {
   if (what.empty()) {
     what = stage() == Stage::setting_up ? "not all members have made this call" : "members have not come so far";
   }
-  engine::awaits(wait, "%s of %" PRIu64 " bytes on a team of %u, rank %u there%s: %s", name_of(call_.operation),
+  worker::awaits(wait, "%s of %" PRIu64 " bytes on a team of %u, rank %u there%s: %s", name_of(call_.operation),
                  call_.bytes, team_.size(), team_.rank(), offloaded() ? ", by the network's interface" : "",
                  what.c_str());
   wait.step = step();

@@ -101,21 +101,21 @@ class Collective final : public Setup {
   // DONE or an error a `once` operation is destroyed.
   base::Status test();
   // TIMEOUT: the run continues. `beside`: a worker that progress is made on meanwhile; may be null.
-  base::Status wait(std::int64_t timeout_ns, engine::Worker* beside = nullptr);
+  base::Status wait(std::int64_t timeout_ns, worker::Worker* beside = nullptr);
   // For a persistent operation. STATE: a run is under way.
   base::Status close();
   // For a kept operation: starts one run with these buffers and waits for it.
   base::Status run_with(const Call& call);
 
   // ---- for threads that advance operations
-  engine::Attachment::Found move_on();
+  worker::Attachment::Found move_on();
   // True: something is under way.
   [[nodiscard]] bool active() const;
   // True: something is under way that needs a processor.
   [[nodiscard]] bool wants_help() const { return !offloaded() && active(); }
   // For Commons: as move_on(), by a thread that may be a helper. Call it between visit() and
   // leave().
-  engine::Attachment::Found move_on_as_anybody();
+  worker::Attachment::Found move_on_as_anybody();
   // For a thread that waits for this operation: brings the helper that advances it here. False:
   // there is none.
   bool fetch(std::int64_t sleep_ns) { return helper_.fetch(sleep_ns); }

@@ -35,7 +35,7 @@ class Visitor {
 
 }  // namespace
 
-base::Result<Commons*> Commons::of(engine::Context& context) {
+base::Result<Commons*> Commons::of(worker::Context& context) {
   if (auto* known = static_cast<Commons*>(context.attachment()); known != nullptr) return known;
   const base::Config& config = context.environment().config;
   auto table = SelectionTable::read(config.text(base::Var::collective_table));
@@ -51,7 +51,7 @@ base::Result<Commons*> Commons::of(engine::Context& context) {
   return attached;
 }
 
-Commons::Commons(engine::Context& context, Selection selection, engine::Region& region)
+Commons::Commons(worker::Context& context, Selection selection, engine::Region& region)
     : context_(context),
       selection_(std::move(selection)),
       region_(region),
@@ -79,8 +79,8 @@ bool Commons::direct() const {
 
 base::Status Commons::open_port() {
   if (direct() || port() != nullptr) return HEDDLE_DONE;
-  engine::Context::WorkerOptions options;
-  options.sharing = engine::Sharing::shared;
+  worker::Context::WorkerOptions options;
+  options.sharing = worker::Sharing::shared;
   options.internal = true;
   auto opened = context_.open_worker(options);
   if (!opened) return opened.status();
@@ -137,7 +137,7 @@ void Commons::delist(Collective& collective) {
   }
 }
 
-engine::Attachment::Found Commons::advance() {
+worker::Attachment::Found Commons::advance() {
   const Visitor inside(inside_);
   Found found = Found::nothing;
   for (std::size_t i = 0; !ended_.load(std::memory_order_seq_cst); ++i) {
@@ -153,7 +153,7 @@ engine::Attachment::Found Commons::advance() {
     collective->leave();
   }
   // Puts of peers to this rank may need it, even if no operation of this rank is under way.
-  if (engine::Worker* worker = port(); worker != nullptr && !ended_.load(std::memory_order_seq_cst))
+  if (worker::Worker* worker = port(); worker != nullptr && !ended_.load(std::memory_order_seq_cst))
     if (worker->progress() > 0) found = Found::moved;
   return found;
 }
@@ -199,7 +199,7 @@ void Commons::end() {
   while (inside_.load(std::memory_order_seq_cst) > 0) {
     static_cast<void>(waiter.idle());
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0 && !fetch_any(ns))
-      context_.nap(std::span<engine::Worker* const>(), ns);
+      context_.nap(std::span<worker::Worker* const>(), ns);
   }
   const std::uint64_t offloaded = offloaded_.load(std::memory_order_relaxed);
   const std::uint64_t others = not_offloaded_.load(std::memory_order_relaxed);
@@ -215,11 +215,11 @@ bool Commons::fetch_any(std::int64_t sleep_ns) {
 }
 
 int Commons::progress() {
-  engine::Worker* worker = port();
+  worker::Worker* worker = port();
   return worker == nullptr ? 0 : progress_on(*worker);
 }
 
-int Commons::progress_on(engine::Worker& worker) {
+int Commons::progress_on(worker::Worker& worker) {
   return std::max(worker.progress(), 0);
 }
 
@@ -231,10 +231,10 @@ int Commons::attend() {
   return context_.helpers().attend(false);
 }
 
-void Commons::rest(std::int64_t ns, engine::Worker* beside) {
-  std::array<engine::Worker*, 2> workers{};
+void Commons::rest(std::int64_t ns, worker::Worker* beside) {
+  std::array<worker::Worker*, 2> workers{};
   std::size_t count = 0;
-  for (engine::Worker* const worker : {port(), beside})
+  for (worker::Worker* const worker : {port(), beside})
     if (worker != nullptr) workers[count++] = worker;
   context_.nap_attending(std::span(workers).first(count), ns);
 }

@@ -81,7 +81,7 @@ class Arena {
 class Scratch {
  public:
   // Keeps regions of at most `most_kept` bytes together.
-  Scratch(engine::Context& context, std::uint64_t most_kept) : context_(context), most_kept_(most_kept) {
+  Scratch(worker::Context& context, std::uint64_t most_kept) : context_(context), most_kept_(most_kept) {
     kept_.reserve(kMostRegions);
   }
   Scratch(const Scratch&) = delete;
@@ -99,7 +99,7 @@ class Scratch {
   engine::Region* keep(engine::Region* region);
   engine::Region* take_surplus();
 
-  engine::Context& context_;
+  worker::Context& context_;
   const std::uint64_t most_kept_;
   queue::FetchingMutex mutex_;         // guards the two below
   std::vector<engine::Region*> kept_;  // the longest kept first; they end with the context
@@ -177,15 +177,15 @@ using PackedRegion = std::array<std::byte, wire::kPackedRegionBytes>;
 // A digest of a team's members, in their order; not 0.
 [[nodiscard]] std::uint64_t digest_of(std::span<const std::uint32_t> ranks);
 
-class Commons final : public engine::Attachment {
+class Commons final : public worker::Attachment {
  public:
   // Local. The first call in a context creates it.
-  static base::Result<Commons*> of(engine::Context& context);
-  explicit Commons(engine::Context& context, Selection selection, engine::Region& region);
+  static base::Result<Commons*> of(worker::Context& context);
+  explicit Commons(worker::Context& context, Selection selection, engine::Region& region);
   ~Commons() override;
 
-  [[nodiscard]] engine::Context& context() { return context_; }
-  [[nodiscard]] const engine::Context& context() const { return context_; }
+  [[nodiscard]] worker::Context& context() { return context_; }
+  [[nodiscard]] const worker::Context& context() const { return context_; }
   [[nodiscard]] Arena& arena() { return arena_; }
   [[nodiscard]] Scratch& scratch() { return scratch_; }
   // This rank's, to teams that are not made yet.
@@ -208,7 +208,7 @@ class Commons final : public engine::Attachment {
   [[nodiscard]] std::size_t met() const;
   // The worker that carries bytes and credits to ranks whose memory this process does not map;
   // null: there are no such ranks.
-  [[nodiscard]] engine::Worker* port() const { return port_.load(std::memory_order_acquire); }
+  [[nodiscard]] worker::Worker* port() const { return port_.load(std::memory_order_acquire); }
 
   // Operations that helpers advance. After delist() no helper uses the operation.
   void enlist(Collective& collective);
@@ -231,8 +231,8 @@ class Commons final : public engine::Attachment {
   };
   static Look looked(bool over, bool moved) { return over ? Look::over : moved ? Look::moved : Look::nothing; }
   template <class LookAt, class Describe, class Fetch>
-  bool wait(const engine::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
-            engine::Worker* beside = nullptr);
+  bool wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
+            worker::Worker* beside = nullptr);
 
   // Counts a persistent operation that is ready, and who runs it, for the report at the end
   // (HEDDLE_STATS).
@@ -250,18 +250,18 @@ class Commons final : public engine::Attachment {
   int progress();
   int progress_all();
   int attend();
-  static int progress_on(engine::Worker& worker);
-  void rest(std::int64_t ns, engine::Worker* beside = nullptr);
+  static int progress_on(worker::Worker& worker);
+  void rest(std::int64_t ns, worker::Worker* beside = nullptr);
   // brings a helper that advances some operation here; false: there is none
   bool fetch_any(std::int64_t sleep_ns);
 
-  engine::Context& context_;
+  worker::Context& context_;
   const Selection selection_;
   engine::Region& region_;
   Arena arena_;
   Scratch scratch_;
   Offers offers_;
-  std::atomic<engine::Worker*> port_{nullptr};  // release by open_port()
+  std::atomic<worker::Worker*> port_{nullptr};  // release by open_port()
   mutable queue::FetchingMutex peers_mutex_;    // guards the two below
   std::vector<PackedRegion> packed_;
   std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not yet imported
@@ -280,8 +280,8 @@ class Commons final : public engine::Attachment {
 };
 
 template <class LookAt, class Describe, class Fetch>
-bool Commons::wait(const engine::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
-                   engine::Worker* beside) {
+bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
+                   worker::Worker* beside) {
   // In one of kOthers rounds a waiting thread also looks at everything else that other ranks may be
   // waiting for. In one of kUndisturbed rounds it looks at the part of it that disturbs nobody.
   constexpr std::uint32_t kOthers = 256;
@@ -292,7 +292,7 @@ bool Commons::wait(const engine::WaitCall& wait, LookAt&& look, Describe&& descr
   constexpr std::uint32_t kBeside = 8;
   if (look() == Look::over) return true;
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
-  engine::Watch watch(context_, port(), wait.call);
+  worker::Watch watch(context_, port(), wait.call);
   for (std::uint32_t round = 1;; ++round) {
     int events = round % kOthers == 0 ? progress_all() : progress();
     const Look found = look();

@@ -58,7 +58,7 @@ base::Result<engine::RemoteRegion*> SoftwareRunner::region_of(std::uint32_t memb
 
 // Binds a member: directly, or by a carrier if its memory cannot be mapped.
 base::Status SoftwareRunner::bind_member(std::uint32_t member, const SetupRecord& record, RankMemory* memory) {
-  engine::Worker* port = team_.commons().port();
+  worker::Worker* port = team_.commons().port();
   if (member == team_.rank() && port == nullptr) return HEDDLE_DONE;
   auto arena = region_of(member, record, Where::arena);
   if (!arena) return arena.status();

@@ -73,7 +73,7 @@ class TwoMembers : public testing::Test {
     std::array<std::thread, kMembers> threads;
     for (std::uint32_t rank = 0; rank < kMembers; ++rank) {
       threads[rank] = std::thread([&, rank] {
-        auto joined = engine::Context::join({{"inproc", &job_, rank}, "shm", "none"});
+        auto joined = worker::Context::join({{"inproc", &job_, rank}, "shm", "none"});
         ASSERT_TRUE(joined.ok()) << base::last_message();
         auto team = Team::world(**joined);
         ASSERT_TRUE(team.ok()) << base::last_message();
@@ -188,7 +188,7 @@ TEST_F(TwoMembers, RestOnlyWhileNothingMoves) {
         ++rested;
         return true;
       };
-      EXPECT_TRUE(team.commons().wait({"a test"}, look, engine::kNothingMore, fetch));
+      EXPECT_TRUE(team.commons().wait({"a test"}, look, worker::kNothingMore, fetch));
       return rested;
     };
     EXPECT_EQ(rests(Commons::Look::moved), 0U);

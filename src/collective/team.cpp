@@ -153,7 +153,7 @@ Team::~Team() {
   if (assembly.status() == HEDDLE_DONE) commons_.arena().give_back_after(piece_, assembly.final_counters(), {});
 }
 
-base::Result<Team*> Team::world(engine::Context& context) {
+base::Result<Team*> Team::world(worker::Context& context) {
   auto commons = Commons::of(context);
   if (!commons) return commons.status();
   Commons& all = **commons;
@@ -166,7 +166,7 @@ base::Result<Team*> Team::world(engine::Context& context) {
   if (const base::Status opened = all.open_port(); opened != HEDDLE_DONE) mine.status = opened;
   std::vector<std::vector<std::byte>> parts;
   base::Status status =
-      context.exchange({engine::Collective::team, std::as_bytes(std::span(&mine, 1)), nullptr, HEDDLE_FOREVER}, &parts);
+      context.exchange({worker::Collective::team, std::as_bytes(std::span(&mine, 1)), nullptr, HEDDLE_FOREVER}, &parts);
   std::vector<PackedRegion> arenas(parts.size());
   std::vector<std::uint64_t> pieces(parts.size());
   for (std::size_t rank = 0; status == HEDDLE_DONE && rank < parts.size(); ++rank) {
@@ -197,12 +197,12 @@ base::Result<Team*> Team::create(Commons& commons, Members&& members, TeamPiece&
 }
 
 // A team of the job exists for all its ranks, or for none.
-base::Result<Team*> Team::confirmed(engine::Context& context, base::Result<Team*> made) {
+base::Result<Team*> Team::confirmed(worker::Context& context, base::Result<Team*> made) {
   const std::string text = made ? "" : base::last_message();
   const base::Status mine = made ? HEDDLE_DONE : made.status();
   std::vector<std::vector<std::byte>> parts;
   const base::Status exchanged =
-      context.exchange({engine::Collective::team, std::as_bytes(std::span(&mine, 1)), nullptr, HEDDLE_FOREVER}, &parts);
+      context.exchange({worker::Collective::team, std::as_bytes(std::span(&mine, 1)), nullptr, HEDDLE_FOREVER}, &parts);
   if (!made) return base::fail(mine, "%s", text.c_str());
   base::Status status = exchanged;
   for (std::size_t rank = 0; status == HEDDLE_DONE && rank < parts.size(); ++rank) {
@@ -269,7 +269,7 @@ base::Result<Team*> Team::make(SetupRecord record) {
         return Commons::looked(round.ended(), moved);
       },
       [this](tap::Wait& wait) {
-        engine::awaits(wait, "not all members have made the same call");
+        worker::awaits(wait, "not all members have made the same call");
         wait.step = {identity(), calls_, size(), words(), "the making of a team"};
       },
       [this](std::int64_t ns) { return setups_.fetch(ns); });
@@ -471,7 +471,7 @@ base::Status Team::run_any(const Call& call) {
 
 namespace {
 
-base::Result<Commons*> known_commons(engine::Context& context) {
+base::Result<Commons*> known_commons(worker::Context& context) {
   auto* commons = static_cast<Commons*>(context.attachment());
   if (commons != nullptr && commons->knows()) return commons;
   return base::fail(
@@ -519,7 +519,7 @@ base::Status judge(const TeamRecord& record, std::uint32_t i, std::uint32_t rank
 }
 
 // Checks that these ranks exist and that each is named once.
-base::Status judge_ranks(std::span<const std::uint32_t> ranks, const engine::Context& context) {
+base::Status judge_ranks(std::span<const std::uint32_t> ranks, const worker::Context& context) {
   std::vector<bool> named(context.size());
   for (const std::uint32_t rank : ranks) {
     if (rank >= context.size())
@@ -553,7 +553,7 @@ base::Status judge_all(Commons& commons, std::span<const std::uint32_t> ranks, s
 
 }  // namespace
 
-base::Status Team::offer(engine::Context& context, std::uint32_t size, TeamRecord* record) {
+base::Status Team::offer(worker::Context& context, std::uint32_t size, TeamRecord* record) {
   *record = {};
   record->job = context.digest();
   record->rank = context.rank();
@@ -577,7 +577,7 @@ base::Status Team::offer(engine::Context& context, std::uint32_t size, TeamRecor
   return HEDDLE_DONE;
 }
 
-base::Status Team::withdraw(engine::Context& context, const TeamRecord& record) {
+base::Status Team::withdraw(worker::Context& context, const TeamRecord& record) {
   // nothing was offered
   if (record.magic == TeamRecord::kMagic && record.status != HEDDLE_DONE) return HEDDLE_DONE;
   auto commons = known_commons(context);
@@ -585,7 +585,7 @@ base::Status Team::withdraw(engine::Context& context, const TeamRecord& record) 
   return (*commons)->offers().take(record) ? HEDDLE_DONE : no_offer(record);
 }
 
-base::Result<Team*> Team::from_offers(engine::Context& context, std::span<const std::uint32_t> ranks,
+base::Result<Team*> Team::from_offers(worker::Context& context, std::span<const std::uint32_t> ranks,
                                       std::span<const TeamRecord> records) {
   auto known = known_commons(context);
   if (!known) return known.status();

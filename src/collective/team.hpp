@@ -30,7 +30,7 @@ class Team {
   static constexpr engine::HandleType kType = engine::HandleType::team;
 
   // All ranks of the job. Collective over the job; each call creates another team.
-  static base::Result<Team*> world(engine::Context& context);
+  static base::Result<Team*> world(worker::Context& context);
   // Collective over this team. The members of one colour form a team, in the order of key, then of
   // rank in this team. No colour: returns null, this rank is in none of the new teams.
   base::Result<Team*> split(std::optional<std::uint32_t> colour, std::int64_t key);
@@ -40,12 +40,12 @@ class Team {
   base::Result<Team*> subset(std::span<const std::uint32_t> ranks);
   // Local. Makes this rank's offer for a team of that size. *record tells the other members of the
   // offer, or of an error. STATE: there was no team of the job yet.
-  static base::Status offer(engine::Context& context, std::uint32_t size, TeamRecord* record);
+  static base::Status offer(worker::Context& context, std::uint32_t size, TeamRecord* record);
   // Local. Takes the offer back.
-  static base::Status withdraw(engine::Context& context, const TeamRecord& record);
+  static base::Status withdraw(worker::Context& context, const TeamRecord& record);
   // Local. The ranks of the job that have made these offers, in this order; this rank, whose offer
   // is used up, is among them. With an error no member may use the team.
-  static base::Result<Team*> from_offers(engine::Context& context, std::span<const std::uint32_t> ranks,
+  static base::Result<Team*> from_offers(worker::Context& context, std::span<const std::uint32_t> ranks,
                                          std::span<const TeamRecord> records);
   // Local. STATE: operations of the team are open.
   base::Status close();
@@ -57,7 +57,7 @@ class Team {
   Team& operator=(const Team&) = delete;
 
   [[nodiscard]] std::uint64_t handle() const { return commons_.teams().handle(this); }
-  [[nodiscard]] engine::Context& context() const { return commons_.context(); }
+  [[nodiscard]] worker::Context& context() const { return commons_.context(); }
   [[nodiscard]] Commons& commons() { return commons_; }
   [[nodiscard]] std::uint32_t rank() const { return member_; }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
@@ -129,7 +129,7 @@ class Team {
   // Local. `piece`: of this member; the new team's, if there is one.
   static base::Result<Team*> create(Commons& commons, Members&& members, TeamPiece& piece);
   base::Result<Team*> make(SetupRecord record);
-  static base::Result<Team*> confirmed(engine::Context& context, base::Result<Team*> made);
+  static base::Result<Team*> confirmed(worker::Context& context, base::Result<Team*> made);
   base::Result<Team*> build(const SetupRecord& mine, std::span<const SetupRecord> records, TeamPiece& piece);
   base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
   void come_to_next();

@@ -151,7 +151,7 @@ base::Status Partitioned::send(PartitionedKind kind) {
   return status;
 }
 
-Sender::Sender(engine::Worker& worker, Switchboard& board, const Shape& shape, const void* data)
+Sender::Sender(worker::Worker& worker, Switchboard& board, const Shape& shape, const void* data)
     : Partitioned(worker, board, shape, true),
       source_(static_cast<std::byte*>(const_cast<void*>(data))),
       parts_(std::make_unique<Part[]>(shape.partitions)),
@@ -205,11 +205,11 @@ bool Sender::put_directly(std::uint32_t partition, std::uint64_t run) {
   base::show_release(words_->direct + at);
   // Release: the data is written first. Partner: the acquire load in Receiver::has().
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(words_->direct + at)).store(run, std::memory_order_release);
-  worker_.counts().add_operation(&engine::Tally::puts, bytes);
+  worker_.counts().add_operation(&worker::Tally::puts, bytes);
   return true;
 }
 
-engine::PutSignalStart Sender::command(std::uint32_t partition, std::uint64_t run) {
+worker::PutSignalStart Sender::command(std::uint32_t partition, std::uint64_t run) {
   const std::uint64_t bytes = shape_.bytes;
   const std::uint64_t from = partition * bytes;
   engine::CallersCompletion completion;
@@ -229,7 +229,7 @@ base::Status Sender::post(std::uint32_t partition, std::uint64_t run) {
     end(partition, HEDDLE_DONE);
     return HEDDLE_DONE;
   }
-  const base::Status status = engine::start(worker_, command(partition, run));
+  const base::Status status = worker::start(worker_, command(partition, run));
   if (status == HEDDLE_AGAIN) return post_later(partition);
   return posted(partition, status) ? HEDDLE_DONE : explain();
 }
@@ -250,7 +250,7 @@ base::Status Sender::post_later(std::uint32_t partition) {
 // status: what posting the part returned. False: an error.
 bool Sender::posted(std::uint32_t partition, base::Status status) {
   if (status == HEDDLE_POSTED || status == HEDDLE_DONE)
-    worker_.counts().add_command(&engine::Tally::puts, shape_.bytes);
+    worker_.counts().add_command(&worker::Tally::puts, shape_.bytes);
   if (status != HEDDLE_POSTED) end(partition, status);
   return status >= 0;
 }
@@ -311,7 +311,7 @@ void Sender::describe(tap::Wait& wait) {
       marks_.opened() >= run() ? "its receiver has begun this run" : "its receiver has not begun this run";
   wait.things.push_back(
       {tap::Cause::partition, shape_.peer.rank, shape_.peer.worker, shape_.bytes, "partitioned message", ""});
-  engine::awaits(wait,
+  worker::awaits(wait,
                  "a partitioned send to worker %u of rank %u, tag %llu: %u of %u partitions are not marked ready; %s",
                  shape_.peer.worker, shape_.peer.rank, static_cast<unsigned long long>(shape_.tag), unmarked,
                  shape_.partitions, peer);
@@ -396,7 +396,7 @@ bool Sender::advance() {
 
 using wire::PartitionedKind;
 
-Receiver::Receiver(engine::Worker& worker, Switchboard& board, const Shape& shape, void* data)
+Receiver::Receiver(worker::Worker& worker, Switchboard& board, const Shape& shape, void* data)
     : Partitioned(worker, board, shape, false), data_(data) {}
 
 Receiver::~Receiver() {
@@ -516,7 +516,7 @@ void Receiver::describe(tap::Wait& wait) {
   }
   wait.things.push_back(
       {tap::Cause::partition, shape_.peer.rank, shape_.peer.worker, shape_.bytes, "partitioned message", ""});
-  engine::awaits(wait, "a partitioned receive from worker %u of rank %u, tag %llu: %s", shape_.peer.worker,
+  worker::awaits(wait, "a partitioned receive from worker %u of rank %u, tag %llu: %s", shape_.peer.worker,
                  shape_.peer.rank, static_cast<unsigned long long>(shape_.tag), state.data());
 }
 

@@ -28,13 +28,13 @@ class Switchboard;
 // Runs function() inside the worker; waits until no other thread is inside. Not allowed in a
 // handler of another worker: that worker's thread might wait for this one's.
 template <class Function>
-void visit(engine::Worker& worker, Function&& function) {
-  if (engine::Gate* gate = worker.gate(); gate != nullptr) return gate->visit(function);
+void visit(worker::Worker& worker, Function&& function) {
+  if (worker::Gate* gate = worker.gate(); gate != nullptr) return gate->visit(function);
   function();
 }
 // True: visit() is not allowed, because this is a handler or callback of another worker and
 // `worker` has a gate.
-inline bool must_not_visit(engine::Worker& worker) {
+inline bool must_not_visit(worker::Worker& worker) {
   const engine::Core* in = engine::inside_of();
   return worker.gate() != nullptr && in != nullptr && in != &worker.core();
 }
@@ -56,7 +56,7 @@ class Partitioned {
 
   [[nodiscard]] bool sends() const { return sends_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }
-  [[nodiscard]] engine::Worker& worker() { return worker_; }
+  [[nodiscard]] worker::Worker& worker() { return worker_; }
   // DONE; STATE: a run is under way; otherwise the error with which the operation failed.
   base::Status start();
   // DONE: no run is under way (any more); AGAIN; otherwise the error with which the operation
@@ -102,7 +102,7 @@ class Partitioned {
   }
 
  protected:
-  Partitioned(engine::Worker& worker, Switchboard& board, const Shape& shape, bool sends)
+  Partitioned(worker::Worker& worker, Switchboard& board, const Shape& shape, bool sends)
       : worker_(worker), board_(board), shape_(shape), sends_(sends) {}
 
   // Called when a run begins.
@@ -121,7 +121,7 @@ class Partitioned {
   [[nodiscard]] std::uint64_t run() const { return run_.load(std::memory_order_relaxed); }
   void set_run(std::uint64_t run) { run_.store(run, std::memory_order_relaxed); }
 
-  engine::Worker& worker_;
+  worker::Worker& worker_;
   Switchboard& board_;
   const Shape shape_;
   const bool sends_;
@@ -162,7 +162,7 @@ class Partitioned {
 class Sender final : public Partitioned {
  public:
   // May throw std::bad_alloc.
-  Sender(engine::Worker& worker, Switchboard& board, const Shape& shape, const void* data);
+  Sender(worker::Worker& worker, Switchboard& board, const Shape& shape, const void* data);
   ~Sender() override;
 
   // heddle_pready. Any thread.
@@ -191,7 +191,7 @@ class Sender final : public Partitioned {
   void end(std::uint32_t partition, base::Status status);
   static void end_put(void* arg, heddle_status status);
   bool put_directly(std::uint32_t partition, std::uint64_t run);
-  [[nodiscard]] engine::PutSignalStart command(std::uint32_t partition, std::uint64_t run);
+  [[nodiscard]] worker::PutSignalStart command(std::uint32_t partition, std::uint64_t run);
   base::Status post(std::uint32_t partition, std::uint64_t run);
   base::Status post_later(std::uint32_t partition);
   bool posted(std::uint32_t partition, base::Status status);
@@ -232,7 +232,7 @@ class Sender final : public Partitioned {
 
 class Receiver final : public Partitioned {
  public:
-  Receiver(engine::Worker& worker, Switchboard& board, const Shape& shape, void* data);
+  Receiver(worker::Worker& worker, Switchboard& board, const Shape& shape, void* data);
   ~Receiver() override;
   // Makes the data reachable for the sender. Call it before the receive is matched.
   base::Status prepare();

@@ -9,11 +9,11 @@ namespace heddle::partitioned {
 
 using wire::PartitionedKind;
 
-std::unique_ptr<engine::Protocol> Switchboard::open(engine::Worker& worker) {
+std::unique_ptr<engine::Protocol> Switchboard::open(worker::Worker& worker) {
   return std::make_unique<Switchboard>(worker);
 }
 
-Switchboard& Switchboard::of(engine::Worker& worker) {
+Switchboard& Switchboard::of(worker::Worker& worker) {
   return *static_cast<Switchboard*>(worker.extension());
 }
 
@@ -259,7 +259,7 @@ bool Switchboard::arrived_for(heddle_peer source, const wire::PartitionedMessage
 }
 
 void Switchboard::note_failures() {
-  const engine::Context& context = worker_.context();
+  const worker::Context& context = worker_.context();
   for (const auto& [number, operation] : numbered_) {
     if (!context.failed(operation->shape().peer.rank)) continue;
     operation->fail(HEDDLE_ERR_PEER_FAILED);

@@ -29,9 +29,9 @@ class Receiver;
 
 class Switchboard final : public engine::Protocol {
  public:
-  static std::unique_ptr<engine::Protocol> open(engine::Worker& worker);
-  static Switchboard& of(engine::Worker& worker);
-  explicit Switchboard(engine::Worker& worker) : worker_(worker) {}
+  static std::unique_ptr<engine::Protocol> open(worker::Worker& worker);
+  static Switchboard& of(worker::Worker& worker);
+  explicit Switchboard(worker::Worker& worker) : worker_(worker) {}
   ~Switchboard() override;
 
   // Returns the handle of a new operation. The caller has checked the arguments. Not inside a
@@ -91,7 +91,7 @@ class Switchboard final : public engine::Protocol {
   [[nodiscard]] static bool is_over(const Partitioned& operation);
   void sweep();
 
-  engine::Worker& worker_;
+  worker::Worker& worker_;
   engine::Owned<Partitioned> operations_;  // those that have handles
   // those without handles, kept until the peer is told. Reserved for all
   std::vector<std::unique_ptr<Partitioned>> buried_;

@@ -7,9 +7,9 @@
 #include "engine/handlers.hpp"
 #include "engine/tapped.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
-ActiveMessages::ActiveMessages(Core& core)
+ActiveMessages::ActiveMessages(engine::Core& core)
     : core_(core),
       reassembly_(core.job.environment().config.number(base::Var::am_max_bytes),
                   core.job.environment().config.number(base::Var::am_reassembly_bytes)),
@@ -22,21 +22,21 @@ ActiveMessages::ActiveMessages(Core& core)
 
 // ---- sending ------------------------------------------------------------------------------------
 
-base::Status ActiveMessages::try_long(heddle_peer target, const LongMessage& message,
-                                      const CallersCompletion& completion) {
+base::Status ActiveMessages::try_long(heddle_peer target, const engine::LongMessage& message,
+                                      const engine::CallersCompletion& completion) {
   if (is_offered(message.payload_bytes)) return rendezvous_.offer(target, message, completion);
   return core_.requester.try_parts(target, message, message.handler >= HEDDLE_AM_USER ? this : nullptr, completion);
 }
 
-void ActiveMessages::give_back(heddle_peer target, const LongMessage& message) {
+void ActiveMessages::give_back(heddle_peer target, const engine::LongMessage& message) {
   if (is_offered(message.payload_bytes)) core_.operations.give_offer_back();
   if (message.handler >= HEDDLE_AM_USER) give_credit_back(target, message.header_bytes, message.payload_bytes);
 }
 
 // Called at the end of an operation for a USER message in parts, or for a message that was offered.
 // If it was never posted, its caller gives back the reservations.
-void ActiveMessages::ended(Operation& operation) {
-  if (operation.kind == Kind::protocol) rendezvous_.ended(operation);
+void ActiveMessages::ended(engine::Operation& operation) {
+  if (operation.kind == engine::Kind::protocol) rendezvous_.ended(operation);
   if (operation.charged && operation.status != HEDDLE_DONE) [[unlikely]] {
     give_credit_back(operation.target, operation.header_bytes, operation.payload_bytes);
   }
@@ -46,7 +46,7 @@ void ActiveMessages::ended(Operation& operation) {
 
 std::size_t ActiveMessages::deliver(std::span<const transport::Completion> arrivals) {
   const heddle_worker handle = core_.handle;
-  const Job& job = core_.job;
+  const engine::Job& job = core_.job;
   std::size_t delivered = 0;
   for (const transport::Completion& completion : arrivals) {
     if (completion.event != transport::Event::message ||
@@ -56,7 +56,7 @@ std::size_t ActiveMessages::deliver(std::span<const transport::Completion> arriv
     const auto message = wire::decode_am(completion.immediate, {completion.data, completion.bytes});
     if (!message) [[unlikely]]
       break;
-    const Handler handler = job.handler(message->handler);
+    const engine::Handler handler = job.handler(message->handler);
     if (handler.fn == nullptr) [[unlikely]]
       break;
     const heddle_am_arrival arrival{handle,
@@ -66,7 +66,7 @@ std::size_t ActiveMessages::deliver(std::span<const transport::Completion> arriv
                                     message->header,
                                     message->payload,
                                     message->payload_bytes};
-    call(handler.fn, arrival, handler.arg);
+    engine::call(handler.fn, arrival, handler.arg);
     ++delivered;
   }
   core_.stats.received += delivered;
@@ -94,7 +94,7 @@ bool ActiveMessages::arrived(heddle_peer source, std::uint32_t immediate, std::s
 }
 
 void ActiveMessages::run_handler(heddle_peer source, const wire::ActiveMessage& message, std::uint64_t payload_bytes) {
-  const Handler handler = core_.job.handler(message.handler);
+  const engine::Handler handler = core_.job.handler(message.handler);
   if (handler.fn == nullptr) [[unlikely]] {
     unhandled_.store(message.handler, std::memory_order_relaxed);
     std::array<char, 64> why;
@@ -104,7 +104,7 @@ void ActiveMessages::run_handler(heddle_peer source, const wire::ActiveMessage& 
   ++core_.stats.received;
   const heddle_am_arrival arrival{core_.handle,   source,          message.handler, message.header_bytes,
                                   message.header, message.payload, payload_bytes};
-  call(handler.fn, arrival, handler.arg);
+  engine::call(handler.fn, arrival, handler.arg);
 }
 
 bool ActiveMessages::arrived_part(heddle_peer source, std::span<const std::byte> packet) {
@@ -178,13 +178,13 @@ void ActiveMessages::owe_grants() {
 }
 
 bool ActiveMessages::run_task(heddle_worker handle, Tasks::Task* task, EndedTask* ended) {
-  const Handler handler = core_.job.handler(task->handler);
+  const engine::Handler handler = core_.job.handler(task->handler);
   if (handler.fn != nullptr) {
     const heddle_am_arrival arrival{
         handle,          task->peer,         task->handler, task->header_bytes, task->header.data(),
         task->payload(), task->payload_bytes};
-    const RunningTask running(core_);
-    call(handler.fn, arrival, handler.arg);
+    const engine::RunningTask running(core_);
+    engine::call(handler.fn, arrival, handler.arg);
   } else {
     unhandled_.store(task->handler, std::memory_order_relaxed);
     std::array<char, 64> why;
@@ -220,7 +220,7 @@ void ActiveMessages::note_failures() {
   rendezvous_.note_failures();
 }
 
-void ActiveMessages::report(Findings& findings) const {
+void ActiveMessages::report(engine::Findings& findings) const {
   if (rendezvous_.waiting() == 0) return;
   findings.say(
       "%llu large messages to this worker wait to be fetched, for memory, free operations, or what "
@@ -228,4 +228,4 @@ void ActiveMessages::report(Findings& findings) const {
       static_cast<unsigned long long>(rendezvous_.waiting()));
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

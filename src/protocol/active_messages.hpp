@@ -21,7 +21,7 @@
 #include "transport/transport.hpp"
 #include "wire/packet.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 // Rendezvous of large active messages: the sender offers its memory instead of sending. The
 // receiver fetches the payload with a get when it has room for it, runs or stores the message, and
@@ -46,7 +46,6 @@ namespace heddle::engine {
 // Threads: eager() is for any thread; waiting() and the rest are for the thread inside the worker.
 
 class ActiveMessages;
-struct Core;
 
 class AmRendezvous {
  public:
@@ -55,7 +54,7 @@ class AmRendezvous {
   // (HEDDLE_WORKER_OPERATIONS).
   static constexpr std::uint32_t kMostOffers = 65536;
 
-  AmRendezvous(Core& core, ActiveMessages& messages);
+  AmRendezvous(engine::Core& core, ActiveMessages& messages);
   ~AmRendezvous();
   AmRendezvous(const AmRendezvous&) = delete;
   AmRendezvous& operator=(const AmRendezvous&) = delete;
@@ -64,9 +63,10 @@ class AmRendezvous {
   // The longest payload that is sent in parts.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
   // POSTED, AGAIN or an error.
-  base::Status offer(heddle_peer target, const LongMessage& message, const CallersCompletion& completion);
+  base::Status offer(heddle_peer target, const engine::LongMessage& message,
+                     const engine::CallersCompletion& completion);
   // An operation that offered its payload has ended.
-  void ended(const Operation& operation);
+  void ended(const engine::Operation& operation);
 
   // ---- receiving ----
   void arrived(heddle_peer from, const wire::AmOffer& offer);
@@ -120,12 +120,12 @@ class AmRendezvous {
   template <class Function>
   void each_source(Function&& function);
 
-  Core& core_;
+  engine::Core& core_;
   ActiveMessages& messages_;
   const std::uint64_t eager_;
   const std::uint64_t most_;  // bytes of class NETWORK under way
   const std::uint32_t max_workers_;
-  std::unique_ptr<LentMemory[]> lent_;              // by operation; made with the first offer
+  std::unique_ptr<engine::LentMemory[]> lent_;      // by operation; made with the first offer
   std::vector<std::unique_ptr<Source[]>> sources_;  // by rank, at its first offer
   std::array<Blocked, kClasses> blocked_;
   std::uint64_t fetching_ = 0;  // bytes of class NETWORK under way
@@ -142,13 +142,14 @@ class AmRendezvous {
 // Threads: any thread that may use the worker may call take_credit() and run_tasks(); all else is
 // for the thread inside.
 
-class ActiveMessages final : public Protocol {
+class ActiveMessages final : public engine::Protocol {
  public:
-  explicit ActiveMessages(Core& core);
+  explicit ActiveMessages(engine::Core& core);
 
   // ---- sending ----
   // Sends a long message of either class. Credit and offer are reserved.
-  base::Status try_long(heddle_peer target, const LongMessage& message, const CallersCompletion& completion);
+  base::Status try_long(heddle_peer target, const engine::LongMessage& message,
+                        const engine::CallersCompletion& completion);
   // True: the target fetches the payload of such a message; Operations::take_offer() comes first.
   [[nodiscard]] bool is_offered(std::uint64_t payload_bytes) const { return payload_bytes > rendezvous_.eager(); }
   // Credit for a message of class USER. False: its target must handle some first.
@@ -161,7 +162,7 @@ class ActiveMessages final : public Protocol {
   }
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) const { return credits_.used(target); }
   // Gives back what was reserved for a message that did not leave.
-  void give_back(heddle_peer target, const LongMessage& message);
+  void give_back(heddle_peer target, const engine::LongMessage& message);
 
   // ---- arrivals ----
   // The common ones: small messages of class NETWORK, well formed, with a handler.
@@ -192,8 +193,8 @@ class ActiveMessages final : public Protocol {
   bool advance(bool* more) override;
   void note_failures() override;
   void begin_cancel() override { rendezvous_.cancel_waiting(); }
-  void report(Findings& findings) const override;
-  void ended(Operation& operation) override;
+  void report(engine::Findings& findings) const override;
+  void ended(engine::Operation& operation) override;
   [[nodiscard]] Words words() const override { return {"large message", "waits for the answer of"}; }
 
  private:
@@ -207,7 +208,7 @@ class ActiveMessages final : public Protocol {
     return credit_charge(header_bytes, payload_bytes, credits_.window());
   }
 
-  Core& core_;
+  engine::Core& core_;
   Reassembly reassembly_;
   UserCredits credits_;
   Tasks tasks_;
@@ -217,4 +218,4 @@ class ActiveMessages final : public Protocol {
   AmRendezvous rendezvous_;  // uses most of the above
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

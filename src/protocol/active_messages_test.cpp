@@ -3,12 +3,12 @@
 
 #include "engine/test_core.hpp"
 
-namespace heddle::engine::active_messages_test {
+namespace heddle::protocol::active_messages_test {
 namespace {
 
 constexpr std::uint32_t kHandler = 3;
 
-class ActiveMessagesTest : public test::PlayedCore {
+class ActiveMessagesTest : public engine::test::PlayedCore {
  protected:
   ActiveMessagesTest() {
     completer.add(wire::row_of(wire::Kind::active_message), messages);
@@ -112,7 +112,7 @@ TEST_F(ActiveMessagesTest, UserMessagesAreStoredAndGranted) {
 TEST_F(ActiveMessagesTest, CreditOfAUserMessageThatFailsComesBack) {
   played.done_at_once = false;
   const std::vector<std::byte> payload(20'000);
-  LongMessage message;
+  engine::LongMessage message;
   message.handler = HEDDLE_AM_USER + 1;
   message.payload = payload.data();
   message.payload_bytes = payload.size();
@@ -130,4 +130,4 @@ TEST_F(ActiveMessagesTest, CreditOfAUserMessageThatFailsComesBack) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::active_messages_test
+}  // namespace heddle::protocol::active_messages_test

@@ -9,7 +9,7 @@
 #include "engine/core.hpp"
 #include "engine/objects.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 namespace {
 
@@ -30,11 +30,11 @@ struct AmRendezvous::Fetch {
   heddle_peer from{};
   wire::AmOfferHeader head{};
   Reassembly::Message whole;
-  RemoteRegion remote;
+  engine::RemoteRegion remote;
   bool ready = false;  // admitted, with buffer and remote: only an operation is missing
 };
 
-AmRendezvous::AmRendezvous(Core& core, ActiveMessages& messages)
+AmRendezvous::AmRendezvous(engine::Core& core, ActiveMessages& messages)
     : core_(core),
       messages_(messages),
       eager_(choose_eager(core.capabilities, core.job.environment().config.number(base::Var::am_eager_bytes))),
@@ -48,12 +48,13 @@ AmRendezvous::~AmRendezvous() {
 
 // ---- sending ------------------------------------------------------------------------------------
 
-base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message, const CallersCompletion& completion) {
+base::Status AmRendezvous::offer(heddle_peer target, const engine::LongMessage& message,
+                                 const engine::CallersCompletion& completion) {
   if (lent_ == nullptr) {
-    lent_.reset(new (std::nothrow) LentMemory[core_.operations.slots().size()]);
+    lent_.reset(new (std::nothrow) engine::LentMemory[core_.operations.slots().size()]);
     if (lent_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  Operation* operation = core_.operations.begin(Kind::protocol, target.rank, completion);
+  engine::Operation* operation = core_.operations.begin(engine::Kind::protocol, target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
   auto lent = core_.objects.lend(target.rank, const_cast<std::byte*>(message.payload), message.payload_bytes);
@@ -68,7 +69,7 @@ base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message,
   operation->payload_bytes = message.payload_bytes;
   operation->header_bytes = message.header_bytes;
   operation->header = message.header;
-  wire::AmOfferHeader head{core_.operations.token(*operation, Role::reply),
+  wire::AmOfferHeader head{core_.operations.token(*operation, engine::Role::reply),
                            message.payload_bytes,
                            lent->number,
                            message.handler,
@@ -87,7 +88,7 @@ base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message,
   command.bytes = message.header_bytes;
   base::Status status = HEDDLE_AGAIN;
   try {
-    if (core_.requester.post_message(command, *operation, Role::carrier)) status = HEDDLE_POSTED;
+    if (core_.requester.post_message(command, *operation, engine::Role::carrier)) status = HEDDLE_POSTED;
   } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
     status = base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
@@ -97,11 +98,11 @@ base::Status AmRendezvous::offer(heddle_peer target, const LongMessage& message,
   }
   operation->posted = true;
   operation->charged = message.handler >= HEDDLE_AM_USER;
-  Requester::await_answer(*operation, target);
+  engine::Requester::await_answer(*operation, target);
   return HEDDLE_POSTED;
 }
 
-void AmRendezvous::ended(const Operation& operation) {
+void AmRendezvous::ended(const engine::Operation& operation) {
   if (operation.posted) core_.operations.give_offer_back();  // otherwise the sending code does that
   core_.objects.take_back(lent_[core_.operations.index(operation)]);
 }
@@ -263,12 +264,12 @@ bool AmRendezvous::advance(bool* left) {
 // Imports the sender's memory, and allocates the buffer. AGAIN: the sender's card is not here yet.
 base::Status AmRendezvous::prepare(Fetch* fetch) {
   if (fetch->ready) return HEDDLE_DONE;
-  const LentName name{fetch->from, fetch->head.region, fetch->head.bytes, std::span(fetch->head.key)};
-  const base::Status status = reach_lent(core_.objects, name, &fetch->remote);
+  const engine::LentName name{fetch->from, fetch->head.region, fetch->head.bytes, std::span(fetch->head.key)};
+  const base::Status status = engine::reach_lent(core_.objects, name, &fetch->remote);
   if (status != HEDDLE_DONE) return status;
   fetch->whole.payload.reset(new (std::nothrow) std::byte[fetch->head.bytes]);
   fetch->ready = fetch->whole.payload != nullptr;
-  if (!fetch->ready) let_go(fetch->remote);
+  if (!fetch->ready) engine::let_go(fetch->remote);
   return fetch->ready ? HEDDLE_DONE : HEDDLE_ERR_NO_MEMORY;
 }
 
@@ -284,13 +285,13 @@ bool AmRendezvous::start(Fetch* fetch) {
     return false;
   }
   if (status == HEDDLE_DONE) {
-    const CallersCompletion ended{[](void* arg, heddle_status how) {
-                                    auto* const done = static_cast<Fetch*>(arg);
-                                    done->owner->end(done, how);
-                                  },
-                                  fetch, nullptr, HEDDLE_WHEN_REMOTE};
-    const Pieces pieces(fetch->whole.payload.get(), &fetch->remote, 0, {fetch->head.bytes, 1, 0, 0});
-    status = core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
+    const engine::CallersCompletion ended{[](void* arg, heddle_status how) {
+                                            auto* const done = static_cast<Fetch*>(arg);
+                                            done->owner->end(done, how);
+                                          },
+                                          fetch, nullptr, HEDDLE_WHEN_REMOTE};
+    const engine::Pieces pieces(fetch->whole.payload.get(), &fetch->remote, 0, {fetch->head.bytes, 1, 0, 0});
+    status = core_.requester.try_transfer(engine::Kind::get, pieces, fetch->from.rank, ended);
     if (status == HEDDLE_AGAIN) {
       starved_ = true;
       core_.want_advance();
@@ -305,7 +306,7 @@ bool AmRendezvous::start(Fetch* fetch) {
 
 void AmRendezvous::end(Fetch* fetch, base::Status status) {
   Source& source = *fetch->source;
-  if (fetch->ready) let_go(fetch->remote);
+  if (fetch->ready) engine::let_go(fetch->remote);
   source.fetching -= fetch->head.bytes;
   if (status == HEDDLE_DONE) {
     hand_on(fetch);
@@ -343,7 +344,7 @@ void AmRendezvous::drop_waiting(Source& source, base::Status status) {
       take_first(source, which);
       if (status != HEDDLE_ERR_PEER_FAILED) core_.responder.answer(fetch->from, fetch->head.token, status);
       if (fetch->ready) {
-        let_go(fetch->remote);
+        engine::let_go(fetch->remote);
         leave(*fetch);
       }
       delete fetch;
@@ -366,4 +367,4 @@ void AmRendezvous::cancel_waiting() {
   each_source([this](std::uint32_t, Source& source) { drop_waiting(source, HEDDLE_ERR_CANCELLED); });
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

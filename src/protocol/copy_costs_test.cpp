@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::engine::copy_costs_test {
+namespace heddle::protocol::copy_costs_test {
 namespace {
 
 constexpr std::uint64_t kBytes = 16 << 10;
@@ -69,4 +69,4 @@ TEST(CopyCosts, OneThreadThatLosesItsCoreTellsNothing) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::copy_costs_test
+}  // namespace heddle::protocol::copy_costs_test

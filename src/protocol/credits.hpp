@@ -13,7 +13,7 @@
 #include "heddle/heddle.h"
 #include "wire/packet.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 // Limits how much of a receiver's memory a sender may fill with messages that nobody has received
 // yet. Each pair of workers has one window; both sides count the same charge for the same message
@@ -224,4 +224,4 @@ class BasicUserCredits {
 };
 using UserCredits = BasicUserCredits<>;
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

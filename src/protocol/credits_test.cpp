@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::engine::credits_test {
+namespace heddle::protocol::credits_test {
 namespace {
 
 constexpr std::uint64_t kWindow = 1024;
@@ -128,4 +128,4 @@ TEST(Credits, AReportMayLookWhileTheOneSenderCounts) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::credits_test
+}  // namespace heddle::protocol::credits_test

@@ -1,6 +1,6 @@
 #include "protocol/matching.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 namespace {
 
@@ -360,4 +360,4 @@ void Matching::show(tap::DebugWorker& shown) const {
   shown.row(rows);
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -13,7 +13,7 @@
 #include "heddle/heddle.h"
 #include "tap/debug_view.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 // A hash table of nodes that the caller owns. The nodes of one key form a ring in the order of
 // entry. The first of them, the leader, represents the whole ring in its bucket. One thread at a
@@ -584,4 +584,4 @@ void Matching::each_message(F f) const {
   for (const KeptMessage* message = earliest_; message != nullptr; message = message->later) f(*message);
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -15,7 +15,7 @@
 #include "base/random.hpp"
 #include "protocol/matching.hpp"
 
-namespace heddle::engine::matching_model_test {
+namespace heddle::protocol::matching_model_test {
 namespace {
 
 enum class Kind : std::uint8_t { post, arrive, drop, cancel, probe, take, forget, kCount };
@@ -348,4 +348,4 @@ TEST(MatchingModel, FindsAndShrinksWrongRules) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::matching_model_test
+}  // namespace heddle::protocol::matching_model_test

@@ -11,7 +11,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::engine::matching_test {
+namespace heddle::protocol::matching_test {
 namespace {
 
 constexpr Source any_worker_of(std::uint32_t rank) {
@@ -350,4 +350,4 @@ TEST(MatchingCost, TagsChosenWithoutTheSeedDoNotCollide) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::matching_test
+}  // namespace heddle::protocol::matching_test

@@ -6,7 +6,7 @@
 
 #include "base/copy.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 namespace {
 
 constexpr std::uint64_t kWordBits = 64;
@@ -183,4 +183,4 @@ std::size_t Reassembly::messages() const {
   return count;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

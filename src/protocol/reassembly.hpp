@@ -21,7 +21,7 @@
 #include "heddle/heddle.h"
 #include "wire/packet.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 class Reassembly {
  public:
@@ -114,4 +114,4 @@ class Reassembly {
   std::map<std::uint32_t, Peer> peers_;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -8,7 +8,7 @@
 
 #include "base/random.hpp"
 
-namespace heddle::engine::reassembly_test {
+namespace heddle::protocol::reassembly_test {
 namespace {
 
 struct Piece {
@@ -197,4 +197,4 @@ TEST(Reassembly, ForgetsTheDead) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::reassembly_test
+}  // namespace heddle::protocol::reassembly_test

@@ -11,19 +11,19 @@
 #include "engine/protocol.hpp"
 #include "wire/packet.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
-class Requests final : public Protocol {
+class Requests final : public engine::Protocol {
  public:
   static constexpr std::array kRows = {wire::row_of(wire::Kind::request), wire::row_of(wire::Kind::reply)};
-  explicit Requests(Core& core) : core_(core) {}
+  explicit Requests(engine::Core& core) : core_(core) {}
 
   [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
 
  private:
   void arrived_reply(heddle_peer source, const wire::Reply& reply);
 
-  Core& core_;
+  engine::Core& core_;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -5,12 +5,12 @@
 
 #include "engine/test_core.hpp"
 
-namespace heddle::engine::requests_test {
+namespace heddle::protocol::requests_test {
 namespace {
 
 constexpr std::uint64_t kRegion = 77;  // the owner's number
 
-class RequestsTest : public test::PlayedCore {
+class RequestsTest : public engine::test::PlayedCore {
  protected:
   RequestsTest() {
     completer.add(wire::row_of(wire::Kind::request), requests);
@@ -36,16 +36,16 @@ class RequestsTest : public test::PlayedCore {
     played.arrive(rank, wire::immediate_of(wire::Kind::reply), packet.data(), packet.size());
     static_cast<void>(progress());
   }
-  CallersCompletion completion() {
+  engine::CallersCompletion completion() {
     return {[](void* arg, heddle_status status) { *static_cast<heddle_status*>(arg) = status; }, &told, nullptr,
             HEDDLE_WHEN_REMOTE};
   }
   base::Status get(std::span<std::byte> target) {
-    return core.requester.try_block({Kind::get, target.data(), target.size(), &remote, 16}, completion());
+    return core.requester.try_block({engine::Kind::get, target.data(), target.size(), &remote, 16}, completion());
   }
 
   Requests requests{core};
-  RemoteRegion remote;
+  engine::RemoteRegion remote;
   heddle_status told = HEDDLE_AGAIN;
 };
 
@@ -124,4 +124,4 @@ TEST_F(RequestsTest, AnUnknownRegionIsAnsweredWithAnError) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::requests_test
+}  // namespace heddle::protocol::requests_test

@@ -11,7 +11,7 @@
 #include "engine/core.hpp"
 #include "protocol/tagged_nodes.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 namespace {
 
@@ -29,7 +29,7 @@ std::uint64_t secret(const void* here) {
 
 }  // namespace
 
-Tagged::Tagged(Core& core)
+Tagged::Tagged(engine::Core& core)
     : core_(core),
       transport_(core.transport),
       tracer_(core.tracer),
@@ -77,12 +77,12 @@ base::Status Tagged::no_room(heddle_peer target) {
   return HEDDLE_AGAIN;
 }
 
-base::Status Tagged::offer(const SendRequest& request, const CallersCompletion& completion) {
+base::Status Tagged::offer(const SendRequest& request, const engine::CallersCompletion& completion) {
   if (offered_ == nullptr) {
     offered_.reset(new (std::nothrow) Offered[core_.operations.slots().size()]);
     if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
-  Operation* operation = core_.operations.begin(Kind::protocol, request.target.rank, completion);
+  engine::Operation* operation = core_.operations.begin(engine::Kind::protocol, request.target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
   operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
   auto lent = core_.objects.lend(request.target.rank, const_cast<void*>(request.data), request.bytes);
@@ -98,7 +98,8 @@ base::Status Tagged::offer(const SendRequest& request, const CallersCompletion& 
   operation->target = request.target;  // what follows is for reports
   operation->payload_bytes = request.bytes;
   SendCredit& to = credit(request.target);
-  wire::Offer head{request.tag, request.bytes, core_.operations.token(*operation, Role::reply), lent->number, {}};
+  wire::Offer head{
+      request.tag, request.bytes, core_.operations.token(*operation, engine::Role::reply), lent->number, {}};
   static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
   if (lent->number != 0) {
     const transport::MemoryKey key = core_.job.transport().key_for(request.target.rank, lent->memory.key);
@@ -119,7 +120,7 @@ base::Status Tagged::offer(const SendRequest& request, const CallersCompletion& 
   return HEDDLE_POSTED;
 }
 
-base::Status Tagged::post_offer(Operation& operation, const wire::Offer& head) {
+base::Status Tagged::post_offer(engine::Operation& operation, const wire::Offer& head) {
   transport::Command command;
   command.rank = operation.target.rank;
   command.worker = operation.target.worker;
@@ -127,18 +128,18 @@ base::Status Tagged::post_offer(Operation& operation, const wire::Offer& head) {
   command.header = &head;
   command.header_bytes = sizeof head;
   try {
-    return core_.requester.post_message(command, operation, Role::carrier) ? HEDDLE_POSTED : HEDDLE_AGAIN;
+    return core_.requester.post_message(command, operation, engine::Role::carrier) ? HEDDLE_POSTED : HEDDLE_AGAIN;
   } catch (const std::bad_alloc&) {  // the first message to a worker connects to it
     return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
   }
 }
 
-void Tagged::failed(const Operation& operation) {
+void Tagged::failed(const engine::Operation& operation) {
   Offered& offered = offered_[core_.operations.index(operation)];
   if (offered.view != nullptr) leave_place(offered);
 }
 
-void Tagged::ended(Operation& operation) {
+void Tagged::ended(engine::Operation& operation) {
   if (operation.posted) core_.operations.give_offer_back();  // otherwise the sending code does that
   failed(operation);
   core_.objects.take_back(offered_[core_.operations.index(operation)].memory);
@@ -485,4 +486,4 @@ void Tagged::cancel_receives(Matching::Removed removed, base::Status status) {
   }
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

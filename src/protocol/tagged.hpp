@@ -20,7 +20,7 @@
 #include "wire/board.hpp"
 #include "wire/messages.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 // Decides whether the receiver should fetch a message of middle length, which fits one packet of
 // the transport, or the sender should copy it into the packet. Between near cores a copy into
@@ -100,7 +100,7 @@ struct ReceiveRequest {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
   heddle_receive* receive = nullptr;
-  CallersCompletion completion;
+  engine::CallersCompletion completion;
 };
 
 // A message to be sent.
@@ -116,12 +116,12 @@ struct SendRequest {
   return wire::kind_of(command.immediate) == wire::Kind::tagged;
 }
 
-class Tagged final : public Protocol {
+class Tagged final : public engine::Protocol {
  public:
   // of a message: no memory is longer
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
 
-  explicit Tagged(Core& core);
+  explicit Tagged(engine::Core& core);
   ~Tagged() override;
 
   // ---- sending ----
@@ -190,7 +190,7 @@ class Tagged final : public Protocol {
   // Offers a message, which its receiver then fetches: a message that is longer, or for which there
   // is no room, or whose sender waits until it is received (HEDDLE_WHEN_MATCHED). reserve_offer()
   // was true; this call does not give back what it reserved, whatever it returns.
-  base::Status offer(const SendRequest& request, const CallersCompletion& completion);
+  base::Status offer(const SendRequest& request, const engine::CallersCompletion& completion);
   // Posts a message of at most eager() bytes: post(command), with its number where the transport
   // does not keep the order.
   template <class Post>
@@ -233,20 +233,20 @@ class Tagged final : public Protocol {
   void note_failures() override;
   void cancel(base::Status status) override;
   // Reports receives that have not ended, and unexpected messages.
-  void report(Findings& findings) const override;
+  void report(engine::Findings& findings) const override;
   void show(tap::DebugWorker& shown) const { matching_.show(shown); }
   // Tells what a receive waits for that is posted, or whose message is on its way.
   void tell_receive(const heddle_receive& receive, std::vector<tap::Awaited>* things) const;
-  void explain(const Operation& operation, tap::Awaited* awaited) const override;
+  void explain(const engine::Operation& operation, tap::Awaited* awaited) const override;
   // An operation that offered its source fails: after this nothing reads or copies the source any
   // more.
-  void failed(const Operation& operation) override;
-  void ended(Operation& operation) override;
+  void failed(const engine::Operation& operation) override;
+  void ended(engine::Operation& operation) override;
   [[nodiscard]] Words words() const override { return {"tagged message", "waits to be received by"}; }
 
   // ---- any thread ----
   // A posted receive may still raise it; rarely also true for another counter.
-  [[nodiscard]] bool names_counter(const Counter* counter) const {
+  [[nodiscard]] bool names_counter(const engine::Counter* counter) const {
     return named_[place_of(counter)].load(std::memory_order_acquire) != 0;
   }
 
@@ -283,11 +283,11 @@ class Tagged final : public Protocol {
   [[nodiscard]] std::uint32_t number(const SendCredit& to) const {
     return ordered_ ? 0 : static_cast<std::uint32_t>(to.sequence);
   }
-  static std::size_t place_of(const Counter* counter) {
+  static std::size_t place_of(const engine::Counter* counter) {
     return (reinterpret_cast<std::uintptr_t>(counter) >> 6) % kPlaces;
   }
 
-  base::Status post_offer(Operation& operation, const wire::Offer& head);
+  base::Status post_offer(engine::Operation& operation, const wire::Offer& head);
   static Posted& posted_of(heddle_receive* receive);
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
   void arrived_unordered(heddle_peer from, Source& source, const wire::TaggedMessage& message);
@@ -309,8 +309,8 @@ class Tagged final : public Protocol {
   [[gnu::cold]] void note(tap::TraceEvent event, heddle_peer peer, std::uint64_t tag, std::uint64_t bytes,
                           bool was_here = false);
   base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
-  [[nodiscard]] bool from_failed(engine::Source source) const;
-  [[gnu::cold]] static base::Status refuse_failed(engine::Source source);
+  [[nodiscard]] bool from_failed(protocol::Source source) const;
+  [[gnu::cold]] static base::Status refuse_failed(protocol::Source source);
   [[nodiscard]] base::Status not_found(const Wanted& wanted) const;
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
@@ -320,7 +320,7 @@ class Tagged final : public Protocol {
   base::Status deliver_kept(const ReceiveRequest& request, Kept* kept);
   base::Status take_kept(Posted* posted, Kept* kept);
   base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::TaggedMessage& message);
-  base::Status import(const wire::Offer& offer, heddle_peer from, RemoteRegion* remote);
+  base::Status import(const wire::Offer& offer, heddle_peer from, engine::RemoteRegion* remote);
   base::Status start_fetch(Fetch* fetch);
   bool advance_waiting();
   base::Status end_fetch(Fetch* fetch, base::Status status);
@@ -354,12 +354,12 @@ class Tagged final : public Protocol {
   bool stop(Shown& shown, base::Status status);
   void report_incomplete(const Shown& shown);
   bool advance_all_taken();
-  void report_fetches(Findings& findings) const;
+  void report_fetches(engine::Findings& findings) const;
   void note_failed_inlets();
 
   // tagged_push.cpp: the sender's side
   void arrived_board(heddle_peer from, std::span<const std::byte> packet);
-  bool take_shown(Operation& operation, const wire::Offer& head, const SendRequest& request);
+  bool take_shown(engine::Operation& operation, const wire::Offer& head, const SendRequest& request);
   bool advance_pushing();
   void tell_taken(Offered& offered);
   [[nodiscard]] bool may_push(const Offered& offered);
@@ -370,12 +370,12 @@ class Tagged final : public Protocol {
   void leave_place(Offered& offered);
   void count_end(base::Status status);
   void end(const ReceiveRequest& request, base::Status status);
-  void mark(const Counter* counter);
-  void unmark(const Counter* counter);
+  void mark(const engine::Counter* counter);
+  void unmark(const engine::Counter* counter);
 
   static constexpr std::size_t kPlaces = 64;
 
-  Core& core_;
+  engine::Core& core_;
   transport::TransportWorker& transport_;
   tap::Tracer* const tracer_;  // null: the job is not traced
   const bool ordered_;
@@ -412,4 +412,4 @@ class Tagged final : public Protocol {
   NotedReceive noted_;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

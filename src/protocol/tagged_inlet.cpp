@@ -11,7 +11,7 @@
 #include "engine/core.hpp"
 #include "protocol/tagged_nodes.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 using wire::BoardPlace;
 using wire::Stage;
@@ -248,15 +248,15 @@ bool Tagged::fetch_part(Shown& shown, std::size_t which) {
   }
   fetching.shown = &shown;
   fetching.posted = true;  // before it can end
-  const CallersCompletion ended{[](void* arg, heddle_status status) {
-                                  auto* const done = static_cast<Shown::Fetching*>(arg);
-                                  end_part(*done->shown, static_cast<std::size_t>(done - done->shown->fetching.data()),
-                                           status);
-                                },
-                                &fetching, nullptr, HEDDLE_WHEN_REMOTE};
-  const Pieces pieces(shown.request.data + fetching.part.at, &shown.from, fetching.part.at,
-                      {fetching.part.bytes, 1, 0, 0});
-  const base::Status status = core_.requester.try_transfer(Kind::get, pieces, shown.inlet->from.rank, ended);
+  const engine::CallersCompletion ended{
+      [](void* arg, heddle_status status) {
+        auto* const done = static_cast<Shown::Fetching*>(arg);
+        end_part(*done->shown, static_cast<std::size_t>(done - done->shown->fetching.data()), status);
+      },
+      &fetching, nullptr, HEDDLE_WHEN_REMOTE};
+  const engine::Pieces pieces(shown.request.data + fetching.part.at, &shown.from, fetching.part.at,
+                              {fetching.part.bytes, 1, 0, 0});
+  const base::Status status = core_.requester.try_transfer(engine::Kind::get, pieces, shown.inlet->from.rank, ended);
   if (status == HEDDLE_POSTED) return true;
   fetching.posted = false;
   if (status == HEDDLE_AGAIN) return false;
@@ -350,4 +350,4 @@ void Tagged::note_failed_inlets() {
   }
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -11,7 +11,7 @@
 #include "base/fence.hpp"
 #include "protocol/tagged.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 // Lives in heddle_receive::library while the receive waits or is fetched, or while a message is
 // claimed with it.
@@ -40,7 +40,7 @@ struct Tagged::Kept : KeptMessage {
 // A long message on its way here.
 struct Tagged::Fetch {
   wire::Offer offer{};
-  RemoteRegion remote;
+  engine::RemoteRegion remote;
   bool reached = false;  // `remote` is ready
   Tagged* tagged = nullptr;
   heddle_peer from{};
@@ -90,7 +90,7 @@ struct Tagged::Shown {
   transport::LocalMemory lent;  // the buffer
   ReceiveRequest request;
   wire::Offer offer{};
-  RemoteRegion from;
+  engine::RemoteRegion from;
   bool imported = false;
   std::uint64_t total = 0;
   base::Status outcome = HEDDLE_DONE;  // TRUNCATED, if all goes well otherwise
@@ -123,7 +123,7 @@ struct Tagged::View {
 
 // A message whose source is lent to its receiver, by the operation's place in the pool.
 struct Tagged::Offered {
-  LentMemory memory;
+  engine::LentMemory memory;
   std::uint64_t tag = 0;  // for reports
   // If it has taken a place of a board:
   View* view = nullptr;
@@ -138,7 +138,7 @@ struct Tagged::Offered {
   bool imported = false;
   wire::BoardPart left;  // claimed, but the transport did not take it
   transport::RemoteMemory room;
-  Operation* operation = nullptr;
+  engine::Operation* operation = nullptr;
   Offered* next = nullptr;  // in pushing_
 };
 
@@ -168,14 +168,14 @@ inline void tell(heddle_receive* receive, heddle_peer from, std::uint64_t tag, s
 
 // ---- the end of a receive -----------------------------------------------------------------------
 
-inline void Tagged::mark(const Counter* counter) {
+inline void Tagged::mark(const engine::Counter* counter) {
   if (counter == nullptr) [[likely]]
     return;
   auto& named = named_[place_of(counter)];
   named.store(named.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-inline void Tagged::unmark(const Counter* counter) {
+inline void Tagged::unmark(const engine::Counter* counter) {
   if (counter == nullptr) [[likely]]
     return;
   auto& named = named_[place_of(counter)];
@@ -194,7 +194,7 @@ inline void Tagged::count_end(base::Status status) {
 // are copied before.
 inline void Tagged::end(const ReceiveRequest& request, base::Status status) {
   count_end(status);
-  const CallersCompletion completion = request.completion;
+  const engine::CallersCompletion completion = request.completion;
   set_status(request.receive, status);
   completion.fire(status);
   unmark(completion.counter);
@@ -223,4 +223,4 @@ inline base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer f
   return bytes == message.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -8,7 +8,7 @@
 #include "engine/core.hpp"
 #include "protocol/tagged_nodes.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 using wire::BoardPlace;
 using wire::Stage;
@@ -59,7 +59,7 @@ void Tagged::arrived_board(heddle_peer from, std::span<const std::byte> packet) 
 
 // Takes a receive instead of offering. False: no receive is shown that this message would certainly
 // match.
-bool Tagged::take_shown(Operation& operation, const wire::Offer& head, const SendRequest& request) {
+bool Tagged::take_shown(engine::Operation& operation, const wire::Offer& head, const SendRequest& request) {
   SendCredit& to = credit(request.target);
   auto* const view = static_cast<View*>(to.view);
   wire::Board& board = *view->board;
@@ -218,4 +218,4 @@ void Tagged::leave_place(Offered& offered) {
   offered.view = nullptr;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -9,7 +9,7 @@
 #include "engine/objects.hpp"
 #include "protocol/tagged_nodes.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 // ---- the end of a receive -----------------------------------------------------------------------
 
@@ -49,8 +49,8 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   return HEDDLE_POSTED;
 }
 
-base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, RemoteRegion* to) {
-  return reach_lent(core_.objects, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
+base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, engine::RemoteRegion* to) {
+  return engine::reach_lent(core_.objects, {from, offer.region, offer.bytes, std::span(offer.key)}, to);
 }
 
 // POSTED: a call of end_fetch follows at its end. AGAIN: not now: if the memory is reached, there
@@ -62,15 +62,15 @@ base::Status Tagged::start_fetch(Fetch* fetch) {
     if (status != HEDDLE_DONE) return status;
     fetch->reached = true;
   }
-  const CallersCompletion ended{[](void* arg, heddle_status status) {
-                                  auto* const done = static_cast<Fetch*>(arg);
-                                  Tagged& tagged = *done->tagged;
-                                  const ReceiveRequest request = done->request;
-                                  tagged.end(request, tagged.end_fetch(done, status));
-                                },
-                                fetch, nullptr, HEDDLE_WHEN_REMOTE};
-  const Pieces pieces(fetch->request.data, &fetch->remote, 0, {fetch->bytes, 1, 0, 0});
-  return core_.requester.try_transfer(Kind::get, pieces, fetch->from.rank, ended);
+  const engine::CallersCompletion ended{[](void* arg, heddle_status status) {
+                                          auto* const done = static_cast<Fetch*>(arg);
+                                          Tagged& tagged = *done->tagged;
+                                          const ReceiveRequest request = done->request;
+                                          tagged.end(request, tagged.end_fetch(done, status));
+                                        },
+                                        fetch, nullptr, HEDDLE_WHEN_REMOTE};
+  const engine::Pieces pieces(fetch->request.data, &fetch->remote, 0, {fetch->bytes, 1, 0, 0});
+  return core_.requester.try_transfer(engine::Kind::get, pieces, fetch->from.rank, ended);
 }
 
 // Answers the sender, and returns how the receive has ended.
@@ -131,11 +131,11 @@ bool Tagged::advance_waiting() {
 // ---- receiving: calls ---------------------------------------------------------------------------
 
 // True: nothing will come from this source any more.
-inline bool Tagged::from_failed(engine::Source source) const {
+inline bool Tagged::from_failed(protocol::Source source) const {
   return core_.any_failed && source != kAnySource && core_.failed[rank_of(source)];
 }
 
-base::Status Tagged::refuse_failed(engine::Source source) {
+base::Status Tagged::refuse_failed(protocol::Source source) {
   return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(source));
 }
 
@@ -197,7 +197,7 @@ base::Status Tagged::receive(const Wanted& wanted, const ReceiveRequest& request
 
 base::Status Tagged::receive_from(const heddle_wanted& wanted, void* data, std::size_t bytes, heddle_receive* receive) {
   return post_receive({wanted.tag, wanted.mask, source_of(wanted.source)},
-                      {static_cast<std::byte*>(data), bytes, receive, kNoCompletion});
+                      {static_cast<std::byte*>(data), bytes, receive, engine::kNoCompletion});
 }
 
 // The counter is marked.
@@ -247,7 +247,7 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   }
   posted.owner = nullptr;
   receive->source = peer_of(posted.wanted.source);
-  const Inside inside(core_);  // its completion may not wait
+  const engine::Inside inside(core_);  // its completion may not wait
   end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
   core_.note_moved();
   return HEDDLE_DONE;
@@ -289,4 +289,4 @@ void Tagged::remove_claimed(Kept* kept) {
   if (kept->later != nullptr) kept->later->earlier = kept->earlier;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

@@ -8,7 +8,7 @@
 #include "engine/tapped.hpp"
 #include "protocol/tagged_nodes.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 namespace {
 
 constexpr std::uint64_t kMostLines = 16;  // receives that are told one by one
@@ -19,7 +19,7 @@ unsigned long long wide(std::uint64_t value) {
 
 using Text = std::array<char, 64>;
 
-Text source_text(const Job& job, Source source) {
+Text source_text(const engine::Job& job, Source source) {
   Text text{};
   const heddle_peer peer = peer_of(source);
   if (peer.rank == kAnyNumber) {
@@ -50,7 +50,7 @@ tap::Awaited awaited_by(Source source, std::string&& tag, std::uint64_t bytes) {
 
 }  // namespace
 
-void Tagged::report(Findings& findings) const {
+void Tagged::report(engine::Findings& findings) const {
   std::uint64_t told = 0;
   matching_.each_receive([&](const PostedReceive& receive) {
     if (told++ >= kMostLines) return;
@@ -75,7 +75,7 @@ void Tagged::report(Findings& findings) const {
 }
 
 // Reports receives whose messages have been sent.
-void Tagged::report_fetches(Findings& findings) const {
+void Tagged::report_fetches(engine::Findings& findings) const {
   for (const Shown* shown = taken_; shown != nullptr; shown = shown->next) {
     const wire::BoardPlace& place = shown->inlet->board->places[shown->index];
     findings.say("receive of %s from %s: its sender has sent; %llu of %llu bytes are copied, by who makes progress",
@@ -110,7 +110,7 @@ void Tagged::tell_receive(const heddle_receive& receive, std::vector<tap::Awaite
 }
 
 // Explains a message that was offered.
-void Tagged::explain(const Operation& operation, tap::Awaited* awaited) const {
+void Tagged::explain(const engine::Operation& operation, tap::Awaited* awaited) const {
   awaited->cause = tap::Cause::unreceived;
   awaited->what = words().name;
   if (offered_ != nullptr)
@@ -130,4 +130,4 @@ void Tagged::note_matches(Matches* matches) {
   tracer_->note_with_last({matches->tag, matches->bytes, who}, std::exchange(matches->times, 0));
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

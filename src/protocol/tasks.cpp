@@ -9,7 +9,7 @@
 #include "base/fence.hpp"
 #include "protocol/credits.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 Tasks::~Tasks() {
   for (Task* list : {first_, spare_, unused_}) {
@@ -143,4 +143,4 @@ bool Tasks::end(Task* task, bool ran) {
   return handled >= bounds_.window / 2;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

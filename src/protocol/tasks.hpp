@@ -26,7 +26,7 @@
 #include "tap/debug_view.hpp"
 #include "wire/packet.hpp"
 
-namespace heddle::engine {
+namespace heddle::protocol {
 
 class Tasks {
  public:
@@ -157,4 +157,4 @@ class Tasks {
   std::atomic<std::uint64_t> dropped_{0};
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::protocol

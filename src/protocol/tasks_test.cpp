@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-namespace heddle::engine::tasks_test {
+namespace heddle::protocol::tasks_test {
 namespace {
 
 constexpr std::uint64_t kWindow = 4096;
@@ -190,4 +190,4 @@ TEST(Tasks, ThreadsTakeEachMessageOnce) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::tasks_test
+}  // namespace heddle::protocol::tasks_test

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::engine::user_credits_test {
+namespace heddle::protocol::user_credits_test {
 namespace {
 
 TEST(UserCredits, AMessageNeverCountsMoreThanHalfAWindow) {
@@ -62,4 +62,4 @@ TEST(UserCredits, ThreadsTakeTogetherNoMoreThanThereIs) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::user_credits_test
+}  // namespace heddle::protocol::user_credits_test

@@ -13,12 +13,12 @@
 #include "worker/sharing.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
-Context::Context(base::Environment environment) : Job(std::move(environment)) {}
+Context::Context(base::Environment environment) : engine::Job(std::move(environment)) {}
 
 Context::~Context() {
-  close_handle(handle_);
+  engine::close_handle(handle_);
   if (has_joined()) bootstrap().observe(nullptr);
   if (helpers_ != nullptr) helpers_->stop();
   while (Worker* worker = workers_.any()) end_worker(worker);
@@ -34,7 +34,7 @@ base::Result<std::unique_ptr<Context>> Context::join(const ContextOptions& optio
   environment.config = std::move(*config);
   std::unique_ptr<Context> context(new Context(std::move(environment)));
   if (const base::Status status = context->open_parts(options); status != HEDDLE_DONE) return status;
-  context->handle_ = open_handle(kType, context.get());
+  context->handle_ = engine::open_handle(kType, context.get());
   if (context->handle_ == 0) return base::fail(HEDDLE_ERR_NO_MEMORY, "all handles of this process are open");
   context->inspection_.named(context->handle_);
   return context;
@@ -204,7 +204,7 @@ base::Status Context::quiet_before_close(Worker* worker) {
       "fallen for %.3g s (HEDDLE_CLOSE_TIMEOUT); the ranks that they are for live, and may not have done their part",
       worker->index(), static_cast<unsigned long long>(left), static_cast<double>(bound_ns) / 1e9));
   environment().log.line(base::Level::warn, "heddle_worker_close: %s", base::last_message());
-  engine::report_operations(*worker);
+  worker::report_operations(*worker);
   return status;
 }
 
@@ -247,7 +247,7 @@ Attachment* Context::attach(std::unique_ptr<Attachment> attachment) {
 }
 
 void Context::report_operations() {
-  for (Worker* worker : workers_.all()) engine::report_operations(*worker);
+  for (Worker* worker : workers_.all()) worker::report_operations(*worker);
 }
 
 void Context::abort(int code, const char* message) {
@@ -255,4 +255,4 @@ void Context::abort(int code, const char* message) {
   std::abort();  // not reached: no bootstrap returns from its abort()
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -23,7 +23,7 @@
 #include "worker/inspection.hpp"
 #include "worker/sharing.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 class Worker;
 
@@ -42,9 +42,9 @@ struct ContextOptions {
   OpenExtension extension = nullptr;  // of every worker; null: none
 };
 
-class Context : public Job {
+class Context : public engine::Job {
  public:
-  static constexpr HandleType kType = HandleType::context;
+  static constexpr engine::HandleType kType = engine::HandleType::context;
 
   static base::Result<std::unique_ptr<Context>> join(const ContextOptions& options);
   ~Context();
@@ -83,7 +83,7 @@ class Context : public Job {
   Attachment* attach(std::unique_ptr<Attachment> attachment);
   [[nodiscard]] std::uint64_t handle_of(const Worker* object) const { return workers_.handle(object); }
   // Regions, remote regions and counters.
-  [[nodiscard]] Objects& objects() { return objects_; }
+  [[nodiscard]] engine::Objects& objects() { return objects_; }
 
   // Collective exchange of at most kMostExchanged bytes; makes progress on `worker`, if any. See
   // heddle_context_barrier and heddle_context_exchange. STATE: a rank is in another collective.
@@ -151,7 +151,7 @@ class Context : public Job {
 
   base::Crowd crowd_;
   Inspection inspection_{*this};
-  Objects objects_{*this};
+  engine::Objects objects_{*this};
   Sharing default_sharing_ = Sharing::exclusive;
   OffloadPolicy small_offload_ = OffloadPolicy::off;
   OpenExtension extension_ = nullptr;
@@ -171,7 +171,7 @@ class Context : public Job {
   // Owned. Release by attach(), partner: the acquire load in attachment().
   std::atomic<Attachment*> attachment_{nullptr};
 
-  Owned<Worker> workers_;
+  engine::Owned<Worker> workers_;
 
   // guards what follows; never held while a transport or bootstrap is called
   queue::FetchingMutex mutex_;
@@ -179,4 +179,4 @@ class Context : public Job {
   bool internal_open_ = false;  // the last number is taken
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

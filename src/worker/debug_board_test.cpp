@@ -10,7 +10,7 @@
 // NOLINTNEXTLINE(readability-identifier-naming): the library's name for it
 extern "C" heddle::tap::DebugDirectory heddle_debug_directory;
 
-namespace heddle::engine::debug_board_test {
+namespace heddle::worker::debug_board_test {
 namespace {
 
 using tap::DebugWait;
@@ -89,4 +89,4 @@ TEST(DebugBoard, LongTextsAreCutAndFewThingsKept) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::debug_board_test
+}  // namespace heddle::worker::debug_board_test

@@ -11,7 +11,7 @@
 #include "base/threads.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 Descriptor::~Descriptor() {
   const int descriptor = descriptor_.load(std::memory_order_relaxed);
@@ -91,7 +91,7 @@ void Descriptor::tell() {
 }
 
 bool Descriptor::arrived() const {
-  const Core& core = worker_.core();
+  const engine::Core& core = worker_.core();
   return !core.transport.armed() ||
          core.failure_epoch.load(std::memory_order_acquire) != failure_epoch_.load(std::memory_order_relaxed);
 }
@@ -112,4 +112,4 @@ void Descriptor::wait(std::uint32_t seen, std::int64_t timeout_ns) const {
   worker_.context().transport().wait(seen, timeout_ns, queue::place(worker_.index()));
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

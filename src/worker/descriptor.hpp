@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "queue/bell.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // Makes a worker's descriptor readable: the arming, and the thread that sleeps on the transport's
 // bell while the descriptor is armed. `Side` has the operations; descriptor.cpp has the Side that
@@ -216,4 +216,4 @@ class Descriptor {
   std::thread thread_;  // the last: it uses the others
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -13,7 +13,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 namespace {
 
 // A wait looks at the workers that other ranks may be waiting for. During its first kSpinning
@@ -230,7 +230,7 @@ int Context::attend(std::uint32_t round, bool naps) {
 }
 
 base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
-  if (inside_of() != nullptr) return refuse_wait(name_of(exchange.kind));
+  if (engine::inside_of() != nullptr) return engine::refuse_wait(name_of(exchange.kind));
   const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return base::fail(HEDDLE_ERR_STATE,
@@ -267,4 +267,4 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
   }
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -10,7 +10,7 @@
 #include "engine/handlers.hpp"
 #include "worker/gate_modes.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 namespace {
 
 bool rings(const transport::Transport* transport) {
@@ -24,7 +24,7 @@ ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport* transport, s
     : rounds_(role, role != ExecutorRole::commands && rings(transport) ? transport : nullptr) {
   // The thread reads thread_ only when it has a gate, which is after this assignment.
   thread_ = base::start_quiet_thread([this] {
-    look_at_this_thread();  // it may run handlers
+    engine::look_at_this_thread();  // it may run handlers
     rounds_.run();
   });
   char name[16];
@@ -101,4 +101,4 @@ std::vector<int> Executors::place(std::size_t index) const {
   return mine;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -23,7 +23,7 @@
 #include "queue/bell.hpp"
 #include "transport/transport.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // Decides which threads do the work of an offload worker: its executor, or the threads that wait on
 // it. It is the executor's part of the gate; `Side` does the work inside the worker.
@@ -237,7 +237,7 @@ class Monitor {
 struct RoundsSystem {
   template <class T>
   using Atomic = std::atomic<T>;
-  using Monitor = engine::Monitor;
+  using Monitor = worker::Monitor;
   using Sleeper = queue::Sleeper<>;
 
   // Rounds without work before the thread sleeps: a few microseconds, about what waking it costs a
@@ -558,4 +558,4 @@ class Executors {
   std::vector<std::unique_ptr<Executor>> executors_;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

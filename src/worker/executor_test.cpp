@@ -19,7 +19,7 @@
 #include "worker/gate.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine::executor_test {
+namespace heddle::worker::executor_test {
 namespace {
 
 // The kernel lists a thread a moment longer than it can be joined.
@@ -246,4 +246,4 @@ TEST(Executor, ThePlacesOfTheCompleterHaveNames) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::executor_test
+}  // namespace heddle::worker::executor_test

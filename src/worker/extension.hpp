@@ -10,7 +10,7 @@
 #include "engine/protocol.hpp"
 #include "tap/snapshot.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // State that a room above the engine keeps with a context. It ends with the context's state, and
 // whoever makes progress on the context moves it on. The engine knows no more about it.
@@ -46,7 +46,7 @@ class Attachment {
 class Worker;
 
 // May throw std::bad_alloc. Destroyed when nobody uses the worker any more.
-using OpenExtension = std::unique_ptr<Protocol> (*)(Worker& worker);
+using OpenExtension = std::unique_ptr<engine::Protocol> (*)(Worker& worker);
 
 // The protocols of a worker that its own functions do not call by name. A room above the worker
 // adds one of its own (OpenExtension).
@@ -58,4 +58,4 @@ struct ProtocolEntry {
 };
 std::span<const ProtocolEntry> protocol_table();
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -7,7 +7,7 @@
 #include "worker/gate_modes.hpp"
 #include "worker/sharing.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 namespace {
 
 // The cost of a helper's visit for the thread that owns the worker: that thread has to fetch lines
@@ -138,7 +138,7 @@ void Gate::leave_as_helper() {
 }
 
 int Gate::progress() {
-  Place* const place = inside_of() == nullptr ? enter_own() : nullptr;
+  Place* const place = engine::inside_of() == nullptr ? enter_own() : nullptr;
   if (place == nullptr) return progress_any();
   mark_inside();
   count_poll();
@@ -149,8 +149,8 @@ int Gate::progress() {
 }
 
 int Gate::progress_any() {
-  if (inside_of() != nullptr || inside()) [[unlikely]]
-    return refuse_progress();
+  if (engine::inside_of() != nullptr || inside()) [[unlikely]]
+    return engine::refuse_progress();
   if (!may_advance() || !enter_at_once()) return 0;
   count_poll();
   const std::size_t started = inbox_ != nullptr ? drain() : 0;
@@ -162,8 +162,8 @@ int Gate::progress_any() {
 base::Status CallStart::start(Worker& worker) const {
   // whoever else is inside leaves it to the executor
   if (use(worker) != nullptr && !worker.gate()->may_call()) return HEDDLE_AGAIN;
-  const Inside inside(worker.core());  // it may not wait
-  call(fn, arg);
+  const engine::Inside inside(worker.core());  // it may not wait
+  engine::call(fn, arg);
   worker.core().note_moved();
   return HEDDLE_DONE;
 }
@@ -175,7 +175,7 @@ void CallStart::ended(Worker& worker, base::Status status) const {
 
 // ---- small-message offload ----------------------------------------------------------------------
 
-base::Status Gate::post_or_register(transport::Command& command, const CallersCompletion& completion) {
+base::Status Gate::post_or_register(transport::Command& command, const engine::CallersCompletion& completion) {
   if (command.opcode != transport::Opcode::message) return post_or_queue(command, completion);
   if (inside()) return post_or_queue(command, completion);
   // A message that would be copied into the queue can as well be posted. Without a completion
@@ -184,7 +184,7 @@ base::Status Gate::post_or_register(transport::Command& command, const CallersCo
   return register_or_post(command, completion);
 }
 
-base::Status Gate::register_or_post(transport::Command& command, const CallersCompletion& completion) {
+base::Status Gate::register_or_post(transport::Command& command, const engine::CallersCompletion& completion) {
   Helpers& helpers = worker_.context().helpers();
   base::Clock& clock = worker_.context().clock();
   SmallOffload& small = *inbox_->small_offload();
@@ -226,4 +226,4 @@ void Gate::note_turn(std::uint64_t begin) {
   tracer->note_wait(record);
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -38,7 +38,7 @@
 #include "worker/inbox.hpp"
 #include "worker/sharing.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 class Gate {
  public:
@@ -73,13 +73,13 @@ class Gate {
   // ---- threads that post. They return what the requester's functions return. A command that waits
   // in the queue is also POSTED; a message that was copied into the queue, and whose end nobody is
   // told of, is also DONE.
-  base::Status post(transport::Command& command, const CallersCompletion& completion) {
+  base::Status post(transport::Command& command, const engine::CallersCompletion& completion) {
     return registers_ ? post_or_register(command, completion) : post_now(command, completion);
   }
   // Offload: posting threads leave everything to the executor, so a block need not become a command
   // before.
   [[nodiscard]] bool leaves_all() const { return leaves_all_; }
-  base::Status post(const BlockTransfer& block, const CallersCompletion& completion) {
+  base::Status post(const engine::BlockTransfer& block, const engine::CallersCompletion& completion) {
     return starts_here() ? worker_.core().requester.try_block(block, completion) : inbox_->put(block, completion);
   }
   template <class Start>
@@ -229,7 +229,7 @@ class Gate {
   // ---- what a mode is ---------------------------------------------------------------------------
   // Posts a command; the caller may be inside already. If this merely posts it and leaves nothing
   // under way, it need not set inside_ or count an entry.
-  virtual base::Status post_now(transport::Command& command, const CallersCompletion& completion) = 0;
+  virtual base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) = 0;
   // Lets in the calling thread, which is not inside. False: not now.
   virtual bool let_in() = 0;
   virtual bool let_in_unless_held() { return let_in(); }
@@ -258,7 +258,7 @@ class Gate {
   // ---- what modes use ---------------------------------------------------------------------------
   // Posts the command where nothing was queued before it. The caller enters and leaves by itself,
   // without telling other threads. *wake: the caller must wake helpers after it has left.
-  base::Status post_inside(transport::Command& command, const CallersCompletion& completion, bool* wake) {
+  base::Status post_inside(transport::Command& command, const engine::CallersCompletion& completion, bool* wake) {
     const base::Status status = worker_.post(command, completion);
     if (status == HEDDLE_POSTED) [[unlikely]] {
       note_under_way();
@@ -267,12 +267,12 @@ class Gate {
     return status;
   }
   // post_now() for a thread that finds the gate closed, or commands in the queue.
-  base::Status post_or_queue(transport::Command& command, const CallersCompletion& completion) {
+  base::Status post_or_queue(transport::Command& command, const engine::CallersCompletion& completion) {
     const auto begin = [&] { return worker_.post(command, completion); };
     const auto put = [&] { return inbox_->put(command, completion); };
     // Tagged messages keep the order of the calls: those that wait in the queue go first, even
     // before messages that a handler of this worker posts from inside.
-    return is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
+    return protocol::is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
   }
   // take() waits for this thread's turn while others are inside. A traced job notes the wait if it
   // lasts.
@@ -325,8 +325,8 @@ class Gate {
     if (status != HEDDLE_AGAIN) after_queueing();
     return status;
   }
-  base::Status post_or_register(transport::Command& command, const CallersCompletion& completion);
-  base::Status register_or_post(transport::Command& command, const CallersCompletion& completion);
+  base::Status post_or_register(transport::Command& command, const engine::CallersCompletion& completion);
+  base::Status register_or_post(transport::Command& command, const engine::CallersCompletion& completion);
   int progress_any();
   [[nodiscard]] bool leaves_under_way() const;
   // Commands in the queue go first. True: some of them still wait.
@@ -420,7 +420,7 @@ class OwnEntry {
 
 // Starts a command, a put or get of one block, or another start: directly, or by the worker's gate.
 [[gnu::always_inline]] inline base::Status post(Worker& worker, transport::Command& command,
-                                                const CallersCompletion& completion) {
+                                                const engine::CallersCompletion& completion) {
   Gate* gate = use(worker);
   return gate == nullptr ? worker.post(command, completion) : gate->post(command, completion);
 }
@@ -429,13 +429,13 @@ base::Status start(Worker& worker, const Start& what) {
   Gate* gate = use(worker);
   return gate == nullptr ? what.start(worker) : gate->start(what);
 }
-[[gnu::always_inline]] inline base::Status post(Worker& worker, const BlockTransfer& block,
-                                                const CallersCompletion& completion) {
+[[gnu::always_inline]] inline base::Status post(Worker& worker, const engine::BlockTransfer& block,
+                                                const engine::CallersCompletion& completion) {
   if (Gate* gate = use(worker); gate != nullptr && gate->leaves_all()) return gate->post(block, completion);
   transport::Command command;
   if (worker.core().requester.whole(block, &command)) [[likely]]
     return post(worker, command, completion);
-  return start(worker, TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
+  return start(worker, TransferStart{block.kind, engine::Pieces(block), block.remote->rank, completion});
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // A helper seems to be inside. For as long as a visit usually takes it is treated like any other
 // thread. After that it has probably lost its core, and gets this one, again and again but not all
@@ -116,7 +116,7 @@ class OffloadGate::Side {
 
  private:
   OffloadGate& gate_;
-  Completer& completer_;
+  engine::Completer& completer_;
 };
 
 OffloadGate::OffloadGate(Worker& worker, std::unique_ptr<Inbox> inbox)
@@ -134,8 +134,9 @@ void OffloadGate::end() {
 }
 
 // Handlers and callbacks of this worker. Tagged messages keep the order of the calls.
-base::Status OffloadGate::post_from_inside(transport::Command& command, const CallersCompletion& completion) {
-  return is_tagged(command) && queued() ? inbox().put(command, completion) : worker().post(command, completion);
+base::Status OffloadGate::post_from_inside(transport::Command& command, const engine::CallersCompletion& completion) {
+  return protocol::is_tagged(command) && queued() ? inbox().put(command, completion)
+                                                  : worker().post(command, completion);
 }
 
 // An executor that sleeps would not poll for the operations that a handler has posted here.
@@ -166,4 +167,4 @@ void OffloadGate::end_sleep(ExecutorRole role) {
   standby_.end_sleep(side, role);
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -13,7 +13,7 @@
 #include "worker/executor.hpp"
 #include "worker/gate.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // exclusive, helped: the owner pays two plain stores (queue/handover.hpp), and waits only for a
 // helper, which leaves soon.
@@ -29,7 +29,7 @@ class ExclusiveGate final : public Gate {
  private:
   static constexpr std::int64_t kFetchSleepNs = 1'000'000;
 
-  base::Status post_now(transport::Command& command, const CallersCompletion& completion) override {
+  base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
     if (inside()) return worker().post(command, completion);
     handover_.enter();
     bool wake = false;
@@ -74,7 +74,7 @@ class MutexGate final : public Gate {
  private:
   static constexpr std::int64_t kFetchSleepNs = 1'000'000;
 
-  base::Status post_now(transport::Command& command, const CallersCompletion& completion) override {
+  base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
     return post_or_queue(command, completion);
   }
   bool let_in() override {
@@ -148,7 +148,7 @@ class SharedGate : public CoreGate {
   SharedGate(Worker& worker, std::unique_ptr<Inbox> inbox) : CoreGate(worker, std::move(inbox)) {}
 
  protected:
-  base::Status post_now(transport::Command& command, const CallersCompletion& completion) override {
+  base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
     if (!door().try_enter()) [[unlikely]]
       return post_or_queue(command, completion);
     bool wake = false;
@@ -186,7 +186,7 @@ class DelegateGate : public CoreGate {
   DelegateGate(Worker& worker, std::unique_ptr<Inbox> inbox) : CoreGate(worker, std::move(inbox)) {}
 
  protected:
-  base::Status post_now(transport::Command& command, const CallersCompletion& completion) override {
+  base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
     // Commands that this thread has queued go first.
     if (queued() || !door().try_enter()) [[unlikely]]
       return post_or_queue(command, completion);
@@ -267,7 +267,7 @@ class AutoGate final : public DelegateGate {
   static constexpr std::uint64_t kBearableNs = 1'000'000;
   static constexpr std::uint64_t kMostHurried = 64;
 
-  base::Status post_now(transport::Command& command, const CallersCompletion& completion) override {
+  base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
     if (bias_.shared()) return DelegateGate::post_now(command, completion);
     Place* const place = enter_own();
     if (place == nullptr) [[unlikely]]
@@ -377,15 +377,16 @@ class OffloadGate final : public CoreGate {
  private:
   class Side;  // what standby_ does inside the worker
 
-  base::Status post_now(transport::Command& command, const CallersCompletion& completion) override {
+  base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
     return starts_here() ? post_from_inside(command, completion) : inbox().put(command, completion);
   }
   // Out of line: else every thread that posts saves registers for it.
-  [[gnu::noinline]] base::Status post_from_inside(transport::Command& command, const CallersCompletion& completion);
+  [[gnu::noinline]] base::Status post_from_inside(transport::Command& command,
+                                                  const engine::CallersCompletion& completion);
   void let_out() override;
   // Only for handlers and callbacks of this worker. A thread-local mark tells a thread that it runs
   // one; inside_ lies on a line that the executor writes all the time.
-  [[nodiscard]] bool starts_here() const override { return inside_of() == &worker().core(); }
+  [[nodiscard]] bool starts_here() const override { return engine::inside_of() == &worker().core(); }
   [[nodiscard]] bool queues() const override { return true; }
   void run_on_executor(void (*run)(void*), void* what) override {
     executor_->call([&] { run(what); });
@@ -396,4 +397,4 @@ class OffloadGate final : public CoreGate {
   Standby<> standby_;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

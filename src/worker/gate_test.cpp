@@ -15,7 +15,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine::gate_test {
+namespace heddle::worker::gate_test {
 namespace {
 
 struct Rank {
@@ -34,10 +34,10 @@ struct Rank {
 // A tagged message of 8 bytes to rank 1.
 base::Status send(Worker& worker, std::uint64_t tag) {
   const std::uint64_t word = tag;
-  const SendRequest request{{1, 0}, tag, &word, sizeof word};
+  const protocol::SendRequest request{{1, 0}, tag, &word, sizeof word};
   EXPECT_TRUE(worker.tagged().reserve<true>(request.target, request.bytes));
-  transport::Command command = Tagged::message(request);
-  return post(worker, command, kNoCompletion);
+  transport::Command command = protocol::Tagged::message(request);
+  return post(worker, command, engine::kNoCompletion);
 }
 
 class GateTest : public testing::TestWithParam<Sharing> {
@@ -52,10 +52,11 @@ TEST_P(GateTest, CodeInsideDoesNotOvertakeTaggedMessagesThatWait) {
   std::array<heddle_receive, 2> receives{};
   for (heddle_receive& receive : receives) {
     receive.status = HEDDLE_POSTED;
-    ASSERT_EQ(theirs.worker->tagged().receive({0, 0, source_of({0, 0})}, {nullptr, 0, &receive, {}}), HEDDLE_POSTED);
+    ASSERT_EQ(theirs.worker->tagged().receive({0, 0, protocol::source_of({0, 0})}, {nullptr, 0, &receive, {}}),
+              HEDDLE_POSTED);
   }
   mine.worker->gate()->visit([&] {
-    const Inside inside(mine.worker->core());  // as in a handler
+    const engine::Inside inside(mine.worker->core());  // as in a handler
     std::thread other([&] { EXPECT_GE(send(*mine.worker, 1), HEDDLE_DONE); });
     other.join();
     EXPECT_GT(mine.worker->gate()->queued_records(), 0U) << "this thread is inside";
@@ -117,7 +118,7 @@ TEST(OffloadGate, TheExecutorStandsAsideForThoseWhoPoll) {
   const auto arrives = [&](std::uint64_t tag) {
     heddle_receive receive{};
     receive.status = HEDDLE_POSTED;
-    EXPECT_EQ(theirs.worker->tagged().receive({tag, ~0ULL, source_of({0, 0})}, {nullptr, 0, &receive, {}}),
+    EXPECT_EQ(theirs.worker->tagged().receive({tag, ~0ULL, protocol::source_of({0, 0})}, {nullptr, 0, &receive, {}}),
               HEDDLE_POSTED);
     EXPECT_GE(send(*mine.worker, tag), HEDDLE_DONE);
     return test::within_time([&] { return receive.status != HEDDLE_POSTED; },
@@ -205,4 +206,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, GateTest, testing::Values(Sharing::delegate, Sha
                          [](const auto& of) { return of.param == Sharing::delegate ? "delegate" : "offload"; });
 
 }  // namespace
-}  // namespace heddle::engine::gate_test
+}  // namespace heddle::worker::gate_test

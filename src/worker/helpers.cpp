@@ -19,7 +19,7 @@
 #include "worker/gate.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 namespace {
 
@@ -406,7 +406,7 @@ void Helpers::cool_down(int core) const {
 }
 
 void Helpers::run(int core, Seat& seat) {
-  look_at_this_thread();  // it may run handlers
+  engine::look_at_this_thread();  // it may run handlers
   const std::uint32_t number = kernel_number();
   queue::be_helper(number);
   seat.number.store(number, std::memory_order_relaxed);
@@ -515,4 +515,4 @@ void SmallOffload::executed(std::uint64_t bytes, bool by_helper) {
   share.store(before - before / 8 + (by_helper ? kWhole / 8 : 0), std::memory_order_relaxed);
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

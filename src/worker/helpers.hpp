@@ -18,7 +18,7 @@
 #include "transport/transport.hpp"
 #include "worker/extension.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // HEDDLE_PROGRESS: the threads that make progress besides the application.
 
@@ -257,4 +257,4 @@ class Helpers {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

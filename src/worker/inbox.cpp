@@ -10,7 +10,7 @@
 #include "engine/handlers.hpp"
 #include "worker/executor.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 using transport::Command;
 using transport::Opcode;
@@ -101,7 +101,7 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
   return true;
 }
 
-base::Status Inbox::put(const Command& command, const CallersCompletion& completion, bool registered) {
+base::Status Inbox::put(const Command& command, const engine::CallersCompletion& completion, bool registered) {
   if (!command.inlined || command.bytes >= short_end_ || registered || completion.notifies()) [[unlikely]] {
     return put_other(command, completion, registered);
   }
@@ -115,16 +115,16 @@ base::Status Inbox::put(const Command& command, const CallersCompletion& complet
 }
 
 // Out of line, so that a short message costs no registers.
-[[gnu::noinline]] base::Status Inbox::put_other(const Command& command, const CallersCompletion& completion,
+[[gnu::noinline]] base::Status Inbox::put_other(const Command& command, const engine::CallersCompletion& completion,
                                                 bool registered) {
   if (command.opcode == Opcode::message) return put_message(command, completion, registered);
-  const Kind kind = command.opcode == Opcode::put ? Kind::put : Kind::get;
-  return put(BlockTransfer{kind, static_cast<std::byte*>(command.local), command.bytes,
-                           RemoteRegion::of(command.remote), command.offset},
+  const engine::Kind kind = command.opcode == Opcode::put ? engine::Kind::put : engine::Kind::get;
+  return put(engine::BlockTransfer{kind, static_cast<std::byte*>(command.local), command.bytes,
+                                   engine::RemoteRegion::of(command.remote), command.offset},
              completion);
 }
 
-base::Status Inbox::put_message(const Command& command, const CallersCompletion& completion, bool registered) {
+base::Status Inbox::put_message(const Command& command, const engine::CallersCompletion& completion, bool registered) {
   const bool copied = copies(command);
   const bool notifies = completion.notifies();
   const QueuedMessage head{
@@ -152,12 +152,12 @@ base::Status Inbox::put_message(const Command& command, const CallersCompletion&
   return copied && !notifies ? HEDDLE_DONE : HEDDLE_POSTED;
 }
 
-base::Status Inbox::put(const BlockTransfer& block, const CallersCompletion& completion) {
+base::Status Inbox::put(const engine::BlockTransfer& block, const engine::CallersCompletion& completion) {
   const bool callback = completion.fn != nullptr;
   if ((callback && completion.counter != nullptr) || block.bytes >= block_end_) [[unlikely]] {
-    return put(TransferStart{block.kind, Pieces(block), block.remote->rank, completion});
+    return put(TransferStart{block.kind, engine::Pieces(block), block.remote->rank, completion});
   }
-  const std::uint64_t flags = (block.kind == Kind::get ? QueuedBlock::kGet : 0) |
+  const std::uint64_t flags = (block.kind == engine::Kind::get ? QueuedBlock::kGet : 0) |
                               (callback ? QueuedBlock::kCallback : 0) |
                               (completion.when == HEDDLE_WHEN_LOCAL ? QueuedBlock::kLocal : 0);
   const bool put = put_one(&run_block, [&](std::byte* to) {
@@ -179,20 +179,21 @@ base::Status Inbox::put(const BlockTransfer& block, const CallersCompletion& com
 
 // ---- the consumer -------------------------------------------------------------------------------
 
-CallersCompletion Inbox::QueuedBlock::completion() const {
+engine::CallersCompletion Inbox::QueuedBlock::completion() const {
   const bool callback = (bytes_and_flags & kCallback) != 0;
   return {callback ? fn : nullptr, arg, callback ? nullptr : counter,
           (bytes_and_flags & kLocal) != 0 ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE};
 }
 
-BlockTransfer Inbox::QueuedBlock::block() const {
-  return {(bytes_and_flags & kGet) != 0 ? Kind::get : Kind::put, local, bytes_and_flags >> kFlagBits, remote, offset};
+engine::BlockTransfer Inbox::QueuedBlock::block() const {
+  return {(bytes_and_flags & kGet) != 0 ? engine::Kind::get : engine::Kind::put, local, bytes_and_flags >> kFlagBits,
+          remote, offset};
 }
 
 // An executor that has slept looks for dead ranks before it posts, since threads that post to it
 // make no progress. A command that goes into a dead rank's ring is lost, and quiet would not know.
 [[gnu::cold, gnu::noinline]] void Inbox::note_failures() {
-  if (inside_of() == nullptr) static_cast<void>(worker_.completer().progress());
+  if (engine::inside_of() == nullptr) static_cast<void>(worker_.completer().progress());
 }
 
 std::size_t Inbox::drain(bool by_helper) {
@@ -201,7 +202,7 @@ std::size_t Inbox::drain(bool by_helper) {
   by_helper_ = by_helper;
   std::size_t started = 0;
   Queued queued;
-  const Inside busy(worker_.core());
+  const engine::Inside busy(worker_.core());
   // A command that the transport refused is retried alone.
   std::size_t most = std::exchange(stalled_, false) ? 1 : kBatch;
   while (started < kBatch && queue_.take(&queued)) {
@@ -237,9 +238,9 @@ inline bool Inbox::read_short(const std::byte* bytes, std::byte* room, bool* tag
   auto* command = new (room) Command(head.rank(), head.worker(), head.immediate());
   command->inlined = true;
   command->bytes = head.bytes();
-  static_cast<void>(Requester::prepare(*command));  // of a message: always
+  static_cast<void>(engine::Requester::prepare(*command));  // of a message: always
   transport::copy_words(command->packet, bytes + sizeof head, head.bytes());
-  if (is_tagged(*command)) [[unlikely]] {
+  if (protocol::is_tagged(*command)) [[unlikely]] {
     *tagged = true;
     return worker_.tagged().ordered();
   }
@@ -253,7 +254,7 @@ bool Inbox::read_block(const std::byte* bytes, std::byte* room) const {
   std::memcpy(static_cast<void*>(&block), bytes, sizeof block);
   auto* command = new (room) Command;
   return !block.completion().notifies() && worker_.core().requester.whole(block.block(), command) &&
-         Requester::prepare(*command);
+         engine::Requester::prepare(*command);
 }
 
 // Hands several commands to the transport in one call: `first`, which was taken, and those that
@@ -316,7 +317,7 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
   QueuedMessage head;
   std::memcpy(&head, bytes, sizeof head);
   bytes += sizeof head;
-  CallersCompletion completion;
+  engine::CallersCompletion completion;
   if (head.notifies) {
     std::memcpy(static_cast<void*>(&completion), bytes, sizeof completion);
     bytes += sizeof completion;
@@ -336,7 +337,7 @@ base::Status Inbox::run_message(Inbox& inbox, const std::byte* bytes, base::Stat
   return status;
 }
 
-base::Status Inbox::start_message(Command& command, const CallersCompletion& completion, base::Status cancel) {
+base::Status Inbox::start_message(Command& command, const engine::CallersCompletion& completion, base::Status cancel) {
   const std::uint32_t rank = command.rank;
   const base::Status status = cancel == HEDDLE_DONE ? worker_.post(command, completion) : cancel;
   if (status < HEDDLE_DONE) worker_.give_back(command);
@@ -347,7 +348,7 @@ base::Status Inbox::start_message(Command& command, const CallersCompletion& com
 base::Status Inbox::run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel) {
   QueuedBlock queued;
   std::memcpy(static_cast<void*>(&queued), bytes, sizeof queued);
-  const CallersCompletion completion = queued.completion();
+  const engine::CallersCompletion completion = queued.completion();
   const std::uint32_t rank = queued.remote->rank;
   const base::Status status =
       cancel == HEDDLE_DONE ? inbox.worker_.core().requester.try_block(queued.block(), completion) : cancel;
@@ -356,7 +357,7 @@ base::Status Inbox::run_block(Inbox& inbox, const std::byte* bytes, base::Status
 }
 
 void Inbox::cancel_all(base::Status status) {
-  const Inside busy(worker_.core());
+  const engine::Inside busy(worker_.core());
   Queued queued;
   while (queue_.take(&queued)) {
     execute(queued, status);
@@ -365,4 +366,4 @@ void Inbox::cancel_all(base::Status status) {
   stalled_ = false;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

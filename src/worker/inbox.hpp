@@ -12,7 +12,7 @@
 #include "worker/helpers.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // The starts of a worker besides single commands, each as a plain value. So a sharing mode can
 // execute a start at once, or let it wait in the worker's queue for the thread that will.
@@ -24,10 +24,10 @@ namespace heddle::engine {
 
 // A put or get of any shape.
 struct TransferStart {
-  Kind kind;
-  Pieces pieces;
+  engine::Kind kind;
+  engine::Pieces pieces;
   std::uint32_t rank;
-  CallersCompletion completion;
+  engine::CallersCompletion completion;
 
   base::Status start(Worker& worker) const {
     return worker.core().requester.try_transfer(kind, pieces, rank, completion);
@@ -38,12 +38,12 @@ struct TransferStart {
 };
 
 struct PutSignalStart {
-  Pieces pieces;
+  engine::Pieces pieces;
   std::uint32_t rank;
-  RemoteRegion* word;
+  engine::RemoteRegion* word;
   std::uint64_t word_offset;
   heddle_signal signal;
-  CallersCompletion completion;
+  engine::CallersCompletion completion;
 
   base::Status start(Worker& worker) const {
     return worker.core().requester.try_put_signal(pieces, rank, word, word_offset, signal, completion);
@@ -54,9 +54,9 @@ struct PutSignalStart {
 };
 
 struct AtomicStart {
-  Requester::AtomicRequest request;
+  engine::Requester::AtomicRequest request;
   std::uint32_t rank;
-  CallersCompletion completion;
+  engine::CallersCompletion completion;
 
   base::Status start(Worker& worker) const { return worker.core().requester.try_atomic(request, completion); }
   void ended(Worker& worker, base::Status status) const {
@@ -69,7 +69,7 @@ struct CallStart {
   void (*fn)(void* arg);
   void* arg;
   std::uint32_t rank;
-  CallersCompletion completion;
+  engine::CallersCompletion completion;
 
   // gate.cpp
   base::Status start(Worker& worker) const;
@@ -79,8 +79,8 @@ struct CallStart {
 // An active message that is longer than one of the transport's. Credit and offer are reserved.
 struct LongMessageStart {
   heddle_peer target;
-  LongMessage message;
-  CallersCompletion completion;
+  engine::LongMessage message;
+  engine::CallersCompletion completion;
 
   base::Status start(Worker& worker) const { return worker.messages().try_long(target, message, completion); }
   void ended(Worker& worker, base::Status status) const {
@@ -91,8 +91,8 @@ struct LongMessageStart {
 
 // A tagged message that is offered to its receiver. Credit and offer are reserved.
 struct OfferStart {
-  SendRequest request;
-  CallersCompletion completion;
+  protocol::SendRequest request;
+  engine::CallersCompletion completion;
 
   base::Status start(Worker& worker) const { return worker.tagged().offer(request, completion); }
   void ended(Worker& worker, base::Status status) const {
@@ -103,24 +103,24 @@ struct OfferStart {
 
 // The end of a receive is also stored in its heddle_receive; without a completion, only there.
 struct ReceiveStart {
-  Wanted wanted;
-  ReceiveRequest request;
+  protocol::Wanted wanted;
+  protocol::ReceiveRequest request;
 
   base::Status start(Worker& worker) const { return worker.tagged().receive(wanted, request); }
   void ended(Worker& /*worker*/, base::Status status) const {
     if (status <= HEDDLE_DONE) request.completion.fire(status);
   }
-  void cancelled(base::Status status) const { Tagged::end_unposted(request, status); }
+  void cancelled(base::Status status) const { protocol::Tagged::end_unposted(request, status); }
 };
 
 struct ClaimedStart {
-  ReceiveRequest request;
+  protocol::ReceiveRequest request;
 
   base::Status start(Worker& worker) const { return worker.tagged().receive_claimed(request); }
   void ended(Worker& /*worker*/, base::Status status) const {
     if (status <= HEDDLE_DONE) request.completion.fire(status);
   }
-  void cancelled(base::Status status) const { Tagged::end_unposted(request, status); }
+  void cancelled(base::Status status) const { protocol::Tagged::end_unposted(request, status); }
 };
 
 // The command queue of a worker: which commands wait in it, in which form, and what the consumer
@@ -149,9 +149,10 @@ class Inbox {
   // ---- any thread ----
   // DONE: the message was copied, and has no completion; POSTED; AGAIN: the queue is full.
   // `registered`: by small-message offload.
-  base::Status put(const transport::Command& command, const CallersCompletion& completion, bool registered = false);
+  base::Status put(const transport::Command& command, const engine::CallersCompletion& completion,
+                   bool registered = false);
   // A put or get of one block.
-  base::Status put(const BlockTransfer& block, const CallersCompletion& completion);
+  base::Status put(const engine::BlockTransfer& block, const engine::CallersCompletion& completion);
   template <class Start>
   base::Status put(const Start& what) {
     static_assert(std::is_trivially_copyable_v<Start>);
@@ -232,12 +233,12 @@ class Inbox {
   // A put or get. It has one record, unless it has both a callback and a counter.
   struct QueuedBlock {
     std::byte* local;
-    RemoteRegion* remote;
+    engine::RemoteRegion* remote;
     std::uint64_t offset;
     std::uint64_t bytes_and_flags;
     union {
-      heddle_callback fn;  // kCallback
-      Counter* counter;    // null: nobody is told
+      heddle_callback fn;        // kCallback
+      engine::Counter* counter;  // null: nobody is told
     };
     void* arg;
 
@@ -246,13 +247,13 @@ class Inbox {
     static constexpr std::uint64_t kLocal = 4;
     static constexpr unsigned kFlagBits = 8;
 
-    [[nodiscard]] CallersCompletion completion() const;
-    [[nodiscard]] BlockTransfer block() const;
+    [[nodiscard]] engine::CallersCompletion completion() const;
+    [[nodiscard]] engine::BlockTransfer block() const;
   };
   static_assert(HEDDLE_WHEN_REMOTE == 0 && HEDDLE_WHEN_LOCAL == 1);
 
   static constexpr std::size_t kMostBytes =
-      sizeof(Run) + sizeof(QueuedMessage) + sizeof(CallersCompletion) + HEDDLE_AM_HEADER_BYTES + kMostCopied;
+      sizeof(Run) + sizeof(QueuedMessage) + sizeof(engine::CallersCompletion) + HEDDLE_AM_HEADER_BYTES + kMostCopied;
   static constexpr std::size_t kMostRecords = (kMostBytes + kBodyBytes - 1) / kBodyBytes;
 
   template <class Value>
@@ -279,8 +280,10 @@ class Inbox {
   static base::Status run_message(Inbox& inbox, const std::byte* bytes, base::Status cancel);
   static base::Status run_block(Inbox& inbox, const std::byte* bytes, base::Status cancel);
 
-  base::Status put_other(const transport::Command& command, const CallersCompletion& completion, bool registered);
-  base::Status put_message(const transport::Command& command, const CallersCompletion& completion, bool registered);
+  base::Status put_other(const transport::Command& command, const engine::CallersCompletion& completion,
+                         bool registered);
+  base::Status put_message(const transport::Command& command, const engine::CallersCompletion& completion,
+                           bool registered);
   bool put_parts(Run run, std::span<const Part> parts);
   template <class Write>
   bool put_one(Run run, Write&& write);
@@ -290,7 +293,8 @@ class Inbox {
   std::size_t post_run(const Queued& first, std::size_t most);
   [[nodiscard]] bool read_short(const std::byte* bytes, std::byte* room, bool* tagged) const;
   [[nodiscard]] bool read_block(const std::byte* bytes, std::byte* room) const;
-  base::Status start_message(transport::Command& command, const CallersCompletion& completion, base::Status cancel);
+  base::Status start_message(transport::Command& command, const engine::CallersCompletion& completion,
+                             base::Status cancel);
   base::Status execute(const Queued& queued, base::Status cancel);
 
   Worker& worker_;
@@ -309,4 +313,4 @@ class Inbox {
   std::uint64_t started_ = 0;  // where the last one that was started ends, in the queue's positions
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -19,7 +19,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine::inbox_test {
+namespace heddle::worker::inbox_test {
 namespace {
 
 using transport::Command;
@@ -41,7 +41,7 @@ struct Rank {
 struct Told {
   int times = 0;
   base::Status status = HEDDLE_AGAIN;
-  [[nodiscard]] CallersCompletion completion(Counter* counter = nullptr) {
+  [[nodiscard]] engine::CallersCompletion completion(engine::Counter* counter = nullptr) {
     const auto note = [](void* arg, heddle_status ended) {
       auto* self = static_cast<Told*>(arg);
       ++self->times;
@@ -79,7 +79,7 @@ class InboxTest : public testing::Test {
     const auto fill = [&] {
       Command command(1, to, wire::encode_am(kFilling, 0));
       command.set_message(nullptr, 0, &word, sizeof word);
-      return mine.workers[0]->post(command, kNoCompletion) == HEDDLE_DONE;
+      return mine.workers[0]->post(command, engine::kNoCompletion) == HEDDLE_DONE;
     };
     if (mailbox_ == 0) {
       while (fill()) ++mailbox_;
@@ -125,7 +125,7 @@ TEST_F(InboxTest, OfASpanEachPartMayBeTaken) {
     arrived.clear();
     leave_room(room);
     const std::uint64_t before = inbox.started();
-    for (std::uint64_t i = 0; i < kMessages; ++i) ASSERT_EQ(inbox.put(message(i), kNoCompletion), HEDDLE_DONE);
+    for (std::uint64_t i = 0; i < kMessages; ++i) ASSERT_EQ(inbox.put(message(i), engine::kNoCompletion), HEDDLE_DONE);
     EXPECT_EQ(inbox.drain(false), room);
     EXPECT_EQ(inbox.stalled(), room < kMessages);
     EXPECT_EQ(inbox.started() - before, room);
@@ -149,7 +149,7 @@ TEST_F(InboxTest, OfASpanEachPartMayBeTaken) {
 TEST_F(InboxTest, WhatIsRefusedHoldsUpWhatIsBehindItToAnyPeer) {
   leave_room(1);
   for (std::uint64_t i = 0; i < 6; ++i) {
-    ASSERT_EQ(inbox.put(message(i, i < 2 ? 0 : 1), kNoCompletion), HEDDLE_DONE);
+    ASSERT_EQ(inbox.put(message(i, i < 2 ? 0 : 1), engine::kNoCompletion), HEDDLE_DONE);
   }
   EXPECT_EQ(inbox.drain(false), 1U);
   static_cast<void>(theirs.workers[1]->progress());
@@ -160,7 +160,7 @@ TEST_F(InboxTest, WhatIsRefusedHoldsUpWhatIsBehindItToAnyPeer) {
 
 TEST_F(InboxTest, AVisitStartsNoMoreThanABatch) {
   Inbox large(*mine.workers[0], 128, nullptr);
-  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_EQ(large.put(message(i), kNoCompletion), HEDDLE_DONE);
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_EQ(large.put(message(i), engine::kNoCompletion), HEDDLE_DONE);
   EXPECT_EQ(large.drain(false), 64U);
   EXPECT_FALSE(large.stalled());
   take_all();
@@ -181,10 +181,10 @@ TEST_F(InboxTest, MessagesOfEveryFormKeepTheirOrderForEveryRoom) {
       for (const bool notifies : {false, true}) {
         const bool copied = bytes <= Inbox::kMostCopied;
         const base::Status status =
-            inbox.put(message(number++, 0, bytes), notifies ? told.completion() : kNoCompletion);
+            inbox.put(message(number++, 0, bytes), notifies ? told.completion() : engine::kNoCompletion);
         if (status == HEDDLE_AGAIN) {  // full: a queued message would arrive, and this one did not
           drain_to_the_end();
-          ASSERT_EQ(inbox.put(message(number - 1, 0, bytes), notifies ? told.completion() : kNoCompletion),
+          ASSERT_EQ(inbox.put(message(number - 1, 0, bytes), notifies ? told.completion() : engine::kNoCompletion),
                     copied && !notifies ? HEDDLE_DONE : HEDDLE_POSTED);
           continue;
         }
@@ -203,9 +203,9 @@ TEST_F(InboxTest, OfAnEmptyMessageSomebodyIsTold) {
   Told told;
   Command command(1, 0, wire::encode_am(kFilling, 0));
   command.set_message(nullptr, 0, nullptr, 0);
-  ASSERT_EQ(inbox.put(message(0), kNoCompletion), HEDDLE_DONE);
+  ASSERT_EQ(inbox.put(message(0), engine::kNoCompletion), HEDDLE_DONE);
   ASSERT_EQ(inbox.put(command, told.completion()), HEDDLE_POSTED);
-  ASSERT_EQ(inbox.put(message(1), kNoCompletion), HEDDLE_DONE);
+  ASSERT_EQ(inbox.put(message(1), engine::kNoCompletion), HEDDLE_DONE);
   EXPECT_EQ(inbox.records(), 3U);
   EXPECT_EQ(inbox.drain(false), 3U);
   EXPECT_EQ(told.times, 1);
@@ -221,7 +221,7 @@ TEST_F(InboxTest, ACopiedMessageIsTheQueuesAndALongOneTheCallers) {
     Command command(1, 0, wire::encode_am(kNumbered, 0));
     command.set_message(nullptr, 0, source.data(), bytes);
     EXPECT_EQ(inbox.copies(command), bytes <= 1024);
-    ASSERT_GE(inbox.put(command, kNoCompletion), HEDDLE_DONE);
+    ASSERT_GE(inbox.put(command, engine::kNoCompletion), HEDDLE_DONE);
     source[0] = 8;
     drain_to_the_end();
     EXPECT_EQ(arrived, (std::vector<std::uint64_t>{bytes <= 1024 ? 7U : 8U})) << bytes;
@@ -231,19 +231,19 @@ TEST_F(InboxTest, ACopiedMessageIsTheQueuesAndALongOneTheCallers) {
 
 TEST_F(InboxTest, AFullQueueSaysAgainAndNothingHappened) {
   std::uint64_t put = 0;
-  while (inbox.put(message(put), kNoCompletion) == HEDDLE_DONE) ++put;
+  while (inbox.put(message(put), engine::kNoCompletion) == HEDDLE_DONE) ++put;
   EXPECT_GE(put, 16U);
   EXPECT_EQ(inbox.records(), put);
   Told told;
   EXPECT_EQ(inbox.put(message(1000), told.completion()), HEDDLE_AGAIN);
-  EXPECT_EQ(inbox.put(message(1001, 0, 1000), kNoCompletion), HEDDLE_AGAIN);
+  EXPECT_EQ(inbox.put(message(1001, 0, 1000), engine::kNoCompletion), HEDDLE_AGAIN);
   EXPECT_EQ(inbox.put(CallStart{[](void*) {}, nullptr, 0, told.completion()}), HEDDLE_AGAIN);
   EXPECT_EQ(inbox.records(), put);
   EXPECT_EQ(inbox.claimed(), put);
   drain_to_the_end();
   EXPECT_EQ(arrived, up_to(put));
   EXPECT_EQ(told.times, 0);
-  EXPECT_EQ(inbox.put(message(put), kNoCompletion), HEDDLE_DONE);
+  EXPECT_EQ(inbox.put(message(put), engine::kNoCompletion), HEDDLE_DONE);
   drain_to_the_end();
   EXPECT_EQ(arrived, up_to(put + 1));
 }
@@ -256,25 +256,26 @@ TEST_F(InboxTest, PutsAndGetsWaitAndKeepTheirCompletions) {
   ASSERT_TRUE(region.ok()) << base::last_message();
   auto imported = mine.context->objects().import(theirs.context->objects().pack(**region));
   ASSERT_TRUE(imported.ok()) << base::last_message();
-  RemoteRegion& remote = **imported;
+  engine::RemoteRegion& remote = **imported;
   auto opened = mine.context->objects().open_counter(0, false);
   ASSERT_TRUE(opened.ok());
-  Counter& counter = **opened;
+  engine::Counter& counter = **opened;
 
   std::array<std::uint64_t, 8> local{};
-  const auto block = [&](Kind kind, std::size_t word) {
-    return BlockTransfer{kind, reinterpret_cast<std::byte*>(&local[word]), 8, &remote, 8 * word};
+  const auto block = [&](engine::Kind kind, std::size_t word) {
+    return engine::BlockTransfer{kind, reinterpret_cast<std::byte*>(&local[word]), 8, &remote, 8 * word};
   };
   Told told;
   Told both;
   for (std::size_t i = 0; i < 4; ++i) local[i] = 10 + i;
-  EXPECT_EQ(inbox.put(block(Kind::put, 0), kNoCompletion), HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(block(Kind::put, 1), told.completion()), HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(block(Kind::put, 2), {nullptr, nullptr, &counter, HEDDLE_WHEN_LOCAL}), HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(block(Kind::put, 3), both.completion(&counter)), HEDDLE_POSTED) << "takes several records";
+  EXPECT_EQ(inbox.put(block(engine::Kind::put, 0), engine::kNoCompletion), HEDDLE_POSTED);
+  EXPECT_EQ(inbox.put(block(engine::Kind::put, 1), told.completion()), HEDDLE_POSTED);
+  EXPECT_EQ(inbox.put(block(engine::Kind::put, 2), {nullptr, nullptr, &counter, HEDDLE_WHEN_LOCAL}), HEDDLE_POSTED);
+  EXPECT_EQ(inbox.put(block(engine::Kind::put, 3), both.completion(&counter)), HEDDLE_POSTED)
+      << "takes several records";
   memory[4] = 14;
-  EXPECT_EQ(inbox.put(block(Kind::get, 4), kNoCompletion), HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(message(0), kNoCompletion), HEDDLE_DONE);
+  EXPECT_EQ(inbox.put(block(engine::Kind::get, 4), engine::kNoCompletion), HEDDLE_POSTED);
+  EXPECT_EQ(inbox.put(message(0), engine::kNoCompletion), HEDDLE_DONE);
   EXPECT_EQ(memory[0], 0U) << "nothing has been started";
   EXPECT_EQ(told.times + both.times, 0);
   EXPECT_EQ(inbox.drain(false), 6U);
@@ -288,9 +289,9 @@ TEST_F(InboxTest, PutsAndGetsWaitAndKeepTheirCompletions) {
 
   // A region that is released while its put waits.
   remote.closed = true;
-  EXPECT_EQ(inbox.put(block(Kind::put, 0), told.completion()), HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(block(Kind::put, 0), kNoCompletion), HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(message(1), kNoCompletion), HEDDLE_DONE);
+  EXPECT_EQ(inbox.put(block(engine::Kind::put, 0), told.completion()), HEDDLE_POSTED);
+  EXPECT_EQ(inbox.put(block(engine::Kind::put, 0), engine::kNoCompletion), HEDDLE_POSTED);
+  EXPECT_EQ(inbox.put(message(1), engine::kNoCompletion), HEDDLE_DONE);
   EXPECT_EQ(inbox.drain(false), 3U) << "errors hold up nothing";
   EXPECT_EQ(told.times, 2);
   EXPECT_EQ(told.status, HEDDLE_ERR_HANDLE);
@@ -307,7 +308,7 @@ TEST_F(InboxTest, WhatIsCancelledEndsUnstarted) {
   EXPECT_EQ(inbox.put(message(1, 0, 1000), told.completion()), HEDDLE_POSTED);
   EXPECT_EQ(inbox.put(CallStart{[](void* arg) { *static_cast<bool*>(arg) = true; }, &called, 0, told.completion()}),
             HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(message(2), kNoCompletion), HEDDLE_DONE);
+  EXPECT_EQ(inbox.put(message(2), engine::kNoCompletion), HEDDLE_DONE);
   inbox.cancel_all(HEDDLE_ERR_CANCELLED);
   EXPECT_EQ(told.times, 3);
   EXPECT_EQ(told.status, HEDDLE_ERR_CANCELLED);
@@ -329,9 +330,9 @@ TEST_F(InboxTest, CallsRunInTheirTurn) {
     self->seen->push_back(self->inbox->started());
   };
   Told told;
-  EXPECT_EQ(inbox.put(message(0), kNoCompletion), HEDDLE_DONE);
+  EXPECT_EQ(inbox.put(message(0), engine::kNoCompletion), HEDDLE_DONE);
   EXPECT_EQ(inbox.put(CallStart{look, &call, 0, told.completion()}), HEDDLE_POSTED);
-  EXPECT_EQ(inbox.put(message(1), kNoCompletion), HEDDLE_DONE);
+  EXPECT_EQ(inbox.put(message(1), engine::kNoCompletion), HEDDLE_DONE);
   EXPECT_EQ(inbox.drain(false), 3U);
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_GT(seen[0], 1U) << "it counts as started itself";
@@ -353,7 +354,7 @@ TEST_F(InboxTest, ProducersKeepTheirOrderWhileTheMailboxIsFullNowAndThen) {
         const std::array<std::uint64_t, 12> words{producer * kProducer + i};
         Command command(1, static_cast<std::uint32_t>(i & 1), wire::encode_am(kNumbered, 0));
         command.set_message(nullptr, 0, words.data(), i % 7 == 0 ? sizeof words : 8);
-        while (inbox.put(command, kNoCompletion) == HEDDLE_AGAIN) std::this_thread::yield();
+        while (inbox.put(command, engine::kNoCompletion) == HEDDLE_AGAIN) std::this_thread::yield();
       }
       over.fetch_add(1, std::memory_order_release);
     });
@@ -388,4 +389,4 @@ TEST_F(InboxTest, ProducersKeepTheirOrderWhileTheMailboxIsFullNowAndThen) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::inbox_test
+}  // namespace heddle::worker::inbox_test

@@ -20,7 +20,7 @@
 #include "worker/sharing.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 namespace {
 
@@ -109,7 +109,7 @@ void Inspection::named(std::uint64_t handle) {
 }
 
 void Inspection::add(Worker& worker) {
-  look_at_this_thread();
+  engine::look_at_this_thread();
   const std::lock_guard lock(mutex_);
   Row& row = rows_.emplace_back();
   row.worker = &worker;
@@ -179,7 +179,7 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
       thread->answered = number_.load(std::memory_order_relaxed);
       thread->row = board_.enter(thread->number);
       began = true;
-      look_at_this_thread();
+      engine::look_at_this_thread();
     }
     // A wait within a noted one: the outer one counts, as long as it is noted.
     const bool noted_within = waiting.tell != nullptr && waiting.arg != thread->waiting.arg && !stale(*thread, now);
@@ -282,7 +282,7 @@ void Inspection::noticed(Worker& worker) noexcept {
     if (row == rows_.end() || row->answered == number) return;
   }
   try {
-    Findings findings(worker.context());
+    engine::Findings findings(worker.context());
     find_inside(worker, findings);
     findings.state.seen = true;
     const std::lock_guard lock(mutex_);
@@ -309,7 +309,7 @@ void Inspection::look_at_others() {
     looked_at_ = worker;
     const std::uint64_t polls = rows_[i].polls;
     lock.unlock();
-    Findings findings(context_);
+    engine::Findings findings(context_);
     const bool told = worker->gate() != nullptr && look_inside(*worker, findings);
     const bool still = base::peek(worker->core().stats.polls) == polls;
     if (worker->gate() == nullptr) {
@@ -432,7 +432,7 @@ tap::Snapshot Inspection::gather_waits() {
 }
 
 DebugBoard::~DebugBoard() {
-  if (begun_) hide_context(context_);
+  if (begun_) engine::hide_context(context_);
 }
 
 void DebugBoard::begin(std::uint32_t rank, std::uint32_t size) {
@@ -440,7 +440,7 @@ void DebugBoard::begin(std::uint32_t rank, std::uint32_t size) {
   context_.size = size;
   context_.process = static_cast<std::uint64_t>(::getpid());
   begun_ = true;
-  show_context(context_);
+  engine::show_context(context_);
 }
 
 void DebugBoard::add(Worker& worker) {
@@ -545,12 +545,12 @@ tap::WorkerCounters counters_of(Worker& worker) {
   stats.again = posted.again;
   const std::uint64_t operations = posted.puts + posted.gets + posted.atomics;
   stats.direct = operations - std::min(operations, posted.commands);
-  const Tasks& tasks = worker.messages().tasks();
+  const protocol::Tasks& tasks = worker.messages().tasks();
   stats.tasks = tasks.ran();
   stats.stored = tasks.stored();
   stats.dropped += tasks.dropped();
   stats.failed += worker.core().operations.failed();
-  if (const Aggregator* aggregator = worker.aggregator(); aggregator != nullptr) {
+  if (const engine::Aggregator* aggregator = worker.aggregator(); aggregator != nullptr) {
     stats.aggregated = base::peek(aggregator->counts().messages);
     stats.packets = base::peek(aggregator->counts().packets);
   }
@@ -593,4 +593,4 @@ std::string Inspection::counters() {
   return tap::to_text(all);
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

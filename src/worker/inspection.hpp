@@ -16,7 +16,7 @@
 #include "tap/debug_view.hpp"
 #include "tap/snapshot.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // The part of one context that a debugger sees (base/debug_view.hpp): its workers, and the threads
 // that wait. Guarded by the mutex of the Inspection that owns it.
@@ -199,4 +199,4 @@ class Inspection final : public bootstrap::Observed {
   const Worker* looked_at_ = nullptr;  // which is not to be closed meanwhile
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -12,7 +12,7 @@
 #include "worker/watch.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 namespace {
 
 // When nothing has moved for kStillNs, this rank says that it leaves although it has operations
@@ -174,8 +174,8 @@ void Context::Leaving::warn_of_unfinished() {
 }
 
 base::Status Context::leave() {
-  if (inside_of() != nullptr) return refuse_wait("heddle_context_leave");
+  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_context_leave");
   return Leaving(*this).run();
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -15,7 +15,7 @@
 #include "worker/extension.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine::leave_test {
+namespace heddle::worker::leave_test {
 namespace {
 
 constexpr std::size_t kLong = 300'000;
@@ -99,4 +99,4 @@ TEST(Leave, DoesNotWaitForEverForARankThatIsStoppedBetweenTheMeetings) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::leave_test
+}  // namespace heddle::worker::leave_test

@@ -11,7 +11,7 @@
 #include "worker/gate.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine::nap_test {
+namespace heddle::worker::nap_test {
 namespace {
 
 constexpr std::int64_t kNapNs = 900'000'000;
@@ -65,4 +65,4 @@ TEST_P(Naps, AreShortWhileAnotherThreadIsInside) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::nap_test
+}  // namespace heddle::worker::nap_test

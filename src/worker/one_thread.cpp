@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-namespace heddle::engine {
+namespace heddle::worker {
 namespace {
 
 using transport::LocalMemory;
@@ -100,4 +100,4 @@ base::Result<RemoteMemory> OneThread::try_import(std::uint32_t rank, const trans
   return result_of(thread_, [&] { return inner_->try_import(rank, key); });
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

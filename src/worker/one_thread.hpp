@@ -13,7 +13,7 @@
 #include "transport/common/forwarding.hpp"
 #include "worker/executor.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 class OneThread final : public transport::ForwardingTransport {
  public:
@@ -47,4 +47,4 @@ class OneThread final : public transport::ForwardingTransport {
   ExecutorLoop& thread_;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -10,7 +10,7 @@
 #include "worker/sharing.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine::reclaim_test {
+namespace heddle::worker::reclaim_test {
 namespace {
 
 class Reclaim : public testing::TestWithParam<Sharing> {};
@@ -57,4 +57,4 @@ std::vector<Sharing> all_modes() {
 INSTANTIATE_TEST_SUITE_P(Modes, Reclaim, testing::ValuesIn(all_modes()));
 
 }  // namespace
-}  // namespace heddle::engine::reclaim_test
+}  // namespace heddle::worker::reclaim_test

@@ -14,7 +14,7 @@
 #include "worker/gate.hpp"
 #include "worker/sharing.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 namespace {
 
 constexpr std::uint32_t kMostLines = 16;  // operations that are told one by one
@@ -29,7 +29,7 @@ using Text = std::array<char, 128>;
 
 Text rank_text(const Context& context, std::uint32_t rank) {
   Text text{};
-  if (rank == kManyRanks) {
+  if (rank == engine::kManyRanks) {
     std::snprintf(text.data(), text.size(), "several ranks");
   } else {
     const bool failed = context.failed(rank);
@@ -42,49 +42,49 @@ struct What {
   const char* name;
   const char* towards;
 };
-What what(const Operation& operation) {
+What what(const engine::Operation& operation) {
   switch (operation.kind) {
-    case Kind::put:
+    case engine::Kind::put:
       return {"put", "to"};
-    case Kind::get:
+    case engine::Kind::get:
       return {"get", "from"};
-    case Kind::atomic:
+    case engine::Kind::atomic:
       return {"atomic", "on"};
-    case Kind::message:
+    case engine::Kind::message:
       return {"message", "to"};
-    case Kind::protocol:
+    case engine::Kind::protocol:
       return {operation.owner->words().name, "to"};
-    case Kind::protocol_work:  // not of the pool
+    case engine::Kind::protocol_work:  // not of the pool
       break;
   }
   return {"", ""};
 }
 
-std::uint64_t bytes_of(const Operation& operation) {
+std::uint64_t bytes_of(const engine::Operation& operation) {
   if (operation.plain) return operation.payload_bytes;
   switch (operation.kind) {
-    case Kind::put:
-    case Kind::get:
+    case engine::Kind::put:
+    case engine::Kind::get:
       return operation.pieces.bytes();
-    case Kind::atomic:
+    case engine::Kind::atomic:
       return wire::atomic_bytes(operation.atomic_op);
-    case Kind::message:
-    case Kind::protocol:
+    case engine::Kind::message:
+    case engine::Kind::protocol:
       return operation.payload_bytes;
-    case Kind::protocol_work:
+    case engine::Kind::protocol_work:
       break;
   }
   return 0;
 }
 
 // For the verdict: told whatever stage the operation is in.
-tap::Awaited awaited_of(const Operation& operation) {
+tap::Awaited awaited_of(const engine::Operation& operation) {
   using tap::Cause;
   tap::Awaited awaited;
   awaited.what = what(operation).name;
   awaited.bytes = bytes_of(operation);
-  awaited.rank = operation.rank == kManyRanks ? tap::kNobody : operation.rank;
-  if (operation.kind == Kind::message) awaited.worker = operation.target.worker;
+  awaited.rank = operation.rank == engine::kManyRanks ? tap::kNobody : operation.rank;
+  if (operation.kind == engine::Kind::message) awaited.worker = operation.target.worker;
   if (operation.served > 0) {
     awaited.cause = Cause::answer;
     awaited.rank = operation.served_rank;
@@ -94,18 +94,18 @@ tap::Awaited awaited_of(const Operation& operation) {
   } else {
     awaited.cause = operation.posted ? Cause::own : Cause::room;
   }
-  if (operation.kind == Kind::protocol) operation.owner->explain(operation, &awaited);
+  if (operation.kind == engine::Kind::protocol) operation.owner->explain(operation, &awaited);
   return awaited;
 }
 
-void find_running(const Worker& worker, Findings& findings) {
+void find_running(const Worker& worker, engine::Findings& findings) {
   findings.state.runs_task = running(worker.core()).task;
   if (!findings.state.runs_task) return;
   findings.say("worker %u: a handler of class USER has been called and has not returned", worker.index());
 }
 
 // Reports what waits outside the gate.
-void find_queued(Worker& worker, Findings& findings) {
+void find_queued(Worker& worker, engine::Findings& findings) {
   if (worker.gate() != nullptr && worker.gate()->queued_records() > 0) {
     findings.say("worker %u: %llu records of commands wait in its queue; %s starts them", worker.index(),
                  number(worker.gate()->queued_records()),
@@ -117,7 +117,7 @@ void find_queued(Worker& worker, Findings& findings) {
     findings.say("worker %u: active messages were dropped, since no handler was registered for their number, %u",
                  worker.index(), findings.state.unhandled);
   }
-  const Tasks& tasks = worker.messages().tasks();
+  const protocol::Tasks& tasks = worker.messages().tasks();
   findings.state.tasks = tasks.stored();
   if (findings.state.tasks > 0) {
     findings.say("worker %u: %llu USER messages wait for a thread that calls heddle_run_tasks", worker.index(),
@@ -126,7 +126,7 @@ void find_queued(Worker& worker, Findings& findings) {
 }
 
 // Reports messages to workers that their ranks have not opened: they have no operation any more.
-void find_unopened(Worker& worker, Findings& findings) {
+void find_unopened(Worker& worker, engine::Findings& findings) {
   std::array<transport::TransportWorker::Unopened, tap::kMostListed> found{};
   const std::size_t count = worker.core().transport.unopened(found);
   for (const auto& [target, messages] : std::span(found).first(count)) {
@@ -138,12 +138,12 @@ void find_unopened(Worker& worker, Findings& findings) {
 }
 
 // Reports commands without a slot, of which only the number is known.
-void find_unnotified(Worker& worker, Findings& findings) {
+void find_unnotified(Worker& worker, engine::Findings& findings) {
   std::vector<std::uint32_t> unnotified(worker.size());
   for (std::uint32_t rank = 0; rank < worker.size(); ++rank)
     unnotified[rank] = worker.core().operations.under_way_to(rank);
-  for (const Operation& operation : worker.core().operations.slots()) {
-    if (operation.live && operation.rank != kManyRanks) --unnotified[operation.rank];
+  for (const engine::Operation& operation : worker.core().operations.slots()) {
+    if (operation.live && operation.rank != engine::kManyRanks) --unnotified[operation.rank];
   }
   std::uint32_t told = 0;
   for (std::uint32_t rank = 0; rank < worker.size(); ++rank) {
@@ -160,14 +160,15 @@ void find_unnotified(Worker& worker, Findings& findings) {
   }
 }
 
-void find_operation(Worker& worker, Findings& findings, const Operation& operation) {
+void find_operation(Worker& worker, engine::Findings& findings, const engine::Operation& operation) {
   const auto [name, towards] = what(operation);
   const Text rank = rank_text(worker.context(), operation.rank);
   const char* posted = operation.posted ? "posted" : "partly posted";
   std::array<char, 256> stage;
   if (operation.served > 0) {
     const bool closed = worker.core().transport.closed({operation.served_rank, operation.served_worker});
-    const char* awaited = operation.kind == Kind::protocol ? operation.owner->words().waits : "waits for the answer of";
+    const char* awaited =
+        operation.kind == engine::Kind::protocol ? operation.owner->words().waits : "waits for the answer of";
     std::snprintf(stage.data(), stage.size(), "%s; %s rank %u, where a thread must make progress on worker %u%s",
                   posted, awaited, operation.served_rank, operation.served_worker, closed ? " (which is closed)" : "");
   } else if (operation.unfinished > 0 || operation.unfreed > 0) {
@@ -193,7 +194,7 @@ void report_operations(Worker& worker) {
   try {
     const std::uint64_t end = worker.context().clock().now_ns() + kSettleNs;
     for (;;) {
-      Findings findings(worker.context());
+      engine::Findings findings(worker.context());
       const bool told = look_inside(worker, findings);
       if (told || worker.context().clock().now_ns() >= end) {
         for (const std::string& line : findings.lines) log.say("  %s", line.c_str());
@@ -207,7 +208,7 @@ void report_operations(Worker& worker) {
 }
 
 // False: another thread is inside, and the findings say so.
-bool look_inside(Worker& worker, Findings& findings) {
+bool look_inside(Worker& worker, engine::Findings& findings) {
   bool told = worker.gate() == nullptr;
   bool failed = false;
   const auto look = [&] {
@@ -231,12 +232,12 @@ bool look_inside(Worker& worker, Findings& findings) {
 
 // For waits that report themselves, which happens often: without lines, and without what protocols
 // keep.
-void look_under_way(Worker& worker, Findings& findings) {
+void look_under_way(Worker& worker, engine::Findings& findings) {
   bool failed = false;
   const auto look = [&] {
     try {
       std::uint32_t told = 0;
-      for (const Operation& operation : worker.core().operations.slots()) {
+      for (const engine::Operation& operation : worker.core().operations.slots()) {
         if (!operation.live || told++ >= kMostLines) continue;
         findings.under_way(awaited_of(operation));
       }
@@ -249,7 +250,7 @@ void look_under_way(Worker& worker, Findings& findings) {
   if (failed) throw std::bad_alloc();
 }
 
-void find_inside(Worker& worker, Findings& findings) {
+void find_inside(Worker& worker, engine::Findings& findings) {
   const std::uint32_t under_way = worker.core().operations.under_way();
   findings.say("worker %u: polled %llu times; %u %s under way%s", worker.index(), number(worker.core().stats.polls),
                under_way, under_way == 1 ? "operation is" : "operations are",
@@ -260,20 +261,20 @@ void find_inside(Worker& worker, Findings& findings) {
         number(worker.aggregator()->waiting_messages()));
   }
   std::uint32_t told = 0;
-  for (const Operation& operation : worker.core().operations.slots()) {
+  for (const engine::Operation& operation : worker.core().operations.slots()) {
     if (!operation.live || told++ >= kMostLines) continue;
     find_operation(worker, findings, operation);
     findings.under_way(awaited_of(operation));
   }
   if (told > kMostLines) findings.say("and %u more", told - kMostLines);
   find_unnotified(worker, findings);
-  for (const Protocol* protocol : worker.completer().protocols()) protocol->report(findings);
+  for (const engine::Protocol* protocol : worker.completer().protocols()) protocol->report(findings);
   find_unopened(worker, findings);
   find_queued(worker, findings);
   findings.state.untaken = worker.core().transport.has_untaken();
 }
 
-void look_from_outside(Worker& worker, bool still, Findings& findings) {
+void look_from_outside(Worker& worker, bool still, engine::Findings& findings) {
   findings.state.held = still && running(worker.core()).handler;
   if (findings.state.held) {
     findings.say("worker %u: its thread is in a handler or callback and does not leave", worker.index());
@@ -304,4 +305,4 @@ Glimpse glimpse(Worker& worker) {
   return seen;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -16,7 +16,7 @@
 #include "base/fence.hpp"
 #include "base/threads.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 // See docs/architecture.md, "Sharing modes". The values are those of heddle_sharing. A mode that no
 // other file asks for needs no name here: Sharing{7}.
@@ -303,4 +303,4 @@ class Ownership {
   Atomic<const void*> attended_{nullptr};  // by whom
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::engine::small_offload_test {
+namespace heddle::worker::small_offload_test {
 namespace {
 
 constexpr std::uint64_t kBytes = 8192;
@@ -135,4 +135,4 @@ TEST(SmallOffload, ItsPoliciesHaveNames) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::small_offload_test
+}  // namespace heddle::worker::small_offload_test

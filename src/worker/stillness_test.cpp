@@ -4,7 +4,7 @@
 
 #include "base/clock.hpp"
 
-namespace heddle::engine::stillness_test {
+namespace heddle::worker::stillness_test {
 namespace {
 
 constexpr std::int64_t kBound = 30'000'000'000;
@@ -79,4 +79,4 @@ TEST(Stillness, TimeInWhichTheProcessWasStoppedDoesNotCount) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::stillness_test
+}  // namespace heddle::worker::stillness_test

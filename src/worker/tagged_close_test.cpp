@@ -17,7 +17,7 @@
 #include "worker/context.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine::tagged_close_test {
+namespace heddle::worker::tagged_close_test {
 namespace {
 
 constexpr std::size_t kBytes = 300'000;
@@ -87,7 +87,7 @@ TEST(TaggedClose, StoppedSendersAreWaitedForTogether) {
   std::vector<std::vector<std::byte>> rooms(kReceives + 1, std::vector<std::byte>(kBytes));
   std::vector<heddle_receive> receives(kReceives + 1);
   const auto post = [&](std::size_t which) {
-    return worker->tagged().receive({kTag, kWholeTag, source_of({1, 0})},
+    return worker->tagged().receive({kTag, protocol::kWholeTag, protocol::source_of({1, 0})},
                                     {rooms[which].data(), kBytes, &receives[which], {}});
   };
   // The first long message: with it the sender is told of a board.
@@ -132,4 +132,4 @@ TEST(TaggedClose, StoppedSendersAreWaitedForTogether) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::tagged_close_test
+}  // namespace heddle::worker::tagged_close_test

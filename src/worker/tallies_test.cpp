@@ -6,7 +6,7 @@
 
 #include "worker/sharing.hpp"
 
-namespace heddle::engine::tallies_test {
+namespace heddle::worker::tallies_test {
 namespace {
 
 // More threads than have a line of their own would take long; what they do differs only in the
@@ -45,4 +45,4 @@ TEST(Tallies, NeverSayThatMoreWereCommandsThanWerePosted) {
 }
 
 }  // namespace
-}  // namespace heddle::engine::tallies_test
+}  // namespace heddle::worker::tallies_test

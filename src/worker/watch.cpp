@@ -12,7 +12,7 @@
 #include "worker/sharing.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 namespace {}  // namespace
 
 void awaits(tap::Wait& wait, const char* format, ...) {
@@ -130,8 +130,8 @@ void Watch::report(const char* awaited) {
   if (scope_ == Scope::all) {
     context_.report_operations();
   } else if (worker_ != nullptr) {
-    engine::report_operations(*worker_);
+    worker::report_operations(*worker_);
   }
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

@@ -14,7 +14,7 @@
 #include "tap/snapshot.hpp"
 #include "tap/trace_file.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 class Context;
 class Worker;
@@ -142,4 +142,4 @@ class Stillness {
   std::uint32_t rounds_ = 0;
 };
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

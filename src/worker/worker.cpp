@@ -13,7 +13,7 @@
 #include "worker/extension.hpp"
 #include "worker/gate.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 base::Result<std::unique_ptr<Worker>> Worker::open(Context& context, std::uint32_t index, const Traits& traits) {
   const std::uint64_t operations = context.environment().config.number(base::Var::worker_operations);
@@ -43,15 +43,15 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       transport_([&]() -> std::unique_ptr<transport::TransportWorker> {
         const transport::Capabilities& capabilities = context.transport().capabilities();
         if (tap::Tracer* const tracer = context.tracer(); tracer != nullptr) {
-          const TracingWorker::Place place{index, context.size(), capabilities.max_workers};
-          transport = std::make_unique<TracingWorker>(std::move(transport), *tracer, place);
+          const engine::TracingWorker::Place place{index, context.size(), capabilities.max_workers};
+          transport = std::make_unique<engine::TracingWorker>(std::move(transport), *tracer, place);
         }
-        if (context.probes()) transport = std::make_unique<ProbingWorker>(std::move(transport), index);
+        if (context.probes()) transport = std::make_unique<engine::ProbingWorker>(std::move(transport), index);
         if (base::has_thread_sanitizer())
-          transport = std::make_unique<OrderingWorker>(std::move(transport), context.rank(), index);
+          transport = std::make_unique<engine::OrderingWorker>(std::move(transport), context.rank(), index);
         if (!traits.aggregates) return std::move(transport);
         const std::uint32_t max_message = capabilities.max_message;
-        auto aggregator = std::make_unique<Aggregator>(std::move(transport), max_message);
+        auto aggregator = std::make_unique<engine::Aggregator>(std::move(transport), max_message);
         aggregator_ = aggregator.get();
         return aggregator;
       }()),
@@ -131,11 +131,11 @@ heddle_worker_stats Worker::read_stats() {
 // Looks at the queue first: a command leaves the queue only when its operation has set its marks,
 // which the second look then sees. In the other order a command could be started between the two
 // looks, and neither would find it.
-bool Worker::names_remote(const RemoteRegion* remote) const {
+bool Worker::names_remote(const engine::RemoteRegion* remote) const {
   return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_remote(remote);
 }
 
-bool Worker::names_counter(const Counter* counter) const {
+bool Worker::names_counter(const engine::Counter* counter) const {
   return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_counter(counter) ||
          tagged_.names_counter(counter);
 }
@@ -184,7 +184,7 @@ class SeenWorkers {
     // As many rows as a process may open workers, by the worker's index in the table of handles:
     // workers that are open have different indices.
     if (more_ == nullptr) more_.reset(new (std::nothrow) Seen[kMore]);
-    Seen& row = more_ != nullptr ? more_[(worker >> kHandleIndexShift) % kMore] : first_.back();
+    Seen& row = more_ != nullptr ? more_[(worker >> engine::kHandleIndexShift) % kMore] : first_.back();
     if (row.worker != worker) row = Seen{worker};
     return row;
   }
@@ -232,8 +232,8 @@ int Worker::attend_before_nap() {
 // each nap: the program's loop then looks at its condition as often as the library's own waits
 // look. The next call goes on with the naps.
 base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
-  if (inside_of() != nullptr) [[unlikely]]
-    return refuse_wait("heddle_worker_wait");
+  if (engine::inside_of() != nullptr) [[unlikely]]
+    return engine::refuse_wait("heddle_worker_wait");
   Seen& seen = t_seen.of(handle);
   base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
   const bool goes_on = seen.idle_since != 0 && context_.clock().now_ns() - seen.returned < kLookedNs;
@@ -328,7 +328,7 @@ base::Status Worker::try_answer() {
 std::size_t Worker::post(std::span<transport::Command> prepared) {
   const std::size_t posted = core_.requester.post(prepared);
   for (const transport::Command& command : prepared.first(posted)) {
-    if (is_tagged(command)) tagged_.count_sent({command.rank, command.worker});
+    if (protocol::is_tagged(command)) tagged_.count_sent({command.rank, command.worker});
   }
   return posted;
 }
@@ -375,17 +375,17 @@ void Worker::note_task(tap::TraceEvent event, std::uint32_t handler) {
 }
 
 int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
-  if (inside_of() != nullptr) return refuse_wait("heddle_run_tasks");
+  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_run_tasks");
   base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
   Watch watch(context_, this, kServes);
   for (;;) {
     const int events = progress();
     if (events < 0) return events;
     std::uint32_t ran = 0;
-    Tasks::Task* task = nullptr;
+    protocol::Tasks::Task* task = nullptr;
     while (ran < most && (task = messages_.tasks().take()) != nullptr) {
       watch.interrupt();
-      ActiveMessages::EndedTask ended{};
+      protocol::ActiveMessages::EndedTask ended{};
       const std::uint32_t handler = task->handler;
       tap::probe_task_begin(index_, handler);
       note_task(tap::TraceEvent::task_begin, handler);
@@ -434,11 +434,11 @@ namespace {
 template <class Kind>
 constexpr ProtocolEntry entry() {
   return {Kind::kRows,
-          [](Worker& worker) -> std::unique_ptr<Protocol> { return std::make_unique<Kind>(worker.core()); }};
+          [](Worker& worker) -> std::unique_ptr<engine::Protocol> { return std::make_unique<Kind>(worker.core()); }};
 }
 
 constexpr std::array kProtocols = {
-    entry<Requests>(),
+    entry<protocol::Requests>(),
 };
 
 // Every row has one owner.
@@ -464,4 +464,4 @@ std::span<const ProtocolEntry> protocol_table() {
   return kProtocols;
 }
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

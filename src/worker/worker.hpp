@@ -31,13 +31,13 @@
 #include "worker/sharing.hpp"
 #include "worker/watch.hpp"
 
-namespace heddle::engine {
+namespace heddle::worker {
 
 class Gate;
 
-class Worker final : public NamesObjects, private Attentive {
+class Worker final : public engine::NamesObjects, private engine::Attentive {
  public:
-  static constexpr HandleType kType = HandleType::worker;
+  static constexpr engine::HandleType kType = engine::HandleType::worker;
   struct Traits {
     Sharing sharing = Sharing::exclusive;
     bool helped = false;
@@ -68,8 +68,8 @@ class Worker final : public NamesObjects, private Attentive {
   [[nodiscard]] Counts& counts() { return counts_; }
   [[nodiscard]] heddle_worker_stats read_stats();
   // Whether its operations may still touch the object. Any thread.
-  [[nodiscard]] bool names_remote(const RemoteRegion* remote) const override;
-  [[nodiscard]] bool names_counter(const Counter* counter) const override;
+  [[nodiscard]] bool names_remote(const engine::RemoteRegion* remote) const override;
+  [[nodiscard]] bool names_counter(const engine::Counter* counter) const override;
 
   // Called when the context knows the worker, so that handlers can be given its handle. Starts the
   // executor, if the worker has one; the executor may then run handlers at once. Throws
@@ -128,8 +128,8 @@ class Worker final : public NamesObjects, private Attentive {
   // passed the gate
 
   // One command: a put, a get, or a message that fits one of the transport's.
-  [[gnu::always_inline]] base::Status post(transport::Command& command, const CallersCompletion& completion) {
-    if (is_tagged(command)) {
+  [[gnu::always_inline]] base::Status post(transport::Command& command, const engine::CallersCompletion& completion) {
+    if (protocol::is_tagged(command)) {
       return tagged_.post_numbered(command, [&] { return core_.requester.post(command, completion); });
     }
     return core_.requester.post(command, completion);
@@ -140,16 +140,16 @@ class Worker final : public NamesObjects, private Attentive {
   void give_back(const transport::Command& command);
 
   // Null: messages are not aggregated.
-  [[nodiscard]] const Aggregator* aggregator() const { return aggregator_; }
+  [[nodiscard]] const engine::Aggregator* aggregator() const { return aggregator_; }
   // The parts. Their headers say which of their functions any thread may call.
-  [[nodiscard]] Core& core() { return core_; }
-  [[nodiscard]] const Core& core() const { return core_; }
-  [[nodiscard]] Completer& completer() { return completer_; }
-  [[nodiscard]] ActiveMessages& messages() { return messages_; }
-  [[nodiscard]] Tagged& tagged() { return tagged_; }
+  [[nodiscard]] engine::Core& core() { return core_; }
+  [[nodiscard]] const engine::Core& core() const { return core_; }
+  [[nodiscard]] engine::Completer& completer() { return completer_; }
+  [[nodiscard]] protocol::ActiveMessages& messages() { return messages_; }
+  [[nodiscard]] protocol::Tagged& tagged() { return tagged_; }
   // The protocol with this number, see wire::extension(); null: there is none. Number 0: the
   // protocol of the room above.
-  [[nodiscard]] Protocol* extension(std::uint32_t number = 0) const {
+  [[nodiscard]] engine::Protocol* extension(std::uint32_t number = 0) const {
     return completer_.at(wire::kExtensionRow + number);
   }
 
@@ -175,16 +175,16 @@ class Worker final : public NamesObjects, private Attentive {
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
   // what transport_ is then; null: the transport's own
-  Aggregator* aggregator_ = nullptr;
+  engine::Aggregator* aggregator_ = nullptr;
   std::unique_ptr<transport::TransportWorker> transport_;
   Ownership<> ownership_;  // of a worker of one thread, which writes it
 
   alignas(base::kCacheLine) Counts counts_;
-  Core core_;
-  ActiveMessages messages_;
-  Tagged tagged_;
-  std::vector<std::unique_ptr<Protocol>> others_;  // of the table, and the extension
-  Completer completer_;
+  engine::Core core_;
+  protocol::ActiveMessages messages_;
+  protocol::Tagged tagged_;
+  std::vector<std::unique_ptr<engine::Protocol>> others_;  // of the table, and the extension
+  engine::Completer completer_;
   Descriptor descriptor_{*this};  // its thread looks at the others
   void* const user_;
   const bool attends_;
@@ -203,8 +203,8 @@ template <class Attempt, class Describe>
       base::show_acquire(core_.order());
       return status;
     }
-    if (inside_of() != nullptr) [[unlikely]] {
-      return refuse_wait(wait.call);
+    if (engine::inside_of() != nullptr) [[unlikely]] {
+      return engine::refuse_wait(wait.call);
     }
     int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
@@ -233,14 +233,14 @@ template <class Attempt, class Describe>
 void report_operations(Worker& worker);
 // Tells it to the findings. Any thread; if the worker has no gate, only the thread that uses it.
 // False: another thread is inside, and the findings say so. Throws std::bad_alloc.
-bool look_inside(Worker& worker, Findings& findings);
+bool look_inside(Worker& worker, engine::Findings& findings);
 // Tells only what the worker has under way, in findings.state; nothing if another thread is inside.
-void look_under_way(Worker& worker, Findings& findings);
+void look_under_way(Worker& worker, engine::Findings& findings);
 // Tells what any thread may tell about a worker without a gate that another thread uses. `still`:
 // no thread has polled it for a while. Throws std::bad_alloc.
-void look_from_outside(Worker& worker, bool still, Findings& findings);
+void look_from_outside(Worker& worker, bool still, engine::Findings& findings);
 // The same as look_inside() for the thread inside.
-void find_inside(Worker& worker, Findings& findings);
+void find_inside(Worker& worker, engine::Findings& findings);
 
 // Tells a debugger where the worker's numbers are. The worker is open.
 void show(Worker& worker, tap::DebugWorker& shown);
@@ -253,4 +253,4 @@ struct Glimpse {
 };
 [[nodiscard]] Glimpse glimpse(Worker& worker);
 
-}  // namespace heddle::engine
+}  // namespace heddle::worker

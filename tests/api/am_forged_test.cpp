@@ -54,7 +54,7 @@ class Forger : public transport::BareRank {
 class AmForged : public testing::TestWithParam<const char*> {
  protected:
   AmForged() {
-    context_ = std::move(*engine::Context::join({{"inproc", &job_, 0}, GetParam(), "none"}));
+    context_ = std::move(*worker::Context::join({{"inproc", &job_, 0}, GetParam(), "none"}));
     worker_ = *context_->open_worker({});
     worker_->begin();
     forger_.emplace(&job_, GetParam());
@@ -103,8 +103,8 @@ class AmForged : public testing::TestWithParam<const char*> {
 
   const Variables variables_{{{"HEDDLE_AM_MAX_BYTES", "1M"}}};
   bootstrap::inproc::ThreadJob job_{2};
-  std::unique_ptr<engine::Context> context_;
-  engine::Worker* worker_ = nullptr;
+  std::unique_ptr<worker::Context> context_;
+  worker::Worker* worker_ = nullptr;
   std::optional<Forger> forger_;
   std::vector<std::byte> memory_;
   transport::LocalMemory local_;

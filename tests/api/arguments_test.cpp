@@ -51,7 +51,7 @@ TEST_F(Arguments, ACounterOfAWorkerIsNotThatOfALaterOneInItsPlace) {
   bool same_place = false;
   for (int i = 0; i < kWorkers && !same_place; ++i) {
     Worker worker = context_.open_worker(HEDDLE_SHARING_EXCLUSIVE);
-    const void* place = &engine::find_handle<engine::Worker>(worker.handle().id)->core();
+    const void* place = &engine::find_handle<worker::Worker>(worker.handle().id)->core();
     for (const auto& [place_before, counter] : earlier) {
       const heddle_completion completion = counter.completion();
       expect_error(worker.put(bytes_of(value_), remote_.at(0), &completion), HEDDLE_ERR_ARGUMENT, "another worker");

@@ -203,7 +203,7 @@ TEST(Ownership, GoesWithTheCounterOfAWorker) {
   options.counts_done = 1;
   heddle_counter counter{};
   check(heddle_counter_create(context.handle(), &options, &counter));
-  auto* const inner = engine::find_handle<engine::Worker>(worker.id);
+  auto* const inner = engine::find_handle<worker::Worker>(worker.id);
   ASSERT_NE(inner, nullptr);
   EXPECT_TRUE(inner->ownership().attend([] {}));
   std::thread([&] {

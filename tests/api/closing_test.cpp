@@ -79,7 +79,7 @@ TEST(Napping, NoticesThatAWorkerWasClosed) {
       return sender.try_send({1, 0}, 1, source, &at_sender) == HEDDLE_POSTED;
     }));
     receiver = {};
-    auto* inner = engine::find_handle<engine::Worker>(sender.handle().id);
+    auto* inner = engine::find_handle<worker::Worker>(sender.handle().id);
     int rests = 0;
     for (; sent.times == 0 && rests < 1000; ++rests) {
       ASSERT_GE(sender.progress(), 0);

@@ -66,7 +66,7 @@ class Diagnosis : public testing::Test {
   }
   Snapshot snapshot() {
     ++snapshots_;
-    auto decoded = tap::decode(engine::find_handle<engine::Context>(context_.handle().id)->inspection().snapshot());
+    auto decoded = tap::decode(engine::find_handle<worker::Context>(context_.handle().id)->inspection().snapshot());
     EXPECT_TRUE(decoded) << heddle_last_error();
     return decoded ? std::move(*decoded) : Snapshot{};
   }

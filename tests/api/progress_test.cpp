@@ -37,14 +37,14 @@ using One = std::vector<std::pair<const char*, const char*>>;
 constexpr std::int64_t kLong = std::chrono::nanoseconds(kFaultTime).count();
 
 TEST(PolicyNames, AreParsed) {
-  using engine::PolicyKind;
-  EXPECT_EQ(engine::policy_named("none")->kind, PolicyKind::none);
-  EXPECT_EQ(engine::policy_named("idle")->kind, PolicyKind::idle);
-  EXPECT_EQ(engine::policy_named("adaptive")->kind, PolicyKind::adaptive);
-  EXPECT_EQ(engine::policy_named("dedicated")->threads, 1U);
-  EXPECT_EQ(engine::policy_named("dedicated:3")->threads, 3U);
+  using worker::PolicyKind;
+  EXPECT_EQ(worker::policy_named("none")->kind, PolicyKind::none);
+  EXPECT_EQ(worker::policy_named("idle")->kind, PolicyKind::idle);
+  EXPECT_EQ(worker::policy_named("adaptive")->kind, PolicyKind::adaptive);
+  EXPECT_EQ(worker::policy_named("dedicated")->threads, 1U);
+  EXPECT_EQ(worker::policy_named("dedicated:3")->threads, 3U);
   for (const char* wrong : {"", "dedicated:", "dedicated:0", "dedicated:257", "dedicated:1x", "dedicated:-1", "Idle"}) {
-    EXPECT_FALSE(engine::policy_named(wrong).has_value()) << wrong;
+    EXPECT_FALSE(worker::policy_named(wrong).has_value()) << wrong;
   }
 }
 
@@ -96,9 +96,9 @@ class Tally {
 
 // Until the helper of that context sleeps, if it ever does: only an adaptive one.
 void await_helpers(heddle_context handle) {
-  auto* context = engine::find_handle<engine::Context>(handle.id);
+  auto* context = engine::find_handle<worker::Context>(handle.id);
   ASSERT_NE(context, nullptr);
-  if (context->helpers().policy().kind != engine::PolicyKind::adaptive) return;
+  if (context->helpers().policy().kind != worker::PolicyKind::adaptive) return;
   EXPECT_TRUE(within_time([&] { return context->helpers().asleep(); }));
 }
 

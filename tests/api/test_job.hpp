@@ -100,7 +100,7 @@ class Job {
 // The sharing modes, in the order of their numbers; and those that any thread may use.
 inline std::vector<heddle_sharing> all_modes() {
   std::vector<heddle_sharing> all;
-  for (const engine::Mode& mode : engine::modes()) all.push_back(static_cast<heddle_sharing>(mode.sharing));
+  for (const worker::Mode& mode : worker::modes()) all.push_back(static_cast<heddle_sharing>(mode.sharing));
   return all;
 }
 inline std::vector<heddle_sharing> shared_modes() {
@@ -109,7 +109,7 @@ inline std::vector<heddle_sharing> shared_modes() {
   return all;
 }
 inline const char* name_of_mode(heddle_sharing sharing) {
-  return engine::mode_numbered(static_cast<std::uint32_t>(sharing))->name;
+  return worker::mode_numbered(static_cast<std::uint32_t>(sharing))->name;
 }
 inline std::vector<const char*> names_of(const std::vector<heddle_sharing>& modes) {
   std::vector<const char*> names;

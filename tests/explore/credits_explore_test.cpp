@@ -97,7 +97,7 @@ struct UserCreditsModel final : Model {
   static constexpr std::uint64_t kWindow = 8;
   static constexpr heddle_peer kTarget{0, 0};
 
-  engine::BasicUserCredits<A> credits{1, 1, kWindow, false};
+  protocol::BasicUserCredits<A> credits{1, 1, kWindow, false};
   std::array<bool, kMostThreads> has{};
 
   [[nodiscard]] std::uint32_t threads() const override { return kTakers; }

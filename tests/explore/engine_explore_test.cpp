@@ -87,7 +87,7 @@ TEST(Counter, PlantedBugsAreFound) {
 
 enum class EpochBug { none, epoch_before_flag, epoch_relaxed, seen_after_looking };
 
-// The bootstrap's thread finds two ranks dead; an engine::Worker must learn of both, however its
+// The bootstrap's thread finds two ranks dead; an worker::Worker must learn of both, however its
 // progress falls.
 template <EpochBug kBug>
 struct EpochModel final : Model {
@@ -114,7 +114,7 @@ struct EpochModel final : Model {
     if (kBug != EpochBug::epoch_before_flag) failure_epoch.fetch_add(1, order);
   }
 
-  // engine::Worker::progress and note_failures, until both are known
+  // worker::Worker::progress and note_failures, until both are known
   void progress() {
     std::uint64_t seen_epoch = 0;
     std::array<bool, kDead> failed{};

@@ -21,7 +21,7 @@ struct ModelThread {
 // arranged, and then wait as well.
 template <template <class> class A, std::uint32_t kUsers, std::uint32_t kLooks>
 struct OwnershipModel final : Model {
-  engine::Ownership<A, ModelThread> ownership;
+  worker::Ownership<A, ModelThread> ownership;
   Atomic<std::uint32_t> turn{1};  // whose use comes next
   Plain<std::uint32_t> guarded;
   std::array<std::uint32_t, kMostThreads> done{};

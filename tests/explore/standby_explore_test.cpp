@@ -15,8 +15,8 @@
 namespace heddle::explore::standby_explore_test {
 namespace {
 
-using engine::ExecutorRole;
-using engine::Round;
+using worker::ExecutorRole;
+using worker::Round;
 
 enum class Bug {
   none,
@@ -153,7 +153,7 @@ struct Body {
 template <Shape kShape, Bug kBug, template <class> class A, template <class> class SleeperA>
 class ModelGate {
  public:
-  using Rounds = engine::ExecutorRounds<ModelGate, ModelBell<kBug>, ModelSystem<kBug, kShape.timer, A, SleeperA>>;
+  using Rounds = worker::ExecutorRounds<ModelGate, ModelBell<kBug>, ModelSystem<kBug, kShape.timer, A, SleeperA>>;
 
   ModelGate() {
     inside_.name("the inside");
@@ -352,7 +352,7 @@ class ModelGate {
   queue::TryLock<Atomic> door_;
   Queue queue_{4};
   Atomic<std::uint64_t> polls_{0};
-  engine::Standby<Atomic, Limits> standby_;
+  worker::Standby<Atomic, Limits> standby_;
   Atomic<std::uint32_t> ended_commands_{0};
   Atomic<std::uint32_t> arrived_{0};
   Atomic<std::uint32_t> armed_{0};
@@ -427,7 +427,7 @@ struct StandbyModel final : Model {
     if (kShape.apart) completions.stop();
   }
   void order() {
-    engine::ExecutorCall call;
+    worker::ExecutorCall call;
     call.function = this;
     call.run = [](void* self) { static_cast<StandbyModel*>(self)->called = true; };
     commands.call(call);

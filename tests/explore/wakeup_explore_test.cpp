@@ -67,7 +67,7 @@ class ModelSide {
     notifier_.arm();
     return true;
   }
-  engine::Quiet lie_down() {
+  worker::Quiet lie_down() {
     if (!door_.try_lock()) return {.polls = true};
     armed_.store(1, std::memory_order_relaxed);
     const bool failure = kBug != Bug::failure_not_seen && failures_.load(std::memory_order_acquire) != seen_failures_;
@@ -148,7 +148,7 @@ class ModelSide {
 template <Shape kShape, Bug kBug>
 struct WakeupModel final : Model {
   ModelSide<kBug> side;
-  engine::Wakeup<ModelSide<kBug>, System> wakeup{side};
+  worker::Wakeup<ModelSide<kBug>, System> wakeup{side};
 
   [[nodiscard]] std::uint32_t threads() const override { return kShape.other ? 4 : 3; }
   void run(std::uint32_t thread) override {

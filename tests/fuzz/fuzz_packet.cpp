@@ -23,7 +23,7 @@ void active_message(std::uint32_t immediate, std::span<const std::byte> packet) 
 void fragments(heddle::fuzz::Input input) {
   constexpr std::uint64_t kMessage = 1 << 16;
   constexpr std::uint64_t kMemory = 1 << 18;
-  heddle::engine::Reassembly reassembly(kMessage, kMemory);
+  heddle::protocol::Reassembly reassembly(kMessage, kMemory);
   while (!input.rest().empty()) {
     const heddle_peer source{input.take<std::uint8_t>() & 1U, 0};
     const auto packet = input.bytes(input.take<std::uint16_t>() % 512U);
@@ -34,8 +34,8 @@ void fragments(heddle::fuzz::Input input) {
     require(fragment->head.offset <= fragment->head.total_bytes &&
                 fragment->payload.size() <= fragment->head.total_bytes - fragment->head.offset,
             "part outside its message");
-    heddle::engine::Reassembly::Message whole;
-    if (reassembly.add(source, *fragment, &whole) == heddle::engine::Reassembly::Outcome::complete) {
+    heddle::protocol::Reassembly::Message whole;
+    if (reassembly.add(source, *fragment, &whole) == heddle::protocol::Reassembly::Outcome::complete) {
       require(whole.total_bytes <= kMessage && whole.handler < heddle::wire::kHandlerNumbers, "whole message");
     }
     require(reassembly.memory() <= kMemory, "more memory than allowed");
