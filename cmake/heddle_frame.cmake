@@ -9,6 +9,14 @@ if(HEDDLE_HWLOC)
   endif()
 endif()
 
+# A tree of tests in the least time to compile: tests, what measures and what is in no hurry are not optimised.
+set(heddle_quick OFF)
+set(heddle_in_no_hurry -O1)  # of sources that make much code for what is done once
+if(HEDDLE_PRECOMPILE AND HEDDLE_TESTS)
+  set(heddle_quick ON)
+  set(heddle_in_no_hurry -O0)
+endif()
+
 if(HEDDLE_TESTS)
   enable_testing()
   include(heddle_gtest)

@@ -30,7 +30,10 @@ endif()
 # SKIP_PRECOMPILE_HEADERS, or their target DISABLE_PRECOMPILE_HEADERS.
 # Tests are not optimised there, and what guides a fuzzer is not put into them: GoogleTest's comparisons make so much code that this is two
 # thirds of the time to compile them with sanitizers. The libraries that they test are compiled as the tree says.
-set(heddle_test_options -O0)
+set(heddle_test_options)
+if(heddle_quick)
+  set(heddle_test_options -O0)
+endif()
 if(HEDDLE_FUZZ)
   list(APPEND heddle_test_options -fno-sanitize=fuzzer-no-link)
 endif()

@@ -21,7 +21,7 @@ endif()
 
 option(HEDDLE_HWLOC "Read the machine's topology by hwloc 2, where its header is found; the library is loaded at run time" ON)
 option(HEDDLE_WERROR "Treat warnings as errors" OFF)
-option(HEDDLE_PRECOMPILE "Least time to compile: the standard library's headers parsed once (hides an include that is missing), tests not optimised" OFF)
+option(HEDDLE_PRECOMPILE "Least time to compile: the standard library's headers parsed once (hides an include that is missing); a tree with tests has these and what measures not optimised" OFF)
 option(HEDDLE_UNITY "Compile several sources at once: half of the time (hides an include that is missing)" ON)
 set(HEDDLE_TEST_LABELS "" CACHE STRING "Only tests with one of these labels are built; empty: all")
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for the whole build, as for -fsanitize=")

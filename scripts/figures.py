@@ -86,12 +86,14 @@ def setting(cache, name):
 
 
 def built(tree):
-    """How the tree's programs were compiled. With HEDDLE_PRECOMPILE those of the peers that the system has are not optimised."""
+    """How the tree's programs were compiled. Where tests were to be built quickly (HEDDLE_PRECOMPILE), those of the peers that the system has are
+    not optimised."""
     cache = (tree / "CMakeCache.txt").read_text(encoding="utf-8")
     version = output_of(setting(cache, "CMAKE_CXX_COMPILER") or "c++", "-dumpfullversion")
     name = "clang" if "clang" in setting(cache, "CMAKE_CXX_COMPILER") else "g++"
-    fast = setting(cache, "HEDDLE_PRECOMPILE") in ("", "OFF", "0", "NO", "FALSE")
-    return {"compiler": f"{name} {version}", "type": setting(cache, "CMAKE_BUILD_TYPE"), "peers_optimised": fast}
+    off = ("", "OFF", "0", "NO", "FALSE")
+    optimised = setting(cache, "HEDDLE_PRECOMPILE") in off or setting(cache, "HEDDLE_TESTS") in off
+    return {"compiler": f"{name} {version}", "type": setting(cache, "CMAKE_BUILD_TYPE"), "peers_optimised": optimised}
 
 
 def versions():

@@ -250,8 +250,9 @@ class Measured(unittest.TestCase):
     def test_how_it_was_built(self):
         with tempfile.TemporaryDirectory() as folder:
             cache = pathlib.Path(folder, "CMakeCache.txt")
-            for precompile, optimised in (("ON", False), ("OFF", True)):
-                cache.write_text(f"CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_CXX_COMPILER:FILEPATH=/usr/bin/c++\nHEDDLE_PRECOMPILE:BOOL={precompile}\n")
+            for precompile, tests, optimised in (("ON", "ON", False), ("OFF", "ON", True), ("ON", "OFF", True)):
+                cache.write_text(f"CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_CXX_COMPILER:FILEPATH=/usr/bin/c++\n"
+                                 f"HEDDLE_PRECOMPILE:BOOL={precompile}\nHEDDLE_TESTS:BOOL={tests}\n")
                 built = figures.built(pathlib.Path(folder))
                 self.assertEqual((built["type"], built["peers_optimised"]), ("Release", optimised))
 
