@@ -185,6 +185,10 @@ class HelperClaim {
 // word_: 0 free, 1 held, 2 held and a thread may sleep. Only the holder stores 0, by an exchange
 // that tells it whether to wake. A thread that waits stores 2 before it sleeps, and takes the mutex
 // with 2, since others may still sleep.
+//
+// ThreadSanitizer in a program is shown the order of its holders, as of any mutex: it sees that one
+// thread allocates what a list under the mutex names, and that another one, a helper perhaps, frees
+// it.
 
 namespace detail {
 // The number of this thread if it is a helper; 0: it is not.
@@ -209,14 +213,19 @@ class BasicFetchingMutex {
   void lock() {
     if (detail::t_helper != 0) claim();
     if (!take()) wait();
+    base::show_acquire(this);
   }
   [[nodiscard]] bool try_lock() {
     if (detail::t_helper != 0 && !helper_.try_claim(detail::t_helper)) return false;
-    if (take()) return true;
+    if (take()) {
+      base::show_acquire(this);
+      return true;
+    }
     if (detail::t_helper != 0) helper_.release();
     return false;
   }
   void unlock() {
+    base::show_release(this);
     if (word_.exchange(kFree, std::memory_order_release) == kAwaited) System::wake(&word_);
     if (detail::t_helper != 0) helper_.release();
   }

@@ -236,13 +236,13 @@ class Install(unittest.TestCase):
         self.assertEqual(racing.stderr.count("WARNING: ThreadSanitizer: data race"), 1, racing.stderr)
 
     def test_thread_sanitizer_knows_the_order_of_messages(self):
-        """Messages, completions and collectives, by the threads that call and with a helper that does their work."""
+        """Messages, completions, objects and collectives, by the threads that call and with a helper that does their work."""
         program = self.scratch / "tsan_messages"
         run(OPTIONS.cc, "-std=c11", "-g", "-O1", "-fsanitize=thread", "-Wall", "-Wextra", "-Werror", HERE / "tsan_messages.c",
             "-o", program, f"-I{self.prefix / 'include'}", f"-L{self.libdir}", "-lheddle", "-pthread")
         env = clean_environment(LD_LIBRARY_PATH=str(self.libdir), TSAN_OPTIONS="exitcode=66")
         ways = ("tagged_short", "tagged_eager", "tagged_long", "active_short", "active_eager", "active_long", "active_user",
-                "callbacks", "one_sided", "collectives")
+                "callbacks", "objects", "one_sided", "collectives")
         for progress in ("none", "dedicated:1"):
             for ranks, transport in (("1", "shm"), ("1", "loopback"), ("2", "shm"), ("2", "loopback")):
                 for how in ways:

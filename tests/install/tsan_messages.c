@@ -9,6 +9,7 @@
 #include <heddle/heddle.h>
 #include <heddle/partitioned.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -181,6 +182,36 @@ static void callbacks(const side* s) {
   }
 }
 
+/* ---- lists of the context: both threads change them, ordered by their lock alone ------------- */
+
+static uint64_t freed[2]; /* relaxed: says when, and orders nothing */
+
+static void objects(const side* s) {
+  for (uint64_t round = 1; round <= ROUNDS; ++round) {
+    for (uint32_t turn = 0; turn < 2; ++turn) {
+      heddle_counter counter;
+      check(heddle_counter_create(s->context, NULL, &counter), "counter");
+      if (turn != s->me) {
+        while (__atomic_load_n(&freed[1 - s->me], __ATOMIC_RELAXED) < round) sched_yield();
+        check(heddle_counter_free(counter), "free");
+        send_words(s, 4, round);
+        continue;
+      }
+      heddle_receive receive;
+      const heddle_wanted wanted = {s->peer, 7, UINT64_MAX};
+      heddle_completion completion;
+      memset(&completion, 0, sizeof completion);
+      completion.counter = counter;
+      check(heddle_recv(s->worker, &wanted, targets[s->me], 8 * 4, &receive, &completion), "recv");
+      /* The receive names it, so the context keeps it in a list. */
+      check(heddle_counter_free(counter), "free");
+      __atomic_store_n(&freed[s->me], round, __ATOMIC_RELAXED);
+      check(heddle_recv_wait(s->worker, &receive, HEDDLE_FOREVER), "recv_wait");
+      compare(targets[s->me], 4, round);
+    }
+  }
+}
+
 /* ---- puts, gets and atomics between regions that peers map ----------------------------------- */
 
 static void one_sided(const side* s) {
@@ -236,11 +267,11 @@ typedef struct way {
   const char* name;
   void (*run)(const side*);
 } way;
-static const way kWays[] = {{"tagged_short", tagged_short}, {"tagged_eager", tagged_eager},
-                            {"tagged_long", tagged_long},   {"active_short", active_short},
-                            {"active_eager", active_eager}, {"active_long", active_long},
-                            {"active_user", active_user},   {"callbacks", callbacks},
-                            {"one_sided", one_sided},       {"collectives", collectives}};
+static const way kWays[] = {
+    {"tagged_short", tagged_short}, {"tagged_eager", tagged_eager}, {"tagged_long", tagged_long},
+    {"active_short", active_short}, {"active_eager", active_eager}, {"active_long", active_long},
+    {"active_user", active_user},   {"callbacks", callbacks},       {"objects", objects},
+    {"one_sided", one_sided},       {"collectives", collectives}};
 static const way* chosen;
 
 static pthread_barrier_t both;
