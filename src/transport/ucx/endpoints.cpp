@@ -79,11 +79,15 @@ void Endpoints::note_lost(PeerState& peer) {
 
 void Endpoints::on_broken(void* arg, ucp_ep_h, ucs_status_t status) {
   PeerState& peer = *static_cast<PeerState*>(arg);
-  if (peer.stage == PeerState::Stage::broken && peer.endpoint == nullptr) return;
+  if (peer.over() && peer.endpoint == nullptr) return;
   Endpoints& self = peer.port->endpoints();
   peer.has_gap = false;
   self.port_.log_lost(peer, self.port_.call().status_string(status));
   self.note_lost(peer);
+}
+
+void Endpoints::lose(std::uint32_t rank, std::uint32_t worker) {
+  if (!device_.only_worker_ended(rank, worker)) device_.lose(rank);
 }
 
 void Endpoints::disconnect_all() {
@@ -94,9 +98,15 @@ void Endpoints::disconnect_all() {
 // an endpoint that is not safe to close stays, with its operations.
 void Endpoints::disconnect(PeerState& peer, Close close_it) {
   const bool now = close_it == Close::now;
-  if (peer.stage == PeerState::Stage::broken && (peer.endpoint == nullptr || !now)) return;
-  if (!port_.closed()) device_.lose(peer.rank);
-  port_.peers().end(peer, PeerState::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+  const bool again = peer.disconnected || peer.stage == PeerState::Stage::broken;
+  if (again && (peer.endpoint == nullptr || !now)) return;
+  peer.disconnected = true;
+  if (device_.only_worker_ended(peer.rank, peer.worker)) {
+    port_.peers().end(peer, PeerState::Stage::closed, HEDDLE_DONE);
+  } else {
+    if (!port_.closed()) device_.lose(peer.rank);
+    port_.peers().end(peer, PeerState::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+  }
   if (peer.endpoint != nullptr) {
     const bool can = device_.recovers();
     if (can && !now && peer.used && !port_.closed()) {

@@ -148,5 +148,35 @@ TEST_F(UcxFaults, PutsToAWorkerThatClosesAreFlushed) {
   EXPECT_EQ(std::memcmp(target_.address, data_.data(), data_.size()), 0);
 }
 
+// As a worker does that is closed while its own transfers do not end.
+TEST_F(UcxFaults, AClosedWorkerWhoseConnectionBreaksIsNoLostRank) {
+  Token flushed = 0;
+  Token behind = 0;
+  post_behind_a_flush(&flushed, &behind);
+  world_->close_port(1, 0);
+  ASSERT_TRUE(world_->until([this] { return port().worker().closed({1, 0}); }));
+  faults_->break_held();
+  ASSERT_TRUE(world_->until([&] { return port().done(flushed) && port().done(behind); }));
+  EXPECT_EQ(port().status(flushed), HEDDLE_DONE) << "its flush ends well when the connection is closed";
+  EXPECT_EQ(port().status(behind), HEDDLE_ERR_PEER_FAILED);
+  faults_->hold_flushes(false);
+  EXPECT_TRUE(port().worker().closed({1, 0}));
+  const std::vector<std::byte> payload = pattern(3, 8);
+  EXPECT_EQ(world_->run(port(), message_to(1, 0, payload)), HEDDLE_DONE) << "messages to a closed worker are lost";
+  EXPECT_EQ(world_->run(port(), put(1)), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(world_->run(port(), message_to(1, 1, payload)), HEDDLE_DONE) << "its other worker goes on";
+  EXPECT_EQ(world_->transport(0).lost(1), 0U);
+}
+
+// The error of a put comes before UCX says that the connection is broken.
+TEST_F(UcxFaults, APutThatFailsWithAClosedWorkerIsNoLossOfItsRank) {
+  world_->close_port(1, 0);
+  ASSERT_TRUE(world_->until([this] { return port().worker().closed({1, 0}); }));
+  faults_->fail_put(UCS_ERR_CONNECTION_RESET);
+  EXPECT_EQ(world_->run(port(), put(1)), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(world_->run(port(), message_to(1, 1, pattern(3, 8))), HEDDLE_DONE) << "its other worker goes on";
+  EXPECT_EQ(world_->transport(0).lost(1), 0U);
+}
+
 }  // namespace
 }  // namespace heddle::transport::ucx::faults_test

@@ -99,6 +99,7 @@ struct PeerState final : network::StreamPeer {
   // something was sent through it: its handshake is not on the way any more
   bool used = false;
   bool handshake_sent = false;  // our handshake has left: our connection is made
+  bool disconnected = false;    // see Endpoints::disconnect()
   // ready, UCX has no packet, and none is gathered: a short message may leave at once
   bool by_value = false;
   std::uint32_t in_flight = 0;        // packets and credits that UCX has
@@ -118,7 +119,8 @@ struct PeerState final : network::StreamPeer {
 
   // Puts that were posted before may still be flushed: the peer's worker may be closed, but the
   // connection stays.
-  [[nodiscard]] bool flushable() const { return ready() || (stage == Stage::closed && endpoint != nullptr); }
+  [[nodiscard]] bool flushable() const { return ready() || (stage == Stage::closed && has_connection()); }
+  [[nodiscard]] bool has_connection() const { return endpoint != nullptr && !disconnected; }
   // To be called when its stage, in_flight or gathered has changed.
   void update_by_value() { by_value = ready() && in_flight == 0 && gathered == nullptr; }
 };

@@ -48,11 +48,14 @@ class Endpoints {
   static void on_broken(void* arg, ucp_ep_h endpoint, ucs_status_t status);
   // The connection is ended by the next go_on_disconnecting().
   void note_lost(PeerState& peer);
-  // Nothing is sent there any more: operations under way fail with PEER_FAILED. now: UCX's endpoint
+  // Nothing is sent there any more: operations under way fail with PEER_FAILED. The rank counts as
+  // lost, unless only its worker has ended. now: UCX's endpoint
   // is closed by force, since UCX itself has reported the connection as broken, or at the end.
   // when_safe: the peer may live, and UCX may be answering it.
   enum class Close : std::uint8_t { when_safe, now };
   void disconnect(PeerState& peer, Close close_it);
+  // Something under way to that worker has failed because its connection is broken.
+  void lose(std::uint32_t rank, std::uint32_t worker);
   // At the end: disconnects all. They are closed when all_closed() says so.
   void disconnect_all();
   [[nodiscard]] bool all_closed() const { return closing_.empty(); }

@@ -161,7 +161,7 @@ void Transfers::give_slot(Transfer* transfer) {
   pool_.front()->change.active = false;
   pool_.front()->local = nullptr;
   const base::Status meaning = meaning_of(status);
-  if (meaning == HEDDLE_ERR_PEER_FAILED) device_.lose(command.rank);
+  if (meaning == HEDDLE_ERR_PEER_FAILED) port_.endpoints().lose(command.rank, command.worker);
   return port_.completions().refuse(
       command,
       base::fail(meaning, "UCX refuses a transfer of %llu bytes with rank %u: %s",
@@ -282,7 +282,7 @@ inline void Transfers::tell(const Transfer& transfer, base::Status status) {
 
 inline void Transfers::finish(Transfer* transfer) {
   if (transfer->status == HEDDLE_ERR_PEER_FAILED && !port_.closed()) [[unlikely]]
-    device_.lose(transfer->peer->rank);
+    port_.endpoints().lose(transfer->peer->rank, transfer->peer->worker);
   if (!transfer->has(Transfer::orphan)) [[likely]] {
     tell(*transfer, transfer->status);
   } else {
@@ -371,9 +371,10 @@ void Transfers::end_flush(PeerState& peer, base::Status status) {
   end_puts(std::exchange(peer.flushing, nullptr), status);
   // On a broken connection nothing is flushed any more: what this flush did not cover has failed,
   // even if the flush itself went well.
-  if (peer.stage == PeerState::Stage::broken) {
+  if (!peer.flushable() && peer.over()) {
     peer.joinable = nullptr;
-    end_puts(std::exchange(peer.unflushed, nullptr), status != HEDDLE_DONE ? status : peer.status);
+    const base::Status why = peer.stage == PeerState::Stage::broken ? peer.status : HEDDLE_ERR_PEER_FAILED;
+    end_puts(std::exchange(peer.unflushed, nullptr), status != HEDDLE_DONE ? status : why);
   }
 }
 

@@ -77,7 +77,7 @@ inline void SendQueue::take(const ibv_wc& entry) {
   // The requests before it went well: requests complete in their order.
   if (entry.status != IBV_WC_WR_FLUSH_ERR && static_cast<std::int32_t>(up_to - peer.completed) > 0)
     complete(peer, up_to - 1, HEDDLE_DONE);
-  if (peer.stage == network::Peer::Stage::closed && peer.told_end) return end_closed(peer, up_to);
+  if (port_.has_closed(peer)) return end_closed(peer, up_to);
   port_.note_lost(peer, port_.adapter().call().wc_status_str(entry.status));
 }
 
@@ -138,6 +138,7 @@ void SendQueue::fail(PeerState& peer, base::Status status) {
     for (std::size_t i = 0; i < count; ++i) take(entries[i]);
   }
   peer.signalled = peer.posted;
+  if (peer.stage == network::Peer::Stage::closed) end_closed(peer, peer.posted);
   complete(peer, peer.posted, status);
   peer.flush_due = false;
   std::erase(flushes_due_, &peer);

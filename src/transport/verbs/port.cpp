@@ -228,8 +228,22 @@ void Port::take_end(PeerState& peer, std::uint32_t kind) {
   peer.told_end = true;
   if (peer.stage == network::Peer::Stage::broken) return;
   if (kind == Handshake::ended) return note_lost(peer, "it has disconnected");
+  end_closed(peer);
+}
+
+void Port::end_closed(PeerState& peer) {
+  peer.told_end = true;
   peers().end(peer, network::Peer::Stage::closed, HEDDLE_DONE);
   stop_pair(peer);
+}
+
+// Its requests may fail before it says itself that it ends.
+[[gnu::cold]] bool Port::has_closed(PeerState& peer) {
+  if (peer.stage == network::Peer::Stage::closed && peer.told_end) return true;
+  const bool goes_on = !closed() && !is_failed() && peer.stage != network::Peer::Stage::broken;
+  if (!goes_on || !device_.only_worker_ended(peer.rank, peer.worker)) return false;
+  end_closed(peer);
+  return true;
 }
 
 bool Port::open(network::Peer& opened, const network::Bytes& address) {
@@ -443,9 +457,14 @@ void Port::go_on_disconnecting() {
 
 void Port::disconnect(PeerState& peer) {
   if (peer.stage == network::Peer::Stage::broken) return;
-  if (!closed()) device_.lose(peer.rank);
   const bool met = peer.said_open || peer.theirs.kind != 0;
-  peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+  if (!closed() && device_.only_worker_ended(peer.rank, peer.worker)) {
+    peers().end(peer, network::Peer::Stage::closed, HEDDLE_DONE);
+    abandon(peer, HEDDLE_ERR_PEER_FAILED);
+  } else {
+    if (!closed()) device_.lose(peer.rank);
+    peers().end(peer, network::Peer::Stage::broken, HEDDLE_ERR_PEER_FAILED);
+  }
   if (!met || peer.told_end || device_.failed(peer.rank)) return;
   owe(peer, closed() ? Handshake::closed : Handshake::ended);
 }
@@ -469,10 +488,13 @@ void Port::tell_owed() {
 void Port::on_end(network::Peer& ended) {
   PeerState& peer = state(ended);
   sending_.drop_waiting(peer);
-  if (peer.stage != network::Peer::Stage::broken) return;
+  if (peer.stage == network::Peer::Stage::broken) abandon(peer, peer.status);
+}
+
+void Port::abandon(PeerState& peer, base::Status status) {
   destroy_pair(peer);
-  sending_.fail(peer, peer.status);
-  stripes_.fail(peer, peer.status);
+  sending_.fail(peer, status);
+  stripes_.fail(peer, status);
 }
 
 void Port::disconnect_transfers() {

@@ -510,6 +510,9 @@ class Port final : public network::Port {
   void note_other_failed();
 
   // ---- for the parts
+  // A request to the peer has failed. True: its worker was closed, and the requests under way end
+  // as those to a closed worker do. False: see note_lost().
+  [[nodiscard]] bool has_closed(PeerState& peer);
   // The requests under way to the peer are lost. Called within progress: the pair is destroyed
   // afterwards.
   void note_lost(PeerState& peer, const char* why);
@@ -543,10 +546,15 @@ class Port final : public network::Port {
   void begin_handshake(PeerState& peer);
   bool handshake_takes_too_long(PeerState& peer) const;
   void take_end(PeerState& peer, std::uint32_t kind);
+  // Its requests end by themselves.
+  void end_closed(PeerState& peer);
   void owe(PeerState& peer, Handshake::Kind note);
   void tell_owed();
-  // Nothing is sent there any more: requests under way fail with PEER_FAILED.
+  // Nothing is sent there any more: requests under way fail with PEER_FAILED. Its rank counts as
+  // lost, unless only its worker has ended.
   void disconnect(PeerState& peer);
+  // Its pair is destroyed, so that the adapter has nothing of it any more; then requests end.
+  void abandon(PeerState& peer, base::Status status);
   void note_all_lost();
   [[nodiscard]] bool is_failed() const { return failed_.load(std::memory_order_relaxed); }
   void go_on_disconnecting();

@@ -131,7 +131,7 @@ void Stripes::take(const ibv_wc& entry) {
   // of a pair that was destroyed
   if (peer == nullptr || peer->stripe == nullptr || entry.qp_num != peer->stripe->qp_num) return;
   if (entry.status == IBV_WC_SUCCESS) return end_second(split, HEDDLE_DONE);
-  if (peer->stage == network::Peer::Stage::closed && peer->told_end) return end_second(split, HEDDLE_ERR_PEER_FAILED);
+  if (port_.has_closed(*peer)) return end_second(split, HEDDLE_ERR_PEER_FAILED);
   port_.note_lost(*peer, adapter_->call().wc_status_str(entry.status));
 }
 

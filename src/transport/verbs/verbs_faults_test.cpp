@@ -243,6 +243,58 @@ TEST_F(Verbs, AWorkerThatClosesInHasteIsNoLostRank) {
   EXPECT_EQ(world.transport(1).lost(0), 0U);
 }
 
+// Its peer knows that it was closed when the requests to it fail, and was not told of its end.
+TEST_F(Verbs, AClosedWorkerThatAnswersNoMoreIsNoLostRank) {
+  World world(setting(), 2, 2);
+  Memory memory(world);
+  conformance::Port& port = world.port(0);
+  ASSERT_EQ(world.run(port, memory.put()), HEDDLE_DONE);
+  ASSERT_EQ(world.run(port, message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
+  idle_->holds = true;
+  const Token put = world.must_post(port, memory.put());
+  const Token message = world.must_post(port, message_to(1, 0, pattern(2, 2000)));
+  ASSERT_TRUE(put != 0 && message != 0);
+  world.close_port(1, 0);
+  ASSERT_TRUE(world.until([&] { return port.worker().closed({1, 0}); }));
+  ASSERT_FALSE(port.done(put) || port.done(message));
+  idle_->cut = true;
+  release();
+  idle_->cut = false;
+  ASSERT_TRUE(world.until([&] { return port.done(put) && port.done(message); }));
+  EXPECT_EQ(port.status(put), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(port.status(message), HEDDLE_DONE) << "messages to a closed worker are lost";
+  EXPECT_EQ(world.run(port, message_to(1, 0, pattern(3, 8))), HEDDLE_DONE);
+  EXPECT_EQ(world.run(port, memory.put()), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_TRUE(port.worker().closed({1, 0}));
+  EXPECT_EQ(world.run(port, message_to(1, 1, pattern(4, 8))), HEDDLE_DONE) << "its other worker goes on";
+  EXPECT_EQ(world.transport(0).lost(1), 0U);
+  EXPECT_TRUE(world.quiet());
+}
+
+TEST_F(Verbs, AClosedWorkerThatIsDisconnectedIsNoLostRank) {
+  World world(setting(), 2, 2);
+  Memory memory(world);
+  conformance::Port& port = world.port(0);
+  ASSERT_EQ(world.run(port, memory.put()), HEDDLE_DONE);
+  ASSERT_EQ(world.run(port, message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
+  idle_->holds = true;
+  const Token put = world.must_post(port, memory.put());
+  const Token message = world.must_post(port, message_to(1, 0, pattern(2, 2000)));
+  ASSERT_TRUE(put != 0 && message != 0);
+  world.close_port(1, 0);
+  ASSERT_TRUE(world.until([&] { return port.worker().closed({1, 0}); }));
+  for (std::uint32_t pair = 2; pair < 16; ++pair) static_cast<void>(forge_message_(pair, 1U << 20));
+  ASSERT_TRUE(world.until([&] { return port.done(put) && port.done(message); }));
+  EXPECT_EQ(port.worker().counters().malformed, 1U);
+  EXPECT_EQ(port.status(put), HEDDLE_ERR_PEER_FAILED);
+  EXPECT_EQ(port.status(message), HEDDLE_DONE);
+  release();
+  EXPECT_EQ(world.run(port, message_to(1, 0, pattern(3, 8))), HEDDLE_DONE);
+  EXPECT_EQ(world.run(port, message_to(1, 1, pattern(4, 8))), HEDDLE_DONE) << "its other worker goes on";
+  EXPECT_EQ(world.transport(0).lost(1), 0U);
+  EXPECT_TRUE(world.quiet());
+}
+
 // The adapter of the other end reports nothing to its rank, and that rank sends nothing.
 TEST_F(Verbs, AnEndIsToldToThePeer) {
   World world(setting(), 2);
