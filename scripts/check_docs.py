@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks what the documents promise: the README's program is the example, word for word; every room has a README of at
-most 60 lines; every relative link leads to a file; every HEDDLE_ variable that a document names exists.
+most 60 lines; every relative link leads to a file; every HEDDLE_ variable that a document names exists, and so does every
+source that a document names in backquotes, or a comment names.
 
     check_docs.py [ROOT]     exit 0: all is well; 1: each fault on a line
 """
@@ -9,9 +10,18 @@ import pathlib
 import re
 import sys
 
+sys.dont_write_bytecode = True
+from cpp_text import comments  # noqa: E402
+
 MOST_LINES = 60
 INDEXES = {"docs/decisions": "[0-9]*.md", "docs/journal": "*.md"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+# A source of the project, by the end of its path. x.cpp, NAME_test.cpp and UNIT.hpp stand for any.
+SOURCE = r"(?:(?:\.\./)*(?:[\w-]+/)*[a-z][a-z0-9_-]+\.(?:cpp|hpp|py|sh|cmake))"
+QUOTED = re.compile(f"`({SOURCE})`")
+NAMED = re.compile(rf"(?<![\w./-])({SOURCE})(?![\w/])")
+ANY = re.compile(r"(^|/)x(_test)?\.")
+TOLD_OF_THE_PAST = ("docs/decisions/", "docs/journal/", "CHANGELOG.md")
 VARIABLE = re.compile(r"\bHEDDLE_[A-Z0-9_]+\b")
 
 
@@ -86,9 +96,36 @@ def check_names(root):
     ]
 
 
+def path_ends(root):
+    """Every way to name a file of the project: its path, and the ends of that."""
+    ends = set()
+    for path in root.rglob("*.*"):
+        parts = path.relative_to(root).parts
+        if not any(part.startswith((".", "build")) for part in parts[:-1]):
+            ends |= {"/".join(parts[at:]) for at in range(len(parts))}
+    return ends
+
+
+def check_files(root):
+    """Sources that are named are there: in documents, and in comments."""
+    ends = path_ends(root)
+    named = [(path, path.read_text(encoding="utf-8"), QUOTED) for path in documents(root)
+             if not str(path.relative_to(root)).startswith(TOLD_OF_THE_PAST)]
+    for path in sorted(path for kind in ("cpp", "hpp", "c", "h") for path in root.rglob(f"*.{kind}")):
+        if not any(part.startswith((".", "build")) for part in path.relative_to(root).parts[:-1]):
+            text = path.read_text(encoding="utf-8")
+            named += [(path, text[begin:end], NAMED) for begin, end, _ in comments(text)]
+    return [
+        f"{path.relative_to(root)}: there is no {name}"
+        for path, text, names in named
+        for name in sorted(set(names.findall(text)))
+        if not ANY.search(name) and name.removeprefix("../") not in ends and not (path.parent / name).exists()
+    ]
+
+
 def main(arguments):
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent).resolve()
-    problems = check_example(root) + check_rooms(root) + check_indexes(root) + check_links(root) + check_names(root)
+    problems = check_example(root) + check_rooms(root) + check_indexes(root) + check_links(root) + check_names(root) + check_files(root)
     for problem in problems:
         print(problem)
     print(f"check_docs: {len(documents(root))} documents, {len(problems)} faults")

@@ -12,7 +12,7 @@ import re
 import sys
 
 # Room: what it may include. The first row whose name is the room's or a parent folder's counts.
-BELOW_TRANSPORT = {"base", "tap", "diagnosis", "queue", "wire", "memory", "bootstrap", "transport/common"}
+BELOW_TRANSPORT = {"base", "tap", "queue", "wire", "memory", "bootstrap", "transport/common"}
 BELOW_WORKER = BELOW_TRANSPORT | {"transport", "engine", "protocol"}
 BELOW_API = BELOW_WORKER | {"worker", "collective", "partitioned"}
 MAY = {
@@ -22,7 +22,7 @@ MAY = {
     "src/diagnosis": {"base", "tap"},
     "src/queue": {"base"},
     "src/wire": {"base"},
-    "src/memory": {"base", "queue", "wire"},
+    "src/memory": {"base", "queue"},
     "src/bootstrap": {"base", "tap", "diagnosis", "queue", "wire"},
     "src/transport": BELOW_TRANSPORT | {"transport/network"},
     "src/engine": BELOW_TRANSPORT | {"transport"},
@@ -37,7 +37,7 @@ MAY = {
     "examples": set(),
     "interfaces": set(),  # each folder of it is a room of its own
     "tofu": {"base", "queue"},
-    "tests": BELOW_API | {"bootstrap/*", "transport/*", "api", "tools", "observe", "bench", "tofu"},
+    "tests": BELOW_API | {"diagnosis", "bootstrap/*", "transport/*", "api", "tools", "observe", "bench", "tofu"},
 }
 # Exceptions, by the beginning of the file's path.
 BESIDES = {

@@ -195,7 +195,7 @@ class Docs(unittest.TestCase):
         tree = Tree(self, {key: value for key, value in files.items() if value is not None})
         root = tree.root
         return (check_docs.check_example(root) + check_docs.check_rooms(root) + check_docs.check_indexes(root)
-                + check_docs.check_links(root) + check_docs.check_names(root))
+                + check_docs.check_links(root) + check_docs.check_names(root) + check_docs.check_files(root))
 
     def test_good(self):
         self.assertEqual(self.faults("README.md", DOCS["README.md"]), [])
@@ -209,6 +209,8 @@ class Docs(unittest.TestCase):
             ("docs/decisions/0002-b.md", "\n", "0002-b.md has no row"),
             ("docs/journal/b.md", "\n", "docs/journal/README.md: b.md has no row"),
             ("docs/guide.md", "HEDDLE_LOUD\n", "HEDDLE_LOUD is no variable"),
+            ("docs/guide.md", "`x.cpp` `base/config.cpp` `base/gone.hpp`\n", "docs/guide.md: there is no base/gone.hpp"),
+            ("src/base/config.cpp", "HEDDLE_LOG\n// See gone.hpp, and config.cpp.\n", "src/base/config.cpp: there is no gone.hpp"),
         ):
             with self.subTest(word=word):
                 (fault,) = self.faults(name, text)

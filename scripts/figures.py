@@ -166,10 +166,13 @@ def times_as_fast(ours, other):
     return ours["median"] / other["median"] if larger_is_better(ours) else other["median"] / ours["median"]
 
 
+def is_known(one, other):
+    return min(one["repeats"], other["repeats"]) >= LEAST_REPEATS
+
+
 def is_apart(one, other):
-    """As bench/harness/record.cpp: intervals that overlap, and figures of too few repeats, are level."""
-    apart = one["high95"] < other["low95"] or other["high95"] < one["low95"]
-    return apart and min(one["repeats"], other["repeats"]) >= LEAST_REPEATS
+    """As bench/harness/record.cpp: intervals that overlap are level, and figures of too few repeats are not compared."""
+    return is_known(one, other) and (one["high95"] < other["low95"] or other["high95"] < one["low95"])
 
 
 def ours_of(row, records):
@@ -206,11 +209,13 @@ class Standing:
 
     @property
     def words(self):
-        """ahead, level, behind; limit: no peer, but what the machine can do; alone."""
+        """ahead, level, behind; unknown: too few repeats; limit: no peer, but what the machine can do; alone."""
         if self.ours is None or self.other is None:
             return "alone"
         if self.row.beside != "peers":
             return "limit"
+        if not is_known(self.ours, self.other):
+            return "unknown"
         if not is_apart(self.ours, self.other):
             return "level"
         return "ahead" if times_as_fast(self.ours, self.other) > 1 else "behind"
@@ -272,7 +277,7 @@ def cells(standing, peers, alone=True):
         return [*what, value_text(ours), "no peer did it in the same state of the machine" if standing.row.beside == "peers" else "", ""]
     ratio = number(times_as_fast(ours, other))
     name = name_text(other, peers)
-    said = {"level": f"{ratio} (level)", "behind": f"**{ratio}: {name} is ahead**"}.get(standing.words, ratio)
+    said = {"level": f"{ratio} (level)", "unknown": "too few repeats", "behind": f"**{ratio}: {name} is ahead**"}.get(standing.words, ratio)
     return [*what, value_text(ours), f"{name} {value_text(other)}", said]
 
 
@@ -317,8 +322,10 @@ def origin_text(data):
 
 
 def short_text(found, peers):
-    counts = {words: sum(one.words == words for one in found) for words in ("ahead", "level", "behind")}
+    counts = {words: sum(one.words == words for one in found) for words in ("ahead", "level", "behind", "unknown")}
     said = f"Of {sum(counts.values())} rows beside a peer Heddle is ahead in {counts['ahead']} and level in {counts['level']}; a peer is ahead in {counts['behind']}."
+    if counts["unknown"]:
+        said += f" {counts['unknown']} have too few repeats to tell."
     behind = sorted((one for one in found if one.words == "behind"), key=lambda one: times_as_fast(one.ours, one.other))
     return said + ("\n\n" + rows_text(behind, peers) if behind else "")
 
@@ -365,10 +372,12 @@ def faults_of(name, text, texts):
 
 def check(root):
     """Each fault of the documents, one a line."""
-    texts = tables(json.loads((root / FILE).read_text(encoding="utf-8")))
+    data = json.loads((root / FILE).read_text(encoding="utf-8"))
+    texts = tables(data)
     contents = {name: (root / name).read_text(encoding="utf-8") for name in DOCUMENTS}
     faults = [fault for name, content in contents.items() for fault in faults_of(name, content, texts)]
     shown = {match["name"] for content in contents.values() for match in TABLE.finditer(content)}
+    faults += [f"{FILE}: the run {name} is a quick one, which shows no more than that everything runs" for name, run in data["runs"].items() if run["quick"]]
     return faults + [f"{DOCUMENTS[-1]}: the table figures:{name} is nowhere shown" for name in texts if name not in shown]
 
 

@@ -63,8 +63,9 @@ class Standings(unittest.TestCase):
             rate = {"metric": "rate", "unit": "Mop/s"}
             self.assertEqual(standing_of(record(10, **rate), record(median, transport="ucx", **rate)).words, words)
 
-    def test_few_repeats_are_level(self):
-        self.assertEqual(standing_of(record(5), record(30, transport="ucx", repeats=2)).words, "level")
+    def test_few_repeats_are_not_compared(self):
+        found = standing_of(record(5), record(30, transport="ucx", repeats=2))
+        self.assertEqual((found.words, figures.cells(found, {})[4]), ("unknown", "too few repeats"))
 
     def test_a_peer_that_is_ahead_comes_before_one_with_a_better_median(self):
         found = standing_of(record(10, 1), record(5, 20, transport="ucx"), record(7, 0.5, transport="mpich"))
@@ -195,6 +196,8 @@ class Documents(unittest.TestCase):
             (root / figures.FILE).write_text(figures.text_of(data_of(record(50), record(6, transport="ucx"))))
             with contextlib.redirect_stdout(out):
                 self.assertEqual(figures.main(["--check", str(root)]), 1)
+            (root / figures.FILE).write_text(figures.text_of(data_of(record(50), record(6, transport="ucx"), quick=True)))
+            self.assertIn("docs/figures.json: the run operations is a quick one, which shows no more than that everything runs", figures.check(root))
             (root / "README.md").write_text("")
             self.assertIn("docs/performance.md: the table figures:origin is nowhere shown", figures.check(root))
 
