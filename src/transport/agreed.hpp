@@ -15,7 +15,6 @@ namespace heddle::transport {
 // Settings of the layers above by which both ends of a message count credit: if they differed, one
 // end would wait for credit that the other never gives. They travel in each transport's card, and
 // ranks whose settings differ do not connect.
-
 struct Agreed {
   std::uint64_t tag_credit_bytes = 0;  // HEDDLE_TAG_CREDIT_BYTES
   std::uint64_t am_user_bytes = 0;     // HEDDLE_AM_USER_BYTES

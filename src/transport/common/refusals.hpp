@@ -33,7 +33,6 @@ namespace heddle::transport {
 // Completions that a transport keeps for the next poll of its worker: of commands that it accepted
 // and that have failed already, and of operations that have completed meanwhile. Bounded; one
 // thread.
-
 class Backlog {
  public:
   // `reserve`: room that full() keeps free for operations that are under way already and must be

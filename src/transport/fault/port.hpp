@@ -1,14 +1,15 @@
-// A worker of the fault decorator. One thread at a time.
+// The port of the fault decorator, which is what a worker has of it. It wraps the port of the inner
+// transport. One thread at a time.
 //
-// A post is refused, or goes straight to the inner worker, or is accepted and held. poll() gives a
-// held command to the inner worker once it is due; it also holds what the inner worker reports
-// until that is due.
+// A post is refused, or goes straight to the inner port, or is accepted and held. poll() gives a
+// held command to the inner port once it is due; it also holds what the inner port reports until
+// that is due.
 //
 // Invariants
-//   Held commands and events are bounded: at the bound, posts are refused and the inner worker is
-//   not polled.
-//   In order (no reordering): commands to one worker of a peer reach the inner worker in the order
-//   of posting, events leave in the order in which they came, except that arrivals do not wait for
+//   Held commands and events are bounded: at the bound, posts are refused and the inner port is not
+//   polled.
+//   In order (no reordering): commands to one worker of a peer reach the inner port in the order of
+//   posting, events leave in the order in which they came, except that arrivals do not wait for
 //   completions that are still on their way back. A peer that accepts nothing does not delay
 //   commands to others. A command's source_free leaves before its done.
 #pragma once

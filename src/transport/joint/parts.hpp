@@ -80,14 +80,13 @@ class Share final : public bootstrap::Bootstrap {
 // a descriptor, and there is room for one. SIZE: the card is too long.
 base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings, const Share& near, const Share& far);
 
-// A worker of two transports. One thread at a time.
+// The port of the joint transport: a worker's ports of both transports. One thread at a time.
 //
 // A poll of FAR may cost much more than one of NEAR (UCX asks the kernel), and a rank that
 // communicates only within its node would pay for it in each poll. So each poll polls FAR while
 // something of this rank is under way there, and for a while after anything has happened there.
 // Otherwise FAR is polled so seldom that it takes one part in 32 of the time, yet every 50 µs (or
 // up to 8 polls later), and by every 256th poll whatever the time.
-
 class Port final : public TransportWorker {
  public:
   // `ways`: by rank, 0 or 1; they and the clock outlive the worker.

@@ -214,11 +214,10 @@ class Ranks {
   std::vector<std::shared_ptr<Node>> owned_;
 };
 
-// The name of a loopback region as key bytes, sealed with the job's secret so that no other bytes
-// pass for a key.
-
 inline constexpr std::uint32_t kRegionKeyBytes = 32;
 
+// The name of a loopback region as key bytes, sealed with the job's secret so that no other bytes
+// pass for a key.
 struct RegionName {
   std::uint32_t rank = 0;
   std::uint64_t id = 0;
@@ -230,8 +229,7 @@ MemoryKey encode_key(const RegionName& name, const bootstrap::JobSecret& secret)
 // Empty: not a key of this job, or one whose bits or padding were changed.
 std::optional<RegionName> decode_key(const MemoryKey& key, const bootstrap::JobSecret& secret);
 
-// A worker of the loopback transport. One thread at a time.
-
+// The port of the loopback transport, which is what a worker has of it. One thread at a time.
 class Port final : public TransportWorker {
  public:
   Port(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes);

@@ -52,7 +52,6 @@ class Port;
 //   The library's descriptor stays ready until the library is armed again: an event that comes
 //   before its port is watched again is not lost.
 //   `mutex_` guards watches_. It is taken before the Device's, never with it held.
-
 class Helper {
  public:
   // How long a connection may be silent: Device::Names::timeout_ns; 0: no limit of ours.
@@ -123,14 +122,13 @@ class Helper {
   std::deque<Watch> watches_;  // by number; the device's is 0
 };
 
+class Port;
+
 // A transport's part of a context, as far as transports share it: the directory, which ranks were
 // lost, the helper, and the ports whose workers were closed: it makes progress on these until the
 // rank ends.
 //
 // No operation waits for its mutex: a port that asks while another thread has it gets AGAIN.
-
-class Port;
-
 class Device {
  public:
   // The values in which the transports differ.

@@ -17,7 +17,6 @@ namespace heddle::transport::network {
 
 // The part of a transport that the directory uses: notes between the device workers of two ranks.
 // All calls are made with the device's mutex.
-
 class Courier {
  public:
   // Checks that the versions of the two ranks' libraries go together, and their providers. VERSION
@@ -80,6 +79,8 @@ class KeyShelf {
   KeyShelf& operator=(const KeyShelf&) = default;
 };
 
+class Device;
+
 // Questions and answers between ranks: notes between the device workers, one of each rank, whose
 // address is in the rank's card. Through it ranks ask each other, on demand, for the addresses of
 // workers and the keys of regions, and tell each other of workers that were opened or closed after
@@ -88,9 +89,6 @@ class KeyShelf {
 //
 // The device's mutex guards it. Functions that may be called without the mutex say what they answer
 // while another thread has it.
-
-class Device;
-
 class Directory {
  public:
   Directory(Device& device, Courier& courier, KeyShelf* keys);

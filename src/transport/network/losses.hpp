@@ -19,7 +19,6 @@ namespace heddle::transport::network {
 
 // Which ranks are not reached any more: connections to them broke, or could not be made. Any
 // thread.
-
 class Losses {
  public:
   explicit Losses(bootstrap::Bootstrap& bootstrap)
@@ -80,7 +79,7 @@ class Losses {
 // For how long something was tried in vain. Only time during which it was tried counts: a process
 // that is stopped, often with its whole job, has tried nothing, and when it goes on its peers have
 // had no time to answer.
-
+//
 // For one thread at a time.
 class Patience {
  public:

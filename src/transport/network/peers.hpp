@@ -13,21 +13,6 @@
 
 namespace heddle::transport::network {
 
-// What a port knows of one worker of a peer: how far its connection is, and both directions of its
-// stream of messages. Transports add what they know of their connection, and of transfers.
-//
-// Invariants of a stream, in bytes by cost_of(), modulo 2^32:
-//   sender:   sent - acked <= window;  receiver: told <= consumed <= arrived <= consumed + window
-//   acked (here) <= told (there) and arrived (there) <= sent (here)
-//   acked <= delivered <= sent; messages before `delivered` are in the receiver's memory, and
-//   completed
-//   A record begins at the end of the one before it, or at 0 if that end is at a window or beyond;
-//   the ring is longer than a window by one record, so a record never overlaps one that is not
-//   consumed.
-//
-// sent (as `position`), consumed and arrived are in `next`: a message carries their values at the
-// time it leaves.
-
 // Sent messages whose arrival the peer has not told yet: one after the other in their stream, with
 // one token and of one length.
 struct Sending {
@@ -44,7 +29,8 @@ struct ShortMessage : Head {
 };
 static_assert(sizeof(ShortMessage) <= 104);  // what networks take by value
 
-// What a port knows of one worker of a peer, besides messages.
+// What a port knows of one worker of a peer, besides messages: how far its connection is.
+// Transports add what they know of their connection, and of transfers.
 struct Peer {
   Peer() = default;
   Peer(const Peer&) = delete;
@@ -71,6 +57,18 @@ struct Peer {
 };
 
 // The same with both directions of a stream of messages.
+//
+// Invariants of a stream, in bytes by cost_of(), modulo 2^32:
+//   sender:   sent - acked <= window;  receiver: told <= consumed <= arrived <= consumed + window
+//   acked (here) <= told (there) and arrived (there) <= sent (here)
+//   acked <= delivered <= sent; messages before `delivered` are in the receiver's memory, and
+//   completed
+//   A record begins at the end of the one before it, or at 0 if that end is at a window or beyond;
+//   the ring is longer than a window by one record, so a record never overlaps one that is not
+//   consumed.
+//
+// sent (as `position`), consumed and arrived are in `next`: a message carries their values at the
+// time it leaves.
 struct StreamPeer : Peer {
   // More of the stream than this makes a peer busy: 20 messages of 8 bytes. A peer is never busy on
   // a kernel without membarrier, where the helper cannot send gathered messages.
@@ -130,7 +128,6 @@ struct StreamPeer : Peer {
 
 // The connections of a transport's port, as the parts of this room use them. A thread that has the
 // port calls these functions.
-
 class Connections {
  public:
   // A peer state of the transport's own kind, and room in all lists for so many of them, so that
@@ -159,15 +156,14 @@ class Connections {
   Connections& operator=(const Connections&) = default;
 };
 
+class Port;
+class Device;
+
 // The peer states of a port: made on first use, or when a message has come from a worker; and their
 // steps from the first use to a connection.
 //
 // Nothing waits: a connection is made in steps, by polls (advance()). How connections end is each
 // transport's own.
-
-class Port;
-class Device;
-
 class Peers {
  public:
   Peers(Port& port, Device& device);

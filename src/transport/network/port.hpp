@@ -16,11 +16,6 @@
 
 namespace heddle::transport::network {
 
-// The completions of a port: written to the records of the running poll, or kept for the next one.
-//
-// The kept completions cannot overflow: there is room for those of all commands under way, and for
-// kRefusals more. While more than kRefusals are kept, no command is accepted.
-
 // How many commands of one kind may still be accepted. None while too many completions are kept.
 class Room {
  public:
@@ -41,6 +36,10 @@ class Room {
   bool shut_ = false;
 };
 
+// The completions of a port: written to the records of the running poll, or kept for the next one.
+//
+// The kept completions cannot overflow: there is room for those of all commands under way, and for
+// kRefusals more. While more than kRefusals are kept, no command is accepted.
 class Completions {
  public:
   // `slots`: transfers, and as many messages.
@@ -146,14 +145,13 @@ class Completions {
   Backlog kept_;
 };
 
+class Device;
+
 // A transport's part of a worker, as far as transports share it: who uses it when, its peer states,
 // its completions. It outlives the TransportWorker: accepted messages leave although nobody polls
 // for this worker any more, and peers that do not know of its end may still write to it. One thread
 // at a time uses it: its owner, within a Turn; the helper, by serve(), while the owner is
 // elsewhere; the device, once it is retired.
-
-class Device;
-
 class Port : public Connections {
  public:
   virtual ~Port() = default;

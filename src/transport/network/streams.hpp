@@ -23,7 +23,6 @@ namespace heddle::transport::network {
 
 // Messages that were sent and may not have arrived: a message is complete when its receiver tells
 // that it has arrived, with the head of any message of its own.
-
 class Undelivered {
  public:
   // `slots`: messages that may not have arrived; as many as `completions` has room for.
@@ -105,7 +104,7 @@ std::size_t post_several(std::span<Command> batch, One one, Bundle bundle) {
 //
 // Invariant: `peer.gathered` is not null exactly for the peers in the list; those are ready, and no
 // message goes to them by value.
-
+//
 // PeerState: a StreamPeer with `Packet* gathered` and update_by_value(), which decides whether
 // messages go by value. Outgoing: begin_bundle(peer), null if no packet is free, and send(peer,
 // packet).
@@ -158,13 +157,12 @@ class Gathering {
   std::vector<PeerState*> gathering_;
 };
 
+class StreamPort;
+
 // A port's reports to its senders: up to where it has consumed their messages (credit), and up to
 // where they have arrived, which completes a message. Every message to a sender carries the report.
 // If no message goes there, the report has a message of its own: when credit of half a window is
 // owed, and a few polls after an arrival.
-
-class StreamPort;
-
 class Credits {
  public:
   Credits(StreamPort& port, const Losses& losses, std::uint32_t window)
@@ -225,6 +223,9 @@ class Credits {
   std::uint32_t idle_ = 0;            // that brought nothing, since the last that brought something
 };
 
+class Device;
+class StreamPort;
+
 // Messages of a port on their way in.
 //
 // A message that the library delivers is handed out at once if a poll runs that has room for it and
@@ -232,10 +233,6 @@ class Credits {
 // bytes stay in the library's buffer, which the poll after the one that hands it out gives back;
 // else they are copied into the ring of their sender, of a window's size. Each message has its
 // record in the ring in either case, so the window also bounds what the library has to keep.
-
-class Device;
-class StreamPort;
-
 class Incoming {
  public:
   // A message as it arrives.
@@ -424,7 +421,6 @@ inline void Incoming::lend(StreamPeer& peer, Record record, std::byte* at) {
 // A port whose messages are streams between two workers, with windows of credit. It is for
 // libraries that deliver messages in their order, but do not tell when they have arrived, nor how
 // many may wait at the receiver.
-
 class StreamPort : public Port {
  public:
   // For the parts: the objects that they share.

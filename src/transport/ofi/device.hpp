@@ -19,7 +19,6 @@ namespace heddle::transport::ofi {
 class Device;
 
 // The endpoint of a rank through which its device sends notes to those of other ranks.
-
 class DeviceEndpoint final : public network::Courier {
  public:
   explicit DeviceEndpoint(Device& device) : device_(device), notes_(kNotes) {}
@@ -84,7 +83,6 @@ class DeviceEndpoint final : public network::Courier {
 
 // This transport's part of a context, which the ports of one rank share: the provider, the endpoint
 // for notes, the regions. The rest is network::Device's.
-
 class Device final : public network::Device {
  public:
   static base::Result<std::unique_ptr<Device>> create(bootstrap::Bootstrap& bootstrap,

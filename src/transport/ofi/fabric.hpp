@@ -113,7 +113,6 @@ std::string list_providers(const Library& library);
 // A domain for each worker is better if it is possible: providers lock, and make progress, by
 // domain, so workers that share one wait for each other. It is possible if a region has the same
 // key in every domain, because we choose it, or if regions are in the device's domain only.
-
 struct DomainPlan {
   bool shared = false;         // one domain for the device and all workers
   bool local = false;          // FI_MR_LOCAL: buffers of this rank are registered too
@@ -130,9 +129,6 @@ struct DomainPlan {
 // `asked`: HEDDLE_OFI_DOMAINS. CONFIG: it is no such word, or the provider does not allow it.
 base::Result<DomainPlan> plan_domains(int mr_mode, const std::string& asked);
 
-// libfabric's objects that all endpoints of a rank have in common, and how memory is registered
-// with them.
-
 // The objects that memory is registered for: a domain, and with FI_MR_ENDPOINT one endpoint, which
 // is null otherwise.
 struct Scope {
@@ -140,6 +136,8 @@ struct Scope {
   fid_ep* endpoint = nullptr;
 };
 
+// libfabric's objects that all endpoints of a rank have in common, and how memory is registered
+// with them.
 class Fabric {
  public:
   Fabric(const Library& library, Info info, const DomainPlan& plan)

@@ -17,7 +17,6 @@ namespace heddle::transport::ofi {
 
 // The caller's memory, where the provider wants it registered for puts and gets (FI_MR_LOCAL): the
 // registrations of one endpoint. One thread at a time.
-
 class CallersMemory {
  public:
   CallersMemory(Fabric& fabric, const Scope& scope, const base::Config& config, const base::Log& log);
@@ -71,13 +70,13 @@ struct KeyBytes {
 };
 static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
 
+class Device;
+
 // The regions of a rank. If workers have domains of their own, each region is registered in all of
 // them, under one key, so that any worker serves accesses to it; a worker that is opened later
 // registers the existing regions. Otherwise a region is registered once, at the device
 // (DomainPlan).
-
-class Device;
-
+//
 // Any thread.
 class Regions {
  public:

@@ -20,8 +20,6 @@ namespace heddle::transport::ofi {
 
 struct PeerState;
 
-// What a port knows of one worker of a peer, besides the streams of messages.
-
 // A message whose bytes libfabric reads until its completion, or that waits for its turn.
 struct Packet : Operation {
   Packet* next = nullptr;
@@ -59,6 +57,7 @@ struct Transfer : Operation {
   }
 };
 
+// What a port knows of one worker of a peer, besides the streams of messages.
 struct PeerState final : network::StreamPeer {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
   // The endpoint by which its rank's regions are reached: with FI_MR_ENDPOINT the device's, else
@@ -81,6 +80,8 @@ inline PeerState& state(network::Peer& peer) {
   return static_cast<PeerState&>(peer);
 }
 
+class Port;
+
 // Messages of a port on their way out.
 //
 // A message that lies in its command goes by value: libfabric has copied it when its call returns.
@@ -88,9 +89,6 @@ inline PeerState& state(network::Peer& peer) {
 // takes nothing for a peer, because it connects or has no room, packets wait; messages after them
 // wait too, so that they stay in order. Short messages to a busy peer are gathered. A message is
 // complete when its receiver tells that it has arrived.
-
-class Port;
-
 class Outgoing {
  public:
   explicit Outgoing(Port& port);
@@ -185,6 +183,8 @@ class Outgoing {
 [[nodiscard]] long begin_atomic(fid_ep* endpoint, const Command& command, fi_addr_t to, Transfer* transfer,
                                 void* descriptor);
 
+class Port;
+
 // Puts, gets and atomics of a port. Each has a slot until libfabric says that it is done: a put,
 // that it is in the target's memory. Until then it also keeps the registration of the caller's
 // memory, where the provider wants one.
@@ -194,9 +194,6 @@ class Outgoing {
 // failed while libfabric still has it (an orphan): it only reads the caller's memory, and writes to
 // its slot. A get is reported when libfabric has let go of its destination, not before: it has
 // reported the end itself, or its endpoint is closed.
-
-class Port;
-
 class Transfers {
  public:
   Transfers(Port& port, std::uint32_t slots);
@@ -283,7 +280,6 @@ class Transfers {
 };
 
 // This transport's part of a worker: an endpoint of libfabric, and its peer states.
-
 class Port final : public network::StreamPort {
  public:
   static base::Result<std::unique_ptr<Port>> create(Device& device, std::uint32_t index);

@@ -1,11 +1,5 @@
-// The memory that is adopted in this process (adoption.hpp), for the way back and for the children
-// of fork(). The list is for the whole process, as fork() is.
-//
-// Invariants
-//   mutex() is held while pages move, and by fork(), so a child finds each page moved or not.
-//   A range that could not be put back stays here for ever, without its segment.
-//   The way back and fork() need a descriptor of the segment's file and one of /proc/self/maps.
-//   Both are open from the adoption on, so neither step fails when descriptors are used up.
+// Adoption: the program's own memory, moved into the segment of its process (AdoptedSpace), and the
+// list of it (AdoptedRanges).
 #pragma once
 
 #include <sys/types.h>
@@ -55,6 +49,14 @@ struct AdoptedRange {
   [[nodiscard]] std::uint64_t bytes_in_place(const std::vector<base::MappedRange>& all) const;
 };
 
+// The memory that is adopted in this process, for the way back and for the children of fork(). The
+// list is for the whole process, as fork() is.
+//
+// Invariants
+//   mutex() is held while pages move, and by fork(), so a child finds each page moved or not.
+//   A range that could not be put back stays here for ever, without its segment.
+//   The way back and fork() need a descriptor of the segment's file and one of /proc/self/maps.
+//   Both are open from the adoption on, so neither step fails when descriptors are used up.
 class AdoptedRanges {
  public:
   static AdoptedRanges& of_process();

@@ -100,7 +100,6 @@ static_assert(sizeof(SmallSlot) == queue::kRingLine);
 // and, for the worker's peers, whether the worker polls at all.
 //
 // Zeroed memory is a valid word.
-
 template <template <class> class Atomic = std::atomic>
 class Attention {
  public:

@@ -1,5 +1,5 @@
-// A worker of the shm transport: the rings through which it sends, those from which it receives,
-// and its transfers.
+// The port of the shm transport, which is what a worker has of it: the rings through which the
+// worker sends, those from which it receives, and its transfers.
 //
 // One thread at a time. Everything that another process can write is read through RecordConsumer or
 // validated here.
@@ -99,8 +99,9 @@ class Port final : public TransportWorker {
   Backlog backlog_;
   // This poll has done something for a peer, or a part of a transfer of ours.
   bool moved_ = false;
-  // A poll came since the last message: the next message may be an answer, or asked for, and its
-  // target waits. Messages behind it find the target busy with it.
+  // This port was polled after its last message was posted. Its next message may then be one that
+  // its target waits for, so it is published with a copy (publish_with_copy()). Messages that
+  // follow without a poll are published without: their target is still busy with the first one.
   bool polled_ = true;
   Transfers transfers_;
 };

@@ -16,7 +16,6 @@ inline constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;  // bytes
 
 // Which parts of a process's segment are in use: whole pages, first fit. Bookkeeping only; not
 // thread-safe.
-
 class Extents {
  public:
   // The file space [begin, end), both multiples of `page`. The file never grows beyond `end`.
@@ -45,6 +44,14 @@ class Extents {
   std::map<std::uint64_t, std::uint64_t> free_;  // offset -> bytes; neighbours are always merged
 };
 
+inline constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
+
+// Returns pages of a segment, by a mapping of it, to the system; later reads there find zeros.
+// They are locked no more. False: the system does not take them.
+[[nodiscard]] bool remove_pages(std::byte* address, std::uint64_t bytes);
+// The system promises no more memory than it has (vm.overcommit_memory is 2).
+[[nodiscard]] bool strict_overcommit();
+
 // Segments: the anonymous shared file of each process, and the mappings of this process's file and
 // of the peers' files.
 //
@@ -54,15 +61,6 @@ class Extents {
 // cannot remove memory while others read it.
 //
 // Any thread may call these. Nothing here is on the path of an operation.
-
-inline constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
-
-// Returns pages of a segment, by a mapping of it, to the system; later reads there find zeros.
-// They are locked no more. False: the system does not take them.
-[[nodiscard]] bool remove_pages(std::byte* address, std::uint64_t bytes);
-// The system promises no more memory than it has (vm.overcommit_memory is 2).
-[[nodiscard]] bool strict_overcommit();
-
 class Mapping {
  public:
   explicit Mapping(int fd) : fd_(fd) {}  // owns the descriptor

@@ -19,7 +19,6 @@ class Device;
 // connections to those of other ranks. It carries the notes of the directory.
 //
 // The device's mutex guards it.
-
 class DeviceWorker final : public network::Courier {
  public:
   // `device`: not used before it is complete.
@@ -70,15 +69,14 @@ class DeviceWorker final : public network::Courier {
   std::uint32_t sending_ = 0;   // notes that UCX has not finished
 };
 
-// This transport's part of a context: UCX's context, the device worker, the regions, and what
-// network::Device has for every transport.
-
 // Made before the rest of the device, which refers to them from the start.
 struct DeviceParts {
   DeviceWorker worker_;
   Regions regions_;
 };
 
+// This transport's part of a context: UCX's context, the device worker, the regions, and what
+// network::Device has for every transport.
 class Device final : private DeviceParts, public network::Device {
  public:
   static base::Result<std::unique_ptr<Device>> create(bootstrap::Bootstrap& bootstrap,

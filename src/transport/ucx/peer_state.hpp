@@ -36,9 +36,6 @@ struct KeyBytes {
 };
 static_assert(sizeof(KeyBytes) == kKeyBytes && offsetof(KeyBytes, zero) == KeyBytes::kUsed);
 
-// What a port knows of one worker of a peer: network::Peer, UCX's endpoint, and the transfers under
-// way.
-
 class Port;
 struct PeerState;
 
@@ -91,6 +88,8 @@ struct Packet {
   alignas(8) std::byte data[sizeof(Head) + kMostMessage];
 };
 
+// What a port knows of one worker of a peer: network::Peer, UCX's endpoint, and the transfers under
+// way.
 struct PeerState final : network::StreamPeer {
   explicit PeerState(Port& port_of_it) : port(&port_of_it) {}
 

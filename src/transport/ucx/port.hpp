@@ -25,7 +25,6 @@ class Device;
 // closed.
 //
 // Nothing waits: a connection is made in steps, by polls.
-
 class Endpoints {
  public:
   Endpoints(Port& port, Device& device) : port_(port), device_(device) {}
@@ -81,6 +80,8 @@ class Endpoints {
   bool busy_ = false;              // disconnecting, or was
 };
 
+class Device;
+
 // Messages of a port on their way out.
 //
 // A message that lies in its command goes by value: UCX has copied it when its call returns.
@@ -88,9 +89,6 @@ class Endpoints {
 // or for its connection. Messages after a packet that UCX still has go as packets too, so that they
 // stay in order. Short messages to a busy peer are gathered. When they have arrived:
 // network::Undelivered.
-
-class Device;
-
 class Outgoing {
  public:
   Outgoing(Port& port, Device& device);
@@ -148,10 +146,9 @@ class Outgoing {
   std::uint32_t flying_ = 0;
 };
 
-// Messages of a port as UCX brings them: passed to network::Incoming.
-
 class Port;
 
+// Messages of a port as UCX brings them: passed to network::Incoming.
 class Receive {
  public:
   // Before anything can arrive: UCX calls the functions below from now on. SYSTEM.
@@ -166,14 +163,13 @@ class Receive {
   static Function on_credit;
 };
 
+class Device;
+
 // Puts, gets and atomics of a port.
 //
 // A put is done when a flush of its endpoint, begun after it, has ended: puts that were posted
 // between two polls share one flush, and one slot if they have one token and their sources are
 // free. A get is done when UCX says so, and so is an atomic, which always asks for the result.
-
-class Device;
-
 class Transfers {
  public:
   Transfers(Port& port, Device& device, std::uint32_t slots);
@@ -264,7 +260,6 @@ class Transfers {
 
 // This transport's part of a worker: one of UCX's workers, its connections, its messages and
 // transfers.
-
 class Port final : public network::StreamPort {
  public:
   static base::Result<std::unique_ptr<Port>> create(Device& device, std::uint32_t index);

@@ -20,7 +20,6 @@ class Device;
 // The regions of a rank, and those of its peers that it has imported. UCX's own keys are longer
 // than a packed region may be: so a packed region carries a number, and its key is asked for on
 // first use (network::Directory).
-
 class Regions final : public network::KeyShelf {
  public:
   // `device`: not used before it is complete.
@@ -82,10 +81,6 @@ class Regions final : public network::KeyShelf {
   std::atomic<std::uint64_t> releases_{0};
 };
 
-// The keys of imported regions as UCX has unpacked them for a port: on first use, one for each
-// region. Keys of imports that were released are destroyed when no transfer of the port can use
-// them any more.
-
 class Device;
 
 // A key for the endpoint of a peer state.
@@ -96,6 +91,9 @@ struct alignas(32) Key {
   ucp_rkey_h key = nullptr;
 };
 
+// The keys of imported regions as UCX has unpacked them for a port: on first use, one for each
+// region. Keys of imports that were released are destroyed when no transfer of the port can use
+// them any more.
 class Keys {
  public:
   Keys(const Functions& call, Device& device) : call_(call), device_(device) {}

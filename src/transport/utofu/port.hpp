@@ -1,5 +1,6 @@
-// A worker of the utofu transport: one VCQ. One thread at a time. Workers that share a CQ use it
-// under the CQ's lock; a post or poll that finds the lock held does nothing.
+// The port of the utofu transport, which is what a worker has of it: one VCQ. One thread at a time.
+// Ports that share a CQ use it under the CQ's lock; a post or poll that finds the lock held does
+// nothing.
 //
 // Messages go into a ring of slots in the receiver's block. A sender claims a ring once per pair of
 // workers (PeerState at the sender, Ring at the receiver). The steps of the sender:

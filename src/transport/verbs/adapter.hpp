@@ -67,11 +67,10 @@ class Library {
   Functions call_{nullptr};
 };
 
-// An adapter of the machine with one of its ports: those that the settings name, else the nearest
-// to this process that works.
-
 struct Candidate;
 
+// An adapter of the machine with one of its ports: those that the settings name, else the nearest
+// to this process that works.
 class Adapter {
  public:
   // The rank's adapters, at least one and at most kMostAdapters, of one kind of network:
@@ -131,8 +130,6 @@ class Adapter {
   std::string name_;
 };
 
-// A completion queue that can be slept on.
-
 // Reports, by one descriptor, that completions have come into any of the queues that are open on
 // it.
 class CompletionChannel {
@@ -155,6 +152,7 @@ class CompletionChannel {
   ibv_comp_channel* channel_ = nullptr;
 };
 
+// A completion queue that can be slept on.
 class CompletionQueue {
  public:
   CompletionQueue() = default;

@@ -30,7 +30,6 @@ class Device;
 //
 // A queue pair that has an error takes no more: it is reset, and set up again. Frames that were
 // lost with it are sent again, like all lost frames.
-
 class DeviceQueue final : public network::Courier {
  public:
   explicit DeviceQueue(Device& device) : device_(device) {}
@@ -108,11 +107,10 @@ class DeviceQueue final : public network::Courier {
   std::vector<std::uint32_t> unacknowledged_;  // ranks with a note that is not acknowledged
 };
 
-// The events that adapters report, besides completions: a port that goes down, a queue with an
-// error, an adapter that has failed. The helper reads them when they come.
-
 class Device;
 
+// The events that adapters report, besides completions: a port that goes down, a queue with an
+// error, an adapter that has failed. The helper reads them when they come.
 class Events {
  public:
   explicit Events(Device& device) : device_(device) {}
@@ -138,11 +136,10 @@ class Events {
   base::Fd watched_;
 };
 
-// This transport's part of a context: the adapters, the queue for notes, the regions; the rest is
-// network::Device's.
-
 class Port;
 
+// This transport's part of a context: the adapters, the queue for notes, the regions; the rest is
+// network::Device's.
 class Device final : public network::Device {
  public:
   static base::Result<std::unique_ptr<Device>> create(bootstrap::Bootstrap& bootstrap,

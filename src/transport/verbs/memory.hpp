@@ -20,7 +20,6 @@ namespace heddle::transport::verbs {
 // Memory of this transport's own that the adapter reads or writes. It has its pages for itself. If
 // the kernel does not copy such pages at a fork, libibverbs leaves them out of the child, and the
 // child must not miss other data on them.
-
 class OwnMemory {
  public:
   OwnMemory() = default;
@@ -44,7 +43,6 @@ class OwnMemory {
 
 // The caller's memory that puts and gets use, registered with one adapter. The cache keeps
 // registrations for the next use.
-
 class CallersMemory final : private memory::Registrar {
  public:
   CallersMemory() = default;
@@ -72,9 +70,6 @@ class CallersMemory final : private memory::Registrar {
   std::optional<memory::RegistrationCache> cache_;
 };
 
-// The memory that peers write to: a mailbox for each peer, in registered memory. Mailboxes are made
-// by the chunk, and stay until the port ends.
-
 // The ring follows it.
 struct MailboxHead {
   // Up to where the peer has consumed the stream towards it, in bytes by cost_of(), modulo 2^32.
@@ -89,6 +84,8 @@ struct MailboxHead {
 };
 static_assert(sizeof(MailboxHead) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
 
+// The memory that peers write to: a mailbox for each peer, in registered memory. Mailboxes are made
+// by the chunk, and stay until the port ends.
 class Mailboxes {
  public:
   // `ring_bytes`: of each, a multiple of 64.
@@ -123,10 +120,10 @@ class Mailboxes {
   std::size_t used_ = kChunk;  // of the last chunk
 };
 
-// The regions of a rank. Each is registered with every adapter of the rank that works.
-
 class Device;
 
+// The regions of a rank. Each is registered with every adapter of the rank that works.
+//
 // Any thread.
 class Regions {
  public:

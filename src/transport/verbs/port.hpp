@@ -23,22 +23,6 @@
 
 namespace heddle::transport::verbs {
 
-// What a port knows of one worker of a peer: a queue pair, and both directions of the stream of
-// messages.
-//
-// Invariants of a stream, in bytes by cost_of(), modulo 2^32:
-//   sender:   sent - credit <= window
-//   receiver: told_consumed <= consumed <= arrived <= told_consumed + window
-//   A peer that sends more is disconnected, when the message that exceeds the window is taken.
-//   A message begins at the end of the one before it, or at 0 if that end is at a window or beyond;
-//   the ring is longer than a window by one message. Both ends count in the same way, so no
-//   position is sent.
-// Invariants of the queue pair:
-//   completed <= signalled <= posted <= completed + kDepth; requests complete in the order of
-//   posting, so the completion of one that is signalled tells of all before it
-//   signalled < signal_at; if all that were signalled are complete, the next request is signalled,
-//   or a flush is due
-
 // A message that is copied: it waits for a connection, or the adapter reads it. Its bytes are at
 // `data`.
 struct Packet {
@@ -75,6 +59,21 @@ struct WorkRequest {
 };
 static_assert(sizeof(WorkRequest) == 16);
 
+// What a port knows of one worker of a peer: a queue pair, and both directions of the stream of
+// messages.
+//
+// Invariants of a stream, in bytes by cost_of(), modulo 2^32:
+//   sender:   sent - credit <= window
+//   receiver: told_consumed <= consumed <= arrived <= told_consumed + window
+//   A peer that sends more is disconnected, when the message that exceeds the window is taken.
+//   A message begins at the end of the one before it, or at 0 if that end is at a window or beyond;
+//   the ring is longer than a window by one message. Both ends count in the same way, so no
+//   position is sent.
+// Invariants of the queue pair:
+//   completed <= signalled <= posted <= completed + kDepth; requests complete in the order of
+//   posting, so the completion of one that is signalled tells of all before it
+//   signalled < signal_at; if all that were signalled are complete, the next request is signalled,
+//   or a flush is due
 struct PeerState final : network::Peer {
   // Requests under way: as many as an executor takes out of its queue at once, and those that
   // credits and flushes need.
@@ -155,13 +154,12 @@ inline PeerState& state(network::Peer& peer) {
   return static_cast<PeerState&>(peer);
 }
 
+class Port;
+
 // Messages of a port on their way in. The senders' adapters write them into the mailboxes; each
 // takes an entry of the shared receive queue, and brings a completion with its length and the
 // sender's 32 bits. They are handed out where they lie, as many as a poll has room for; the others
 // wait in the completion queue.
-
-class Port;
-
 class Receiving {
  public:
   explicit Receiving(Port& port);
@@ -228,15 +226,14 @@ class Receiving {
   std::vector<PeerState*> owing_;
 };
 
+class Port;
+
 // The work requests that leave a port. The requests of one post() to one peer are a chain, which
 // the adapter gets with one call.
 //
 // A message is written into its receiver's ring, with the caller's 32 bits as immediate data. It is
 // done, as a put is, when the receiver's adapter has acknowledged it. Not each request is
 // signalled: see PeerState.
-
-class Port;
-
 class SendQueue {
  public:
   explicit SendQueue(Port& port);
@@ -393,6 +390,8 @@ inline void SendQueue::ring(PeerState& peer) {
     refused(peer, error);
 }
 
+class Port;
+
 // Large puts and gets over both adapters of a rank: a transfer is split into two halves. The first
 // half goes by the queue pair of the worker's own adapter (see Sending). The second half goes by a
 // second queue pair to the same worker, between the other adapters of both ranks. A transfer is
@@ -400,9 +399,6 @@ inline void SendQueue::ring(PeerState& peer) {
 //
 // Second pairs carry nothing else. Each request is signalled, and its wr_id is the number of its
 // transfer. Their completion queue has no channel: nobody sleeps while a transfer is under way.
-
-class Port;
-
 class Stripes {
  public:
   explicit Stripes(Port& port);
@@ -476,7 +472,6 @@ class Stripes {
 // Two workers connect by four notes: each tells its queue pair and its mailbox, connects its pair
 // when it has those of the other, and says so. A port that disconnects says that too, since no
 // adapter tells the other end that a queue pair is gone.
-
 class Port final : public network::Port {
  public:
   static base::Result<std::unique_ptr<Port>> create(Device& device, std::uint32_t index);
