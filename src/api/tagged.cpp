@@ -83,9 +83,11 @@ template <bool kShared>
   return status == HEDDLE_AGAIN ? again(worker) : status;
 }
 
-// A message that has found no credit for many tries is offered: so its sender does not wait until
-// something is received. If only the way is full, the receiver's progress makes room, and a message
-// of the length that was always copied waits for that.
+// A blocking send that has got AGAIN for many tries (may_offer) offers its message in two cases:
+//  * There is no credit, and the message has at least kOfferedWithoutCredit bytes. Otherwise its
+//    sender would wait until the receiver receives something.
+//  * There is credit, but the transport takes no message now, and the message is longer than
+//    CopyCosts::kAlwaysCopied. A shorter message waits: the receiver's progress makes room for it.
 constexpr std::uint64_t kOfferedWithoutCredit = 2048;
 inline bool is_offered_instead(const protocol::SendRequest& request, std::uint64_t least_bytes) {
   return request.may_offer && request.bytes >= least_bytes;

@@ -1,6 +1,4 @@
 // Sizes of the memory: cache lines, pages, objects that have lines of their own, prefetching.
-//
-// Alignment that keeps two objects on separate cache lines.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +6,8 @@
 
 namespace heddle::base {
 
-// 64 bytes on x86 (and most others), 256 on A64FX, the processor of Fugaku; generic aarch64 builds
-// take the larger one.
+// The alignment that keeps two objects on separate cache lines. 64 bytes on x86 (and most others),
+// 256 on A64FX, the processor of Fugaku; generic aarch64 builds take the larger one.
 #if defined(__aarch64__)
 inline constexpr std::size_t kCacheLine = 256;
 #else
@@ -29,7 +27,6 @@ inline constexpr std::size_t kLargestPage = 4096;
 
 // An allocator for memory that one worker's threads write: it gives whole cache lines, so that
 // neighbouring allocations of other workers are in other lines.
-
 template <class T>
 struct OwnLines {
   using value_type = T;

@@ -1,7 +1,4 @@
 // Time: the clock of a context, time-outs, and a counter that is read within nanoseconds.
-//
-// The time of a context. All code in the library asks its context's clock, so that tests can run on
-// virtual time.
 #pragma once
 
 #include <time.h>
@@ -14,6 +11,8 @@ namespace heddle::base {
 
 inline constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
+// The time of a context. All code in the library asks its context's clock, so that tests can run on
+// virtual time.
 class Clock {
  public:
   Clock() = default;
@@ -48,7 +47,7 @@ class ManualClock final : public Clock {
 // A process may be stopped, often with its whole job. When it goes on, a deadline may be past
 // although no process had time to do anything. So the clock is read now and then, and the time
 // since the last reading counts as at most kLookNs.
-
+//
 // For one thread.
 class Timeout {
  public:

@@ -1,6 +1,6 @@
 // Settings, names near to an unknown one, and what the parts of a context share (Environment).
 //
-// Every HEDDLE_* variable, in one table: the code, `heddle info`, the docs and the check for
+// Every HEDDLE_* variable is in one table: the code, `heddle info`, the docs and the check for
 // unknown names read it.
 #pragma once
 

@@ -1,6 +1,5 @@
-// Errors and messages: statuses, the last message of a thread, lines to standard error.
-//
-// Errors, reported once: a status code for programs, a message for people.
+// Errors and messages: a status code for programs, a message for people (the last one of each
+// thread), lines to standard error.
 //
 // Hot paths return a plain heddle_status; set-up returns Result<T>. The code that detects an error
 // calls fail(), which stores the message for heddle_last_error() of this thread and returns the
@@ -48,11 +47,10 @@ class [[nodiscard]] Result {
   Status status_ = HEDDLE_DONE;
 };
 
-// Lines to standard error, one write each, prefixed with "heddle" and the rank. Never on a hot
-// path.
-
 enum class Level { error = 0, warn = 1, info = 2, debug = 3 };
 
+// Lines to standard error, one write each, prefixed with "heddle" and the rank. Never on a hot
+// path.
 class Log {
  public:
   Log() = default;

@@ -1,8 +1,5 @@
 // Order in memory: fences by purpose, and what ThreadSanitizer is told of orders that it cannot
-// see.
-//
-// Memory fences by purpose. ThreadSanitizer does not understand fences, so its builds get an
-// equivalent it does.
+// see. ThreadSanitizer does not understand fences, so its builds get an equivalent that it does.
 #pragma once
 
 #include <array>

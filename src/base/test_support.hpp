@@ -1,8 +1,7 @@
 // For tests: sanitizers, features of the kernel, deadlines and states of threads.
 //
-// For tests: is this a build with AddressSanitizer? A test that runs for most of a minute because
-// it repeats itself, or covers many similar cases, may do less there; builds without it run
-// everything.
+// A test that runs for most of a minute because it repeats itself, or covers many similar cases,
+// may do less with a sanitizer; builds without one run everything.
 #pragma once
 
 #include <linux/filter.h>

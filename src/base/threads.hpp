@@ -1,6 +1,5 @@
-// Threads: the library's own, and a small number for each that runs.
-//
-// The library's own threads in an application's process.
+// Threads: the library's own in an application's process, and a small number for each thread that
+// runs.
 #pragma once
 
 #include <signal.h>

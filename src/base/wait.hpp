@@ -1,7 +1,7 @@
-// Waiting: the kernel's wait on a word; spinning, yielding the core and sleeping.
+// Waiting: the kernel's wait on a word of 32 bits; spinning, yielding the core and sleeping.
 //
-// The kernel's wait on a 32-bit word. The wait only gives the core away: its result is not used,
-// since the caller reads the word again.
+// The kernel's wait only gives the core away: its result is not used, since the caller reads the
+// word again.
 #pragma once
 
 #include <linux/futex.h>

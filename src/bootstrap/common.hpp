@@ -1,6 +1,4 @@
-// What bootstraps share: checks, one round of an exchange, nodes.
-//
-// Checks and helpers that the bootstraps have in common.
+// What bootstraps have in common: checks and helpers, one round of an exchange, nodes.
 #pragma once
 
 #include <cstddef>
@@ -48,13 +46,6 @@ base::Status fail_gone(std::uint32_t rank);
 // 0 and there is no message.
 void print_abort(std::uint32_t rank, int code, const char* message);
 
-// One round of a collective exchange, for the part that brings the ranks together (the inproc job,
-// the launcher).
-//
-// A round ends when every rank has arrived or is gone. So the living ranks always agree on the
-// number of rounds, and a rank that waits in its last exchange has waited for all of them, whatever
-// happened to the others. Not thread-safe.
-
 inline constexpr std::uint32_t kMaxRanks = 1024;
 
 // The result of a round. missing: a rank that was gone before it arrived; then the round has failed
@@ -65,6 +56,12 @@ struct Gathered {
   std::vector<std::vector<std::byte>> all;
 };
 
+// One round of a collective exchange, for the part that brings the ranks together (the inproc job,
+// the launcher).
+//
+// A round ends when every rank has arrived or is gone. So the living ranks always agree on the
+// number of rounds, and a rank that waits in its last exchange has waited for all of them, whatever
+// happened to the others. Not thread-safe.
 class Gather {
  public:
   explicit Gather(std::uint32_t size) : slots_(size) {}

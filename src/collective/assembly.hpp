@@ -26,7 +26,6 @@ namespace heddle::collective {
 
 // Brings bytes and credits into regions of another rank by operations of the context's internal
 // worker.
-
 class RegionCarrier final : public Carrier {
  public:
   struct Base {
@@ -47,12 +46,6 @@ class RegionCarrier final : public Carrier {
   const Base counters_;
   const std::array<Base, 3> places_;
 };
-
-// How the members of a team exchange information outside of operations: each member sends each
-// other member a record, in rounds that all members make in the same order. A round is an alltoall
-// through kept memory (algorithms/kept_exchange.cpp), in a team of more than 32 one in two steps
-// over a grid (algorithms/grid.cpp): nobody waits until a peer begins, and a member may be one
-// round ahead.
 
 // One member's record for another member, about an operation that all of them prepare, or about a
 // team that they make. All ranks of a job run the same library on the same kind of machine; the
@@ -104,6 +97,11 @@ struct SetupRecord {
   std::uint64_t assembly = 0;  // the new team's piece of the arena
 };
 
+// How the members of a team exchange information outside of operations: each member sends each
+// other member a record, in rounds that all members make in the same order. A round is an alltoall
+// through kept memory (algorithms/kept_exchange.cpp), in a team of more than 32 one in two steps
+// over a grid (algorithms/grid.cpp): nobody waits until a peer begins, and a member may be one
+// round ahead.
 class Assembly {
  public:
   // Bytes of the piece of the arena that a member of a team of that size needs.
@@ -147,10 +145,6 @@ class Assembly {
 
 // The values of the counters after `runs` successful runs.
 std::vector<std::uint64_t> final_counters(const Schedule& schedule, std::uint64_t runs);
-
-// How the members of a team prepare something together, through the team's assembly: setups, one
-// after the other, in the order of the calls. mutex_ guards everything; a thread that advances
-// setups takes it only if it is free.
 
 class Team;
 
@@ -203,6 +197,9 @@ class Refusal {
   std::string text_;
 };
 
+// How the members of a team prepare something together, through the team's assembly: setups, one
+// after the other, in the order of the calls. mutex_ guards everything; a thread that advances
+// setups takes it only if it is free.
 class Setups {
  public:
   Setups(Team& team, std::unique_ptr<Assembly> assembly) : team_(team), assembly_(std::move(assembly)) {}

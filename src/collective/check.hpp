@@ -53,8 +53,6 @@ CheckResult check(const AlgorithmRequest& request, const std::vector<Schedule>& 
 
 namespace heddle::collective::checking {
 
-// For check*.cpp: the commands of all ranks and runs, in one order in which they can run.
-
 inline constexpr std::size_t kMostFaults = 8;
 
 using EventId = std::uint32_t;
@@ -68,6 +66,7 @@ struct Event {
   std::uint32_t run = 0;
 };
 
+// For check*.cpp: the commands of all ranks and runs, in one order in which they can run.
 struct CheckedJob {
   const AlgorithmRequest& request;
   const std::vector<Schedule>& schedules;

@@ -1,6 +1,6 @@
-// All algorithms are proved for all sizes up to 64 ranks, and for samples beyond; and the proof
-// finds faults. Nine tenths of the time go to sizes above 32: there every fifth is proved, and all
-// with TEST_IN_FULL=1, as check_test_slow has it.
+// Proves every algorithm for all sizes up to 64 ranks and for samples of larger sizes, and tests
+// that the proof finds faults. Sizes above 32 take nine tenths of the time. So only every fifth of
+// them is proved, unless TEST_IN_FULL=1, with which check_test_slow runs.
 #include "collective/check.hpp"
 
 #include <gtest/gtest.h>

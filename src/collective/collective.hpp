@@ -18,7 +18,6 @@ namespace heddle::collective {
 
 // This member's memory for one operation, to which the others put: counters and slots, in the arena
 // or in a region of their own, and the caller's buffer, if the others can reach it.
-
 class Places {
  public:
   explicit Places(Team& team) : team_(team) {}
@@ -64,7 +63,6 @@ class Places {
 // ready, or refused with a reason. The Runner does the runs. One thread at a time calls test(),
 // wait(), start() and close(). Any thread may call move_on(). Among them are helpers, which call
 // visit() first, under the lock of the list in which they found the operation.
-
 class Collective final : public Setup {
  public:
   static constexpr engine::HandleType kType = engine::HandleType::collective;

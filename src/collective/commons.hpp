@@ -37,7 +37,6 @@ namespace heddle::collective {
 // have arrived, since their puts come before these credits: a rank that is behind may still be in
 // the last run. If such credits can no longer arrive, since a peer has died, the piece stays in use
 // until the context ends.
-
 class Arena {
  public:
   Arena(std::byte* base, std::uint64_t bytes);
@@ -77,7 +76,6 @@ class Arena {
 //
 // Invariant: a kept region is one that no peer will access any more (Places::give_back()), so the
 // next operation may have it as it is: slots are written before they are read.
-
 class Scratch {
  public:
   // Keeps regions of at most `most_kept` bytes together.
@@ -165,10 +163,6 @@ class Offers {
   std::unordered_map<std::uint64_t, Offer> open_;  // by number
 };
 
-// The state that all teams of a context share: memory that every rank reaches, access to the other
-// ranks' memory, and the list of operations that helpers advance. Created with the first team; ends
-// with the context.
-
 class Team;
 class Collective;
 
@@ -177,6 +171,9 @@ using PackedRegion = std::array<std::byte, wire::kPackedRegionBytes>;
 // A digest of a team's members, in their order; not 0.
 [[nodiscard]] std::uint64_t digest_of(std::span<const std::uint32_t> ranks);
 
+// The state that all teams of a context share: memory that every rank reaches, access to the other
+// ranks' memory, and the list of operations that helpers advance. Created with the first team; ends
+// with the context.
 class Commons final : public worker::Attachment {
  public:
   // Local. The first call in a context creates it.

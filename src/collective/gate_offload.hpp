@@ -26,7 +26,6 @@ namespace heddle::collective {
 // Gate 0 of a rank is its start gate. It begins stage 1, and does the last combination itself, as
 // in Tofu's libraries. It does not do the last combination if the result also goes to a rank from m
 // on, or with two ranks, where it would have to send to itself.
-
 struct GateLinks {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t from_local = kNone;  // gates of the same rank
@@ -50,7 +49,6 @@ std::vector<GateLinks> gates_of(Rank rank, Rank ranks);
 // into words.
 // Not done by gates: products; functions of the program; sums of floating point, since gates round
 // differently from software and refuse an infinity or a NaN at the member that gives it.
-
 class GateReduction {
  public:
   // For a barrier, an allreduce or a reduce. Empty: gates with that many words cannot do it.
@@ -74,13 +72,6 @@ class GateReduction {
   std::uint64_t bytes_ = 0;
   std::uint64_t element_bytes_ = 8;
 };
-
-// Runs barriers and small reductions of a team on barrier gates of the network's interface.
-//
-// A network of gates does one operation at a time. So a persistent operation has gates of its own.
-// The blocking calls of a team are made one after the other, so they share gates. Thus an operation
-// never meets another one in its network, and the members need not agree on an order. Nonblocking
-// operations would need gates for each call: software runs them.
 
 // One member's record for another about its gates.
 struct GateKeys {
@@ -140,6 +131,12 @@ class TeamNetworks {
   std::shared_ptr<TeamGates> offered_;  // between open() and decided()
 };
 
+// Runs barriers and small reductions of a team on barrier gates of the network's interface.
+//
+// A network of gates does one operation at a time. So a persistent operation has gates of its own.
+// The blocking calls of a team are made one after the other, so they share gates. Thus an operation
+// never meets another one in its network, and the members need not agree on an order. Nonblocking
+// operations would need gates for each call: software runs them.
 class GateOffload final : public Offload {
  public:
   static constexpr std::uint32_t kMostWords = 16;  // more than any interface has

@@ -58,6 +58,8 @@ struct Call {
   std::uint64_t segment_bytes = 0;  // 0: chosen
 };
 
+struct SetupRecord;
+
 // Runs one rank's part of an operation, once or many times, by one of several ways: the software
 // queue, the interface's session queues, its barrier gates. The caller need not know which.
 //
@@ -72,9 +74,6 @@ struct Call {
 // may call the others; one thread at a time is inside.
 //
 // The list of ways is below.
-
-struct SetupRecord;
-
 class Runner {
  public:
   // nobody: the interface runs it, and advance() only looks
@@ -181,7 +180,7 @@ class Runner {
   std::atomic<std::uint64_t> executed_{0};  // written inside
 };
 
-// The table of ways to run operations (runner.hpp). To add a way, add a file with a class and the
+// The table of ways to run operations. To add a way, add a file with a class and the
 // functions of a RunnerWay, and a row in runner.cpp.
 
 class Places;
@@ -234,7 +233,6 @@ struct WayKeys {
 // Runs one rank's part of an operation on the network's interface: no thread is needed until the
 // run ends, and advance() only looks. Derived classes choose the interface's mechanism: session
 // queues in session_offload.hpp, barrier gates in gate_offload.hpp.
-
 class Offload : public Runner {
  public:
   void start(std::uint64_t bytes) final;

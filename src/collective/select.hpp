@@ -23,7 +23,6 @@ namespace heddle::collective {
 // buffers: `kept` (through memory of the operation's own: blocking calls, except for blocks of more
 // than 64K in all) or `callers` (all others). ranks, bytes (of a block; of the whole call if it
 // goes in pieces): upper limits; * any. segment: maximum bytes of one step; - the configured value.
-
 class SelectionTable {
  public:
   struct Row {
@@ -52,13 +51,13 @@ class SelectionTable {
   std::vector<Row> rows_;
 };
 
-// Chooses the algorithm of an operation, and the length of its segments. All ranks choose alike,
-// since they know the same.
-
 // Up to this size data goes through kept memory: a copy costs less than the message that a peer has
 // begun.
 inline constexpr std::uint64_t kKeptBytes = 8192;
 
+// Chooses the algorithm of an operation, and the length of its segments. All ranks choose alike,
+// since they know the same.
+//
 // The call decides; then HEDDLE_COLLECTIVE_ALGORITHMS, HEDDLE_COLLECTIVE_TABLE, and the built-in
 // choice, in this order. The variables are read once per context.
 class Selection {

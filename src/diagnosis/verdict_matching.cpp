@@ -1,6 +1,5 @@
-// Rules about ranks whose messages or collective calls do not match.
-//
-// Rules about messages that exist, but do not match the receive that waits.
+// Rules about messages that exist but do not match the receive that waits, and about ranks that are
+// not in the same collective call.
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,5 @@
-// The rules of the judge, and the clauses of its sentences.
-//
-// The rules that assign the blame at an end of the graph. The most specific rule that fits decides.
+// The rules of the judge, which assign the blame at an end of the graph, and the clauses of its
+// sentences. The most specific rule that fits decides.
 #pragma once
 
 #include <cstdint>
@@ -93,9 +92,9 @@ using Rule = std::optional<Verdict> (*)(const Case&);
 [[nodiscard]] std::optional<Verdict> unhandled(const Case& about);
 [[nodiscard]] std::optional<Verdict> untaken(const Case& about);
 [[nodiscard]] std::optional<Verdict> unattended_alone(const Case& about);
-// In verdict_messages.cpp: a message with another tag, receiver or sender than the awaited one.
+// In verdict_matching.cpp: a message with another tag, receiver or sender than the awaited one.
 [[nodiscard]] std::optional<Verdict> wrong_message(const Case& about);
-// In verdict_teams.cpp: members at different calls; a rank that does not do what the others do.
+// Also there: members at different calls; a rank that does not do what the others do.
 [[nodiscard]] std::optional<Verdict> other_call(const Case& about);
 [[nodiscard]] std::optional<Verdict> odd_one_out(const Case& about);
 

@@ -100,7 +100,6 @@ class PacketReader {
 //
 // Tokens of commands are below kPacketToken. One thread at a time, as for any TransportWorker; this
 // includes counts().
-
 class Aggregator final : public transport::ForwardingWorker {
  public:
   static constexpr transport::Token kPacketToken = std::uint64_t{1} << 63;

@@ -20,6 +20,12 @@
 
 namespace heddle::engine {
 
+// Telling means that an eventfd becomes readable.
+struct Eventfd {
+  int descriptor = -1;
+  void tell() const { static_cast<void>(::eventfd_write(descriptor, 1)); }
+};
+
 // A thread that moves a worker tells a thread that waits for that outside the calls of the worker
 // (worker/descriptor.hpp). The thread that moves pays one read of a word that rarely changes.
 //
@@ -33,13 +39,6 @@ namespace heddle::engine {
 //   Because of the two fences, the moving thread sees armed_ == 1, or the waiting thread sees that
 //   the worker has moved (Dekker).
 //   For each arm() at most one thread tells: the one whose exchange finds 1.
-
-// Telling means that an eventfd becomes readable.
-struct Eventfd {
-  int descriptor = -1;
-  void tell() const { static_cast<void>(::eventfd_write(descriptor, 1)); }
-};
-
 template <template <class> class Atomic = std::atomic, class Told = Eventfd>
 class Notifier {
  public:
@@ -79,7 +78,6 @@ class Notifier {
 // Answers that the transport does not take now wait here. Their number is bounded by the requests
 // that peers have in flight (a worker of a peer has at most HEDDLE_WORKER_OPERATIONS open
 // requests). One thread at a time.
-
 class Responder {
  public:
   Responder(transport::TransportWorker& transport, const memory::RegionTable& regions, std::uint32_t max_message)
@@ -129,13 +127,6 @@ class Responder {
   std::uint64_t lost_ = 0;
 };
 
-// The state that the parts of a worker share: its transport, its operations, the requester, the
-// answers to peers, and the known failed ranks. The parts are the completer and the protocols;
-// worker/worker.hpp puts them together.
-//
-// For the thread inside the worker, except for constant members, `moves`, `notifier`, and what
-// Operations allows.
-
 // Interface that is called, inside the worker, when the failure epoch has changed, for whatever
 // reason (bootstrap::Bootstrap::call_attention()).
 class Attentive {
@@ -146,6 +137,12 @@ class Attentive {
   ~Attentive() = default;
 };
 
+// The state that the parts of a worker share: its transport, its operations, the requester, the
+// answers to peers, and the known failed ranks. The parts are the completer and the protocols;
+// worker/worker.hpp puts them together.
+//
+// For the thread inside the worker, except for constant members, `moves`, `notifier`, and what
+// Operations allows.
 struct Core {
   // `unshared`: one thread alone posts, and is inside whenever it does.
   Core(Objects& objects, std::uint32_t index, transport::TransportWorker& transport, bool unshared);

@@ -12,6 +12,12 @@
 
 namespace heddle::engine {
 
+// What heddle_am_register was given; fn null: nothing.
+struct Handler {
+  heddle_am_handler fn;
+  void* arg;
+};
+
 // The handler function for each message number, with its argument. It may change while messages
 // arrive.
 //
@@ -25,13 +31,6 @@ namespace heddle::engine {
 // of n - 1. When it looks again it sees at least n (each word is stored with release after n was,
 // and loaded with acquire), and begins anew. That happens only when another handler was registered
 // meanwhile.
-
-// What heddle_am_register was given; fn null: nothing.
-struct Handler {
-  heddle_am_handler fn;
-  void* arg;
-};
-
 template <std::size_t kNumbers, template <class> class Atomic = std::atomic>
 class HandlerTable {
  public:

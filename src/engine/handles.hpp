@@ -97,7 +97,7 @@ std::uint64_t open_handle(HandleType type, void* object);
 void close_handle(std::uint64_t id);
 
 // Objects of one kind that a context owns, each with the handle under which the C API knows it.
-
+//
 // Any thread.
 template <class T>
 class Owned {
@@ -169,7 +169,7 @@ class Owned {
   std::unordered_map<const T*, Entry> entries_;
 };
 
-// The place from which a debugger finds what the library knows (base/debug_view.hpp): the symbol
+// The place from which a debugger finds what the library knows (tap/debug_view.hpp): the symbol
 // heddle_debug_directory, which libheddle.so exports for that alone.
 
 // A context that has joined, until hide_context(). Any thread.

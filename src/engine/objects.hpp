@@ -227,10 +227,6 @@ inline RemoteRegion* RemoteRegion::of(const transport::RemoteMemory* memory) {
   return reinterpret_cast<RemoteRegion*>(const_cast<std::byte*>(region));
 }
 
-// The objects that operations of a context name: its regions, the remote regions that it has
-// imported, and its counters. If the program releases an object while operations name it, the
-// object is destroyed when these have ended.
-
 class Job;
 
 // Something that starts operations: a worker. Any thread.
@@ -244,6 +240,10 @@ class NamesObjects {
   ~NamesObjects() = default;
 };
 
+// The objects that operations of a context name: its regions, the remote regions that it has
+// imported, and its counters. If the program releases an object while operations name it, the
+// object is destroyed when these have ended.
+//
 // Any thread, but for clear().
 class Objects {
  public:
@@ -377,7 +377,6 @@ class Objects {
 // The receiver's side of memory that a peer lends for one operation (Objects::lend, take_back): how
 // it is reached, for as long as that operation lasts. What the peer says about it comes from the
 // network and is not trusted.
-
 struct LentName {
   heddle_peer owner{};       // the worker that lends it; exists
   std::uint64_t region = 0;  // the owner's number

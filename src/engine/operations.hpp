@@ -33,7 +33,6 @@ namespace heddle::engine {
 // It is an error of the program to release an object while another thread is in a call with the
 // same handle, so every mark that matters was set before the release. If the end of a mark is seen
 // late, that only delays the destruction.
-
 class MarkTable {
  public:
   explicit MarkTable(std::size_t slots) : slots_(slots), marks_(std::make_unique<Mark[]>(slots)) {}
@@ -476,7 +475,6 @@ class OperationPool {
 //
 // One thread at a time: the one inside the worker. Exceptions: marks(), busy(), take_offer() and
 // give_offer_back().
-
 class Operations {
  public:
   Operations(Objects& objects, std::size_t slots);

@@ -23,7 +23,6 @@ namespace heddle::engine {
 //
 // It stands between a worker and its transport, under the aggregator, and is itself a
 // TransportWorker. In a job that is not traced it is not there.
-
 class TracingWorker final : public transport::ForwardingWorker {
  public:
   struct Place {
@@ -75,11 +74,10 @@ class TracingWorker final : public transport::ForwardingWorker {
 };
 
 // A worker whose operations are probed (HEDDLE_PROBES): fires a static probe for each command that
-// the transport accepts or refuses, each arrival and each end that it reports (base/probes.hpp).
+// the transport accepts or refuses, each arrival and each end that it reports (tap/probes.hpp).
 //
 // It stands between a worker and its transport, as TracingWorker does. Without the setting it is
 // not there, and costs nothing.
-
 class ProbingWorker final : public transport::ForwardingWorker {
  public:
   // `index`: of this worker.
@@ -103,7 +101,6 @@ class ProbingWorker final : public transport::ForwardingWorker {
 //
 // It stands between a worker and its transport, as TracingWorker does. It is only there if the
 // process has ThreadSanitizer.
-
 class OrderingWorker final : public transport::ForwardingWorker {
  public:
   // `rank`, `index`: of this worker.
@@ -119,7 +116,6 @@ class OrderingWorker final : public transport::ForwardingWorker {
 // The operations that a worker has under way, for a report: in words, and as values for the verdict
 // on why a job does not move (diagnosis/). Filled by the thread inside the worker. May throw
 // std::bad_alloc.
-
 class Findings {
  public:
   explicit Findings(const Job& job) : job_(job) {}

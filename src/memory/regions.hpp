@@ -1,19 +1,4 @@
 // The regions of a context by number, and atomic operations on their memory.
-//
-// The regions of one context by number, so that a request from the network can be checked against
-// them.
-//
-// Numbers are index + generation and are not used twice. find() takes no lock: it runs where
-// messages are served.
-//
-// Invariants
-//   A chunk pointer goes from null to its final value once.
-//   A slot's `number` is 0 while the slot is free, and never returns to an earlier value. Address
-//   and bytes are written while it is 0. A reader reads the number again after them, so they are
-//   those of one region, which still existed after they had been read.
-//
-// To release a region while a peer still works on it is an error of the program. find() cannot
-// prevent it; it only notices a request that comes later.
 #pragma once
 
 #include <array>
@@ -65,6 +50,20 @@ class RegionSlot {
   Atomic<std::uint64_t> bytes_{0};  // the same
 };
 
+// The regions of one context by number, so that a request from the network can be checked against
+// them.
+//
+// Numbers are index + generation and are not used twice. find() takes no lock: it runs where
+// messages are served.
+//
+// Invariants
+//   A chunk pointer goes from null to its final value once.
+//   A slot's `number` is 0 while the slot is free, and never returns to an earlier value. Address
+//   and bytes are written while it is 0. A reader reads the number again after them, so they are
+//   those of one region, which still existed after they had been read.
+//
+// To release a region while a peer still works on it is an error of the program. find() cannot
+// prevent it; it only notices a request that comes later.
 class RegionTable {
  public:
   static constexpr std::size_t kChunk = 1024;

@@ -1,22 +1,4 @@
 // The watch on unmapped memory, and the log by which caches hear of it.
-//
-// A log of the memory of this process that has gone: one writer at a time reports it to any number
-// of readers, each at its own pace.
-//
-// A reader remembers the generation up to which it has read, and compares it before every use of
-// what it has cached about memory: one acquire load and a comparison. The log never waits for a
-// reader; a reader that is more than kEvents behind has lost events, and must assume that all
-// memory has gone.
-//
-// generation: 0: nobody watches (never, or no longer; also in the child of a fork, see UnmapWatch).
-// Odd: events are being written; the memory that has gone is not known until the generation is even
-// again. Otherwise: 2 + 2 × (events written).
-// Invariants
-//   begin() makes the generation odd before the event is read from its source, and so before the
-//   thread that unmapped goes on; end() makes it even after the events are in their slots.
-//   Event n is in slot n mod kEvents. A slot is overwritten only between begin() and end(), by one
-//   of at most kBatch events. A reader that has read a slot reads the generation again: if another
-//   event had been in the slot, it would see a generation that is too far on.
 #pragma once
 
 #include <sys/types.h>
@@ -41,6 +23,23 @@ struct Gone {
   std::uint64_t end;
 };
 
+// A log of the memory of this process that has gone: one writer at a time reports it to any number
+// of readers, each at its own pace.
+//
+// A reader remembers the generation up to which it has read, and compares it before every use of
+// what it has cached about memory: one acquire load and a comparison. The log never waits for a
+// reader; a reader that is more than kEvents behind has lost events, and must assume that all
+// memory has gone.
+//
+// generation: 0: nobody watches (never, or no longer; also in the child of a fork, see UnmapWatch).
+// Odd: events are being written; the memory that has gone is not known until the generation is even
+// again. Otherwise: 2 + 2 × (events written).
+// Invariants
+//   begin() makes the generation odd before the event is read from its source, and so before the
+//   thread that unmapped goes on; end() makes it even after the events are in their slots.
+//   Event n is in slot n mod kEvents. A slot is overwritten only between begin() and end(), by one
+//   of at most kBatch events. A reader that has read a slot reads the generation again: if another
+//   event had been in the slot, it would see a generation that is too far on.
 template <template <class> class Atomic = std::atomic, std::uint32_t kEventsOfLog = 512, std::uint32_t kBatchOfLog = 16>
 class InvalidationLog {
  public:
@@ -125,7 +124,6 @@ class InvalidationLog {
 //
 // The thread that reads the events never allocates, and takes no lock under which another thread
 // allocates, frees or unmaps: the thread that unmaps may hold malloc's locks, or ours.
-
 class UnmapWatch {
  public:
   using Log = InvalidationLog<>;

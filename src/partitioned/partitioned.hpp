@@ -158,7 +158,6 @@ class Partitioned {
 // the addresses before it opens the first run; they never change. The receiver begins run r + 1
 // only when all parts of run r have arrived: so nothing of run r is still being put when run r + 1
 // is open.
-
 class Sender final : public Partitioned {
  public:
   // May throw std::bad_alloc.
@@ -229,7 +228,6 @@ class Sender final : public Partitioned {
 
 // The receiving side. For each of the sender's parts there is a word that becomes the number of the
 // run when the part has arrived. During a run the receiver does nothing but look at these words.
-
 class Receiver final : public Partitioned {
  public:
   Receiver(worker::Worker& worker, Switchboard& board, const Shape& shape, void* data);

@@ -23,6 +23,8 @@
 
 namespace heddle::protocol {
 
+class ActiveMessages;
+
 // Rendezvous of large active messages: the sender offers its memory instead of sending. The
 // receiver fetches the payload with a get when it has room for it, runs or stores the message, and
 // tells the sender that the memory is free again. See docs/decisions/0020.
@@ -44,9 +46,6 @@ namespace heddle::protocol {
 // operation, every progress tries again (Core::want_advance).
 //
 // Threads: eager() is for any thread; waiting() and the rest are for the thread inside the worker.
-
-class ActiveMessages;
-
 class AmRendezvous {
  public:
   static constexpr std::uint64_t kWindow = std::uint64_t{4} << 20;
@@ -141,7 +140,6 @@ class AmRendezvous {
 //
 // Threads: any thread that may use the worker may call take_credit() and run_tasks(); all else is
 // for the thread inside.
-
 class ActiveMessages final : public engine::Protocol {
  public:
   explicit ActiveMessages(engine::Core& core);

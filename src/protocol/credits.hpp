@@ -15,21 +15,6 @@
 
 namespace heddle::protocol {
 
-// Limits how much of a receiver's memory a sender may fill with messages that nobody has received
-// yet. Each pair of workers has one window; both sides count the same charge for the same message
-// (wire/messages.hpp).
-//
-// sender     sent: charges of all messages on their way or arrived; freed: what the receiver
-//            reported as free again. sent - freed <= window. Messages of one kind may be given a
-//            larger window than those of another: then the latter wait until less than theirs is
-//            used.
-// receiver   freed: charges of messages received or dropped. The receiver reports it when half a
-//            window has become free since its last report. So a sender that waits for room gets it
-//            once everything is received, provided that no message takes more than half a window.
-//
-// The numbers only grow. A report may therefore be repeated, be overtaken by another, or be lost if
-// a later one arrives.
-
 // Zeroed memory that costs nothing until it is touched. It has an entry for every worker that a
 // peer could have.
 template <class T>
@@ -47,6 +32,21 @@ class LazyArray {
   };
   std::unique_ptr<T, Free> items_;
 };
+
+// Limits how much of a receiver's memory a sender may fill with messages that nobody has received
+// yet. Each pair of workers has one window; both sides count the same charge for the same message
+// (wire/messages.hpp).
+//
+// sender     sent: charges of all messages on their way or arrived; freed: what the receiver
+//            reported as free again. sent - freed <= window. Messages of one kind may be given a
+//            larger window than those of another: then the latter wait until less than theirs is
+//            used.
+// receiver   freed: charges of messages received or dropped. The receiver reports it when half a
+//            window has become free since its last report. So a sender that waits for room gets it
+//            once everything is received, provided that no message takes more than half a window.
+//
+// The numbers only grow. A report may therefore be repeated, be overtaken by another, or be lost if
+// a later one arrives.
 
 // The sender's side towards one worker. Zeroed memory is a valid initial state.
 //
@@ -120,6 +120,15 @@ struct ReceiveCredit {
   }
 };
 
+// What one message is charged. Both sides calculate it in the same way, so it is part of the
+// protocol. The minimum is the memory that a stored message takes.
+constexpr std::uint64_t credit_charge(std::uint32_t header_bytes, std::uint64_t payload_bytes, std::uint64_t window) {
+  constexpr std::uint64_t kRecord = 192;
+  constexpr std::uint64_t kLeastPayload = 256;
+  const std::uint64_t all = kRecord + wire::pad8(header_bytes) + std::max(payload_bytes, kLeastPayload);
+  return std::min(all, window / 2);
+}
+
 // Limits the bytes that one worker may have on their way to, or waiting in, each worker of its
 // peers, for messages of class USER. The receiver stores such messages until one of its threads
 // runs their handlers. The receiver grants credit back for what it has handled. So its store is
@@ -132,16 +141,7 @@ struct ReceiveCredit {
 //   more than half a window, and the receiver grants whenever half a window is handled. So a sender
 //   that waits for the credit of one message waits only for handlers.
 // Rows are allocated at the first message to a rank.
-
-// What one message is charged. Both sides calculate it in the same way, so it is part of the
-// protocol. The minimum is the memory that a stored message takes.
-constexpr std::uint64_t credit_charge(std::uint32_t header_bytes, std::uint64_t payload_bytes, std::uint64_t window) {
-  constexpr std::uint64_t kRecord = 192;
-  constexpr std::uint64_t kLeastPayload = 256;
-  const std::uint64_t all = kRecord + wire::pad8(header_bytes) + std::max(payload_bytes, kLeastPayload);
-  return std::min(all, window / 2);
-}
-
+//
 // The sender's side. Any thread may call take() and give_back(), unless the object was made with
 // one_thread.
 template <template <class> class Atomic = std::atomic>

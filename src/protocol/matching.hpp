@@ -15,23 +15,6 @@
 
 namespace heddle::protocol {
 
-// A hash table of nodes that the caller owns. The nodes of one key form a ring in the order of
-// entry. The first of them, the leader, represents the whole ring in its bucket. One thread at a
-// time.
-//
-// So a search looks at one node per key in the bucket, however many nodes a key has. The earliest
-// node of a key is found without looking at the others, and any node is removed in constant time.
-// Nothing is allocated per node.
-//
-// Invariants
-//   A node is in the table exactly while place.shape != kNowhere.
-//   leader: place.prev is the latest node of its key (itself, if it is the only one); `chain` leads
-//   to the next leader of the bucket. The `chain` of other nodes means nothing.
-//   bucket of a leader == the top bits of place.hash
-// Growth: the buckets double when a new key makes more keys than buckets, up to the given limit, at
-// the end of add() and nowhere else. If no memory is available or the limit is reached, the table
-// stays correct and its chains get longer.
-
 inline constexpr std::uint32_t kNowhere = ~0U;
 
 // Where a node is in one table.
@@ -70,6 +53,22 @@ Node* ring_remove(Node* head, Node* node) {
   return head == node ? place.next : head;
 }
 
+// A hash table of nodes that the caller owns. The nodes of one key form a ring in the order of
+// entry. The first of them, the leader, represents the whole ring in its bucket. One thread at a
+// time.
+//
+// So a search looks at one node per key in the bucket, however many nodes a key has. The earliest
+// node of a key is found without looking at the others, and any node is removed in constant time.
+// Nothing is allocated per node.
+//
+// Invariants
+//   A node is in the table exactly while place.shape != kNowhere.
+//   leader: place.prev is the latest node of its key (itself, if it is the only one); `chain` leads
+//   to the next leader of the bucket. The `chain` of other nodes means nothing.
+//   bucket of a leader == the top bits of place.hash
+// Growth: the buckets double when a new key makes more keys than buckets, up to the given limit, at
+// the end of add() and nowhere else. If no memory is available or the limit is reached, the table
+// stays correct and its chains get longer.
 template <class Node, std::size_t kWhich>
 class KeyTable {
  public:
@@ -232,51 +231,6 @@ class KeyTable {
   Node** buckets_ = first_.data();
 };
 
-// Decides which arriving tagged message belongs to which posted receive. A plain data structure: no
-// transport, no data, no threads; the worker's mutual exclusion guards it.
-//
-// Meaning (that of MPI and UCX): a message takes the earliest posted receive that fits it, and a
-// receive takes the earliest arrived message that fits it. So messages of one source and tag are
-// received in the order of arrival, and receives that fit the same message are taken in the order
-// of posting.
-//
-// Receives. A receive's *shape* is its mask and its kind of source: one worker, any worker of a
-// rank, or any source. Programs use few shapes. All receives of a shape are in one hash table by
-// (tag & mask, source, shape), numbered in the order of posting. An arriving message looks up one
-// key for each shape that has receives now (with one shape: one key) and takes the receive with the
-// lowest number. If more than kShapes shapes are in use at once, the receives of the others are in
-// a list, which is searched in order.
-//
-// Programs post and receive windows of one tag and one worker. So one such key, the *current* one,
-// has its receives in a ring of its own, which is found by two comparisons. A key becomes the
-// current one when a receive of it is posted while the ring is empty and the table has none of that
-// key; so its receives are never in both.
-//
-// Unexpected messages are kept in the order of arrival and in a hash table by (source, tag). Two
-// more tables are filled at the first search that needs them: one by tag, for receives from any
-// source, and one for one other shape. A search of yet another shape walks the messages in the
-// order of arrival. The second table is rebuilt for the walking shape when, since its last use,
-// walks have looked at more messages than there are. By then the walks have cost as much as the
-// rebuilding.
-//
-// Cost (x86-64, g++ 12 -O2, instructions by callgrind): of the current key, inline, about 20 each
-// for post() that stores and arrive() that matches. Of others (the same with 1 and with 16 tags):
-// post() that stores 53, arrive() that matches 62, arrive() where nothing is posted 11, keep() 64,
-// post() that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep()
-// 95, post() that takes a kept message 145. A search reads one bucket and the leaders of the keys
-// in it.
-//
-// Nothing here allocates per receive or message: the caller owns the nodes. The tables grow as
-// KeyTable describes: in post() and keep() after the node is in, and in a search that fills a
-// further table; never in arrive(), cancel() and take(). A table takes at most 8 bytes × max(32,
-// max_buckets, rounded down to a power of two). The caller must bound the number of nodes:
-// receives(), messages() and bytes() give the numbers.
-//
-// Hostile peers choose tags but do not know the seed. The hash is multiply-shift with secret
-// multipliers: for any set of tags chosen without knowing them, a search meets on average at most
-// two other tags in its bucket. Many messages of one source and tag do not slow other searches: a
-// search looks at one node per key.
-
 // The worker that a message comes from, in one word: the rank in the upper half, the worker in the
 // lower.
 using Source = std::uint64_t;
@@ -325,6 +279,50 @@ struct KeptMessage {
   [[nodiscard]] bool stored() const { return place[0].shape != kNowhere; }
 };
 
+// Decides which arriving tagged message belongs to which posted receive. A plain data structure: no
+// transport, no data, no threads; the worker's mutual exclusion guards it.
+//
+// Meaning (that of MPI and UCX): a message takes the earliest posted receive that fits it, and a
+// receive takes the earliest arrived message that fits it. So messages of one source and tag are
+// received in the order of arrival, and receives that fit the same message are taken in the order
+// of posting.
+//
+// Receives. A receive's *shape* is its mask and its kind of source: one worker, any worker of a
+// rank, or any source. Programs use few shapes. All receives of a shape are in one hash table by
+// (tag & mask, source, shape), numbered in the order of posting. An arriving message looks up one
+// key for each shape that has receives now (with one shape: one key) and takes the receive with the
+// lowest number. If more than kShapes shapes are in use at once, the receives of the others are in
+// a list, which is searched in order.
+//
+// Programs post and receive windows of one tag and one worker. So one such key, the *current* one,
+// has its receives in a ring of its own, which is found by two comparisons. A key becomes the
+// current one when a receive of it is posted while the ring is empty and the table has none of that
+// key; so its receives are never in both.
+//
+// Unexpected messages are kept in the order of arrival and in a hash table by (source, tag). Two
+// more tables are filled at the first search that needs them: one by tag, for receives from any
+// source, and one for one other shape. A search of yet another shape walks the messages in the
+// order of arrival. The second table is rebuilt for the walking shape when, since its last use,
+// walks have looked at more messages than there are. By then the walks have cost as much as the
+// rebuilding.
+//
+// Cost (x86-64, g++ 12 -O2, instructions by callgrind): of the current key, inline, about 20 each
+// for post() that stores and arrive() that matches. Of others (the same with 1 and with 16 tags):
+// post() that stores 53, arrive() that matches 62, arrive() where nothing is posted 11, keep() 64,
+// post() that takes a kept message 76, cancel() 44. With a mask or any source: post() 90, keep()
+// 95, post() that takes a kept message 145. A search reads one bucket and the leaders of the keys
+// in it.
+//
+// Nothing here allocates per receive or message: the caller owns the nodes. The tables grow as
+// KeyTable describes: in post() and keep() after the node is in, and in a search that fills a
+// further table; never in arrive(), cancel() and take(). A table takes at most 8 bytes × max(32,
+// max_buckets, rounded down to a power of two). The caller must bound the number of nodes:
+// receives(), messages() and bytes() give the numbers.
+//
+// Hostile peers choose tags but do not know the seed. The hash is multiply-shift with secret
+// multipliers: for any set of tags chosen without knowing them, a search meets on average at most
+// two other tags in its bucket. Many messages of one source and tag do not slow other searches: a
+// search looks at one node per key.
 class Matching {
  public:
   struct Options {

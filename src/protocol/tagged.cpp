@@ -259,8 +259,10 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::TaggedMessage
 // Copies the message into a block of its own; null: it is dropped.
 Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::TaggedMessage& message) {
   const std::uint64_t charge = wire::tagged_charge(message.payload.size());
-  // Messages may come in another order than their credit was reserved in, so a copied one may find
-  // the second window in use, too. The sender makes sure which message uses which window.
+  // Messages may arrive in another order than that in which their credit was reserved: offers that
+  // use the second window may come before a copied message that was counted in the first one. So
+  // the limit here is both windows for every message. The sender keeps copied messages within the
+  // first window.
   if (!source.credit.hold(charge, kOfferWindows * window_)) [[unlikely]] {
     core_.drop(from, "its sender had no credit for it; is HEDDLE_TAG_CREDIT_BYTES the same in all ranks?");
     return nullptr;

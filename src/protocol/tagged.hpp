@@ -29,7 +29,7 @@ namespace heddle::protocol {
 // virtual machine may move them. So copies are timed, for each worker that messages go to.
 //
 // Any thread; all accesses are relaxed, since these are hints: updates may be lost.
-
+//
 // Zeroed memory is a valid initial state.
 class CopyCosts {
  public:
@@ -73,28 +73,6 @@ class CopyCosts {
   std::uint32_t fetched_;
 };
 
-// Tagged messages of one worker: credits and matching, the unexpected messages, and the rendezvous
-// of long messages, which are fetched from the sender's memory.
-//
-// Life of a message. The sender reserves credit (any thread), then, inside its worker, sends the
-// data in one packet, or an offer: the name of a region made of the source for this message. The
-// receiver, in its progress, puts the packets of one worker into their order (where the transport
-// does not keep it), and matches: with a posted receive the data is copied straight from the packet
-// into place; an offer becomes a get by this worker (a Fetch), whose end is answered as any request
-// is. Without a receive the packet is kept, up to the sender's credit, and matched when a receive
-// is posted.
-//
-// Where the transport maps memory, a receive that waits for a long message is shown to its sender
-// on a board (wire/board.hpp), and the sender takes it in place of an offer. Then both copy: each
-// side whenever it is inside the library and has time. Receiver: tagged_inlet.cpp; sender:
-// tagged_push.cpp.
-//
-// Receives lie in the program's heddle_receive, so their number is the program's business and costs
-// the library nothing.
-//
-// Threads: reserve(), give_back() and names_counter() are for any thread; all else is for the
-// thread inside the worker.
-
 // Where the message of a receive goes, and how its end is told.
 struct ReceiveRequest {
   std::byte* data = nullptr;
@@ -116,9 +94,30 @@ struct SendRequest {
   return wire::kind_of(command.immediate) == wire::Kind::tagged;
 }
 
+// Tagged messages of one worker: credits and matching, the unexpected messages, and the rendezvous
+// of long messages, which are fetched from the sender's memory.
+//
+// Life of a message. The sender reserves credit (any thread), then, inside its worker, sends the
+// data in one packet, or an offer: the name of a region made of the source for this message. The
+// receiver, in its progress, puts the packets of one worker into their order (where the transport
+// does not keep it), and matches: with a posted receive the data is copied straight from the packet
+// into place; an offer becomes a get by this worker (a Fetch), whose end is answered as any request
+// is. Without a receive the packet is kept, up to the sender's credit, and matched when a receive
+// is posted.
+//
+// Where the transport maps memory, a receive that waits for a long message is shown to its sender
+// on a board (wire/board.hpp), and the sender takes it in place of an offer. Then both copy: each
+// side whenever it is inside the library and has time. Receiver: tagged_inlet.cpp; sender:
+// tagged_push.cpp.
+//
+// Receives lie in the program's heddle_receive, so their number is the program's business and costs
+// the library nothing.
+//
+// Threads: reserve(), give_back() and names_counter() are for any thread; all else is for the
+// thread inside the worker.
 class Tagged final : public engine::Protocol {
  public:
-  // of a message: no memory is longer
+  // The most bytes of a message. No memory is longer.
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
 
   explicit Tagged(engine::Core& core);

@@ -1,7 +1,7 @@
 // Sleepers: a bell for many senders, and a thread that sleeps until a token comes.
 //
-// How a thread sleeps until something arrives in one of many places. A sender pays only a read of a
-// word that rarely changes: no fence, no atomic read-modify-write, no system call.
+// The bell: a thread sleeps until something arrives in one of many places. A sender pays only a
+// read of a word that rarely changes: no fence, no atomic read-modify-write, no system call.
 //
 //   sender                           sleeper
 //   publish the thing                seen = rings
@@ -92,14 +92,6 @@ template <class Word>
   return armed.load(std::memory_order_relaxed) != 0 && armed.exchange(0, std::memory_order_relaxed) != 0;
 }
 
-// One thread sleeps until another wakes it: wake() leaves a token, sleep() consumes it. A token
-// that is left while the thread does not sleep is kept, so a wake-up is never lost. That does not
-// depend on other agreements of the two threads about when a wake-up is due (the command queue's
-// sleeping bit). Several tokens are one. Within one process.
-//
-// state: kNothing, kToken, kAsleep. Only the sleeper goes to kAsleep and from kToken to kNothing;
-// wake() goes from any state to kToken, and makes the system call only if it came from kAsleep.
-
 // Blocks in the kernel, on a word of this process.
 struct SystemFutex {
   // Returns when woken, when *word is not `expected`, after `timeout_ns` (negative: never), or for
@@ -108,6 +100,13 @@ struct SystemFutex {
   static void wake_one(std::atomic<std::uint32_t>* word);
 };
 
+// One thread sleeps until another wakes it: wake() leaves a token, sleep() consumes it. A token
+// that is left while the thread does not sleep is kept, so a wake-up is never lost. That does not
+// depend on other agreements of the two threads about when a wake-up is due (the command queue's
+// sleeping bit). Several tokens are one. Within one process.
+//
+// state: kNothing, kToken, kAsleep. Only the sleeper goes to kAsleep and from kToken to kNothing;
+// wake() goes from any state to kToken, and makes the system call only if it came from kAsleep.
 template <template <class> class Atomic = std::atomic, class Futex = SystemFutex>
 class Sleeper {
  public:

@@ -1,41 +1,4 @@
 // Ownership: an object of one thread that others use (Handover), or take over (Bias).
-//
-// Something that belongs to one thread, the owner. Other threads, the helpers, may use it while the
-// owner is elsewhere. That costs the owner two plain stores and two loads of one line: no lock, no
-// fence, no atomic read-modify-write.
-//
-//   owner                                helper
-//   inside = 1                           claim: 0 -> its thread's number (compare-and-swap)
-//   light fence                          heavy fence (membarrier)
-//   claim == 0 ? go on : wait            inside == 0 ? go on : release the claim
-//   … use …                              … use …
-//   inside = 0                           claim = 0, and wake the owner if it sleeps
-//
-// Invariants
-//   Each of inside and claim is written by one side (claim: by the helper that has it; a thread
-//   that waits only adds kWaiting to it and never removes it).
-//   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it
-//   has seen inside == 0 after its compare-and-swap. The two fences make at least one of them see
-//   the other's store (Dekker), so never both go on. If both see the other's, the owner keeps
-//   `inside` and the helper releases its claim: the owner waits for at most one look. No helper
-//   claims while it sees inside != 0, so only helpers that were already on their way overtake a
-//   waiting owner.
-//   An urgent claim (kUrgent) is made whether or not the owner is inside. An owner that waits for
-//   one steps back: inside = 0 until claim == 0, then it enters anew. So a helper can also help an
-//   owner that mostly comes back before the heavy fence is over, and would then win. An owner that
-//   comes after the heavy fence sees the claim, so the helper may look again and again.
-//
-// Waiting owner: a helper may be a thread of low priority that the scheduler has preempted in the
-// middle of its work, perhaps on another core that is busy. The owner therefore spins only briefly,
-// then sleeps, which leaves the helper the core; what System does beyond that bounds the wait (see
-// SystemHandover).
-//
-// A thread that has the claim must not call enter(), which would wait for that claim: it asks
-// held_by() first.
-//
-// A helper that was moved to another core restores its affinity when it sees that moves() has
-// changed. It cannot learn of the move otherwise: the owner may be late, and move a helper that has
-// released its claim and gone on, or has restored its affinity already.
 #pragma once
 
 #include <array>
@@ -80,6 +43,42 @@ struct SystemHandover {
   static constexpr std::uint32_t kStays = 1U << 30;
 };
 
+// Something that belongs to one thread, the owner. Other threads, the helpers, may use it while the
+// owner is elsewhere. That costs the owner two plain stores and two loads of one line: no lock, no
+// fence, no atomic read-modify-write.
+//
+//   owner                                helper
+//   inside = 1                           claim: 0 -> its thread's number (compare-and-swap)
+//   light fence                          heavy fence (membarrier)
+//   claim == 0 ? go on : wait            inside == 0 ? go on : release the claim
+//   … use …                              … use …
+//   inside = 0                           claim = 0, and wake the owner if it sleeps
+//
+// Invariants
+//   Each of inside and claim is written by one side (claim: by the helper that has it; a thread
+//   that waits only adds kWaiting to it and never removes it).
+//   The owner goes on only if it has seen claim == 0 after its store to inside; a helper only if it
+//   has seen inside == 0 after its compare-and-swap. The two fences make at least one of them see
+//   the other's store (Dekker), so never both go on. If both see the other's, the owner keeps
+//   `inside` and the helper releases its claim: the owner waits for at most one look. No helper
+//   claims while it sees inside != 0, so only helpers that were already on their way overtake a
+//   waiting owner.
+//   An urgent claim (kUrgent) is made whether or not the owner is inside. An owner that waits for
+//   one steps back: inside = 0 until claim == 0, then it enters anew. So a helper can also help an
+//   owner that mostly comes back before the heavy fence is over, and would then win. An owner that
+//   comes after the heavy fence sees the claim, so the helper may look again and again.
+//
+// Waiting owner: a helper may be a thread of low priority that the scheduler has preempted in the
+// middle of its work, perhaps on another core that is busy. The owner therefore spins only briefly,
+// then sleeps, which leaves the helper the core; what System does beyond that bounds the wait (see
+// SystemHandover).
+//
+// A thread that has the claim must not call enter(), which would wait for that claim: it asks
+// held_by() first.
+//
+// A helper that was moved to another core restores its affinity when it sees that moves() has
+// changed. It cannot learn of the move otherwise: the owner may be late, and move a helper that has
+// released its claim and gone on, or has restored its affinity already.
 template <template <class> class Atomic = std::atomic, class System = SystemHandover>
 class Handover {
  public:
@@ -222,7 +221,7 @@ class Handover {
 };
 
 // Ownership of something that mostly one thread uses, and that other threads may come to use. While
-// it has an owner, that thread enters and leaves by plain stores (handover.hpp). A thread that is
+// it has an owner, that thread enters and leaves by plain stores (Handover). A thread that is
 // not the owner takes it over, which costs that thread a membarrier. When a thread that takes over
 // (a mover) asks for it, or all places have owners, the thing has no owner any more, and all
 // threads share it by a lock of the caller.
@@ -247,7 +246,7 @@ class Handover {
 //   When shared() is true, no thread is inside by a place, and none ever will be.
 //
 // Where the kernel has no membarrier it is shared from the beginning.
-
+//
 // `kOwners`: different threads that may own it.
 template <template <class> class Atomic = std::atomic, class System = SystemHandover, std::uint32_t kOwners = 15>
 class Bias {

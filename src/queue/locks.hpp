@@ -1,14 +1,4 @@
 // Locks: tried and never waited for; whose holder works for others; that helpers hold.
-//
-// A lock that is tried and never waited for: a thread that finds it held skips the object.
-//
-// Invariant: held == 1 exactly while one thread is between a successful try_lock() and its
-// unlock().
-//
-// A thread that skips may leave work behind that the holder, on its way out, no longer sees: the
-// holder looks and finds nothing, the other thread adds work and finds the lock held, the holder
-// unlocks. Either some thread comes by again (a progress loop), or look and leave must be one step:
-// the sleeping bit of CommandQueue, which needs no lock besides.
 #pragma once
 
 #include <atomic>
@@ -21,6 +11,15 @@
 
 namespace heddle::queue {
 
+// A lock that is tried and never waited for: a thread that finds it held skips the object.
+//
+// Invariant: held == 1 exactly while one thread is between a successful try_lock() and its
+// unlock().
+//
+// A thread that skips may leave work behind that the holder, on its way out, no longer sees: the
+// holder looks and finds nothing, the other thread adds work and finds the lock held, the holder
+// unlocks. Either some thread comes by again (a progress loop), or look and leave must be one step:
+// the sleeping bit of CommandQueue, which needs no lock besides.
 template <template <class> class Atomic = std::atomic>
 class TryLock {
  public:
@@ -56,6 +55,11 @@ class TryLock {
   Atomic<std::uint32_t> held_{0};  // release by unlock(), acquire by try_lock()'s exchange
 };
 
+struct DelegationFences {
+  static void after_exit() { base::full_fence(); }
+  static void after_publish() { base::full_fence(); }
+};
+
 // Decides which thread executes the commands of a queue that has no executor. The thread that is
 // inside (it holds the lock) executes commands that others queue meanwhile; a thread that finds
 // another one inside leaves its command to that one.
@@ -69,12 +73,6 @@ class TryLock {
 // Both have a full fence between the two steps, so that at least one sees the other's step. A
 // helper that finds the lock held by a third thread leaves the command to that one, for which the
 // same holds.
-
-struct DelegationFences {
-  static void after_exit() { base::full_fence(); }
-  static void after_publish() { base::full_fence(); }
-};
-
 template <template <class> class Atomic = std::atomic, class Fences = DelegationFences>
 class Delegation {
  public:
@@ -136,7 +134,6 @@ class Delegation {
 //   sleeps, and never removes it; so release() sees it, or the sleeper sees another claim (or none)
 //   and does not sleep.
 //   The claim orders nothing: the lock does.
-
 template <template <class> class Atomic = std::atomic, class System = SystemHandover>
 class HelperClaim {
  public:
@@ -178,18 +175,6 @@ class HelperClaim {
   Atomic<std::uint32_t> word_{0};
 };
 
-// A mutex that helpers may hold, too: a thread that waits for it fetches a helper that has lost its
-// core (HelperClaim). For locks that are taken rarely and briefly; where nobody waits it costs
-// two read-modify-writes and a read of a thread-local variable.
-//
-// word_: 0 free, 1 held, 2 held and a thread may sleep. Only the holder stores 0, by an exchange
-// that tells it whether to wake. A thread that waits stores 2 before it sleeps, and takes the mutex
-// with 2, since others may still sleep.
-//
-// ThreadSanitizer in a program is shown the order of its holders, as of any mutex: it sees that one
-// thread allocates what a list under the mutex names, and that another one, a helper perhaps, frees
-// it.
-
 namespace detail {
 // The number of this thread if it is a helper; 0: it is not.
 inline thread_local constinit std::uint32_t t_helper = 0;
@@ -203,6 +188,17 @@ inline std::uint32_t this_helper() {
   return detail::t_helper;
 }
 
+// A mutex that helpers may hold, too: a thread that waits for it fetches a helper that has lost its
+// core (HelperClaim). For locks that are taken rarely and briefly; where nobody waits it costs
+// two read-modify-writes and a read of a thread-local variable.
+//
+// word_: 0 free, 1 held, 2 held and a thread may sleep. Only the holder stores 0, by an exchange
+// that tells it whether to wake. A thread that waits stores 2 before it sleeps, and takes the mutex
+// with 2, since others may still sleep.
+//
+// ThreadSanitizer in a program is shown the order of its holders, as of any mutex: it sees that one
+// thread allocates what a list under the mutex names, and that another one, a helper perhaps, frees
+// it.
 template <template <class> class Atomic = std::atomic, class System = SystemHandover>
 class BasicFetchingMutex {
  public:

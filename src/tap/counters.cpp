@@ -207,7 +207,7 @@ void begin(std::string& text, const Family& family, const char* type) {
   text += std::string("# HELP ") + family.name + ' ' + family.help + '\n';
 }
 
-// The names have no characters that a label would have to escape (tap/counters.cpp).
+// The names have no characters that a label would have to escape.
 std::string label(const char* name, std::string_view value) {
   return std::string(name) + "=\"" + std::string(value) + '"';
 }

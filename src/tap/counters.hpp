@@ -1,7 +1,7 @@
-// The counters of a job: as the text that ranks send, and as OpenMetrics.
+// The counters of a job: as the text that ranks send, and as OpenMetrics. They are shown while the
+// job runs (`heddle top`, `heddle metrics`).
 //
-// The counters of a job, shown while it runs (`heddle top`, `heddle metrics`). Each rank tells its
-// counters as text, which its launcher passes on:
+// Each rank tells its counters as text, which its launcher passes on:
 //
 //   rank 1 pid 4242 transport shm waiting 1 longest_wait_ns 5000000000 resident_bytes 9437184
 //   worker 1 0 mode auto internal 0 puts 12 gets 0 …

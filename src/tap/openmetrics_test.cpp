@@ -1,4 +1,4 @@
-// The format as a whole is checked by observe/live/metrics_test.py.
+// The text of the counters as OpenMetrics. tests/system/live_test.py checks the format as a whole.
 #include "tap/counters.hpp"
 
 #include <gtest/gtest.h>

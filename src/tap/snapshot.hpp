@@ -1,6 +1,6 @@
 // The report of one rank about itself when its job seems to hang: which threads wait, and for what;
 // which operations its workers have under way. Plain values, which travel as bytes from the rank to
-// the process that makes the verdict (verdict.hpp).
+// the process that makes the verdict (diagnosis/verdict.hpp).
 //
 // A rank tells what it knows without waiting: a worker that no thread advances may be missing, or
 // only its numbers may be known.

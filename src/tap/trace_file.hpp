@@ -1,7 +1,5 @@
-// The file in which a traced rank notes what happens: records, layout, names.
-//
-// The records of a process whose job is traced, and their layout in its file: written by
-// tap/tracer.hpp, read by `heddle trace` and `heddle explain`.
+// The file in which a process notes what happens while its job is traced: records, layout, names.
+// tap/tracer.hpp writes it; `heddle trace` and `heddle explain` read it.
 //
 // One file per process: a head, then rings, one for each thread: a page that describes it, and its
 // records. The file is mapped while the process runs, so it is whole whatever ends the process.
@@ -160,8 +158,8 @@ struct TraceRingHead {
 // the largest page, as all parts of a file
 inline constexpr std::size_t kTraceRingHeadBytes = 65536;
 
-// The files in which the ranks of a traced job note what happens: PATH.rank0, PATH.rank1, …
-// as above. Others with such a name are the user's.
+// The files in which the ranks of a traced job note what happens, in the format above: PATH.rank0,
+// PATH.rank1, … Other files with such a name are the user's.
 
 // All that is named PATH.rank… and a number, sorted; a directory that is not there has none.
 [[nodiscard]] std::vector<std::string> trace_files(const std::string& path);

@@ -1,6 +1,6 @@
 // Headers of tagged messages and of partitioned ones.
 //
-// Tagged messages on the wire.
+// A tagged message:
 //
 //   immediate  bit 28: an offer; bit 27: no message but a word about messages, bits 0–26 say which;
 //              else bits 0–26: number of the message among those of one worker to one worker, where

@@ -1,7 +1,7 @@
 // Packets between workers, and regions packed as bytes.
 //
-// The content of a message: 32 immediate bits that say what it is, and, except for a small active
-// message, a packet header.
+// A message is 32 immediate bits that say what it is, and, except for a small active message, a
+// packet header.
 //
 // Encode and decode stand side by side; decode treats every byte as hostile and never reads past
 // its input. Byte order is the machine's: all processes of a job run on machines of one byte order
@@ -24,7 +24,7 @@ namespace heddle::wire {
 
 //   bits 29–31      kind
 //   active_message  bits 0–9: handler, bits 10–16: header bytes
-//   tagged          see tagged.hpp
+//   tagged          see messages.hpp
 //   fragment        bit 28: not a part of a large active message but the offer of one; bit 27:
 //                   for a protocol without a kind of its own, whose number is in bits 0–2
 //   user            of class USER. bit 17 clear: a message, as active_message; set: a grant, a
@@ -213,11 +213,10 @@ constexpr bool atomic_known(std::uint32_t op) {
   return (op & 7U) <= HEDDLE_COMPARE_SWAP32 && op <= HEDDLE_COMPARE_SWAP64;
 }
 
-// A region's name as bytes, for any rank of the same job.
-
 inline constexpr std::size_t kTransportKeyBytes = 48;   // what one rank needs
 inline constexpr std::size_t kTransportKeysBytes = 80;  // what any rank needs
 
+// A region's name as bytes, for any rank of the same job.
 struct PackedRegion {
   std::uint64_t job = 0;  // digest of the job's secret, so that a region of another job is refused
   std::uint32_t rank = 0;

@@ -13,6 +13,19 @@
 
 namespace heddle::worker {
 
+// The state of the worker at the look before the sleep.
+struct Quiet {
+  bool work = false;   // there is something for progress already
+  bool armed = false;  // what arrives rings, and arrived() tells
+  bool polls = false;  // something may only be moved on by polls
+};
+
+struct WakeupSystem {
+  template <class T>
+  using Atomic = std::atomic<T>;
+  using Sleeper = queue::Sleeper<>;
+};
+
 // Makes a worker's descriptor readable: the arming, and the thread that sleeps on the transport's
 // bell while the descriptor is armed. `Side` has the operations; descriptor.cpp has the Side that
 // is used, tests/explore has one that is explored. Decision 0050.
@@ -42,20 +55,6 @@ namespace heddle::worker {
 //   tell()                 makes the descriptor readable, if the notifier is armed
 //   arrived()              something that nobody has polled, or a failure, since lie_down()
 //   can_ring(), bell(), ring(), wait(seen, ns)   of the transport
-
-// The state of the worker at the look before the sleep.
-struct Quiet {
-  bool work = false;   // there is something for progress already
-  bool armed = false;  // what arrives rings, and arrived() tells
-  bool polls = false;  // something may only be moved on by polls
-};
-
-struct WakeupSystem {
-  template <class T>
-  using Atomic = std::atomic<T>;
-  using Sleeper = queue::Sleeper<>;
-};
-
 template <class Side, class System = WakeupSystem>
 class Wakeup {
  public:
@@ -168,12 +167,11 @@ class Wakeup {
   typename System::Sleeper sleeper_;                    // while nothing is armed, or nothing rings
 };
 
+class Worker;
+
 // A worker's descriptor, for programs whose loop waits by poll, epoll, libuv or asyncio:
 // heddle_worker_descriptor and heddle_worker_arm. It is an eventfd; Wakeup says when it becomes
 // readable. Its thread makes no progress: the program's does.
-
-class Worker;
-
 class Descriptor {
  public:
   explicit Descriptor(Worker& worker) : worker_(worker) {}

@@ -25,6 +25,28 @@
 
 namespace heddle::worker {
 
+// The part of the work that a thread of an executor does.
+enum class ExecutorRole : std::uint8_t {
+  both,
+  commands,    // takes and posts; does not poll
+  completions  // polls
+};
+
+// The result of a round at one gate. If the thread has several gates, the largest result counts.
+enum class Round : std::uint8_t {
+  idle,
+  aside,          // threads that wait do its work
+  aside_briefly,  // they may, soon: they did lately
+  waiting,        // for something that only polling shows, or for the thread inside
+  busy
+};
+
+struct StandbyLimits {
+  static constexpr std::uint64_t kPollsOfAWait = 8;
+  // 200 us at most, if no thread waits any more.
+  static constexpr std::uint32_t kLooksBetweenWaits = 4;
+};
+
 // Decides which threads do the work of an offload worker: its executor, or the threads that wait on
 // it. It is the executor's part of the gate; `Side` does the work inside the worker.
 // gate_modes.hpp has the Side that is used, tests/explore has one that is explored.
@@ -57,29 +79,6 @@ namespace heddle::worker {
 //   prepare_queue(), wake_queue()       of the queue's sleeping bit
 //   crowded()             threads share cores
 //   apart()               another thread polls
-
-// The part of the work that a thread of an executor does.
-enum class ExecutorRole : std::uint8_t {
-  both,
-  commands,    // takes and posts; does not poll
-  completions  // polls
-};
-
-// The result of a round at one gate. If the thread has several gates, the largest result counts.
-enum class Round : std::uint8_t {
-  idle,
-  aside,          // threads that wait do its work
-  aside_briefly,  // they may, soon: they did lately
-  waiting,        // for something that only polling shows, or for the thread inside
-  busy
-};
-
-struct StandbyLimits {
-  static constexpr std::uint64_t kPollsOfAWait = 8;
-  // 200 us at most, if no thread waits any more.
-  static constexpr std::uint32_t kLooksBetweenWaits = 4;
-};
-
 template <template <class> class Atomic = std::atomic, class Limits = StandbyLimits>
 class Standby {
  public:
@@ -192,25 +191,6 @@ class Standby {
   bool poller_asleep_ = false;
 };
 
-// The hand-over between a thread that visits its gates in turn and all threads that want something
-// from it: all of executor.hpp's ExecutorLoop except the thread itself. The thread sleeps between
-// two rounds, and takes orders there. Another thread first makes its request known (by the queue's
-// sleeping bit, something under way, or an order), then wakes this thread.
-//
-// Invariants
-//   sleep() has no end, or a very long one. Every wake-up is set up before the thread looks for the
-//   last time: the bell's number is read before prepare_sleep(), the sleeping bits are set and the
-//   worker is armed in it, and the transport settles before is_quiet(). So a thread that comes
-//   later finds a reason to wake this thread, and the wake-up is kept: the bell has another number,
-//   or the sleeper a token.
-//   sleep_aside() is short. Its end is what serves the gates that stand aside, and arrivals at the
-//   other gates; producers of the other gates, orders and calls wake the thread.
-//   An order is counted before orders_ is set, and orders_ is set before the wake-up. remove() and
-//   call() return when the thread has taken theirs; the thread has let a gate go before it says so.
-//
-// Gate: execute_round(role), aside(), prepare_sleep(role), is_quiet(), end_sleep(role), as
-// Standby has them. Bell: bell(), ring(), settle(), wait(), as transport.hpp has them.
-
 // A mutex, and threads that wait for what it guards to change.
 class Monitor {
  public:
@@ -260,6 +240,24 @@ struct ExecutorCall {
   std::exception_ptr thrown;
 };
 
+// The hand-over between a thread that visits its gates in turn and all threads that want something
+// from it: all of ExecutorLoop except the thread itself. The thread sleeps between
+// two rounds, and takes orders there. Another thread first makes its request known (by the queue's
+// sleeping bit, something under way, or an order), then wakes this thread.
+//
+// Invariants
+//   sleep() has no end, or a very long one. Every wake-up is set up before the thread looks for the
+//   last time: the bell's number is read before prepare_sleep(), the sleeping bits are set and the
+//   worker is armed in it, and the transport settles before is_quiet(). So a thread that comes
+//   later finds a reason to wake this thread, and the wake-up is kept: the bell has another number,
+//   or the sleeper a token.
+//   sleep_aside() is short. Its end is what serves the gates that stand aside, and arrivals at the
+//   other gates; producers of the other gates, orders and calls wake the thread.
+//   An order is counted before orders_ is set, and orders_ is set before the wake-up. remove() and
+//   call() return when the thread has taken theirs; the thread has let a gate go before it says so.
+//
+// Gate: execute_round(role), aside(), prepare_sleep(role), is_quiet(), end_sleep(role), as
+// Standby has them. Bell: bell(), ring(), settle(), wait(), as transport.hpp has them.
 template <class Gate, class Bell, class System = RoundsSystem>
 class ExecutorRounds {
  public:
@@ -439,24 +437,6 @@ class ExecutorRounds {
   std::uint64_t done_ = 0;
 };
 
-// The threads of the offload mode: an executor takes the commands of its workers from their queues
-// in batches and hands them to the transport; a completer polls, and runs handlers and callbacks.
-// They are one thread (together) or two (apart). A context has HEDDLE_EXECUTORS of them; its
-// offload workers are distributed over them by their numbers. Decision 0021.
-//
-// With nothing to do a thread looks a little longer, then sleeps: on the transport's bell if it
-// polls (each worker armed, so that what arrives wakes it), else on a word of its own. A producer
-// that finds the sleeping bit of its queue wakes the executor. A thread that leaves something under
-// way inside a worker wakes the completer.
-//
-// Gates are added and removed by orders, which the thread takes between two rounds: remove()
-// returns when the thread has released the gate. Above are the rounds, the sleep and the
-// orders.
-//
-// If the transport's library takes calls of one thread only (Capabilities::one_thread), one loop of
-// the process serves all workers of all its contexts. This loop makes the other calls of these
-// transports, too (call(); one_thread.hpp). Decision 0028.
-
 class OffloadGate;
 
 // HEDDLE_COMPLETER.
@@ -507,6 +487,23 @@ class ExecutorLoop {
   std::thread thread_;  // the last: it uses the rounds
 };
 
+// The threads of the offload mode: an executor takes the commands of its workers from their queues
+// in batches and hands them to the transport; a completer polls, and runs handlers and callbacks.
+// They are one thread (together) or two (apart). A context has HEDDLE_EXECUTORS of them; its
+// offload workers are distributed over them by their numbers. Decision 0021.
+//
+// With nothing to do a thread looks a little longer, then sleeps: on the transport's bell if it
+// polls (each worker armed, so that what arrives wakes it), else on a word of its own. A producer
+// that finds the sleeping bit of its queue wakes the executor. A thread that leaves something under
+// way inside a worker wakes the completer.
+//
+// Gates are added and removed by orders, which the thread takes between two rounds: remove()
+// returns when the thread has released the gate. Above are the rounds, the sleep and the
+// orders.
+//
+// If the transport's library takes calls of one thread only (Capabilities::one_thread), one loop of
+// the process serves all workers of all its contexts. This loop makes the other calls of these
+// transports, too (call(); one_thread.hpp). Decision 0028.
 class Executor {
  public:
   Executor(CompleterThread completer, transport::Transport& transport, std::uint32_t number,

@@ -14,7 +14,6 @@ namespace heddle::worker {
 
 // State that a room above the engine keeps with a context. It ends with the context's state, and
 // whoever makes progress on the context moves it on. The engine knows no more about it.
-
 class Attachment {
  public:
   Attachment() = default;

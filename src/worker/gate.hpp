@@ -16,8 +16,8 @@
 // queue.
 //
 // Invariants
-//   At most one thread is inside, and inside_ names it. Exception: inside_ need not name a thread
-//   that merely posts a command (post_now()), since nothing there calls back.
+//   At most one thread is inside. inside_ names it, unless it merely posts a command (post_now()):
+//   nothing there calls back, so nothing asks whether that thread is inside.
 //   A thread that leaves something under way that helpers must poll for has counted its entry
 //   (entries_) before it looks whether they sleep. Partner: the barrier in Helpers::sleep(),
 //   between its store and its look at entries_.

@@ -17,7 +17,6 @@ namespace heddle::worker {
 
 // exclusive, helped: the owner pays two plain stores (queue/handover.hpp), and waits only for a
 // helper, which leaves soon.
-
 class ExclusiveGate final : public Gate {
  public:
   ExclusiveGate(Worker& worker, std::unique_ptr<Inbox> inbox) : Gate(worker, std::move(inbox)) {}
@@ -64,7 +63,6 @@ class ExclusiveGate final : public Gate {
 
 // mutex: a thread that finds another one inside waits for its turn. This is the baseline that the
 // other modes are measured against.
-
 class MutexGate final : public Gate {
  public:
   MutexGate(Worker& worker, std::unique_ptr<Inbox> inbox) : Gate(worker, std::move(inbox)) {}
@@ -96,7 +94,6 @@ class MutexGate final : public Gate {
 //
 // Invariant: a helper that is inside has claimed helper_. So a thread that is refused for long
 // because of the helper fetches it (queue/locks.hpp), whichever way in it uses.
-
 class CoreGate : public Gate {
  public:
   void fetch_helper() override { static_cast<void>(helper_.fetch(kFetchSleepNs)); }
@@ -142,7 +139,6 @@ class CoreGate : public Gate {
 
 // shared: a thread that posts and finds another one inside waits for about as long as a short post
 // takes, then gets AGAIN.
-
 class SharedGate : public CoreGate {
  public:
   SharedGate(Worker& worker, std::unique_ptr<Inbox> inbox) : CoreGate(worker, std::move(inbox)) {}
@@ -180,7 +176,6 @@ class SharedGate : public CoreGate {
 // that was inside when the producer looked (queue/locks.hpp), or by the next thread that makes
 // progress: where the transport took no more (Inbox::stalled()), and where others went on queueing
 // until the thread inside had done its share (Delegation::kRounds).
-
 class DelegateGate : public CoreGate {
  public:
   DelegateGate(Worker& worker, std::unique_ptr<Inbox> inbox) : CoreGate(worker, std::move(inbox)) {}
@@ -238,7 +233,6 @@ class DelegateGate : public CoreGate {
 //   for tagged messages) is counted inside, by plain ones: Gate::visit_owned(), enter_own().
 //   place_ is not null exactly while the owner is inside by enter(), claimed_ while somebody is
 //   inside by a claim; both are written inside.
-
 class AutoGate final : public DelegateGate {
  public:
   // The owner's fast paths do not tell ThreadSanitizer about the order of the threads inside, since
@@ -350,7 +344,6 @@ class AutoGate final : public DelegateGate {
 //
 // Standby: how the executor sleeps, how it stands aside for threads that wait, and what wakes
 // it.
-
 class OffloadGate final : public CoreGate {
  public:
   OffloadGate(Worker& worker, std::unique_ptr<Inbox> inbox);

@@ -40,6 +40,10 @@ struct Policy {
 // "none", "dedicated:N" (N from 1), "dedicated" (1), "idle", "adaptive".
 std::optional<Policy> policy_named(std::string_view text);
 
+enum class OffloadPolicy : std::uint8_t { off, on, automatic };
+// HEDDLE_SMALL_OFFLOAD; empty: it is none of them.
+std::optional<OffloadPolicy> offload_policy_named(std::string_view text);
+
 // Small-message offload, after PIOMan: a nonblocking send is only registered in the worker's queue;
 // an idle core copies and submits it, or, if none came, the thread that next waits or makes
 // progress. So an idle core takes the copy off the program's path; if there is none, the copy is
@@ -57,11 +61,6 @@ std::optional<Policy> policy_named(std::string_view text);
 //
 // All numbers are hints: written by any thread with relaxed loads and stores, a lost update is a
 // lost sample. They order nothing.
-
-enum class OffloadPolicy : std::uint8_t { off, on, automatic };
-// HEDDLE_SMALL_OFFLOAD; empty: it is none of them.
-std::optional<OffloadPolicy> offload_policy_named(std::string_view text);
-
 class SmallOffload {
  public:
   static constexpr std::uint32_t kExplore = 64;
@@ -114,6 +113,8 @@ class SmallOffload {
   std::atomic<std::uint64_t> helped_{0};
 };
 
+class Worker;
+
 // The engine's threads that make progress on the application's workers, as the policy says, and the
 // list of the workers that may be helped: those with a gate. Exclusive workers without a gate are
 // in the list for their owner alone, which moves them on while it waits (attend()).
@@ -132,9 +133,6 @@ class SmallOffload {
 // count (both seq_cst), so that one of them sees the other. No helper holds a lock here: it may
 // lose its core at any point, and remove(), if it waits for long, fetches those that are at its
 // entry (queue/handover.hpp). mutex_ is for the application's threads alone.
-
-class Worker;
-
 class Helpers {
  public:
   // `workers`: the number that can ever be opened.

@@ -123,6 +123,8 @@ struct ClaimedStart {
   void cancelled(base::Status status) const { protocol::Tagged::end_unposted(request, status); }
 };
 
+class Executor;
+
 // The command queue of a worker: which commands wait in it, in which form, and what the consumer
 // does with them.
 //
@@ -137,9 +139,6 @@ struct ClaimedStart {
 //
 // Small-message offload (SmallOffload) is a policy of this queue: whether a message is only
 // put here for a helper, although its caller could post it.
-
-class Executor;
-
 class Inbox {
  public:
   // `records`: of the queue, at least. `small`: null: all messages are posted by their callers

@@ -18,11 +18,10 @@
 
 namespace heddle::worker {
 
-// The part of one context that a debugger sees (base/debug_view.hpp): its workers, and the threads
-// that wait. Guarded by the mutex of the Inspection that owns it.
-
 class Worker;
 
+// The part of one context that a debugger sees (tap/debug_view.hpp): its workers, and the threads
+// that wait. Guarded by the mutex of the Inspection that owns it.
 class DebugBoard {
  public:
   DebugBoard() = default;
@@ -72,6 +71,9 @@ class DebugBoard {
   std::vector<std::pair<const Worker*, std::unique_ptr<tap::DebugWorker>>> workers_;
 };
 
+class Context;
+class Worker;
+
 // Collects what this rank can tell about itself when its job seems to hang, for the launcher that
 // watches the job (bootstrap::Observed): which threads wait, for what, and which operations the
 // workers have under way.
@@ -84,10 +86,6 @@ class DebugBoard {
 //
 // mutex_ guards everything but the epoch. It is held only briefly, and never while a program's
 // function is called, a wait is described, or a worker is entered.
-
-class Context;
-class Worker;
-
 class Inspection final : public bootstrap::Observed {
  public:
   explicit Inspection(Context& context) : context_(context) {}

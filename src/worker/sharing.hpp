@@ -227,6 +227,16 @@ const Mode* mode_numbered(std::uint32_t number);
 // Texts for error messages.
 std::string mode_names();
 
+// The calling thread, and what it does in each round of a wait for another one.
+struct SystemThread {
+  // The thread pointer, which the processor has in a register: a comparison with it is one
+  // instruction.
+  static const void* me() { return __builtin_thread_pointer(); }
+  // The thread that attends runs the worker's handlers, which do not block; it may have lost its
+  // core.
+  static void wait() { sched_yield(); }
+};
+
 // Which thread an exclusive worker without a gate belongs to, so that this thread can move the
 // worker on while it waits for something else (Helpers::attend()). The owner is the thread that
 // opened the worker, and later the thread that last used it for more than a direct operation.
@@ -250,17 +260,6 @@ std::string mode_names();
 //   Apart from that, the program ensures that one thread at a time uses the worker.
 //
 // The usual use costs one comparison.
-
-// The calling thread, and what it does in each round of a wait for another one.
-struct SystemThread {
-  // The thread pointer, which the processor has in a register: a comparison with it is one
-  // instruction.
-  static const void* me() { return __builtin_thread_pointer(); }
-  // The thread that attends runs the worker's handlers, which do not block; it may have lost its
-  // core.
-  static void wait() { sched_yield(); }
-};
-
 template <template <class> class Atomic = std::atomic, class Thread = SystemThread>
 class Ownership {
  public:

@@ -110,7 +110,7 @@ inline constexpr auto kNothingMore = [](tap::Wait&) {};
 [[gnu::cold, gnu::format(printf, 2, 3)]] void awaits(tap::Wait& wait, const char* format, ...);
 
 // Measures for how long nothing has moved. heddle_context_leave stops waiting by it.
-
+//
 // For one thread. Events that keep coming prolong the wait, for kProlongedNs at most: peers that go
 // on with each other must not hold up a rank that waits for something else.
 class Stillness {

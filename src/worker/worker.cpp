@@ -199,7 +199,8 @@ class SeenWorkers {
 // initial-exec, as detail::t_inside.
 thread_local constinit SeenWorkers t_seen [[gnu::tls_model("initial-exec")]];
 
-// A program that only looks at what it waits for between two waits is back within this time.
+// A wait that begins within this time after a wait that ended in vain continues that one: meanwhile
+// the program has only looked at what it waits for.
 constexpr std::uint64_t kLookedNs = 1'000'000;
 
 }  // namespace

@@ -1,7 +1,4 @@
 // How ranks of a hosted job reach each other: contact, proof, sockets, descriptors.
-//
-// The contact that rank 0 gives to the others through the launcher: its addresses and the job's
-// secret.
 #pragma once
 
 #include <sys/socket.h>
@@ -33,6 +30,8 @@ struct HostAddress {
   std::uint16_t port = 0;
 };
 
+// The contact that rank 0 gives to the others through the launcher: its addresses and the job's
+// secret.
 struct Contact {
   JobSecret secret{};
   Machine machine{};
@@ -128,7 +127,6 @@ void prepare_stream(int socket);
 // kernel allows to processes of one user that may look at each other (no ptrace is needed). A
 // process that has died has no /proc entry; its number may be another process's, so the file is
 // compared.
-
 struct DescriptorName {
   std::int32_t process = 0;
   std::int32_t number = -1;  // -1: there is none
@@ -144,7 +142,6 @@ base::Result<DescriptorName> name_descriptor(int fd);
 base::Result<base::Fd> open_descriptor(const DescriptorName& name, std::uint32_t rank);
 
 // How a rank connects to rank 0.
-
 struct Connection {
   ProcessFd socket;
   bool local = false;  // it passes descriptors

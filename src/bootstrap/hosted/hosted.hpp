@@ -1,7 +1,4 @@
 // A job that a foreign launcher has started: its interface, its thread, and joining.
-//
-// The part of a foreign launcher (PMI, PMIx) that joining needs: the rank of this process, and one
-// value from rank 0 for all.
 #pragma once
 
 #include <condition_variable>
@@ -22,6 +19,9 @@ namespace heddle::bootstrap::hosted {
 // The longest value that is ever put. PMI-1 promises 1024 bytes less the terminator, PMIx more.
 inline constexpr std::size_t kMaxValueBytes = 1000;
 
+// The part of a foreign launcher (PMI, PMIx) that joining needs: the rank of this process, and one
+// value from rank 0 for all.
+//
 // Such libraries and protocols need not be thread-safe: the owner makes all calls on one thread,
 // see Service.
 class ForeignLauncher {
@@ -48,7 +48,7 @@ class ForeignLauncher {
 
 // One thread that makes all calls of a library which need not be thread-safe: a queue of commands,
 // and a result for each.
-
+//
 // Any thread may call; commands are run in the order of their calls. For set-up and the end of a
 // job, not for hot paths.
 class Service {

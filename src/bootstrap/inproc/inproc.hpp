@@ -1,7 +1,5 @@
-// A job within one process, and the job of one rank.
-//
 // A job whose ranks are threads of one process: for tests, explorers and simulations, and the job
-// of one.
+// of one rank.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
-// Frames between a rank and its launcher, and the channel that they pass.
-//
-// The protocol between a rank and its launcher: frames of a 16-byte header and a payload, over a
-// stream socket.
+// The protocol between a rank and its launcher: frames of a 16-byte header and a payload, and the
+// stream socket that they pass.
 //
 // Numbers travel as they lie in memory: both ends are of one machine, or (hosted/) of machines of
 // one byte order. A rank says hello first; the launcher answers with a welcome. Both begin with

@@ -1,7 +1,4 @@
 // The door by which other programs ask a job, and the counters that it answers with.
-//
-// The door by which a running job is asked about itself: a local socket of the process that watches
-// the job (the launcher, or rank 0's process), for programs of the same user (tap/ask.hpp).
 #pragma once
 
 #include <sys/types.h>
@@ -22,6 +19,9 @@
 
 namespace heddle::bootstrap::local {
 
+// The door by which a running job is asked about itself: a local socket of the process that watches
+// the job (the launcher, or rank 0's process), for programs of the same user (tap/ask.hpp).
+//
 // One thread; never waits.
 class Door {
  public:
@@ -68,7 +68,6 @@ class Door {
 // job while it runs. Requests that come while a round is under way share the next round.
 //
 // No threads, never waits: its owner calls tick() when due_ns() says so.
-
 class CountRounds {
  public:
   CountRounds(Broker& broker, std::uint32_t size) : broker_(broker), texts_(size) {}

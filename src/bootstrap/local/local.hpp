@@ -1,5 +1,3 @@
-// The rank's side of a job that `heddle run` starts.
-//
 // The rank's side of `heddle run`: a job of processes on one machine, brought together by their
 // launcher.
 //

@@ -1,7 +1,5 @@
-// PMI-1: joining, the lines of the protocol, and its client.
-//
-// Jobs started by hydra's mpiexec (MPICH, Intel MPI) and by srun --mpi=pmi2: a socket that the
-// process inherits as PMI_FD.
+// PMI-1: joining, the lines of the protocol, and its client. It serves jobs started by hydra's
+// mpiexec (MPICH, Intel MPI) and by srun --mpi=pmi2, whose processes inherit a socket as PMI_FD.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +25,11 @@ bool started_by_launcher();
 // those of hosted::open().
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment);
 
-// A line of the PMI-1 protocol: "cmd=get_result rc=0 value=…". Nothing here trusts what the other
-// end says.
-
 // Longer lines are refused. A value has at most 1024 bytes, and a line holds only one.
 inline constexpr std::size_t kMaxLine = 4096;
 
+// A line of the PMI-1 protocol: "cmd=get_result rc=0 value=…". Nothing here trusts what the other
+// end says.
 class Line {
  public:
   // text: without the newline. Nothing: it is too long, has bytes that are not printable, or does

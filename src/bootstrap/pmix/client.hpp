@@ -1,6 +1,4 @@
 // libpmix, and the rank's side of it.
-//
-// The few functions of libpmix that joining needs.
 #pragma once
 
 #include <pmix.h>
@@ -12,6 +10,7 @@
 
 namespace heddle::bootstrap::pmix {
 
+// The few functions of libpmix that joining needs.
 struct PmixLibrary {
   decltype(&PMIx_Init) init = nullptr;
   decltype(&PMIx_Finalize) finalize = nullptr;
@@ -30,7 +29,6 @@ struct PmixLibrary {
 };
 
 // The rank's side of PMIx: the part that joining needs.
-
 class Client final : public hosted::ForeignLauncher {
  public:
   // BOOTSTRAP: no library, no server, or it does not tell the size of the job.

@@ -1,7 +1,6 @@
-// PMIx: joining, and the mark of the one process that is the rank.
-//
-// Jobs started by a launcher with PMIx: Open MPI's mpirun, prterun, srun --mpi=pmix. The library is
-// found at run time.
+// PMIx: joining, and the mark of the one process that is the rank. It serves jobs started by a
+// launcher with PMIx: Open MPI's mpirun, prterun, srun --mpi=pmix. The library is found at run
+// time.
 #pragma once
 
 #include <string>
