@@ -1,7 +1,5 @@
-// The commands of heddle-observe, and the job that an argument names.
-//
-// The commands of heddle-observe. A new one is a function, a row in main.cpp, and a row in
-// tools/main.cpp.
+// The commands of heddle-observe, and the job that an argument names. A new command is a function,
+// a row in main.cpp, and a row in tools/main.cpp.
 #pragma once
 
 #include <sys/types.h>

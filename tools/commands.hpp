@@ -1,7 +1,5 @@
-// The subcommands of `heddle`: those of the core, and how those of the wings are started.
-//
-// The subcommands of `heddle` that are part of the core. A new one is a function and a row in
-// main.cpp.
+// The subcommands of `heddle`: those of the core, and how those of the wings are started. A new one
+// of the core is a function and a row in main.cpp.
 #pragma once
 
 #include "base/commands.hpp"

@@ -1,7 +1,5 @@
-// The driver of a session, and the table that it prints.
-//
-// Runs a whole benchmark session from a plain shell: the limit, Heddle, and its peers, in turns;
-// then the comparison.
+// The driver of a session, and the table that it prints. It runs a whole benchmark session from a
+// plain shell: the limit, Heddle, and its peers, in turns; then the comparison.
 #pragma once
 
 #include <string>

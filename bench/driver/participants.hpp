@@ -1,6 +1,5 @@
-// The participants of a session, and their processes.
-//
-// Starts a participant and reads what it prints, line by line.
+// The participants of a session, and their processes: starting a participant, and reading what it
+// prints, line by line.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +36,6 @@ std::string find_in_path(const std::string& name);
 
 // The processes of --busy: they compute beside each measurement, one to each core in turn, as
 // another user's job would, and sleep while P is measured and between measurements.
-
 class Busy {
  public:
   // `count` may be 0. They end with this object, and with this process.

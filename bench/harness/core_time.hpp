@@ -1,7 +1,4 @@
 // The time of a core: a computation of a given length, and stamps of single operations.
-//
-// A computation of a given length: an amount of work, not of time, so a thread that loses its core
-// meanwhile takes longer. Also the speed of the core.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +13,8 @@ namespace heddle::bench::harness {
 // no access to counters is needed.
 double core_ghz();
 
+// A computation of a given length: an amount of work, not of time, so a thread that loses its core
+// meanwhile takes longer. Also the speed of the core.
 class Computation {
  public:
   Computation();  // finds how fast this core computes when nothing disturbs it; a millisecond

@@ -1,7 +1,7 @@
 // Records of measurements, files of them, and comparisons as in papers.
 //
-// The key of a measurement, the sample of one repeat, and the record of all repeats. They travel as
-// JSON from the participants (Heddle, its peers, the limit) to the driver, into files and into the
+// A record has the key of a measurement and the samples of all its repeats. Records travel as JSON
+// from the participants (Heddle, its peers, the limit) to the driver, into files and into the
 // report.
 #pragma once
 

@@ -1,6 +1,5 @@
-// Statistics of repeated measurements, and of many times of single operations.
-//
-// Statistics of repeated measurements: the median, and how far it may be off.
+// Statistics: the median of repeated measurements and how far it may be off, and the distribution
+// of many times of single operations.
 #pragma once
 
 #include <array>
@@ -33,7 +32,6 @@ double deviation_of(const std::vector<double>& values);
 Summary summarize(std::span<const double> values);
 
 // Many times of single operations, kept in little room: 3 % wide classes, each with its exact sum.
-
 class Spread {
  public:
   void add(std::uint64_t value) {

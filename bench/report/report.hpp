@@ -1,6 +1,5 @@
-// The report: words, sentences, and the page.
-//
-// The words of a report: about names, about noise, about one figure compared with another.
+// The report: its words (about names, about noise, about one figure compared with another), its
+// sentences, and its page.
 #pragma once
 
 #include <optional>

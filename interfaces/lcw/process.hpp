@@ -39,7 +39,6 @@ inline void must(heddle_status status, const char* what) {
 // A thread that finds nothing again and again leaves its core to others, if there are any. LCW's
 // programs poll in loops of their own and never give up their cores. With more threads than cores,
 // each thread would use up its time slice for nothing.
-
 class Idle {
  public:
   // The calling thread has found something.

@@ -1,6 +1,4 @@
-// Who is to blame for a wait, and the report of it.
-//
-// Why a wait lasted as long as it did: which rank is to blame for which part of it.
+// Who is to blame for a wait: which rank caused which part of it; and the report of that.
 //
 // The method is that of wait-state analysis (Böhme, Geimer, Wolf, Arnold, "Identifying the Root
 // Causes of Wait States in Large-Scale Parallel Applications", ICPP 2010): a wait is for an event

@@ -1,6 +1,5 @@
-// The commands that ask a running job: hang, top and metrics.
-//
-// heddle top and heddle metrics: what a running job does.
+// The commands that ask a running job: `heddle top` and `heddle metrics`, which tell what it does,
+// and `heddle hang`.
 
 #include <poll.h>
 #include <sys/ioctl.h>

@@ -90,7 +90,6 @@ base::Result<std::vector<Thread>> read(const Process& process);
 base::Status align(std::vector<Process>& processes);
 
 // A file in memory, for as long as it is looked at.
-
 class FileMapping {
  public:
   explicit FileMapping(const std::string& path) {

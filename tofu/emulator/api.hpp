@@ -1,6 +1,5 @@
-// What all exported functions share: handles, and which threads may call.
-//
-// The handles that programs hold, and checks of their use.
+// What all exported functions share: the handles that programs hold, checks of their use, and which
+// threads may call.
 //
 // A handle is an index and a generation in one number, never an address: any number may be looked
 // up, and a freed handle is refused. InCall marks the duration of a call on a handle; in plain
@@ -90,12 +89,11 @@ class InCall {
   bool noted_ = false;
 };
 
+struct EmulatorSettings;
+
 // Checks which threads may call the interface. A forked child may not: nobody would execute its
 // commands. With UTOFU_EMU_ONE_THREAD only one thread may, for programs that are to run with
 // versions of the library that demand it.
-
-struct EmulatorSettings;
-
 class Callers {
  public:
   // To be called once, before the first check() in threads that use the process.

@@ -1,6 +1,4 @@
 // The queues of a CQ (TOQ, TCQ, MRQ), and a handle's part of them.
-//
-// A VCQ: the part of a CQ that one handle uses.
 #pragma once
 
 #include <utofu.h>
@@ -23,32 +21,17 @@ namespace tofu_emulator {
 
 class EmulatedCq;
 
+// A VCQ: the part of a CQ that one handle uses.
 struct EmulatedVcq {
   EmulatedCq* cq = nullptr;
   utofu_vcq_id_t id = 0;  // raw
   unsigned long flags = 0;
   std::uint16_t slot = 0;  // in the CQ
-  // Not used: handles.hpp records the thread in CqUser::thread.
+  // Not used: InCall (api.hpp) records the thread in CqUser::thread.
   std::atomic<std::uint32_t> owner{0};
   // 1 + the index of this handle's clock in the timing model; 0: none yet
   std::uint64_t model_clock = 0;
 };
-
-// A CQ of this process: the queues of commands (TOQ), of local completions (TCQ), and of notices
-// (MRQ).
-//
-// Threads: "caller" is a thread of the application. One caller at a time is in a call on a CQ; this
-// is the program's duty (for thread-safe VCQs, CqUser::lock ensures it). "engine" is the thread
-// that runs the rounds.
-//
-// Invariants (indices count slots and only grow)
-//   reaped (caller) <= executed (engine) <= posted (caller), posted + held - reaped <= depth. A
-//   slot is free again when poll_tcq has passed it, not before.
-//   held (caller): slots behind posted whose commands have DELAY_START. The next command without it
-//   posts them too.
-//   In session mode also executed <= scheduled. Only credits of arrived messages advance scheduled;
-//   credits that arrive before their commands are kept.
-//   read (caller) <= written (engine), written - read <= the MRQ's depth: one more ends the job.
 
 class Engine;
 class Process;
@@ -70,6 +53,21 @@ struct CommandProgress {
   std::uint64_t arrives_ns = 0;
 };
 
+// A CQ of this process: the queues of commands (TOQ), of local completions (TCQ), and of notices
+// (MRQ).
+//
+// Threads: "caller" is a thread of the application. One caller at a time is in a call on a CQ; this
+// is the program's duty (for thread-safe VCQs, CqUser::lock ensures it). "engine" is the thread
+// that runs the rounds.
+//
+// Invariants (indices count slots and only grow)
+//   reaped (caller) <= executed (engine) <= posted (caller), posted + held - reaped <= depth. A
+//   slot is free again when poll_tcq has passed it, not before.
+//   held (caller): slots behind posted whose commands have DELAY_START. The next command without it
+//   posts them too.
+//   In session mode also executed <= scheduled. Only credits of arrived messages advance scheduled;
+//   credits that arrive before their commands are kept.
+//   read (caller) <= written (engine), written - read <= the MRQ's depth: one more ends the job.
 class EmulatedCq {
  public:
   EmulatedCq(Process& process, std::uint16_t tni, std::uint16_t number, CqMode mode, std::uint32_t generation);

@@ -1,6 +1,4 @@
 // The network interfaces of this process: messages under way, strict mode, stillness, the engine.
-//
-// The commands of this process that wait for an answer. Engine only.
 #pragma once
 
 #include <sys/types.h>
@@ -25,6 +23,7 @@ namespace tofu_emulator {
 
 class EmulatedCq;
 
+// The commands of this process that wait for an answer. Engine only.
 struct Message {
   std::uint64_t id = 0;       // 0: free
   EmulatedCq* cq = nullptr;   // null: its CQ is closed; the answer is dropped
@@ -96,7 +95,6 @@ inline constexpr std::size_t kMaxMessages = 4096;  // a CQ with this many open m
 //
 // Time is counted in ticks, one for each round of the engine: the same seed and the same rounds
 // give the same order.
-
 class Delivery {
  public:
   struct Parcel {
@@ -203,7 +201,6 @@ class Delivery {
 //
 // Commands that are posted or executed, and data that is received or read, count as movement. A
 // poll never does: a process that polls in vain looks busy but does not go on.
-
 class JobWatch {
  public:
   enum class Finding : std::uint8_t {
@@ -276,6 +273,11 @@ class JobWatch {
   bool starved_told_ = false;
 };
 
+class Process;
+
+// The error that poll_mrq returns for it.
+int mrq_error(Refusal refusal);
+
 // The network interfaces of this process: takes commands from its TOQs, sends and handles packets,
 // writes notices. It runs on its own thread, which starts with the first VCQ or gate and sleeps
 // when there is no work. With UTOFU_EMU_STEP=1 there is no thread; each call runs a round.
@@ -283,12 +285,6 @@ class JobWatch {
 // A round handles answers, requests, commands, gates. Each does what it can and never waits: a
 // command whose target's ring is full continues in the next round, and a request whose answer has
 // no room stays in its ring. Answers can always be taken, so some process always makes progress.
-
-class Process;
-
-// The error that poll_mrq returns for it.
-int mrq_error(Refusal refusal);
-
 class Engine {
  public:
   explicit Engine(Process& process);

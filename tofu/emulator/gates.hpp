@@ -1,7 +1,7 @@
 // Barrier gates: values, the graph of gates, and the gates of this process.
 //
-// The values that barrier gates combine: up to six words, or sums of up to three doubles whose
-// result does not depend on the order.
+// A value that gates combine has up to six words, or is up to three sums of doubles whose results
+// do not depend on the order.
 #pragma once
 
 #include <utofu.h>
@@ -63,8 +63,8 @@ struct GateValue {
   void combine(const GateValue& other);
 };
 
-// The logic of barrier gates: what a gate does with signals. Processes and the network are in
-// gates.hpp.
+// The logic of barrier gates: what a gate does with signals. EmulatedGates has the processes and
+// the network.
 //
 // A gate has up to two inputs and two outputs, one local and one remote each; UTOFU_VBG_ID_NULL:
 // absent. When a signal waits at each of its inputs, the gate takes one from each, combines them,
@@ -153,14 +153,13 @@ class GateGraph {
   std::deque<GateSignal> outgoing_;
 };
 
+class Engine;
+class Process;
+
 // The barrier gates of this process: their graph, and their signals to and from other processes.
 //
 // Threads: the application's threads and the engine share one mutex; a barrier is not a hot path of
 // the emulator.
-
-class Engine;
-class Process;
-
 class EmulatedGates {
  public:
   // Engine, within a round: a signal from a remote gate. It is always taken: signals that it makes

@@ -1,8 +1,8 @@
-// Registered memory: steering addresses, and access to the application's memory.
+// Registered memory: the steering addresses and ranges of one CQ, and access to the application's
+// memory.
 //
-// The registered memory of one CQ: steering addresses and their ranges. Application threads
-// register and deregister, the engine looks up; any thread may call any function. None of this is
-// on the path of a post.
+// Application threads register and deregister, the engine looks up; any thread may call any
+// function. None of this is on the path of a post.
 //
 // A steering address has 6 bits that name the CQ within its node, 18 bits of a stag, 40 bits of an
 // offset. With random numbering, the upper 24 bits are mixed with the world's seed and the CQ, and
@@ -115,7 +115,6 @@ class Stags {
 };
 
 // Access of the network interfaces to the application's memory.
-
 class Memory {
  public:
   // careful: detects ranges that are registered but no longer mapped (a system call for each copy);

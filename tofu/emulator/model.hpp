@@ -1,6 +1,7 @@
 // The timing model: its numbers, busy times of resources, links, and clocks of VCQs.
 //
-// The numbers of the timing model, in one place. Where they come from, and how sure they are:
+// The numbers are in one place (namespace model_parameters), in nanoseconds and bytes. Where they
+// come from, and how sure they are:
 //
 //   measured   one user-level suite of one-sided operations on 12 nodes of TofuD, one process a
 //              node (2026): 8-byte put one way 0.97-0.99 us over one link, 0.08 us more for each
@@ -11,8 +12,6 @@
 //   layout     frame and header sizes of published register layouts
 //   derived    chosen so that the sums equal the measured values
 //   assumed    unknown; a guess that contradicts none of the others
-//
-// Nanoseconds and bytes.
 #pragma once
 
 #include <algorithm>
@@ -115,7 +114,6 @@ namespace tofu_emulator {
 // requests do not come in the order of their times, grants may overlap within a bin.
 //
 // Zeroed memory is a ledger in which nothing is taken, so it may lie in fresh shared memory.
-
 class Ledger {
  public:
   static constexpr std::uint64_t kBin = 128;  // ns
@@ -188,7 +186,6 @@ static_assert(Ledger::kBin < 256);
 // a thread that did not run for a while asks for a time before those already reserved. So a request
 // gets the first gap that is long and late enough. Only times before all remembered ones count as
 // past.
-
 class Calendar {
  public:
   static constexpr std::size_t kRemembered = 128;
@@ -243,16 +240,6 @@ class Calendar {
   std::uint64_t past_ = 0;
 };
 
-// Resources that processes share in the timing model: the links of the torus, one for each node and
-// direction, and the TNIs of a node. They lie in the world's memory.
-//
-// A packet takes the route that Machine::hops() counts: along A, B and C to its path's coordinates
-// (default: the target's), then along X, Y and Z, then along A, B and C to the target. On each axis
-// it goes the shorter way round, forward if both are equal. It is switched through: the next link
-// begins when the first byte arrives, so a message without competition pays the wire time once, for
-// any distance. Not modelled: a TNI does not stop when its link is busy, and routers have room for
-// all waiting packets.
-
 class World;
 
 // The ends of a message's route.
@@ -270,6 +257,15 @@ struct LinkPlace {
   bool operator==(const LinkPlace&) const = default;
 };
 
+// Resources that processes share in the timing model: the links of the torus, one for each node and
+// direction, and the TNIs of a node. They lie in the world's memory.
+//
+// A packet takes the route that Machine::hops() counts: along A, B and C to its path's coordinates
+// (default: the target's), then along X, Y and Z, then along A, B and C to the target. On each axis
+// it goes the shorter way round, forward if both are equal. It is switched through: the next link
+// begins when the first byte arrives, so a message without competition pays the wire time once, for
+// any distance. Not modelled: a TNI does not stop when its link is busy, and routers have room for
+// all waiting packets.
 class Links {
  public:
   // The number of links and TNIs that have a ledger: those used first. The others never delay a
@@ -346,9 +342,8 @@ void Links::for_each(const Machine& machine, const Route& route, Visit&& visit) 
 // spinners' reads of the lock's line meanwhile, and a poll in vain. This describes a mutex around
 // each call; for programs whose threads only try a lock it is too much.
 //
-// The numbers are in model_parameters.hpp. The results are a model's estimate and must be called so
-// wherever they are shown.
-
+// The numbers are in namespace model_parameters, above. The results are a model's estimate and must
+// be called so wherever they are shown.
 class Model {
  public:
   struct Sent {

@@ -82,7 +82,7 @@ TEST_F(ModelTest, FramesAreRoundedUpAndHaveALeastSize) {
   EXPECT_EQ(Model::wire_bytes(0, kMtu), 104u) << "a request";
 }
 
-// The sums from which the parameters were derived: model_parameters.hpp.
+// The sums from which the parameters were derived (model.hpp, namespace model_parameters).
 TEST_F(ModelTest, SumsAreAsMeasured) {
   EXPECT_NEAR(static_cast<double>(one_way(Opcode::piggyback, 8, 1)), 980, 10);
   EXPECT_NEAR(static_cast<double>(one_way(Opcode::piggyback, 8, 2)), 1060, 10);

@@ -1,7 +1,5 @@
-// The shared memory of all processes: directory, rings, and their packets.
-//
-// The memory that the processes of a world share: the processes, the owners of the CQs, and the
-// rings between processes.
+// The memory that the processes of a world share: the directory with the processes and the owners
+// of the CQs, the rings between processes, and their packets.
 //
 // It is a file without a name made by `heddle run` (UTOFU_EMU_FD), or a file with a name
 // (UTOFU_EMU_WORLD), or, for a single process, anonymous memory. Only touched pages take memory.

@@ -1,6 +1,5 @@
-// What ranks get from beside the program: libraries, and the emulated Tofu machine.
-//
-// The places of libraries that `heddle run` hands to the ranks.
+// What ranks get from beside the program: the places of libraries that `heddle run` hands to them,
+// and the emulated Tofu machine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,3 @@
-// --metrics: counters by HTTP, and the user at the other end.
-//
 // `heddle run --metrics PORT`: serves the job's counters by HTTP on the loopback interface, for
 // Prometheus and any other client that asks for /metrics.
 #pragma once

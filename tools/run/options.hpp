@@ -1,6 +1,4 @@
-// The arguments of `heddle run`, and what --trace adds to them.
-//
-// The options of `heddle run` and `oshrun`.
+// The options of `heddle run` and `oshrun`, and what --trace adds to them.
 #pragma once
 
 #include <cstdint>

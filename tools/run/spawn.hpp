@@ -1,13 +1,4 @@
 // Processes of the launcher: the ranks, and the guardian that ends them.
-//
-// A process that survives the launcher and kills the ranks if the launcher is killed.
-//
-// The launcher holds the write end of a pipe, and so does each child until its exec. Each child
-// announces its process group there before it runs anything. The launcher announces processes that
-// have joined from elsewhere. When the launcher ends, however it ends, the pipe closes. The
-// guardian then kills every announced group, and also the group's first process, which may have
-// moved to another group. A pidfd makes sure that no other process is killed. (PR_SET_PDEATHSIG
-// ends the ranks too, unless they have cleared it; the guardian kills the rest.)
 #pragma once
 
 #include <sched.h>
@@ -23,6 +14,14 @@
 
 namespace heddle::tools::run {
 
+// A process that survives the launcher and kills the ranks if the launcher is killed.
+//
+// The launcher holds the write end of a pipe, and so does each child until its exec. Each child
+// announces its process group there before it runs anything. The launcher announces processes that
+// have joined from elsewhere. When the launcher ends, however it ends, the pipe closes. The
+// guardian then kills every announced group, and also the group's first process, which may have
+// moved to another group. A pidfd makes sure that no other process is killed. (PR_SET_PDEATHSIG
+// ends the ranks too, unless they have cleared it; the guardian kills the rest.)
 class Guardian {
  public:
   // To be called before other descriptors are opened and children started, since the

@@ -43,11 +43,10 @@ MPI_Group new_handle(GroupPointer group);
 MPI_Group group_at(std::uint32_t number);  // MPI_GROUP_NULL: there is none
 std::uint32_t group_number(MPI_Group handle);
 
-// A session: a user of the job beside MPI_Init, with an error handler and a thread level of its
-// own.
-
 struct SessionBuffer;
 
+// A session: a user of the job beside MPI_Init, with an error handler and a thread level of its
+// own.
 struct MpiSession {
   Errhandler* errhandler = &g_errors_are_fatal;  // held
   Info info;                                     // what MPI_Session_get_info tells

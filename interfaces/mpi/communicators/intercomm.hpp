@@ -33,7 +33,6 @@ int split_inter(Comm& parent, int colour, int key, MPI_Comm* newcomm);
 // How a duplicate of an intercommunicator is made, step by step (MPI_Comm_idup). First the local
 // group makes its intracommunicator. Then each process tells its number to all of the other group.
 // Then the local group agrees on the result.
-
 class InterMaking final : public StepwiseMaking {
  public:
   explicit InterMaking(Comm& parent);

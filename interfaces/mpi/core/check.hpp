@@ -70,15 +70,6 @@ static_assert(kKindShift + 8 <= kNumberShift);
 // With checks: compares the kinds for a message that was received. MPI_SUCCESS or an error's class.
 int check_kind(const Comm& comm, const heddle_receive& receive, const Type& type);
 
-// Checks that all members of a communicator call the same collective, with arguments that fit. Each
-// member tells the next one what it calls, and compares this with the call of the member before it.
-// If the calls of any two members differ, those of some neighbours differ. Then the job ends with a
-// line that names both calls, since neither could go on.
-//
-// The check compares the function, the root and the operator. Where all members must have the same,
-// it also compares the bytes of a block and the kind of its elements. On intercommunicators it
-// compares the function only, within each group.
-
 // The arguments of a collective that are compared. It is sent from process to process.
 struct Described {
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
@@ -90,6 +81,14 @@ struct Described {
   std::uint8_t unused[7] = {};
 };
 
+// Checks that all members of a communicator call the same collective, with arguments that fit. Each
+// member tells the next one what it calls, and compares this with the call of the member before it.
+// If the calls of any two members differ, those of some neighbours differ. Then the job ends with a
+// line that names both calls, since neither could go on.
+//
+// The check compares the function, the root and the operator. Where all members must have the same,
+// it also compares the bytes of a block and the kind of its elements. On intercommunicators it
+// compares the function only, within each group.
 class Comparison {
  public:
   // `described`: without the function, which it takes from `call`.

@@ -23,7 +23,6 @@ namespace heddle::mpi {
 //
 // Threads: take() and give_back() lock; find() does not: the program does not free a handle while
 // another thread uses it.
-
 template <class T, std::uint32_t kMost>
 class ObjectPool {
  public:

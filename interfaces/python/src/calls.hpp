@@ -13,14 +13,13 @@
 
 namespace heddle::python {
 
+namespace nb = nanobind;
+
 // Giving the GIL away and taking it back, also while the interpreter ends.
 //
 // Before version 3.14, Python then ends a thread that wants the GIL by force, which C++ code does
 // not survive. So from atexit on, threads that want the GIL block for ever. At that moment, threads
 // that are already on their way to the GIL still get it, and the end waits for them.
-
-namespace nb = nanobind;
-
 class Interpreter {
  public:
   // Any thread calls it, without the GIL, before it takes the GIL. It does not return once the

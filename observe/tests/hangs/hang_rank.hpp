@@ -1,7 +1,7 @@
 // The program hang_rank: its plan, how it communicates, and the classes of faults.
 //
-// The plan of all ranks of hang_rank, drawn from class and seed: correct steps, then the fault,
-// then the steps after it.
+// The plan of all ranks is drawn from class and seed: correct steps, then the fault, then the steps
+// after it.
 #pragma once
 
 #include <array>
