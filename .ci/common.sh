@@ -15,8 +15,10 @@ summary() {
 
 # Into `used`: seconds of a processor that ended children of this shell have taken. A subshell has children of its own.
 count_used() {
-  times >"build/times.$BASHPID"
-  used=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "build/times.$BASHPID")
+  local file=build/times.$BASHPID
+  times >"$file"
+  used=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$file")
+  rm -f "$file"
 }
 
 # pass WHAT SECONDS PROCESSOR-SECONDS, and fail WHAT SECONDS COMMAND…, which ends the run.
