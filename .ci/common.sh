@@ -13,12 +13,16 @@ summary() {
   [[ ! -s $flaky ]] || sed 's/^/FLAKY    /' "$flaky"
 }
 
-# Into `used`: seconds of a processor that ended children of this shell have taken. A subshell has children of its own.
+# Into `used`: seconds of a processor that ended children of this shell have taken, without what ran beside the checks (.ci/run). A subshell
+# has children of its own.
+beside=0
 count_used() {
-  local file=build/times.$BASHPID
+  local file=build/times.$BASHPID ended=0
   times >"$file"
   used=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$file")
   rm -f "$file"
+  [[ ! -s build/aside.seconds ]] || read -r _ ended <build/aside.seconds
+  used=$((used - beside - ended))
 }
 
 # pass WHAT SECONDS PROCESSOR-SECONDS, and fail WHAT SECONDS COMMAND…, which ends the run.
