@@ -57,7 +57,7 @@ ABOUT_THE_FILE = {
 def sources(only):
     patterns = ["src/*.cpp", "tools/*.cpp", "interfaces/*.cpp", "observe/*.cpp"]
     listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^interfaces/[^/]*/tests/")
+    no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^(interfaces/[^/]*|observe)/tests/")
     return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
 
 

@@ -10,7 +10,6 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace {
 
 namespace tap = heddle::tap;
-namespace engine = heddle::engine;
 namespace worker = heddle::worker;
 using heddle::wire::kHandlerNumbers;
 
