@@ -14,7 +14,8 @@ A change is what differs from its base, in commits or in the work tree, of the f
 
 Where nothing is older than that, as in a shallow clone, and where .clang-tidy itself differs, everything is looked at. A header that differs
 is seen through two of the sources that include it, directly or not, first the one with its name: clang-tidy reports what it finds in headers,
-too. What a header changes in its other users only --all finds.
+too. What a header changes in its other users only --all finds, as it does what the analyzer, which follows the ways through functions,
+would see in a source whose own code is as it was, or behind more states of a function than are followed for a change.
 
 Most checks look at one declaration after another, and spend nearly all their time on those of the standard library, which each file
 includes anew. These see the files of a target together, as if each were included into one. Files that define a name which one before them
@@ -41,8 +42,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-19")
 HOURS = 12  # of the main branch are one change
 INCLUDERS = 2  # sources through which a header is seen
-# The analyzer follows so many states of a function, not 225,000: a quarter of the time.
-ANALYZER = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=30000")]
+# The analyzer follows so many states of a function, not 225,000: for everything a quarter of the time, for a change a sixth.
+STATES, STATES_OF_A_CHANGE = 30_000, 10_000
 TOGETHER = 12  # files in a group: few enough that the last group does not keep the other processors waiting
 # What is about the file that is compiled, not about what it includes, or is about all that a file declares.
 ABOUT_THE_FILE = {
@@ -138,33 +139,36 @@ def made_of(file, folders):
 
 
 def touched_by(changed, commands):
-    """The sources of those that have a command which differ, and those through which the headers that differ are seen."""
+    """The sources of those that have a command which differ, and those through which the headers that differ are seen: two lists."""
     paths = {(ROOT / name).resolve() for name in changed}
     headers = {path for path in paths if path.suffix in (".h", ".hpp", ".inc")}
     chosen = {file for file in commands if pathlib.Path(file).resolve() in paths}
     if not headers:
-        return sorted(chosen)
+        return sorted(chosen), []
+    besides = set()
     users = {header: [] for header in headers}
     for file, (_, words) in commands.items():
         folders = tuple(pathlib.Path(word[2:]) for word in words if word.startswith("-I"))
         for header in headers & made_of(file, folders):
             users[header].append(file)
     for header in sorted(headers):
-        near = sorted(users[header], key=lambda file: (pathlib.Path(file).stem != header.stem, file not in chosen, file))
-        chosen.update(near[:INCLUDERS])
-    return sorted(chosen)
+        near = sorted(users[header], key=lambda file: (pathlib.Path(file).stem != header.stem, file not in chosen and file not in besides, file))
+        besides.update(near[:INCLUDERS])
+    return sorted(chosen), sorted(besides - chosen)
 
 
 class Checker:
-    def __init__(self, tree):
+    def __init__(self, tree, states):
         self.tree = tree
+        words = ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={states}")
+        self.analyzer = [f"--extra-arg={word}" for word in words]
         self.folder = tree / "tidy"
         self.folder.mkdir(exist_ok=True)
         self.alone, self.together = checks()
 
     def tidy(self, file, database, names):
         # Findings in the sources of a group are findings in what is included.
-        command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", *ANALYZER, f"--checks=-*,{','.join(names)}",
+        command = [TIDY, f"--config-file={ROOT}/.clang-tidy", "-p", database, "--quiet", *self.analyzer, f"--checks=-*,{','.join(names)}",
                    r"--header-filter=/(src|tools|bench|interfaces|observe|include/heddle)/.*\.[hc]pp$", file]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
 
@@ -215,19 +219,19 @@ def parse(words):
 
 
 def selected(options, commands):
-    """The files to look at, and how they were chosen."""
+    """The files to look at, those of which only the headers that they include count, and how they were chosen."""
     named = {str(file) for file in sources(options.only or ".") if str(file) in commands}
     if not named:
         sys.exit("check_tidy: nothing to check")
     if options.all or options.only:
-        return sorted(named), "all that match" if options.only else "everything"
+        return sorted(named), [], "all that match" if options.only else "everything"
     base, what = base_of(options.base, HOURS)
     if not base:
-        return sorted(named), "everything, for no commit to compare with was found"
+        return sorted(named), [], "everything, for no commit to compare with was found"
     changed = changed_since(base)
     if ".clang-tidy" in changed:
-        return sorted(named), "everything, for .clang-tidy differs"
-    return touched_by(changed, {file: commands[file] for file in named}), f"what differs from {base[:10]}, {what}"
+        return sorted(named), [], "everything, for .clang-tidy differs"
+    return *touched_by(changed, {file: commands[file] for file in named}), f"what differs from {base[:10]}, {what}"
 
 
 def main():
@@ -241,12 +245,12 @@ def main():
     for entry in json.loads(database.read_text(encoding="utf-8")):
         if entry["file"].endswith(".cpp"):
             commands.setdefault(entry["file"], command_of(entry))
-    files, how = selected(options, commands)
-    print(f"check_tidy: {len(files)} files: {how}", flush=True)
+    files, besides, how = selected(options, commands)
+    print(f"check_tidy: {len(files)} files: {how}; {len(besides)} more for headers", flush=True)
     alike = {}
-    for file in files:
+    for file in sorted([*files, *besides]):
         alike.setdefault(commands[file], []).append(file)
-    checker = Checker(tree)
+    checker = Checker(tree, STATES if options.all else STATES_OF_A_CHANGE)
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         work = []
         for command, members in alike.items():

@@ -295,23 +295,24 @@ class TidySelects(unittest.TestCase):
         return self.git("rev-parse", "HEAD")
 
     def touched(self, *changed):
-        return [pathlib.Path(file).name for file in check_tidy.touched_by(set(changed), self.commands)]
+        """The sources that differ, and those for headers."""
+        return tuple([pathlib.Path(file).name for file in files] for files in check_tidy.touched_by(set(changed), self.commands))
 
     def selected(self, *words):
-        files, how = check_tidy.selected(check_tidy.parse(["tree", *words]), self.commands)
+        files, _, how = check_tidy.selected(check_tidy.parse(["tree", *words]), self.commands)
         return [pathlib.Path(file).name for file in files], how
 
     def test_a_source_that_differs_is_looked_at(self):
-        self.assertEqual(self.touched("src/d.cpp", "README.md", "src/gone.cpp"), ["d.cpp"])
+        self.assertEqual(self.touched("src/d.cpp", "README.md", "src/gone.cpp"), (["d.cpp"], []))
 
     def test_a_header_is_seen_through_its_source_and_one_more(self):
-        self.assertEqual(self.touched("src/a.hpp"), ["a.cpp", "b.cpp"])
+        self.assertEqual(self.touched("src/a.hpp"), ([], ["a.cpp", "b.cpp"]))
 
     def test_a_header_is_seen_through_what_differs_anyway(self):
-        self.assertEqual(self.touched("src/a.hpp", "src/c.cpp"), ["a.cpp", "c.cpp"])
+        self.assertEqual(self.touched("src/a.hpp", "src/c.cpp"), (["c.cpp"], ["a.cpp"]))
 
     def test_a_header_that_is_included_by_headers_alone(self):
-        self.assertEqual(self.touched("include/made/deep.hpp"), ["a.cpp", "b.cpp"])
+        self.assertEqual(self.touched("include/made/deep.hpp"), ([], ["a.cpp", "b.cpp"]))
 
     def test_on_a_branch_the_base_is_where_it_left_main(self):
         main = self.git("rev-parse", "HEAD")

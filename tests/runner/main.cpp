@@ -1,11 +1,15 @@
 // The main function of a test program, which holds the tests of a whole room:
 // `PROGRAM --only=FILE[,FILE…]` runs those that are written in these files, named without folder
 // and ending, which is how ctest runs each file by itself. All flags of GoogleTest hold as well.
-// TEST_PROCESSES=N: several at once (shards.hpp).
+// TEST_PROCESSES=N: several at once (shards.hpp). TEST_SHARE=K/N: of tests with parameters the K-th
+// of N shares of their cases. Each share has cases of each test and of each parameter, all shares
+// together have all of them: what several builds run, each with a share, is looked at once.
 #include <fnmatch.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -20,6 +24,27 @@ namespace heddle::tests::runner {
 namespace {
 
 constexpr std::string_view kOnly = "--only=";
+constexpr const char* kShare = "TEST_SHARE";
+
+// One of `of` shares, from 0. All tests are in the only share.
+struct Share {
+  int index = 0;
+  int of = 1;
+
+  // A case of a test that has parameters: the number of the test in its suite, that of the case.
+  [[nodiscard]] bool has(int test, int number) const { return (test + number) % of == index; }
+};
+
+// TEST_SHARE=K/N, 1 <= K <= N <= 16. Returns false where it is something else.
+bool share_asked_for(Share& share) {
+  const char* text = std::getenv(kShare);
+  if (text == nullptr || *text == '\0') return true;
+  int kth = 0;
+  int used = 0;
+  if (std::sscanf(text, "%d/%d%n", &kth, &share.of, &used) != 2 || text[used] != '\0') return false;
+  share.index = kth - 1;
+  return share.of >= 1 && share.of <= 16 && kth >= 1 && kth <= share.of;
+}
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -53,21 +78,46 @@ class Filter {
   std::vector<std::string> left_out_;
 };
 
-// The tests of the files that pass the filter, as a filter: whole suites by one pattern each, so
-// that what GoogleTest prints of it stays short. Stores in `found` whether the files have any test.
-std::string filter_of_files(const std::set<std::string>& files, const Filter& filter, bool& found) {
+// Numbers the tests with parameters of one suite, and their cases.
+class Cases {
+ public:
+  explicit Cases(Share share) : share_(share) {}
+  // Whether the share has the test. Asked for each test of the suite, in order.
+  bool has(const testing::TestInfo& test) {
+    if (test.value_param() == nullptr) return true;
+    const std::string_view name = test.name();
+    const std::string_view body = name.substr(0, name.find('/'));
+    const auto [place, fresh] = tests_.try_emplace(std::string(body), Numbers{static_cast<int>(tests_.size()), 0});
+    return share_.has(place->second.test, place->second.cases++);
+  }
+
+ private:
+  struct Numbers {
+    int test;
+    int cases;
+  };
+  Share share_;
+  std::map<std::string, Numbers> tests_;
+};
+
+// The tests of the files that pass the filter and are in the share, as a filter: whole suites by
+// one pattern each, so that what GoogleTest prints of it stays short. No files: those of all.
+// Stores in `found` whether the files have any test.
+std::string filter_of(const std::set<std::string>& files, const Filter& filter, Share share, bool& found) {
   std::string all;
   const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
   for (int s = 0; s < tests.total_test_suite_count(); ++s) {
     const testing::TestSuite& suite = *tests.GetTestSuite(s);
     std::string single;
     bool whole = true;
+    Cases cases(share);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       const std::string name = std::string(suite.name()) + "." + test.name();
-      const bool here = files.count(std::filesystem::path(test.file()).stem().string()) != 0;
+      const bool mine = cases.has(test);
+      const bool here = files.empty() || files.count(std::filesystem::path(test.file()).stem().string()) != 0;
       found = found || here;
-      if (here && filter.passes(name)) {
+      if (mine && here && filter.passes(name)) {
         single += name + ":";
       } else {
         whole = false;
@@ -78,8 +128,10 @@ std::string filter_of_files(const std::set<std::string>& files, const Filter& fi
   return all;
 }
 
-// Takes `--only` out of the arguments. Returns whether the program has what it asks for.
-bool choose_files(int& argc, char** argv) {
+enum class Choice { made, none_there, bad_share };
+
+// Takes `--only` out of the arguments, and makes GoogleTest run what that and TEST_SHARE ask for.
+Choice choose(int& argc, char** argv) {
   std::set<std::string> files;
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
@@ -91,26 +143,36 @@ bool choose_files(int& argc, char** argv) {
     for (const std::string& file : split(std::string(argument.substr(kOnly.size())), ',')) files.insert(file);
   }
   argc = kept;
-  if (files.empty()) return true;
+  Share share;
+  if (!share_asked_for(share)) return Choice::bad_share;
+  if (files.empty() && share.of == 1) return Choice::made;
   bool found = false;
-  const std::string chosen = filter_of_files(files, Filter(GTEST_FLAG_GET(filter)), found);
+  const std::string chosen = filter_of(files, Filter(GTEST_FLAG_GET(filter)), share, found);
   GTEST_FLAG_SET(filter, chosen.empty() ? "-*" : chosen);
-  return found;
+  return found ? Choice::made : Choice::none_there;
 }
 
 }  // namespace
 }  // namespace heddle::tests::runner
 
 int main(int argc, char** argv) {
+  using heddle::tests::runner::Choice;
   testing::InitGoogleTest(&argc, argv);
-  if (!heddle::tests::runner::choose_files(argc, argv)) {
-    if (HEDDLE_TESTS_LEFT_OUT) {
-      // ctest takes the first word for a skipped test.
-      std::printf("skipped: HEDDLE_TEST_LABELS has left out the tests of these files\n");
-    } else {
-      std::fprintf(stderr, "%s: no test is written in the files that --only names\n", argv[0]);
-    }
-    return 1;
+  switch (heddle::tests::runner::choose(argc, argv)) {
+    case Choice::made:
+      break;
+    case Choice::none_there:
+      if (HEDDLE_TESTS_LEFT_OUT) {
+        // ctest takes the first word for a skipped test.
+        std::printf("skipped: HEDDLE_TEST_LABELS has left out the tests of these files\n");
+      } else {
+        std::fprintf(stderr, "%s: no test is written in the files that --only names\n", argv[0]);
+      }
+      return 1;
+    case Choice::bad_share:
+      std::fprintf(stderr, "%s: TEST_SHARE is %s; it must be K/N, the K-th of N shares, such as 1/2\n", argv[0],
+                   std::getenv(heddle::tests::runner::kShare));
+      return 2;
   }
   if (argc > 1) {
     std::fprintf(stderr, "%s: unknown argument %s; --only=FILE[,FILE...] and GoogleTest's flags are known\n", argv[0],
