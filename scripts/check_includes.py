@@ -32,7 +32,7 @@ MAY = {
     "src/partitioned": BELOW_WORKER | {"worker"},
     "src/api": BELOW_API | {"bootstrap/*"},
     "tools": {"base", "tap", "bootstrap", "bootstrap/*", "transport", "collective"},
-    "observe": {"base", "tap"},
+    "observe": {"base", "tap", "diagnosis"},
     "bench": {"base"},
     "examples": set(),
     "interfaces": set(),  # each folder of it is a room of its own

@@ -1,14 +1,19 @@
 #include "observe/explain/blame.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <span>
 #include <utility>
+
+#include "diagnosis/owed.hpp"
 
 namespace heddle::observe::explain {
 namespace {
 
-using tap::Cause;
+using diagnosis::Duty;
 
 // a message is noticed within this where somebody looks
 constexpr std::int64_t kUnnoticedNs = 50'000;
@@ -40,6 +45,12 @@ std::vector<TimeSpan> sleeps_of(const ThreadStory& thread) {
 class Blamer {
  public:
   explicit Blamer(const Story& story) : story_(story), done_(story.waits.size()), state_(story.waits.size()) {
+    for (const auto& [call, entries] : story.entries) {
+      for (const CollectiveEntry& entry : entries) {
+        std::uint64_t& latest = latest_[call.first][story.ranks[entry.rank].number];
+        latest = std::max(latest, call.second);
+      }
+    }
     of_thread_.resize(story.ranks.size());
     sleeps_.resize(story.ranks.size());
     for (std::size_t i = 0; i < story.ranks.size(); ++i) {
@@ -90,6 +101,9 @@ class Blamer {
   [[nodiscard]] std::size_t missing(const AwaitedThing& awaited, const std::vector<CollectiveEntry>& entries) const;
   [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
   [[nodiscard]] std::size_t index_of(std::uint32_t rank) const;
+  // Who owes the thing to the wait: an index; kNoRank: any rank, or one that has left no file.
+  [[nodiscard]] std::size_t debtor(const WaitStory& wait, const AwaitedThing& awaited,
+                                   std::span<const std::uint32_t> able = {}) const;
   [[nodiscard]] std::pair<std::uint8_t, std::int64_t> longest_away(std::size_t rank, const TimeSpan& span) const;
   [[nodiscard]] std::size_t program_thread(std::size_t rank) const;
   [[nodiscard]] std::size_t acting_thread(std::size_t rank, const TimeSpan& span, std::uint8_t worker) const;
@@ -100,11 +114,21 @@ class Blamer {
   int depth_ = 0;
   std::vector<std::vector<std::vector<std::size_t>>> of_thread_;  // waits by rank, thread
   std::vector<std::vector<std::vector<TimeSpan>>> sleeps_;        // the same, in order
+  std::map<std::uint64_t, diagnosis::LatestCalls> latest_;        // by team
 };
 
 std::size_t Blamer::index_of(std::uint32_t rank) const {
   const Rank* const found = story_.of(rank);
   return found == nullptr ? kNoRank : static_cast<std::size_t>(found - story_.ranks.data());
+}
+
+std::size_t Blamer::debtor(const WaitStory& wait, const AwaitedThing& awaited,
+                           std::span<const std::uint32_t> able) const {
+  static_assert(tap::kAnyRank == tap::kNobody);
+  tap::Awaited thing;
+  thing.cause = awaited.cause;
+  thing.rank = awaited.rank;
+  return index_of(diagnosis::debtor_of(thing, story_.ranks[wait.rank].number, story_.size, able).rank);
 }
 
 const std::vector<Blame>& Blamer::of(std::size_t wait) {
@@ -128,7 +152,7 @@ void Blamer::explain(Building& building) {
   const AwaitedThing* const awaited = wait.awaited.empty() ? nullptr : &wait.awaited.back();
   const bool lock = wait.call.find("_lock") != std::string::npos && wait.call.find("unlock") == std::string::npos &&
                     wait.call.find("clear_lock") == std::string::npos;
-  if (lock && (awaited == nullptr || awaited->cause != Cause::lock)) {
+  if (lock && (awaited == nullptr || diagnosis::duty_of(awaited->cause) != Duty::release)) {
     add(building, wait.end, Why::lock, kNoRank, 0);
   } else if (!for_cut_off(building, awaited) &&
              (awaited == nullptr ? !for_ended_collective(building) : !for_awaited(building, *awaited))) {
@@ -142,31 +166,32 @@ void Blamer::explain(Building& building) {
 // False: it must be guessed from the messages that came.
 bool Blamer::for_awaited(Building& building, const AwaitedThing& awaited) {
   const WaitStory& wait = building.wait;
-  switch (awaited.cause) {
-    case Cause::collective:
+  switch (diagnosis::duty_of(awaited.cause)) {
+    case Duty::come:
       return for_collective(building, awaited);
-    case Cause::lock:
-      add(building, wait.end, Why::lock, index_of(awaited.rank), 0);
+    case Duty::release:
+      add(building, wait.end, Why::lock, debtor(wait, awaited), 0);
       return true;
-    case Cause::own:
-      add(building, wait.end, Why::lock, wait.rank, wait.thread);
+    case Duty::leave_to_others:
+      add(building, wait.end, Why::lock, debtor(wait, awaited), wait.thread);
       return true;
-    case Cause::credit:
-    case Cause::tasks:
-      add(building, wait.end, Why::credit, index_of(awaited.rank), 0);
+    case Duty::take:
+    case Duty::run_tasks:
+      add(building, wait.end, Why::credit, debtor(wait, awaited), 0);
       return true;
-    case Cause::unreceived:
+    case Duty::receive:
       return for_receiver(building, awaited);
-    case Cause::answer:
-    case Cause::room:
+    case Duty::look:
       return for_operation(building, &awaited);
-    case Cause::partition:
-    case Cause::word:
+    case Duty::do_part:
+    case Duty::write:
       for_peer(building, awaited);
       return true;
-    default:
-      return false;
+    case Duty::send:
+    case Duty::unknown:
+      break;
   }
+  return false;
 }
 
 // ---- parts --------------------------------------------------------------------------------------
@@ -307,25 +332,27 @@ void Blamer::under_way(Building& building, std::int64_t end) {
 // the cause is known all the same, from the ranks that have come to a collective or hold something.
 bool Blamer::for_cut_off(Building& building, const AwaitedThing* awaited) {
   if (building.wait.ended) return false;
-  const Cause cause = awaited == nullptr ? Cause::unknown : awaited->cause;
-  if (cause == Cause::collective || cause == Cause::lock || cause == Cause::own || cause == Cause::credit ||
-      cause == Cause::tasks) {
-    return false;
-  }
-  const std::size_t rank = awaited == nullptr ? kNoRank : index_of(awaited->rank);
+  if (awaited != nullptr && diagnosis::is_standing(diagnosis::duty_of(awaited->cause))) return false;
+  const std::size_t rank = awaited == nullptr ? kNoRank : debtor(building.wait, *awaited);
   add(building, building.wait.end, Why::never, rank, rank == kNoRank ? 0 : program_thread(rank));
   return true;
 }
 
-// The rank that has never come to a collective of all ranks; kNoRank: all have come, or it is not
-// known.
+// The first rank that has never come to a collective, and that has lost no records; kNoRank: all
+// have come, or it is not known.
 std::size_t Blamer::missing(const AwaitedThing& awaited, const std::vector<CollectiveEntry>& entries) const {
   const auto members = story_.members.find({awaited.team, awaited.number});
   if (members == story_.members.end() || entries.size() >= members->second) return kNoRank;
-  if (members->second != story_.size || story_.ranks.size() != story_.size) return kNoRank;
-  for (std::size_t rank = 0; rank < story_.ranks.size(); ++rank) {
-    if (std::ranges::find(entries, rank, &CollectiveEntry::rank) != entries.end()) continue;
-    if (story_.ranks[rank].lost == 0 && !story_.ranks[rank].threads.empty()) return rank;
+  tap::Step step;
+  step.team = awaited.team;
+  step.number = awaited.number;
+  step.size = members->second;
+  std::vector<std::uint32_t> come;
+  for (const CollectiveEntry& entry : entries) come.push_back(story_.ranks[entry.rank].number);
+  std::ranges::sort(come);
+  for (const std::uint32_t number : diagnosis::absentees_of(step, come, latest_.at(awaited.team), story_.size).ranks) {
+    const std::size_t rank = index_of(number);
+    if (rank != kNoRank && story_.ranks[rank].lost == 0 && !story_.ranks[rank].threads.empty()) return rank;
   }
   return kNoRank;
 }
@@ -452,7 +479,7 @@ bool Blamer::for_message(Building& building, const AwaitedThing* awaited) {
 // A long message of this rank, which its target has to receive.
 bool Blamer::for_receiver(Building& building, const AwaitedThing& awaited) {
   const WaitStory& wait = building.wait;
-  const std::size_t target = index_of(awaited.rank);
+  const std::size_t target = debtor(wait, awaited);
   if (target == kNoRank) return false;
   const Rank& peer = story_.ranks[target];
   const std::uint32_t own = story_.ranks[wait.rank].number;
@@ -488,7 +515,7 @@ bool Blamer::for_operation(Building& building, const AwaitedThing* awaited) {
   }
   if (last == nullptr) {
     if (awaited == nullptr || awaited->rank == tap::kAnyRank) return false;
-    moving(building, wait.end, index_of(awaited->rank), awaited->worker);
+    moving(building, wait.end, debtor(wait, *awaited), awaited->worker);
     return true;
   }
   under_way(building, last->begin);
@@ -512,10 +539,11 @@ bool Blamer::for_word(Building& building) {
 
 // It is known which rank had to act, but not when it did.
 void Blamer::for_peer(Building& building, const AwaitedThing& awaited) {
-  std::size_t rank = index_of(awaited.rank);
-  if (rank == kNoRank && awaited.cause == Cause::word) {
+  std::size_t rank = debtor(building.wait, awaited);
+  if (rank == kNoRank && diagnosis::duty_of(awaited.cause) == Duty::write) {
     if (for_word(building)) return;
-    if (story_.size == 2 && story_.ranks.size() == 2) rank = 1 - building.wait.rank;
+    constexpr std::array<std::uint32_t, 2> kBoth = {0, 1};
+    if (story_.size == 2) rank = debtor(building.wait, awaited, kBoth);
   }
   if (rank == kNoRank || story_.ranks[rank].threads.empty()) return;
   late(building, building.wait.end, Why::late_sender, rank, program_thread(rank));

@@ -228,6 +228,26 @@ TEST(Blame, ACollectiveWaitsForTheLastMember) {
   EXPECT_EQ(sums_of(parts[1]).at({Why::late_member, 2}), 1'800'000);
 }
 
+// Ranks 1 and 3 are a team, as an earlier call of theirs shows; at the next one rank 3 never is.
+TEST(Blame, AMemberOfATeamThatNeverCameIsLate) {
+  Story story = story_of(4);
+  WaitStory wait = wait_of(1, 1'000'000, 9'000'000);
+  AwaitedThing call;
+  call.cause = Cause::collective;
+  call.team = 7;
+  call.number = 2;
+  wait.awaited.push_back(call);
+  wait.ended = false;
+  story.waits.push_back(wait);
+  story.entries[{7, 1}] = {{500'000, 1, 0}, {600'000, 3, 0}};
+  story.entries[{7, 2}] = {{1'000'000, 1, 0}};
+  story.members[{7, 1}] = story.members[{7, 2}] = 2;
+  EXPECT_EQ(sums_of(blame_all(story)[0]).at({Why::late_member, 3}), 8'000'000);
+  // It has come to a later call, so the record of its coming to this one is missing.
+  story.entries[{7, 3}] = {{2'000'000, 3, 0}};
+  EXPECT_FALSE(sums_of(blame_all(story)[0]).contains({Why::late_member, 3}));
+}
+
 // Waits that wait for each other, at any moments, with anything around: parts are the wait, in
 // order.
 TEST(Blame, PartsAreTheWholeWait) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "diagnosis/owed.hpp"
 #include "observe/trace/picture.hpp"
 #include "tap/snapshot.hpp"
 
@@ -204,7 +205,7 @@ std::string sentence(const Loss& loss, const Story& story) {
       if (loss.rank != kNoRank && loss.waiting == std::vector<std::size_t>{loss.rank}) {
         return waits + " for other threads of its own, which are in the same worker";
       }
-      return waits + " for a lock" + (who.empty() ? "" : " that " + who + " holds");
+      return waits + " for " + diagnosis::lock_of(who);
     case Why::unexpected_copy:
       return who + " copied " + trace::size_text(loss.bytes) + " of messages that came before their receives";
     case Why::mapping_copy:

@@ -151,7 +151,7 @@ void name_holders(std::vector<RankView>& ranks) {
     if (!view.snapshot.has_value()) continue;
     for (tap::Wait& wait : view.snapshot->waits) {
       for (tap::Awaited& thing : wait.things) {
-        if (thing.cause != tap::Cause::lock || thing.rank != tap::kNobody) continue;
+        if (duty_of(thing.cause) != Duty::release || thing.rank != tap::kNobody) continue;
         const auto found = holders.find(thing.bytes);
         if (found != holders.end()) {
           thing.rank = found->second;
@@ -198,7 +198,7 @@ std::string holds_lock(const Case& about, std::uint32_t holder) {
 std::optional<Verdict> lock_holder(const Case& about) {
   if (!about.focus.cycles.empty()) return {};
   for (const Edge* edge : about.focus.last) {
-    if (edge->thing->cause == tap::Cause::lock) return blame({edge->to}, holds_lock(about, edge->to));
+    if (duty_of(edge->thing->cause) == Duty::release) return blame({edge->to}, holds_lock(about, edge->to));
   }
   return {};
 }
@@ -261,10 +261,8 @@ std::vector<const Edge*> shortest_cycle(const Focus& focus) {
 
 // What each rank of the cycle waits for from the next one; empty: they wait for different things.
 std::string common_reason(const std::vector<const Edge*>& cycle) {
-  const auto all = [&](std::initializer_list<tap::Cause> causes) {
-    return std::all_of(cycle.begin(), cycle.end(), [&](const Edge* edge) {
-      return std::find(causes.begin(), causes.end(), edge->thing->cause) != causes.end();
-    });
+  const auto all = [&](const auto& is) {
+    return std::ranges::all_of(cycle, [&](const Edge* edge) { return is(duty_of(edge->thing->cause)); });
   };
   const Edge& first = *cycle.front();
   const std::string call = first.wait == nullptr || first.wait->call.empty() ? "" : first.wait->call;
@@ -272,11 +270,11 @@ std::string common_reason(const std::vector<const Edge*>& cycle) {
   const std::string sized =
       what + (first.thing->bytes == 0 ? "" : " of " + std::to_string(first.thing->bytes) + " bytes");
   const std::string in_brackets = " (" + call + (call.empty() ? "" : ", ") + sized + ")";
-  if (all({tap::Cause::unreceived, tap::Cause::credit}))
-    return "each send to the next" + in_brackets + " and none receives";
+  if (all(is_by_receiving)) return "each send to the next" + in_brackets + " and none receives";
   const std::string in = call.empty() ? "" : " in " + call;
-  if (all({tap::Cause::receive})) return "each wait" + in + " for a message from the next and none sends";
-  if (all({tap::Cause::lock})) return "each wait" + in + " for a lock that the next holds";
+  if (all([](Duty duty) { return duty == Duty::send; }))
+    return "each wait" + in + " for a message from the next and none sends";
+  if (all([](Duty duty) { return duty == Duty::release; })) return "each wait" + in + " for a lock that the next holds";
   return {};
 }
 
@@ -304,10 +302,10 @@ std::optional<Verdict> cycle(const Case& about) {
 }
 
 std::string reason_of(const Case& about, const Edge& edge, bool several) {
-  switch (edge.thing->cause) {
-    case tap::Cause::receive:
+  switch (duty_of(edge.thing->cause)) {
+    case Duty::send:
       return several ? "has not sent their messages and " : "has not sent it and ";
-    case tap::Cause::credit: {
+    case Duty::take: {
       std::uint64_t kept = 0;
       for (const tap::WorkerState& worker : about.graph.view(edge.to).snapshot->workers) {
         for (const tap::Kept& each : worker.kept) kept += each.rank == edge.from ? each.messages : 0;
@@ -316,9 +314,9 @@ std::string reason_of(const Case& about, const Edge& edge, bool several) {
       return "has " + std::to_string(kept) + (kept == 1 ? " message of " : " messages of ") +
              about.words.who(edge.from) + " that it has not received, and ";
     }
-    case tap::Cause::unreceived:
+    case Duty::receive:
       return "does not receive and ";
-    case tap::Cause::partition:
+    case Duty::do_part:
       return "has not done its part and ";
     default:
       return {};

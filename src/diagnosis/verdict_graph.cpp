@@ -18,7 +18,7 @@ using Ranks = std::vector<std::uint32_t>;
 constexpr std::uint64_t kSilentNs = 1'000'000'000;
 
 bool from_anybody(const tap::Awaited& thing) {
-  return thing.cause == tap::Cause::receive && thing.rank == tap::kNobody;
+  return duty_of(thing.cause) == Duty::send && thing.rank == tap::kNobody;
 }
 
 bool contains(const Ranks& ranks, std::uint32_t rank) {
@@ -176,24 +176,6 @@ void Graph::hold_meetings() {
   }
 }
 
-std::vector<std::uint32_t> Graph::members(const tap::Step& step) const {
-  Ranks all(size_);
-  for (std::uint32_t rank = 0; rank < size_; ++rank) all[rank] = rank;
-  if (step.team == 0 || step.size >= size_) return all;
-  Ranks named = ranks_in(step.team_name, step.size);
-  if (!named.empty() && named.back() < size_) return named;
-  Ranks seen;
-  for (const auto& [rank, number] : latest_.at(step.team)) seen.push_back(rank);
-  return seen;
-}
-
-bool Graph::has_passed(std::uint32_t rank, const tap::Step& step) const {
-  const auto team = latest_.find(step.team);
-  if (team == latest_.end()) return false;
-  const auto found = team->second.find(rank);
-  return found != team->second.end() && found->second > step.number;
-}
-
 void Graph::find_missing(CollectiveMeeting& meeting) {
   const tap::Step& step = meeting.step;
   if (step.number == 0) {  // only ranks that are still in the job are awaited there
@@ -207,14 +189,12 @@ void Graph::find_missing(CollectiveMeeting& meeting) {
     }
     return;
   }
-  const auto& latest = latest_.at(step.team);
-  const Ranks all = members(step);
-  meeting.whole = all.size() >= std::min(step.size, size_);
-  for (const std::uint32_t rank : all) {
-    if (contains(meeting.come, rank) || has_passed(rank, step)) continue;
-    meeting.missing.push_back(rank);
-    if (latest.contains(rank)) meeting.behind.push_back(rank);
-  }
+  const LatestCalls& latest = latest_.at(step.team);
+  Absentees absent = absentees_of(step, meeting.come, latest, size_);
+  meeting.whole = absent.whole;
+  meeting.missing = std::move(absent.ranks);
+  std::ranges::copy_if(meeting.missing, std::back_inserter(meeting.behind),
+                       [&](std::uint32_t rank) { return latest.contains(rank); });
   if (!meeting.missing.empty() || !meeting.whole) return;
   // All members have come. Those that do something else now do not move the call on.
   std::set_difference(meeting.come.begin(), meeting.come.end(), meeting.waiting.begin(), meeting.waiting.end(),
@@ -287,22 +267,18 @@ void Graph::connect_wait(std::uint32_t rank, const tap::Wait* wait) {
     }
   }
   for (const tap::Awaited* thing : things(rank, wait)) {
-    const bool of_itself = thing->rank == rank;
-    if (thing->cause == tap::Cause::own || (of_itself && thing->cause != tap::Cause::word)) {
+    const Debtor debtor = debtor_of(*thing, rank, size_, able_);
+    if (debtor.itself) {
       // If the rank waits for nothing else, it is an end by itself.
       if (wait != nullptr && facts_[rank].waits.size() == 1) edges_.push_back({rank, rank, wait, thing});
-    } else if (of_itself || thing->rank >= size_) {
-      facts_[rank].loose = true;
-      if (able_.size() == 2 && contains(able_, rank)) {  // only the other one can do it
-        const std::uint32_t other = able_[able_[0] == rank ? 1 : 0];
-        arcs_[rank].push_back(other);
-        edges_.push_back({rank, other, wait, thing});
-      } else {
-        arcs_[rank].push_back(size_);
-      }
+      continue;
+    }
+    if (!debtor.named) facts_[rank].loose = true;
+    if (debtor.rank == tap::kNobody) {
+      arcs_[rank].push_back(size_);
     } else {
-      arcs_[rank].push_back(thing->rank);
-      edges_.push_back({rank, thing->rank, wait, thing});
+      arcs_[rank].push_back(debtor.rank);
+      edges_.push_back({rank, debtor.rank, wait, thing});
     }
   }
 }
@@ -311,9 +287,13 @@ void Graph::connect_wait(std::uint32_t rank, const tap::Wait* wait) {
 // call needs all members. If the wait names none, any rank that is not there may be missing.
 void Graph::connect_meeting(std::uint32_t rank, const CollectiveMeeting& meeting, const tap::Wait* wait) {
   const Node& node = nodes_.at(&meeting);
+  const auto latest = latest_.find(meeting.step.team);
+  const auto passed = [&](std::uint32_t other) {
+    return latest != latest_.end() && has_passed(latest->second, other, meeting.step.number);
+  };
   bool said = false;
   for (const tap::Awaited& thing : wait->things) {
-    if (thing.rank >= size_ || contains(meeting.waiting, thing.rank) || has_passed(thing.rank, meeting.step)) continue;
+    if (thing.rank >= size_ || contains(meeting.waiting, thing.rank) || passed(thing.rank)) continue;
     arcs_[rank].push_back(thing.rank);
     said = true;
   }

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "diagnosis/owed.hpp"
 #include "diagnosis/verdict.hpp"
 
 namespace heddle::diagnosis {
@@ -109,8 +110,6 @@ class Graph {
   void hold_meetings();
   void come(std::uint32_t rank, const tap::Step& step, const std::string& call, bool waits);
   void find_missing(CollectiveMeeting& meeting);
-  [[nodiscard]] std::vector<std::uint32_t> members(const tap::Step& step) const;
-  [[nodiscard]] bool has_passed(std::uint32_t rank, const tap::Step& step) const;
   void make_nodes();
   void connect(std::uint32_t rank);
   void connect_wait(std::uint32_t rank, const tap::Wait* wait);
@@ -126,8 +125,8 @@ class Graph {
   std::vector<Facts> facts_;
   std::map<Key, CollectiveMeeting> meetings_;
   std::map<const CollectiveMeeting*, Node> nodes_;
-  // By team: the latest call at which a rank was seen.
-  std::map<std::uint64_t, std::map<std::uint32_t, std::uint64_t>> latest_;
+  // By team.
+  std::map<std::uint64_t, LatestCalls> latest_;
   std::set<std::string> servers_;    // waits for any message, of ranks that also wait otherwise
   std::vector<std::uint32_t> able_;  // ranks that may still send
   std::vector<Edge> edges_;

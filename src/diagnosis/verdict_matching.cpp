@@ -49,7 +49,7 @@ std::vector<Letter> letters(const Graph& graph) {
       }
     }
     for (const tap::Awaited* thing : all_things(graph, rank)) {
-      if (thing->cause == tap::Cause::unreceived && thing->rank < graph.size()) {
+      if (duty_of(thing->cause) == Duty::receive && thing->rank < graph.size()) {
         all.push_back({rank, thing->rank, thing->worker, false, thing->tag});
       }
     }
@@ -129,7 +129,7 @@ void Search::consider_send(const Edge& edge) {
                             (edge.wait == nullptr ? std::string() : " (" + edge.wait->call + ")");
   const std::string waits = ", which waits for ";
   for (const tap::Awaited* thing : all_things(about_.graph, edge.to)) {
-    if (thing->cause != tap::Cause::receive || !says_tag(thing->tag)) continue;
+    if (duty_of(thing->cause) != Duty::send || !says_tag(thing->tag)) continue;
     const bool anybody = thing->rank >= about_.graph.size();
     if ((thing->rank == edge.from || anybody) && thing->tag != tag) {
       take(Sign::other_tag, sends + waits + thing->tag + (anybody ? " from anybody" : " from it"),
@@ -143,7 +143,7 @@ void Search::consider_send(const Edge& edge) {
 void Search::consider_any_source(std::uint32_t rank) {
   const tap::Wait* wait = about_.graph.wait(rank);
   for (const tap::Awaited* thing : about_.graph.things(rank, wait)) {
-    if (thing->cause != tap::Cause::receive || thing->rank < about_.graph.size() || !says_tag(thing->tag)) continue;
+    if (duty_of(thing->cause) != Duty::send || thing->rank < about_.graph.size() || !says_tag(thing->tag)) continue;
     std::set<std::uint32_t> senders;
     std::string sent;
     for (const Letter& letter : letters_) {
@@ -164,10 +164,10 @@ std::optional<Verdict> wrong_message(const Case& about) {
   if (about.sink() != tap::kNobody) return {};  // it may be about to send or to receive it
   Search search(about);
   for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause == tap::Cause::receive) search.consider_receive(*edge);
+    if (duty_of(edge->thing->cause) == Duty::send) search.consider_receive(*edge);
   }
   for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause == tap::Cause::unreceived) search.consider_send(*edge);
+    if (duty_of(edge->thing->cause) == Duty::receive) search.consider_send(*edge);
   }
   // If several ranks wait loosely, each of them may be the reason for the others' waiting.
   const auto loose = std::count_if(about.end.ranks.begin(), about.end.ranks.end(),
@@ -312,7 +312,7 @@ void order(const Case& about, std::vector<Group>& groups) {
 // number.
 std::uint64_t place_of(const Case& about, std::uint32_t rank) {
   const std::vector<const tap::Awaited*> things = about.graph.things(rank, about.graph.wait(rank));
-  return things.size() == 1 && things.front()->cause == tap::Cause::word ? things.front()->bytes : 0;
+  return things.size() == 1 && duty_of(things.front()->cause) == Duty::write ? things.front()->bytes : 0;
 }
 
 std::vector<Group> groups_of(const Case& about) {
@@ -326,7 +326,7 @@ std::vector<Group> groups_of(const Case& about) {
     group.meeting = meeting;
     group.everywhere = meeting == nullptr ? group.ranks.size() : meeting->waiting.size();
     for (const tap::Awaited* thing : about.graph.things(rank, wait)) {
-      group.by_word = group.by_word || thing->cause == tap::Cause::word;
+      group.by_word = group.by_word || duty_of(thing->cause) == Duty::write;
     }
   }
   std::vector<Group> groups;

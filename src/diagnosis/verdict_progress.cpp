@@ -30,8 +30,7 @@ std::uint64_t stored_tasks(const Case& about, std::uint32_t rank) {
 // not matter then.
 bool owes_receive(const Case& about, std::uint32_t rank) {
   return std::ranges::any_of(about.graph.edges(), [rank](const Edge& edge) {
-    const tap::Cause cause = edge.thing->cause;
-    return edge.to == rank && (cause == tap::Cause::unreceived || cause == tap::Cause::credit);
+    return edge.to == rank && is_by_receiving(duty_of(edge.thing->cause));
   });
 }
 
@@ -40,7 +39,7 @@ bool owes_receive(const Case& about, std::uint32_t rank) {
 std::uint32_t idle_with_tasks(const Case& about) {
   std::set<std::uint32_t> named;
   for (const Edge* edge : about.edges()) {
-    if (edge->thing->cause == tap::Cause::tasks) named.insert(edge->to);
+    if (duty_of(edge->thing->cause) == Duty::run_tasks) named.insert(edge->to);
   }
   if (named.empty()) {
     for (const std::uint32_t rank : about.end.ranks) {
@@ -182,8 +181,7 @@ std::optional<Verdict> tasks_not_run(const Case& about) {
 
 std::optional<Verdict> unattended(const Case& about) {
   for (const Edge* edge : about.edges()) {
-    const tap::Cause cause = edge->thing->cause;
-    if (cause != tap::Cause::answer && cause != tap::Cause::room && cause != tap::Cause::unreceived) continue;
+    if (!is_by_looking(duty_of(edge->thing->cause))) continue;
     const std::string why = why_unattended(about, edge->to, edge->thing->worker);
     if (why.empty()) continue;
     std::set<std::uint32_t> culprits{edge->to};
@@ -296,7 +294,7 @@ std::optional<Verdict> unattended_alone(const Case& about) {
   for (const std::uint32_t rank : about.end.ranks) {
     const auto things = about.graph.things(rank, about.graph.wait(rank));
     const bool open =
-        std::ranges::all_of(things, [](const tap::Awaited* each) { return each->cause == tap::Cause::unknown; });
+        std::ranges::all_of(things, [](const tap::Awaited* each) { return duty_of(each->cause) == Duty::unknown; });
     if (about.graph.loose(rank) && open) waiting.insert(rank);
   }
   if (waiting.size() != 1) return {};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "diagnosis/owed.hpp"
 #include "diagnosis/verdict_graph.hpp"
 
 namespace heddle::diagnosis {
@@ -50,8 +51,6 @@ class Words {
 // "barrier #4 of MPI_COMM_WORLD"
 [[nodiscard]] std::string name_of(const CollectiveMeeting& meeting);
 [[nodiscard]] std::string team_of(const tap::Step& step);
-// "the team of ranks 0-3, 5": these. Empty: it has no list of so many ranks.
-[[nodiscard]] std::vector<std::uint32_t> ranks_in(const std::string& name, std::uint32_t size);
 // "61 s"
 [[nodiscard]] std::string seconds(std::uint64_t ns);
 

@@ -1,10 +1,8 @@
 #include "diagnosis/verdict_rules.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <map>
-#include <string_view>
 
 namespace heddle::diagnosis {
 namespace {
@@ -26,35 +24,6 @@ bool is_clause(const std::string& text) {
 }
 
 }  // namespace
-
-Ranks ranks_in(const std::string& name, std::uint32_t size) {
-  Ranks found;
-  std::size_t at = name.find("ranks ");
-  if (at == std::string::npos) return found;
-  at += 6;
-  const char* end = name.data() + name.size();
-  for (const char* place = name.data() + at; place < end;) {
-    std::uint32_t first = 0;
-    auto [after, fault] = std::from_chars(place, end, first);
-    if (fault != std::errc()) break;
-    std::uint32_t last = first;
-    if (after < end && *after == '-') {
-      const auto range = std::from_chars(after + 1, end, last);
-      if (range.ec != std::errc()) break;
-      after = range.ptr;
-    }
-    if (last < first || last - first >= size) return {};
-    for (std::uint32_t rank = first; rank <= last; ++rank) found.push_back(rank);
-    place = after;
-    for (const char* gap : {", ", " and "}) {
-      const std::string_view text(gap);
-      if (std::string_view(place, static_cast<std::size_t>(end - place)).starts_with(text)) place += text.size();
-    }
-  }
-  // The text may have been cut where it was made.
-  std::sort(found.begin(), found.end());
-  return found.size() == size ? found : Ranks{};
-}
 
 std::string seconds(std::uint64_t ns) {
   if (ns < 1'000'000'000) return std::to_string(ns / 1'000'000) + " ms";
@@ -115,7 +84,7 @@ std::string Words::thing(const tap::Awaited& thing, std::uint32_t waiter) const 
     case tap::Cause::word:
       return std::string("a word of its memory to be written") + (known && thing.rank != waiter ? " by " + other : "");
     case tap::Cause::lock:
-      return !known ? "a lock" : "a lock that " + (thing.rank == waiter ? "it holds already" : other + " holds");
+      return thing.rank == waiter ? "a lock that it holds already" : lock_of(known ? other : std::string());
     case tap::Cause::partition:
       return other + " to do its part of a partitioned message" + tag;
     case tap::Cause::own:
