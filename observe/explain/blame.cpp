@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "diagnosis/owed.hpp"
+#include "observe/explain/ending.hpp"
 
 namespace heddle::observe::explain {
 namespace {
@@ -85,6 +86,7 @@ class Blamer {
   bool for_operation(Building& building, const AwaitedThing* awaited);
   bool for_word(Building& building);
   bool for_cut_off(Building& building, const AwaitedThing* awaited);
+  [[nodiscard]] std::pair<std::size_t, bool> owing_at_end(const WaitStory& wait) const;
   void for_peer(Building& building, const AwaitedThing& awaited);
   // Until `end`, the rank's thread had not yet done the awaited thing.
   void late(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread);
@@ -115,6 +117,7 @@ class Blamer {
   std::vector<std::vector<std::vector<std::size_t>>> of_thread_;  // waits by rank, thread
   std::vector<std::vector<std::vector<TimeSpan>>> sleeps_;        // the same, in order
   std::map<std::uint64_t, diagnosis::LatestCalls> latest_;        // by team
+  std::optional<Ending> ending_;                                  // once a wait needs it
 };
 
 std::size_t Blamer::index_of(std::uint32_t rank) const {
@@ -333,9 +336,26 @@ void Blamer::under_way(Building& building, std::int64_t end) {
 bool Blamer::for_cut_off(Building& building, const AwaitedThing* awaited) {
   if (building.wait.ended) return false;
   if (awaited != nullptr && diagnosis::is_standing(diagnosis::duty_of(awaited->cause))) return false;
-  const std::size_t rank = awaited == nullptr ? kNoRank : debtor(building.wait, *awaited);
-  add(building, building.wait.end, Why::never, rank, rank == kNoRank ? 0 : program_thread(rank));
+  if (!ending_.has_value()) ending_ = ending_of(story_);
+  const auto [rank, follow] = owing_at_end(building.wait);
+  const std::size_t thread = rank == kNoRank ? 0 : program_thread(rank);
+  if (follow) late(building, building.wait.end, Why::never, rank, thread);
+  add(building, building.wait.end, Why::never, rank, thread);
   return true;
+}
+
+// Of those that owe the wait something the one that the verdict blames; else one that waits for it,
+// and is to be followed (true); else the last.
+std::pair<std::size_t, bool> Blamer::owing_at_end(const WaitStory& wait) const {
+  std::pair<std::size_t, bool> found{kNoRank, false};
+  for (const AwaitedThing& awaited : wait.awaited) {
+    const std::size_t rank = debtor(wait, awaited, ending_->able);
+    if (rank == kNoRank) continue;
+    if (std::ranges::binary_search(ending_->culprits, story_.ranks[rank].number)) return {rank, false};
+    const bool behind = std::ranges::binary_search(ending_->behind, story_.ranks[rank].number);
+    if (behind || !found.second) found = {rank, behind && !story_.ranks[rank].threads.empty()};
+  }
+  return found;
 }
 
 // The first rank that has never come to a collective, and that has lost no records; kNoRank: all

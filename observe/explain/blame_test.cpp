@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "observe/explain/ending.hpp"
 
 namespace heddle::observe::explain::blame_test {
 namespace {
@@ -199,6 +200,83 @@ TEST(Blame, WhatNeverCameIsToldAsThat) {
                       "the trace ended; the thread of rank 0 was outside the library.\n"),
             std::string::npos)
       << text;
+}
+
+// Rank 0 waits for ranks 2 and 1, rank 1 for rank 2, and rank 3 for rank 1.
+TEST(Blame, WhatNeverCameIsOfWhomTheVerdictBlames) {
+  Story story = story_of(4);
+  const auto add_wait = [&](std::size_t rank, const std::vector<std::uint32_t>& senders) {
+    WaitStory wait = wait_of(rank, 1'000'000, 9'000'000);
+    wait.ended = false;
+    for (const std::uint32_t sender : senders) {
+      AwaitedThing& awaited = wait.awaited.emplace_back();
+      awaited.cause = Cause::receive;
+      awaited.rank = sender;
+    }
+    story.waits.push_back(wait);
+  };
+  add_wait(0, {2, 1});
+  add_wait(1, {2});
+  add_wait(3, {1});
+  const auto parts = blame_all(story);
+  for (const auto& each : parts) EXPECT_EQ(sums_of(each).at({Why::never, 2}), 8'000'000);
+  // Each of a ring owes what the next one waits for.
+  story.waits.clear();
+  add_wait(0, {1});
+  add_wait(1, {2});
+  add_wait(2, {0});
+  const auto ring = blame_all(story);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(sums_of(ring[i]).at({Why::never, (i + 1) % 3}), 8'000'000);
+}
+
+// Of two ranks the other one has to send it, whoever may.
+TEST(Blame, WhatAnybodyMaySendIsOfTheOnlyOneThatIsLeft) {
+  Story story = story_of(2);
+  WaitStory wait = wait_of(0, 1'000'000, 9'000'000);
+  wait.ended = false;
+  wait.awaited.emplace_back().cause = Cause::receive;
+  story.waits.push_back(wait);
+  EXPECT_EQ(sums_of(blame_all(story)[0]).at({Why::never, 1}), 8'000'000);
+  // It leaves the job.
+  wait = wait_of(1, 1'000'000, 9'000'000);
+  wait.call = "heddle_context_leave";
+  wait.ended = false;
+  story.waits.push_back(wait);
+  EXPECT_EQ(sums_of(blame_all(story)[0]).at({Why::never, kNoRank}), 8'000'000);
+}
+
+TEST(Ending, RanksReportWhatTheyWaitedFor) {
+  Story story = story_of(3);
+  story.size = 4;  // rank 3 has left no file
+  WaitStory wait = wait_of(0, 1'000'000, 9'000'000);
+  AwaitedThing& call = wait.awaited.emplace_back();
+  call.cause = Cause::collective;
+  call.team = 7;
+  call.number = 2;
+  AwaitedThing& member = wait.awaited.emplace_back();
+  member.cause = Cause::collective;
+  member.rank = 1;
+  wait.ended = false;
+  story.waits = {wait_of(2, 1'000'000, 2'000'000), wait};
+  story.entries[{7, 1}] = {{1, 0, 0}, {1, 1, 0}};
+  story.entries[{7, 2}] = {{1'000'000, 0, 0}};
+  story.members[{7, 2}] = 2;
+  const std::vector<diagnosis::RankView> views = views_at_end(story);
+  ASSERT_EQ(views.size(), 4U);
+  EXPECT_FALSE(views[3].snapshot.has_value());
+  EXPECT_TRUE(views[2].snapshot->waits.empty()) << "it has ended";
+  ASSERT_EQ(views[0].snapshot->waits.size(), 1U);
+  const tap::Wait& told = views[0].snapshot->waits[0];
+  ASSERT_TRUE(told.step.has_value());
+  EXPECT_EQ(told.step->team, 7U);
+  EXPECT_EQ(told.step->number, 2U);
+  EXPECT_EQ(told.step->size, 2U);
+  ASSERT_EQ(told.things.size(), 1U);
+  EXPECT_EQ(told.things[0].rank, 1U);
+  EXPECT_TRUE(views[0].snapshot->passed.empty()) << "it is in the last one";
+  ASSERT_EQ(views[1].snapshot->passed.size(), 1U);
+  EXPECT_EQ(views[1].snapshot->passed[0].number, 1U);
+  EXPECT_EQ(ending_of(story).culprits, std::vector<std::uint32_t>{1});
 }
 
 TEST(Blame, ALongMessageWaitsForItsReceive) {

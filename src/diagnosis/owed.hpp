@@ -17,15 +17,15 @@ namespace heddle::diagnosis {
 // What the debtor has to do.
 enum class Duty : std::uint8_t {
   unknown,
-  look,           // to make progress on its worker
-  send,           // a message
-  receive,        // a message that waits for its receive
-  take,           // the messages before, so that the next has room
-  run_tasks,      // the same of class USER
-  come,           // to a collective call
-  write,          // a word of the waiting rank's memory
-  release,        // a lock
-  do_part,        // of a partitioned message
+  look,            // to make progress on its worker
+  send,            // a message
+  receive,         // a message that waits for its receive
+  take,            // the messages before, so that the next has room
+  run_tasks,       // the same of class USER
+  come,            // to a collective call
+  write,           // a word of the waiting rank's memory
+  release,         // a lock
+  do_part,         // of a partitioned message
   leave_to_others  // its other threads have what this one waits for
 };
 [[nodiscard]] Duty duty_of(tap::Cause cause);

@@ -81,6 +81,8 @@ class Graph {
   // True: a handler of class USER of the rank has not returned.
   [[nodiscard]] bool runs_task(std::uint32_t rank) const;
   [[nodiscard]] const std::vector<Edge>& edges() const { return edges_; }
+  // The ranks that may still send, in rising order: those that are not about to leave.
+  [[nodiscard]] const std::vector<std::uint32_t>& able() const { return able_; }
   [[nodiscard]] std::vector<const CollectiveMeeting*> meetings() const;
 
   // The ranks that wait for the rank itself, not for others that wait for it.
@@ -127,8 +129,8 @@ class Graph {
   std::map<const CollectiveMeeting*, Node> nodes_;
   // By team.
   std::map<std::uint64_t, LatestCalls> latest_;
-  std::set<std::string> servers_;    // waits for any message, of ranks that also wait otherwise
-  std::vector<std::uint32_t> able_;  // ranks that may still send
+  std::set<std::string> servers_;  // waits for any message, of ranks that also wait otherwise
+  std::vector<std::uint32_t> able_;
   std::vector<Edge> edges_;
   // Nodes: the ranks, then "anybody", then two for each meeting: missing ranks, ranks behind.
   Arcs arcs_;
