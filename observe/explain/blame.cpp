@@ -45,13 +45,8 @@ std::vector<TimeSpan> sleeps_of(const ThreadStory& thread) {
 
 class Blamer {
  public:
-  explicit Blamer(const Story& story) : story_(story), done_(story.waits.size()), state_(story.waits.size()) {
-    for (const auto& [call, entries] : story.entries) {
-      for (const CollectiveEntry& entry : entries) {
-        std::uint64_t& latest = latest_[call.first][story.ranks[entry.rank].number];
-        latest = std::max(latest, call.second);
-      }
-    }
+  explicit Blamer(const Story& story)
+      : story_(story), done_(story.waits.size()), state_(story.waits.size()), latest_(latest_calls(story)) {
     of_thread_.resize(story.ranks.size());
     sleeps_.resize(story.ranks.size());
     for (std::size_t i = 0; i < story.ranks.size(); ++i) {
@@ -363,14 +358,11 @@ std::pair<std::size_t, bool> Blamer::owing_at_end(const WaitStory& wait) const {
 std::size_t Blamer::missing(const AwaitedThing& awaited, const std::vector<CollectiveEntry>& entries) const {
   const auto members = story_.members.find({awaited.team, awaited.number});
   if (members == story_.members.end() || entries.size() >= members->second) return kNoRank;
-  tap::Step step;
-  step.team = awaited.team;
-  step.number = awaited.number;
-  step.size = members->second;
   std::vector<std::uint32_t> come;
   for (const CollectiveEntry& entry : entries) come.push_back(story_.ranks[entry.rank].number);
   std::ranges::sort(come);
-  for (const std::uint32_t number : diagnosis::absentees_of(step, come, latest_.at(awaited.team), story_.size).ranks) {
+  for (const std::uint32_t number :
+       diagnosis::absentees_of(step_of(story_, awaited), come, latest_.at(awaited.team), story_.size).ranks) {
     const std::size_t rank = index_of(number);
     if (rank != kNoRank && story_.ranks[rank].lost == 0 && !story_.ranks[rank].threads.empty()) return rank;
   }

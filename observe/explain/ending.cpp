@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
-#include <optional>
 #include <set>
-#include <utility>
 
 #include "diagnosis/verdict_graph.hpp"
 
@@ -15,26 +12,15 @@ namespace {
 // A trace does not name collectives. Members of one have to give it the same name.
 constexpr const char* kCollective = "collective call";
 
-// The call, if the thing is one; the things that a wait in it names have no number.
-std::optional<tap::Step> step_of(const Story& story, const AwaitedThing& awaited) {
-  if (diagnosis::duty_of(awaited.cause) != diagnosis::Duty::come || awaited.number == 0) return {};
-  tap::Step step;
-  step.team = awaited.team;
-  step.number = awaited.number;
-  const auto members = story.members.find({awaited.team, awaited.number});
-  step.size = members == story.members.end() ? story.size : members->second;
-  step.operation = kCollective;
-  return step;
-}
-
 tap::Wait wait_of(const Story& story, const WaitStory& told) {
   tap::Wait wait;
   wait.call = told.call;
   wait.waited_ns = static_cast<std::uint64_t>(told.length());
   if (told.worker != tap::kNoTraceWorker) wait.worker = told.worker;
   for (const AwaitedThing& awaited : told.awaited) {
-    if (std::optional<tap::Step> step = step_of(story, awaited); step.has_value()) {
-      wait.step = std::move(step);
+    // The things that a wait in a collective names have no number.
+    if (diagnosis::duty_of(awaited.cause) == diagnosis::Duty::come && awaited.number != 0) {
+      wait.step = step_of(story, awaited);
       continue;
     }
     // Which workers were open, and whether anybody looked at them at last, is not in a trace.
@@ -47,25 +33,40 @@ tap::Wait wait_of(const Story& story, const WaitStory& told) {
 
 // The last call of each team that each rank came to, unless the rank waits there.
 void add_passed(const Story& story, std::vector<diagnosis::RankView>& views) {
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> latest;  // by team, rank
-  for (const auto& [call, entries] : story.entries) {
-    for (const CollectiveEntry& entry : entries) {
-      std::uint64_t& number = latest[{call.first, story.ranks[entry.rank].number}];
-      number = std::max(number, call.second);
+  for (const auto& [team, calls] : latest_calls(story)) {
+    for (const auto& [rank, number] : calls) {
+      if (rank >= views.size()) continue;
+      tap::Snapshot& snapshot = *views[rank].snapshot;
+      const bool waits = std::ranges::any_of(snapshot.waits, [&, team = team, number = number](const tap::Wait& wait) {
+        return wait.step.has_value() && wait.step->team == team && wait.step->number == number;
+      });
+      if (!waits) snapshot.passed.push_back({team, number});
     }
-  }
-  for (const auto& [of, number] : latest) {
-    const auto& [team, rank] = of;
-    if (rank >= views.size()) continue;
-    tap::Snapshot& snapshot = *views[rank].snapshot;
-    const bool waits = std::ranges::any_of(snapshot.waits, [&, team = team, number = number](const tap::Wait& wait) {
-      return wait.step.has_value() && wait.step->team == team && wait.step->number == number;
-    });
-    if (!waits) snapshot.passed.push_back({team, number});
   }
 }
 
 }  // namespace
+
+tap::Step step_of(const Story& story, const AwaitedThing& awaited) {
+  tap::Step step;
+  step.team = awaited.team;
+  step.number = awaited.number;
+  const auto members = story.members.find({awaited.team, awaited.number});
+  step.size = members == story.members.end() ? story.size : members->second;
+  step.operation = kCollective;
+  return step;
+}
+
+std::map<std::uint64_t, diagnosis::LatestCalls> latest_calls(const Story& story) {
+  std::map<std::uint64_t, diagnosis::LatestCalls> latest;
+  for (const auto& [call, entries] : story.entries) {
+    for (const CollectiveEntry& entry : entries) {
+      std::uint64_t& number = latest[call.first][story.ranks[entry.rank].number];
+      number = std::max(number, call.second);
+    }
+  }
+  return latest;
+}
 
 std::vector<diagnosis::RankView> views_at_end(const Story& story) {
   std::vector<diagnosis::RankView> views(story.size);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
+#include "diagnosis/owed.hpp"
 #include "diagnosis/verdict.hpp"
 #include "observe/explain/story.hpp"
 
@@ -20,5 +22,10 @@ Ending ending_of(const Story& story);
 
 // What each rank of the job would have reported at that moment, as far as its trace tells.
 std::vector<diagnosis::RankView> views_at_end(const Story& story);
+
+// The collective call that the thing is, where it is one with a number.
+tap::Step step_of(const Story& story, const AwaitedThing& awaited);
+// By team: the last call there to which each rank, by number, has come.
+std::map<std::uint64_t, diagnosis::LatestCalls> latest_calls(const Story& story);
 
 }  // namespace heddle::observe::explain
