@@ -99,9 +99,8 @@ struct SetupRecord {
 
 // How the members of a team exchange information outside of operations: each member sends each
 // other member a record, in rounds that all members make in the same order. A round is an alltoall
-// through kept memory (algorithms/kept_exchange.cpp), in a team of more than 32 one in two steps
-// over a grid (algorithms/grid.cpp): nobody waits until a peer begins, and a member may be one
-// round ahead.
+// through kept memory (algorithms/exchange.cpp), in a team of more than 32 one in two steps over a
+// grid: nobody waits until a peer begins, and a member may be one round ahead.
 class Assembly {
  public:
   // Bytes of the piece of the arena that a member of a team of that size needs.

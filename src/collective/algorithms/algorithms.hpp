@@ -1,5 +1,5 @@
 // All algorithms: one function each, and one row each in table.cpp. All are pure functions. A
-// comment at the top of each file explains its algorithms.
+// comment above each family of algorithms explains it.
 #pragma once
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Barriers: in steps that all ranks do alike, or at one rank.
+//
 // Dissemination barrier [Hensgen, Finkel, Manber 1988]: with radix n, in step j each rank signals
 // the ranks k * n^j after it, for k from 1 to n - 1, and waits for those equally far before it.
 // Each signal has a counter of its own. A rank can be at most one run ahead; its credits are kept.
@@ -34,6 +36,28 @@ Schedule barrier_dissemination(const AlgorithmRequest& request) {
 
 Schedule barrier_wide(const AlgorithmRequest& request) {
   return disseminate(request, 8);
+}
+
+// Everything at one rank, rank by rank: for few ranks. That rank takes a cache line from each of
+// the others and gives one to each. A tree's steps are cheaper only from about eight ranks on. If
+// there are fewer cores than ranks, every rank needs a core only once in each run, not once in each
+// step.
+//   counter 0      all ranks have arrived
+//   counter r      at rank 0: rank r has arrived
+Schedule barrier_flat(const AlgorithmRequest& request) {
+  Builder builder(request);
+  if (request.rank != 0) {
+    builder.counter(0, 1);
+    builder.signal(0, 0, request.rank);
+    wait(builder.nop(0), 0, 1);
+    return builder.take();
+  }
+  for (Rank other = 1; other < request.ranks; ++other) {
+    builder.counter(other, 1);
+    wait(builder.nop(0), other, 1);
+  }
+  for (Rank other = 1; other < request.ranks; ++other) builder.signal(0, other, 0);
+  return builder.take();
 }
 
 }  // namespace heddle::collective

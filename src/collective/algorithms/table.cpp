@@ -1,4 +1,5 @@
-// The list of all algorithms. To add one, add a function in a file of its own and a row here.
+// The list of all algorithms. To add one, add a function, in its operation's file or one of its
+// own, and a row here.
 
 #include <algorithm>
 #include <array>
