@@ -27,7 +27,7 @@ fi
 
 failed=0
 for source in src/transport/ucx/*.cpp; do
-  case $source in *_test.cpp | */without.cpp) continue ;; esac
+  case $source in *_test.cpp) continue ;; esac
   c++ -std=c++20 -fsyntax-only -Wall -Wextra -Werror -fno-rtti -Isrc -Iinclude -isystem "$inside/include" "$source" || failed=1
 done
 ((failed == 0)) && echo "check_ucx: compiled with the headers of $release"

@@ -16,6 +16,32 @@
 namespace heddle::transport {
 namespace {
 
+// What is in a network's row if the headers of its library were not found, or not wanted, when this
+// library was built.
+template <const char* kSaid>
+base::Status left_out(const base::Environment&) {
+  return base::fail(HEDDLE_ERR_CONFIG, "%s", kSaid);
+}
+template <const char* kSaid>
+base::Result<std::unique_ptr<Transport>> open_left_out(bootstrap::Bootstrap&, const base::Environment& environment) {
+  return left_out<kSaid>(environment);
+}
+#if !HEDDLE_HAS_UCX
+constexpr char kNoUcx[] =
+    "this Heddle was built without the ucx transport; build it with -DHEDDLE_UCX=ON where UCX is installed, or choose "
+    "another HEDDLE_TRANSPORT";
+#endif
+#if !HEDDLE_HAS_OFI
+constexpr char kNoOfi[] =
+    "this Heddle was built without the ofi transport; build it with -DHEDDLE_OFI=ON where libfabric is installed, or "
+    "choose another HEDDLE_TRANSPORT";
+#endif
+#if !HEDDLE_HAS_VERBS
+constexpr char kNoVerbs[] =
+    "this Heddle was built without the verbs transport; build it with -DHEDDLE_VERBS=ON where libibverbs is installed, "
+    "or choose another HEDDLE_TRANSPORT";
+#endif
+
 constexpr std::array kTable = {
     TransportRow{.name = "shm",
                  .help = "processes of one machine through shared memory",
@@ -28,17 +54,33 @@ constexpr std::array kTable = {
                  .one_thread = utofu::one_thread},
     TransportRow{.name = "ucx",
                  .help = "other machines, through UCX: InfiniBand, RoCE, TCP and what else it reaches",
+#if HEDDLE_HAS_UCX
                  .open = ucx::open,
                  .probe = ucx::probe},
+#else
+                 .open = open_left_out<kNoUcx>,
+                 .probe = left_out<kNoUcx>},
+#endif
     TransportRow{.name = "ofi",
                  .help = "other machines, through libfabric: Slingshot, EFA, Omni-Path, TCP and what else it reaches",
+#if HEDDLE_HAS_OFI
                  .open = ofi::open,
                  .probe = ofi::probe,
                  .probe_own = ofi::probe_own},
+#else
+                 .open = open_left_out<kNoOfi>,
+                 .probe = left_out<kNoOfi>,
+                 .probe_own = left_out<kNoOfi>},
+#endif
     TransportRow{.name = "verbs",
                  .help = "other machines by their InfiniBand and RoCE adapters, without a library between",
+#if HEDDLE_HAS_VERBS
                  .open = verbs::open,
                  .probe = verbs::probe},
+#else
+                 .open = open_left_out<kNoVerbs>,
+                 .probe = left_out<kNoVerbs>},
+#endif
     TransportRow{.name = "loopback",
                  .help = "ranks of one process, the reference for tests",
                  .open = loopback::open,
