@@ -52,7 +52,6 @@ OF_OTHERS = {"std", "nanobind::detail", "testing"}  # namespaces in which only t
 CONTRACTS = ("src/transport", "src/bootstrap")
 PARTS = {
     "CallersMemory",  # registrations of memory that the program did not register
-    "Client",  # of the launcher
     "Device",
     "Functions",  # of the network's library, found at run time
     "KeyBytes",  # what a memory key holds

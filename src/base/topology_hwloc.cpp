@@ -1,5 +1,5 @@
-// read_topology() with hwloc, which is opened at run time. A build without hwloc's header compiles
-// topology_plain.cpp instead.
+// read_topology() with hwloc, which is opened at run time; not part of a build without hwloc's
+// header.
 //
 // Only types, constants and the functions' signatures of the header are used: its inline functions
 // would link the library.

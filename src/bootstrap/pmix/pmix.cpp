@@ -1,20 +1,128 @@
 #include "bootstrap/pmix/pmix.hpp"
 
+#include <array>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "bootstrap/hosted/connect.hpp"
+
+#if HEDDLE_HAS_PMIX
 #include <dlfcn.h>
+#include <pmix.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <string>
+#include <memory>
 
 #include "bootstrap/hosted/hosted.hpp"
-#include "bootstrap/pmix/client.hpp"
+#endif
 
 namespace heddle::bootstrap::pmix {
+namespace {
+
+// The launcher's values for this process; null: it gives none.
+struct Told {
+  const char* name_space = std::getenv("PMIX_NAMESPACE");
+  const char* rank = std::getenv("PMIX_RANK");
+  [[nodiscard]] bool all() const { return name_space != nullptr && rank != nullptr; }
+};
+
+// A socket's name is cut at 107 bytes, and PMIx allows namespaces of 255: so the part that tells
+// two marks apart comes first. FNV-1a.
+std::string mark_name(const std::string& name_space, const std::string& rank) {
+  std::uint64_t digest = 0xcbf29ce484222325U;
+  for (const char c : name_space) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016" PRIx64, digest);
+  return "heddle-pmix-" + rank + "-" + text.data() + "-" + name_space;
+}
+
+base::Status fail_marked(pid_t process) {
+  const std::string who = process > 0 ? "process " + std::to_string(process) : std::string("another process");
+  return base::fail(HEDDLE_ERR_STATE,
+                    "%s has joined the launcher's job as this rank; a rank is one process (was this one started "
+                    "by the rank? then unset PMIX_* for it, or set HEDDLE_BOOTSTRAP=single)",
+                    who.c_str());
+}
+
+}  // namespace
+
+base::Status mark_process(const std::string& name_space, const std::string& rank) {
+  // No thread accepts connections: a process that finds the queue full must not wait in connect().
+  ProcessFd mark = hosted::make_socket(AF_UNIX, SOCK_NONBLOCK);
+  const hosted::LocalName name(mark_name(name_space, rank));
+  if (!mark.valid()) return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark this process as a rank");
+  if (::bind(mark.get(), name.address(), name.length()) == 0) {
+    if (::listen(mark.get(), SOMAXCONN) != 0) {
+      return base::fail_errno(HEDDLE_ERR_SYSTEM, "cannot mark this process as a rank");
+    }
+    mark.stay_open();  // until the process ends
+    return HEDDLE_DONE;
+  }
+  if (::connect(mark.get(), name.address(), name.length()) != 0) {
+    return errno == EAGAIN ? fail_marked(0) : HEDDLE_DONE;
+  }
+  return hosted::same_user(mark.get()) ? fail_marked(hosted::process_of(mark.get())) : HEDDLE_DONE;
+}
+
+bool started_by_launcher() {
+  return Told().all();
+}
+
+#if HEDDLE_HAS_PMIX
 
 namespace {
 
 constexpr const char* kFile = "libpmix.so.2";  // of PMIx 3 to 5
+constexpr const char* kContactKey = "heddle.contact";
+
+// The few functions of libpmix that joining needs.
+struct PmixLibrary {
+  decltype(&PMIx_Init) init = nullptr;
+  decltype(&PMIx_Finalize) finalize = nullptr;
+  decltype(&PMIx_Abort) abort = nullptr;
+  decltype(&PMIx_Put) put = nullptr;
+  decltype(&PMIx_Commit) commit = nullptr;
+  decltype(&PMIx_Fence) fence = nullptr;
+  decltype(&PMIx_Get) get = nullptr;
+  decltype(&PMIx_Error_string) error_string = nullptr;
+  decltype(&PMIx_Get_version) version = nullptr;
+  // From PMIx 4.2 on; null: there is none.
+  void (*value_destruct)(pmix_value_t* value) = nullptr;
+
+  // Stays loaded until the process ends. BOOTSTRAP: not found, or it lacks a function.
+  static base::Result<const PmixLibrary*> load();
+};
+
+// The rank's side of PMIx: the part that joining needs.
+class Client final : public hosted::ForeignLauncher {
+ public:
+  // BOOTSTRAP: no library, no server, or it does not tell the size of the job.
+  static base::Result<std::unique_ptr<Client>> open();
+
+  [[nodiscard]] const char* name() const override { return "pmix"; }
+  [[nodiscard]] std::uint32_t rank() const override { return self_.rank; }
+  [[nodiscard]] std::uint32_t size() const override { return size_; }
+  [[nodiscard]] bool one_host() override;
+  base::Result<std::string> share(const std::string& value) override;
+  void finish() override;
+  void abort(int code, const char* message) override;
+
+ private:
+  explicit Client(const PmixLibrary& library) : library_(library) {}
+  base::Status greet();
+  base::Status failed(const char* call, pmix_status_t status) const;
+  [[nodiscard]] pmix_proc_t whole_job() const;
+  void release(pmix_value_t* value) const;
+  base::Result<std::uint32_t> number(const char* key);
+
+  const PmixLibrary& library_;
+  pmix_proc_t self_{};
+  std::uint32_t size_ = 0;
+};
 
 template <class Function>
 bool find(void* handle, const char* name, Function* function) {
@@ -23,8 +131,6 @@ bool find(void* handle, const char* name, Function* function) {
   if (symbol == nullptr) base::fail(HEDDLE_ERR_BOOTSTRAP, "%s has no %s; PMIx 4 or later is needed", kFile, name);
   return symbol != nullptr;
 }
-
-}  // namespace
 
 base::Result<const PmixLibrary*> PmixLibrary::load() {
   // Global, since its components use its symbols without being linked to it.
@@ -43,12 +149,6 @@ base::Result<const PmixLibrary*> PmixLibrary::load() {
   library.value_destruct = reinterpret_cast<decltype(library.value_destruct)>(::dlsym(handle, "PMIx_Value_destruct"));
   return static_cast<const PmixLibrary*>(&library);
 }
-
-namespace {
-
-constexpr const char* kContactKey = "heddle.contact";
-
-}  // namespace
 
 base::Result<std::unique_ptr<Client>> Client::open() {
   const auto library = PmixLibrary::load();
@@ -155,15 +255,6 @@ void Client::abort(int code, const char* message) {
   static_cast<void>(library_.abort(code, message, nullptr, 0));
 }
 
-namespace {
-
-// The launcher's values for this process; null: it gives none.
-struct Told {
-  const char* name_space = std::getenv("PMIX_NAMESPACE");
-  const char* rank = std::getenv("PMIX_RANK");
-  [[nodiscard]] bool all() const { return name_space != nullptr && rank != nullptr; }
-};
-
 base::Status claim(const Told& told) {
   static std::atomic<bool> claimed{false};  // relaxed: publishes nothing else
   if (claimed.exchange(true, std::memory_order_relaxed)) {
@@ -175,10 +266,6 @@ base::Status claim(const Told& told) {
 }
 
 }  // namespace
-
-bool started_by_launcher() {
-  return Told().all();
-}
 
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment) {
   const Told told;
@@ -202,5 +289,21 @@ base::Result<std::string> library_version() {
   if (!library) return library.status();
   return std::string((*library)->version());
 }
+
+#else  // without PMIx's header
+
+base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment&) {
+  return base::fail(
+      HEDDLE_ERR_BOOTSTRAP,
+      "this process is to join by PMIx (mpirun, prterun, srun --mpi=pmix), and this Heddle was built without it: "
+      "install libpmix-dev and build anew, or start with `heddle run`, mpiexec.hydra or srun --mpi=pmi2, or set "
+      "HEDDLE_BOOTSTRAP=single for jobs of one");
+}
+
+base::Result<std::string> library_version() {
+  return base::fail(HEDDLE_ERR_BOOTSTRAP, "this Heddle was built without PMIx; install libpmix-dev and build anew");
+}
+
+#endif
 
 }  // namespace heddle::bootstrap::pmix
