@@ -14,7 +14,7 @@ import sys
 # Room: what it may include. The first row whose name is the room's or a parent folder's counts.
 BELOW_TRANSPORT = {"base", "tap", "queue", "wire", "memory", "bootstrap", "transport/common"}
 BELOW_WORKER = BELOW_TRANSPORT | {"transport", "engine", "protocol"}
-BELOW_API = BELOW_WORKER | {"worker", "collective", "partitioned"}
+BELOW_API = BELOW_WORKER | {"worker", "collective"}
 MAY = {
     "include": set(),
     "src/base": set(),
@@ -29,7 +29,6 @@ MAY = {
     "src/protocol": BELOW_TRANSPORT | {"transport", "engine"},
     "src/worker": BELOW_WORKER,
     "src/collective": BELOW_WORKER | {"worker"},
-    "src/partitioned": BELOW_WORKER | {"worker"},
     "src/api": BELOW_API | {"bootstrap/*"},
     "tools": {"base", "tap", "bootstrap", "bootstrap/*", "transport", "collective"},
     "observe": {"base", "tap", "diagnosis"},

@@ -81,7 +81,7 @@ CLASSES = {
     "Worker": ({"include/heddle", "interfaces/python", "src/worker", "src/transport/network"},
                "as Context; in network the template that makes a port a TransportWorker, to be named after that"),
     "Counter": ({"include/heddle", "src/engine"}, "a class of the C++ interface, and what its handle names"),
-    "Partitioned": ({"include/heddle", "src/partitioned"}, "a class of the C++ interface, and what its handle names"),
+    "Partitioned": ({"include/heddle", "src/collective"}, "a class of the C++ interface, and what its handle names"),
     "Operation": ({"src/engine", "src/transport/ofi"}, "ofi: the context by which libfabric names an operation; to be named after that"),
     "Device": ({"interfaces/lcw", "src/transport/*"}, "lcw: a word of the interface that it implements"),
     "CompletionQueue": ({"interfaces/lcw", "src/transport/verbs"}, "lcw: a queue of the interface that it implements; verbs: the adapter's"),

@@ -4,7 +4,7 @@
 
 #include "api/arguments.hpp"
 #include "bootstrap/inproc/inproc.hpp"
-#include "partitioned/switchboard.hpp"
+#include "collective/partitioned/switchboard.hpp"
 #include "worker/worker.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
@@ -59,7 +59,7 @@ heddle_status heddle_context_join(const heddle_context_options* options, heddle_
   *context = {};
   return guarded([&]() -> Status {
     worker::ContextOptions to;
-    to.extension = heddle::partitioned::Switchboard::open;
+    to.extension = heddle::collective::partitioned::Switchboard::open;
     if (const Status status = check_options(options, &to); status != HEDDLE_DONE) return status;
     auto joined = Context::join(to);
     if (!joined) return joined.status();

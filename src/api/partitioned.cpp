@@ -1,16 +1,16 @@
 // Partitioned send and receive: from arguments to checked operations.
-#include "partitioned/partitioned.hpp"
+#include "collective/partitioned/partitioned.hpp"
 #include "api/arguments.hpp"
-#include "partitioned/switchboard.hpp"
+#include "collective/partitioned/switchboard.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
 namespace engine = heddle::engine;
-using heddle::partitioned::Partitioned;
-using heddle::partitioned::Receiver;
-using heddle::partitioned::Sender;
-using heddle::partitioned::Shape;
-using heddle::partitioned::Switchboard;
+using heddle::collective::partitioned::Partitioned;
+using heddle::collective::partitioned::Receiver;
+using heddle::collective::partitioned::Sender;
+using heddle::collective::partitioned::Shape;
+using heddle::collective::partitioned::Switchboard;
 
 namespace {
 

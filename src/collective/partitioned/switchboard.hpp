@@ -18,11 +18,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "partitioned/partitioned.hpp"
+#include "collective/partitioned/partitioned.hpp"
 #include "worker/context.hpp"
 #include "worker/extension.hpp"
 
-namespace heddle::partitioned {
+namespace heddle::collective::partitioned {
 
 class Sender;
 class Receiver;
@@ -105,4 +105,4 @@ class Switchboard final : public engine::Protocol {
   bool ended_ = false;
 };
 
-}  // namespace heddle::partitioned
+}  // namespace heddle::collective::partitioned

@@ -1,11 +1,11 @@
-#include "partitioned/switchboard.hpp"
+#include "collective/partitioned/switchboard.hpp"
 
 #include <algorithm>
 #include <new>
 
-#include "partitioned/partitioned.hpp"
+#include "collective/partitioned/partitioned.hpp"
 
-namespace heddle::partitioned {
+namespace heddle::collective::partitioned {
 
 using wire::PartitionedKind;
 
@@ -282,4 +282,4 @@ void Switchboard::begin_cancel() {
   }
 }
 
-}  // namespace heddle::partitioned
+}  // namespace heddle::collective::partitioned

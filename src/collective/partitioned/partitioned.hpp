@@ -21,7 +21,7 @@
 #include "worker/watch.hpp"
 #include "worker/worker.hpp"
 
-namespace heddle::partitioned {
+namespace heddle::collective::partitioned {
 
 class Switchboard;
 
@@ -284,4 +284,4 @@ class Receiver final : public Partitioned {
   std::uint32_t come_ = 0;
 };
 
-}  // namespace heddle::partitioned
+}  // namespace heddle::collective::partitioned

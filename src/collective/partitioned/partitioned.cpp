@@ -1,4 +1,4 @@
-#include "partitioned/partitioned.hpp"
+#include "collective/partitioned/partitioned.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,10 +9,10 @@
 
 #include "base/copy.hpp"
 #include "base/fence.hpp"
-#include "partitioned/switchboard.hpp"
+#include "collective/partitioned/switchboard.hpp"
 #include "wire/packet.hpp"
 
-namespace heddle::partitioned {
+namespace heddle::collective::partitioned {
 
 namespace {
 
@@ -544,4 +544,4 @@ void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions, std::
   owe(PartitionedKind::accept);
 }
 
-}  // namespace heddle::partitioned
+}  // namespace heddle::collective::partitioned
