@@ -17,7 +17,7 @@ ANYBODY = 0xFFFFFFFF
 MOST_LISTED = 16
 MOST_WALKED = 100_000  # of a list: one that is damaged may lead in circles
 KINDS = ("put", "get", "atomic", "message", "operation of a protocol", "work of a protocol")
-# diagnosis::Cause: what has to happen.
+# tap::Cause: what has to happen.
 CAUSES = (
     "", "has to make progress", "has to make room", "has to send", "has to receive it", "has to receive what came before",
     "has to call heddle_run_tasks", "has not come to the collective", "has to write the word", "holds the lock",
