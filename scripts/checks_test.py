@@ -18,6 +18,7 @@ import changed  # noqa: E402
 import check_docs  # noqa: E402
 import check_exports  # noqa: E402
 import check_includes  # noqa: E402
+import check_links  # noqa: E402
 import check_names  # noqa: E402
 import check_shape  # noqa: E402
 import check_tidy  # noqa: E402
@@ -125,6 +126,99 @@ class Includes(unittest.TestCase):
 
     def test_nothing_to_check_is_an_error(self):
         self.assertEqual(Tree(self, {"docs/a.md": ""}).run().returncode, 2)
+
+
+CMAKE = {
+    "CMakeLists.txt": "add_subdirectory(src/base)\ntarget_link_libraries(heddle_base PUBLIC heddle_worker)  # all together: not looked at\n",
+    "src/base/CMakeLists.txt": "heddle_room(base SOURCES config.cpp)\nheddle_test_program(base_tests ROOMS base)\n",
+    "src/bootstrap/CMakeLists.txt": "heddle_room(bootstrap SOURCES ${SOURCES} DEPENDS base)  # DEPENDS worker\n",
+    "src/transport/CMakeLists.txt": "heddle_room(transport SOURCES table.cpp DEPENDS base bootstrap ${folders})\n",
+    "src/transport/shm/CMakeLists.txt": "heddle_room(transport_shm HOT SOURCES shm.cpp DEPENDS base bootstrap)\n"
+                                        "if(HEDDLE_TESTS AND X)\n  add_library(slow_shm SHARED ../test/slow.cpp)\n"
+                                        "  target_link_libraries(slow_shm PRIVATE heddle_transport)\nendif()\n",
+    "src/worker/CMakeLists.txt": "heddle_room(worker SOURCES worker.cpp DEPENDS\n  base transport)\n",
+    "src/api/CMakeLists.txt": "heddle_room(api SOURCES api.cpp DEPENDS base worker)\nadd_library(heddle SHARED $<TARGET_OBJECTS:heddle_api>)\n"
+                              "add_library(heddle::heddle ALIAS heddle)\ntarget_link_libraries(heddle PRIVATE heddle_worker ${CMAKE_DL_LIBS})\n",
+    "tools/CMakeLists.txt": "add_executable(heddle_tool main.cpp)\ntarget_link_libraries(heddle_tool PRIVATE heddle heddle_worker)\n"
+                            "target_include_directories(heddle_tool PRIVATE ${PROJECT_SOURCE_DIR})\n",
+    "tools/main.cpp": "// ../observe\n",
+    "interfaces/one/CMakeLists.txt": "add_library(heddle_one SHARED one.cpp)\n"
+                                     "target_include_directories(heddle_one PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/.. ${CMAKE_CURRENT_BINARY_DIR}/made)\n"
+                                     "target_link_libraries(heddle_one PRIVATE heddle::heddle Threads::Threads)\n",
+    "interfaces/two/CMakeLists.txt": "add_library(heddle_two SHARED two.cpp)\n",
+    "interfaces/two/tests/CMakeLists.txt": "add_executable(two_rank rank.cpp)\ntarget_link_libraries(two_rank PRIVATE heddle_two heddle_bootstrap)\n",
+    "tests/api/CMakeLists.txt": "add_executable(api_rank rank.cpp)\ntarget_link_libraries(api_rank PRIVATE heddle_api heddle_transport_shm)\n",
+}
+
+
+class Links(unittest.TestCase):
+    def faults(self, more=None, besides=(), variables=(("src/transport/CMakeLists.txt", "heddle_${folders}"),), known=()):
+        root = Tree(self, {**CMAKE, **(more or {})}).root
+        found = check_links.faults_of(root, dict.fromkeys(besides, "why"), dict.fromkeys(variables, {"transport/*"}), dict.fromkeys(known, "why"))
+        return [f"{path}:{line}: {reason}" for path, line, reason in found[1]]
+
+    def refused(self, name, line, word, **tables):
+        """The good tree with a line more in one file: that line alone, which is its first, is refused."""
+        (fault,) = self.faults({name: line + "\n" + CMAKE.get(name, "")}, **tables)
+        self.assertTrue(fault.startswith(f"{name}:1: "), fault)
+        self.assertIn(word, fault)
+
+    def test_a_tree_as_planned_passes(self):
+        self.assertEqual(self.faults(), [])
+
+    def test_up_and_across(self):
+        for name, line, word in (
+            ("src/base/CMakeLists.txt", "target_link_libraries(heddle_base PUBLIC heddle_worker)", "base may not use heddle_worker of worker"),
+            ("src/wire/CMakeLists.txt", "heddle_room(wire SOURCES w.cpp DEPENDS base worker)", "wire may not use heddle_worker of worker"),
+            ("src/transport/ucx/CMakeLists.txt", "heddle_room(transport_ucx SOURCES u.cpp DEPENDS transport_shm)", "may not use heddle_transport_shm"),
+            ("src/base/CMakeLists.txt", "target_link_libraries(heddle_base PUBLIC heddle)", "base may not use heddle of api"),
+            ("src/base/CMakeLists.txt", "target_sources(heddle_base PRIVATE $<TARGET_OBJECTS:heddle_api>)", "base may not use heddle_api of api"),
+            ("observe/CMakeLists.txt", "target_link_libraries(observer PRIVATE heddle_bootstrap)", "observe may not use heddle_bootstrap"),
+            ("interfaces/one/CMakeLists.txt", "target_link_libraries(heddle_one PRIVATE heddle_base)", "installed only"),
+            ("interfaces/one/CMakeLists.txt", "target_link_libraries(heddle_one PRIVATE heddle_two)", "may not use heddle_two of interfaces/two"),
+            ("bench/CMakeLists.txt", "of_mine(bench LIBRARIES heddle_two)", "bench may not use heddle_two"),
+        ):
+            with self.subTest(line=line):
+                self.refused(name, line, word)
+
+    def test_folders(self):
+        base = "src/base/CMakeLists.txt"
+        self.refused(base, "target_include_directories(heddle_base PRIVATE ${PROJECT_SOURCE_DIR}/tofu/x/include)", "of tofu")
+        self.refused(base, "add_custom_command(OUTPUT x COMMAND y ${CMAKE_CURRENT_SOURCE_DIR}/../worker/x.txt)", "of worker")
+        self.refused(base, "set(x ${HEDDLE_ROOT}/interfaces/${folder}/x.txt)", "of interfaces/*")
+        self.refused("interfaces/one/made.cmake", "set(x ../two/table.txt)", "of interfaces/two")
+
+    def test_ways_to_hide(self):
+        worker = "src/worker/CMakeLists.txt"
+        self.refused(worker, "target_link_libraries(heddle_worker PRIVATE ${more})", "say which rooms these are")
+        self.refused("src/wire/CMakeLists.txt", "heddle_room(wire SOURCES w.cpp DEPENDS ${more})", "say which rooms these are")
+        self.refused(worker, "target_link_libraries(heddle_worker PRIVATE heddle_no_such)", "which no room makes")
+        self.refused(worker, "target_link_libraries(heddle_worker PRIVATE two_rank)", "two_rank is of tests, and worker is not")
+        self.refused("src/base/CMakeLists.txt", "target_link_libraries(heddle_base PUBLIC # all\n \"heddle_worker\")", "heddle_worker")
+
+    def test_what_tests_alone_have(self):
+        line = "  target_link_libraries(heddle_base PUBLIC heddle_worker)\n"
+        for text, faults in (("if(HEDDLE_TESTS)\n" + line + "endif()\n", 0), ("if(NOT HEDDLE_TESTS OR X)\n  return()\nendif()\n" + line, 0),
+                             ("if(HEDDLE_INSTALL OR HEDDLE_TESTS)\n" + line + "endif()\n", 1), ("if(NOT HEDDLE_TESTS)\n" + line + "endif()\n", 1),
+                             ("if(HEDDLE_TESTS)\nelse()\n" + line + "endif()\n", 1), ("if(X)\n  return()\nendif()\n" + line, 1),
+                             ("if(NOT HEDDLE_TESTS)\nelse()\n" + line + "endif()\n", 0)):
+            with self.subTest(text=text):
+                self.assertEqual(len(self.faults({"src/base/CMakeLists.txt": CMAKE["src/base/CMakeLists.txt"] + text})), faults)
+
+    def test_rows_can_only_shrink(self):
+        wrong = {"src/base/CMakeLists.txt": CMAKE["src/base/CMakeLists.txt"] + "set(x ${HEDDLE_ROOT}/tofu/x)\n"}
+        self.assertEqual(self.faults(wrong, besides=[("src/base", "tofu")]), [])
+        (stale,) = self.faults(besides=[("src/base", "tofu")])
+        self.assertIn("names nothing of tofu: take away its row", stale)
+
+    def test_words_of_wings_in_the_core(self):
+        (fault,) = self.faults({"tools/main.cpp": '\nconst char* folder = "../observe";\n'})
+        self.assertEqual(fault, "tools/main.cpp:2: ../observe is a word of observe, which the core does not know")
+        self.assertEqual(self.faults({"tools/main.cpp": 'auto x = "UTOFU_EMU_FD";\n'}, known=[("tools/", "tofu")]), [])
+        self.assertIn("take away its row", *self.faults(known=[("tools/", "tofu")]))
+
+    def test_this_tree(self):
+        self.assertEqual(check_links.faults_of(SCRIPTS.parent, check_links.BESIDES, check_links.VARIABLES, check_links.KNOWN)[1], [])
 
 
 HEADER = """
