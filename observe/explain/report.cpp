@@ -105,13 +105,12 @@ class Sum {
 // Operations to ranks of the same machine whose memory is not mapped: while several are under way
 // the time counts once.
 void add_mapping_copies(const Story& story, std::size_t index, Sum& sum) {
-  constexpr std::uint8_t kPut = 1;  // transport::Opcode
-  constexpr std::uint8_t kGet = 2;
   constexpr std::uint64_t kLeastBytes = 16384;
   const Rank& rank = story.ranks[index];
   std::int64_t counted = 0;
   for (const EndedOperation& one : rank.operations) {
-    if ((one.opcode != kPut && one.opcode != kGet) || one.bytes < kLeastBytes || one.of_message) continue;
+    if ((one.opcode != tap::kTracePut && one.opcode != tap::kTraceGet) || one.bytes < kLeastBytes || one.of_message)
+      continue;
     const Rank* const peer = story.of(one.rank);
     if (peer == nullptr || peer->machine != rank.machine || peer == &rank) continue;
     const std::int64_t begin = std::max(one.begin, counted);

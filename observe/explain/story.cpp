@@ -17,8 +17,6 @@ using tap::TraceEvent;
 using tap::TraceRecord;
 using trace::Moment;
 
-constexpr std::uint8_t kGet = 2;  // transport::Opcode
-
 // Sender, receiver and message: the same at both ends.
 using MessageKey = std::tuple<std::uint32_t, std::uint8_t, std::uint32_t, std::uint8_t, std::uint64_t>;
 struct Sent {
@@ -378,9 +376,9 @@ void Reader::take_posted(std::size_t thread, const Moment& moment) {
   operation.rank = record.rank;
   operation.peer = record.peer;
   operation.worker = record.worker;
-  operation.opcode = record.detail == tap::kTraceWord ? std::uint8_t{0} : static_cast<std::uint8_t>(record.detail);
+  operation.opcode = record.detail == tap::kTraceWord ? tap::kTraceMessage : static_cast<std::uint8_t>(record.detail);
   operation.bytes = trace::bytes_of(record);
-  if (operation.opcode == kGet) operation.of_message = brings_message(operation);
+  if (operation.opcode == tap::kTraceGet) operation.of_message = brings_message(operation);
   // A slot is used again once its operation has ended. So if it is used again, the record of the
   // earlier end was lost. Long operations without a completion share their slot.
   std::deque<EndedOperation>& under_way = operations_[{record.worker, trace::slot_of(record) - 1}];

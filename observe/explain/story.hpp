@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "observe/trace/recording.hpp"
 #include "tap/snapshot.hpp"
+#include "tap/trace_file.hpp"
 
 namespace heddle::observe::explain {
 
@@ -104,7 +105,7 @@ struct EndedOperation : TimeSpan {
   std::uint32_t rank = 0;
   std::uint8_t peer = 0;
   std::uint8_t worker = 0;
-  std::uint8_t opcode = 0;  // transport::Opcode
+  std::uint8_t opcode = tap::kTraceMessage;
   std::uint64_t bytes = 0;
   bool of_message = false;  // it moves the data of a long message
 };

@@ -31,20 +31,15 @@ const char* kind_text(std::uint8_t kind) {
 }
 
 bool is_active(std::uint8_t kind) {
-  constexpr std::uint8_t kActive = 1;
-  constexpr std::uint8_t kRequest = 3;
-  constexpr std::uint8_t kAnswer = 4;
-  constexpr std::uint8_t kUser = 7;
-  return kind == kActive || kind == kRequest || kind == kAnswer || kind == kUser;
+  return kind == tap::kTraceActive || kind == tap::kTraceRequest || kind == tap::kTraceReply || kind == tap::kTraceUser;
 }
 
 std::string command_text(const tap::TraceRecord& record) {
-  constexpr std::array kOpcodes = {"message", "put", "get", "atomic"};
+  constexpr std::array kOpcodes = {"put", "get", "atomic"};  // from kTracePut on
   if (record.detail == tap::kTraceWord) return "credit for tagged messages";
-  const bool message = record.event == tap::TraceEvent::arrived || record.detail == 0;
-  const char* const what = message                           ? kind_text(record.kind)
-                           : record.detail < kOpcodes.size() ? kOpcodes[record.detail]
-                                                             : "command";
+  const bool message = record.event == tap::TraceEvent::arrived || record.detail == tap::kTraceMessage;
+  const std::size_t opcode = record.detail - std::size_t{tap::kTracePut};
+  const char* const what = message ? kind_text(record.kind) : opcode < kOpcodes.size() ? kOpcodes[opcode] : "command";
   const std::uint64_t bytes = record.event == tap::TraceEvent::arrived ? record.bytes : bytes_of(record);
   return std::string(what) + " " + size_text(bytes);
 }

@@ -33,10 +33,22 @@ std::uint64_t slot_of(transport::Token token) {
   return has ? token & 0xFFFFFFFFU : kNoSlot;
 }
 
-// kTraceWord for a word about messages, 0 for a message itself.
+// A trace says what a command was by the number of its opcode.
+constexpr bool is_traced_as(Opcode opcode, std::uint8_t number) {
+  return static_cast<std::uint8_t>(opcode) == number;
+}
+static_assert(is_traced_as(Opcode::message, tap::kTraceMessage) && is_traced_as(Opcode::put, tap::kTracePut) &&
+              is_traced_as(Opcode::get, tap::kTraceGet) && is_traced_as(Opcode::atomic, tap::kTraceAtomic) &&
+              is_traced_as(Opcode::kCount, tap::kTraceWord));
+
+static_assert(wire::row_of(wire::Kind::active_message) == tap::kTraceActive &&
+              wire::row_of(wire::Kind::request) == tap::kTraceRequest &&
+              wire::row_of(wire::Kind::reply) == tap::kTraceReply && wire::row_of(wire::Kind::user) == tap::kTraceUser);
+
+// kTraceWord for a word about messages, kTraceMessage for a message itself.
 std::uint8_t detail_of(std::uint32_t immediate) {
   const bool word = wire::kind_of(immediate) == wire::Kind::tagged && wire::is_word(immediate);
-  return word ? tap::kTraceWord : 0;
+  return word ? tap::kTraceWord : tap::kTraceMessage;
 }
 
 // A long put or get without a completion. The trace gets its end, to say how long it took.

@@ -69,8 +69,20 @@ enum class TraceEvent : std::uint8_t {
   repeated
 };
 
+// What `detail` says of a command: its opcode. The numbers are those of transport::Opcode, as
+// engine/tapped.cpp proves.
+inline constexpr std::uint8_t kTraceMessage = 0;
+inline constexpr std::uint8_t kTracePut = 1;
+inline constexpr std::uint8_t kTraceGet = 2;
+inline constexpr std::uint8_t kTraceAtomic = 3;
 // no message of a program: a word about messages, such as credit
 inline constexpr std::uint8_t kTraceWord = 4;
+// What `kind` says of active messages; the numbers are those of wire::row_of, which the same file
+// proves.
+inline constexpr std::uint8_t kTraceActive = 1;
+inline constexpr std::uint8_t kTraceRequest = 3;
+inline constexpr std::uint8_t kTraceReply = 4;
+inline constexpr std::uint8_t kTraceUser = 7;
 inline constexpr std::uint8_t kNoTraceWorker = 255;  // it is about no worker, or all
 inline constexpr std::uint32_t kAnyRank = ~std::uint32_t{0};
 
