@@ -77,19 +77,7 @@ NAMESPACES = {
 # Class name: the rooms that have it, and why that is so.
 CLASSES = {
     **{name: ({"include/heddle", "interfaces/python", room}, "a class of the C++ and Python interfaces, and what its handle names") for name, room in (
-        ("Context", "src/worker"), ("Region", "src/engine"), ("RemoteRegion", "src/engine"), ("Team", "src/collective"))},
-    "Worker": ({"include/heddle", "interfaces/python", "src/worker", "src/transport/network"},
-               "as Context; in network the template that makes a port a TransportWorker, to be named after that"),
-    "Counter": ({"include/heddle", "src/engine"}, "a class of the C++ interface, and what its handle names"),
-    "Partitioned": ({"include/heddle", "src/collective"}, "a class of the C++ interface, and what its handle names"),
-    "Operation": ({"src/engine", "src/transport/ofi"}, "ofi: the context by which libfabric names an operation; to be named after that"),
-    "Device": ({"interfaces/lcw", "src/transport/*"}, "lcw: a word of the interface that it implements"),
-    "CompletionQueue": ({"interfaces/lcw", "src/transport/verbs"}, "lcw: a queue of the interface that it implements; verbs: the adapter's"),
-    "Bias": ({"interfaces/lcw", "src/queue"}, "lcw: to be named after what is biased"),
-    "Completion": ({"interfaces/lcw", "src/transport"}, "lcw: a word of the interface that it implements"),
-    "Handler": ({"interfaces/lcw", "src/engine"}, "lcw: a word of the interface that it implements"),
-    "Job": ({"interfaces/lcw", "src/engine"}, "lcw: to be named after what it keeps"),
-    "Record": ({"interfaces/lcw", "src/queue"}, "lcw: to be named after what it records"),
+        ("Context", "src/worker"), ("Worker", "src/worker"), ("Region", "src/engine"), ("RemoteRegion", "src/engine"), ("Team", "src/collective"))},
 }
 # (word of the glossary, folder): the names that hold it there, and why.
 WORDS = {

@@ -36,66 +36,66 @@ int64_t Backend::get_nranks() {
   if (max_put_length < 0) fail("alloc_device with max_put_length %lld", static_cast<long long>(max_put_length));
   const std::lock_guard lock(mutex_);
   devices_.reserve(devices_.size() + 1);
-  devices_.push_back(new Device(job_, take_worker_number(), put_comp));
+  devices_.push_back(new WorkerDevice(job_, take_worker_number(), put_comp));
   return devices_.back()->handle();
 }
 
 void Backend::free_device(::lcw::device_t device) {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::find(devices_.begin(), devices_.end(), Device::of(device));
+    const auto found = std::find(devices_.begin(), devices_.end(), WorkerDevice::of(device));
     if (found == devices_.end()) fail("free_device: %p is no device that is open", static_cast<void*>(device));
     devices_.erase(found);
   }
-  delete Device::of(device);
+  delete WorkerDevice::of(device);
 }
 
 bool Backend::do_progress(::lcw::device_t device) {
-  return Device::of(device)->progress();
+  return WorkerDevice::of(device)->progress();
 }
 
 bool Backend::send(::lcw::device_t device, ::lcw::rank_t rank, ::lcw::tag_t tag, void* buf, int64_t length,
                    ::lcw::comp_t completion, void* user_context) {
-  return Device::of(device)->send(rank, tag, buf, length, Completion::of(completion), user_context);
+  return WorkerDevice::of(device)->send(rank, tag, buf, length, CompletionObject::of(completion), user_context);
 }
 
 bool Backend::recv(::lcw::device_t device, ::lcw::rank_t rank, ::lcw::tag_t tag, void* buf, int64_t length,
                    ::lcw::comp_t completion, void* user_context) {
-  return Device::of(device)->receive(rank, tag, buf, length, Completion::of(completion), user_context);
+  return WorkerDevice::of(device)->receive(rank, tag, buf, length, CompletionObject::of(completion), user_context);
 }
 
 bool Backend::put(::lcw::device_t device, ::lcw::rank_t rank, void* buf, int64_t length, ::lcw::comp_t completion,
                   void* user_context) {
-  return Device::of(device)->put(rank, buf, length, Completion::of(completion), user_context);
+  return WorkerDevice::of(device)->put(rank, buf, length, CompletionObject::of(completion), user_context);
 }
 
 ::lcw::tag_t Backend::get_max_tag(::lcw::device_t /*device*/) {
-  return Device::kMaxTag;
+  return WorkerDevice::kMaxTag;
 }
 
 void Backend::barrier(::lcw::device_t device) {
-  Device::of(device)->barrier();
+  WorkerDevice::of(device)->barrier();
 }
 
 ::lcw::comp_t Backend::alloc_handler(::lcw::handler_t handler) {
   if (handler == nullptr) fail("alloc_handler: the handler is null");
-  return (new Handler(handler))->comp();
+  return (new CompletionHandler(handler))->comp();
 }
 
 void Backend::free_handler(::lcw::comp_t handler) {
-  delete static_cast<Handler*>(Completion::of(handler));
+  delete static_cast<CompletionHandler*>(CompletionObject::of(handler));
 }
 
 ::lcw::comp_t Backend::alloc_cq() {
-  return (new CompletionQueue)->comp();
+  return (new RequestQueue)->comp();
 }
 
 void Backend::free_cq(::lcw::comp_t completion) {
-  delete CompletionQueue::of(completion);
+  delete RequestQueue::of(completion);
 }
 
 bool Backend::poll_cq(::lcw::comp_t completion, ::lcw::request_t* request) {
-  if (CompletionQueue::of(completion)->pop(request)) {
+  if (RequestQueue::of(completion)->pop(request)) {
     Idle::reset();
     return true;
   }

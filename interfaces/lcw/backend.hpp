@@ -42,9 +42,9 @@ class Backend final : public ::lcw::backend_base_t {
   void set_custom_allocator(::lcw::allocator_base_t* allocator) override;
 
  private:
-  Job* job_ = nullptr;
+  JoinedJob* job_ = nullptr;
   std::mutex mutex_;  // over devices_, and the order in which workers get their numbers
-  std::vector<Device*> devices_;
+  std::vector<WorkerDevice*> devices_;
 };
 
 }  // namespace heddle::for_lcw

@@ -9,7 +9,7 @@
 
 namespace heddle::for_lcw {
 
-bool CompletionQueue::pop_as_another(::lcw::request_t* request) {
+bool RequestQueue::pop_as_another(::lcw::request_t* request) {
   const bool owner = bias_.claim([this] {
     ::lcw::request_t left{};
     while (own_.pop(&left)) shared_.push(left);
@@ -46,14 +46,14 @@ bool membarrier(int command) {
 
 }  // namespace
 
-thread_local Bias::Identity Bias::t_identity{};
+thread_local PollerBias::Identity PollerBias::t_identity{};
 
-Bias::Bias() : owner_(kNone) {
+PollerBias::PollerBias() : owner_(kNone) {
   static const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
   if (!registered) owner_.store(kShared, std::memory_order_relaxed);
 }
 
-void Bias::evict(std::uint64_t owner) {
+void PollerBias::evict(std::uint64_t owner) {
   owner_.store(kNone, std::memory_order_relaxed);
   // The process is registered, so the call fails only under a filter of system calls that was
   // installed later. Then nobody can find out whether the owner is inside.

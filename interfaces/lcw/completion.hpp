@@ -11,17 +11,17 @@
 
 namespace heddle::for_lcw {
 
-class Bias {
+class PollerBias {
  public:
   static constexpr std::uint64_t kOwnerships = 8;
 
   // Without membarrier there is never an owner.
-  Bias();
+  PollerBias();
 
   // The calling thread inside, if it is the owner.
   class Visit {
    public:
-    explicit Visit(Bias* bias) : mark_(bias->enter()) {}
+    explicit Visit(PollerBias* bias) : mark_(bias->enter()) {}
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
     ~Visit() {
@@ -201,57 +201,57 @@ inline bool SharedRing::pop_ring(::lcw::request_t* request) {
 }
 
 // The object that LCW's comp_t points to. There are two kinds, told apart without a virtual call.
-class Completion {
+class CompletionObject {
  public:
-  Completion(const Completion&) = delete;
-  Completion& operator=(const Completion&) = delete;
+  CompletionObject(const CompletionObject&) = delete;
+  CompletionObject& operator=(const CompletionObject&) = delete;
   // Null for a queue.
   [[nodiscard]] ::lcw::handler_t handler() const { return handler_; }
-  static Completion* of(::lcw::comp_t comp) { return reinterpret_cast<Completion*>(comp); }
+  static CompletionObject* of(::lcw::comp_t comp) { return reinterpret_cast<CompletionObject*>(comp); }
   [[nodiscard]] ::lcw::comp_t comp() { return reinterpret_cast<::lcw::comp_t>(this); }
 
  protected:
-  explicit Completion(::lcw::handler_t function) : handler_(function) {}
-  ~Completion() = default;
+  explicit CompletionObject(::lcw::handler_t function) : handler_(function) {}
+  ~CompletionObject() = default;
 
  private:
   ::lcw::handler_t handler_;
 };
 
-class Handler final : public Completion {
+class CompletionHandler final : public CompletionObject {
  public:
-  explicit Handler(::lcw::handler_t function) : Completion(function) {}
+  explicit CompletionHandler(::lcw::handler_t function) : CompletionObject(function) {}
 };
 
 // Unbounded. While only one thread polls it, that thread's own completions go through a separate
 // buffer, and those of other threads are taken out without a read-modify-write. A locked
 // instruction would wait until the stores that made a message visible, or took one, have reached
 // the other core.
-class CompletionQueue final : public Completion {
+class RequestQueue final : public CompletionObject {
  public:
-  CompletionQueue() : Completion(nullptr) {}
+  RequestQueue() : CompletionObject(nullptr) {}
 
   void push(const ::lcw::request_t& request) {
-    if (const Bias::Visit visit(&bias_); visit.inside()) {
+    if (const PollerBias::Visit visit(&bias_); visit.inside()) {
       if (own_.push(request)) return;
     }
     shared_.push(request);
   }
   // False: there is none.
   [[nodiscard]] bool pop(::lcw::request_t* request) {
-    if (const Bias::Visit visit(&bias_); visit.inside()) {
+    if (const PollerBias::Visit visit(&bias_); visit.inside()) {
       return own_.pop(request) || shared_.pop_alone(request);
     }
     return pop_as_another(request);
   }
-  static CompletionQueue* of(::lcw::comp_t comp) { return static_cast<CompletionQueue*>(Completion::of(comp)); }
+  static RequestQueue* of(::lcw::comp_t comp) { return static_cast<RequestQueue*>(CompletionObject::of(comp)); }
 
  private:
   // For a thread that is not the owner: it becomes the owner, or from now on all threads share the
   // queue.
   bool pop_as_another(::lcw::request_t* request);
 
-  Bias bias_;
+  PollerBias bias_;
   OwnBuffer own_;      // the owner's
   SharedRing shared_;  // any thread pushes; the owner pops, or any thread once there is no owner
 };

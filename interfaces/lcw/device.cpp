@@ -40,8 +40,8 @@ void count_end(::lcw::op_t op) {
 
 }  // namespace
 
-Device::Device(Job* job, std::uint32_t index, ::lcw::comp_t put_completion)
-    : job_(job), index_(index), put_completion_(Completion::of(put_completion)) {
+WorkerDevice::WorkerDevice(JoinedJob* job, std::uint32_t index, ::lcw::comp_t put_completion)
+    : job_(job), index_(index), put_completion_(CompletionObject::of(put_completion)) {
   if (index_ >= kMostWorkers) fail("device %u: a process has %u devices at most", index_, kMostWorkers);
   must(heddle_am_register(job_->context, kPutHandler + index_, &on_put, this), "registering the handler of puts");
   must(heddle_am_register(job_->context, kBarrierHandler + index_, &on_barrier, this),
@@ -49,7 +49,7 @@ Device::Device(Job* job, std::uint32_t index, ::lcw::comp_t put_completion)
   open_worker();
 }
 
-void Device::open_worker() {
+void WorkerDevice::open_worker() {
   heddle_worker_options options{};
   options.size = sizeof options;
   const heddle_status status = heddle_worker_open(job_->context, &options, &worker_);
@@ -67,17 +67,17 @@ void Device::open_worker() {
   }
 }
 
-Device::~Device() {
+WorkerDevice::~WorkerDevice() {
   closing_.store(true, std::memory_order_relaxed);
   close_worker();
   // No thread makes progress on the worker any more, so no handler runs or begins to.
   must(heddle_am_register(job_->context, kPutHandler + index_, nullptr, nullptr), "removing the handler of puts");
   must(heddle_am_register(job_->context, kBarrierHandler + index_, nullptr, nullptr),
        "removing the handler of barriers");
-  while (Record* record = next_handler()) Records::give(record);
+  while (OperationRecord* record = next_handler()) OperationRecords::give(record);
 }
 
-void Device::close_worker() {
+void WorkerDevice::close_worker() {
   heddle_status status = heddle_worker_close(worker_);
   if (status == HEDDLE_ERR_TIMEOUT) {
     fail("device %u is freed, but sends of it are not received by living ranks (%s): let them complete before", index_,
@@ -86,9 +86,9 @@ void Device::close_worker() {
   must(status, "closing a device");
 }
 
-Record* Device::new_record(::lcw::op_t op, ::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer, std::int64_t length,
-                           Completion* completion, void* context) {
-  Record* record = Records::take();
+OperationRecord* WorkerDevice::new_record(::lcw::op_t op, ::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer,
+                                          std::int64_t length, CompletionObject* completion, void* context) {
+  OperationRecord* record = OperationRecords::take();
   record->request = {op, handle(), rank, tag, buffer, length, context};
   record->completion = completion;
   const auto peer = static_cast<std::uint64_t>(rank);
@@ -98,7 +98,7 @@ Record* Device::new_record(::lcw::op_t op, ::lcw::rank_t rank, ::lcw::tag_t tag,
   return record;
 }
 
-void Device::check(const Record* record) const {
+void WorkerDevice::check(const OperationRecord* record) const {
   const ::lcw::request_t& request = record->request;
   const char* name = name_of(request.op);
   const auto tag = static_cast<long long>(request.tag);
@@ -113,18 +113,18 @@ void Device::check(const Record* record) const {
   }
 }
 
-bool Device::send(::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer, std::int64_t length, Completion* completion,
-                  void* context) {
-  Record* record = new_record(::lcw::op_t::SEND, rank, tag, buffer, length, completion, context);
+bool WorkerDevice::send(::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer, std::int64_t length,
+                        CompletionObject* completion, void* context) {
+  OperationRecord* record = new_record(::lcw::op_t::SEND, rank, tag, buffer, length, completion, context);
   const heddle_completion done{&on_sent, record, {0}, HEDDLE_WHEN_LOCAL};
   return posted(record,
                 heddle_try_send(worker_, {static_cast<std::uint32_t>(rank), index_}, static_cast<std::uint64_t>(tag),
                                 buffer, static_cast<std::size_t>(length), &done));
 }
 
-bool Device::receive(::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer, std::int64_t length, Completion* completion,
-                     void* context) {
-  Record* record = new_record(::lcw::op_t::RECV, rank, tag, buffer, length, completion, context);
+bool WorkerDevice::receive(::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer, std::int64_t length,
+                           CompletionObject* completion, void* context) {
+  OperationRecord* record = new_record(::lcw::op_t::RECV, rank, tag, buffer, length, completion, context);
   const heddle_completion done{&on_received, record, {0}, HEDDLE_WHEN_LOCAL};
   const auto source = rank == kAnyRank ? HEDDLE_ANY : static_cast<std::uint32_t>(rank);
   // Only the k-th device of a peer sends to the k-th.
@@ -137,52 +137,53 @@ bool Device::receive(::lcw::rank_t rank, ::lcw::tag_t tag, void* buffer, std::in
   return true;
 }
 
-bool Device::put(::lcw::rank_t rank, void* buffer, std::int64_t length, Completion* completion, void* context) {
-  Record* record = new_record(::lcw::op_t::PUT, rank, 0, buffer, length, completion, context);
+bool WorkerDevice::put(::lcw::rank_t rank, void* buffer, std::int64_t length, CompletionObject* completion,
+                       void* context) {
+  OperationRecord* record = new_record(::lcw::op_t::PUT, rank, 0, buffer, length, completion, context);
   const heddle_completion done{&on_sent, record, {0}, HEDDLE_WHEN_LOCAL};
   const heddle_am_message message{kPutHandler + index_, 0, nullptr, buffer, static_cast<std::size_t>(length)};
   return posted(record, heddle_try_am(worker_, {static_cast<std::uint32_t>(rank), index_}, &message, &done));
 }
 
-bool Device::posted(Record* record, heddle_status status) {
+bool WorkerDevice::posted(OperationRecord* record, heddle_status status) {
   if (status == HEDDLE_POSTED) return true;
   if (status == HEDDLE_DONE) {
     deliver(record);
     return true;
   }
   if (status != HEDDLE_AGAIN) failed(record, status);
-  Records::give(record);
+  OperationRecords::give(record);
   return false;
 }
 
-void Device::on_sent(void* arg, heddle_status status) {
-  auto* record = static_cast<Record*>(arg);
-  Device* device = of(record->request.device);
+void WorkerDevice::on_sent(void* arg, heddle_status status) {
+  auto* record = static_cast<OperationRecord*>(arg);
+  WorkerDevice* device = of(record->request.device);
   if (status == HEDDLE_DONE) return device->deliver(record);
   if (status != HEDDLE_ERR_CANCELLED || !device->closing_.load(std::memory_order_relaxed)) {
     device->failed(record, status);
   }
-  Records::give(record);
+  OperationRecords::give(record);
 }
 
-void Device::on_received(void* arg, heddle_status status) {
-  auto* record = static_cast<Record*>(arg);
-  Device* device = of(record->request.device);
+void WorkerDevice::on_received(void* arg, heddle_status status) {
+  auto* record = static_cast<OperationRecord*>(arg);
+  WorkerDevice* device = of(record->request.device);
   if (status == HEDDLE_DONE) return device->received(record);
   if (status != HEDDLE_ERR_CANCELLED || !device->closing_.load(std::memory_order_relaxed)) {
     device->failed(record, status);
   }
-  Records::give(record);
+  OperationRecords::give(record);
 }
 
-void Device::received(Record* record) {
+void WorkerDevice::received(OperationRecord* record) {
   record->request.length = static_cast<std::int64_t>(record->receive.bytes);
   record->request.rank = static_cast<::lcw::rank_t>(record->receive.source.rank);
   deliver(record);
 }
 
-void Device::on_put(const heddle_am_arrival* arrival, void* arg) {
-  auto* device = static_cast<Device*>(arg);
+void WorkerDevice::on_put(const heddle_am_arrival* arrival, void* arg) {
+  auto* device = static_cast<WorkerDevice*>(arg);
   const auto length = static_cast<long long>(arrival->payload_bytes);
   if (device->put_completion_ == nullptr) {
     fail("rank %u has put %lld bytes to device %u, which was allocated without put_comp", arrival->source.rank, length,
@@ -197,39 +198,39 @@ void Device::on_put(const heddle_am_arrival* arrival, void* arg) {
       ::lcw::op_t::PUT_SIGNAL, device->handle(), arrival->source.rank, 0, buffer, length, nullptr};
   if (device->put_completion_->handler() == nullptr) {
     count_end(request.op);
-    static_cast<CompletionQueue*>(device->put_completion_)->push(request);
+    static_cast<RequestQueue*>(device->put_completion_)->push(request);
     return;
   }
-  Record* record = Records::take();
+  OperationRecord* record = OperationRecords::take();
   record->request = request;
   record->completion = device->put_completion_;
   device->deliver(record);
 }
 
-void Device::deliver(Record* record) {
-  Completion* completion = record->completion;
+void WorkerDevice::deliver(OperationRecord* record) {
+  CompletionObject* completion = record->completion;
   count_end(record->request.op);
   if (completion != nullptr && completion->handler() != nullptr) {
-    Record* latest = completed_.load(std::memory_order_relaxed);
+    OperationRecord* latest = completed_.load(std::memory_order_relaxed);
     do {
       record->next = latest;
     } while (!completed_.compare_exchange_weak(latest, record, std::memory_order_release, std::memory_order_relaxed));
     return;
   }
   // The completion is null: nobody is to be notified.
-  if (completion != nullptr) static_cast<CompletionQueue*>(completion)->push(record->request);
-  Records::give(record);
+  if (completion != nullptr) static_cast<RequestQueue*>(completion)->push(record->request);
+  OperationRecords::give(record);
 }
 
-Record* Device::next_handler() {
+OperationRecord* WorkerDevice::next_handler() {
   if (!handlers_wait()) return nullptr;
   // Another thread takes one at this moment. That thread, or the next progress, handles the rest.
   if (ready_busy_.test_and_set(std::memory_order_acquire)) return nullptr;
-  Record* first = ready_.load(std::memory_order_relaxed);
+  OperationRecord* first = ready_.load(std::memory_order_relaxed);
   if (first == nullptr) {
-    Record* latest = completed_.exchange(nullptr, std::memory_order_acquire);
+    OperationRecord* latest = completed_.exchange(nullptr, std::memory_order_acquire);
     while (latest != nullptr) {
-      Record* before = latest->next;
+      OperationRecord* before = latest->next;
       latest->next = first;
       first = latest;
       latest = before;
@@ -240,24 +241,24 @@ Record* Device::next_handler() {
   return first;
 }
 
-bool Device::run_handlers() {
+bool WorkerDevice::run_handlers() {
   // The number of operations that a worker takes at a time. So handlers that post again and again
   // do not keep the thread here for ever.
   constexpr int kMost = 64;
   int ran = 0;
   while (ran < kMost) {
-    Record* record = next_handler();
+    OperationRecord* record = next_handler();
     if (record == nullptr) break;
     const ::lcw::request_t request = record->request;
     const ::lcw::handler_t handler = record->completion->handler();
-    Records::give_after_handler(record);
+    OperationRecords::give_after_handler(record);
     handler(request);
     ++ran;
   }
   return ran > 0;
 }
 
-bool Device::progress() {
+bool WorkerDevice::progress() {
   const int events = heddle_worker_progress(worker_);
   // STATE: the program's allocator runs inside the worker and makes progress.
   if (events < 0 && events != HEDDLE_ERR_STATE) {
@@ -273,7 +274,7 @@ bool Device::progress() {
   return false;
 }
 
-void Device::failed(const Record* record, heddle_status status) const {
+void WorkerDevice::failed(const OperationRecord* record, heddle_status status) const {
   const ::lcw::request_t& request = record->request;
   const char* advice = "";
   if (status == HEDDLE_ERR_PEER_FAILED) advice = "; the rank has died or left the job";
@@ -289,14 +290,14 @@ void Device::failed(const Record* record, heddle_status status) const {
 
 // ---- barrier: dissemination --------------------------------------------------------------------
 
-void Device::on_barrier(const heddle_am_arrival* arrival, void* arg) {
+void WorkerDevice::on_barrier(const heddle_am_arrival* arrival, void* arg) {
   std::uint32_t round = kRounds;
   if (arrival->header_bytes == sizeof round) std::memcpy(&round, arrival->header, sizeof round);
   if (round >= kRounds) fail("a barrier message of rank %u is malformed", arrival->source.rank);
-  static_cast<Device*>(arg)->arrivals_[round].fetch_add(1, std::memory_order_release);
+  static_cast<WorkerDevice*>(arg)->arrivals_[round].fetch_add(1, std::memory_order_release);
 }
 
-void Device::signal_round(std::uint32_t round, std::uint32_t target) {
+void WorkerDevice::signal_round(std::uint32_t round, std::uint32_t target) {
   const heddle_am_message message{kBarrierHandler + index_, sizeof round, &round, nullptr, 0};
   while (true) {
     const heddle_status status = heddle_try_am(worker_, {target, index_}, &message, nullptr);
@@ -306,7 +307,7 @@ void Device::signal_round(std::uint32_t round, std::uint32_t target) {
   }
 }
 
-void Device::wait_for_round(std::uint32_t round, std::uint32_t source, std::uint64_t epoch) {
+void WorkerDevice::wait_for_round(std::uint32_t round, std::uint32_t source, std::uint64_t epoch) {
   // Peers may need another device of this process before they come here. A dead peer never comes.
   constexpr std::uint32_t kLong = 1024;
   std::uint32_t fruitless = 0;
@@ -322,7 +323,7 @@ void Device::wait_for_round(std::uint32_t round, std::uint32_t source, std::uint
   }
 }
 
-void Device::barrier() {
+void WorkerDevice::barrier() {
   const std::uint64_t epoch = ++barriers_;
   for (std::uint32_t round = 0; (std::uint64_t{1} << round) < job_->size; ++round) {
     const auto distance = static_cast<std::uint32_t>(1U << round);

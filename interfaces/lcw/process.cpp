@@ -17,7 +17,7 @@ namespace heddle::for_lcw {
 
 namespace {
 
-Job g_job{};
+JoinedJob g_job{};
 bool g_joined = false;
 bool g_suspended = false;  // between finalize and a later initialize
 std::uint32_t g_next_worker = 0;
@@ -50,7 +50,7 @@ void agree_on_worker_numbers() {
 
 }  // namespace
 
-Job* join() {
+JoinedJob* join() {
   if (g_joined) {
     g_suspended = false;
     agree_on_worker_numbers();

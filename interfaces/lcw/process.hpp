@@ -15,7 +15,7 @@ namespace heddle::for_lcw {
 // Joins, or goes on as a member; then agrees with all ranks on the number of the next worker, so
 // that device k has the same number everywhere, although ranks may have opened different numbers of
 // devices before.
-Job* join();
+JoinedJob* join();
 // Waits until all ranks are here. The job stays open until the process exits.
 void suspend();
 

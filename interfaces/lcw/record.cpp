@@ -11,8 +11,8 @@ namespace {
 // has.
 struct Shared {
   std::mutex mutex;
-  std::vector<Record*> batches;
-  std::vector<std::unique_ptr<Record[]>> blocks;
+  std::vector<OperationRecord*> batches;
+  std::vector<std::unique_ptr<OperationRecord[]>> blocks;
 };
 Shared& shared() {
   static auto* const the_one = new Shared;
@@ -21,10 +21,10 @@ Shared& shared() {
 
 }  // namespace
 
-thread_local Records::Kept* Records::t_kept = nullptr;
+thread_local OperationRecords::Kept* OperationRecords::t_kept = nullptr;
 
 // Gives back a thread's kept records when it ends.
-struct Records::Exit {
+struct OperationRecords::Exit {
   Kept kept{nullptr, 0};
   ~Exit() {
     t_kept = nullptr;
@@ -34,13 +34,13 @@ struct Records::Exit {
   }
 };
 
-Records::Kept* Records::mine() {
+OperationRecords::Kept* OperationRecords::mine() {
   static thread_local Exit exit;
   t_kept = &exit.kept;
   return t_kept;
 }
 
-Record* Records::take_batch() {
+OperationRecord* OperationRecords::take_batch() {
   Kept* kept = mine();
   if (kept->first != nullptr) return take();
   {
@@ -49,22 +49,22 @@ Record* Records::take_batch() {
       kept->first = shared().batches.back();
       shared().batches.pop_back();
     } else {
-      shared().blocks.push_back(std::make_unique<Record[]>(kBatch));
-      Record* block = shared().blocks.back().get();
+      shared().blocks.push_back(std::make_unique<OperationRecord[]>(kBatch));
+      OperationRecord* block = shared().blocks.back().get();
       for (std::size_t i = 0; i < kBatch; ++i) block[i].next = i + 1 < kBatch ? &block[i + 1] : nullptr;
       kept->first = block;
     }
   }
   // Batches of threads that have ended may be of any length.
-  for (const Record* record = kept->first; record != nullptr; record = record->next) ++kept->count;
+  for (const OperationRecord* record = kept->first; record != nullptr; record = record->next) ++kept->count;
   return take();
 }
 
-void Records::give_batch(Record* record) {
+void OperationRecords::give_batch(OperationRecord* record) {
   Kept* kept = mine();
   if (kept->count >= 2 * kBatch) {
-    Record* batch = kept->first;
-    Record* last = batch;
+    OperationRecord* batch = kept->first;
+    OperationRecord* last = batch;
     for (std::size_t i = 1; i < kBatch; ++i) last = last->next;
     kept->first = last->next;
     kept->count -= kBatch;

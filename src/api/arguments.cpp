@@ -70,7 +70,7 @@ Status explain_completion(Worker& worker, const heddle_completion& completion) {
                       "HEDDLE_WHEN_MATCHED is for heddle_send and heddle_try_send: only these wait for a receive; take "
                       "HEDDLE_WHEN_REMOTE");
   }
-  const Counter* counter = find_handle<Counter>(completion.counter.id);
+  const OperationCounter* counter = find_handle<OperationCounter>(completion.counter.id);
   if (counter == nullptr) return bad_handle("counter of the completion", completion.counter.id);
   if (raised_by(*counter, worker)) return HEDDLE_DONE;
   return counter->only() != 0
@@ -81,7 +81,7 @@ Status explain_completion(Worker& worker, const heddle_completion& completion) {
 
 // The counter may not exist: if nothing was transferred, it was not checked.
 void raise_done(const heddle_completion& completion) {
-  Counter* counter = find_handle<Counter>(completion.counter.id);
+  OperationCounter* counter = find_handle<OperationCounter>(completion.counter.id);
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
 }
 

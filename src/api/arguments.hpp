@@ -21,8 +21,8 @@
 namespace heddle::api {
 
 using base::Status;
-using engine::Counter;
 using engine::find_handle;
+using engine::OperationCounter;
 using engine::Region;
 using engine::RemoteRegion;
 using worker::Context;
@@ -71,7 +71,7 @@ Status guarded(Function&& function) noexcept {
 // True: the worker may raise the counter. The workers of the counter's context may, and keep the
 // counter while they refer to it; or only one of them may, by one thread at a time: an owner before
 // might be looking at the worker in a wait, so the caller takes it over and waits for that look.
-inline bool raised_by(const Counter& counter, Worker& worker) {
+inline bool raised_by(const OperationCounter& counter, Worker& worker) {
   if (counter.only() == 0) return &counter.owner() == &worker.core().objects;
   if (counter.only() != worker.core().handle.id) return false;
   worker.ownership().come_by();
@@ -88,7 +88,7 @@ inline bool resolved(Worker& worker, const heddle_completion* from, engine::Call
   to->arg = from->arg;
   to->when = from->when;
   if (from->counter.id == 0) return true;
-  to->counter = find_handle<Counter>(from->counter.id);
+  to->counter = find_handle<OperationCounter>(from->counter.id);
   return to->counter != nullptr && raised_by(*to->counter, worker);
 }
 // Explains why resolved() or counter_fits() is false; DONE if neither is.
@@ -106,7 +106,7 @@ inline bool uncounted(const heddle_completion* completion) {
 // that counts only posted operations.
 inline bool nothing_raised(const heddle_completion* completion) {
   if (uncounted(completion)) return true;
-  const Counter* counter = find_handle<Counter>(completion->counter.id);
+  const OperationCounter* counter = find_handle<OperationCounter>(completion->counter.id);
   return counter != nullptr && !counter->counts_done();
 }
 
@@ -116,7 +116,7 @@ inline bool counter_fits(Worker& worker, const heddle_completion* completion) {
   if (uncounted(completion)) [[likely]] {
     return true;
   }
-  const Counter* counter = find_handle<Counter>(completion->counter.id);
+  const OperationCounter* counter = find_handle<OperationCounter>(completion->counter.id);
   return counter != nullptr && (!counter->counts_done() || raised_by(*counter, worker));
 }
 

@@ -213,7 +213,7 @@ heddle_status heddle_counter_create(heddle_context handle, const heddle_counter_
 }
 
 heddle_status heddle_counter_free(heddle_counter handle) {
-  Counter* counter = find_handle<Counter>(handle.id);
+  OperationCounter* counter = find_handle<OperationCounter>(handle.id);
   if (counter == nullptr) return bad_handle("counter", handle.id);
   return guarded([&]() -> Status {
     counter->owner().close_counter(counter);
@@ -222,7 +222,7 @@ heddle_status heddle_counter_free(heddle_counter handle) {
 }
 
 heddle_status heddle_counter_read(heddle_counter handle, uint64_t* value) {
-  const Counter* counter = find_handle<Counter>(handle.id);
+  const OperationCounter* counter = find_handle<OperationCounter>(handle.id);
   if (counter == nullptr) return bad_handle("counter", handle.id);
   if (value == nullptr) return null_argument("counter_read", "value");
   *value = counter->value();
@@ -233,7 +233,7 @@ heddle_status heddle_counter_read(heddle_counter handle, uint64_t* value) {
 }
 
 heddle_status heddle_counter_reset(heddle_counter handle) {
-  Counter* counter = find_handle<Counter>(handle.id);
+  OperationCounter* counter = find_handle<OperationCounter>(handle.id);
   if (counter == nullptr) return bad_handle("counter", handle.id);
   counter->reset();
   return HEDDLE_DONE;

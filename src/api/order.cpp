@@ -185,7 +185,7 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
                                   int64_t timeout_ns) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  const Counter* counter = find_handle<Counter>(counter_handle.id);
+  const OperationCounter* counter = find_handle<OperationCounter>(counter_handle.id);
   if (counter == nullptr) return bad_handle("counter", counter_handle.id);
   const auto attempt = [&] {
     if (counter->status() != HEDDLE_DONE) return failed_operation(counter->status());

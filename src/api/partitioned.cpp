@@ -6,7 +6,7 @@
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
 namespace engine = heddle::engine;
-using heddle::collective::partitioned::Partitioned;
+using heddle::collective::partitioned::PartitionedSide;
 using heddle::collective::partitioned::Receiver;
 using heddle::collective::partitioned::Sender;
 using heddle::collective::partitioned::Shape;
@@ -59,7 +59,7 @@ Status make(heddle_worker handle, const char* what, const void* data, const Shap
   });
 }
 
-[[gnu::cold]] Status bad_partition(const char* what, const Partitioned& operation, bool sends, uint32_t partition) {
+[[gnu::cold]] Status bad_partition(const char* what, const PartitionedSide& operation, bool sends, uint32_t partition) {
   if (operation.sends() != sends) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s: this is the %s side; only the %s side has that", what,
                       operation.sends() ? "sending" : "receiving", sends ? "sending" : "receiving");
@@ -85,13 +85,13 @@ heddle_status heddle_precv_init(heddle_worker worker, void* data, uint32_t parti
 }
 
 heddle_status heddle_partitioned_start(heddle_partitioned handle) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
   return guarded([&]() -> Status { return operation->start(); });
 }
 
 heddle_status heddle_pready(heddle_partitioned handle, uint32_t partition) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) [[unlikely]]
     return bad_handle("partitioned", handle.id);
   if (!operation->sends() || partition >= operation->shape().partitions) [[unlikely]] {
@@ -101,7 +101,7 @@ heddle_status heddle_pready(heddle_partitioned handle, uint32_t partition) {
 }
 
 heddle_status heddle_pready_range(heddle_partitioned handle, uint32_t low, uint32_t high) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
   if (!operation->sends() || high >= operation->shape().partitions) {
     return bad_partition("heddle_pready_range", *operation, true, high);
@@ -118,7 +118,7 @@ heddle_status heddle_pready_range(heddle_partitioned handle, uint32_t low, uint3
 }
 
 heddle_status heddle_parrived(heddle_partitioned handle, uint32_t partition) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) [[unlikely]]
     return bad_handle("partitioned", handle.id);
   if (operation->sends() || partition >= operation->shape().partitions) [[unlikely]] {
@@ -128,7 +128,7 @@ heddle_status heddle_parrived(heddle_partitioned handle, uint32_t partition) {
 }
 
 heddle_status heddle_partitioned_bytes(heddle_partitioned handle, uint64_t* bytes) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
   if (bytes == nullptr) return null_argument("partitioned_bytes", "bytes");
   *bytes = operation->sends() ? operation->shape().total() : static_cast<Receiver*>(operation)->sent();
@@ -136,21 +136,21 @@ heddle_status heddle_partitioned_bytes(heddle_partitioned handle, uint64_t* byte
 }
 
 heddle_status heddle_partitioned_test(heddle_partitioned handle) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
   if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_partitioned_test");
   return guarded([&]() -> Status { return operation->test(); });
 }
 
 heddle_status heddle_partitioned_wait(heddle_partitioned handle, int64_t timeout_ns) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
   if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_partitioned_wait");
   return guarded([&]() -> Status { return operation->wait(timeout_ns); });
 }
 
 heddle_status heddle_partitioned_free(heddle_partitioned handle) {
-  auto* operation = find_handle<Partitioned>(handle.id);
+  auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
   if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_partitioned_free");
   return guarded([&]() -> Status { return operation->close(); });

@@ -332,7 +332,7 @@ inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_othe
 template <bool kWaits, bool kTold>
 [[gnu::noinline]] Status send_short(Worker& worker, heddle_peer target, std::uint64_t tag, const void* data,
                                     std::size_t bytes, const heddle_completion* completion) {
-  Counter* counter = nullptr;
+  OperationCounter* counter = nullptr;
   if constexpr (kTold) {
     // With HEDDLE_WHEN_LOCAL the message is DONE when it is accepted: only a counter has to be
     // raised.

@@ -83,7 +83,8 @@ template <Kind kind>
   if (block.bytes == 0) {
     // With no bytes, a counter that no longer exists is not an error; one that will be raised must
     // belong to this worker.
-    const bool fits = counter_fits(worker, completion) || find_handle<Counter>(completion->counter.id) == nullptr;
+    const bool fits =
+        counter_fits(worker, completion) || find_handle<OperationCounter>(completion->counter.id) == nullptr;
     return fits ? counted(HEDDLE_DONE, completion) : explain_completion(worker, *completion);
   }
   engine::CallersCompletion told;

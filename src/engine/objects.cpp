@@ -306,15 +306,15 @@ void Objects::close_remote(RemoteRegion* remote) {
   reclaim();
 }
 
-base::Result<Counter*> Objects::open_counter(std::uint64_t only, bool counts_done) {
-  auto counter = std::make_unique<Counter>(*this, only, counts_done);
+base::Result<OperationCounter*> Objects::open_counter(std::uint64_t only, bool counts_done) {
+  auto counter = std::make_unique<OperationCounter>(*this, only, counts_done);
   static const std::array fields = counter->fields();  // all counters are alike
   static const bool shown = (show_type(HandleType::counter, fields), true);
   static_cast<void>(shown);
   return counters_.add(std::move(counter));
 }
 
-void Objects::close_counter(Counter* counter) {
+void Objects::close_counter(OperationCounter* counter) {
   {
     const std::lock_guard lock(retired_mutex_);
     retired_counters_.reserve(retired_counters_.size() + 1);

@@ -34,10 +34,10 @@ class Objects;
 
 // Raised by one for each operation that finished. If it belongs to one exclusive worker it has one
 // writer and needs no read-modify-write; its readers may be anywhere.
-class Counter {
+class OperationCounter {
  public:
   static constexpr HandleType kType = HandleType::counter;
-  Counter(Objects& owner, std::uint64_t only, bool counts_done)
+  OperationCounter(Objects& owner, std::uint64_t only, bool counts_done)
       : owner_(owner), only_(only), counts_done_(counts_done) {}
 
   [[nodiscard]] Objects& owner() const { return owner_; }
@@ -71,7 +71,7 @@ class Counter {
   [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
   [[nodiscard]] heddle_status status() const { return first_error_.load(std::memory_order_acquire); }
   // Call it after value() has shown that the wait is over.
-  void learnt() const { base::show_acquire(const_cast<Counter*>(this)); }
+  void learnt() const { base::show_acquire(const_cast<OperationCounter*>(this)); }
   // For a debugger.
   [[nodiscard]] std::array<tap::DebugField, 2> fields() const {
     return {tap::debug_field("value", *this, value_), tap::debug_field("first error", *this, first_error_)};
@@ -94,7 +94,7 @@ class Counter {
 struct CallersCompletion {
   heddle_callback fn = nullptr;
   void* arg = nullptr;
-  Counter* counter = nullptr;
+  OperationCounter* counter = nullptr;
   heddle_when when = HEDDLE_WHEN_REMOTE;
 
   [[nodiscard]] bool empty() const { return fn == nullptr && counter == nullptr; }
@@ -234,7 +234,7 @@ class NamesObjects {
  public:
   // True: an operation that has not ended names the object, or may name it.
   [[nodiscard]] virtual bool names_remote(const RemoteRegion* remote) const = 0;
-  [[nodiscard]] virtual bool names_counter(const Counter* counter) const = 0;
+  [[nodiscard]] virtual bool names_counter(const OperationCounter* counter) const = 0;
 
  protected:
   ~NamesObjects() = default;
@@ -300,12 +300,12 @@ class Objects {
   void note_failures();
 
   // ---- counters ----
-  base::Result<Counter*> open_counter(std::uint64_t only, bool counts_done);
-  void close_counter(Counter* counter);
+  base::Result<OperationCounter*> open_counter(std::uint64_t only, bool counts_done);
+  void close_counter(OperationCounter* counter);
 
   [[nodiscard]] std::uint64_t handle_of(const Region* object) const { return owned_regions_.handle(object); }
   [[nodiscard]] std::uint64_t handle_of(const RemoteRegion* object) const { return remotes_.handle(object); }
-  [[nodiscard]] std::uint64_t handle_of(const Counter* object) const { return counters_.handle(object); }
+  [[nodiscard]] std::uint64_t handle_of(const OperationCounter* object) const { return counters_.handle(object); }
 
   // ---- released ----
   void add(const NamesObjects& who);
@@ -355,7 +355,7 @@ class Objects {
   memory::RegionTable regions_;
   Owned<Region> owned_regions_;
   Owned<RemoteRegion> remotes_;
-  Owned<Counter> counters_;
+  Owned<OperationCounter> counters_;
 
   // Guards late_, and the members of a region that meet() and note_failures() write; taken after
   // the mutex of remotes_.
@@ -369,7 +369,7 @@ class Objects {
   // without the lock (base/fence.hpp)
   std::forward_list<const NamesObjects*> namers_;
   std::vector<std::unique_ptr<RemoteRegion>> retired_remotes_;
-  std::vector<std::unique_ptr<Counter>> retired_counters_;
+  std::vector<std::unique_ptr<OperationCounter>> retired_counters_;
   // entries of both; relaxed: a thread that misses one leaves it to the next look
   std::atomic<std::size_t> retired_{0};
 };

@@ -138,9 +138,9 @@ struct Namer final : NamesObjects {
     ++asked;
     return of == remote;
   }
-  [[nodiscard]] bool names_counter(const Counter* of) const override { return of == counter; }
+  [[nodiscard]] bool names_counter(const OperationCounter* of) const override { return of == counter; }
   const RemoteRegion* remote = nullptr;
-  const Counter* counter = nullptr;
+  const OperationCounter* counter = nullptr;
   mutable int asked = 0;
 };
 
@@ -235,11 +235,11 @@ TEST_F(ObjectsTest, WhatIsReleasedGoesWhenNobodyNamesItAnyMore) {
   objects.reclaim();
   EXPECT_EQ(namer.asked, asked) << "nothing is left to ask about";
 
-  Counter* const counter = *objects.open_counter(0, false);
+  OperationCounter* const counter = *objects.open_counter(0, false);
   const std::uint64_t number = objects.handle_of(counter);
   namer.counter = counter;
   objects.close_counter(counter);
-  EXPECT_EQ(find_handle<Counter>(number), nullptr);
+  EXPECT_EQ(find_handle<OperationCounter>(number), nullptr);
   EXPECT_TRUE(counter->closed());
   EXPECT_TRUE(objects.retired());
   objects.remove(namer);  // the worker has been closed
@@ -262,7 +262,9 @@ TEST_F(ObjectsTest, AnOperationKeepsItsRegionUntilItsEnd) {
     [[nodiscard]] bool names_remote(const RemoteRegion* of) const override {
       return operations.marks().names_remote(of);
     }
-    [[nodiscard]] bool names_counter(const Counter* of) const override { return operations.marks().names_counter(of); }
+    [[nodiscard]] bool names_counter(const OperationCounter* of) const override {
+      return operations.marks().names_counter(of);
+    }
     const Operations& operations;
   } worker(core.operations);
   objects.add(worker);
@@ -271,7 +273,7 @@ TEST_F(ObjectsTest, AnOperationKeepsItsRegionUntilItsEnd) {
   remote->direct = nullptr;
   remote->close_direct();
   remote->memory.opcodes = transport::bit(transport::Opcode::put);
-  Counter* const counter = *objects.open_counter(0, false);
+  OperationCounter* const counter = *objects.open_counter(0, false);
   ASSERT_EQ(core.requester.try_block({Kind::put, memory.data(), 8, remote, 0}, {nullptr, nullptr, counter, {}}),
             HEDDLE_POSTED);
   objects.close_remote(remote);

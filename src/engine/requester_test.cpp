@@ -64,7 +64,7 @@ TEST_P(OneCommand, TakesASlotOnlyWhereSomebodyIsTold) {
 TEST_P(OneCommand, ACounterIsSomebody) {
   auto opened = objects.open_counter(0, false);
   ASSERT_TRUE(opened.ok());
-  Counter& counter = **opened;
+  OperationCounter& counter = **opened;
   EXPECT_EQ(post({nullptr, nullptr, &counter, HEDDLE_WHEN_REMOTE}), HEDDLE_POSTED);
   EXPECT_EQ(slots(), 1U);
   EXPECT_TRUE(core.operations.marks().names_counter(&counter));

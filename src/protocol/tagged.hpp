@@ -245,7 +245,7 @@ class Tagged final : public engine::Protocol {
 
   // ---- any thread ----
   // A posted receive may still raise it; rarely also true for another counter.
-  [[nodiscard]] bool names_counter(const engine::Counter* counter) const {
+  [[nodiscard]] bool names_counter(const engine::OperationCounter* counter) const {
     return named_[place_of(counter)].load(std::memory_order_acquire) != 0;
   }
 
@@ -282,7 +282,7 @@ class Tagged final : public engine::Protocol {
   [[nodiscard]] std::uint32_t number(const SendCredit& to) const {
     return ordered_ ? 0 : static_cast<std::uint32_t>(to.sequence);
   }
-  static std::size_t place_of(const engine::Counter* counter) {
+  static std::size_t place_of(const engine::OperationCounter* counter) {
     return (reinterpret_cast<std::uintptr_t>(counter) >> 6) % kPlaces;
   }
 
@@ -369,8 +369,8 @@ class Tagged final : public engine::Protocol {
   void leave_place(Offered& offered);
   void count_end(base::Status status);
   void end(const ReceiveRequest& request, base::Status status);
-  void mark(const engine::Counter* counter);
-  void unmark(const engine::Counter* counter);
+  void mark(const engine::OperationCounter* counter);
+  void unmark(const engine::OperationCounter* counter);
 
   static constexpr std::size_t kPlaces = 64;
 

@@ -168,14 +168,14 @@ inline void tell(heddle_receive* receive, heddle_peer from, std::uint64_t tag, s
 
 // ---- the end of a receive -----------------------------------------------------------------------
 
-inline void Tagged::mark(const engine::Counter* counter) {
+inline void Tagged::mark(const engine::OperationCounter* counter) {
   if (counter == nullptr) [[likely]]
     return;
   auto& named = named_[place_of(counter)];
   named.store(named.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-inline void Tagged::unmark(const engine::Counter* counter) {
+inline void Tagged::unmark(const engine::OperationCounter* counter) {
   if (counter == nullptr) [[likely]]
     return;
   auto& named = named_[place_of(counter)];

@@ -236,8 +236,8 @@ class Inbox {
     std::uint64_t offset;
     std::uint64_t bytes_and_flags;
     union {
-      heddle_callback fn;        // kCallback
-      engine::Counter* counter;  // null: nobody is told
+      heddle_callback fn;                 // kCallback
+      engine::OperationCounter* counter;  // null: nobody is told
     };
     void* arg;
 

@@ -41,7 +41,7 @@ struct Rank {
 struct Told {
   int times = 0;
   base::Status status = HEDDLE_AGAIN;
-  [[nodiscard]] engine::CallersCompletion completion(engine::Counter* counter = nullptr) {
+  [[nodiscard]] engine::CallersCompletion completion(engine::OperationCounter* counter = nullptr) {
     const auto note = [](void* arg, heddle_status ended) {
       auto* self = static_cast<Told*>(arg);
       ++self->times;
@@ -259,7 +259,7 @@ TEST_F(InboxTest, PutsAndGetsWaitAndKeepTheirCompletions) {
   engine::RemoteRegion& remote = **imported;
   auto opened = mine.context->objects().open_counter(0, false);
   ASSERT_TRUE(opened.ok());
-  engine::Counter& counter = **opened;
+  engine::OperationCounter& counter = **opened;
 
   std::array<std::uint64_t, 8> local{};
   const auto block = [&](engine::Kind kind, std::size_t word) {

@@ -135,7 +135,7 @@ bool Worker::names_remote(const engine::RemoteRegion* remote) const {
   return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_remote(remote);
 }
 
-bool Worker::names_counter(const engine::Counter* counter) const {
+bool Worker::names_counter(const engine::OperationCounter* counter) const {
   return (gate_ != nullptr && gate_->queued()) || core_.operations.marks().names_counter(counter) ||
          tagged_.names_counter(counter);
 }

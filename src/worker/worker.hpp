@@ -69,7 +69,7 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   [[nodiscard]] heddle_worker_stats read_stats();
   // Whether its operations may still touch the object. Any thread.
   [[nodiscard]] bool names_remote(const engine::RemoteRegion* remote) const override;
-  [[nodiscard]] bool names_counter(const engine::Counter* counter) const override;
+  [[nodiscard]] bool names_counter(const engine::OperationCounter* counter) const override;
 
   // Called when the context knows the worker, so that handlers can be given its handle. Starts the
   // executor, if the worker has one; the executor may then run handlers at once. Throws

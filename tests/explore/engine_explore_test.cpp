@@ -13,7 +13,7 @@
 namespace heddle::explore::engine_explore_test {
 namespace {
 
-// ---- engine::Counter ----------------------------------------------------------------------------
+// ---- engine::OperationCounter -------------------------------------------------------------------
 
 enum class CounterBug { none, raised_before_data, raised_relaxed, shared_without_update, read_relaxed };
 
@@ -27,7 +27,7 @@ struct CounterModel final : Model {
   CounterModel() { value_.name("value"); }
   [[nodiscard]] std::uint32_t threads() const override { return kWriters + 1; }
 
-  // Counter::raise
+  // OperationCounter::raise
   void raise() {
     const auto order = kBug == CounterBug::raised_relaxed ? std::memory_order_relaxed : std::memory_order_release;
     if (kWriters == 1 || kBug == CounterBug::shared_without_update) {
@@ -36,7 +36,7 @@ struct CounterModel final : Model {
       value_.fetch_add(1, order);
     }
   }
-  // Counter::value
+  // OperationCounter::value
   [[nodiscard]] std::uint64_t value() const {
     return value_.load(kBug == CounterBug::read_relaxed ? std::memory_order_relaxed : std::memory_order_acquire);
   }

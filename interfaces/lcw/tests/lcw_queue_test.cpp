@@ -33,7 +33,7 @@ void run(int threads, const std::function<void(int)>& work) {
 
 // One thread: in order, beyond what the buffer and the ring hold.
 void alone(std::int64_t many) {
-  CompletionQueue queue;
+  RequestQueue queue;
   ::lcw::request_t request{};
   REQUIRE(!queue.pop(&request));
   std::vector<bool> seen(static_cast<std::size_t>(many));
@@ -49,7 +49,7 @@ void alone(std::int64_t many) {
 
 // `pushers` fill, `poppers` empty, and the poppers fill too, as threads do that post and poll.
 void together(int pushers, int poppers, std::int64_t each) {
-  CompletionQueue queue;
+  RequestQueue queue;
   const std::int64_t all = (pushers + poppers) * each;
   std::vector<std::atomic<int>> seen(static_cast<std::size_t>(all));
   std::atomic<std::int64_t> popped{0};
@@ -75,7 +75,7 @@ void together(int pushers, int poppers, std::int64_t each) {
 // Threads that use the queue one after the other, more than there are ownerships; each finds what
 // the previous one has left.
 void owners_in_turn() {
-  CompletionQueue queue;
+  RequestQueue queue;
   for (std::int64_t turn = 0; turn < 20; ++turn) {
     std::thread([&] {
       ::lcw::request_t request{};
@@ -89,7 +89,7 @@ void owners_in_turn() {
 
 // Records that one thread takes and another gives back, through a queue.
 void records(std::int64_t many) {
-  CompletionQueue queue;
+  RequestQueue queue;
   std::thread giver([&] {
     ::lcw::request_t request{};
     for (std::int64_t i = 0; i < many;) {
@@ -97,14 +97,14 @@ void records(std::int64_t many) {
         std::this_thread::yield();
         continue;
       }
-      auto* record = static_cast<Record*>(request.user_context);
+      auto* record = static_cast<OperationRecord*>(request.user_context);
       REQUIRE(number_of(record->request) == request.rank);
-      Records::give(record);
+      OperationRecords::give(record);
       ++i;
     }
   });
   for (std::int64_t i = 0; i < many; ++i) {
-    Record* record = Records::take();
+    OperationRecord* record = OperationRecords::take();
     record->request = numbered(i);
     record->request.user_context = record;
     queue.push(record->request);

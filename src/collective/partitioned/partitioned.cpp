@@ -26,7 +26,7 @@ void forget(void* /*arg*/, heddle_status /*status*/) {}
 
 // ---- the program's thread -----------------------------------------------------------------------
 
-base::Status Partitioned::start() {
+base::Status PartitionedSide::start() {
   if (active_) {
     return base::fail(HEDDLE_ERR_STATE,
                       "a run of this partitioned operation is under way: call heddle_partitioned_wait or _test first");
@@ -37,20 +37,20 @@ base::Status Partitioned::start() {
   return status;
 }
 
-base::Status Partitioned::try_complete() {
+base::Status PartitionedSide::try_complete() {
   const base::Status status = look();
   if (status != HEDDLE_AGAIN) active_ = false;
   return status < 0 ? explain() : status;
 }
 
-base::Status Partitioned::test() {
+base::Status PartitionedSide::test() {
   if (!active_) return HEDDLE_DONE;
   if (const base::Status status = try_complete(); status != HEDDLE_AGAIN) return status;
   if (const int events = worker_.progress(); events < 0) return static_cast<base::Status>(events);
   return try_complete();
 }
 
-base::Status Partitioned::wait(std::int64_t timeout_ns) {
+base::Status PartitionedSide::wait(std::int64_t timeout_ns) {
   if (!active_) return HEDDLE_DONE;
   const base::Status status = worker_.until(
       {"heddle_partitioned_wait", timeout_ns}, [this] { return try_complete(); },
@@ -62,7 +62,7 @@ base::Status Partitioned::wait(std::int64_t timeout_ns) {
                     static_cast<long long>(timeout_ns), wait.awaited.c_str());
 }
 
-base::Status Partitioned::close() {
+base::Status PartitionedSide::close() {
   if (active_) {
     return base::fail(HEDDLE_ERR_STATE,
                       "a run of this partitioned operation is under way: wait for its end before it is freed");
@@ -72,7 +72,7 @@ base::Status Partitioned::close() {
   return HEDDLE_DONE;
 }
 
-base::Status Partitioned::explain() const {
+base::Status PartitionedSide::explain() const {
   const char* what = sends_ ? "send to" : "receive from";
   const auto tag = static_cast<unsigned long long>(shape_.tag);
   const heddle_peer peer = shape_.peer;
@@ -98,19 +98,19 @@ base::Status Partitioned::explain() const {
 
 // ---- inside -------------------------------------------------------------------------------------
 
-void Partitioned::fail(base::Status status) {
+void PartitionedSide::fail(base::Status status) {
   base::Status none = HEDDLE_DONE;
   trouble_.compare_exchange_strong(none, status, std::memory_order_release, std::memory_order_relaxed);
 }
 
-void Partitioned::fail_totals(std::uint32_t partitions, std::uint64_t bytes) {
+void PartitionedSide::fail_totals(std::uint32_t partitions, std::uint64_t bytes) {
   if (failed()) return;
   other_partitions_ = partitions;
   other_bytes_ = bytes;
   fail(HEDDLE_ERR_ARGUMENT);
 }
 
-bool Partitioned::send_owed() {
+bool PartitionedSide::send_owed() {
   for (const PartitionedKind kind : {PartitionedKind::offer, PartitionedKind::accept, PartitionedKind::begun,
                                      PartitionedKind::refused, PartitionedKind::freed}) {
     if ((owed_ & bit(kind)) == 0) continue;
@@ -123,7 +123,7 @@ bool Partitioned::send_owed() {
   return true;
 }
 
-base::Status Partitioned::send(PartitionedKind kind) {
+base::Status PartitionedSide::send(PartitionedKind kind) {
   wire::PartitionedHeader head{};
   head.kind = kind;
   head.status = kind == PartitionedKind::refused ? refusal_ : HEDDLE_DONE;
@@ -140,7 +140,7 @@ base::Status Partitioned::send(PartitionedKind kind) {
     payload = std::as_bytes(std::span(places(), 1));
     completion.arg = this;
     completion.fn = [](void* arg, heddle_status) {
-      auto* own = static_cast<Partitioned*>(arg);
+      auto* own = static_cast<PartitionedSide*>(arg);
       --own->notices_;
       own->board_.want(*own);  // a caller may have waited for this
     };
@@ -152,7 +152,7 @@ base::Status Partitioned::send(PartitionedKind kind) {
 }
 
 Sender::Sender(worker::Worker& worker, Switchboard& board, const Shape& shape, const void* data)
-    : Partitioned(worker, board, shape, true),
+    : PartitionedSide(worker, board, shape, true),
       source_(static_cast<std::byte*>(const_cast<void*>(data))),
       parts_(std::make_unique<Part[]>(shape.partitions)),
       marks_(shape.partitions, worker.gate() == nullptr) {
@@ -397,7 +397,7 @@ bool Sender::advance() {
 using wire::PartitionedKind;
 
 Receiver::Receiver(worker::Worker& worker, Switchboard& board, const Shape& shape, void* data)
-    : Partitioned(worker, board, shape, false), data_(data) {}
+    : PartitionedSide(worker, board, shape, false), data_(data) {}
 
 Receiver::~Receiver() {
   release();

@@ -47,12 +47,12 @@ struct Shape {
   [[nodiscard]] std::uint64_t total() const { return bytes * partitions; }
 };
 
-class Partitioned {
+class PartitionedSide {
  public:
   static constexpr engine::HandleType kType = engine::HandleType::partitioned;
-  Partitioned(const Partitioned&) = delete;
-  Partitioned& operator=(const Partitioned&) = delete;
-  virtual ~Partitioned() = default;
+  PartitionedSide(const PartitionedSide&) = delete;
+  PartitionedSide& operator=(const PartitionedSide&) = delete;
+  virtual ~PartitionedSide() = default;
 
   [[nodiscard]] bool sends() const { return sends_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }
@@ -102,7 +102,7 @@ class Partitioned {
   }
 
  protected:
-  Partitioned(worker::Worker& worker, Switchboard& board, const Shape& shape, bool sends)
+  PartitionedSide(worker::Worker& worker, Switchboard& board, const Shape& shape, bool sends)
       : worker_(worker), board_(board), shape_(shape), sends_(sends) {}
 
   // Called when a run begins.
@@ -158,7 +158,7 @@ class Partitioned {
 // the addresses before it opens the first run; they never change. The receiver begins run r + 1
 // only when all parts of run r have arrived: so nothing of run r is still being put when run r + 1
 // is open.
-class Sender final : public Partitioned {
+class Sender final : public PartitionedSide {
  public:
   // May throw std::bad_alloc.
   Sender(worker::Worker& worker, Switchboard& board, const Shape& shape, const void* data);
@@ -228,7 +228,7 @@ class Sender final : public Partitioned {
 
 // The receiving side. For each of the sender's parts there is a word that becomes the number of the
 // run when the part has arrived. During a run the receiver does nothing but look at these words.
-class Receiver final : public Partitioned {
+class Receiver final : public PartitionedSide {
  public:
   Receiver(worker::Worker& worker, Switchboard& board, const Shape& shape, void* data);
   ~Receiver() override;

@@ -31,7 +31,7 @@ base::Result<std::uint64_t> Switchboard::add_receive(const Shape& shape, void* d
   return add(std::move(made));
 }
 
-base::Result<std::uint64_t> Switchboard::add(std::unique_ptr<Partitioned> made) {
+base::Result<std::uint64_t> Switchboard::add(std::unique_ptr<PartitionedSide> made) {
   auto added = operations_.add(std::move(made));
   if (!added) return added.status();
   base::Status status = HEDDLE_DONE;
@@ -53,7 +53,7 @@ base::Result<std::uint64_t> Switchboard::add(std::unique_ptr<Partitioned> made) 
 
 // ---- making and freeing -------------------------------------------------------------------------
 
-base::Status Switchboard::enter(Partitioned& operation) {
+base::Status Switchboard::enter(PartitionedSide& operation) {
   const heddle_peer peer = operation.shape().peer;
   operation.set_number(next_number_++);
   numbered_.emplace(operation.number(), &operation);
@@ -117,8 +117,8 @@ void Switchboard::forget(const Receiver& receive) {
   if (found->second.receives.empty() && found->second.offers.empty()) queues_.erase(found);
 }
 
-void Switchboard::bury(Partitioned& operation) {
-  std::unique_ptr<Partitioned> own = operations_.remove(&operation);
+void Switchboard::bury(PartitionedSide& operation) {
+  std::unique_ptr<PartitionedSide> own = operations_.remove(&operation);
   if (own == nullptr) return;
   if (!operation.sends() && !operation.matched()) forget(static_cast<Receiver&>(operation));
   operation.release();
@@ -130,7 +130,7 @@ void Switchboard::bury(Partitioned& operation) {
 
 // True: a freed operation that is needed no longer. An offered send is kept until its receiver
 // answers, since the receiver must be told that the send is gone.
-bool Switchboard::is_over(const Partitioned& operation) {
+bool Switchboard::is_over(const PartitionedSide& operation) {
   return !operation.owes() && (!operation.sends() || !static_cast<const Sender&>(operation).waits());
 }
 
@@ -142,7 +142,7 @@ void Switchboard::sweep() {
   });
 }
 
-void Switchboard::want(Partitioned& operation) {
+void Switchboard::want(PartitionedSide& operation) {
   if (ended_ || std::ranges::find(wanting_, operation.number()) != wanting_.end()) return;
   wanting_.push_back(operation.number());
   worker_.core().want_advance();
@@ -211,7 +211,7 @@ void Switchboard::take_offer(heddle_peer source, Source& from, const wire::Parti
   match(*receive, offer);
 }
 
-void Switchboard::answered(const Partitioned& send) {
+void Switchboard::answered(const PartitionedSide& send) {
   if (!static_cast<const Sender&>(send).waits()) return;
   const auto target = targets_.find(peer_of(send.shape().peer));
   if (target != targets_.end() && target->second.waiting > 0) --target->second.waiting;
@@ -222,7 +222,7 @@ bool Switchboard::arrived_for(heddle_peer source, const wire::PartitionedMessage
   const auto found = numbered_.find(head.to);
   // The operation was freed while this message was on its way.
   if (found == numbered_.end()) return head.to < next_number_;
-  Partitioned& operation = *found->second;
+  PartitionedSide& operation = *found->second;
   if (peer_of(operation.shape().peer) != peer_of(source)) return false;
   if (operation.matched() && operation.peer_number() != head.from) return false;
   const bool waits = operation.sends() && static_cast<Sender&>(operation).waits();

@@ -41,9 +41,9 @@ class Switchboard final : public engine::Protocol {
 
   // ---- inside -----------------------------------------------------------------------------------
   // Progress will call advance() of the operation.
-  void want(Partitioned& operation);
+  void want(PartitionedSide& operation);
   // The program has freed the operation.
-  void bury(Partitioned& operation);
+  void bury(PartitionedSide& operation);
 
   [[nodiscard]] bool arrived(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet) override;
   bool advance(bool* more) override;
@@ -78,24 +78,24 @@ class Switchboard final : public engine::Protocol {
   using Peer = std::pair<std::uint32_t, std::uint32_t>;
   static Peer peer_of(heddle_peer peer) { return {peer.rank, peer.worker}; }
 
-  base::Result<std::uint64_t> add(std::unique_ptr<Partitioned> made);
-  base::Status enter(Partitioned& operation);
+  base::Result<std::uint64_t> add(std::unique_ptr<PartitionedSide> made);
+  base::Status enter(PartitionedSide& operation);
   base::Status offer(Sender& send);
   void expect(Receiver& receive);
   bool arrived_offer(heddle_peer source, const wire::PartitionedHeader& head);
   void take_offer(heddle_peer source, Source& from, const wire::PartitionedHeader& head);
   void match(Receiver& receive, const Offer& offer);
   bool arrived_for(heddle_peer source, const wire::PartitionedMessage& message);
-  void answered(const Partitioned& send);
+  void answered(const PartitionedSide& send);
   void forget(const Receiver& receive);
-  [[nodiscard]] static bool is_over(const Partitioned& operation);
+  [[nodiscard]] static bool is_over(const PartitionedSide& operation);
   void sweep();
 
   worker::Worker& worker_;
-  engine::Owned<Partitioned> operations_;  // those that have handles
+  engine::Owned<PartitionedSide> operations_;  // those that have handles
   // those without handles, kept until the peer is told. Reserved for all
-  std::vector<std::unique_ptr<Partitioned>> buried_;
-  std::unordered_map<std::uint64_t, Partitioned*> numbered_;  // all operations
+  std::vector<std::unique_ptr<PartitionedSide>> buried_;
+  std::unordered_map<std::uint64_t, PartitionedSide*> numbered_;  // all operations
   std::uint64_t next_number_ = 1;
   std::map<Key, Queue> queues_;
   std::map<Peer, Source> sources_;

@@ -71,10 +71,10 @@ template <class KeyBytes>
 
 // Its port goes to the device when this object is destroyed. PortOf has post() and poll().
 template <class PortOf>
-class Worker final : public TransportWorker {
+class PortWorker final : public TransportWorker {
  public:
-  explicit Worker(std::unique_ptr<PortOf> port) : port_(std::move(port)) {}
-  ~Worker() override {
+  explicit PortWorker(std::unique_ptr<PortOf> port) : port_(std::move(port)) {}
+  ~PortWorker() override {
     port_->retire();
     Device& device = port_->device();
     device.take_over(std::move(port_));
@@ -155,7 +155,7 @@ class TransportOf : public NetworkTransport {
   [[nodiscard]] base::Result<std::unique_ptr<TransportWorker>> open_worker(std::uint32_t index) override {
     auto port = PortOf::create(device_, index);
     if (!port) return port.status();
-    return std::unique_ptr<TransportWorker>(std::make_unique<Worker<PortOf>>(std::move(*port)));
+    return std::unique_ptr<TransportWorker>(std::make_unique<PortWorker<PortOf>>(std::move(*port)));
   }
 
   [[nodiscard]] base::Result<LocalMemory> allocate(std::uint64_t bytes) override {

@@ -101,7 +101,7 @@ void DeviceEndpoint::on_receive(const std::byte* data, std::size_t bytes) {
   device_.directory().note(data, data != nullptr ? bytes : 0);
 }
 
-void DeviceEndpoint::on_finished(Operation& operation, int error) {
+void DeviceEndpoint::on_finished(OperationContext& operation, int error) {
   auto* note = static_cast<Note*>(&operation);
   const std::uint32_t rank = note->rank;
   notes_.give_back(note);

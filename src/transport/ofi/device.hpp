@@ -47,20 +47,20 @@ class DeviceEndpoint final : public network::Courier {
   // ---- see Endpoint::progress()
   void on_receive(const std::byte* data, std::size_t bytes);
   const fi_cq_msg_entry* on_done(const fi_cq_msg_entry* entry, const fi_cq_msg_entry* /*end*/) {
-    on_finished(*Operation::of(entry->op_context), FI_SUCCESS);
+    on_finished(*OperationContext::of(entry->op_context), FI_SUCCESS);
     return entry + 1;
   }
-  void on_finished(Operation& operation, int error);
+  void on_finished(OperationContext& operation, int error);
 
  private:
   // Notes are a head and at most an address.
   static constexpr std::uint32_t kNoteBytes = 1024;
   static constexpr std::uint32_t kNotes = 64;  // that libfabric may have at once
-  struct Note : Operation {
+  struct Note : OperationContext {
     Note* next = nullptr;
     std::uint32_t rank = 0;
     std::byte data[kNoteBytes];
-    Note() : Operation(Kind::note) {}  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    Note() : OperationContext(Kind::note) {}  // NOLINT(cppcoreguidelines-pro-type-member-init)
   };
   struct Rank {
     network::Bytes bytes;  // of its address

@@ -21,22 +21,22 @@ namespace heddle::transport::ofi {
 
 // The context by which libfabric names an operation until its completion. Its first part is
 // libfabric's.
-struct Operation {
+struct OperationContext {
   enum class Kind : std::uint8_t { receive, packet, transfer, note };
   fi_context2 context{};
   Kind kind;
   // A put or get that only has to report its end.
   bool usual_transfer;
 
-  explicit Operation(Kind of) : kind(of), usual_transfer(of == Kind::transfer) {}
-  [[nodiscard]] static Operation* of(void* context) { return static_cast<Operation*>(context); }
+  explicit OperationContext(Kind of) : kind(of), usual_transfer(of == Kind::transfer) {}
+  [[nodiscard]] static OperationContext* of(void* context) { return static_cast<OperationContext*>(context); }
 };
-static_assert(offsetof(Operation, context) == 0);
+static_assert(offsetof(OperationContext, context) == 0);
 
 // A buffer into which one message arrives; the bytes follow it.
-struct Receive : Operation {
+struct Receive : OperationContext {
   Receive* next = nullptr;
-  Receive() : Operation(Kind::receive) {}
+  Receive() : OperationContext(Kind::receive) {}
 };
 
 class Endpoint {
@@ -136,8 +136,8 @@ inline std::size_t Endpoint::progress(Sink& sink) {
   if (count <= 0) return count == -FI_EAVAIL ? hand_out_error(sink) : 0;
   const fi_cq_msg_entry* const end = entries.data() + count;
   for (const fi_cq_msg_entry* entry = entries.data(); entry != end;) {
-    Operation* operation = Operation::of(entry->op_context);
-    if (operation->kind != Operation::Kind::receive) {
+    OperationContext* operation = OperationContext::of(entry->op_context);
+    if (operation->kind != OperationContext::Kind::receive) {
       entry = sink.on_done(entry, end);
       continue;
     }
@@ -154,8 +154,8 @@ std::size_t Endpoint::hand_out_error(Sink& sink) {
   fi_cq_err_entry error{};
   if (!take_error(&error)) return 0;
   if (error.op_context == nullptr) return kEntries;  // of a message that libfabric has copied
-  Operation* operation = Operation::of(error.op_context);
-  if (operation->kind != Operation::Kind::receive) {
+  OperationContext* operation = OperationContext::of(error.op_context);
+  if (operation->kind != OperationContext::Kind::receive) {
     sink.on_finished(*operation, error.err != 0 ? error.err : FI_EOTHER);
     return kEntries;
   }

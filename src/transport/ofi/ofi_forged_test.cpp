@@ -79,14 +79,14 @@ class RawRank final : public network::RawEnd {
     ++sent_;
     return entry + 1;
   }
-  void on_finished(Operation& /*operation*/, int error) {
+  void on_finished(OperationContext& /*operation*/, int error) {
     EXPECT_EQ(error, 0);
     ++sent_;
   }
 
  private:
   void send(fi_addr_t to, const std::vector<std::byte>& bytes) {
-    Operation operation(Operation::Kind::note);
+    OperationContext operation(OperationContext::Kind::note);
     EXPECT_TRUE(test::within_time(
         [&] { return fi_send(endpoint_.ep(), bytes.data(), bytes.size(), nullptr, to, &operation.context) == 0; },
         [&] { progress(); }))

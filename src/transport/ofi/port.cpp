@@ -220,8 +220,9 @@ bool Port::on_word(network::StreamPeer& peer, Kind kind, std::uint32_t position)
   return whole;
 }
 
-void Port::on_finished(Operation& operation, int error) {
-  if (operation.kind == Operation::Kind::packet) return outgoing_.on_finished(static_cast<Packet&>(operation), error);
+void Port::on_finished(OperationContext& operation, int error) {
+  if (operation.kind == OperationContext::Kind::packet)
+    return outgoing_.on_finished(static_cast<Packet&>(operation), error);
   transfers_.on_finished(static_cast<Transfer&>(operation), error);
 }
 

@@ -21,16 +21,16 @@ namespace heddle::transport::ofi {
 struct PeerState;
 
 // A message whose bytes libfabric reads until its completion, or that waits for its turn.
-struct Packet : Operation {
+struct Packet : OperationContext {
   Packet* next = nullptr;
   PeerState* peer = nullptr;
   std::uint32_t bytes = 0;  // head included
   alignas(8) std::byte data[sizeof(network::Head) + network::kMostMessage];
-  Packet() : Operation(Kind::packet) {}  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  Packet() : OperationContext(Kind::packet) {}  // NOLINT(cppcoreguidelines-pro-type-member-init)
 };
 
 // A put, get or atomic under way.
-struct Transfer : Operation {
+struct Transfer : OperationContext {
   // The duties at its end, besides reporting it.
   enum Duty : std::uint8_t {
     owes_source = 1,  // source_free was asked for and not reported yet
@@ -50,7 +50,7 @@ struct Transfer : Operation {
   std::uint64_t result = 0;
   void* result_to = nullptr;  // the caller's
   std::uint64_t result_bytes = 0;
-  Transfer() : Operation(Kind::transfer) {}
+  Transfer() : OperationContext(Kind::transfer) {}
   void owe(Duty duty) {
     duties |= duty;
     usual_transfer = false;
@@ -214,11 +214,11 @@ class Transfers {
   // Completes the first of these entries, a usual transfer's, and the usual ones behind it with the
   // same token. Returns the first entry that is left.
   const fi_cq_msg_entry* on_done(const fi_cq_msg_entry* entry, const fi_cq_msg_entry* end) {
-    const Token token = static_cast<const Transfer*>(Operation::of(entry->op_context))->token;
+    const Token token = static_cast<const Transfer*>(OperationContext::of(entry->op_context))->token;
     std::uint32_t count = 0;
     Transfer* front = pool_.front();
     do {
-      auto* transfer = static_cast<Transfer*>(Operation::of(entry->op_context));
+      auto* transfer = static_cast<Transfer*>(OperationContext::of(entry->op_context));
       if (!transfer->usual_transfer || transfer->token != token) break;
       transfer->peer = nullptr;
       transfer->next = front;
@@ -310,12 +310,12 @@ class Port final : public network::StreamPort {
   // ---- see Endpoint::progress()
   void on_receive(const std::byte* data, std::size_t bytes);
   const fi_cq_msg_entry* on_done(const fi_cq_msg_entry* entry, const fi_cq_msg_entry* end) {
-    Operation* operation = Operation::of(entry->op_context);
+    OperationContext* operation = OperationContext::of(entry->op_context);
     if (operation->usual_transfer) return transfers_.on_done(entry, end);
     on_finished(*operation, FI_SUCCESS);
     return entry + 1;
   }
-  void on_finished(Operation& operation, int error);
+  void on_finished(OperationContext& operation, int error);
 
  private:
   // Polls between two looks at the device. Only for speed: the helper answers notes if nobody
