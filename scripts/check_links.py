@@ -38,7 +38,7 @@ BESIDES = {
 }
 # (file, variable): the rooms whose libraries it holds.
 VARIABLES = {
-    ("src/transport/CMakeLists.txt", "heddle_${folders}"): {"transport/*"},  # each folder beside it
+    ("src/transport/CMakeLists.txt", "heddle_${rooms}"): {"transport/*"},  # each folder beside it
     ("interfaces/lcw/heddle_lcw.cmake", "${heddle_lcw_library}"): {"include"},  # Heddle, as it is installed
 }
 

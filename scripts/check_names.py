@@ -217,7 +217,7 @@ def pattern_of(word):
     """Finds a word of the glossary, in any of its forms, in what parts_of returned."""
     first, *rest = word.split("_")
     stem = re.sub(r"e$", "", first)
-    forms = rf"(?:{first}(?:s|es|d|ed|n|al|ment)?|{stem}(?:s|es|ed|ing)?)"
+    forms = rf"(?:{first}(?:s|es|d|ed|n|al|ment)?|{stem}(?:s|es|ed|ing|als?)?)"
     return re.compile("(?:^|_)" + "_".join([forms, *rest]) + "(?:_|$)")
 
 

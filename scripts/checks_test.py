@@ -702,7 +702,7 @@ class Names(unittest.TestCase):
 
     def test_forms_of_words(self):
         for word, names in {"settle": ("settled", "settling_", "doesSettle", "kSettleNs"), "give_up": ("gives_up", "giving_up", "GiveUp"),
-                            "conclude": ("concluding",), "withdraw": ("withdrawal", "withdrawn")}.items():
+                            "conclude": ("concluding",), "withdraw": ("withdrawal", "withdrawn"), "refuse": ("kRefusals", "refuse_wait", "refusal_")}.items():
             for name in names:
                 self.assertTrue(check_names.pattern_of(word).search(check_names.parts_of(name)), name)
         for word, name in (("settle", "settler"), ("station", "workstation"), ("conclude", "include")):

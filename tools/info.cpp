@@ -66,7 +66,7 @@ struct Words {
 constexpr std::array kAll = {Section::version,    Section::machine,   Section::engine,
                              Section::transports, Section::launchers, Section::settings};
 
-int refuse(const std::string& text) {
+int reject(const std::string& text) {
   std::fprintf(stderr, "heddle info: %s\n`heddle info --help` lists sections and options\n", text.c_str());
   return kUsageCode;
 }
@@ -112,7 +112,7 @@ int nothing_found(const Words& words) {
     for (const transport::TransportRow& entry : transport::table()) names.emplace_back(entry.name);
   }
   const char* what = words.sections.front() == Section::settings ? "setting" : "transport";
-  return refuse(std::string("no ") + what + " matches \"" + words.pattern + "\"" +
+  return reject(std::string("no ") + what + " matches \"" + words.pattern + "\"" +
                 base::did_you_mean(words.pattern, names));
 }
 
@@ -123,14 +123,14 @@ int info_command(int argc, char** argv) {
   if (first == "--schedule" || first.starts_with("--schedule=")) return info_schedule_command(argc, argv);
   if (first == "--job") {
     return argc == 2 ? info_job_command()
-                     : refuse(std::string("--job takes no further words, and ") + argv[2] + " is one");
+                     : reject(std::string("--job takes no further words, and ") + argv[2] + " is one");
   }
   if (std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--help" || word == "-h"; })) {
     std::fputs(kInfoHelp, stdout);
     return 0;
   }
   Words words;
-  if (const std::string wrong = read_words(argc, argv, &words); !wrong.empty()) return refuse(wrong);
+  if (const std::string wrong = read_words(argc, argv, &words); !wrong.empty()) return reject(wrong);
   const bool brief = words.sections.empty() && !words.all && !words.json;
   if (words.sections.empty() || words.all) words.sections.assign(kAll.begin(), kAll.end());
   const Facts facts = find_facts(words.sections, words.pattern);

@@ -102,7 +102,7 @@ void fill_ways(bootstrap::Bootstrap& member, transport::Transport& transport, co
   for (std::uint32_t rank = 0; rank < first.size(); ++rank) {
     const std::string why = why_not(member, transport, rank, *row, first[rank]);
     row->ways.emplace_back(why.empty() ? transport.way_to(rank) : "");
-    if (row->refusal.empty()) row->refusal = why;
+    if (row->rejection.empty()) row->rejection = why;
   }
 }
 
@@ -203,7 +203,7 @@ int info_job_command() {
   const auto nodes = bootstrap::nodes_of(member, environment.config.number(base::Var::node_ranks));
   for (std::uint32_t rank = 0; rank < rows.size(); ++rank) {
     rows[rank].node = nodes[rank];
-    good = good && rows[rank].problem.empty() && rows[rank].refusal.empty();
+    good = good && rows[rank].problem.empty() && rows[rank].rejection.empty();
   }
   if (member.rank() == 0 && status == HEDDLE_DONE) print_job(member, rows, set_up);
   member.leave();

@@ -13,10 +13,10 @@ namespace heddle::tools {
 struct JobRow {
   std::uint32_t node = 0;
   std::string host;
-  std::string problem;  // why it has no transport; empty: it has one
-  std::string uses;     // its transport's name, as transport::Choice has it
-  std::string refusal;  // why it does not talk to the first of the ranks without a way
-  std::string probe;    // "PID ADDRESS": a word of this process, for the next rank's try
+  std::string problem;    // why it has no transport; empty: it has one
+  std::string uses;       // its transport's name, as transport::Choice has it
+  std::string rejection;  // why it does not talk to the first of the ranks without a way
+  std::string probe;      // "PID ADDRESS": a word of this process, for the next rank's try
   // kWork: the kernel copies from and to the next rank of this node; or why not; empty: not tried,
   // there is none that shm reaches
   std::string copies;

@@ -54,7 +54,7 @@ TEST(InfoJob, WhatIsWrongIsSaid) {
 TEST(InfoJob, WhoDoesNotTalkToWhomIsSaidOnce) {
   std::vector<JobRow> rows = job(4, 1);
   rows[3].ways = {"", "", "", "shm"};
-  rows[3].refusal = "rank 0 uses shm, this rank ofi";
+  rows[3].rejection = "rank 0 uses shm, this rank ofi";
   EXPECT_EQ(job_text(rows),
             "ranks  node  host   reach ranks by transport\n"
             "0-2    0     host0  0-3 by shm\n"

@@ -22,7 +22,7 @@ std::string on_one_line(std::string text) {
 std::string encode(const JobRow& row) {
   std::string text;
   for (const std::string& part :
-       {std::string(kTag), row.host, row.problem, row.uses, row.refusal, row.probe, row.copies})
+       {std::string(kTag), row.host, row.problem, row.uses, row.rejection, row.probe, row.copies})
     text += on_one_line(part) + "\n";
   for (const std::string& way : row.ways) text += way + "\n";
   return text;
@@ -86,10 +86,10 @@ std::string job_text(const std::vector<JobRow>& rows) {
   for (const auto& group : groups) {
     const JobRow& row = rows[group.front()];
     std::vector<std::pair<std::string, std::vector<std::uint32_t>>> ways;
-    std::vector<std::uint32_t> refused;
+    std::vector<std::uint32_t> rejected;
     for (std::uint32_t to = 0; to < row.ways.size(); ++to) {
       if (row.ways[to].empty()) {
-        refused.push_back(to);
+        rejected.push_back(to);
         continue;
       }
       const auto known =
@@ -98,7 +98,7 @@ std::string job_text(const std::vector<JobRow>& rows) {
     }
     std::string by = row.problem.empty() ? "" : "not at all: " + row.problem;
     for (const auto& [name, to] : ways) by += (by.empty() ? "" : "; ") + ranks_text(to) + " by " + name;
-    if (!refused.empty()) by += (by.empty() ? "" : "; ") + ranks_text(refused) + " not at all: " + row.refusal;
+    if (!rejected.empty()) by += (by.empty() ? "" : "; ") + ranks_text(rejected) + " not at all: " + row.rejection;
     lines.push_back({ranks_text(group), std::to_string(row.node), row.host, by});
   }
   std::array<std::size_t, 3> widths{};

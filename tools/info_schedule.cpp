@@ -135,7 +135,7 @@ std::string finish(const Algorithm& algorithm, Words* words) {
         static_cast<std::size_t>(end) != words->shape.size())
       return "--shape " + words->shape + " is not of the form XxYxZ";
   }
-  if (const char* reason = algorithm.refuses(request)) return std::string(algorithm.name) + ": " + reason;
+  if (const char* reason = algorithm.rejects(request)) return std::string(algorithm.name) + ": " + reason;
   const std::uint64_t commands = algorithm.schedule(request).commands.size() * request.ranks;
   if (commands > kMostCommands && (words->prove || words->dot || !words->rank))
     return "all ranks together have about " + std::to_string(commands) + " commands, more than " +

@@ -89,7 +89,7 @@ void print_usage(std::FILE* to) {
   std::fprintf(to, "\n`heddle COMMAND --help` tells more about a command.\n");
 }
 
-int refuse(const char* word) {
+int reject(const char* word) {
   std::vector<std::string_view> names;
   for (const Command& command : kCommands) names.push_back(command.name());
   const char* what = *word == '-' ? "option" : "command";
@@ -113,7 +113,7 @@ int help_command(int argc, char** argv) {
     return command.start(2, words.data());
   }
   if (name == "help") return help_command(0, nullptr);
-  return refuse(argv[1]);
+  return reject(argv[1]);
 }
 
 int version_command(int, char**) {
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (command.name() == name) return base::after_output(name, command.start(argc - 1, argv + 1));
   }
-  return refuse(argv[1]);
+  return reject(argv[1]);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST(BenchRecord, SampleSurvivesItsJson) {
   EXPECT_FALSE(after->verified);
 }
 
-TEST(BenchRecord, BytesThatAreNoUtf8AreWrittenAsUtf8AndRefusedWhenRead) {
+TEST(BenchRecord, BytesThatAreNoUtf8AreWrittenAsUtf8AndRejectedWhenRead) {
   std::string error;
   const auto after = sample_from(to_json(sample("ucx", "caf\xe9", 1)), &error);
   ASSERT_TRUE(after) << error;
@@ -93,37 +93,37 @@ TEST(Results, OfEarlierReleasesAreRead) {
   EXPECT_EQ(old->records[0].ratio, 2);
 }
 
-TEST(Results, WhatIsNoResultIsRefusedWithItsLine) {
+TEST(Results, WhatIsNoResultIsRejectedWithItsLine) {
   const std::string good = to_json(Results{{"d", "m", "v", "c", 2, 0}, aggregate({sample("shm", "put", 200)})});
   std::string error;
   EXPECT_TRUE(results_from(good + "\n \n", &error)) << error;
-  const auto refused = [&](std::string text, const std::string& from, const std::string& to, const char* words) {
+  const auto rejected = [&](std::string text, const std::string& from, const std::string& to, const char* words) {
     if (!from.empty()) text.replace(text.find(from), from.size(), to);
     error.clear();
     EXPECT_FALSE(results_from(text, &error)) << text;
     EXPECT_NE(error.find(words), std::string::npos) << error;
     EXPECT_LT(error.size(), 300U);
   };
-  refused("", "", "", "line 1: ");
-  refused("[]", "", "", "line 1: an object is expected");
-  refused("<html>\n", "", "", "line 1: ");
-  refused("\xff\xfe\n", "", "", "line 1: ");
-  refused(good, "\"date\"", "\"data\"", "line 1: the member \"date\" is missing");
-  refused(good, "\"heddle_bench\":2", "\"heddle_bench\":7", "format 7; this heddle reads formats 1 and 2");
-  refused(good, "\"threads\":1", "\"threads\":\"two\"", "line 2: the member \"threads\" is not a whole number");
-  refused(good, "\"threads\":1", "\"threads\":-1", "line 2: the member \"threads\"");
-  refused(good, "\"threads\":1", "\"threads\":4294967296", "not too large");
-  refused(good, "\"threads\":1", "\"threads\":1e30", "not too large");
-  refused(good, "\"median\":200", "\"median\":1e999", "line 2: number overflow");
-  refused(good, "\"median\":200", "\"median\":null", "line 2: the member \"median\" is not a number");
-  refused(good + good, "", "", "line 3: another run begins here");
-  refused(good + "{\"bench\":\"ra", "", "", "line 3: ");
-  refused(good + "[]\n", "", "", "line 3: an object is expected");
-  refused(good + std::string(1 << 20, '['), "", "", "line 3: ");
-  refused(good + "\"" + std::string(1 << 20, 'x'), "", "", "line 3: ");
-  refused(kOld, "\"records\"", "\"rows\"", "without its records");
-  refused(kOld, "\"repeats\":9", "\"repeats\":true", "record 1: the member \"repeats\"");
-  refused(kOld, "true", "tru", "line 5: ");
+  rejected("", "", "", "line 1: ");
+  rejected("[]", "", "", "line 1: an object is expected");
+  rejected("<html>\n", "", "", "line 1: ");
+  rejected("\xff\xfe\n", "", "", "line 1: ");
+  rejected(good, "\"date\"", "\"data\"", "line 1: the member \"date\" is missing");
+  rejected(good, "\"heddle_bench\":2", "\"heddle_bench\":7", "format 7; this heddle reads formats 1 and 2");
+  rejected(good, "\"threads\":1", "\"threads\":\"two\"", "line 2: the member \"threads\" is not a whole number");
+  rejected(good, "\"threads\":1", "\"threads\":-1", "line 2: the member \"threads\"");
+  rejected(good, "\"threads\":1", "\"threads\":4294967296", "not too large");
+  rejected(good, "\"threads\":1", "\"threads\":1e30", "not too large");
+  rejected(good, "\"median\":200", "\"median\":1e999", "line 2: number overflow");
+  rejected(good, "\"median\":200", "\"median\":null", "line 2: the member \"median\" is not a number");
+  rejected(good + good, "", "", "line 3: another run begins here");
+  rejected(good + "{\"bench\":\"ra", "", "", "line 3: ");
+  rejected(good + "[]\n", "", "", "line 3: an object is expected");
+  rejected(good + std::string(1 << 20, '['), "", "", "line 3: ");
+  rejected(good + "\"" + std::string(1 << 20, 'x'), "", "", "line 3: ");
+  rejected(kOld, "\"records\"", "\"rows\"", "without its records");
+  rejected(kOld, "\"repeats\":9", "\"repeats\":true", "record 1: the member \"repeats\"");
+  rejected(kOld, "true", "tru", "line 5: ");
 }
 
 TEST(Results, HalfTheCoresAtWorkIsALoad) {

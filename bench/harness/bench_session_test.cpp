@@ -114,7 +114,7 @@ TEST(Channel, RetryBudgetIsSpentOnce) {
   EXPECT_FALSE(channel->spend_retry_ns(1));
 }
 
-TEST(Channel, WhatIsNoChannelIsRefused) {
+TEST(Channel, WhatIsNoChannelIsRejected) {
   EXPECT_FALSE(Channel::open("/proc/self/exe"));
   EXPECT_FALSE(Channel::open("/nonexistent"));
 }

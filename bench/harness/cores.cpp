@@ -68,7 +68,7 @@ void Cores::pin(std::size_t index) const {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpus_[pick], &set);
-  sched_setaffinity(0, sizeof set, &set);  // if refused, the scheduler's choice stands
+  sched_setaffinity(0, sizeof set, &set);  // if rejected, the scheduler's choice stands
 }
 
 }  // namespace heddle::bench::harness

@@ -249,7 +249,7 @@ std::vector<Option> options_into(BenchOptions* to, std::uint64_t* max) {
 
 // ---- words --------------------------------------------------------------------------------------
 
-std::string refusal(const Option& option, const std::string& value) {
+std::string rejection(const Option& option, const std::string& value) {
   const std::string name(option.name);
   if (option.known == nullptr) return name + " " + value + " is not " + option.expected;
   const Strings items = split(value);
@@ -343,7 +343,7 @@ std::optional<BenchOptions> parse_options(int argc, char** argv, std::string* er
     std::string value(behind ? word.substr(equals + 1) : "");
     if (!behind && *at + 1 < argc && !std::string_view(argv[*at + 1]).starts_with("--")) value = argv[++*at];
     if (value.empty()) return std::string(name) + " needs a value: " + option->expected;
-    return option->read(value) ? "" : refusal(*option, value);
+    return option->read(value) ? "" : rejection(*option, value);
   };
   for (int i = 1; i < argc && error->empty(); ++i) {
     const std::string_view word = argv[i];

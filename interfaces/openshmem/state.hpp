@@ -41,7 +41,7 @@ struct SymmetricSegment {
   }
 
   // Size of an absent segment. It lies at address 0 and its direct[] are all null, so that
-  // operations need no check for it; locate() refuses addresses in it.
+  // operations need no check for it; locate() rejects addresses in it.
   static constexpr std::size_t kAbsent = 64;
   [[nodiscard]] bool present() const { return base != 0; }
   [[nodiscard]] bool holds(const void* address, std::size_t length) const {

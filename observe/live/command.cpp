@@ -75,7 +75,7 @@ void stop(int) {
   g_stopped = 1;
 }
 
-int refuse(const char* command, const std::string& why) {
+int reject(const char* command, const std::string& why) {
   std::fprintf(stderr, "heddle %s: %s; `heddle %s --help` tells more\n", command, why.c_str(), command);
   return kUsageCode;
 }
@@ -95,23 +95,23 @@ std::optional<TopOptions> parse_top(int argc, char** argv) {
     const std::string_view word = argv[i];
     const bool takes_value = word == "-d" || word == "-n";
     if (takes_value && ++i == argc) {
-      refuse("top", std::string(word) + " needs a number");
+      reject("top", std::string(word) + " needs a number");
       return {};
     }
     const std::string_view value = argv[i];
     if (word == "-d") {
       if (read_number(value, options.seconds) && options.seconds >= kLeast && options.seconds <= kMost) continue;
-      refuse("top", "-d " + std::string(value) + " is no number of seconds from 0.1 to 86400");
+      reject("top", "-d " + std::string(value) + " is no number of seconds from 0.1 to 86400");
       return {};
     }
     if (word == "-n") {
       if (read_number(value, options.count) && options.count > 0) continue;
-      refuse("top", "-n " + std::string(value) + " is no number of tables from 1 on");
+      reject("top", "-n " + std::string(value) + " is no number of tables from 1 on");
       return {};
     }
     if (word.starts_with('-') || word.empty() || !options.job.empty()) {
       const std::string quoted = "\"" + std::string(word) + "\"";
-      refuse("top", quoted + (word.starts_with('-') ? " is no option"
+      reject("top", quoted + (word.starts_with('-') ? " is no option"
                               : word.empty()        ? " is not the number of a process"
                                                     : " is one process too many"));
       return {};
@@ -254,8 +254,8 @@ int metrics_command(int argc, char** argv) {
     return 0;
   }
   const std::string word = argc > 1 ? argv[1] : "";
-  if (argc > 2 && !word.starts_with('-')) return refuse("metrics", "one process at most");
-  if (argc > 1 && word.empty()) return refuse("metrics", "\"\" is not the number of a process");
+  if (argc > 2 && !word.starts_with('-')) return reject("metrics", "one process at most");
+  if (argc > 1 && word.empty()) return reject("metrics", "\"\" is not the number of a process");
   const FoundJob found = find_job("metrics", word);
   if (found.job == 0) return found.code;
   const auto ranks = ask(found.job, kAnswerMs);
@@ -325,7 +325,7 @@ std::string line_of(pid_t job) {
   return line;
 }
 
-FoundJob refuse(const char* command, int code, const std::string& why) {
+FoundJob reject(const char* command, int code, const std::string& why) {
   std::fprintf(stderr, "heddle %s: %s\n", command, why.c_str());
   return {0, code};
 }
@@ -349,24 +349,24 @@ std::vector<pid_t> ranks_of(pid_t job, int timeout_ms) {
 
 FoundJob find_job(const char* command, const std::string& argument) {
   pid_t process = 0;
-  if (argument.starts_with('-')) return refuse(command, kUsageCode, no_option(command, argument));
+  if (argument.starts_with('-')) return reject(command, kUsageCode, no_option(command, argument));
   if (!argument.empty()) {
     const char* last = argument.data() + argument.size();
     const auto [end, error] = std::from_chars(argument.data(), last, process);
     if (error != std::errc() || end != last || process <= 0) {
-      return refuse(command, kUsageCode, "\"" + argument + "\" is not the number of a process");
+      return reject(command, kUsageCode, "\"" + argument + "\" is not the number of a process");
     }
   }
   const std::vector<pid_t> jobs = find_doors();
-  if (jobs.empty()) return refuse(command, 1, "no job of this user runs on this machine");
+  if (jobs.empty()) return reject(command, 1, "no job of this user runs on this machine");
   if (process == 0 && jobs.size() > 1) {
     std::string all;
     for (const pid_t job : jobs) all += "\n  " + line_of(job);
-    return refuse(command, kUsageCode, "several jobs run; name one of these:" + all);
+    return reject(command, kUsageCode, "several jobs run; name one of these:" + all);
   }
   const pid_t job = process == 0 ? jobs.front() : job_of(process, jobs);
   if (job != 0) return {job, 0};
-  return refuse(command, 1, "process " + std::to_string(process) + " belongs to no job of this user");
+  return reject(command, 1, "process " + std::to_string(process) + " belongs to no job of this user");
 }
 
 // heddle hang: asks a running job what its ranks wait for.

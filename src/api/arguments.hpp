@@ -177,7 +177,7 @@ Status until_ended(const char* call, heddle_worker handle, std::uint64_t remote,
     // one that is not open, or whose owner has died, is an error at once
     const RemoteRegion* region = find_handle<RemoteRegion>(remote);
     const bool waits = region != nullptr && !region->is(RemoteRegion::Barred::failed) && !at_once(*region);
-    if (waits) return engine::refuse_wait(call);
+    if (waits) return engine::reject_wait(call);
   }
   AwaitedCompletion awaited;
   const heddle_completion completion = awaited.completion();

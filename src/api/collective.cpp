@@ -95,7 +95,7 @@ Status check_buffers(const Arguments& arguments, std::uint64_t alignment, const 
 // Checks the arguments and fills *call.
 Status prepare(const Team& team, const Arguments& arguments, Call* call) {
   if (engine::inside_of() != nullptr) [[unlikely]] {
-    return engine::refuse_wait(arguments.function);
+    return engine::reject_wait(arguments.function);
   }
   call->operation = arguments.operation;
   call->bytes = arguments.amount;
@@ -165,14 +165,14 @@ heddle_status heddle_collective_start(heddle_collective handle) {
 heddle_status heddle_collective_test(heddle_collective handle) {
   auto* operation = find_handle<collective::Collective>(handle.id);
   if (operation == nullptr) return bad_handle("collective", handle.id);
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_collective_test");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_collective_test");
   return guarded([&]() -> Status { return operation->test(); });
 }
 
 heddle_status heddle_collective_wait(heddle_collective handle, int64_t timeout_ns) {
   auto* operation = find_handle<collective::Collective>(handle.id);
   if (operation == nullptr) return bad_handle("collective", handle.id);
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_collective_wait");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_collective_wait");
   return guarded([&]() -> Status { return operation->wait(timeout_ns); });
 }
 
@@ -181,7 +181,7 @@ heddle_status heddle_collective_wait_on(heddle_collective handle, heddle_worker 
   if (operation == nullptr) return bad_handle("collective", handle.id);
   auto* beside = find_handle<worker::Worker>(worker.id);
   if (beside == nullptr) return bad_handle("worker", worker.id);
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_collective_wait_on");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_collective_wait_on");
   return guarded([&]() -> Status { return operation->wait(timeout_ns, beside); });
 }
 

@@ -219,7 +219,7 @@ Status check_overlap(const ListArguments& arguments, const Call& call, std::uint
 
 // Checks the arguments and fills *call and *lists.
 Status prepare_lists(const Team& team, const ListArguments& arguments, Exchange* lists, Call* call) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait(arguments.function);
+  if (engine::inside_of() != nullptr) return engine::reject_wait(arguments.function);
   if (arguments.root >= team.size()) {
     return base::fail(HEDDLE_ERR_RANK, "%s: root %u: the team has members 0-%u", arguments.function, arguments.root,
                       team.size() - 1);

@@ -72,7 +72,7 @@ heddle_status heddle_context_join(const heddle_context_options* options, heddle_
 heddle_status heddle_context_leave(heddle_context handle) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
-  if (engine::RunningTask::of(*context)) return engine::refuse_end("heddle_context_leave");
+  if (engine::RunningTask::of(*context)) return engine::reject_end("heddle_context_leave");
   return guarded([&]() -> Status {
     const Status status = context->leave();
     if (!context->left()) return status;

@@ -130,14 +130,14 @@ heddle_status heddle_worker_descriptor(heddle_worker handle, int* descriptor) {
 heddle_status heddle_worker_arm(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_wait("heddle_worker_arm");
+  if (heddle::engine::inside_of() != nullptr) return heddle::engine::reject_wait("heddle_worker_arm");
   return worker->descriptor().arm();
 }
 
 int heddle_context_progress(heddle_context handle) {
   Context* context = find_handle<Context>(handle.id);
   if (context == nullptr) return bad_handle("context", handle.id);
-  if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_progress();
+  if (heddle::engine::inside_of() != nullptr) return heddle::engine::reject_progress();
   return context->helpers().advance_all();
 }
 

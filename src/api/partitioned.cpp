@@ -19,7 +19,7 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
 
 // The checks for both sides. `what`: the name of the function without heddle_.
 Status check(const char* what, const Worker& worker, const void* data, const Shape& shape) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait(what);
+  if (engine::inside_of() != nullptr) return engine::reject_wait(what);
   if (shape.partitions == 0) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s: no partitions; a message has 1 to %u", what, HEDDLE_MOST_PARTITIONS);
   }
@@ -138,20 +138,20 @@ heddle_status heddle_partitioned_bytes(heddle_partitioned handle, uint64_t* byte
 heddle_status heddle_partitioned_test(heddle_partitioned handle) {
   auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_partitioned_test");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_partitioned_test");
   return guarded([&]() -> Status { return operation->test(); });
 }
 
 heddle_status heddle_partitioned_wait(heddle_partitioned handle, int64_t timeout_ns) {
   auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_partitioned_wait");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_partitioned_wait");
   return guarded([&]() -> Status { return operation->wait(timeout_ns); });
 }
 
 heddle_status heddle_partitioned_free(heddle_partitioned handle) {
   auto* operation = find_handle<PartitionedSide>(handle.id);
   if (operation == nullptr) return bad_handle("partitioned", handle.id);
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_partitioned_free");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_partitioned_free");
   return guarded([&]() -> Status { return operation->close(); });
 }

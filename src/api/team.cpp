@@ -17,7 +17,7 @@ namespace {
 
 // Checks common to all functions that make a team: `team` is valid, and this thread may wait.
 Status may_make(const char* function, const heddle_team* team) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait(function);
+  if (engine::inside_of() != nullptr) return engine::reject_wait(function);
   if (team == nullptr)
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s: team is null; pass an address that is valid", function);
   return HEDDLE_DONE;

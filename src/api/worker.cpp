@@ -70,8 +70,8 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
 heddle_status heddle_worker_close(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  if (heddle::engine::inside_of() != nullptr) return heddle::engine::refuse_wait("heddle_worker_close");
-  if (heddle::engine::RunningTask::of(worker->core())) return heddle::engine::refuse_end("heddle_worker_close");
+  if (heddle::engine::inside_of() != nullptr) return heddle::engine::reject_wait("heddle_worker_close");
+  if (heddle::engine::RunningTask::of(worker->core())) return heddle::engine::reject_end("heddle_worker_close");
   return guarded([&]() -> Status { return worker->context().close_worker(worker); });
 }
 
@@ -308,7 +308,7 @@ namespace {
 Status meet_owner(const char* call, RemoteRegion& remote, uint64_t handle) {
   if (engine::inside_of() == nullptr) return guarded([&] { return remote.owner->meet_wait(handle); });
   const Status status = meet(remote);
-  return status == HEDDLE_AGAIN ? engine::refuse_wait(call) : status;
+  return status == HEDDLE_AGAIN ? engine::reject_wait(call) : status;
 }
 
 // The region that the address names, met, and the range checked.

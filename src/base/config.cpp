@@ -404,7 +404,7 @@ std::string written(Type type, std::uint64_t value) {
   return std::to_string(value);
 }
 
-Status refuse(const Variable& variable, const std::string& text) {
+Status reject(const Variable& variable, const std::string& text) {
   return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" is outside its range, %s (default %s: %s)", variable.name, text.c_str(),
               range_text(variable).c_str(), variable.default_value, variable.help);
 }
@@ -457,7 +457,7 @@ Result<Config> Config::read(const Overrides& overrides) {
       return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" is not %s (default %s: %s)", variable.name, config.text_[i].c_str(),
                   accepted(variable.type), variable.default_value, variable.help);
     }
-    if (!variable.range.has(*value)) return refuse(variable, config.text_[i]);
+    if (!variable.range.has(*value)) return reject(variable, config.text_[i]);
     config.number_[i] = *value;
   }
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

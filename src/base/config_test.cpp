@@ -8,7 +8,7 @@ namespace heddle::base::config_test {
 namespace {
 
 // `allowed`: the accepted values, as the message states them.
-void expect_refused(const char* name, const char* value, const char* allowed) {
+void expect_rejected(const char* name, const char* value, const char* allowed) {
   const auto config = Config::read({{name, value}});
   ASSERT_FALSE(config.ok()) << name << "=" << value;
   EXPECT_EQ(config.status(), HEDDLE_ERR_CONFIG);
@@ -23,44 +23,44 @@ void expect_read(const char* name, const char* value, Var var, std::uint64_t num
   EXPECT_EQ(config->number(var), number);
 }
 
-TEST(Config, BothEndsOfARangeAreInsideAndWhatIsBeyondIsRefused) {
+TEST(Config, BothEndsOfARangeAreInsideAndWhatIsBeyondIsRejected) {
   expect_read("HEDDLE_MAX_WORKERS", "1", Var::max_workers, 1);
   expect_read("HEDDLE_MAX_WORKERS", "256", Var::max_workers, 256);
-  expect_refused("HEDDLE_MAX_WORKERS", "0", " 1-256 ");
-  expect_refused("HEDDLE_MAX_WORKERS", "257", " 1-256 ");
-  expect_refused("HEDDLE_MAX_WORKERS", "4294967297", " 1-256 ");
+  expect_rejected("HEDDLE_MAX_WORKERS", "0", " 1-256 ");
+  expect_rejected("HEDDLE_MAX_WORKERS", "257", " 1-256 ");
+  expect_rejected("HEDDLE_MAX_WORKERS", "4294967297", " 1-256 ");
   expect_read("HEDDLE_TAG_CREDIT_BYTES", "64K", Var::tag_credit_bytes, 65536);
   expect_read("HEDDLE_TAG_CREDIT_BYTES", "1G", Var::tag_credit_bytes, 1U << 30);
-  expect_refused("HEDDLE_TAG_CREDIT_BYTES", "65535", " 64K-1G ");
-  expect_refused("HEDDLE_TAG_CREDIT_BYTES", "2G", " 64K-1G ");
+  expect_rejected("HEDDLE_TAG_CREDIT_BYTES", "65535", " 64K-1G ");
+  expect_rejected("HEDDLE_TAG_CREDIT_BYTES", "2G", " 64K-1G ");
   expect_read("HEDDLE_FAULT_LATENCY", "1s", Var::fault_latency, 1'000'000'000);
-  expect_refused("HEDDLE_FAULT_LATENCY", "1001ms", " 0-1s ");
-  expect_refused("HEDDLE_FAULT_AGAIN", "96", " 0-95 ");
-  expect_refused("HEDDLE_FAULT_DELAY", "1000001", " 0-1000000 ");
+  expect_rejected("HEDDLE_FAULT_LATENCY", "1001ms", " 0-1s ");
+  expect_rejected("HEDDLE_FAULT_AGAIN", "96", " 0-95 ");
+  expect_rejected("HEDDLE_FAULT_DELAY", "1000001", " 0-1000000 ");
   // in nanoseconds it does not fit into 64 bits
-  expect_refused("HEDDLE_HANG_SECONDS", "18446744074", " 0-1000000 ");
+  expect_rejected("HEDDLE_HANG_SECONDS", "18446744074", " 0-1000000 ");
 }
 
 TEST(Config, SomeNumbersAreMultiples) {
   expect_read("HEDDLE_SHM_RING_BYTES", "2112", Var::shm_ring_bytes, 2112);
-  expect_refused("HEDDLE_SHM_RING_BYTES", "2100", " 0 or 2K-16M, a multiple of 64 ");
+  expect_rejected("HEDDLE_SHM_RING_BYTES", "2100", " 0 or 2K-16M, a multiple of 64 ");
   expect_read("HEDDLE_SHM_RING_BYTES", "0", Var::shm_ring_bytes, 0);
 }
 
-TEST(Config, WhatIsNoNumberIsRefusedWithWhatWouldBe) {
-  expect_refused("HEDDLE_SHM_RING_BYTES", "many", "64K");
-  expect_refused("HEDDLE_MAX_WORKERS", "-1", "whole number");
-  expect_refused("HEDDLE_MAX_WORKERS", "", "whole number");
-  expect_refused("HEDDLE_SHM_BOUNCE_PATIENCE_NS", "5 years", "500ns");
-  expect_refused("HEDDLE_CLOSE_TIMEOUT", "2", "a whole number with a unit of time");
-  expect_refused("HEDDLE_CLOSE_TIMEOUT", "1.5s", "a whole number with a unit of time");
+TEST(Config, WhatIsNoNumberIsRejectedWithWhatWouldBe) {
+  expect_rejected("HEDDLE_SHM_RING_BYTES", "many", "64K");
+  expect_rejected("HEDDLE_MAX_WORKERS", "-1", "whole number");
+  expect_rejected("HEDDLE_MAX_WORKERS", "", "whole number");
+  expect_rejected("HEDDLE_SHM_BOUNCE_PATIENCE_NS", "5 years", "500ns");
+  expect_rejected("HEDDLE_CLOSE_TIMEOUT", "2", "a whole number with a unit of time");
+  expect_rejected("HEDDLE_CLOSE_TIMEOUT", "1.5s", "a whole number with a unit of time");
   expect_read("HEDDLE_CLOSE_TIMEOUT", "0", Var::close_timeout, 0);
   expect_read("HEDDLE_CLOSE_TIMEOUT", "5min", Var::close_timeout, 300'000'000'000);
-  expect_refused("HEDDLE_STATS", "maybe", "0 or 1");
-  expect_refused("HEDDLE_AM_MAX_BYTES", "99999999999T", "64K");
+  expect_rejected("HEDDLE_STATS", "maybe", "0 or 1");
+  expect_rejected("HEDDLE_AM_MAX_BYTES", "99999999999T", "64K");
 }
 
-// A row whose default is refused would make every program fail.
+// A row whose default is rejected would make every program fail.
 TEST(Config, EveryDefaultIsInsideItsRange) {
   for (const Variable& variable : variables()) unsetenv(variable.name);
   const auto config = Config::read();

@@ -41,7 +41,7 @@ inline void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,
 
 // Only some of the threads that wait on a word may be woken: those whose `bits` share a bit with
 // the waker's. Threads that wait by futex_wait() have all bits. `bits` must not be 0: the kernel
-// refuses that, and the wait returns at once.
+// rejects that, and the wait returns at once.
 inline void futex_wait_bits(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns,
                             std::uint32_t bits, FutexScope scope) {
   constexpr std::int64_t kSecond = 1'000'000'000;

@@ -175,7 +175,7 @@ class Setup {
 
 // The first error of a setup, with its text. The thread that reports it may not be the one that
 // found it.
-class Refusal {
+class Rejection {
  public:
   // Keeps the error with the thread's last message, unless there is one already. Returns the first
   // error.

@@ -69,7 +69,7 @@ TEST_P(EveryAlgorithm, IsProvedUpTo64Ranks) {
   };
   for (Rank ranks = 1; ranks <= 64 && !HasFailure(); ranks = next(ranks)) {
     AlgorithmRequest request{algorithm.operation, 0, ranks, 0, 12, 4, 0, shape_of(ranks)};
-    if (algorithm.refuses(request) != nullptr) continue;
+    if (algorithm.rejects(request) != nullptr) continue;
     for (const Rank root : {0U, ranks / 2, ranks - 1}) {
       request.root = root;
       request.segment_bytes = root == 0 ? 3 : 5;
@@ -364,7 +364,7 @@ TEST(Table, KnowsWhoPutsIntoTheCallersMemory) {
       request.bytes = algorithm.operation == Operation::barrier ? 0 : 256;
       if (ranks == 8) request.shape = {2, 2, 2};
       if (ranks == 27) request.shape = {3, 3, 3};
-      if (algorithm.refuses(request) != nullptr) continue;
+      if (algorithm.rejects(request) != nullptr) continue;
       for (request.rank = 0; request.rank < ranks; ++request.rank) {
         for (const ScheduleCommand& command : algorithm.schedule(request).commands) {
           gets = gets || command.action == Action::get;

@@ -221,13 +221,13 @@ void Collective::retire() {
   // If members' lists do not fit each other, all members are told so, and nobody runs the
   // operation. The same holds if calls differ and this member has heard all members. Otherwise
   // others may have heard more than this member, and may run it.
-  const bool refused = stage() == Stage::refused;
-  const bool refused_by_all = record_.status != HEDDLE_DONE || (heard_all_ && !agreed_);
+  const bool rejected = stage() == Stage::rejected;
+  const bool rejected_by_all = record_.status != HEDDLE_DONE || (heard_all_ && !agreed_);
   const bool ready = stage() == Stage::ready;
   Runner::Past past{};
-  past.never = !told_ || unlike_ || (refused && refused_by_all);
+  past.never = !told_ || unlike_ || (rejected && rejected_by_all);
   past.agreed = agreed_;
-  past.refused = agreed_ && refused && refusal_.status() != HEDDLE_ERR_PEER_FAILED;
+  past.rejected = agreed_ && rejected && rejection_.status() != HEDDLE_ERR_PEER_FAILED;
   past.ran = ready && runner_->done() && runner_->status() == HEDDLE_DONE;
   past.whole = !team_.failed_member();
   const Runner::Memory memory = runner_->retire(past);
@@ -309,8 +309,8 @@ base::Status Collective::assembled(std::span<const SetupRecord> records, bool* d
   const bool lists = lists_blocks(call_.operation);
   if (const base::Status status = judge(records); status != HEDDLE_DONE) {
     // calls that differ matter more than lists that do not fit, and all members find the former
-    refusal_.forget();
-    return refusal_.keep(status);
+    rejection_.forget();
+    return rejection_.keep(status);
   }
   agreed_ = true;
   const auto goes_alike = [this](const SetupRecord& record) { return record.keys.way == record_.keys.way; };
@@ -323,24 +323,24 @@ base::Status Collective::assembled(std::span<const SetupRecord> records, bool* d
                        record.receive_in == SetupRecord::Where::receive_region ||
                        record.receive_in == SetupRecord::Where::scratch_region;
               });
-  if (refusal_.status() != HEDDLE_DONE) return refusal_.report();
+  if (rejection_.status() != HEDDLE_DONE) return rejection_.report();
   try {
     // Members' memory has no links: to release commands one after the other would only delay them.
     const bool together = !by_interface() && request_.spread;
     if (together) request_.spread = false;
     if (lists || together) schedule_ = algorithm_->schedule(request_);
     const base::Status status = runner_->bind(schedule_, records);
-    return status == HEDDLE_DONE ? status : refusal_.keep(status);
+    return status == HEDDLE_DONE ? status : rejection_.keep(status);
   } catch (const std::bad_alloc&) {
-    return refusal_.keep(base::fail(HEDDLE_ERR_NO_MEMORY, "there is no memory to bind %s", name_of(call_.operation)));
+    return rejection_.keep(base::fail(HEDDLE_ERR_NO_MEMORY, "there is no memory to bind %s", name_of(call_.operation)));
   }
 }
 
 void Collective::decided(base::Status status) {
-  if (status != HEDDLE_DONE) refusal_.keep(status);
-  unlike_ = agreed_ && lists_blocks(call_.operation) && refusal_.status() == HEDDLE_ERR_ARGUMENT;
-  if (refusal_.status() == HEDDLE_DONE && use_ == Use::persistent) team_.commons().count_persistent(by_interface());
-  stage_.store(refusal_.status() == HEDDLE_DONE ? Stage::ready : Stage::refused, std::memory_order_release);
+  if (status != HEDDLE_DONE) rejection_.keep(status);
+  unlike_ = agreed_ && lists_blocks(call_.operation) && rejection_.status() == HEDDLE_ERR_ARGUMENT;
+  if (rejection_.status() == HEDDLE_DONE && use_ == Use::persistent) team_.commons().count_persistent(by_interface());
+  stage_.store(rejection_.status() == HEDDLE_DONE ? Stage::ready : Stage::rejected, std::memory_order_release);
 }
 
 base::Status Collective::wait_ready() {
@@ -352,7 +352,7 @@ base::Status Collective::wait_ready() {
       },
       [this](tap::Wait& wait) { describe(wait); },
       [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); });
-  return stage() == Stage::ready ? HEDDLE_DONE : refusal_.report();
+  return stage() == Stage::ready ? HEDDLE_DONE : rejection_.report();
 }
 
 const char* Collective::algorithm() const {
@@ -365,7 +365,7 @@ bool Collective::active() const {
   switch (stage()) {
     case Stage::setting_up:
       return true;
-    case Stage::refused:
+    case Stage::rejected:
       return false;
     case Stage::ready:
       break;
@@ -409,7 +409,7 @@ worker::Attachment::Found Collective::move_on() {
     const bool moved = team_.setups().advance();
     if (stage() == Stage::setting_up) return moved ? Found::moved : Found::waits;
   }
-  if (stage() == Stage::refused) return Found::nothing;
+  if (stage() == Stage::rejected) return Found::nothing;
   if (use_ == Use::once && !begun_.exchange(true, std::memory_order_relaxed)) {
     note(tap::TraceEvent::schedule_begin);
     runner_->start(kStartBytes);
@@ -469,7 +469,7 @@ base::Status Collective::end_of(base::Status status) {
 base::Status Collective::ended() {
   running_ = false;
   if (stage() == Stage::ready) note(tap::TraceEvent::schedule_end);
-  const base::Status status = stage() == Stage::refused ? refusal_.report() : end_of(runner_->status());
+  const base::Status status = stage() == Stage::rejected ? rejection_.report() : end_of(runner_->status());
   if (use_ == Use::once) {
     team_.pass(number_.load(std::memory_order_relaxed));
     team_.commons().collectives().remove(this);
@@ -478,7 +478,7 @@ base::Status Collective::ended() {
 }
 
 base::Status Collective::test() {
-  if (engine::inside_of() != nullptr) return engine::refuse_progress();
+  if (engine::inside_of() != nullptr) return engine::reject_progress();
   if (use_ == Use::persistent && !running_) return end_of(runner_->status());
   if (worker::Worker* port = team_.commons().port(); port != nullptr) static_cast<void>(port->progress());
   static_cast<void>(move_on());
@@ -486,7 +486,7 @@ base::Status Collective::test() {
 }
 
 base::Status Collective::wait(std::int64_t timeout_ns, worker::Worker* beside) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_collective_wait");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_collective_wait");
   if (beside != nullptr && &beside->context() != &team_.context()) {
     return base::fail(HEDDLE_ERR_ARGUMENT,
                       "heddle_collective_wait_on: the worker is of another context than the collective");
@@ -664,12 +664,12 @@ void Collective::tell(std::uint32_t round, std::span<SetupRecord> members) {
 
 void Collective::heard(std::uint32_t round, std::span<const SetupRecord> records) {
   if (!lists_blocks(call_.operation)) return;
-  for (std::uint32_t member = 0; member < records.size() && refusal_.status() == HEDDLE_DONE; ++member) {
+  for (std::uint32_t member = 0; member < records.size() && rejection_.status() == HEDDLE_DONE; ++member) {
     const SetupRecord& record = records[member];
     // Calls of another kind are judged when all members have told theirs.
     if (record.kind != SetupRecord::Kind::operation || record.operation != record_.operation) return;
     if (const base::Status status = compare(round, member, record, request_, &lists_); status != HEDDLE_DONE)
-      refusal_.keep(status);
+      rejection_.keep(status);
   }
 }
 

@@ -60,7 +60,7 @@ class Places {
 // many times.
 //
 // Stages: setting_up, until all members have told what they call and where their memory is; then
-// ready, or refused with a reason. The Runner does the runs. One thread at a time calls test(),
+// ready, or rejected with a reason. The Runner does the runs. One thread at a time calls test(),
 // wait(), start() and close(). Any thread may call move_on(). Among them are helpers, which call
 // visit() first, under the lock of the list in which they found the operation.
 class Collective final : public Setup {
@@ -79,7 +79,7 @@ class Collective final : public Setup {
   [[nodiscard]] const char* algorithm() const;
   // True: the operation is ready, and the network's interface runs it.
   [[nodiscard]] bool offloaded() const { return stage() == Stage::ready && by_interface(); }
-  // True: the interface runs the operation, or was to run it before the operation was refused. Not
+  // True: the interface runs the operation, or was to run it before the operation was rejected. Not
   // during the set-up.
   [[nodiscard]] bool by_interface() const { return runner_->offloaded(); }
   [[nodiscard]] Team& team() { return team_; }
@@ -91,7 +91,7 @@ class Collective final : public Setup {
   // Sets the number of the team's call that it now runs for.
   void set_number(std::uint64_t number) { number_.store(number, std::memory_order_relaxed); }
 
-  // Waits until the set-up has ended: DONE, or why the operation is refused.
+  // Waits until the set-up has ended: DONE, or why the operation is rejected.
   base::Status wait_ready();
   // Begins a run. STATE: a run is under way, or the operation is not persistent; PEER_FAILED.
   base::Status start();
@@ -130,7 +130,7 @@ class Collective final : public Setup {
   void decided(base::Status status) override;
 
  private:
-  enum class Stage : std::uint8_t { setting_up, ready, refused };
+  enum class Stage : std::uint8_t { setting_up, ready, rejected };
   Collective(Team& team, const Call& call, Use use) : team_(team), call_(call), use_(use), places_(team) {}
 
   [[nodiscard]] Stage stage() const { return stage_.load(std::memory_order_acquire); }
@@ -163,9 +163,9 @@ class Collective final : public Setup {
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Runner> by_software_;  // until the members have agreed on a way or not
 
-  // release when the stage becomes ready or refused; acquire in stage()
+  // release when the stage becomes ready or rejected; acquire in stage()
   std::atomic<Stage> stage_{Stage::setting_up};
-  Refusal refusal_;
+  Rejection rejection_;
   bool heard_all_ = false;  // the records of all members have arrived
   // the lists do not fit each other, here or at other members: nobody runs the operation
   bool unlike_ = false;

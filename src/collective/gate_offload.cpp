@@ -297,7 +297,7 @@ base::Status TeamGates::bind(std::span<const SetupRecord> records) {
 std::shared_ptr<TeamGates> TeamNetworks::open(const Team& team, bool common) {
   if (common && common_ == Common::decided) return offered_ = gates_;
   if (common) common_ = Common::asked;
-  if (refused_) return nullptr;
+  if (rejected_) return nullptr;
   const std::uint32_t network = common ? 0 : made_ + 1;
   transport::BarrierGates* interface = team.context().transport().gates();
   return offered_ = TeamGates::open(interface, team.rank(), team.size(), {network, team.rank_in_job(0) + made_});
@@ -312,7 +312,7 @@ bool TeamNetworks::decided(base::Status status, bool offloaded) {
     if (status == HEDDLE_DONE && by_gates) gates_ = its;
   }
   if (status != HEDDLE_ERR_SYSTEM || !by_gates) return false;
-  refused_ = true;
+  rejected_ = true;
   common_ = Common::decided;
   gates_ = nullptr;
   return true;

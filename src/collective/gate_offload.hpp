@@ -48,7 +48,7 @@ std::vector<GateLinks> gates_of(Rank rank, Rank ranks);
 // operators are bitwise operators on 0 and 1. Elements for bitwise operators are packed tightly
 // into words.
 // Not done by gates: products; functions of the program; sums of floating point, since gates round
-// differently from software and refuse an infinity or a NaN at the member that gives it.
+// differently from software and reject an infinity or a NaN at the member that gives it.
 class GateReduction {
  public:
   // For a barrier, an allreduce or a reduce. Empty: gates with that many words cannot do it.
@@ -116,7 +116,7 @@ class TeamNetworks {
   // common gates. Null: there are none. decided() must follow.
   std::shared_ptr<TeamGates> open(const Team& team, bool common);
   // Reports how the preparation of an operation has ended. `offloaded`: the interface was to run
-  // it. True: the interface refused the gates' settings at some member; all members must prepare
+  // it. True: the interface rejected the gates' settings at some member; all members must prepare
   // the operation again, without gates.
   [[nodiscard]] bool decided(base::Status status, bool offloaded);
   // Called when a member has failed: others may have begun an operation that this one has not.
@@ -125,7 +125,7 @@ class TeamNetworks {
  private:
   // number of persistent operations, and of those for blocking calls, that have become ready
   std::uint32_t made_ = 0;
-  bool refused_ = false;  // the interface refused the settings of gates at some member
+  bool rejected_ = false;  // the interface rejected the settings of gates at some member
   enum class Common : std::uint8_t { unknown, asked, decided } common_ = Common::unknown;
   std::shared_ptr<TeamGates> gates_;    // of blocking calls; null: unknown, or there are none
   std::shared_ptr<TeamGates> offered_;  // between open() and decided()

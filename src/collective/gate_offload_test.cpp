@@ -157,7 +157,7 @@ TEST(GateOffload, SaysWhatMembersHaveDoneWrong) {
   EXPECT_STREQ(offloaded.runner.reason(HEDDLE_ERR_RANGE), "what was put to a member did not arrive");
 }
 
-TEST(GateOffload, AStartThatTheInterfaceRefusesEndsTheRun) {
+TEST(GateOffload, AStartThatTheInterfaceRejectsEndsTheRun) {
   Gates gates(16);
   Offloaded offloaded(gates);
   gates.seen.start = HEDDLE_ERR_SYSTEM;

@@ -1,5 +1,5 @@
 // Compares every kernel with a separate computation, element by element; checks the bits of
-// results, and what is refused.
+// results, and what is rejected.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -196,7 +196,7 @@ TEST(Reduction, ComplexResultsDoNotDependOnTheSide) {
   check_sides<std::complex<double>>(HEDDLE_COMPLEX_DOUBLE);
 }
 
-void expect_refused(const heddle_reduction& from, base::Status status, const char* words) {
+void expect_rejected(const heddle_reduction& from, base::Status status, const char* words) {
   const auto named = named_reduction("heddle_allreduce", from);
   EXPECT_EQ(named.status(), status);
   EXPECT_STREQ(base::last_message(), words);
@@ -205,24 +205,24 @@ void expect_refused(const heddle_reduction& from, base::Status status, const cha
 void first_wins(void*, const void*, std::size_t, const void*) {}
 
 TEST(Reduction, WhatIsWrongIsNamed) {
-  expect_refused({}, HEDDLE_ERR_ARGUMENT, "heddle_allreduce: the reduction has type 0; a heddle_type is 1 to 12");
-  expect_refused({static_cast<heddle_type>(13), HEDDLE_SUM, nullptr, nullptr, 0}, HEDDLE_ERR_ARGUMENT,
-                 "heddle_allreduce: the reduction has type 13; a heddle_type is 1 to 12");
-  expect_refused({HEDDLE_INT8, static_cast<heddle_operator>(11), nullptr, nullptr, 0}, HEDDLE_ERR_ARGUMENT,
-                 "heddle_allreduce: the reduction has operator 11; a heddle_operator is 1 to 10");
-  expect_refused({HEDDLE_DOUBLE, HEDDLE_BXOR, nullptr, nullptr, 0}, HEDDLE_ERR_UNSUPPORTED,
-                 "heddle_allreduce: the operator bxor does not take double; use a function of your own");
-  expect_refused({HEDDLE_COMPLEX_FLOAT, HEDDLE_MAX, nullptr, nullptr, 0}, HEDDLE_ERR_UNSUPPORTED,
-                 "heddle_allreduce: the operator max does not take complex float; use a function of your own");
-  expect_refused(
+  expect_rejected({}, HEDDLE_ERR_ARGUMENT, "heddle_allreduce: the reduction has type 0; a heddle_type is 1 to 12");
+  expect_rejected({static_cast<heddle_type>(13), HEDDLE_SUM, nullptr, nullptr, 0}, HEDDLE_ERR_ARGUMENT,
+                  "heddle_allreduce: the reduction has type 13; a heddle_type is 1 to 12");
+  expect_rejected({HEDDLE_INT8, static_cast<heddle_operator>(11), nullptr, nullptr, 0}, HEDDLE_ERR_ARGUMENT,
+                  "heddle_allreduce: the reduction has operator 11; a heddle_operator is 1 to 10");
+  expect_rejected({HEDDLE_DOUBLE, HEDDLE_BXOR, nullptr, nullptr, 0}, HEDDLE_ERR_UNSUPPORTED,
+                  "heddle_allreduce: the operator bxor does not take double; use a function of your own");
+  expect_rejected({HEDDLE_COMPLEX_FLOAT, HEDDLE_MAX, nullptr, nullptr, 0}, HEDDLE_ERR_UNSUPPORTED,
+                  "heddle_allreduce: the operator max does not take complex float; use a function of your own");
+  expect_rejected(
       {HEDDLE_INT32, HEDDLE_SUM, nullptr, nullptr, 8}, HEDDLE_ERR_ARGUMENT,
       "heddle_allreduce: the reduction has element_bytes 8, but a int32 has 4; leave it 0 where there is no function");
-  expect_refused(
+  expect_rejected(
       {HEDDLE_INT32, HEDDLE_SUM, first_wins, nullptr, 4}, HEDDLE_ERR_ARGUMENT,
       "heddle_allreduce: the reduction has a function and type 3, operator 1; leave these two 0, or fn null");
-  expect_refused({static_cast<heddle_type>(0), static_cast<heddle_operator>(0), first_wins, nullptr, 0},
-                 HEDDLE_ERR_ARGUMENT,
-                 "heddle_allreduce: the reduction has a function and element_bytes 0; say how large an element is");
+  expect_rejected({static_cast<heddle_type>(0), static_cast<heddle_operator>(0), first_wins, nullptr, 0},
+                  HEDDLE_ERR_ARGUMENT,
+                  "heddle_allreduce: the reduction has a function and element_bytes 0; say how large an element is");
 }
 
 TEST(Reduction, ItsNameTellsTypesAndOperatorsApart) {

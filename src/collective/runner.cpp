@@ -46,7 +46,7 @@ bool Offload::advance() {
 }
 
 Runner::Memory Offload::retire(const Past& past) {
-  const bool nobody_began = past.never || past.refused;
+  const bool nobody_began = past.never || past.rejected;
   // All credits of peers have arrived with the last run, unless a peer is one run further than this
   // member.
   const bool all_has_come = past.ran && past.whole;

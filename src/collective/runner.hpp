@@ -132,11 +132,11 @@ class Runner {
   // ---- the end
   // The history of the operation, for retire().
   struct Past {
-    bool never;    // no member runs it, or ever ran it
-    bool agreed;   // all members have made the same call
-    bool refused;  // agreed, and all members have been told that nobody runs it
-    bool ran;      // all runs here, if there were any, have succeeded
-    bool whole;    // all members are alive, as far as is known
+    bool never;     // no member runs it, or ever ran it
+    bool agreed;    // all members have made the same call
+    bool rejected;  // agreed, and all members have been told that nobody runs it
+    bool ran;       // all runs here, if there were any, have succeeded
+    bool whole;     // all members are alive, as far as is known
   };
   // When the memory to which members put may be reused: now; when all that members owe its counters
   // has arrived; or not before the context ends.

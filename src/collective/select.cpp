@@ -107,7 +107,7 @@ const SelectionTable::Row* SelectionTable::find(const AlgorithmRequest& request,
                                                 bool mapped) const {
   const auto fits = [&](const Row& row) {
     return row.operation == request.operation && row.kept == kept && request.ranks <= row.ranks && bytes <= row.bytes &&
-           (mapped || !row.algorithm->gets) && row.algorithm->refuses(request) == nullptr;
+           (mapped || !row.algorithm->gets) && row.algorithm->rejects(request) == nullptr;
   };
   const auto found = std::ranges::find_if(rows_, fits);
   return found == rows_.end() ? nullptr : &*found;
@@ -198,7 +198,7 @@ base::Result<Selection> Selection::read(const std::string& names, std::uint64_t 
 base::Result<Selection::Choice> Selection::choose(const Call& call, const AlgorithmRequest& request, bool reachable,
                                                   bool mapped) const {
   const Algorithm* forced = forced_[static_cast<std::size_t>(call.operation)];
-  if (forced != nullptr && (forced->refuses(request) != nullptr || (!mapped && forced->gets))) forced = nullptr;
+  if (forced != nullptr && (forced->rejects(request) != nullptr || (!mapped && forced->gets))) forced = nullptr;
   const SelectionTable::Row* row =
       call.algorithm == nullptr && forced == nullptr
           ? table_.find(request, call.whole != 0 ? call.whole : request.bytes, !reachable, mapped)
@@ -216,7 +216,7 @@ base::Result<Selection::Choice> Selection::choose(const Call& call, const Algori
                         "\"%s\" is no algorithm for %s; `heddle info --schedule` lists those there are", call.algorithm,
                         name_of(call.operation));
     }
-    if (const char* why = choice.algorithm->refuses(request); why != nullptr)
+    if (const char* why = choice.algorithm->rejects(request); why != nullptr)
       return base::fail(HEDDLE_ERR_ARGUMENT, "algorithm %s cannot do this: %s", call.algorithm, why);
     if (choice.algorithm->gets && !mapped) {
       return base::fail(HEDDLE_ERR_ARGUMENT, "algorithm %s is for ranks that map each other's memory; these do not",

@@ -143,7 +143,7 @@ struct End {
 TEST(SessionOffload, LeavesToTheInterfaceWhatMembersMayReach) {
   constexpr bool kNo = false;
   constexpr bool kYes = true;
-  // never, agreed, refused, ran, whole
+  // never, agreed, rejected, ran, whole
   const End ends[] = {
       {"nobody was told", {kYes, kNo, kNo, kNo, kYes}, false, Runner::Memory::now},
       {"all were told that nobody runs it", {kNo, kYes, kYes, kNo, kYes}, false, Runner::Memory::now},

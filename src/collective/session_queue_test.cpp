@@ -130,7 +130,7 @@ TEST_P(RunsOf, DoesWhatTheOperationSays) {
       AlgorithmRequest request{algorithm.operation,       0,        ranks, ranks / 2, bytes, 1,
                                bytes == 1003 ? 100U : 0U, {0, 0, 0}};
       if (ranks == 8) request.shape = {2, 2, 2};
-      if (algorithm.refuses(request) != nullptr) continue;
+      if (algorithm.rejects(request) != nullptr) continue;
       if (bytes == 0 && (algorithm.operation == Operation::gather || algorithm.operation == Operation::allgather ||
                          algorithm.operation == Operation::alltoall))
         continue;  // nothing to compare
@@ -208,7 +208,7 @@ TEST(SessionQueue, NeedsNoParticularOrder) {
   }
 }
 
-// A network that delivers everything late and out of order, and sometimes refuses puts.
+// A network that delivers everything late and out of order, and sometimes rejects puts.
 class Network {
  public:
   explicit Network(std::uint64_t seed) : random_(seed) {}
@@ -282,7 +282,7 @@ TEST_P(CarriedRunsOf, DoesWhatTheOperationSays) {
   for (const auto& [ranks, bytes] : {std::pair{2U, 103U}, {3U, 103U}, {8U, 103U}, {2U, 20U}, {5U, 20U}}) {
     AlgorithmRequest request{algorithm.operation, 0, ranks, ranks / 2, bytes, 1, 20U, {0, 0, 0}};
     if (ranks == 8) request.shape = {2, 2, 2};
-    if (algorithm.refuses(request) != nullptr) continue;
+    if (algorithm.rejects(request) != nullptr) continue;
     CarriedWorld carried(algorithm, request);
     World& world = carried.world;
     constexpr std::uint64_t kRuns = 10;

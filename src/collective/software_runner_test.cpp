@@ -62,9 +62,9 @@ class Part {
   std::unique_ptr<Runner> runner_;
 };
 
-constexpr Runner::Past kRan{.never = false, .agreed = true, .refused = false, .ran = true, .whole = true};
-constexpr Runner::Past kNever{.never = true, .agreed = false, .refused = false, .ran = false, .whole = true};
-constexpr Runner::Past kUnknown{.never = false, .agreed = true, .refused = false, .ran = false, .whole = false};
+constexpr Runner::Past kRan{.never = false, .agreed = true, .rejected = false, .ran = true, .whole = true};
+constexpr Runner::Past kNever{.never = true, .agreed = false, .rejected = false, .ran = false, .whole = true};
+constexpr Runner::Past kUnknown{.never = false, .agreed = true, .rejected = false, .ran = false, .whole = false};
 
 class TwoMembers : public testing::Test {
  protected:

@@ -42,17 +42,17 @@ class Round final : public Setup {
   [[nodiscard]] const SetupRecord& record() const override { return mine_; }
   base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) override;
   void decided(base::Status status) override {
-    if (status != HEDDLE_DONE) refusal_.keep(status);
+    if (status != HEDDLE_DONE) rejection_.keep(status);
     ended_.store(true, std::memory_order_release);
   }
   [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
-  [[nodiscard]] base::Status status() const { return refusal_.report(); }
+  [[nodiscard]] base::Status status() const { return rejection_.report(); }
 
  private:
   Team& team_;
   const SetupRecord mine_;
   const Part part_;
-  Refusal refusal_;
+  Rejection rejection_;
   std::atomic<bool> ended_{false};  // release when the other fields are set, acquire in ended()
 };
 
@@ -94,11 +94,11 @@ base::Status judge(const SetupRecord& mine, std::span<const SetupRecord> records
 
 // A team exists for all its members, or for none.
 base::Status Round::assembled(std::span<const SetupRecord> records, bool* doubtful) {
-  if (const base::Status status = judge(mine_, records); status != HEDDLE_DONE) return refusal_.keep(status);
+  if (const base::Status status = judge(mine_, records); status != HEDDLE_DONE) return rejection_.keep(status);
   *doubtful = true;
-  if (const auto failed = team_.failed_member()) return refusal_.keep(team_.report_failed(*failed));
+  if (const auto failed = team_.failed_member()) return rejection_.keep(team_.report_failed(*failed));
   const base::Status status = part_(records);
-  return status == HEDDLE_DONE ? status : refusal_.keep(status);
+  return status == HEDDLE_DONE ? status : rejection_.keep(status);
 }
 
 base::Status judge_announcement(std::size_t rank, const Announcement& theirs, const Announcement& mine) {
@@ -248,7 +248,7 @@ base::Result<Team*> Team::subset(std::span<const std::uint32_t> ranks) {
 
 base::Result<Team*> Team::make(SetupRecord record) {
   come_to_next();
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a team");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("a call that makes a team");
   auto piece = TeamPiece::take(commons_.arena(), size());
   if (piece) {
     record.assembly = piece->offset();
@@ -363,7 +363,7 @@ void Team::come_to_next() {
 }
 
 base::Result<Collective*> Team::init(const Call& call) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("a call that makes a collective operation ready");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("a call that makes a collective operation ready");
   come_to_next();
   for (;;) {
     auto made = open(call, Use::persistent);
@@ -427,7 +427,7 @@ base::Status Team::run_whole(const Call& call) {
 }
 
 base::Status Team::run(const Call& call) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("a collective call");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("a collective call");
   come_to_next();
   const base::Status status = run_any(call);
   pass(calls_);

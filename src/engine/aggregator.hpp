@@ -73,7 +73,7 @@ class PacketReader {
 };
 
 // True: the packet is one or more records and nothing else. A packet that is not well formed is
-// refused before any part of it is handled.
+// rejected before any part of it is handled.
 [[nodiscard]] bool well_formed_packet(std::span<const std::byte> packet);
 
 // Keeps small messages that the transport does not take now. Messages to one worker leave together,

@@ -71,7 +71,7 @@ inline void Completer::take_in(std::span<const transport::Completion> polled) {
 // poll().
 int Completer::progress() {
   if (inside_of() != nullptr) [[unlikely]] {
-    return refuse_progress();
+    return reject_progress();
   }
   ++core_.stats.polls;
   const std::size_t events = poll_guarded(core_.transport, arrivals_);
@@ -217,7 +217,7 @@ bool Completer::note_failed_ranks() {
   return true;
 }
 
-// Works in portions: commands posted from now on to a failed rank are refused at once, so each
+// Works in portions: commands posted from now on to a failed rank are rejected at once, so each
 // operation needs only one look. False: no rank has failed; an inspection only asks for the state
 // of this rank.
 bool Completer::note_failures() {

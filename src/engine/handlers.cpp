@@ -29,7 +29,7 @@ bool RunningTask::of(const Job& job) {
   return task == nullptr ? nullptr : &task->core_;
 }
 
-base::Status refuse_wait(const char* call) {
+base::Status reject_wait(const char* call) {
   return base::fail(
       HEDDLE_ERR_STATE,
       "%s waits, which is not allowed inside a NETWORK handler or completion callback; post with try_ there "
@@ -37,13 +37,13 @@ base::Status refuse_wait(const char* call) {
       call);
 }
 
-base::Status refuse_progress() {
+base::Status reject_progress() {
   return base::fail(HEDDLE_ERR_STATE,
                     "progress was asked for from inside a NETWORK handler or completion callback; post with try_ there "
                     "and wait outside, or give the handler a number of class USER (HEDDLE_AM_USER + n)");
 }
 
-base::Status refuse_end(const char* call) {
+base::Status reject_end(const char* call) {
   return base::fail(
       HEDDLE_ERR_STATE,
       "%s from a USER handler of that worker or context, which heddle_run_tasks goes on with; call it when "

@@ -144,10 +144,10 @@ class RunningTask {
 };
 
 // ERR_STATE: `call` would wait inside a handler or callback.
-[[gnu::cold]] base::Status refuse_wait(const char* call);
-[[gnu::cold]] base::Status refuse_progress();
+[[gnu::cold]] base::Status reject_wait(const char* call);
+[[gnu::cold]] base::Status reject_progress();
 // ERR_STATE: `call` would take away the worker whose USER handler makes it.
-[[gnu::cold]] base::Status refuse_end(const char* call);
+[[gnu::cold]] base::Status reject_end(const char* call);
 
 // Whether some thread is in a handler or callback of a worker: for reports about jobs that hang,
 // which look at it from outside.

@@ -14,7 +14,7 @@
 namespace heddle::engine {
 
 // In .bss: pages come into being when touched. Aligned to pages, so that wiping it touches nothing
-// else, and is not refused.
+// else, and is not rejected.
 static_assert(sizeof(HandleEntry) * kHandleEntries % base::kLargestPage == 0);
 alignas(base::kLargestPage) constinit HandleEntry g_handles[kHandleEntries]{};
 

@@ -280,7 +280,7 @@ TEST_F(RegistrationCacheTest, OffMeansThatEachOperationRegisters) {
   EXPECT_TRUE(hardware.known.empty());
 }
 
-TEST_F(RegistrationCacheTest, RefusesWhatIsNoMemory) {
+TEST_F(RegistrationCacheTest, RejectsWhatIsNoMemory) {
   open(options(8));
   RegistrationCache::Lease lease{};
   EXPECT_EQ(cache->acquire(at(0), 0, Access::read, &lease), HEDDLE_ERR_ARGUMENT);

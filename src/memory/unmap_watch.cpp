@@ -28,7 +28,7 @@ constexpr int kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY, which older headers la
 std::uint64_t page_bytes() {
   return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
-// Pages may be larger than page_bytes(); then the kernel refuses a range that is not of whole
+// Pages may be larger than page_bytes(); then the kernel rejects a range that is not of whole
 // pages.
 constexpr std::array<std::uint64_t, 7> kLargePages = {1u << 16, 1u << 19, 1u << 21, 1u << 25,
                                                       1u << 28, 1u << 29, 1u << 30};
@@ -134,7 +134,7 @@ base::Status UnmapWatch::prove() {
     after = log_->generation();
   }
   if (watched) unwatch(begin, begin + page);
-  if (watched && after != before && after != Log::kNobody && refused_.load(std::memory_order_relaxed) && stable()) {
+  if (watched && after != before && after != Log::kNobody && rejected_.load(std::memory_order_relaxed) && stable()) {
     return HEDDLE_DONE;
   }
   return base::fail(HEDDLE_ERR_UNSUPPORTED, "unmapped memory cannot be watched: userfaultfd does not %s here",
@@ -171,7 +171,7 @@ void UnmapWatch::run() {
     if (ready < 0 && errno != EINTR) good = false;
     if (ready <= 0) continue;
     if (fds[1].revents != 0) break;
-    if (proving_.load(std::memory_order_relaxed) && !stable()) refused_.store(true, std::memory_order_relaxed);
+    if (proving_.load(std::memory_order_relaxed) && !stable()) rejected_.store(true, std::memory_order_relaxed);
     good = (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)) == 0 && take_events();
   }
   {

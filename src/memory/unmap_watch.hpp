@@ -116,9 +116,9 @@ class InvalidationLog {
 // call it for large ranges (Options::check_bytes).
 //
 // Not reported, so forget() is there: ftruncate and hole punching of shared memory,
-// MADV_GUARD_INSTALL. Refused by watch(), so not cached: files other than shared memory,
+// MADV_GUARD_INSTALL. Rejected by watch(), so not cached: files other than shared memory,
 // initialised data of programs, System V shared memory, memory that another userfaultfd of the
-// program watches. The kernel refuses a userfaultfd that the program wants for memory that we watch
+// program watches. The kernel rejects a userfaultfd that the program wants for memory that we watch
 // (EBUSY), until the caches no longer use that memory. In the child of a fork nobody watches: the
 // generation is 0 there.
 //
@@ -195,7 +195,7 @@ class UnmapWatch {
   std::mutex writing_;
   std::atomic<bool> proving_{false};  // prove() unmaps now; relaxed: the unmapping orders it
   // stable() has said no meanwhile; relaxed: the log's generation orders it
-  std::atomic<bool> refused_{false};
+  std::atomic<bool> rejected_{false};
   // guards pieces_; the thread that reads events never takes it
   mutable std::mutex pieces_mutex_;
   std::map<std::uint64_t, Piece> pieces_;  // by begin; disjoint; each has users

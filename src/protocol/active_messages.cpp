@@ -121,7 +121,7 @@ void ActiveMessages::arrived_fragment(heddle_peer source, const wire::Fragment& 
       return;
     case Reassembly::Outcome::malformed:
       return core_.drop(source, "it is no part of its message, or was here before");
-    case Reassembly::Outcome::refused:
+    case Reassembly::Outcome::rejected:
       core_.drop(source, "its parts exceed HEDDLE_AM_REASSEMBLY_BYTES");
       return core_.responder.answer(source, whole.token, HEDDLE_ERR_NO_MEMORY);
     case Reassembly::Outcome::complete:
@@ -144,7 +144,7 @@ bool ActiveMessages::arrived_user(heddle_peer source, std::uint32_t immediate, s
   if (!message) return false;
   const Tasks::Stored stored = tasks_.store(source, *message);
   if (stored == Tasks::Stored::yes) return true;
-  refuse_task(source, stored);
+  reject_task(source, stored);
   // A message that was sent within the window counts as handled when it is dropped.
   if (stored != Tasks::Stored::no_memory) return true;
   const std::uint64_t bytes = charge(message->header_bytes, message->payload_bytes);
@@ -157,10 +157,10 @@ void ActiveMessages::store_long(heddle_peer source, Reassembly::Message* whole, 
   if (stored != Tasks::Stored::yes && room == Tasks::Room::reserved) tasks_.release(whole->total_bytes);
   // When the sender learns of the error, it takes back the credit of the message itself.
   core_.responder.answer(source, whole->token, stored == Tasks::Stored::yes ? HEDDLE_DONE : HEDDLE_ERR_NO_MEMORY);
-  if (stored != Tasks::Stored::yes) refuse_task(source, stored);
+  if (stored != Tasks::Stored::yes) reject_task(source, stored);
 }
 
-void ActiveMessages::refuse_task(heddle_peer source, Tasks::Stored stored) {
+void ActiveMessages::reject_task(heddle_peer source, Tasks::Stored stored) {
   core_.drop(source, stored == Tasks::Stored::exceeds
                          ? "it exceeds HEDDLE_AM_USER_BYTES, which must be the same in all ranks"
                          : "there is no memory to store it (HEDDLE_AM_REASSEMBLY_BYTES bounds large USER messages)");

@@ -39,7 +39,7 @@ class ActiveMessages;
 // time. From all workers together, HEDDLE_AM_REASSEMBLY_BYTES of class NETWORK are under way, and
 // as much of class USER as the store of tasks has room for; a payload keeps that room until its
 // handler has run. Other payloads wait at their senders: an offer costs only a Fetch here. A sender
-// has no more offers than operations; more are refused. Classes do not wait for each other.
+// has no more offers than operations; more are rejected. Classes do not wait for each other.
 //
 // A waiting fetch goes on when the event happens that it waits for: the end of a fetch of its
 // source, or of any fetch; the end of a large task (room_for_tasks). If it waits for a free
@@ -102,7 +102,7 @@ class AmRendezvous {
 
   static Class class_of(const Fetch& fetch);
   Source* source_of(heddle_peer peer);
-  void refuse(heddle_peer from, std::uint64_t token, base::Status status, const char* why);
+  void reject(heddle_peer from, std::uint64_t token, base::Status status, const char* why);
   void append(Source& source, Fetch* fetch);
   void take_first(Source& source, Class which);
   [[nodiscard]] bool admit(const Fetch& fetch);
@@ -199,7 +199,7 @@ class ActiveMessages final : public engine::Protocol {
   bool arrived_part(heddle_peer source, std::span<const std::byte> packet);
   void arrived_fragment(heddle_peer source, const wire::Fragment& fragment);
   bool arrived_user(heddle_peer source, std::uint32_t immediate, std::span<const std::byte> packet);
-  void refuse_task(heddle_peer source, Tasks::Stored stored);
+  void reject_task(heddle_peer source, Tasks::Stored stored);
   void grant(heddle_peer source, Tasks::Source* from);
   void owe_grants();
   [[nodiscard]] std::uint64_t charge(std::uint32_t header_bytes, std::uint64_t payload_bytes) const {

@@ -127,7 +127,7 @@ void AmRendezvous::each_source(Function&& function) {
   }
 }
 
-void AmRendezvous::refuse(heddle_peer from, std::uint64_t token, base::Status status, const char* why) {
+void AmRendezvous::reject(heddle_peer from, std::uint64_t token, base::Status status, const char* why) {
   core_.drop(from, why);
   core_.responder.answer(from, token, status);
 }
@@ -137,18 +137,18 @@ void AmRendezvous::arrived(heddle_peer from, const wire::AmOffer& offer) {
   if (core_.failed[from.rank]) return core_.drop(from, "its sender has failed, so it cannot be fetched");
   if (from.worker >= max_workers_) return core_.drop(from, "its sender cannot exist");
   if (head.handler < HEDDLE_AM_USER && core_.job.handler(head.handler).fn == nullptr) {
-    return refuse(from, head.token, HEDDLE_DONE, "no handler is registered for the number of a large message");
+    return reject(from, head.token, HEDDLE_DONE, "no handler is registered for the number of a large message");
   }
   if (head.bytes > most_ || head.bytes > core_.job.environment().config.number(base::Var::am_max_bytes)) {
-    return refuse(from, head.token, HEDDLE_ERR_NO_MEMORY,
+    return reject(from, head.token, HEDDLE_ERR_NO_MEMORY,
                   "it is longer than HEDDLE_AM_REASSEMBLY_BYTES or HEDDLE_AM_MAX_BYTES");
   }
   Source* const source = source_of(from);
   if (source != nullptr && source->waiting >= kMostOffers) {
-    return refuse(from, head.token, HEDDLE_ERR_NO_MEMORY, "its sender offers more than it can have under way");
+    return reject(from, head.token, HEDDLE_ERR_NO_MEMORY, "its sender offers more than it can have under way");
   }
   Fetch* const fetch = source == nullptr ? nullptr : new (std::nothrow) Fetch;
-  if (fetch == nullptr) return refuse(from, head.token, HEDDLE_ERR_NO_MEMORY, "memory is exhausted");
+  if (fetch == nullptr) return reject(from, head.token, HEDDLE_ERR_NO_MEMORY, "memory is exhausted");
   fetch->owner = this;
   fetch->source = source;
   fetch->from = from;

@@ -172,7 +172,7 @@ class BasicUserCredits {
     return true;
   }
 
-  // Returns the credit of a message that did not leave, or that the target has refused.
+  // Returns the credit of a message that did not leave, or that the target has rejected.
   void give_back(heddle_peer target, std::uint64_t charge) { static_cast<void>(grant(target, charge)); }
 
   // Returns the credit that the target grants for what it has handled. False: more than was taken,

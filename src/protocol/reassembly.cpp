@@ -28,7 +28,7 @@ Reassembly::Outcome Reassembly::add(heddle_peer source, const wire::Fragment& fr
   } catch (const std::bad_alloc&) {  // from the maps: nothing has been entered
     *whole = {};
     whole->token = fragment.head.token;
-    return Outcome::refused;
+    return Outcome::rejected;
   }
 }
 
@@ -49,22 +49,22 @@ Reassembly::Outcome Reassembly::place(heddle_peer source, const wire::Fragment& 
     if (opened == nullptr) {
       *whole = {};
       whole->token = head.token;
-      return Outcome::refused;
+      return Outcome::rejected;
     }
     opened->stream_bytes = stream_bytes;
     it = peer.partials.find(Key{source.worker, head.message});
   }
   Partial& partial = it->second;
   if (!same(partial.message, head)) return Outcome::malformed;
-  if (partial.refused) return place_refused(peer, it, part, whole);
+  if (partial.rejected) return place_rejected(peer, it, part, whole);
   switch (note(partial, part)) {
     case Noted::yes:
       break;
     case Noted::no:
       return Outcome::malformed;
     case Noted::no_memory:
-      refuse(peer, partial);
-      return place_refused(peer, it, part, whole);
+      reject(peer, partial);
+      return place_rejected(peer, it, part, whole);
   }
   if (!fragment.header.empty()) {
     std::memcpy(partial.message.header.data(), fragment.header.data(), fragment.header.size());
@@ -78,26 +78,26 @@ Reassembly::Outcome Reassembly::place(heddle_peer source, const wire::Fragment& 
   return Outcome::complete;
 }
 
-// Refuses a message that is already open.
-void Reassembly::refuse(Peer& peer, Partial& partial) {
+// Rejects a message that is already open.
+void Reassembly::reject(Peer& peer, Partial& partial) {
   memory_ -= charge(partial.message.total_bytes);
   peer.memory -= charge(partial.message.total_bytes);
   partial.message.payload.reset();
-  partial.refused = true;
-  ++peer.refused;
+  partial.rejected = true;
+  ++peer.rejected;
 }
 
 // The answer leaves only after all parts have arrived: until then the sender's memory is still
 // being read.
-Reassembly::Outcome Reassembly::place_refused(Peer& peer, std::map<Key, Partial>::iterator it, const Part& part,
-                                              Message* whole) {
+Reassembly::Outcome Reassembly::place_rejected(Peer& peer, std::map<Key, Partial>::iterator it, const Part& part,
+                                               Message* whole) {
   Partial& partial = it->second;
   partial.received += std::min(part.bytes, partial.stream_bytes - partial.received);
   if (partial.received < partial.stream_bytes) return Outcome::incomplete;
   *whole = std::move(partial.message);
   peer.partials.erase(it);
-  --peer.refused;
-  return Outcome::refused;
+  --peer.rejected;
+  return Outcome::rejected;
 }
 
 Reassembly::Partial* Reassembly::open(Peer& peer, std::uint32_t worker, const wire::FragmentHeader& head) {
@@ -108,7 +108,7 @@ Reassembly::Partial* Reassembly::open(Peer& peer, std::uint32_t worker, const wi
       head.total_bytes <= max_message_ && cost <= max_memory_ - memory_ && cost <= max_peer_memory_ - peer.memory;
   std::unique_ptr<std::byte[]> payload;
   if (fits) payload.reset(new (std::nothrow) std::byte[head.total_bytes]);
-  if (payload == nullptr && peer.refused >= kMostRefused) {
+  if (payload == nullptr && peer.rejected >= kMostRejected) {
     peer.forgotten[worker] = head.message;
     return nullptr;
   }
@@ -118,9 +118,9 @@ Reassembly::Partial* Reassembly::open(Peer& peer, std::uint32_t worker, const wi
   partial.message.handler = head.handler;
   partial.message.header_bytes = head.header_bytes;
   partial.message.payload = std::move(payload);
-  partial.refused = partial.message.payload == nullptr;
-  if (partial.refused) {
-    ++peer.refused;
+  partial.rejected = partial.message.payload == nullptr;
+  if (partial.rejected) {
+    ++peer.rejected;
   } else {
     memory_ += cost;
     peer.memory += cost;

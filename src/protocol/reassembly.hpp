@@ -3,11 +3,11 @@
 // A message is cut at equal distances. View it as one stream of its header (padded to 8 bytes) and
 // its payload: all parts but the last have the same length, the unit, and begin at multiples of the
 // unit. So one bit per part says whether the part is here. A part that does not fit this, arrives
-// twice or contradicts earlier parts is refused and changes nothing. So a message is complete
+// twice or contradicts earlier parts is rejected and changes nothing. So a message is complete
 // exactly when every byte of it has arrived once, whatever a peer sends.
 //
 // Memory is bounded for all peers together and for each peer. A message that would exceed either
-// bound is refused, and the reply tells the sender. The memory for refused messages is bounded,
+// bound is rejected, and the reply tells the sender. The memory for rejected messages is bounded,
 // too. Nothing throws. One thread at a time.
 #pragma once
 
@@ -39,7 +39,7 @@ class Reassembly {
     complete,  // *whole holds the message
     // more memory than allowed: answer whole->token with NO_MEMORY. Reported once per message, as
     // long as the message is remembered
-    refused,
+    rejected,
     malformed  // this part is impossible, or has arrived before: drop it
   };
 
@@ -48,9 +48,9 @@ class Reassembly {
   static constexpr std::uint64_t kLeastCharge = 512;
   // The shortest unit, except for a message in one part. It bounds the number of bits per message.
   static constexpr std::uint64_t kLeastUnit = 64;
-  // How many refused messages of one peer are remembered until their remaining parts have arrived.
-  // Each part of further messages is refused by itself.
-  static constexpr std::uint32_t kMostRefused = 256;
+  // How many rejected messages of one peer are remembered until their remaining parts have arrived.
+  // Each part of further messages is rejected by itself.
+  static constexpr std::uint32_t kMostRejected = 256;
 
   // A peer may use half of max_memory, or one message if that is more.
   Reassembly(std::uint64_t max_message, std::uint64_t max_memory)
@@ -65,7 +65,7 @@ class Reassembly {
 
   // The sum of the charges of all incomplete messages.
   [[nodiscard]] std::uint64_t memory() const { return memory_; }
-  // Messages that are remembered, including refused ones.
+  // Messages that are remembered, including rejected ones.
   [[nodiscard]] std::size_t messages() const;
 
  private:
@@ -79,29 +79,29 @@ class Reassembly {
   struct Partial {
     Message message;
     std::uint64_t stream_bytes = 0;
-    // bytes of the stream that are here. For a refused message a plain sum, which decides only when
-    // to answer
+    // bytes of the stream that are here. For a rejected message a plain sum, which decides only
+    // when to answer
     std::uint64_t received = 0;
     std::uint64_t unit = 0;  // 0: not known yet, since at most the last part is here
     // where the last part begins, if it arrived before the unit was known
     std::uint64_t tail = 0;
     std::unique_ptr<std::uint64_t[]> here;  // one bit per part
-    bool refused = false;
+    bool rejected = false;
   };
   struct Peer {
     std::uint64_t memory = 0;
-    std::uint32_t refused = 0;
+    std::uint32_t rejected = 0;
     std::map<Key, Partial> partials;
-    // Per worker: messages up to this number were refused and forgotten. Their late parts must not
+    // Per worker: messages up to this number were rejected and forgotten. Their late parts must not
     // open the message again.
     std::map<std::uint32_t, std::uint64_t> forgotten;
   };
 
   Outcome place(heddle_peer source, const wire::Fragment& fragment, Message* whole);
   enum class Noted { yes, no, no_memory };
-  void refuse(Peer& peer, Partial& partial);
-  Outcome place_refused(Peer& peer, std::map<Key, Partial>::iterator it, const Part& part, Message* whole);
-  // Null: refused and not remembered.
+  void reject(Peer& peer, Partial& partial);
+  Outcome place_rejected(Peer& peer, std::map<Key, Partial>::iterator it, const Part& part, Message* whole);
+  // Null: rejected and not remembered.
   Partial* open(Peer& peer, std::uint32_t worker, const wire::FragmentHeader& head);
   static bool same(const Message& message, const wire::FragmentHeader& head);
   static Noted note(Partial& partial, const Part& part);

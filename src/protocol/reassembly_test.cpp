@@ -48,7 +48,7 @@ TEST(Reassembly, PartsInAnyOrderFromSeveralSources) {
   EXPECT_EQ(reassembly.memory(), 0U);
 }
 
-TEST(Reassembly, RefusesOnceWhatWouldExceedTheLimit) {
+TEST(Reassembly, RejectsOnceWhatWouldExceedTheLimit) {
   const std::vector<std::byte> payload(1000);
   Reassembly reassembly(2000, 1500);
   Reassembly::Message whole;
@@ -56,7 +56,7 @@ TEST(Reassembly, RefusesOnceWhatWouldExceedTheLimit) {
   const auto second = pieces_of(payload, 500, 1);
   EXPECT_EQ(reassembly.add({0, 0}, first[0].fragment, &whole), Reassembly::Outcome::incomplete);
   EXPECT_EQ(reassembly.add({0, 0}, second[0].fragment, &whole), Reassembly::Outcome::incomplete);
-  EXPECT_EQ(reassembly.add({0, 0}, second[1].fragment, &whole), Reassembly::Outcome::refused);
+  EXPECT_EQ(reassembly.add({0, 0}, second[1].fragment, &whole), Reassembly::Outcome::rejected);
   EXPECT_EQ(reassembly.add({0, 0}, first[1].fragment, &whole), Reassembly::Outcome::complete);
 }
 
@@ -71,7 +71,7 @@ TEST(Reassembly, DuplicatesDoNotFillHoles) {
   EXPECT_EQ(reassembly.memory(), 0U);
 }
 
-TEST(Reassembly, OverlapsAndContradictionsAreRefused) {
+TEST(Reassembly, OverlapsAndContradictionsAreRejected) {
   const std::vector<std::byte> payload(1000);
   const auto part = [&](std::uint64_t offset, std::size_t bytes) {
     return wire::Fragment{{77, 0, payload.size(), offset, 3, 0}, {}, std::span(payload).subspan(offset, bytes)};
@@ -162,27 +162,27 @@ TEST(Reassembly, OnePeerCannotTakeAllMemory) {
   EXPECT_EQ(reassembly.add({2, 0}, pieces_of(payload, 500, 0)[1].fragment, &whole), Reassembly::Outcome::complete);
 }
 
-TEST(Reassembly, WhatIsRememberedOfRefusedAndTinyMessagesIsBounded) {
+TEST(Reassembly, WhatIsRememberedOfRejectedAndTinyMessagesIsBounded) {
   Reassembly reassembly(1000, 100'000);
   Reassembly::Message whole;
   const std::vector<std::byte> payload(2000);
-  std::uint64_t refused = 0;
+  std::uint64_t rejected = 0;
   for (std::uint64_t number = 1; number <= 5000; ++number) {
-    if (reassembly.add({1, 0}, pieces_of(payload, 500, number)[0].fragment, &whole) == Reassembly::Outcome::refused) {
-      ++refused;
+    if (reassembly.add({1, 0}, pieces_of(payload, 500, number)[0].fragment, &whole) == Reassembly::Outcome::rejected) {
+      ++rejected;
     }
   }
-  EXPECT_EQ(reassembly.messages(), Reassembly::kMostRefused);
-  EXPECT_EQ(refused, 5000 - Reassembly::kMostRefused) << "told at once when they cannot be remembered";
-  // The late parts of a message that was refused and forgotten do not open it anew.
+  EXPECT_EQ(reassembly.messages(), Reassembly::kMostRejected);
+  EXPECT_EQ(rejected, 5000 - Reassembly::kMostRejected) << "told at once when they cannot be remembered";
+  // The late parts of a message that was rejected and forgotten do not open it anew.
   EXPECT_EQ(reassembly.add({1, 0}, pieces_of(std::vector<std::byte>(900), 500, 4000)[1].fragment, &whole),
-            Reassembly::Outcome::refused);
+            Reassembly::Outcome::rejected);
   const std::vector<std::byte> little(100);
   for (std::uint64_t number = 1; number <= 5000; ++number) {
     static_cast<void>(reassembly.add({2, 0}, pieces_of(little, 64, number)[0].fragment, &whole));
   }
   EXPECT_LE(reassembly.memory(), 100'000U);
-  EXPECT_LE(reassembly.messages(), 2 * Reassembly::kMostRefused + 100'000 / Reassembly::kLeastCharge);
+  EXPECT_LE(reassembly.messages(), 2 * Reassembly::kMostRejected + 100'000 / Reassembly::kLeastCharge);
 }
 
 TEST(Reassembly, ForgetsTheDead) {

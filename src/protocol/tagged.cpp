@@ -313,7 +313,7 @@ void Tagged::free_kept(Kept* kept) {
 }
 
 // Ends a message that no receive will match.
-void Tagged::refuse(Kept* kept, base::Status status) {
+void Tagged::reject(Kept* kept, base::Status status) {
   if (kept->offer) {
     wire::Offer head;
     std::memcpy(&head, kept->payload(), sizeof head);
@@ -453,7 +453,7 @@ void Tagged::cancel(base::Status status) {
   while (claimed_ != nullptr) {
     Kept* const kept = claimed_;
     remove_claimed(kept);
-    refuse(kept, status);
+    reject(kept, status);
   }
   for (std::uint32_t rank = 0; !ordered_ && rank < core_.job.size(); ++rank) drop_stashes(rank);
 }
@@ -462,7 +462,7 @@ void Tagged::drop_stashes(std::uint32_t rank) {
   for (std::uint32_t worker = 0; worker < max_workers_; ++worker) {
     Source& source = sources_[pair({rank, worker})];
     while (source.stash != nullptr) {
-      refuse(std::exchange(source.stash, static_cast<Kept*>(source.stash->later)), HEDDLE_ERR_CANCELLED);
+      reject(std::exchange(source.stash, static_cast<Kept*>(source.stash->later)), HEDDLE_ERR_CANCELLED);
     }
   }
 }
@@ -471,7 +471,7 @@ void Tagged::cancel_receives(Matching::Removed removed, base::Status status) {
   for (KeptMessage* message = removed.messages; message != nullptr;) {
     auto* const kept = static_cast<Kept*>(message);
     message = Matching::after(kept);
-    refuse(kept, status);
+    reject(kept, status);
   }
   for (PostedReceive* receive = removed.receives; receive != nullptr;) {
     auto* const posted = static_cast<Posted*>(receive);

@@ -309,7 +309,7 @@ class Tagged final : public engine::Protocol {
                           bool was_here = false);
   base::Status post_receive(const Wanted& wanted, const ReceiveRequest& request);
   [[nodiscard]] bool from_failed(protocol::Source source) const;
-  [[gnu::cold]] static base::Status refuse_failed(protocol::Source source);
+  [[gnu::cold]] static base::Status reject_failed(protocol::Source source);
   [[nodiscard]] base::Status not_found(const Wanted& wanted) const;
   Posted* match(std::uint64_t tag, heddle_peer from);
   void take_stashed(heddle_peer from, Source& source);
@@ -324,7 +324,7 @@ class Tagged final : public engine::Protocol {
   bool advance_waiting();
   base::Status end_fetch(Fetch* fetch, base::Status status);
   void free_kept(Kept* kept);
-  void refuse(Kept* kept, base::Status status);
+  void reject(Kept* kept, base::Status status);
   void remove_claimed(Kept* kept);
   void drop_stashes(std::uint32_t rank);
   void cancel_receives(Matching::Removed removed, base::Status status);

@@ -132,7 +132,7 @@ struct Tagged::Offered {
   std::uint64_t total = 0;  // bytes to be copied
   std::uint64_t index = 0;  // of the place
   std::uint64_t since = 0;  // ns
-  std::uint64_t refused_since = 0;
+  std::uint64_t failing_since = 0;
   bool told = false;   // the receiver knows that it was taken
   bool began = false;  // we have copied parts
   bool imported = false;

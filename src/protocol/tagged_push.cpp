@@ -22,7 +22,7 @@ constexpr std::uint64_t kGraceNs = 2'000;
 constexpr std::uint64_t kPushedPart = std::uint64_t{32} << 10;
 // Memory of a peer that cannot be written for so long, though it could before and the peer lives,
 // is gone.
-constexpr std::uint64_t kRefusedNs = 1'000'000'000;
+constexpr std::uint64_t kFailingNs = 1'000'000'000;
 
 }  // namespace
 
@@ -193,13 +193,13 @@ bool Tagged::push_part(Offered& offered) {
   auto* const source = static_cast<std::byte*>(offered.memory.memory.address);
   if (copy_alone(offered.view->to, offered.room, transport::Opcode::put, source + part.at, part)) {
     wire::finish_part(place, std::exchange(part.bytes, 0), HEDDLE_DONE);
-    offered.refused_since = 0;
+    offered.failing_since = 0;
     return true;
   }
   // The receiver has died, which will be reported; or it has unmapped its buffer.
   const std::uint64_t now = core_.job.clock().now_ns();
-  if (offered.refused_since == 0) offered.refused_since = now;
-  if (now - offered.refused_since < kRefusedNs) return false;
+  if (offered.failing_since == 0) offered.failing_since = now;
+  if (now - offered.failing_since < kFailingNs) return false;
   wire::finish_part(place, std::exchange(part.bytes, 0), HEDDLE_ERR_RANGE);
   wire::cancel_rest(place, offered.total, HEDDLE_ERR_RANGE);
   return true;

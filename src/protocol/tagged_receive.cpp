@@ -25,13 +25,13 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   std::memcpy(&head, message.payload.data(), sizeof head);
   const std::uint64_t bytes = std::min(head.bytes, request.bytes);
   const base::Status outcome = bytes == head.bytes ? HEDDLE_DONE : HEDDLE_ERR_TRUNCATED;
-  const auto refused = [&](base::Status status) {
+  const auto rejected = [&](base::Status status) {
     core_.responder.answer(from, head.token, status);
     return status == HEDDLE_DONE ? outcome : status;
   };
-  if (bytes == 0) return refused(HEDDLE_DONE);
+  if (bytes == 0) return rejected(HEDDLE_DONE);
   Fetch* const fetch = new (std::nothrow) Fetch;
-  if (fetch == nullptr) return refused(HEDDLE_ERR_NO_MEMORY);
+  if (fetch == nullptr) return rejected(HEDDLE_ERR_NO_MEMORY);
   fetch->tagged = this;
   fetch->from = from;
   fetch->offer = head;
@@ -135,7 +135,7 @@ inline bool Tagged::from_failed(protocol::Source source) const {
   return core_.any_failed && source != kAnySource && core_.failed[rank_of(source)];
 }
 
-base::Status Tagged::refuse_failed(protocol::Source source) {
+base::Status Tagged::reject_failed(protocol::Source source) {
   return base::fail(HEDDLE_ERR_PEER_FAILED, "rank %u has failed; nothing will come from it", rank_of(source));
 }
 
@@ -143,7 +143,7 @@ base::Status Tagged::refuse_failed(protocol::Source source) {
   if (from_failed(wanted.source)) [[unlikely]] {
     request.receive->source = peer_of(wanted.source);
     set_status(request.receive, HEDDLE_ERR_PEER_FAILED);
-    return refuse_failed(wanted.source);
+    return reject_failed(wanted.source);
   }
   set_posted(request.receive);
   mark(request.completion.counter);
@@ -228,7 +228,7 @@ base::Status Tagged::receive_claimed(const ReceiveRequest& request) {
   posted.owner = nullptr;
   remove_claimed(kept);
   if (request.data == nullptr) {
-    refuse(kept, HEDDLE_DONE);
+    reject(kept, HEDDLE_DONE);
     set_status(request.receive, HEDDLE_DONE);
     return HEDDLE_DONE;
   }
@@ -255,7 +255,7 @@ base::Status Tagged::cancel(heddle_receive* receive) {
 
 // A program that asks until there is a message would otherwise ask for ever.
 base::Status Tagged::not_found(const Wanted& wanted) const {
-  return from_failed(wanted.source) ? refuse_failed(wanted.source) : HEDDLE_AGAIN;
+  return from_failed(wanted.source) ? reject_failed(wanted.source) : HEDDLE_AGAIN;
 }
 
 base::Status Tagged::probe(const Wanted& wanted, heddle_receive* found) {

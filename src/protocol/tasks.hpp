@@ -8,7 +8,7 @@
 //
 // Memory: small messages lie in blocks that are used again. The messages of a source are counted as
 // UserCredits says. A source that exceeds its window does not have this job's
-// settings, and is refused.
+// settings, and is rejected.
 #pragma once
 
 #include <algorithm>

@@ -132,7 +132,7 @@ TEST(CommandQueue, WhatIsPutBackIsTakenAgain) {
 }
 
 // Commands of one record, up to the end of the ring. The row ends at the first command of several
-// records, and at one that the visitor refuses.
+// records, and at one that the visitor rejects.
 TEST(CommandQueue, ARowIsWhatTakeWouldGive) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     base::Random random(seed);

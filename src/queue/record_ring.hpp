@@ -11,7 +11,7 @@
 // objects RecordProducer and RecordConsumer are not.
 //
 // Invariants
-//   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRefusedHead, stored
+//   head <= tail, tail - head <= capacity, both multiples of 8; or head is kRejectedHead, stored
 //   once and last by a consumer that takes nothing more.
 //   [head, tail) is a sequence of whole records; no record wraps: a padding record fills what is
 //   left at the end. Nobody writes bytes in [head, tail); the rest belongs to the producer.
@@ -59,7 +59,7 @@ struct RingControl {
   // A record: header and payload. Release by publish_with_copy(): after the 0 in `copied`; acquire
   // by take_copy(): before its second look at `copied`.
   Atomic<std::uint64_t> copy[kCopyWords]{};
-  // release by RecordConsumer::give_back and refuse; acquire by look_for_room and refused
+  // release by RecordConsumer::give_back and reject; acquire by look_for_room and rejected
   alignas(kRingLine) Atomic<std::uint64_t> head{0};
 };
 static_assert(sizeof(RingControl<>) == 2 * kRingLine && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -88,7 +88,7 @@ struct Record {
 };
 
 // A head that no ring has, and with which there is room for no record.
-inline constexpr std::uint64_t kRefusedHead = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t kRejectedHead = std::uint64_t{1} << 63;
 
 template <template <class> class Atomic = std::atomic>
 class RecordProducer {
@@ -148,7 +148,7 @@ class RecordProducer {
   };
 
   // The consumer has found the ring malformed, and takes nothing more: there will never be room.
-  [[nodiscard]] bool refused() const { return control_->head.load(std::memory_order_acquire) == kRefusedHead; }
+  [[nodiscard]] bool rejected() const { return control_->head.load(std::memory_order_acquire) == kRejectedHead; }
 
   [[nodiscard]] std::uint64_t index() const { return lap_ + place_; }
 
@@ -353,10 +353,10 @@ class RecordConsumer {
   // Whether take() would find something, or would find the ring malformed.
   [[nodiscard]] bool has_more() const { return control_->tail.load(std::memory_order_acquire) != index_; }
 
-  // Refuses the ring: takes nothing more. The producer learns this, and finds no room from then on.
-  void refuse() {
-    refused_ = true;
-    control_->head.store(kRefusedHead, std::memory_order_release);
+  // Rejects the ring: takes nothing more. The producer learns this, and finds no room from then on.
+  void reject() {
+    rejected_ = true;
+    control_->head.store(kRejectedHead, std::memory_order_release);
   }
 
   // The consumer will not look again at what it has taken so far. The producer learns this a
@@ -368,7 +368,7 @@ class RecordConsumer {
 
  private:
   void give_back() {
-    if (refused_) [[unlikely]] {
+    if (rejected_) [[unlikely]] {
       return;
     }
     returned_ = free_;
@@ -381,7 +381,7 @@ class RecordConsumer {
   std::uint64_t tail_ = 0;      // as last seen
   std::uint64_t free_ = 0;      // everything before it was released
   std::uint64_t returned_ = 0;  // the head as last stored
-  bool refused_ = false;
+  bool rejected_ = false;
   std::uint32_t capacity_ = 0;
   std::uint32_t place_ = 0;  // of the next record in data_
 };

@@ -186,7 +186,7 @@ TEST(RecordRing, RecordsAreInvisibleUntilPublished) {
   EXPECT_EQ(ring.consumer.take(&record), Take::none);
 }
 
-TEST(RecordRing, FullRingRefusesUntilSpaceComesBack) {
+TEST(RecordRing, FullRingRejectsUntilSpaceComesBack) {
   Ring ring(256);
   const auto payload = pattern(1, 24);  // 32 bytes of space, so exactly 8 records
   for (std::uint32_t i = 0; i < 8; ++i) ASSERT_TRUE(push(ring, payload, i));
@@ -353,15 +353,15 @@ TEST(RecordRing, ImpossibleHeadMeansFull) {
 
 // The consumer may release later what it has taken before: the producer still sees that nothing
 // more is taken.
-TEST(RecordRing, RefusedRingNeverHasRoomAgain) {
+TEST(RecordRing, RejectedRingNeverHasRoomAgain) {
   Ring ring(256);
   Record record;
   ASSERT_TRUE(push(ring, pattern(1, 200), 1));
   ASSERT_EQ(ring.consumer.take(&record), Take::record);
-  EXPECT_FALSE(ring.producer.refused());
-  ring.consumer.refuse();
+  EXPECT_FALSE(ring.producer.rejected());
+  ring.consumer.reject();
   ring.consumer.release();
-  EXPECT_TRUE(ring.producer.refused());
+  EXPECT_TRUE(ring.producer.rejected());
   EXPECT_FALSE(push(ring, pattern(1, 200), 1));
   EXPECT_FALSE(push(ring, pattern(1, 200), 1)) << "nor by the head that is known now";
 }

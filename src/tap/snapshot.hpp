@@ -131,7 +131,7 @@ struct Snapshot {
   bool operator==(const Snapshot&) const = default;
 };
 
-// Code that fills a list cuts it to this length, and decode() refuses longer ones. encode() cuts
+// Code that fills a list cuts it to this length, and decode() rejects longer ones. encode() cuts
 // texts to kMostText characters.
 inline constexpr std::size_t kMostListed = 64;
 inline constexpr std::size_t kMostText = 400;

@@ -139,18 +139,18 @@ enum class PartitionedKind : std::uint32_t {
   accept,
   begun,  // receiver → sender: `number`: the run that it has begun
   // to either: `status` says why it cannot be; `bytes` and `partitions` are the other's
-  refused,
+  rejected,
   freed  // to either: the other side has freed its operation
 };
 
 struct PartitionedHeader {
   PartitionedKind kind;
-  std::int32_t status;   // refused
+  std::int32_t status;   // rejected
   std::uint64_t to;      // number of the operation that it is about, at its receiver; offer: 0
   std::uint64_t from;    // number of the operation that it comes from
   std::uint64_t tag;     // offer
   std::uint64_t number;  // see above
-  std::uint64_t bytes;   // offer, refused: of all parts
+  std::uint64_t bytes;   // offer, rejected: of all parts
   std::uint32_t partitions;
   std::uint32_t zero;
 };
@@ -186,7 +186,7 @@ inline std::optional<PartitionedMessage> decode_partitioned(std::span<const std:
       if (rest.size() != sizeof message.places) return std::nullopt;
       std::memcpy(&message.places, rest.data(), sizeof message.places);
       return message;
-    case PartitionedKind::refused:
+    case PartitionedKind::rejected:
       if (!status_known(head.status) || head.status == HEDDLE_DONE) return std::nullopt;
       break;
     case PartitionedKind::begun:

@@ -218,7 +218,7 @@ inline constexpr std::size_t kTransportKeysBytes = 80;  // what any rank needs
 
 // A region's name as bytes, for any rank of the same job.
 struct PackedRegion {
-  std::uint64_t job = 0;  // digest of the job's secret, so that a region of another job is refused
+  std::uint64_t job = 0;  // digest of the job's secret, so that a region of another job is rejected
   std::uint32_t rank = 0;
   std::uint64_t region = 0;  // the owner's region number
   std::uint64_t bytes = 0;

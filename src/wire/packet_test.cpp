@@ -27,14 +27,14 @@ TEST(Packet, ActiveMessageCarriesHandlerAndHeaderInTheImmediate) {
   EXPECT_EQ(message->payload_bytes, 8U);
 }
 
-TEST(Packet, ActiveMessageWithAHeaderBeyondItsPacketIsRefused) {
+TEST(Packet, ActiveMessageWithAHeaderBeyondItsPacketIsRejected) {
   const std::vector<std::byte> packet(16);
   EXPECT_FALSE(decode_am(encode_am(0, 17), packet));
   EXPECT_FALSE(decode_am(encode_am(0, 65), std::vector<std::byte>(128)));
   EXPECT_TRUE(decode_am(encode_am(0, 16), packet));
 }
 
-TEST(Packet, FragmentBeyondItsMessageIsRefused) {
+TEST(Packet, FragmentBeyondItsMessageIsRejected) {
   FragmentHeader head{1, 2, 100, 90, 5, 0};
   EXPECT_TRUE(decode_fragment(packet_of(head, 10)));
   EXPECT_FALSE(decode_fragment(packet_of(head, 11)));
@@ -149,9 +149,9 @@ TEST(Packet, NoticesOfPartitionedOperationsAreWhole) {
   for (const PartitionedKind kind : {PartitionedKind::begun, PartitionedKind::freed}) {
     EXPECT_TRUE(with([kind](PartitionedHeader& h) { h.kind = kind; }));
   }
-  EXPECT_FALSE(with([](PartitionedHeader& h) { h.kind = PartitionedKind::refused; })) << "refused, and all is well";
+  EXPECT_FALSE(with([](PartitionedHeader& h) { h.kind = PartitionedKind::rejected; })) << "refused, and all is well";
   head.status = HEDDLE_ERR_ARGUMENT;
-  EXPECT_TRUE(with([](PartitionedHeader& h) { h.kind = PartitionedKind::refused; }));
+  EXPECT_TRUE(with([](PartitionedHeader& h) { h.kind = PartitionedKind::rejected; }));
   head.kind = PartitionedKind::accept;
   EXPECT_TRUE(decode_partitioned(packet_of(head, sizeof(PartitionedPlaces))));
   EXPECT_FALSE(decode_partitioned(packet_of(head, sizeof(PartitionedPlaces) - 1)));

@@ -230,7 +230,7 @@ int Context::attend(std::uint32_t round, bool naps) {
 }
 
 base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector<std::byte>>* all) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait(name_of(exchange.kind));
+  if (engine::inside_of() != nullptr) return engine::reject_wait(name_of(exchange.kind));
   const std::unique_lock lock(exchange_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return base::fail(HEDDLE_ERR_STATE,

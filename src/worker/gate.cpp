@@ -150,7 +150,7 @@ int Gate::progress() {
 
 int Gate::progress_any() {
   if (engine::inside_of() != nullptr || inside()) [[unlikely]]
-    return engine::refuse_progress();
+    return engine::reject_progress();
   if (!may_advance() || !enter_at_once()) return 0;
   count_poll();
   const std::size_t started = inbox_ != nullptr ? drain() : 0;

@@ -174,7 +174,7 @@ void Context::Leaving::warn_of_unfinished() {
 }
 
 base::Status Context::leave() {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_context_leave");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_context_leave");
   return Leaving(*this).run();
 }
 

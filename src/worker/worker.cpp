@@ -234,7 +234,7 @@ int Worker::attend_before_nap() {
 // look. The next call goes on with the naps.
 base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   if (engine::inside_of() != nullptr) [[unlikely]]
-    return engine::refuse_wait("heddle_worker_wait");
+    return engine::reject_wait("heddle_worker_wait");
   Seen& seen = t_seen.of(handle);
   base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
   const bool goes_on = seen.idle_since != 0 && context_.clock().now_ns() - seen.returned < kLookedNs;
@@ -376,7 +376,7 @@ void Worker::note_task(tap::TraceEvent event, std::uint32_t handler) {
 }
 
 int Worker::run_tasks(heddle_worker handle, std::uint32_t most, std::int64_t timeout_ns) {
-  if (engine::inside_of() != nullptr) return engine::refuse_wait("heddle_run_tasks");
+  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_run_tasks");
   base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
   Watch watch(context_, this, kServes);
   for (;;) {

@@ -204,7 +204,7 @@ template <class Attempt, class Describe>
       return status;
     }
     if (engine::inside_of() != nullptr) [[unlikely]] {
-      return engine::refuse_wait(wait.call);
+      return engine::reject_wait(wait.call);
     }
     int events = progress();
     if (events < 0) return static_cast<base::Status>(events);

@@ -15,7 +15,7 @@ std::vector<const char*> algorithms_for(Operation operation, std::uint32_t ranks
   std::vector<const char*> names = {nullptr};
   for (const collective::Algorithm& algorithm : collective::algorithms()) {
     const collective::AlgorithmRequest request{operation, 0, ranks, 0, 64, 1, 0, {0, 0, 0}};
-    if (algorithm.operation == operation && algorithm.refuses(request) == nullptr) names.push_back(algorithm.name);
+    if (algorithm.operation == operation && algorithm.rejects(request) == nullptr) names.push_back(algorithm.name);
   }
   return names;
 }

@@ -19,7 +19,7 @@ const char* random_algorithm(base::Random& random, Operation operation, std::uin
   std::vector<const char*> names = {nullptr, nullptr};  // the one that is chosen, more often
   for (const collective::Algorithm& algorithm : collective::algorithms()) {
     const collective::AlgorithmRequest request{operation, 0, ranks, 0, 64, 1, 0, {0, 0, 0}};
-    if (algorithm.operation != operation || algorithm.refuses(request) != nullptr) continue;
+    if (algorithm.operation != operation || algorithm.rejects(request) != nullptr) continue;
     if (any || !algorithm.gets) names.push_back(algorithm.name);
   }
   return names[random.below(names.size())];

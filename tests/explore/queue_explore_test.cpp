@@ -218,13 +218,13 @@ TEST(RecordRing, PlantedBugsAreFound) {
   expect_finds<RingModel<RelaxedLoads, Bug::none, 3>>("no acquire", kOrdered, "race");
 }
 
-// A consumer that finds the first record not to its liking and refuses the ring, and a producer
+// A consumer that finds the first record not to its liking and rejects the ring, and a producer
 // that has more than there is room for. As in the transport, the consumer gives its records back
 // once more afterwards.
-enum class Refusal : std::uint8_t { kept, taken_back };
+enum class Rejection : std::uint8_t { kept, taken_back };
 
-template <template <class> class A, Refusal kRefusal>
-struct RefusedRing final : Model {
+template <template <class> class A, Rejection kRejection>
+struct RejectedRing final : Model {
   static constexpr std::uint32_t kCapacity = 64;
 
   queue::RingControl<A> control;
@@ -233,40 +233,40 @@ struct RefusedRing final : Model {
   queue::RecordConsumer<A> consumer{&control, data.for_readers(), kCapacity};
   bool told = false;
 
-  RefusedRing() {
+  RejectedRing() {
     control.tail.name("tail");
     control.head.name("head");
   }
   [[nodiscard]] std::uint32_t threads() const override { return 2; }
-  void run(std::uint32_t thread) override { thread == 0 ? produce() : refuse(); }
+  void run(std::uint32_t thread) override { thread == 0 ? produce() : reject(); }
 
   void produce() {
     for (;;) {
       while (producer.begin(2, 0, 8) != nullptr) producer.publish();
-      told = producer.refused();
+      told = producer.rejected();
       if (told) break;
       pause();
     }
     check(producer.begin(2, 0, 8) == nullptr, "a ring that is refused has no room");
   }
 
-  void refuse() {
+  void reject() {
     queue::Record record;
     while (consumer.take(&record) == queue::Take::none) pause();
     data.note_read(record.data - queue::kRecordHeaderBytes, queue::kRecordHeaderBytes + record.bytes);
-    consumer.refuse();
+    consumer.reject();
     consumer.release();
-    if (kRefusal == Refusal::taken_back) control.head.store(16, std::memory_order_release);
+    if (kRejection == Rejection::taken_back) control.head.store(16, std::memory_order_release);
   }
-  void finish() override { check(told && producer.refused(), "the producer is told, and for good"); }
+  void finish() override { check(told && producer.rejected(), "the producer is told, and for good"); }
 };
 
-TEST(RefusedRing, TellsItsProducerInAllSchedules) {
-  expect_holds<RefusedRing<Atomic, Refusal::kept>>("refused ring", kOrdered);
+TEST(RejectedRing, TellsItsProducerInAllSchedules) {
+  expect_holds<RejectedRing<Atomic, Rejection::kept>>("refused ring", kOrdered);
 }
 
-TEST(RefusedRing, PlantedBugsAreFound) {
-  expect_finds<RefusedRing<Atomic, Refusal::taken_back>>("a head after the refusal", kOrdered, "for good");
+TEST(RejectedRing, PlantedBugsAreFound) {
+  expect_finds<RejectedRing<Atomic, Rejection::taken_back>>("a head after the refusal", kOrdered, "for good");
 }
 
 // Two producers and a consumer over two cells that have been round once. The explorer does not see

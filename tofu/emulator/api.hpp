@@ -2,7 +2,7 @@
 // threads may call.
 //
 // A handle is an index and a generation in one number, never an address: any number may be looked
-// up, and a freed handle is refused. InCall marks the duration of a call on a handle; in plain
+// up, and a freed handle is rejected. InCall marks the duration of a call on a handle; in plain
 // mode, on a handle that is not thread-safe, it costs a check of one byte. In strict mode a CQ
 // records the thread that is in a call on it. A second thread meanwhile breaks the rule that a
 // handle, and a CQ shared by several handles, is used by one thread at a time.

@@ -168,7 +168,7 @@ TEST_F(DescriptorTest, BadArgumentsAreNamed) {
 }
 
 // As utf's authors found: the call succeeds, poll_tcq returns the error.
-TEST_F(DescriptorTest, WideEdataIsTheHardwaresToRefuseUnlessStrict) {
+TEST_F(DescriptorTest, WideEdataIsTheHardwaresToRejectUnlessStrict) {
   target_.edata = 256;
   ASSERT_EQ(encode_piggyback8(encoder_, target_, 1, 8, slots_), UTOFU_SUCCESS);
   EXPECT_EQ(decoded().error, UTOFU_ERR_TCQ_LENGTH);

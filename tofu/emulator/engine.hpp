@@ -112,7 +112,7 @@ class Delivery {
   // What is known about the message's other pieces when one is handled.
   struct Pieces {
     bool last = true;
-    Refusal refused = Refusal::none;
+    Rejection rejected = Rejection::none;
   };
 
   explicit Delivery(std::uint64_t seed) : random_(seed) {}
@@ -167,14 +167,14 @@ class Delivery {
     }
   }
 
-  // Notes that a piece of this parcel's message was refused.
-  void refused(const Parcel& parcel, Refusal refusal) { messages_[parcel.message].refused = refusal; }
+  // Notes that a piece of this parcel's message was rejected.
+  void rejected(const Parcel& parcel, Rejection rejection) { messages_[parcel.message].rejected = rejection; }
 
  private:
   static constexpr std::size_t kMost = 256;
   struct MessageState {
     std::uint32_t handled = 0;  // bytes
-    Refusal refused = Refusal::none;
+    Rejection rejected = Rejection::none;
     std::uint64_t held_until = 0;
   };
   struct Stream {
@@ -276,7 +276,7 @@ class JobWatch {
 class Process;
 
 // The error that poll_mrq returns for it.
-int mrq_error(Refusal refusal);
+int mrq_error(Rejection rejection);
 
 // The network interfaces of this process: takes commands from its TOQs, sends and handles packets,
 // writes notices. It runs on its own thread, which starts with the first VCQ or gate and sleeps
@@ -366,7 +366,7 @@ class Engine {
     const std::byte* data;
     std::uint32_t source;
     bool last;                       // it is the last handled piece of its message
-    Refusal refused;                 // an earlier piece was refused
+    Rejection rejected;              // an earlier piece was rejected
     std::uint32_t* served;           // get: bytes answered so far
     const Delivery::Parcel* parcel;  // strict mode
   };
@@ -399,7 +399,7 @@ class Engine {
   [[nodiscard]] Handled push_small(EmulatedCq& cq);
   void open_message(EmulatedCq& cq);
   void finish(EmulatedCq& cq, int status);
-  void refuse(EmulatedCq& cq, Refusal refusal);
+  void reject(EmulatedCq& cq, Rejection rejection);
   [[nodiscard]] PacketHead head_of(const EmulatedCq& cq) const;
   [[nodiscard]] std::byte* place_for(std::uint32_t process, Channel channel, PacketKind kind, std::uint32_t bytes);
   Target& target(std::uint32_t process);
@@ -415,13 +415,14 @@ class Engine {
   void take_put(const Arrival& arrival, EmulatedCq* cq, const Reply& reply);
   [[nodiscard]] Handled take_get(const Arrival& arrival, EmulatedCq* cq);
   void take_exchange(const Arrival& arrival, EmulatedCq* cq, const Reply& reply);
-  void turn_away(const Arrival& arrival, const Reply& reply, Refusal refusal);
+  void turn_away(const Arrival& arrival, const Reply& reply, Rejection rejection);
   [[nodiscard]] EmulatedCq* addressee(const PacketHead& head);
-  [[nodiscard]] Refusal store(const Arrival& arrival, EmulatedCq& cq);
+  [[nodiscard]] Rejection store(const Arrival& arrival, EmulatedCq& cq);
   void pad(const PacketHead& head, const Hold& hold);
   void arrived(const Arrival& arrival, EmulatedCq& cq, std::uint8_t type, std::uint64_t value);
   [[nodiscard]] bool reserve(const Arrival& arrival, PacketKind kind, std::uint32_t bytes, Reply* reply);
-  void answer(const Arrival& arrival, const Reply& reply, Refusal refusal, std::uint64_t value, std::uint32_t offset);
+  void answer(const Arrival& arrival, const Reply& reply, Rejection rejection, std::uint64_t value,
+              std::uint32_t offset);
   void take_response(const Arrival& arrival);
   void land(const Arrival& arrival, Message& message);
   void complete(Message& message, int status, std::uint64_t value, std::uint64_t model_ns);

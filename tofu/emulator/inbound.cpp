@@ -17,30 +17,30 @@ constexpr std::uint32_t kPacketsOfTurn = 64;
 constexpr std::uint64_t kLine = 256;
 constexpr std::byte kJunk{0xDB};
 
-Refusal refusal_of(Denied denied) {
+Rejection rejection_of(Denied denied) {
   switch (denied) {
     case Denied::none:
-      return Refusal::none;
+      return Rejection::none;
     case Denied::stadd:
-      return Refusal::stadd;
+      return Rejection::stadd;
     case Denied::length:
-      return Refusal::length;
+      return Rejection::length;
     case Denied::memory:
-      return Refusal::memory;
+      return Rejection::memory;
   }
-  return Refusal::memory;
+  return Rejection::memory;
 }
 
-const char* name_of(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::stadd:
+const char* name_of(Rejection rejection) {
+  switch (rejection) {
+    case Rejection::stadd:
       return "is not registered with it";
-    case Refusal::length:
+    case Rejection::length:
       return "is registered with it, but not as long";
-    case Refusal::memory:
+    case Rejection::memory:
       return "is read-only, not aligned, or not mapped";
-    case Refusal::none:
-    case Refusal::peer:
+    case Rejection::none:
+    case Rejection::peer:
       break;
   }
   return "is of a VCQ that is no more";
@@ -71,17 +71,17 @@ Memory::Order order_of(const PacketHead& head) {
 
 }  // namespace
 
-int mrq_error(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::none:
+int mrq_error(Rejection rejection) {
+  switch (rejection) {
+    case Rejection::none:
       return UTOFU_SUCCESS;
-    case Refusal::peer:
+    case Rejection::peer:
       return UTOFU_ERR_MRQ_PEER;
-    case Refusal::stadd:
+    case Rejection::stadd:
       return UTOFU_ERR_MRQ_RMT_STADD;
-    case Refusal::length:
+    case Rejection::length:
       return UTOFU_ERR_MRQ_RMT_LENGTH;
-    case Refusal::memory:
+    case Rejection::memory:
       return UTOFU_ERR_MRQ_RMT_MEMORY;
   }
   return UTOFU_ERR_MRQ_OTHER;
@@ -170,7 +170,7 @@ std::size_t Engine::drain_ring(std::uint32_t from, Channel channel, bool* emptie
       delayed.add(kind, head, data, from, ++arrivals_);
     } else {
       const bool last = head.offset + head.bytes >= head.length;
-      const Arrival arrival{kind, &head, data, from, last, Refusal::none, &sender.served, nullptr};
+      const Arrival arrival{kind, &head, data, from, last, Rejection::none, &sender.served, nullptr};
       if (channel == Channel::responses) {
         take_response(arrival);
       } else if (take_request(arrival) == Handled::stalled) {
@@ -197,7 +197,7 @@ bool Engine::take_answers(std::uint32_t from) {
 
 std::size_t Engine::release_delayed() {
   const auto take_answer = [this](Delivery::Parcel& parcel, const Delivery::Pieces& pieces) {
-    take_response(Arrival{parcel.kind, &parcel.head, parcel.data.data(), parcel.source, pieces.last, pieces.refused,
+    take_response(Arrival{parcel.kind, &parcel.head, parcel.data.data(), parcel.source, pieces.last, pieces.rejected,
                           &parcel.served, &parcel});
     return true;
   };
@@ -205,7 +205,7 @@ std::size_t Engine::release_delayed() {
   return answers + delayed_requests_.tick([&](Delivery::Parcel& parcel, const Delivery::Pieces& pieces) {
     delayed_responses_.release(parcel.source, parcel.arrived, take_answer);
     return take_request(Arrival{parcel.kind, &parcel.head, parcel.data.data(), parcel.source, pieces.last,
-                                pieces.refused, &parcel.served, &parcel}) == Handled::done;
+                                pieces.rejected, &parcel.served, &parcel}) == Handled::done;
   });
 }
 
@@ -249,14 +249,14 @@ bool Engine::reserve(const Arrival& arrival, PacketKind kind, std::uint32_t byte
   return reply->place != nullptr;
 }
 
-void Engine::answer(const Arrival& arrival, const Reply& reply, Refusal refusal, std::uint64_t value,
+void Engine::answer(const Arrival& arrival, const Reply& reply, Rejection rejection, std::uint64_t value,
                     std::uint32_t offset) {
   if (reply.place == nullptr) return;
   PacketHead head = *arrival.head;
   head.stadd = value;
   head.offset = offset;
   head.bytes = static_cast<std::uint16_t>(reply.bytes);
-  head.denied = static_cast<std::uint8_t>(refusal);
+  head.denied = static_cast<std::uint8_t>(rejection);
   if (process_.model().on()) {
     const Opcode opcode = reply.kind == PacketKind::got   ? Opcode::get
                           : reply.kind == PacketKind::ack ? Opcode::put
@@ -268,13 +268,13 @@ void Engine::answer(const Arrival& arrival, const Reply& reply, Refusal refusal,
 }
 
 // Answers a request that cannot be executed.
-void Engine::turn_away(const Arrival& arrival, const Reply& reply, Refusal refusal) {
+void Engine::turn_away(const Arrival& arrival, const Reply& reply, Rejection rejection) {
   const PacketHead& head = *arrival.head;
-  answer(arrival, reply, refusal, 0, 0);
-  if (head.message != 0 && refusal == Refusal::peer) return;
+  answer(arrival, reply, rejection, 0, 0);
+  if (head.message != 0 && rejection == Rejection::peer) return;
   warn("%s of process %u names memory %016llx, %u bytes, at TNI %u CQ %u, which %s",
        process_.machine().name_of(head.source_vcq).text, arrival.source, static_cast<unsigned long long>(head.stadd),
-       head.length, head.tni, head.cq, name_of(refusal));
+       head.length, head.tni, head.cq, name_of(rejection));
 }
 
 void Engine::pad(const PacketHead& head, const Hold& hold) {
@@ -292,31 +292,32 @@ void Engine::pad(const PacketHead& head, const Hold& hold) {
   (void)memory_.write(hold.data + head.length, junk.data(), after);
 }
 
-Refusal Engine::store(const Arrival& arrival, EmulatedCq& cq) {
+Rejection Engine::store(const Arrival& arrival, EmulatedCq& cq) {
   const PacketHead& head = *arrival.head;
   const Hold hold = cq.stags().hold(head.stadd, head.length, Access::write);
-  if (hold.denied != Denied::none) return refusal_of(hold.denied);
+  if (hold.denied != Denied::none) return rejection_of(hold.denied);
   pad(head, hold);
   // Before the data is visible: a thread that sees it queries the model.
   if (process_.model().on()) process_.model().stored(hold.data + head.offset, head.bytes, head.model_ns);
   memory_.about(head.source_vcq, head.stadd, hold.data);
   const bool stored = memory_.write(hold.data + head.offset, arrival.data, head.bytes, order_of(head));
   cq.stags().release(hold);
-  return stored ? Refusal::none : Refusal::memory;
+  return stored ? Rejection::none : Rejection::memory;
 }
 
 void Engine::take_put(const Arrival& arrival, EmulatedCq* cq, const Reply& reply) {
-  Refusal refusal = arrival.refused;
-  if (refusal == Refusal::none) refusal = cq != nullptr ? store(arrival, *cq) : Refusal::peer;
+  Rejection rejection = arrival.rejected;
+  if (rejection == Rejection::none) rejection = cq != nullptr ? store(arrival, *cq) : Rejection::peer;
   if (!arrival.last) {
-    if (refusal != Refusal::none && arrival.parcel != nullptr) delayed_requests_.refused(*arrival.parcel, refusal);
+    if (rejection != Rejection::none && arrival.parcel != nullptr)
+      delayed_requests_.rejected(*arrival.parcel, rejection);
     return;
   }
-  if (refusal != Refusal::none) {
-    turn_away(arrival, reply, refusal);
+  if (rejection != Rejection::none) {
+    turn_away(arrival, reply, rejection);
     return;
   }
-  answer(arrival, reply, Refusal::none, 0, 0);
+  answer(arrival, reply, Rejection::none, 0, 0);
   arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_PUT, arrival.head->stadd + arrival.head->length);
 }
 
@@ -342,7 +343,7 @@ Engine::Handled Engine::take_get(const Arrival& arrival, EmulatedCq* cq) {
   if (cq != nullptr) hold = cq->stags().hold(head.stadd, head.length, Access::read);
   if (hold.denied != Denied::none) {
     if (!reserve(arrival, PacketKind::got, 0, &reply)) return Handled::stalled;
-    turn_away(arrival, reply, cq != nullptr ? refusal_of(hold.denied) : Refusal::peer);
+    turn_away(arrival, reply, cq != nullptr ? rejection_of(hold.denied) : Rejection::peer);
     return Handled::done;
   }
   Handled handled = Handled::done;
@@ -356,7 +357,7 @@ Engine::Handled Engine::take_get(const Arrival& arrival, EmulatedCq* cq) {
     }
     if (reply.place == nullptr) break;  // no answer is expected
     mapped = memory_.read(reply.place + sizeof head, hold.data + *arrival.served, bytes);
-    answer(arrival, reply, mapped ? Refusal::none : Refusal::memory, head.stadd, *arrival.served);
+    answer(arrival, reply, mapped ? Rejection::none : Rejection::memory, head.stadd, *arrival.served);
     *arrival.served += bytes;
   }
   cq->stags().release(hold);
@@ -373,7 +374,7 @@ void Engine::take_exchange(const Arrival& arrival, EmulatedCq* cq, const Reply& 
   Hold hold;
   if (cq != nullptr) hold = cq->stags().hold(head.stadd, head.length, Access::atomic);
   if (hold.denied != Denied::none) {
-    turn_away(arrival, reply, cq != nullptr ? refusal_of(hold.denied) : Refusal::peer);
+    turn_away(arrival, reply, cq != nullptr ? rejection_of(hold.denied) : Rejection::peer);
     return;
   }
   std::array<std::uint64_t, 2> operands{};
@@ -384,10 +385,10 @@ void Engine::take_exchange(const Arrival& arrival, EmulatedCq* cq, const Reply& 
   const bool mapped = memory_.exchange(hold.data, head.length, head.op, operands[0], operands[1], &before);
   cq->stags().release(hold);
   if (!mapped) {
-    turn_away(arrival, reply, Refusal::memory);
+    turn_away(arrival, reply, Rejection::memory);
     return;
   }
-  answer(arrival, reply, Refusal::none, before, 0);
+  answer(arrival, reply, Rejection::none, before, 0);
   arrived(arrival, *cq, UTOFU_MRQ_TYPE_RMT_ARMW, head.stadd);
 }
 
@@ -395,12 +396,12 @@ void Engine::take_response(const Arrival& arrival) {
   Message* message = messages_.find(arrival.head->message);
   if (message == nullptr) return;  // dropped: its peer was considered dead, or its CQ is closed
   message->model_ns = std::max(message->model_ns, arrival.head->model_ns);
-  const auto refusal = static_cast<Refusal>(arrival.head->denied);
-  if (arrival.kind == PacketKind::got && refusal == Refusal::none) {
+  const auto rejection = static_cast<Rejection>(arrival.head->denied);
+  if (arrival.kind == PacketKind::got && rejection == Rejection::none) {
     land(arrival, *message);
     return;
   }
-  complete(*message, mrq_error(refusal), arrival.head->stadd, message->model_ns);
+  complete(*message, mrq_error(rejection), arrival.head->stadd, message->model_ns);
 }
 
 // Stores a piece of the data that a get requested.
@@ -515,7 +516,7 @@ bool Delivery::may_go(const Parcel& parcel, bool hurry) {
 Delivery::Pieces Delivery::pieces_of(const Parcel& parcel) {
   if (!in_pieces(parcel.kind) || parcel.head.bytes >= parcel.head.length) return {};
   const MessageState& state = messages_[parcel.message];
-  return {state.handled + parcel.head.bytes >= parcel.head.length, state.refused};
+  return {state.handled + parcel.head.bytes >= parcel.head.length, state.rejected};
 }
 
 void Delivery::gone(const Parcel& parcel) {

@@ -149,7 +149,7 @@ TEST(Machine, IdsOfOneSeedAreNotThoseOfAnother) {
   EXPECT_FALSE(other.decode(one.vcq_id(place), &back));
 }
 
-TEST(Machine, NumbersThatAreNoIdsAreRefused) {
+TEST(Machine, NumbersThatAreNoIdsAreRejected) {
   const Machine machine(settings_of({4, 4, 4, 2, 3, 2}, 256, 1));
   heddle::base::Random random(3);
   VcqPlace place;

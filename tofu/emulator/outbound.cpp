@@ -129,7 +129,7 @@ bool Engine::begin(EmulatedCq& cq, std::uint64_t ready_ns) {
   out.generation = owner.generation;
   out.sequence = cq.next_sequence();
   if (!owner.somebody() || gone(owner.process)) {
-    refuse(cq, Refusal::peer);
+    reject(cq, Rejection::peer);
     return false;
   }
   if (command.opcode == Opcode::get || command.has(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) open_message(cq);
@@ -269,7 +269,7 @@ void Engine::finish(EmulatedCq& cq, int status) {
 }
 
 // Completes a command that cannot be sent.
-void Engine::refuse(EmulatedCq& cq, Refusal refusal) {
+void Engine::reject(EmulatedCq& cq, Rejection rejection) {
   CommandProgress& out = cq.outgoing();
   if (out.command.has(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {
     out.process = 0;
@@ -278,7 +278,7 @@ void Engine::refuse(EmulatedCq& cq, Refusal refusal) {
     const bool holds = message->opcode == Opcode::get;
     if (strict_ && holds) cq.stags().began(message->local_stadd);
     cq.executed(UTOFU_SUCCESS, out.left_ns);
-    complete(*message, mrq_error(refusal), 0, out.arrives_ns);
+    complete(*message, mrq_error(rejection), 0, out.arrives_ns);
     return;
   }
   warn("a command of TNI %u CQ %u goes to %s, which nobody has (any more)", cq.tni(), cq.number(),

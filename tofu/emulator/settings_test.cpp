@@ -7,7 +7,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-void expect_refused(const Variables& variables, const char* part) {
+void expect_rejected(const Variables& variables, const char* part) {
   EmulatorSettings settings;
   std::string problem;
   EXPECT_FALSE(parse_settings(variables, &settings, &problem)) << part;
@@ -79,7 +79,7 @@ TEST(EmulatorSettings, NumbersAreTheVendorsUnlessStrict) {
   EXPECT_EQ(read({{"UTOFU_EMU_MODE", "strict"}}).numbering, Numbering::random);
   EXPECT_EQ(read({{"UTOFU_EMU_NUMBERING", "random"}}).numbering, Numbering::random);
   EXPECT_EQ(read({{"UTOFU_EMU_NUMBERING", "vendor"}, {"UTOFU_EMU_MODE", "strict"}}).numbering, Numbering::vendor);
-  expect_refused({{"UTOFU_EMU_NUMBERING", "mine"}}, "vendor or random");
+  expect_rejected({{"UTOFU_EMU_NUMBERING", "mine"}}, "vendor or random");
 }
 
 TEST(EmulatorSettings, AnMpisLauncherSaysWhoThisIsWhereAWorldIsNamed) {
@@ -96,31 +96,31 @@ TEST(EmulatorSettings, AnMpisLauncherSaysWhoThisIsWhereAWorldIsNamed) {
                                         {rank, "3"},
                                         {size, "4"}});
     EXPECT_EQ(said.process, 1U);
-    expect_refused({{"UTOFU_EMU_WORLD", "/tmp/w"}, {rank, "3"}, {size, "1000"}}, "start fewer");
+    expect_rejected({{"UTOFU_EMU_WORLD", "/tmp/w"}, {rank, "3"}, {size, "1000"}}, "start fewer");
   }
 }
 
 TEST(EmulatorSettings, WhatIsWrongIsNamed) {
-  expect_refused({{"UTOFU_EMU_MODES", "strict"}}, "UTOFU_EMU_MODES");
-  expect_refused({{"UTOFU_EMU_MODE", "harsh"}}, "plain or strict");
-  expect_refused({{"UTOFU_EMU_RULES", ""}}, "abort or report");
-  expect_refused({{"UTOFU_EMU_TOQ", "100"}}, "power of two");
-  expect_refused({{"UTOFU_EMU_TOQ", "4"}}, "power of two");
-  expect_refused({{"UTOFU_EMU_MRQ", "4194304"}}, "power of two");
-  expect_refused({{"UTOFU_EMU_STEP", "yes"}}, "0 or 1");
-  expect_refused({{"UTOFU_EMU_PROCESSES", "257"}}, "1-256");
-  expect_refused({{"UTOFU_EMU_PROCESSES", "-1"}}, "1-256");
-  expect_refused({{"UTOFU_EMU_PPN", "0"}}, "1-48");
-  expect_refused({{"UTOFU_EMU_SEED", "18446744073709551616"}}, "whole number");
-  expect_refused({{"UTOFU_EMU_WORLD", ""}}, "a path");
+  expect_rejected({{"UTOFU_EMU_MODES", "strict"}}, "UTOFU_EMU_MODES");
+  expect_rejected({{"UTOFU_EMU_MODE", "harsh"}}, "plain or strict");
+  expect_rejected({{"UTOFU_EMU_RULES", ""}}, "abort or report");
+  expect_rejected({{"UTOFU_EMU_TOQ", "100"}}, "power of two");
+  expect_rejected({{"UTOFU_EMU_TOQ", "4"}}, "power of two");
+  expect_rejected({{"UTOFU_EMU_MRQ", "4194304"}}, "power of two");
+  expect_rejected({{"UTOFU_EMU_STEP", "yes"}}, "0 or 1");
+  expect_rejected({{"UTOFU_EMU_PROCESSES", "257"}}, "1-256");
+  expect_rejected({{"UTOFU_EMU_PROCESSES", "-1"}}, "1-256");
+  expect_rejected({{"UTOFU_EMU_PPN", "0"}}, "1-48");
+  expect_rejected({{"UTOFU_EMU_SEED", "18446744073709551616"}}, "whole number");
+  expect_rejected({{"UTOFU_EMU_WORLD", ""}}, "a path");
   for (const char* shape : {"", "x", "2x", "2x2x2x2x3x2x1", "33", "0", "1x1x1x3", "1x1x1x2x4", "2X2", "2x2 "}) {
-    expect_refused({{"UTOFU_EMU_SHAPE", shape}}, "XxYxZxAxBxC");
+    expect_rejected({{"UTOFU_EMU_SHAPE", shape}}, "XxYxZxAxBxC");
   }
 }
 
 TEST(EmulatorSettings, WhatDoesNotFitTogetherIsNamed) {
-  expect_refused({{"UTOFU_EMU_RANK", "2"}, {"UTOFU_EMU_PROCESSES", "2"}}, "UTOFU_EMU_RANK=2");
-  expect_refused({{"UTOFU_EMU_SHAPE", "2x1x1"}, {"UTOFU_EMU_PROCESSES", "5"}, {"UTOFU_EMU_PPN", "2"}}, "3 are needed");
+  expect_rejected({{"UTOFU_EMU_RANK", "2"}, {"UTOFU_EMU_PROCESSES", "2"}}, "UTOFU_EMU_RANK=2");
+  expect_rejected({{"UTOFU_EMU_SHAPE", "2x1x1"}, {"UTOFU_EMU_PROCESSES", "5"}, {"UTOFU_EMU_PPN", "2"}}, "3 are needed");
 }
 
 TEST(EmulatorSettings, TheSmallestShapeHoldsTheNodes) {

@@ -140,7 +140,7 @@ enum class PacketKind : std::uint8_t {
 };
 
 // Why a request was not executed.
-enum class Refusal : std::uint8_t { none, peer, stadd, length, memory };
+enum class Rejection : std::uint8_t { none, peer, stadd, length, memory };
 
 // PacketHead::op of a put whose sender could not continue to read its memory: ignored.
 inline constexpr std::uint8_t kAbandoned = 0xFF;
@@ -166,7 +166,7 @@ struct PacketHead {
   std::uint8_t edata = 0;
   std::uint8_t sps = 0;
   std::uint8_t op = 0;      // armw: enum utofu_armw_op; 0: compare and swap. put: 0 or kAbandoned
-  std::uint8_t denied = 0;  // responses: a Refusal
+  std::uint8_t denied = 0;  // responses: a Rejection
   std::uint32_t spare = 0;  // used by the gates
 };
 static_assert(sizeof(PacketHead) == 64);

@@ -8,7 +8,7 @@
  *                       others may stop a queue for good.
  *
  * One process asks itself. Of two processes, on different nodes, the second helps with questions
- * about order. More than two are refused. */
+ * about order. More than two are rejected. */
 #define _POSIX_C_SOURCE 200809L
 #include "probe.h"
 

@@ -49,7 +49,7 @@ struct SessionModel {
 };
 
 // Steps until nothing has happened for longer than strict mode's longest delay.
-void settle(bool strict) {
+void step_until_quiet(bool strict) {
   const int patience = strict ? 1200 : 4;
   for (int idle = 0; idle < patience; ++idle)
     if (utofu_emu_step() > 0) idle = 0;
@@ -122,7 +122,7 @@ struct Trial {
   }
 
   int close() {
-    while (!model.waiting.empty() && credit(1) == 0) settle(true);
+    while (!model.waiting.empty() && credit(1) == 0) step_until_quiet(true);
     while (!model.done.empty()) {
       if (poll() != 0) return 1;
     }
@@ -144,10 +144,10 @@ int trial(Place& /*place*/, bool strict, std::uint64_t seed) {
     } else if (what < 7) {
       bad = it.credit(static_cast<unsigned>(random.below(random.below(3) == 0 ? 16 : 4)));
     } else {
-      settle(strict);
+      step_until_quiet(strict);
       bad = it.poll();
     }
-    settle(strict);
+    step_until_quiet(strict);
     if (bad != 0 || it.compare() != 0) {
       std::fprintf(stderr, "seed %llu, step %d\n", static_cast<unsigned long long>(seed), step);
       return 1;
@@ -169,13 +169,13 @@ int two_credits(Place& /*place*/) {
   const std::uint64_t between = utofu_emu_model_now_ns() - before;
   CHECK(between > 0);
   CHECK(it.credit(1) == 0);
-  settle(false);
+  step_until_quiet(false);
   // Another thread: its time begins at 0.
   std::array<std::uint64_t, 2> ends{};
   int bad = 0;
   std::thread([&] {
     bad = it.post(1) + it.post(1);
-    settle(false);
+    step_until_quiet(false);
     for (std::uint64_t& end : ends) {
       bad += it.poll();
       end = utofu_emu_model_now_ns();

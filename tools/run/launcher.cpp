@@ -120,7 +120,7 @@ base::Status Launcher::prepare() {
   return HEDDLE_DONE;
 }
 
-// As HEDDLE_HANG_SECONDS says, here or for the ranks. If another setting cannot be read they refuse
+// As HEDDLE_HANG_SECONDS says, here or for the ranks. If another setting cannot be read they reject
 // to join, each with a message: the program may mean to set it itself.
 base::Status Launcher::watch_for_hangs() {
   constexpr std::string_view kName = "HEDDLE_HANG_SECONDS";

@@ -178,7 +178,7 @@ TEST(options, a_misspelt_one_is_recognised) {
   EXPECT_EQ(options->command, (std::vector<std::string>{"app", "-n=5"}));
 }
 
-TEST(options, a_lone_colon_is_refused_unless_it_is_said_to_be_an_argument) {
+TEST(options, a_lone_colon_is_rejected_unless_it_is_said_to_be_an_argument) {
   EXPECT_EQ(parsed({"-n", "1", "a", ":", "-n", "2", "b"}).status(), HEDDLE_ERR_ARGUMENT);
   EXPECT_NE(std::string(base::last_message()).find("a lone :"), std::string::npos) << base::last_message();
   EXPECT_TRUE(parsed({"a", "::", "b:c", "x: y"}).ok());
@@ -213,7 +213,7 @@ TEST(options, a_missing_or_empty_value_is_named) {
   EXPECT_TRUE(parsed({"app", "--trace="}).ok()) << base::last_message();
 }
 
-TEST(options, a_trace_that_cannot_be_written_is_refused) {
+TEST(options, a_trace_that_cannot_be_written_is_rejected) {
   std::string folder = (std::filesystem::temp_directory_path() / "heddle-options-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -233,7 +233,7 @@ TEST(options, a_trace_that_cannot_be_written_is_refused) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(options, nonsense_is_refused) {
+TEST(options, nonsense_is_rejected) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{},
                                                                                      {"-n"},
                                                                                      {"-n", "1x", "app"},

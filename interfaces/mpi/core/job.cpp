@@ -53,7 +53,7 @@ bool has_helpers() {
   return progress == nullptr || std::string_view(progress) != "none";
 }
 
-// The texts that mean true to the engine. The engine has already refused invalid texts.
+// The texts that mean true to the engine. The engine has already rejected invalid texts.
 bool environment_asserts_no_any_tag() {
   const char* const text = std::getenv("HEDDLE_MPI_NO_ANY_TAG");
   const std::string_view value = text == nullptr ? "" : text;

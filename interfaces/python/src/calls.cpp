@@ -81,7 +81,7 @@ nb::object index_of(nb::handle value) {
   return nb::steal(index);
 }
 
-[[noreturn]] void refuse(nb::handle value, const char* what, const char* range) {
+[[noreturn]] void reject(nb::handle value, const char* what, const char* range) {
   raise(HEDDLE_ERR_ARGUMENT, std::string(what) + " is " + nb::str(value).c_str() + "; it is " + range);
 }
 
@@ -91,7 +91,7 @@ std::uint32_t number32(nb::handle value, const char* what) {
   const nb::object index = PyLong_CheckExact(value.ptr()) ? nb::borrow(value) : index_of(value);
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
-  if (overflow != 0 || number < 0 || number > UINT32_MAX) refuse(value, what, "0 or more, below 2**32");
+  if (overflow != 0 || number < 0 || number > UINT32_MAX) reject(value, what, "0 or more, below 2**32");
   return static_cast<std::uint32_t>(number);
 }
 
@@ -100,7 +100,7 @@ std::uint64_t number64(nb::handle value, const char* what) {
   const unsigned long long number = PyLong_AsUnsignedLongLong(index.ptr());
   if (number == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    refuse(value, what, "0 or more, below 2**64");
+    reject(value, what, "0 or more, below 2**64");
   }
   return number;
 }
@@ -111,14 +111,14 @@ std::uint64_t word(nb::handle value, unsigned bits) {
   const long long number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
   if (overflow == 0) {
     constexpr long long kHalf = 1LL << 31;
-    if (bits == 32 && (number < -kHalf || number >= 2 * kHalf)) refuse(value, "the value", "of 32 bits");
+    if (bits == 32 && (number < -kHalf || number >= 2 * kHalf)) reject(value, "the value", "of 32 bits");
     return static_cast<std::uint64_t>(number) & (bits == 32 ? UINT32_MAX : UINT64_MAX);
   }
-  if (bits == 32) refuse(value, "the value", "of 32 bits");
+  if (bits == 32) reject(value, "the value", "of 32 bits");
   const unsigned long long large = PyLong_AsUnsignedLongLong(index.ptr());
   if (large == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    refuse(value, "the value", "of 64 bits");
+    reject(value, "the value", "of 64 bits");
   }
   return large;
 }

@@ -51,7 +51,7 @@ bool Context::try_close_regions() {
   return false;
 }
 
-void Context::refuse_exports() {
+void Context::reject_exports() {
   raise(PyExc_BufferError,
         "arrays, memory views or receives under way lie in regions (of Context.alloc, or memoryview(region)), whose "
         "memory "
@@ -93,7 +93,7 @@ void Context::leave(nb::handle self) {
   retire();  // operations that have completed may still have arrays
   if (exported()) {
     nb::module_::import_("gc").attr("collect")();  // arrays in cycles that nobody reaches
-    if (exported()) refuse_exports();
+    if (exported()) reject_exports();
   }
   if (!users_.begin_close()) raise(HEDDLE_ERR_STATE, "another thread leaves this context");
   for (Home* const home : homes()) static_cast<void>(home->users.begin_close());
@@ -110,7 +110,7 @@ void Context::leave(nb::handle self) {
                      (status == HEDDLE_ERR_STATE && heddle_context_peer_status(handle_, rank_) != HEDDLE_ERR_HANDLE);
   if (stays) {
     reopen();
-    if (status == HEDDLE_AGAIN) refuse_exports();
+    if (status == HEDDLE_AGAIN) reject_exports();
     raise(HEDDLE_ERR_STATE, status == HEDDLE_ERR_TIMEOUT ? kInterpreterEnds : text);
   }
   open_.store(false, std::memory_order_release);

@@ -66,7 +66,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void remove_region(const OpenRegion* region);
 
  private:
-  void refuse_exports();
+  void reject_exports();
   [[nodiscard]] bool exported();
   [[nodiscard]] bool try_close_regions();
   void reopen();

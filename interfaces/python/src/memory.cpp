@@ -18,23 +18,23 @@ std::string type_of(nb::handle object) {
   return nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))).attr("__name__"));
 }
 
-[[noreturn]] void refuse_device(nb::handle object) {
+[[noreturn]] void reject_device(nb::handle object) {
   raise(PyExc_TypeError, "this " + type_of(object) +
                              " lies in the memory of a GPU or another device, which Heddle does not reach: copy it to "
                              "the host first (torch: .cpu(), CuPy: .get())");
 }
 
-[[noreturn]] void refuse_strides(nb::handle object) {
+[[noreturn]] void reject_strides(nb::handle object) {
   raise(PyExc_BufferError, "this " + type_of(object) + " is not contiguous: use numpy.ascontiguousarray, or a copy");
 }
 
-[[noreturn]] void refuse_objects(nb::handle object) {
+[[noreturn]] void reject_objects(nb::handle object) {
   raise(PyExc_TypeError, "the elements of this " + type_of(object) +
                              " are Python objects, which mean nothing to another process: send bytes, such as those of "
                              "pickle.dumps");
 }
 
-[[noreturn]] void refuse_writing(nb::handle object) {
+[[noreturn]] void reject_writing(nb::handle object) {
   raise(PyExc_BufferError, "this " + type_of(object) + " is read-only, and the call writes to it");
 }
 
@@ -48,10 +48,10 @@ bool has_objects(const char* format) {
   return false;
 }
 
-[[noreturn]] void refuse_dlpack(nb::handle object, Access access) {
+[[noreturn]] void reject_dlpack(nb::handle object, Access access) {
   if (access == Access::write) {
     nb::ndarray<nb::ro> readable;
-    if (nb::try_cast(object, readable)) refuse_writing(object);
+    if (nb::try_cast(object, readable)) reject_writing(object);
   }
   raise(PyExc_TypeError, "this " + type_of(object) + " gives no DLPack tensor");
 }
@@ -112,7 +112,7 @@ void Memory::take(nb::handle object, Access access) {
     return take_interface(object, object.attr("__array_interface__"), access);
   }
   if (nb::hasattr(object, "__dlpack_device__")) return take_dlpack(object, access);
-  if (nb::hasattr(object, "__cuda_array_interface__")) refuse_device(object);
+  if (nb::hasattr(object, "__cuda_array_interface__")) reject_device(object);
   raise(PyExc_TypeError, "this " + type_of(object) +
                              " has no memory to send or receive: pass bytes, a bytearray, a memoryview, a NumPy array, "
                              "a tensor in host memory, or a heddle.Region");
@@ -134,15 +134,15 @@ bool Memory::take_buffer(nb::handle object, Access access) {
     if (access == Access::write && PyObject_GetBuffer(object.ptr(), &view_, PyBUF_FORMAT | PyBUF_ANY_CONTIGUOUS) == 0) {
       PyBuffer_Release(&view_);
       view_ = {};
-      refuse_writing(object);
+      reject_writing(object);
     }
     PyErr_Clear();
     view_ = {};
-    refuse_strides(object);
+    reject_strides(object);
   }
   if (has_objects(view_.format)) {
     release();
-    refuse_objects(object);
+    reject_objects(object);
   }
   data_ = view_.buf;
   bytes_ = static_cast<std::size_t>(view_.len);
@@ -153,17 +153,17 @@ bool Memory::take_buffer(nb::handle object, Access access) {
 
 void Memory::take_dlpack(nb::handle object, Access access) {
   const nb::object device = object.attr("__dlpack_device__")();
-  if (!nb::isinstance<nb::tuple>(device) || nb::len(device) != 2) refuse_dlpack(object, access);
+  if (!nb::isinstance<nb::tuple>(device) || nb::len(device) != 2) reject_dlpack(object, access);
   int kind = 0;
-  if (!nb::try_cast(nb::object(device[0]), kind)) refuse_dlpack(object, access);
-  if (kind != nb::device::cpu::value) refuse_device(object);
+  if (!nb::try_cast(nb::object(device[0]), kind)) reject_dlpack(object, access);
+  if (kind != nb::device::cpu::value) reject_device(object);
   if (access == Access::write) {
     nb::ndarray<> array;
-    if (!nb::try_cast(object, array)) refuse_dlpack(object, access);
+    if (!nb::try_cast(object, array)) reject_dlpack(object, access);
     take_array(object, array);
   } else {
     nb::ndarray<nb::ro> array;
-    if (!nb::try_cast(object, array)) refuse_dlpack(object, access);
+    if (!nb::try_cast(object, array)) reject_dlpack(object, access);
     take_array(object, array);
   }
 }
@@ -173,7 +173,7 @@ template <class Array>
 void Memory::take_array(nb::handle object, const Array& array) {
   std::int64_t stride = 1;
   for (std::size_t i = array.ndim(); i-- > 0;) {
-    if (array.shape(i) != 1 && array.size() != 0 && array.stride(i) != stride) refuse_strides(object);
+    if (array.shape(i) != 1 && array.size() != 0 && array.stride(i) != stride) reject_strides(object);
     stride *= static_cast<std::int64_t>(array.shape(i));
   }
   data_ = const_cast<void*>(static_cast<const void*>(array.data()));
@@ -190,17 +190,17 @@ void Memory::take_interface(nb::handle object, nb::handle interface, Access acce
   };
   nb::dict what;
   if (!nb::try_cast(interface, what) || !what.contains("typestr") || !what.contains("shape")) malformed("is none");
-  if (what.contains("strides") && !what["strides"].is_none()) refuse_strides(object);
+  if (what.contains("strides") && !what["strides"].is_none()) reject_strides(object);
   const nb::object data = what.contains("data") ? nb::object(what["data"]) : nb::none();
   std::uintptr_t address = 0;
   if (!nb::isinstance<nb::tuple>(data) || nb::len(data) != 2 || !nb::try_cast(nb::object(data[0]), address)) {
     malformed("names no address");
   }
-  if (access == Access::write && PyObject_IsTrue(nb::object(data[1]).ptr()) != 0) refuse_writing(object);
+  if (access == Access::write && PyObject_IsTrue(nb::object(data[1]).ptr()) != 0) reject_writing(object);
   // such as "<f8": the bytes of an element follow two characters
   std::string type;
   if (!nb::try_cast(nb::object(what["typestr"]), type)) malformed("has no type");
-  if (type.size() > 1 && type[1] == 'O') refuse_objects(object);
+  if (type.size() > 1 && type[1] == 'O') reject_objects(object);
   const std::size_t element_bytes = type.size() > 2 ? std::strtoul(type.c_str() + 2, nullptr, 10) : 0;
   if (element_bytes == 0) malformed("has elements without bytes");
   const char kind = type[0] == '>' && element_bytes > 1 ? '?' : type[1];

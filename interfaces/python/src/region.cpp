@@ -64,7 +64,7 @@ void Region::release() {
   if (status < 0) raise(status, text);
 }
 
-void RemoteRegion::refuse(nb::handle object) {
+void RemoteRegion::reject(nb::handle object) {
   if (nb::isinstance<Region>(object)) {
     raise(PyExc_TypeError,
           "this is a Region, which is one's own memory; operations name a RemoteRegion: one of those that "

@@ -60,12 +60,12 @@ class RemoteRegion {
   // rank.
   static const RemoteRegion& of(nb::handle object) {
     const RemoteRegion* region = nullptr;
-    if (!nb::try_cast(object, region) || region == nullptr) refuse(object);
+    if (!nb::try_cast(object, region) || region == nullptr) reject(object);
     return *region;
   }
 
  private:
-  [[noreturn]] static void refuse(nb::handle object);
+  [[noreturn]] static void reject(nb::handle object);
 
   std::shared_ptr<Context> context_;
   heddle_remote_region handle_;

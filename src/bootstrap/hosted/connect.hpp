@@ -149,7 +149,7 @@ struct Connection {
 
 // Connects to the host that has this contact; both sides have then proved that they know the
 // secret. It uses the local socket if both are on one machine, else the first address that answers.
-// BOOTSTRAP: no process answers, or the one that does is not rank 0 of this job, or it refuses
+// BOOTSTRAP: no process answers, or the one that does is not rank 0 of this job, or it rejects
 // (this rank has been joined before). VERSION: it is of another version.
 base::Result<Connection> connect(const Contact& contact, std::uint32_t rank);
 

@@ -54,7 +54,7 @@ TEST(contact, another_version_is_named) {
   EXPECT_NE(std::strstr(base::last_message(), "version 2"), nullptr) << base::last_message();
 }
 
-TEST(contact, nonsense_is_refused) {
+TEST(contact, nonsense_is_rejected) {
   for (const char* text : {"", "heddle", "heddle-contact:", "heddle-contact:1:", "other:1:00:00:00:"}) {
     EXPECT_EQ(decode_contact(text).status(), HEDDLE_ERR_BOOTSTRAP) << text;
   }
@@ -65,7 +65,7 @@ TEST(contact, nonsense_is_refused) {
   EXPECT_EQ(decode_contact(good + std::string(kMaxValueBytes, '1')).status(), HEDDLE_ERR_BOOTSTRAP);
 }
 
-// A text that is cut off or changed is refused, or is another contact; it is never read beyond its
+// A text that is cut off or changed is rejected, or is another contact; it is never read beyond its
 // end.
 TEST(contact, damage_does_no_harm) {
   const std::string good = encode(example());

@@ -238,7 +238,7 @@ void Host::serve_guests(std::int64_t now) {
     Guest& guest = guests_[i];
     bool stays = !std::exchange(guest.heard, false) || hear(guest);
     if (stays && now >= guest.deadline_ns) {
-      refuse("it said nothing for long");
+      reject("it said nothing for long");
       stays = false;
     }
     if (stays && kept != i) guests_[kept] = std::move(guest);
@@ -287,8 +287,8 @@ void Host::serve() {
   broker_.hang_up();
 }
 
-void Host::refuse(const char* why) {
-  if (refused_.fetch_add(1, std::memory_order_relaxed) == 0) {
+void Host::reject(const char* why) {
+  if (rejected_.fetch_add(1, std::memory_order_relaxed) == 0) {
     options_.log.line(base::Level::warn, "a connection to this job was refused: %s (said once; the others are counted)",
                       why);
   }
@@ -303,12 +303,12 @@ void Host::accept_guest(int listener, bool local, std::int64_t now) {
     pausing_ = errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR;
     return;
   }
-  if (local && !same_user(guest.socket.get())) return refuse("it came from another user");
+  if (local && !same_user(guest.socket.get())) return reject("it came from another user");
   if (!local) prepare_stream(guest.socket.get());
   guest.local = local;
   guest.deadline_ns = now + kGuestTimeoutNs;
   if (guests_.size() == options_.size + kMaxStrangers) {
-    refuse("too many came that proved nothing");
+    reject("too many came that proved nothing");
     guests_.erase(guests_.begin());
   }
   guests_.push_back(std::move(guest));
@@ -322,7 +322,7 @@ bool Host::hear(Guest& guest) {
   const ssize_t got = ::recv(guest.socket.get(), to + guest.got, wanted - guest.got, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
   if (got <= 0) {
-    refuse("it ended before it had proved anything");
+    reject("it ended before it had proved anything");
     return false;
   }
   guest.got += static_cast<std::size_t>(got);
@@ -333,7 +333,7 @@ bool Host::hear(Guest& guest) {
 
 bool Host::answer(Guest& guest) {
   if (guest.knock.magic != kKnockMagic) {
-    refuse("it is not a process of Heddle");
+    reject("it is not a process of Heddle");
     return false;
   }
   Answer answer;
@@ -346,7 +346,7 @@ bool Host::answer(Guest& guest) {
   }
   // A new connection takes so few bytes at once.
   const bool sent = ::send(guest.socket.get(), &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof answer;
-  if (!alike) refuse("it is of another version of Heddle");
+  if (!alike) reject("it is of another version of Heddle");
   guest.answered = true;
   return alike && sent;
 }
@@ -354,11 +354,11 @@ bool Host::answer(Guest& guest) {
 bool Host::admit(Guest& guest) {
   const std::uint32_t rank = guest.knock.rank;
   if (!equal(guest.code, proof(contact_.secret, Side::rank, guest.knock, guest.host_nonce))) {
-    refuse("it does not know the job's secret");
+    reject("it does not know the job's secret");
   } else if (rank >= options_.size) {
-    refuse("its rank is not one of the job");
+    reject("its rank is not one of the job");
   } else if (seated_[rank]) {
-    refuse("its rank has been joined before");
+    reject("its rank has been joined before");
   } else {
     seated_[rank] = true;
     if (guest.local) processes_[rank] = watch_process(guest.socket.get());

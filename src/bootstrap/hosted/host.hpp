@@ -53,7 +53,7 @@ class Host {
   // For a forked child, where the thread does not exist: detaches it.
   void abandon() { thread_.detach(); }
   // Connections that were closed before they belonged to a rank.
-  [[nodiscard]] std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t rejected() const { return rejected_.load(std::memory_order_relaxed); }
 
  private:
   // The number of strangers beyond the ranks: all ranks may connect at once before any of them has
@@ -98,7 +98,7 @@ class Host {
   bool hear(Guest& guest);
   bool answer(Guest& guest);
   bool admit(Guest& guest);
-  void refuse(const char* why);
+  void reject(const char* why);
 
   const Options options_;
   Contact contact_;
@@ -110,7 +110,7 @@ class Host {
   bool all_leave_ = false;  // owned by the thread once it drains
   // Release in the destructor; partner: the acquire load of the thread, which polls `wake_`.
   std::atomic<State> state_{State::serving};
-  std::atomic<std::uint64_t> refused_{0};  // relaxed: a count
+  std::atomic<std::uint64_t> rejected_{0};  // relaxed: a count
   // Owned by the thread.
   local::Broker broker_;
   local::Watchdog watchdog_;

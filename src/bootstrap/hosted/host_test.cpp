@@ -57,12 +57,12 @@ std::unique_ptr<Host> open_host(std::uint32_t size, bool other_machines = false)
   return std::move(*host);
 }
 
-testing::AssertionResult refused(const Host& host, std::uint64_t count) {
-  if (test::within_time([&] { return host.refused() == count; }, [] {})) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << host.refused() << " were refused instead of " << count;
+testing::AssertionResult rejected(const Host& host, std::uint64_t count) {
+  if (test::within_time([&] { return host.rejected() == count; }, [] {})) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << host.rejected() << " were refused instead of " << count;
 }
 
-TEST(host, garbage_is_refused) {
+TEST(host, garbage_is_rejected) {
   const auto host = open_host(2);
   std::mt19937 random(5);
   for (std::uint64_t i = 1; i <= 50; ++i) {
@@ -71,18 +71,18 @@ TEST(host, garbage_is_refused) {
     for (std::uint32_t& word : garbage) word = static_cast<std::uint32_t>(random());
     say(stranger, garbage.data(), sizeof garbage);
     expect_cut_off(stranger);
-    EXPECT_TRUE(refused(*host, i));
+    EXPECT_TRUE(rejected(*host, i));
   }
   expect_open(host->contact(), 1, 2);
 }
 
-TEST(host, a_wrong_secret_is_refused_by_both_sides) {
+TEST(host, a_wrong_secret_is_rejected_by_both_sides) {
   const auto host = open_host(2);
   Contact wrong = host->contact();
   wrong.secret[7] ^= 1;
   EXPECT_EQ(connect(wrong, 1).status(), HEDDLE_ERR_BOOTSTRAP);
   EXPECT_NE(std::strstr(base::last_message(), "secret"), nullptr) << base::last_message();
-  EXPECT_TRUE(refused(*host, 1));
+  EXPECT_TRUE(rejected(*host, 1));
   // A stranger that does not check whether the host knows the secret.
   const ProcessFd stranger = visit(host->contact());
   Knock knock;
@@ -93,11 +93,11 @@ TEST(host, a_wrong_secret_is_refused_by_both_sides) {
   // the host's own proof is no proof of its guest
   say(stranger, answer.code.data(), answer.code.size());
   expect_cut_off(stranger);
-  EXPECT_TRUE(refused(*host, 2));
+  EXPECT_TRUE(rejected(*host, 2));
   expect_open(host->contact(), 1, 2);
 }
 
-TEST(host, another_version_is_told_and_refused) {
+TEST(host, another_version_is_told_and_rejected) {
   const auto host = open_host(2);
   const ProcessFd stranger = visit(host->contact());
   Knock knock;
@@ -109,7 +109,7 @@ TEST(host, another_version_is_told_and_refused) {
   EXPECT_EQ(answer.version, kKnockVersion);
   EXPECT_EQ(answer.code, Code{});
   expect_cut_off(stranger);
-  EXPECT_TRUE(refused(*host, 1));
+  EXPECT_TRUE(rejected(*host, 1));
   expect_open(host->contact(), 1, 2);
 }
 
@@ -121,10 +121,10 @@ TEST(host, a_rank_is_seated_once) {
   ASSERT_TRUE(local::greet({first->socket.get(), 1, 3}, reader).ok());
   for (const std::uint32_t rank : {0U, 1U, 3U, ~0U}) {
     const auto again = connect(host->contact(), rank);
-    // the proof was good: the refusal shows by the end of the connection
+    // the proof was good: the rejection shows by the end of the connection
     if (again) expect_cut_off(again->socket);
   }
-  EXPECT_TRUE(refused(*host, 4));
+  EXPECT_TRUE(rejected(*host, 4));
   expect_open(host->contact(), 2, 3);
 }
 
@@ -133,9 +133,9 @@ TEST(host, silent_guests_keep_nobody_out) {
   const auto host = open_host(2);
   std::vector<ProcessFd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(visit(host->contact()));
-  EXPECT_TRUE(refused(*host, 200 - (2 + 64)));
+  EXPECT_TRUE(rejected(*host, 200 - (2 + 64)));
   expect_open(host->contact(), 1, 2);
-  EXPECT_TRUE(refused(*host, 200 - (2 + 63)));
+  EXPECT_TRUE(rejected(*host, 200 - (2 + 63)));
 }
 
 // A rank that proves itself in two steps.
@@ -166,7 +166,7 @@ TEST(host, all_ranks_may_knock_before_one_has_proved_itself) {
     local::Reader reader(local::Direction::to_rank, kSize);
     ASSERT_TRUE(local::greet({rank.socket.get(), rank.knock.rank, kSize}, reader).ok()) << base::last_message();
   }
-  EXPECT_EQ(host->refused(), 0U);
+  EXPECT_EQ(host->rejected(), 0U);
 }
 
 // The next frame that rank 0 receives after its welcome; false: none within the time that only a
@@ -377,7 +377,7 @@ TEST(host, ranks_that_have_not_come_count_for_nothing) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-TEST(host, a_job_that_is_too_large_for_the_hard_limit_is_refused) {
+TEST(host, a_job_that_is_too_large_for_the_hard_limit_is_rejected) {
   const auto attempt = [] {
     rlimit few = descriptors();
     few.rlim_cur = few.rlim_max = 200;
@@ -401,7 +401,7 @@ TEST(host, a_proof_in_pieces_is_a_proof) {
   for (const std::uint8_t byte : code) say(guest, &byte, 1);
   local::Reader reader(local::Direction::to_rank, 2);
   EXPECT_TRUE(local::greet({guest.get(), 1, 2}, reader).ok()) << base::last_message();
-  EXPECT_EQ(host->refused(), 0U);
+  EXPECT_EQ(host->rejected(), 0U);
 }
 
 TEST(host, listens_to_the_network_only_where_it_must) {

@@ -102,7 +102,7 @@ class Service {
 using OpenLauncher = std::function<base::Result<std::unique_ptr<ForeignLauncher>>()>;
 
 // Joins; blocks until all ranks have. If rank 0 dies, every rank counts all others as failed.
-// Errors: those of the launcher; BOOTSTRAP (rank 0 cannot be reached, or refuses), VERSION,
+// Errors: those of the launcher; BOOTSTRAP (rank 0 cannot be reached, or rejects), VERSION,
 // PEER_FAILED (a rank died while the job met), SYSTEM.
 base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher, const base::Environment& environment);
 

@@ -222,7 +222,7 @@ TEST(hosted, a_wrong_contact_is_told) {
     Space space(2);
     // Without its peer rank 0 would wait for ever. A real launcher ends rank 0 when the other
     // process ends without having finished. In this test another process comes in place of the
-    // refused one.
+    // rejected one.
     run(2, [&](std::uint32_t rank) {
       if (rank == 1) {
         EXPECT_EQ(join(space, 1, true, bad.alter).status(), bad.status);

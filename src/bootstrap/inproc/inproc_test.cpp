@@ -146,7 +146,7 @@ TEST(inproc, who_joins_late_knows_who_is_gone) {
   EXPECT_EQ(late->failure_epoch().load(), 1U);
 }
 
-TEST(inproc, misuse_is_refused) {
+TEST(inproc, misuse_is_rejected) {
   inproc::ThreadJob job(2);
   const auto a = join(job, 0);
   EXPECT_EQ(open({"inproc", &job, 0}, {}).status(), HEDDLE_ERR_BOOTSTRAP);

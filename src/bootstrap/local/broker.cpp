@@ -126,7 +126,7 @@ base::Status Broker::handle(std::uint32_t rank, Frame& frame) {
 
 base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
   Seat& seat = seats_[rank];
-  if (seat.membership != Membership::outside || seat.refused) {
+  if (seat.membership != Membership::outside || seat.rejected) {
     return base::fail(HEDDLE_ERR_PROTOCOL, "a second hello; a rank joins once");
   }
   const auto hello = decode_hello(frame.payload);
@@ -148,7 +148,7 @@ base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
       if (gather_.is_gone(other)) seat.outbox.add({FrameType::gone, 0, other});
     }
   } else {
-    seat.refused = true;
+    seat.rejected = true;
   }
   flush(rank);
   return HEDDLE_DONE;

@@ -73,7 +73,7 @@ class Broker {
   [[nodiscard]] short events(std::uint32_t rank) const;
   // The ranks whose socket() or events() may have changed since the last call.
   [[nodiscard]] std::vector<std::uint32_t> take_touched();
-  // Some socket looks writable, but the kernel refuses descriptors for now: call serve() again soon
+  // Some socket looks writable, but the kernel rejects descriptors for now: call serve() again soon
   // in any case.
   [[nodiscard]] bool congested() const { return congested_ > 0; }
 
@@ -120,8 +120,8 @@ class Broker {
     Reader reader;
     Outbox outbox;
     Membership membership = Membership::outside;
-    bool refused = false;  // said hello in another version
-    bool touched = false;  // in touched_
+    bool rejected = false;  // said hello in another version
+    bool touched = false;   // in touched_
     bool has_joined = false;
     bool has_aborted = false;
     bool passes_descriptors = true;

@@ -22,7 +22,7 @@ struct Shape {
   std::size_t max_payload;  // bytes
 };
 
-// room for later versions, so that they are understood well enough to be refused
+// room for later versions, so that they are understood well enough to be rejected
 constexpr std::size_t kMaxHandshake = 256;
 constexpr std::size_t kLength = sizeof(std::uint32_t);
 

@@ -84,7 +84,7 @@ TEST(channel, a_lost_descriptor_is_told_by_its_frame_and_the_others_keep_theirs)
   }
 }
 
-TEST(channel, several_descriptors_with_one_message_are_refused) {
+TEST(channel, several_descriptors_with_one_message_are_rejected) {
   for (const bool lose : {false, true}) {
     Pair pair;
     const base::Fd file = file_with('x');

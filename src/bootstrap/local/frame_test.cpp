@@ -76,7 +76,7 @@ TEST(frame, parts_come_back_as_they_were) {
 
 // For all bytes, decoding does not crash, reads nothing outside (run under AddressSanitizer), and
 // accepts no more than it was given.
-TEST(frame, random_bytes_are_refused_or_make_sense) {
+TEST(frame, random_bytes_are_rejected_or_make_sense) {
   base::Random random(20);
   for (int round = 0; round < 200'000; ++round) {
     Bytes bytes(random.below(80));

@@ -132,7 +132,7 @@ TEST(pmi_client, abort_names_the_code) {
   EXPECT_EQ(server.asked().back(), "cmd=abort exitcode=42");
 }
 
-struct Refusal {
+struct Rejection {
   std::size_t step;
   const char* answer;
   base::Status status;
@@ -141,16 +141,17 @@ struct Refusal {
 
 TEST(pmi_client, bad_greetings_are_told) {
   const std::string endless(3 * kMaxLine, 'x');
-  for (const Refusal& bad : {Refusal{0, "", HEDDLE_ERR_BOOTSTRAP, "closed"},
-                             Refusal{0, "HTTP/1.1 400 Bad Request\n", HEDDLE_ERR_PROTOCOL, "not a line of PMI"},
-                             Refusal{0, "cmd=maxes\n", HEDDLE_ERR_PROTOCOL, "maxes"},
-                             Refusal{0, endless.c_str(), HEDDLE_ERR_PROTOCOL, "4096"},
-                             Refusal{0, "cmd=response_to_init pmi_version=2 rc=0\n", HEDDLE_ERR_VERSION, "version 2"},
-                             Refusal{0, "cmd=response_to_init rc=-1 msg=late\n", HEDDLE_ERR_BOOTSTRAP, "late"},
-                             Refusal{1, "cmd=maxes vallen_max=256\n", HEDDLE_ERR_BOOTSTRAP, "256"},
-                             Refusal{1, "cmd=maxes\n", HEDDLE_ERR_BOOTSTRAP, "values"},
-                             Refusal{2, "cmd=my_kvsname\n", HEDDLE_ERR_BOOTSTRAP, "name"},
-                             Refusal{2, "cmd=my_kvsname kvsname=\n", HEDDLE_ERR_BOOTSTRAP, "name"}}) {
+  for (const Rejection& bad :
+       {Rejection{0, "", HEDDLE_ERR_BOOTSTRAP, "closed"},
+        Rejection{0, "HTTP/1.1 400 Bad Request\n", HEDDLE_ERR_PROTOCOL, "not a line of PMI"},
+        Rejection{0, "cmd=maxes\n", HEDDLE_ERR_PROTOCOL, "maxes"},
+        Rejection{0, endless.c_str(), HEDDLE_ERR_PROTOCOL, "4096"},
+        Rejection{0, "cmd=response_to_init pmi_version=2 rc=0\n", HEDDLE_ERR_VERSION, "version 2"},
+        Rejection{0, "cmd=response_to_init rc=-1 msg=late\n", HEDDLE_ERR_BOOTSTRAP, "late"},
+        Rejection{1, "cmd=maxes vallen_max=256\n", HEDDLE_ERR_BOOTSTRAP, "256"},
+        Rejection{1, "cmd=maxes\n", HEDDLE_ERR_BOOTSTRAP, "values"},
+        Rejection{2, "cmd=my_kvsname\n", HEDDLE_ERR_BOOTSTRAP, "name"},
+        Rejection{2, "cmd=my_kvsname kvsname=\n", HEDDLE_ERR_BOOTSTRAP, "name"}}) {
     std::vector<std::string> answers = kGreeting;
     answers.resize(bad.step);
     if (*bad.answer != '\0') answers.emplace_back(bad.answer);

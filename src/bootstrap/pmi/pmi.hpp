@@ -25,7 +25,7 @@ bool started_by_launcher();
 // those of hosted::open().
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment);
 
-// Longer lines are refused. A value has at most 1024 bytes, and a line holds only one.
+// Longer lines are rejected. A value has at most 1024 bytes, and a line holds only one.
 inline constexpr std::size_t kMaxLine = 4096;
 
 // A line of the PMI-1 protocol: "cmd=get_result rc=0 value=…". Nothing here trusts what the other
@@ -63,7 +63,7 @@ struct Given {
 
 class Client final : public hosted::ForeignLauncher {
  public:
-  // Greets the server. BOOTSTRAP: it does not answer, answers nonsense or refuses; VERSION: it does
+  // Greets the server. BOOTSTRAP: it does not answer, answers nonsense or rejects; VERSION: it does
   // not speak PMI-1.
   static base::Result<std::unique_ptr<Client>> open(const Given& given);
 

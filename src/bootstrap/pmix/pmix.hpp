@@ -15,7 +15,7 @@ namespace heddle::bootstrap::pmix {
 bool started_by_launcher();
 
 // Joins, once per process; blocks until all ranks have. Errors: BOOTSTRAP (Heddle was built without
-// PMIx, libpmix.so.2 is not found, the launcher refuses, this process has joined before), STATE
+// PMIx, libpmix.so.2 is not found, the launcher rejects, this process has joined before), STATE
 // (another living process has joined as this rank), and those of hosted::open().
 base::Result<std::unique_ptr<Bootstrap>> open(const base::Environment& environment);
 

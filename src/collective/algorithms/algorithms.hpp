@@ -17,7 +17,7 @@ struct Algorithm {
   Operation operation;
   const char* help;
   // Null: it supports the request; otherwise the reason, as text for people.
-  const char* (*refuses)(const AlgorithmRequest& request);
+  const char* (*rejects)(const AlgorithmRequest& request);
   Schedule (*schedule)(const AlgorithmRequest& request);
   // How ranks access `receive` of others: they put into it (not into the root's in a broadcast), or
   // get from the root's.

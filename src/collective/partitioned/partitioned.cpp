@@ -112,7 +112,7 @@ void PartitionedSide::fail_totals(std::uint32_t partitions, std::uint64_t bytes)
 
 bool PartitionedSide::send_owed() {
   for (const PartitionedKind kind : {PartitionedKind::offer, PartitionedKind::accept, PartitionedKind::begun,
-                                     PartitionedKind::refused, PartitionedKind::freed}) {
+                                     PartitionedKind::rejected, PartitionedKind::freed}) {
     if ((owed_ & bit(kind)) == 0) continue;
     const base::Status status = send(kind);
     // Memory may be free later; and offers must reach the peer in order.
@@ -126,7 +126,7 @@ bool PartitionedSide::send_owed() {
 base::Status PartitionedSide::send(PartitionedKind kind) {
   wire::PartitionedHeader head{};
   head.kind = kind;
-  head.status = kind == PartitionedKind::refused ? refusal_ : HEDDLE_DONE;
+  head.status = kind == PartitionedKind::rejected ? rejection_ : HEDDLE_DONE;
   head.to = kind == PartitionedKind::offer ? 0 : peer_number_;
   head.from = number_;
   head.tag = shape_.tag;
@@ -179,10 +179,10 @@ base::Status Sender::ready(std::uint32_t partition) {
     case queue::PartMarks<>::Marked::twice:
       break;
   }
-  return refuse_mark(partition);
+  return reject_mark(partition);
 }
 
-base::Status Sender::refuse_mark(std::uint32_t partition) const {
+base::Status Sender::reject_mark(std::uint32_t partition) const {
   if (run() == 0) {
     return base::fail(HEDDLE_ERR_STATE, "heddle_pready: no run is under way; call heddle_partitioned_start first");
   }
@@ -293,7 +293,7 @@ base::Status Sender::look() {
     static_cast<void>(post_queued());
     if (!put_failed_.load(std::memory_order_relaxed) || !bound_ || told_) return;
     told_ = true;
-    refuse(trouble());  // otherwise the receiver would wait for the part that did not arrive
+    reject(trouble());  // otherwise the receiver would wait for the part that did not arrive
     if (!send_owed()) board_.want(*this);
   });
   for (std::uint32_t i = ended_; i < shape_.partitions; ++i) {
@@ -349,7 +349,7 @@ void Sender::accepted(std::uint64_t peer_number, const wire::PartitionedPlaces& 
   if (status == HEDDLE_DONE && shape_.total() > 0) status = bind(&data_, places.data, places.offset, shape_.total());
   if (status != HEDDLE_DONE) {
     fail(status);
-    return refuse(status);
+    return reject(status);
   }
   bound_ = true;
   begun(run);
@@ -535,7 +535,7 @@ void Receiver::accept(std::uint64_t peer_number, std::uint32_t partitions, std::
   }
   if (status != HEDDLE_DONE) {
     fail(status);
-    return refuse(status);
+    return reject(status);
   }
   places_.words = objects.pack_for(shape_.peer.rank, *words_region_);
   senders_ = partitions;

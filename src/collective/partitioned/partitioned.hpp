@@ -95,10 +95,10 @@ class PartitionedSide {
   [[nodiscard]] bool buried() const { return buried_; }
   // The peer can no longer be told anything.
   void owe_nothing() { owed_ = 0; }
-  // Marks a notice `refused` with this status to be sent.
-  void refuse(base::Status status) {
-    refusal_ = status;
-    owe(wire::PartitionedKind::refused);
+  // Marks a notice `rejected` with this status to be sent.
+  void reject(base::Status status) {
+    rejection_ = status;
+    owe(wire::PartitionedKind::rejected);
   }
 
  protected:
@@ -145,7 +145,7 @@ class PartitionedSide {
   std::uint64_t peer_number_ = 0;
   std::uint32_t owed_ = 0;
   std::uint32_t notices_ = 0;  // notices on their way that use memory of this object
-  base::Status refusal_ = HEDDLE_DONE;
+  base::Status rejection_ = HEDDLE_DONE;
   bool buried_ = false;
 };
 
@@ -198,7 +198,7 @@ class Sender final : public PartitionedSide {
   void collect();
   base::Result<engine::RemoteRegion*> import(std::span<const std::byte> packed, std::uint64_t offset,
                                              std::uint64_t bytes);
-  [[gnu::cold]] base::Status refuse_mark(std::uint32_t partition) const;
+  [[gnu::cold]] base::Status reject_mark(std::uint32_t partition) const;
 
   // Read by every thread that marks parts.
   std::byte* const source_;  // only read

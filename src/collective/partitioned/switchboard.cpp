@@ -104,7 +104,7 @@ void Switchboard::match(Receiver& receive, const Offer& offer) {
   } else {
     receive.match(offer.number);
     receive.fail_totals(offer.partitions, offer.bytes);
-    receive.refuse(HEDDLE_ERR_ARGUMENT);
+    receive.reject(HEDDLE_ERR_ARGUMENT);
   }
   if (!receive.advance()) want(receive);
 }
@@ -236,7 +236,7 @@ bool Switchboard::arrived_for(heddle_peer source, const wire::PartitionedMessage
       if (!operation.sends()) return false;
       static_cast<Sender&>(operation).begun(head.number);
       break;
-    case PartitionedKind::refused:
+    case PartitionedKind::rejected:
       if (waits) answered(operation);
       if (!operation.matched()) operation.match(head.from);
       if (head.status == HEDDLE_ERR_ARGUMENT) operation.fail_totals(head.partitions, head.bytes);

@@ -98,7 +98,7 @@ std::size_t Port::pass(std::span<Command> batch) {
     Command report = command;
     report.wants_source_free = command.wants_source_free && !command.source_free;
     report.done = true;
-    settle(report);
+    events_for(report);
   }
   return accepted;
 }
@@ -146,13 +146,13 @@ void Port::submit() {
 bool Port::submit_one(HeldCommand& held) {
   if (held.command.header_bytes <= kMaxHeaderBytes) held.command.header = held.header.data();
   if (inner_->post({&held.command, 1}) == 0) return false;
-  settle(held.command);
+  events_for(held.command);
   return true;
 }
 
 // The inner worker has accepted the command. The caller does not see the flags that the inner
 // worker has set, so events report them.
-void Port::settle(const Command& command) {
+void Port::events_for(const Command& command) {
   Completion completion;
   completion.token = command.token;
   if (command.wants_source_free && (command.done || command.source_free)) {

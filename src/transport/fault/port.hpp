@@ -71,7 +71,7 @@ class Port final : public ForwardingWorker {
   std::size_t keep(std::span<Command> batch);
   void submit();
   bool submit_one(HeldCommand& held);
-  void settle(const Command& command);
+  void events_for(const Command& command);
   void collect();
   void hold(const Completion& completion);
   std::size_t deliver(std::span<Completion> completions);

@@ -149,7 +149,7 @@ void Port::post_portions(std::span<Command> batch, std::size_t* accepted) {
     if (too_long(batch[*accepted])) [[unlikely]] {
       const base::Status status =
           base::fail(HEDDLE_ERR_SIZE, "a message is longer than %u bytes, the most of both transports", max_message_);
-      if (!refused_.refuse(batch[*accepted], status)) return;
+      if (!rejected_.reject(batch[*accepted], status)) return;
       alone_ = 0;
       ++*accepted;
       continue;
@@ -191,7 +191,7 @@ bool Port::far_is_due() {
 // True only after a poll that has found nothing in both transports. A caller that gets false may
 // poll for long before it tries again, so each of the next polls polls FAR (warm_).
 bool Port::arm() {
-  if (!refused_.empty()) return false;
+  if (!rejected_.empty()) return false;
   warm_ = std::max(warm_, far_polled_ ? kAwake : kWarm);
   alone_ = 0;
   return far_polled_ && inner_[0]->arm() && inner_[1]->arm();
@@ -243,10 +243,10 @@ std::size_t Port::poll(std::span<Completion> completions) {
 }
 
 [[gnu::noinline]] std::size_t Port::poll_seldom(std::span<Completion> completions) {
-  if (refused_.empty()) [[likely]] {
+  if (rejected_.empty()) [[likely]] {
     return poll_both(completions);
   }
-  const std::size_t told = refused_.drain(completions);
+  const std::size_t told = rejected_.drain(completions);
   return told == completions.size() ? told : and_then(told, [&] { return poll_both(completions.subspan(told)); });
 }
 

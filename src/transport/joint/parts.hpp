@@ -12,7 +12,7 @@
 
 #include "base/clock.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::joint {
@@ -114,7 +114,7 @@ class Port final : public TransportWorker {
   }
 
  private:
-  static constexpr std::size_t kMostRefused = 256;
+  static constexpr std::size_t kMostRejected = 256;
   static constexpr std::uint32_t kWarm = 256;     // polls
   static constexpr std::uint32_t kAwake = 8;      // polls: after a sleep, which FAR may have ended
   static constexpr std::uint32_t kGlance = 8;     // polls between two looks at the clock
@@ -148,7 +148,7 @@ class Port final : public TransportWorker {
   const std::span<const std::uint8_t> ways_;
   const std::uint32_t max_message_;
   base::Clock& clock_;
-  Backlog refused_{kMostRefused};  // messages that are too long
+  Backlog rejected_{kMostRejected};  // messages that are too long
   bool far_first_ = false;
   bool far_polled_ = false;  // by the last poll
   bool timed_ = false;       // FAR's next poll is timed, since looked_ns_

@@ -8,7 +8,7 @@
 
 #include "base/fence.hpp"
 #include "memory/regions.hpp"
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/loopback/node.hpp"
 
 namespace heddle::transport::loopback {
@@ -86,7 +86,7 @@ Port::Port(Ranks& ranks, Node& node, std::uint32_t index, std::uint32_t opcodes)
 bool Port::post_one(Command& command) {
   if (failures_.full()) return false;
   const base::Status status = execute(command);
-  if (status != HEDDLE_DONE) return failures_.refuse(command, status);
+  if (status != HEDDLE_DONE) return failures_.reject(command, status);
   command.done = true;
   command.source_free = true;
   return true;

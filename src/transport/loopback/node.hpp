@@ -20,7 +20,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "queue/bell.hpp"
 #include "transport/agreed.hpp"
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::transport::loopback {

@@ -48,7 +48,7 @@ TEST(Room, CountsWhileItIsShut) {
 TEST(Completions, RefusalsShutTheRoom) {
   Completions completions(kSlots);
   std::uint64_t refused = 0;
-  for (Command command; completions.refuse(command, HEDDLE_ERR_RANGE); ++refused) {
+  for (Command command; completions.reject(command, HEDDLE_ERR_RANGE); ++refused) {
     ASSERT_LT(refused, 100'000U);
     command.token = refused;
   }

@@ -286,14 +286,14 @@ base::Status Directory::meet(std::uint32_t rank) try {
 // Fetches its card, and connects the device workers.
 base::Status Directory::meet(Rank& rank) {
   if (rank.met) return HEDDLE_DONE;
-  if (rank.refused != HEDDLE_DONE) return rank.refused;
+  if (rank.rejected != HEDDLE_DONE) return rank.rejected;
   const base::Status status = introduce(rank);
   if (status == HEDDLE_AGAIN || status == HEDDLE_ERR_NO_MEMORY || status == HEDDLE_ERR_PEER_FAILED) return status;
   if (status == HEDDLE_DONE) {
     rank.met = true;
     return status;
   }
-  rank.refused = status;
+  rank.rejected = status;
   device_.lose(rank.rank);  // ends everything that waits for the rank, such as a receive
   if (!std::exchange(version_told_, true)) {
     device_.log().line(base::Level::error, "rank %u cannot be met: %s", rank.rank, base::last_message());

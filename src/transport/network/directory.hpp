@@ -157,7 +157,7 @@ class Directory {
   struct Rank {
     std::uint32_t rank = 0;
     bool met = false;  // its card has arrived and is valid
-    base::Status refused = HEDDLE_DONE;
+    base::Status rejected = HEDDLE_DONE;
     std::vector<Entry> workers;
     std::deque<Bytes> outbox;
   };

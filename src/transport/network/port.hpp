@@ -10,7 +10,7 @@
 #include <span>
 
 #include "queue/handover.hpp"
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/network/peers.hpp"
 #include "transport/transport.hpp"
 
@@ -39,12 +39,12 @@ class Room {
 // The completions of a port: written to the records of the running poll, or kept for the next one.
 //
 // The kept completions cannot overflow: there is room for those of all commands under way, and for
-// kRefusals more. While more than kRefusals are kept, no command is accepted.
+// kRejections more. While more than kRejections are kept, no command is accepted.
 class Completions {
  public:
   // `slots`: transfers, and as many messages.
   explicit Completions(std::uint32_t slots)
-      : transfers_(slots), messages_(slots), kept_(kRefusals, kRefusals + 3 * std::size_t{slots}) {}
+      : transfers_(slots), messages_(slots), kept_(kRejections, kRejections + 3 * std::size_t{slots}) {}
 
   [[nodiscard]] Room& transfers() { return transfers_; }
   [[nodiscard]] Room& messages() { return messages_; }
@@ -109,14 +109,14 @@ class Completions {
 
   // Outside a poll. Accepts a command that fails: its completion comes from the next poll. False:
   // not accepted.
-  [[gnu::cold]] bool refuse(Command& command, base::Status status) {
-    const bool accepted = kept_.refuse(command, status);
+  [[gnu::cold]] bool reject(Command& command, base::Status status) {
+    const bool accepted = kept_.reject(command, status);
     weigh();
     return accepted;
   }
 
  private:
-  static constexpr std::size_t kRefusals = 256;
+  static constexpr std::size_t kRejections = 256;
   static constexpr std::size_t kFront = offsetof(Completion, data);
 
   // These completions have only the fields of the front, which is one store of a vector.

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/network/device.hpp"
 #include "transport/network/port.hpp"
 #include "transport/network/wire.hpp"

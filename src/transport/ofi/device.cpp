@@ -85,7 +85,7 @@ base::Status DeviceEndpoint::send(std::uint32_t rank, network::Bytes* bytes) {
   return HEDDLE_DONE;
 }
 
-// libfabric answers "again" while it connects, and as long as it is refused: a rank that is not
+// libfabric answers "again" while it connects, and as long as it is rejected: a rank that is not
 // there any more.
 base::Status DeviceEndpoint::not_sent(std::uint32_t rank, long answer) {
   if (is_temporary(answer)) {

@@ -106,7 +106,7 @@ void Endpoint::open_callers_memory(const base::Environment& environment) {
   if (fabric_->plan().local) callers_.emplace(*fabric_, scope(), environment.config, environment.log);
 }
 
-// Some providers accept no flag. So only an address that was refused is inserted again with the
+// Some providers accept no flag. So only an address that was rejected is inserted again with the
 // flag that asks why.
 long Endpoint::insert(std::span<const std::byte> address, fi_addr_t* number) {
   int answer = fi_av_insert(av_, address.data(), 1, number, 0, nullptr);

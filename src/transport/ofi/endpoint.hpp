@@ -72,9 +72,9 @@ class Endpoint {
   [[nodiscard]] CallersMemory* callers_memory() { return callers_.has_value() ? &*callers_ : nullptr; }
   [[nodiscard]] const network::Bytes& address() const { return address_; }
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  // Gets the number of a peer's endpoint. Negative: the reason why libfabric refuses the address.
+  // Gets the number of a peer's endpoint. Negative: the reason why libfabric rejects the address.
   long insert(std::span<const std::byte> address, fi_addr_t* number);
-  // libfabric has refused to close it, and may go on to write to all that it was given: receive
+  // libfabric has not closed it, and may go on to write to all that it was given: receive
   // buffers, operations, the caller's memory. The owner of such memory keeps it until the process
   // ends.
   [[nodiscard]] bool kept() const { return kept_; }

@@ -86,7 +86,7 @@ class Regions {
   // Memory that libfabric does not deregister stays mapped: peers may still write there.
   void free(const LocalMemory& memory);
   [[nodiscard]] base::Result<LocalMemory> register_memory(void* address, std::uint64_t bytes);
-  // False: libfabric refuses, and peers may still write there.
+  // False: libfabric rejects, and peers may still write there.
   bool deregister(std::uint64_t id);
 
   // The key comes from the network. PROTOCOL: it is no key of that rank.

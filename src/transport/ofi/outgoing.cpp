@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/network/streams.hpp"
 
 namespace heddle::transport::ofi {
@@ -60,10 +60,10 @@ inline bool Outgoing::send_by_value(Port& port, PeerState& peer, std::size_t byt
   Outgoing& self = port.outgoing();
   base::Status why = HEDDLE_DONE;
   network::Peer* used = port.peers().use(command.rank, command.worker, &why);
-  if (used == nullptr) return port.completions().refuse(command, why);
+  if (used == nullptr) return port.completions().reject(command, why);
   PeerState& peer = state(*used);
   why = check_message(command, kMostMessage, "ofi");
-  if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port.completions().reject(command, why);
   const auto bytes = static_cast<std::uint32_t>(command.packet_bytes());
   const bool full = peer.is_full(cost_of(bytes), self.window_);
   if (!peer.ready() || full) [[unlikely]] {

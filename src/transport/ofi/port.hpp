@@ -204,7 +204,7 @@ class Transfers {
   template <Opcode kOpcode>
   [[nodiscard]] static std::size_t post(Port& port, Command& command);
   // An opcode that the transport does not have.
-  [[nodiscard]] static std::size_t refuse(Port& port, Command& command);
+  [[nodiscard]] static std::size_t reject(Port& port, Command& command);
 
   // Transfers that were not reported as done yet.
   [[nodiscard]] std::uint32_t under_way() const { return room_.taken() - orphans_; }
@@ -335,7 +335,7 @@ class Port final : public network::StreamPort {
       case Opcode::get:
         return Transfers::post<Opcode::get>(*this, command);
       default:
-        return Transfers::refuse(*this, command);
+        return Transfers::reject(*this, command);
     }
   }
   std::size_t post_batch(std::span<Command> batch);

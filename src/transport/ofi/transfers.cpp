@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/ofi/port.hpp"
 
 namespace heddle::transport::ofi {
@@ -125,7 +125,7 @@ inline bool Transfers::start(Port& port, PeerState& peer, Command& command, std:
   if (leases) [[unlikely]] {
     constexpr auto kAccess = kOpcode == Opcode::put ? memory::Access::read : memory::Access::write;
     const base::Status status = self.callers_->acquire(command.local, bytes, kAccess, &descriptor, &transfer->lease);
-    if (status != HEDDLE_DONE) return port.completions().refuse(command, status);
+    if (status != HEDDLE_DONE) return port.completions().reject(command, status);
   }
   ssize_t answer = 0;
   if constexpr (kOpcode == Opcode::put) {
@@ -174,15 +174,15 @@ template std::size_t Transfers::post<Opcode::get>(Port&, Command&);
 bool Transfers::take_otherwise(Command& command) {
   if (command.alone) return false;  // it needs progress, here and often at the peer
   base::Status why = check(command);
-  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port_.completions().reject(command, why);
   network::Peer* peer = port_.peers().use(command.rank, command.worker, &why);
-  if (peer == nullptr) return port_.completions().refuse(command, why);
+  if (peer == nullptr) return port_.completions().reject(command, why);
   if (command.bytes == 0) {
     command.done = command.source_free = true;
     return true;
   }
   // A worker that is closed serves nobody any more.
-  if (peer->stage == network::Peer::Stage::closed) return port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+  if (peer->stage == network::Peer::Stage::closed) return port_.completions().reject(command, HEDDLE_ERR_PEER_FAILED);
   if (!peer->ready() || !room_.has(1)) return false;
   if (command.opcode == Opcode::atomic) return update(state(*peer), command);
   constexpr std::uint64_t kFlags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
@@ -202,7 +202,7 @@ bool Transfers::take_otherwise(Command& command) {
   return true;
 }
 
-std::size_t Transfers::refuse(Port& port, Command& command) {
+std::size_t Transfers::reject(Port& port, Command& command) {
   const Port::Turn turn(port, std::try_to_lock);
   return turn.inside() ? post_otherwise(port, command) : 0;
 }
@@ -233,7 +233,7 @@ bool Transfers::update(PeerState& peer, Command& command) {
   port_.not_taken(peer, answer);
   if (is_temporary(answer)) return false;
   const auto error = static_cast<int>(-answer);
-  return port_.completions().refuse(
+  return port_.completions().reject(
       command,
       base::fail(meaning_of(error), "libfabric refuses a transfer of %llu bytes with rank %u: %s",
                  static_cast<unsigned long long>(command.bytes), command.rank, port_.device().library().why(answer)));

@@ -177,7 +177,7 @@ bool locked(std::uint64_t begin, std::uint64_t end) {
 }
 
 // Why this mapping cannot be adopted; null: it can.
-const char* refusal(const base::MappedRange& mapped) {
+const char* rejection(const base::MappedRange& mapped) {
   if (mapped.shared) return "is shared";
   if (mapped.inode != 0) return "is of a file or of reserved huge pages";
   if (mapped.protection != (PROT_READ | PROT_WRITE)) return "cannot be both read and written, or can be executed";
@@ -185,7 +185,7 @@ const char* refusal(const base::MappedRange& mapped) {
   return nullptr;
 }
 
-[[gnu::cold]] base::Status refuse(std::uint64_t begin, std::uint64_t end, const char* why) {
+[[gnu::cold]] base::Status reject(std::uint64_t begin, std::uint64_t end, const char* why) {
   return base::fail(HEDDLE_ERR_UNSUPPORTED,
                     "memory at %llx to %llx %s: only private anonymous memory can be adopted; register it without "
                     "`adopt`, or use heddle_region_alloc",
@@ -212,12 +212,12 @@ base::Status check_kind(const WholePages& pages, const std::vector<base::MappedR
   for (const base::MappedRange& mapped : all) {
     if (mapped.end <= begin || mapped.begin >= end) continue;
     if (mapped.begin > known) break;
-    if (const char* why = refusal(mapped)) return refuse(mapped.begin, mapped.end, why);
+    if (const char* why = rejection(mapped)) return reject(mapped.begin, mapped.end, why);
     known = mapped.end;
   }
-  if (known < end) return refuse(known, end, "is not mapped");
-  if (on_own_stack(begin, end)) return refuse(begin, end, "is on the stack of this thread");
-  if (locked(begin, end)) return refuse(begin, end, "is locked (mlock)");
+  if (known < end) return reject(known, end, "is not mapped");
+  if (on_own_stack(begin, end)) return reject(begin, end, "is on the stack of this thread");
+  if (locked(begin, end)) return reject(begin, end, "is locked (mlock)");
   return HEDDLE_DONE;
 }
 
@@ -299,7 +299,7 @@ bool is_in_place(const AdoptedRange& range, const AdoptedRange::Part& part) {
 }
 
 // Maps fresh private memory over a part that is in place. False: there is none, and the part stays.
-// The program may once have reserved more memory than there is. If the system refuses to reserve it
+// The program may once have reserved more memory than there is. If the system does not reserve it
 // again, the mapping is made without reserving. Before Linux 6.12 the kernel unmaps first and looks
 // for memory then, so another thread may map something there in between.
 bool map_private(const AdoptedRange& range, const AdoptedRange::Part& part) {
@@ -447,7 +447,7 @@ base::Result<std::uint64_t> move_in(Segment& segment, const WholePages& pages) {
     return status;
   }
   if (pages.bytes >= kHugePage) madvise(pages.first, pages.bytes, MADV_HUGEPAGE);  // only a hint
-  // A mapping of its own for the last page: so the kernel refuses an mremap() that would let the
+  // A mapping of its own for the last page: so the kernel rejects an mremap() that would let the
   // range grow over what follows in the segment.
   if (pages.bytes > page_bytes()) madvise(pages.first + pages.bytes - page_bytes(), page_bytes(), MADV_RANDOM);
   known.add(range);

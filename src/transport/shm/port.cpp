@@ -1,6 +1,6 @@
 // Opening and closing a worker, and its sending side. Receiving is in receive.cpp.
 #include "transport/shm/port.hpp"
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -180,7 +180,7 @@ inline bool Port::post_one(Command& command, OutgoingRing*& begun) {
   if (command.opcode == Opcode::message) [[likely]]
     return post_message(command, begun);
   if (command.opcode == Opcode::put || command.opcode == Opcode::get) return post_transfer(command);
-  return backlog_.refuse(command,
+  return backlog_.reject(command,
                          base::fail(HEDDLE_ERR_UNSUPPORTED, "the shm transport has no such command; see capabilities"));
 }
 
@@ -188,9 +188,9 @@ inline bool Port::post_message(Command& command, OutgoingRing*& begun) {
   base::Status why = HEDDLE_DONE;
   OutgoingRing* to = outgoing(command.rank, command.worker, &why);
   if (to == nullptr) [[unlikely]]
-    return backlog_.refuse(command, why);
+    return backlog_.reject(command, why);
   if (command.packet_bytes() > max_message_ || command.bytes > max_message_) [[unlikely]] {
-    return backlog_.refuse(command, base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes; the shm transport takes %u",
+    return backlog_.reject(command, base::fail(HEDDLE_ERR_SIZE, "a message of %llu bytes; the shm transport takes %u",
                                                static_cast<unsigned long long>(command.packet_bytes()), max_message_));
   }
   if (begun != to && begun != nullptr) begun->publish();
@@ -204,11 +204,11 @@ inline bool Port::post_message(Command& command, OutgoingRing*& begun) {
   return true;
 }
 
-// Drops messages to a worker that was closed or has refused the ring, since it will never make room
-// again.
+// Drops messages to a worker that was closed or has rejected the ring, since it will never make
+// room again.
 [[gnu::cold]] bool Port::full_ring(Command& command, const OutgoingRing& to) {
   const auto state = static_cast<WorkerState>(to.peer->control.worker(to.worker).state.load(std::memory_order_acquire));
-  if (state != WorkerState::closed && !to.ring.refused()) return false;
+  if (state != WorkerState::closed && !to.ring.rejected()) return false;
   command.done = true;
   command.source_free = true;
   return true;
@@ -216,11 +216,11 @@ inline bool Port::post_message(Command& command, OutgoingRing*& begun) {
 
 bool Port::post_transfer(Command& command) {
   if (command.rank >= device_.size()) {
-    return backlog_.refuse(
+    return backlog_.reject(
         command, base::fail(HEDDLE_ERR_RANK, "rank %u; the job has ranks 0 to %u", command.rank, device_.size() - 1));
   }
-  if (const base::Status status = check_remote(command); status != HEDDLE_DONE) return backlog_.refuse(command, status);
-  if (failed_[command.rank] != 0) return !command.alone && backlog_.refuse(command, HEDDLE_ERR_PEER_FAILED);
+  if (const base::Status status = check_remote(command); status != HEDDLE_DONE) return backlog_.reject(command, status);
+  if (failed_[command.rank] != 0) return !command.alone && backlog_.reject(command, HEDDLE_ERR_PEER_FAILED);
   if (command.bytes == 0) {
     command.done = true;
     command.source_free = true;
@@ -229,7 +229,7 @@ bool Port::post_transfer(Command& command) {
   base::Status why = HEDDLE_DONE;
   OutgoingRing* to = outgoing(command.rank, command.worker, &why);
   if (to != nullptr) return transfers_.start(command, *to);
-  return !command.alone && backlog_.refuse(command, why);
+  return !command.alone && backlog_.reject(command, why);
 }
 
 bool Port::closed(Target target) {
@@ -237,7 +237,7 @@ bool Port::closed(Target target) {
   if (to == nullptr) return false;
   const auto state =
       static_cast<WorkerState>(to->peer->control.worker(to->worker).state.load(std::memory_order_acquire));
-  return state == WorkerState::closed || to->ring.refused();
+  return state == WorkerState::closed || to->ring.rejected();
 }
 
 std::size_t Port::unopened(std::span<Unopened> found) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "queue/record_ring.hpp"
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/transfer.hpp"
 #include "transport/transport.hpp"

@@ -150,7 +150,7 @@ std::size_t Port::drain(std::size_t position, std::span<Completion> out) {
     malformed(from.peer->rank, "a message ring");
     // otherwise the sender, which may not know of the fault, would wait for room and answers for
     // ever
-    from.ring.refuse();
+    from.ring.reject();
     drop(position);
   } else if (taken == queue::Take::none && failed_[from.peer->rank] != 0) [[unlikely]] {
     drop(position);

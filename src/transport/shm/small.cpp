@@ -160,7 +160,7 @@ inline bool SmallTransfers::disappointed(Operation& operation) const {
   }
   operation.looks = 0;
   const auto state = static_cast<WorkerState>(to.entry->state.load(std::memory_order_acquire));
-  if (state != WorkerState::closed && !to.ring.refused()) return false;
+  if (state != WorkerState::closed && !to.ring.rejected()) return false;
   *failure = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more", to.worker,
                         peer.rank);
   return true;

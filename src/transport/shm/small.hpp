@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/shm/device.hpp"
 
 namespace heddle::transport::shm {

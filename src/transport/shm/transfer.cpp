@@ -371,7 +371,7 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
     transfer.last_progress = time_;
     transfer.trial = transfer.unproven = false;  // there is no other way left
-    if (state != WorkerState::closed && !transfer.to->ring.refused()) return;
+    if (state != WorkerState::closed && !transfer.to->ring.rejected()) return;
     transfer.status = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more",
                                  transfer.to->worker, peer.rank);
   }

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/small.hpp"

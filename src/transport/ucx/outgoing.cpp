@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/network/streams.hpp"
 
 namespace heddle::transport::ucx {
@@ -57,9 +57,9 @@ inline ucs_status_t Outgoing::send_by_value(Port& port, PeerState& peer, unsigne
   Outgoing& self = port.outgoing();
   base::Status why = HEDDLE_DONE;
   PeerState* peer = state_of(port.peers().use(command.rank, command.worker, &why));
-  if (peer == nullptr) return port.completions().refuse(command, why);
+  if (peer == nullptr) return port.completions().reject(command, why);
   why = check_message(command, kMostMessage, "ucx");
-  if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port.completions().reject(command, why);
   const auto bytes = static_cast<std::uint32_t>(command.packet_bytes());
   const bool full = peer->is_full(cost_of(bytes), self.window_);
   if (!peer->ready() || full) [[unlikely]] {

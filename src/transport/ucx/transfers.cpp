@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 
 namespace heddle::transport::ucx {
 namespace {
@@ -62,21 +62,21 @@ std::size_t Transfers::post(Port& port, Command& command) {
   Transfers& self = port.transfers();
   if (command.alone) return false;  // it needs UCX's progress, here and often at the peer
   base::Status why = self.check(command);
-  if (why != HEDDLE_DONE) return port.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port.completions().reject(command, why);
   PeerState* peer = state_of(port.peers().use(command.rank, command.worker, &why));
-  if (peer == nullptr) return port.completions().refuse(command, why);
+  if (peer == nullptr) return port.completions().reject(command, why);
   if (command.bytes == 0) {
     command.done = command.source_free = true;
     return true;
   }
   if (!peer->ready()) {
     // A worker that is closed serves nobody any more.
-    return peer->stage == PeerState::Stage::closed && port.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+    return peer->stage == PeerState::Stage::closed && port.completions().reject(command, HEDDLE_ERR_PEER_FAILED);
   }
   if (!self.room_.has(1)) return false;
   const Key* key = self.keys_.find(command);
   if (key == nullptr) key = self.keys_.unpack(command, *peer, &why);
-  if (key == nullptr) return port.completions().refuse(command, why);
+  if (key == nullptr) return port.completions().reject(command, why);
   if (command.opcode == Opcode::atomic) return self.update(command, *key);
   return command.opcode == Opcode::put ? put(port, command, *key) : get(port, command, *key);
 }
@@ -162,7 +162,7 @@ void Transfers::give_slot(Transfer* transfer) {
   pool_.front()->local = nullptr;
   const base::Status meaning = meaning_of(status);
   if (meaning == HEDDLE_ERR_PEER_FAILED) port_.endpoints().lose(command.rank, command.worker);
-  return port_.completions().refuse(
+  return port_.completions().reject(
       command,
       base::fail(meaning, "UCX refuses a transfer of %llu bytes with rank %u: %s",
                  static_cast<unsigned long long>(command.bytes), command.rank, port_.call().status_string(status)));

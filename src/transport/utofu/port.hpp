@@ -144,7 +144,7 @@ class Port final : public TransportWorker {
   std::size_t post_long(PeerState& peer_state, Command& command);
   std::size_t post_word(Command& command);
   std::size_t post_short(Command& command);
-  bool settle(Command& command, base::Status status);
+  bool complete_at_post(Command& command, base::Status status);
   void set_careful(bool careful) {
     careful_ = careful;
     quick_size_ = careful || operations_.crowded() ? kNone : 1;
@@ -157,9 +157,9 @@ class Port final : public TransportWorker {
   base::Status transfer_registered(Command& command);
   [[nodiscard]] Way target_of(const Command& command) const;
   static bool inside(const Command& command);
-  static base::Status refuse_transfer(const Command& command);
+  static base::Status reject_transfer(const Command& command);
   base::Status update(Command& command);
-  base::Status refused(int code, TofuOperation* operation);
+  base::Status take_back(int code, TofuOperation* operation);
 
   // send.cpp
   base::Status send(Command& command);
@@ -206,7 +206,7 @@ class Port final : public TransportWorker {
   void hand_out_ring(std::uint32_t number, Out& out);
   bool accept_hello(Ring& ring, const std::byte* slot, std::uint32_t length);
   void return_credits();
-  void report_refused_credit(const Ring& ring, int code);
+  void report_rejected_credit(const Ring& ring, int code);
 
   // The fields that every operation reads, kept together.
   const utofu_vcq_hdl_t handle_;
@@ -248,7 +248,7 @@ class Port final : public TransportWorker {
   std::vector<Completion> backlog_;     // completions for the next poll
   std::uint64_t polls_ = 0;
   std::uint64_t malformed_ = 0;
-  bool credit_refused_ = false;  // by the library, and that was logged
+  bool credit_rejected_ = false;  // by the library, and that was logged
 };
 
 // The work of the fast paths before they call uTofu. `operation`: the first free one.

@@ -330,13 +330,13 @@ void Port::return_credits() {
       continue;
     }
     owing_[kept++] = number;
-    if (code != UTOFU_ERR_BUSY) report_refused_credit(ring, code);
+    if (code != UTOFU_ERR_BUSY) report_rejected_credit(ring, code);
   }
   owing_.resize(kept);
 }
 
-[[gnu::cold]] void Port::report_refused_credit(const Ring& ring, int code) {
-  if (std::exchange(credit_refused_, true)) return;
+[[gnu::cold]] void Port::report_rejected_credit(const Ring& ring, int code) {
+  if (std::exchange(credit_rejected_, true)) return;
   device_.environment().log.line(base::Level::warn,
                                  "worker %u cannot return credit to worker %u of rank %u, and tries again: uTofu "
                                  "refuses the put: %s (%d)",

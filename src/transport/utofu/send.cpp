@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/utofu/out.hpp"
 #include "transport/utofu/port.hpp"
 
@@ -234,7 +234,7 @@ int Port::write_slot(PeerState& peer_state, const std::byte* data, std::uint32_t
         calls_.put(handle_, peer_state.vcq, own_vcq_->stadd + offset, slot, bytes, lane, kMessageFlags, operation->tag);
   }
   if (code != UTOFU_SUCCESS) {
-    const base::Status status = refused(code, operation);
+    const base::Status status = take_back(code, operation);
     if (status != HEDDLE_AGAIN) break_off(peer_state, status);
     return code;
   }
@@ -361,7 +361,7 @@ int Port::greet(PeerState& peer_state) {
 
 int Port::connecting_step(PeerState& peer_state, TofuOperation* operation, int code) {
   if (code != UTOFU_SUCCESS) {
-    const base::Status status = refused(code, operation);
+    const base::Status status = take_back(code, operation);
     if (status != HEDDLE_AGAIN) break_off(peer_state, status);
     return code;
   }

@@ -267,7 +267,7 @@ void UtofuSession::post_queue(Queue& queue) {
       fail(code);
       return;
     }
-    if (commands.posted == 0) sessions_.refused(words / kSlotWords);
+    if (commands.posted == 0) sessions_.rejected(words / kSlotWords);
     words = words / kSlotWords / 2 * kSlotWords;
   }
 }
@@ -440,7 +440,7 @@ int Sessions::poll_plain() {
   return code == UTOFU_ERR_NOT_FOUND ? UTOFU_SUCCESS : code;
 }
 
-void Sessions::refused(std::size_t commands) {
+void Sessions::rejected(std::size_t commands) {
   if (commands > limits().commands || told_.exchange(true, std::memory_order_relaxed)) return;
   device_.environment().log.line(base::Level::warn,
                                  "a session queue does not take %zu commands, though HEDDLE_UTOFU_SESSION_DEPTH is %u: "

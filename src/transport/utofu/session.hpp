@@ -57,7 +57,7 @@ class Sessions final : public SessionQueues {
   int poll_plain();
   // An empty queue did not accept so many commands at once. Logs that once, if limits() allows so
   // many.
-  void refused(std::size_t commands);
+  void rejected(std::size_t commands);
   // Keeps it: it may still be written to.
   void keep(std::unique_ptr<FreeEnd> end);
 
@@ -65,7 +65,7 @@ class Sessions final : public SessionQueues {
   base::Status set_up_locked();
 
   Device& device_;
-  std::atomic<bool> told_{false};  // set by refused(). Relaxed: no other data depends on it
+  std::atomic<bool> told_{false};  // set by rejected(). Relaxed: no other data depends on it
   std::mutex mutex_;               // guards the rest; what is set up once is read without it
   bool ready_ = false;
   Pages words_;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/utofu/out.hpp"
 #include "transport/utofu/port.hpp"
 
@@ -101,7 +101,7 @@ void VcqRegistrar::finish() {
 }
 
 // uTofu did not accept a command: takes `operation` back. AGAIN (nothing happened) or an error.
-[[gnu::cold]] base::Status Port::refused(int code, TofuOperation* operation) {
+[[gnu::cold]] base::Status Port::take_back(int code, TofuOperation* operation) {
   if (operation->lease != 0) registrations_->release(operation->lease);
   operations_.retire(operation);
   if (code == UTOFU_ERR_BUSY) {
@@ -112,7 +112,7 @@ void VcqRegistrar::finish() {
 }
 
 // The cases that transfer() does not handle: errors, and 0 bytes.
-[[gnu::cold]] base::Status Port::refuse_transfer(const Command& command) {
+[[gnu::cold]] base::Status Port::reject_transfer(const Command& command) {
   if (const base::Status status = check_target(command); status != HEDDLE_DONE) return status;
   if (command.bytes == 0) return HEDDLE_DONE;
   return base::fail(HEDDLE_ERR_SIZE, "a transfer of %llu bytes; the utofu transport takes %llu in one command",
@@ -152,7 +152,7 @@ void VcqRegistrar::finish() {
     code = calls_.put_piggyback(handle_, vcq, command.local, remote, bytes, lane, kFlags, tag);
   }
   if (code != UTOFU_SUCCESS) [[unlikely]] {
-    return refused(code, operation);
+    return take_back(code, operation);
   }
   command.source_free = true;
   return HEDDLE_POSTED;
@@ -197,13 +197,13 @@ base::Status Port::transfer_registered(Command& command) {
     }
     code = calls_.put(handle_, vcq, local, remote, bytes, lane, flags, tag);
   }
-  return code == UTOFU_SUCCESS ? HEDDLE_POSTED : refused(code, operation);
+  return code == UTOFU_SUCCESS ? HEDDLE_POSTED : take_back(code, operation);
 }
 
 // Puts and gets: one uTofu command each.
 [[gnu::always_inline]] inline base::Status Port::transfer(Command& command) {
   if (command.remote == nullptr || !inside(command) || command.bytes - 1 >= kMostTransfer) [[unlikely]] {
-    return refuse_transfer(command);
+    return reject_transfer(command);
   }
   const bool travels = command.opcode == Opcode::put && command.bytes <= kPiggyback;
   if (!travels) return transfer_registered(command);
@@ -243,7 +243,7 @@ base::Status Port::update(Command& command) {
     command.source_free = true;
     return HEDDLE_POSTED;
   }
-  return refused(code, operation);
+  return take_back(code, operation);
 }
 
 // ---- commands -----------------------------------------------------------------------------------
@@ -306,10 +306,10 @@ template <Task task, class Call>
   Command& command = *posting_;
   TofuOperation* operation = operations_.front();
   operations_.take_front();
-  const base::Status status = refused(code, operation);
+  const base::Status status = take_back(code, operation);
   command.source_free = false;
   if (status == HEDDLE_AGAIN) return 0;
-  settle(command, status);
+  complete_at_post(command, status);
   return 1;
 }
 
@@ -376,7 +376,7 @@ std::size_t Port::each_of(std::span<Command> batch, Begin&& begin_one) {
       const base::Status status = begin_one(command);
       if (status == HEDDLE_AGAIN) break;
       ++accepted;
-      if (status != HEDDLE_POSTED && !settle(command, status)) break;
+      if (status != HEDDLE_POSTED && !complete_at_post(command, status)) break;
     }
   } catch (const std::bad_alloc&) {  // the first use of a peer allocates memory
     if (accepted == 0) throw;
@@ -417,7 +417,7 @@ std::size_t Port::post_each(std::span<Command> batch) {
 }
 
 // The command is complete already, or has failed. False: no more commands can be accepted now.
-bool Port::settle(Command& command, base::Status status) {
+bool Port::complete_at_post(Command& command, base::Status status) {
   command.source_free = true;
   if (status == HEDDLE_DONE) {
     command.done = true;

@@ -1,6 +1,6 @@
 #include "transport/utofu/utofu.hpp"
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 #include "transport/utofu/gates.hpp"
 #include "transport/utofu/port.hpp"
 #include "transport/utofu/session.hpp"

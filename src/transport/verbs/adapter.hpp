@@ -180,7 +180,7 @@ class CompletionQueue {
 // The states of a reliable connected (RC) queue pair, which both kinds of pairs go through: those
 // of Port, and the second ones of Stripes.
 
-// A new pair goes to INIT, and can be connected afterwards. False: the adapter refuses.
+// A new pair goes to INIT, and can be connected afterwards. False: the adapter rejects.
 [[nodiscard]] bool prepare_pair(const Adapter& adapter, ibv_qp* pair);
 // It goes to RTR and RTS, connected to the pair `number` of the port at `address`. AGAIN: not now,
 // for a passing reason. SYSTEM.

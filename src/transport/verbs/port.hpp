@@ -297,7 +297,7 @@ class SendQueue {
   [[nodiscard]] bool is_usual(const Command& command, std::uint64_t most) const;
   void post_transfer(PeerState& peer, Command& command, Alone& one, std::uint32_t flags, std::uint32_t lease);
   void call(PeerState& peer, ibv_send_wr& first, std::uint32_t flags);
-  void refused(PeerState& peer, int error);
+  void rejected(PeerState& peer, int error);
   std::size_t post_otherwise(std::span<Command> batch);
   std::size_t post_chain(std::span<Command> batch);
   bool post_alone(Command& command);
@@ -387,7 +387,7 @@ inline void SendQueue::ring(PeerState& peer) {
   const int error = ibv_post_send(peer.pair, work_.data(), &bad);
   last.next = behind;
   if (error != 0) [[unlikely]]
-    refused(peer, error);
+    rejected(peer, error);
 }
 
 class Port;

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 
 namespace heddle::transport::verbs {
 namespace {
@@ -169,12 +169,12 @@ inline void SendQueue::call(PeerState& peer, ibv_send_wr& first, std::uint32_t f
   first.send_flags = flags | signal(peer);
   ibv_send_wr* bad;  // NOLINT(cppcoreguidelines-init-variables): the call writes it
   if (const int error = ibv_post_send(peer.pair, &first, &bad); error != 0) [[unlikely]]
-    refused(peer, error);
+    rejected(peer, error);
 }
 
-// The request has room, so the adapter refuses it because of an error of the pair. The peer is lost
+// The request has room, so the adapter rejects it because of an error of the pair. The peer is lost
 // with the pair.
-[[gnu::cold]] void SendQueue::refused(PeerState& peer, int error) {
+[[gnu::cold]] void SendQueue::rejected(PeerState& peer, int error) {
   port_.note_lost(peer, std::strerror(error));
 }
 
@@ -290,9 +290,9 @@ inline bool SendQueue::add_transfer(PeerState& peer, Command& command) {
 [[gnu::noinline]] bool SendQueue::post_alone(Command& command) {
   if (command.alone) return false;  // the transport completes nothing while it is called
   base::Status why = check(command);
-  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port_.completions().reject(command, why);
   network::Peer* used = port_.peers().use(command.rank, command.worker, &why);
-  if (used == nullptr) return port_.completions().refuse(command, why);
+  if (used == nullptr) return port_.completions().reject(command, why);
   PeerState& peer = state(*used);
   const bool message = command.opcode == Opcode::message;
   if (!message && command.bytes == 0) {
@@ -304,7 +304,7 @@ inline bool SendQueue::add_transfer(PeerState& peer, Command& command) {
     peer.update_by_value();
   }
   if (peer.stage == network::Peer::Stage::closed) {
-    if (!message) return port_.completions().refuse(command, HEDDLE_ERR_PEER_FAILED);
+    if (!message) return port_.completions().reject(command, HEDDLE_ERR_PEER_FAILED);
     command.done = command.source_free = true;  // such a message is lost, which is no error
     return true;
   }
@@ -315,7 +315,7 @@ inline bool SendQueue::add_transfer(PeerState& peer, Command& command) {
   const bool writes = command.opcode == Opcode::get;
   why = lease(command, writes ? memory::Access::write : memory::Access::read, &none);
   if (why == HEDDLE_DONE) memory_.cache().release(none.entry);
-  return port_.completions().refuse(command, why == HEDDLE_DONE ? HEDDLE_AGAIN : why);
+  return port_.completions().reject(command, why == HEDDLE_DONE ? HEDDLE_AGAIN : why);
 }
 
 // The first half, a whole number of pages, goes by this adapter; the second by Stripes.
@@ -328,12 +328,12 @@ bool SendQueue::post_split(PeerState& peer, Command& command) {
   first.bytes = std::max(command.bytes / 2 / kPage * kPage, command.bytes - std::min(command.bytes, most));
   memory::RegistrationCache::Lease taken;
   base::Status why = lease(first, puts ? memory::Access::read : memory::Access::write, &taken);
-  if (why != HEDDLE_DONE) return port_.completions().refuse(command, why);
+  if (why != HEDDLE_DONE) return port_.completions().reject(command, why);
   std::uint16_t number = 0;
   why = stripes.begin(peer, command, first.bytes, &number);
   if (why != HEDDLE_DONE) {
     memory_.cache().release(taken.entry);
-    if (why == HEDDLE_ERR_NO_MEMORY) return port_.completions().refuse(command, why);
+    if (why == HEDDLE_ERR_NO_MEMORY) return port_.completions().reject(command, why);
     // The other adapter has failed, and its event has not come yet. Or the memory is the reason;
     // the next attempt finds that out.
     peer.most_whole = most_whole(false);

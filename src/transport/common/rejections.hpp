@@ -43,7 +43,7 @@ class Backlog {
   [[nodiscard]] bool empty() const { return count_ == 0; }
   void put(Token token, base::Status status, Event event = Event::done);
   // False: full, or the status is AGAIN: the command is not accepted. Else it is, and fails.
-  bool refuse(Command& command, base::Status status) {
+  bool reject(Command& command, base::Status status) {
     if (status == HEDDLE_AGAIN || full()) return false;
     command.source_free = true;
     put(command.token, status);

@@ -1,4 +1,4 @@
-#include "transport/common/refusals.hpp"
+#include "transport/common/rejections.hpp"
 
 #include <algorithm>
 
