@@ -30,12 +30,14 @@ esac""",
     "cmake": """
 preset=${!#}
 mkdir -p "build/$preset"
-touch "build/$preset/build.ninja"
-echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"build/$preset/CMakeCache.txt" """,
+printf "%s\\n" "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" CMAKE_GENERATOR:INTERNAL=Ninja >"build/$preset/CMakeCache.txt"
+[ -e "$STATE/cmake_is_broken" ] && exit 1
+touch "build/$preset/build.ninja" """,
     "ninja": """
 echo "ninja: Entering directory '$2'"
 echo "[1/2 0s] noise of the build"
 echo "warning: planted"
+[ -e "$STATE/at_the_build" ] && sh "$STATE/at_the_build"
 grep -qsx "${!#}" "$STATE/broken_targets" && { echo "error: planted"; exit 1; }
 echo "[2/2 1s] noise of the build"
 mkdir -p "$2/tools"
@@ -317,6 +319,86 @@ class FrontDoor(unittest.TestCase):
         self.root = moved
         self.assertEqual(self.run_door("info").returncode, 0)
         self.assertEqual(self.asked("cmake")[-1], f"--fresh {RELEASE}")
+
+    def test_a_clone_that_was_moved_and_did_not_come_through_at_once(self):
+        self.run_door("info")
+        moved = self.root.with_name("moved")
+        self.root.rename(moved)
+        self.root = moved
+        self.set("cmake_is_broken")
+        self.assertEqual(self.run_door("info").returncode, 1)
+        (self.state / "cmake_is_broken").unlink()
+        self.assertEqual(self.run_door("info").returncode, 0)
+        self.assertEqual(self.asked("cmake")[1:], [f"--fresh {RELEASE}", RELEASE], "what was left there is of the other place")
+        (self.root / "build/release/CMakeCache.txt").unlink()
+        self.run_door("info")
+        self.assertEqual(len(self.asked("cmake")), 4, "no cache: it was on its way")
+
+    def test_a_tree_of_another_generator(self):
+        self.run_door("info")
+        cache = self.root / "build/release/CMakeCache.txt"
+        cache.write_text(cache.read_text().replace("=Ninja", "=Unix Makefiles"))
+        self.assertEqual(self.run_door("info").returncode, 0)
+        self.assertEqual(self.asked("cmake")[1:], [f"--fresh {RELEASE}"])
+
+    def test_the_other_tree_from_before_packages_were_installed(self):
+        self.run_door("test")
+        self.set("missing", "libucx-dev\n")
+        self.run_door("demo")
+        self.run_door("test")
+        self.assertEqual([line.split()[-1] for line in self.asked("cmake")], ["dev", "release", "dev"])
+
+    def test_one_builds_at_a_time(self):
+        self.set("at_the_build", 'mkdir "$STATE/at_work" || exit 0; test ! -p "$STATE/go" || cat "$STATE/go"; rm -r "$STATE/at_work"\n'
+                                 'echo built >>"$STATE/builds"\n')
+        for words in (("demo", "demo"), ("info", "demo"), ("demo", "test")):
+            (self.state / "builds").unlink(missing_ok=True)
+            os.mkfifo(self.state / "go")
+            doors = []
+            for word in words:
+                doors.append(subprocess.Popen([self.root / "heddle", word], env=self.environment(), cwd=self.state, stdin=subprocess.DEVNULL,
+                                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+                self.addCleanup(doors[-1].stderr.close)
+                self.addCleanup(doors[-1].kill)
+                if len(doors) == 1:
+                    go = open(self.state / "go", "w")  # there when it builds
+            told = ""
+            while "waiting for it" not in told:
+                line = doors[1].stderr.readline()
+                self.assertNotEqual(line, "", f"{words}: the second one has not waited: {told}")
+                told += line
+            (self.state / "go").unlink()
+            go.close()
+            for door in doors:
+                door.communicate(timeout=60)
+                self.assertEqual(door.returncode, 0)
+            self.assertEqual(len((self.state / "builds").read_text().split()), sum(2 if word == "demo" else 1 for word in words), words)
+
+    def test_an_end_takes_the_build_along(self):
+        """Else it goes on while the next one builds."""
+        self.set("at_the_build", 'echo $$ >"$STATE/builder"; cat "$STATE/go"\n')
+        os.mkfifo(self.state / "go")
+        door = subprocess.Popen([self.root / "heddle", "info"], env=self.environment(), cwd=self.state, stdin=subprocess.DEVNULL)
+        go = open(self.state / "go", "w")
+        door.terminate()
+        self.assertEqual(door.wait(timeout=60), 130)
+        with self.assertRaises(BrokenPipeError, msg="whoever reads it is there still"):
+            with go:
+                go.write("\n")
+
+    def test_nothing_more_is_begun_after_an_interrupt(self):
+        """Whether it has killed the program that ran, or that has ended by itself."""
+        self.set("missing", "cmake\n")
+        self.stand_in("apt-get", "trap 'exit 100' INT; kill -INT 0; sleep 50 & wait")
+        result = subprocess.run([self.root / "heddle", "demo"], env=self.environment(), cwd=self.state, stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, check=False, timeout=60, start_new_session=True)
+        self.assertEqual((result.returncode, len(self.asked("apt-get"))), (130, 1), result.stderr)
+
+    def test_a_word_is_no_pattern(self):
+        for word in ("inf.", "[", ".*"):
+            result = self.run_door(word)
+            self.assertEqual((result.returncode, result.stderr), (2, f'heddle: there is no command "{word}"; `./heddle help` lists them\n'))
+        self.assertEqual(self.asked("ninja"), [])
 
     def test_through_a_link_from_anywhere(self):
         link = self.state / "hd"
