@@ -11,7 +11,8 @@ A change is what differs from its base, in commits or in the work tree, of the f
 * Where HEAD has left origin/main (or main, where there is no such remote branch).
 * On the main branch itself: the commit that it pointed to 24 hours before HEAD was committed. So a landing of many commits is seen as a whole.
 
-Where nothing is older than that, as in a shallow clone, everything is checked: the answer is `core`.
+Where nothing is older than that or it is not known where HEAD has left the main branch, as in a shallow clone or one without such a branch,
+and where the tree is no clone but lies within one, everything is checked: the answer is `core`.
 
 What is in no wing is core. A wing stands on the core's public interface and what the core installs, which check_includes.py proves: so it cannot
 break the core, and only these wings that use it (USERS).
@@ -70,20 +71,20 @@ def base_of(given, hours=HOURS):
         if not found:
             sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {given} is no commit of this clone")
         return found, given
-    head = commit("HEAD")
-    for name in ("origin/main", "main"):
-        left = commit(name) and git("merge-base", "HEAD", name)
-        if left and left != head:
-            return left, f"where HEAD has left {name}"
-        if left:
-            break
-    if head:
-        until = int(git("show", "--no-patch", "--format=%ct", head)) - hours * 3600
-        # First parents: what was merged since counts, however old it is.
-        lines = git("log", "--first-parent", "--format=%ct %H", head).splitlines()
-        for time, name in map(str.split, lines):
-            if int(time) < until:
-                return name, f"the main branch {hours} hours before"
+    if pathlib.Path(git("rev-parse", "--show-toplevel") or "/").resolve() != ROOT:
+        return None, ""
+    head, main = commit("HEAD"), next(filter(commit, ("origin/main", "main")), None)
+    left = head and main and git("merge-base", head, main)
+    if not left:
+        return None, ""
+    if left != head:
+        return left, f"where HEAD has left {main}"
+    until = int(git("show", "--no-patch", "--format=%ct", head)) - hours * 3600
+    # First parents: what was merged since counts, however old it is.
+    lines = git("log", "--first-parent", "--format=%ct %H", head).splitlines()
+    for time, name in map(str.split, lines):
+        if int(time) < until:
+            return name, f"the main branch {hours} hours before"
     return None, ""
 
 

@@ -12,7 +12,7 @@ A change is what differs from its base, in commits or in the work tree, of the f
 * Where HEAD has left origin/main (or main, where there is no such remote branch).
 * On the main branch itself: the commit that it pointed to twelve hours before HEAD was committed. So a landing of many commits is seen as a whole.
 
-Where nothing is older than that, as in a shallow clone, and where .clang-tidy itself differs, everything is looked at. A header that differs
+Where there is none, as in a shallow clone or one without a main branch, and where .clang-tidy itself differs, everything is looked at. A header that differs
 is seen through two of the sources that include it, directly or not, first the one with its name: clang-tidy reports what it finds in headers,
 too. What a header changes in its other users only --all finds, as it does what the analyzer, which follows the ways through functions,
 would see in a source whose own code is as it was, or behind more states of a function than are followed for a change.
@@ -57,9 +57,9 @@ ABOUT_THE_FILE = {
 
 def sources(only):
     patterns = ["src/*.cpp", "tools/*.cpp", "interfaces/*.cpp", "observe/*.cpp"]
-    listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
     no_tests = re.compile(r"_test\.cpp$|/conformance[^/]*$|^(interfaces/[^/]*|observe)/tests/")
-    return [ROOT / name for name in listed.stdout.split() if not no_tests.search(name) and re.search(only, name)]
+    return [ROOT / name for name in listed.stdout.split("\0") if name and not no_tests.search(name) and re.search(only, name)]
 
 
 def without_precompiled(words):
@@ -104,23 +104,27 @@ def included(file, folders):
 
 
 def without_comments(text):
-    """The words of a source: the same after its comments were written anew."""
+    """The words of a source: the same after its comments were written anew. Those with NOLINT tell what is let pass, and of which lines."""
+    kept = False
     for begin, end, _ in reversed(comments(text)):
-        text = text[:begin] + " " + text[end:]
-    return text.split()
+        if "NOLINT" in text[begin:end]:
+            kept = True
+        else:
+            text = text[:begin] + " " + text[end:]
+    return [words for line in text.splitlines() if (words := line.split())] if kept else text.split()
 
 
 def same_code(base, before, path):
-    """Whether a source has the same code as the one that the commit has at another path, or the same: NOLINT apart."""
+    """Whether a source has the same code as the one that the commit has at another path, or the same."""
     if pathlib.Path(path).suffix not in (".c", ".cpp", ".h", ".hpp", ".inc"):
         return False
     old, new = git("show", f"{base}:{before}"), (ROOT / path).read_text(encoding="utf-8")
-    return old is not None and old.count("NOLINT") == new.count("NOLINT") and without_comments(old) == without_comments(new)
+    return old is not None and without_comments(old) == without_comments(new)
 
 
 def changed_since(base):
     """The paths, relative to the root, whose code differs from the commit in the work tree."""
-    lines = git("diff", "--name-status", "--find-renames", "--diff-filter=d", base)
+    lines = git("-c", "core.quotePath=false", "diff", "--name-status", "--find-renames", "--diff-filter=d", base)
     if lines is None:
         sys.exit(f"check_tidy: git cannot compare with {base}")
     entries = [line.split("\t") for line in lines.splitlines()]

@@ -447,6 +447,45 @@ class TidySelects(unittest.TestCase):
         self.assertEqual(changed.base_of(None, check_tidy.HOURS), (None, ""))
         self.assertEqual(self.selected()[0], ["a.cpp", "b.cpp", "c.cpp", "d.cpp"])
 
+    def test_without_a_main_branch_it_is_not_known_what_has_changed(self):
+        self.git("branch", "-m", "main", "trunk")
+        self.commit("src/a", 3)
+        self.commit("src/d", 0)
+        self.assertEqual(changed.base_of(None), (None, ""))
+
+    def test_nor_where_the_clone_is_too_shallow(self):
+        self.git("checkout", "-q", "-b", "work")
+        self.commit("src/a", 3)
+        self.commit("middle", 2)
+        self.commit("src/d", 0)
+        self.git("checkout", "-q", "main")
+        self.commit("further", 0)
+        folder = pathlib.Path(Tree(self, {}).root) / "clone"
+        self.git("clone", "-q", "--depth", "2", "--no-single-branch", "-b", "work", f"file://{self.root}", str(folder))
+        changed.ROOT = folder
+        self.assertEqual(changed.base_of(None), (None, ""))
+
+    def test_nor_of_a_tree_within_another_clone(self):
+        self.git("checkout", "-q", "-b", "work")
+        self.commit("second", 0)
+        self.assertIsNotNone(changed.base_of(None)[0])
+        changed.ROOT = self.root / "src"
+        self.assertEqual(changed.base_of(None), (None, ""))
+
+    def test_what_is_let_pass_counts(self):
+        plain = "int a;  // NOLINT(one)\nint b;  // that\nint c;\n"
+        self.commit("src/d", 0, plain)
+        for text, differs in ((plain.replace("that", "this"), False), (plain.replace("one", "two"), True), (plain.replace("(one)", ""), True),
+                              (plain.replace("  // NOLINT(one)\n", "\n// NOLINT(one)\n"), True), (plain.replace("// that", "\n// that\n"), False)):
+            (self.root / "src/d.cpp").write_text(text)
+            self.assertEqual(self.selected("--base", "HEAD")[0], ["d.cpp"] * differs, text)
+
+    def test_names_of_other_alphabets(self):
+        self.commit("src/é", 0)
+        (self.root / "src/é.cpp").write_text("int y();\n")
+        self.commands[str(self.root / "src/é.cpp")] = ("", ("clang++",))
+        self.assertEqual(self.selected("--base", "HEAD")[0], ["é.cpp"])
+
     def test_comments_and_moves_do_not_count(self):
         self.git("checkout", "-q", "-b", "work")
         (self.root / "src/b.cpp").write_text('// Says why.\n#include "a.hpp"  // and what\n')
