@@ -40,6 +40,8 @@ WINGS = (
     ("observe", ("observe/*",)),
     ("examples", ("examples/*",)),
 )
+# In the folder of a wing, and the tests of others use it.
+SHARED = ("examples/expect.cmake",)
 # The parts whose tests use a wing: its own name is the label of its tests.
 USERS = {
     "docs": (),
@@ -89,6 +91,8 @@ def base_of(given, hours=HOURS):
 
 
 def part_of(path):
+    if path in SHARED:
+        return "core"
     for wing, patterns in WINGS:
         if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
             return wing

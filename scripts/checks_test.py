@@ -338,6 +338,8 @@ class TestTargets(unittest.TestCase):
              {"tools/heddle", "interfaces/openshmem/rank"}),
             (["/usr/bin/cmake", f"-DCOMMAND={self.TREE}/tools/heddle;run;{self.TREE}/examples/hello"],
              {"tools/heddle", "examples/hello"}),
+            (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/tools/heddle,{self.TREE}/examples/hello", "-"],
+             {"tools/heddle", "examples/hello"}),
             (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/none", "/other/tools/heddle"], set()),
         ]:
             self.assertEqual(test_targets.targets_of(command, self.TREE, known), wanted, command)
@@ -537,6 +539,7 @@ class Changed(unittest.TestCase):
             "interfaces/mpi/rma/win.cpp": "mpi",
             "examples/mpi/wave.cpp": "mpi",
             "examples/halo.cpp": "examples",
+            "examples/expect.cmake": "core",
             "interfaces/openshmem/rma.cpp": "openshmem",
             "interfaces/python/src/module.cpp": "python",
             "tofu/emulator/cq.cpp": "tofu",
@@ -550,6 +553,7 @@ class Changed(unittest.TestCase):
         files = subprocess.run(["git", "ls-files"], cwd=changed.ROOT, capture_output=True, text=True, check=True).stdout.split()
         if not files:
             self.skipTest("no clone of git")
+        self.assertLessEqual(set(changed.SHARED), set(files))
         for wing, patterns in changed.WINGS:
             self.assertIn(wing, changed.USERS)
             for pattern in patterns:

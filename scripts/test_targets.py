@@ -40,8 +40,8 @@ def commands_of(tree):
 
 
 def targets_of(command, tree, known):
-    """The targets that a command names, as a whole argument or within one (-DCOMMAND=PROGRAM;ARGUMENTS)."""
-    words = {word for argument in command for word in argument.replace("=", ";").split(";")}
+    """The targets that a command names, as a whole argument or within one (-DCOMMAND=PROGRAM;ARGUMENTS, PROGRAM,LIBRARY)."""
+    words = {word for argument in command for word in re.split("[=;,]", argument)}
     return {word[len(f"{tree}/"):] for word in words if word.startswith(f"{tree}/")} & known
 
 
