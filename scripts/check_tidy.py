@@ -12,11 +12,10 @@ A change is what differs from its base, in commits or in the work tree, of the f
 * Where HEAD has left origin/main (or main, where there is no such remote branch).
 * On the main branch itself: the commit that it pointed to twelve hours before HEAD was committed. So a landing of many commits is seen as a whole.
 
-Where there is none, as in a shallow clone or one without a main branch, and where .clang-tidy itself differs, everything is looked at. A header
-that differs
-is seen through two of the sources that include it, directly or not, first the one with its name: clang-tidy reports what it finds in headers,
-too. What a header changes in its other users only --all finds, as it does what the analyzer, which follows the ways through functions,
-would see in a source whose own code is as it was, or behind more states of a function than are followed for a change.
+Where there is none, as in a shallow clone or one without a main branch, and where .clang-tidy itself differs, everything is looked at. A
+header that differs is seen through two of the sources that include it, directly or not, first the one with its name: clang-tidy reports what
+it finds in headers, too. What a header changes in its other users only --all finds, as it does what the analyzer, which follows the ways
+through functions, would see in a source whose own code is as it was, or behind more states of a function than are followed for a change.
 
 Most checks look at one declaration after another, and spend nearly all their time on those of the standard library, which each file
 includes anew. These see the files of a target together, as if each were included into one. Files that define a name which one before them
