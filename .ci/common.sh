@@ -1,6 +1,7 @@
 # What .ci/run and .ci/nightly share: sourced by both, in the root of the clone.
 export LC_ALL=C.UTF-8 NINJA_STATUS='[%f/%t %es] '
 export ASAN_OPTIONS=handle_sigill=1  # undefined behaviour is a trap there
+unset "${!GTEST_@}" TEST_SHARE TEST_PROCESSES  # a shell in which some tests were tried leaves out none here
 jobs=$(nproc)
 started=$SECONDS
 passed=()

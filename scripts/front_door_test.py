@@ -427,10 +427,11 @@ class RunTests(unittest.TestCase):
         lines += [f'set_tests_properties([=[{name}]=] PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped:")' for name in tests]
         (self.tree / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n" + more)
 
-    def run_tests(self, *arguments):
+    def run_tests(self, *arguments, **more):
         command = [sys.executable, ROOT / "scripts" / "run_tests.py", self.tree, *arguments]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("GTEST_", "TEST_"))} | more
         result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                                timeout=60)
+                                timeout=60, env=environment)
         return result.returncode, result.stdout, (result.stdout.splitlines() or [""])[-1]
 
     def once(self, word="begun"):
@@ -487,6 +488,24 @@ class RunTests(unittest.TestCase):
         self.assertRegex(last, r"^heddle: 2 tests passed in \d+ s \(1 flaky: two\)$")
         self.assertEqual((self.tree / "flaky.txt").read_text(), "two in a build/dev\n")
         self.assertRegex(told, r"(?m)^begun$")
+
+    def test_what_looks_away_alone_has_not_passed(self):
+        self.write({"one": "true", "two": self.once() + "; echo skipped: no card"})
+        status, told, last = self.run_tests()
+        self.assertEqual(status, 8, told)
+        self.assertRegex(last, r"^heddle: 1 of 2 tests failed: two; ")
+
+    def test_what_the_environment_leaves_out_is_told(self):
+        self.write({"one": "true"})
+        self.assertRegex(self.run_tests(TEST_SHARE="1/2")[2], r"^heddle: 1 test passed in \d+ s \(TEST_SHARE is set: not all cases of the tests\)$")
+        self.assertNotIn("GTEST_FILTER", self.run_tests(GTEST_FILTER="")[2])
+
+    def test_what_no_terminal_can_show(self):
+        self.write({"bad": r"printf '\303\251 \377 end\n'; false"})
+        status, told, last = self.run_tests(PYTHONIOENCODING="ascii")
+        self.assertEqual(status, 8, told)
+        self.assertIn("? ? end", told)
+        self.assertRegex(last, "^heddle: 1 of 1 tests failed: bad; ")
 
     def test_failed_ones_are_named_with_what_to_do(self):
         self.write({"one": "true", "bad": "echo why; false", "worse": "false", "two": self.once()})

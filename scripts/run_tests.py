@@ -26,6 +26,8 @@ OUTPUT_LINES = 60
 NAMED = 10
 # Asked for one of these, ctest runs nothing, or shows nothing that could be read here.
 CTESTS_OWN = re.compile(r"-N|--show-only(=.*)?|--print-labels|--list-presets|-Q|--quiet|-h|--help.*|--version|-[DSM]|--build-and-test")
+# Set by a user, they leave out cases of the tests, or all.
+NARROWING = ("GTEST_FILTER", "GTEST_LIST_TESTS", "GTEST_TOTAL_SHARDS", "TEST_SHARE")
 VERBOSE = {"-V", "-VV", "--verbose", "--extra-verbose"}
 RESULT = re.compile(r"^ *(?:(\d+)/(\d+) +)?Test +#\d+: (\S+) \.*(?: +|\*\*\*)(.*)")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -229,6 +231,7 @@ def conclude(run, status, failed, flaky):
     total = len(run.estimate.costs)
     missing = run.missing()
     notes = [f"{len(run.of('skipped'))} skipped: reasons above"] * bool(run.of("skipped")) + [f"{len(flaky)} flaky: {', '.join(flaky)}"] * bool(flaky)
+    notes += [f"{name} is set: not all cases of the tests" for name in NARROWING if os.environ.get(name)]
     brackets = f" ({'; '.join(notes)})" if notes else ""
     where = f"output in {run.told.path}"
     if failed:
@@ -258,6 +261,7 @@ def try_again(tree, run):
 
 
 def main(arguments):
+    sys.stdout.reconfigure(errors="replace")  # whatever a test prints
     if not arguments:
         print(__doc__, file=sys.stderr)
         return 2
