@@ -334,6 +334,13 @@ class FrontDoor(unittest.TestCase):
         self.run_door("info")
         self.assertEqual(len(self.asked("cmake")), 4, "no cache: it was on its way")
 
+    def test_a_folder_that_cmake_cannot_take(self):
+        for name, status in (('a "clone', 1), ("a;clone", 1), ("it's & $a (clone)", 0)):
+            self.root = self.root.rename(self.root.with_name(name))
+            result = self.run_door("info")
+            self.assertEqual((result.returncode, "CMake cannot build in a folder with" in result.stderr), (status, status == 1), result.stderr)
+        self.assertEqual(len(self.asked("cmake")), 1)
+
     def test_a_tree_of_another_generator(self):
         self.run_door("info")
         cache = self.root / "build/release/CMakeCache.txt"
