@@ -358,7 +358,7 @@ class FrontDoor(unittest.TestCase):
     def test_one_builds_at_a_time(self):
         self.set("at_the_build", 'mkdir "$STATE/at_work" || exit 0; test ! -p "$STATE/go" || cat "$STATE/go"; rm -r "$STATE/at_work"\n'
                                  'echo built >>"$STATE/builds"\n')
-        for words in (("demo", "demo"), ("info", "demo"), ("demo", "test")):
+        for words in (("demo", "demo"), ("info", "demo"), ("demo", "test"), ("demo", "info")):
             (self.state / "builds").unlink(missing_ok=True)
             os.mkfifo(self.state / "go")
             doors = []
