@@ -1,7 +1,8 @@
 # heddle_test_program(NAME [ROOMS …] [LIBRARIES …] [INCLUDES …] [DEFINES …] [NEEDS target…])
 #     one program for the tests of this folder and of the folders below it that begin none of their own; its sources are compiled together
 # heddle_test(SOURCE… LABELS … [TIMEOUT seconds] [ENVIRONMENT …] [FILTER pattern] [SERIAL])
-#     the tests of a source (and of further ones that belong to it) in that program, which ctest runs by themselves
+#     the tests of a source (and of further ones that belong to it) in that program, which ctest runs by themselves. TEST_SHARE
+#     (tests/runner/main.cpp) is for those with the label stress, which are run with each sanitizer
 # heddle_test_again(NAME SOURCE… LABELS … …)   the same tests once more, as another test of ctest
 # heddle_test_modes(NAME…)   these run a program again, in one more mode or size: label modes. The sanitizers of .ci/run leave them to the nightly run
 # heddle_test_alone(SOURCE ROOMS … LABELS … …)  a program of its own, for tests that replace functions of the C library
@@ -92,6 +93,9 @@ function(heddle_test_again name)
   heddle_test_timeout("${TEST_TIMEOUT}" timeout)
   add_test(NAME ${name} COMMAND ${HEDDLE_TEST_PROGRAM} --only=${files} ${filter})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${TEST_LABELS}" SKIP_REGULAR_EXPRESSION "^skipped:")
+  if(NOT "stress" IN_LIST TEST_LABELS)
+    list(APPEND TEST_ENVIRONMENT TEST_SHARE=)
+  endif()
   if(TEST_ENVIRONMENT)
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "${TEST_ENVIRONMENT}")
   endif()
