@@ -4,6 +4,7 @@
     changed.py                the parts, one a line: `core` if everything must be checked, else wings, `docs`, or nothing
     changed.py --base REF     against REF; the variable HEDDLE_CHANGED_BASE says the same
     changed.py --labels       the labels of the tests that these parts can break, as ctest's -L takes them
+    changed.py --own-labels   of these tests the parts' own
 
 A change is what differs from its base, in commits or in the work tree, of the files that git knows. The base is the first of these that exists:
 
@@ -42,7 +43,7 @@ WINGS = (
 )
 # In the folder of a wing, and the tests of others use it.
 SHARED = ("examples/expect.cmake",)
-# The parts whose tests use a wing: its own name is the label of its tests.
+# The labels of the tests that use a wing, its own first.
 USERS = {
     "docs": (),
     "mpi": ("mpi", "observe", "example"),
@@ -107,14 +108,15 @@ def parts_since(base):
     return {part_of(line) for line in lines.splitlines()}
 
 
-def labels_of(parts):
-    return sorted({label for part in parts for label in USERS[part]})
+def labels_of(parts, own=False):
+    return sorted({label for part in parts for label in (USERS[part][:1] if own else USERS[part])})
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
     parser.add_argument("--base", default=os.environ.get("HEDDLE_CHANGED_BASE"))
     parser.add_argument("--labels", action="store_true")
+    parser.add_argument("--own-labels", action="store_true")
     options = parser.parse_args()
     base, what = base_of(options.base)
     if base is None:
@@ -125,11 +127,11 @@ def main():
         print(f"changed: since {base[:10]}, {what}: {', '.join(sorted(parts)) or 'nothing'}", file=sys.stderr)
     if "core" in parts:
         parts = {"core"}
-    if not options.labels:
+    if not options.labels and not options.own_labels:
         print("\n".join(sorted(parts)))
     elif parts != {"core"}:
         # frame: what reads all files and takes seconds.
-        print("^(" + "|".join(["frame", *labels_of(parts)]) + ")$")
+        print("^(" + "|".join(["frame", *labels_of(parts, options.own_labels)]) + ")$")
 
 
 if __name__ == "__main__":

@@ -41,9 +41,22 @@ class TestTargets(unittest.TestCase):
              {"tools/heddle", "examples/hello"}),
             (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/tools/heddle,{self.TREE}/examples/hello", "-"],
              {"tools/heddle", "examples/hello"}),
-            (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/none", "/other/tools/heddle"], set()),
+            (["/usr/bin/python3", "/house/scripts/x.py", f"{self.TREE}/none", "/other/tools/heddle", f"{self.TREE}s/tools/heddle"], set()),
         ]:
             self.assertEqual(test_targets.targets_of(command, self.TREE, known), wanted, command)
+
+    def test_a_folder_is_all_that_is_made_there(self):
+        known = {"tools/pages/all", "tools/pages/made/a.1", "tools/all", "tools/heddle", "all", "heddle_installables"}
+        for place, wanted in [
+            ("/tools/pages", {"tools/pages/all"}), ("/tools/pages/made", {"tools/pages/made/a.1"}), ("/tools/other/x.c", set()),
+            ("/logs", set()), ("", {"heddle_installables"}), ("/", {"heddle_installables"}),
+        ]:
+            self.assertEqual(test_targets.targets_of(["--build", self.TREE + place], self.TREE, known), wanted, place)
+
+    def test_what_a_test_needs_besides_is_a_property(self):
+        named = {"name": "REQUIRED_FILES", "value": [f"{self.TREE}/tofu/library.so"]}
+        self.assertEqual(test_targets.required({"properties": [{"name": "LABELS", "value": ["x"]}, named]}), named["value"])
+        self.assertEqual(test_targets.required({"name": "x"}), [])
 
 
 @unittest.skipUnless(shutil.which("git"), "needs git")
@@ -263,6 +276,10 @@ class Changed(unittest.TestCase):
     def test_a_wing_means_the_tests_of_those_that_use_it(self):
         self.assertEqual(changed.labels_of({"mpi", "docs"}), ["example", "mpi", "observe"])
         self.assertEqual(changed.labels_of({"docs"}), [])
+
+    def test_its_own_tests_are_the_first_of_them(self):
+        self.assertEqual(changed.labels_of({"mpi", "docs"}, own=True), ["mpi"])
+        self.assertEqual(changed.labels_of({"examples", "bench"}, own=True), ["bench", "example"])
 
 
 class RetryFailed(unittest.TestCase):
