@@ -37,9 +37,10 @@ void add_passed(const Story& story, std::vector<diagnosis::RankView>& views) {
     for (const auto& [rank, number] : calls) {
       if (rank >= views.size()) continue;
       tap::Snapshot& snapshot = *views[rank].snapshot;
-      const bool waits = std::ranges::any_of(snapshot.waits, [&, team = team, number = number](const tap::Wait& wait) {
-        return wait.step.has_value() && wait.step->team == team && wait.step->number == number;
-      });
+      const bool waits =
+          std::ranges::any_of(snapshot.waits, [&, its_team = team, its_number = number](const tap::Wait& wait) {
+            return wait.step.has_value() && wait.step->team == its_team && wait.step->number == its_number;
+          });
       if (!waits) snapshot.passed.push_back({team, number});
     }
   }
