@@ -2,7 +2,7 @@
 """Tells which parts of the project a change touches, and so which checks it can break.
 
     changed.py                the parts, one a line: `core` if everything must be checked, else wings, `docs`, or nothing
-    changed.py --base REF     against REF; the variable HEDDLE_CHANGED_BASE says the same
+    changed.py --base REF     against REF; the variable CHANGED_BASE says the same
     changed.py --labels       the labels of the tests that these parts can break, as ctest's -L takes them
     changed.py --own-labels   of these tests the parts' own
 
@@ -114,7 +114,7 @@ def labels_of(parts, own=False):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
-    parser.add_argument("--base", default=os.environ.get("HEDDLE_CHANGED_BASE"))
+    parser.add_argument("--base", default=os.environ.get("CHANGED_BASE"))
     parser.add_argument("--labels", action="store_true")
     parser.add_argument("--own-labels", action="store_true")
     options = parser.parse_args()

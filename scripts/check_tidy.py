@@ -2,7 +2,7 @@
 """clang-tidy over the libraries and the tool, with the compile commands of a build tree. Exit 1: findings, each printed.
 
     check_tidy.py BUILD_TREE               what the change touches
-    check_tidy.py BUILD_TREE --base REF    what differs from REF; the variable HEDDLE_TIDY_BASE says the same
+    check_tidy.py BUILD_TREE --base REF    what differs from REF; the variable TIDY_BASE says the same
     check_tidy.py BUILD_TREE --all         everything: about a quarter of an hour of processor time
     check_tidy.py BUILD_TREE REGEX         the sources whose path matches
 
@@ -217,7 +217,7 @@ def parse(words):
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
     parser.add_argument("tree", type=pathlib.Path)
     parser.add_argument("only", nargs="?")
-    parser.add_argument("--base", default=os.environ.get("HEDDLE_TIDY_BASE"))
+    parser.add_argument("--base", default=os.environ.get("TIDY_BASE"))
     parser.add_argument("--all", action="store_true")
     return parser.parse_args(words)
 

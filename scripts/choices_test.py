@@ -82,7 +82,7 @@ class TidySelects(unittest.TestCase):
             module.ROOT = self.root
         check_tidy.included.cache_clear()
         # Inside a hook of git they would name the repository that the hook is of.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "HEDDLE_TIDY", "HEDDLE_CHANGED"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "TIDY_BASE", "CHANGED_BASE"))}
         patch = unittest.mock.patch.dict(os.environ, kept, clear=True)
         patch.start()
         self.addCleanup(patch.stop)

@@ -130,6 +130,8 @@ class Info(Case):
     def test_the_network_of_a_job_on_several_nodes(self):
         self.assertIn("between nodes a job would use loopback (HEDDLE_TRANSPORTS names it)",
                       self.told("info", HEDDLE_TRANSPORTS="shm,loopback"))
+        self.assertIn("between nodes a job would use loopback (HEDDLE_TRANSPORT names it)",
+                      self.told("info", HEDDLE_TRANSPORT="shm,loopback"))
         for variable in ("HEDDLE_TRANSPORT", "HEDDLE_TRANSPORTS"):
             nothing = f"{variable}=shm reaches the ranks of one node only; name a network too, such as shm,ucx"
             for section in ([], ["transports"]):

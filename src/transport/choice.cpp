@@ -318,7 +318,8 @@ base::Result<Choice> network_here(const base::Environment& environment) {
   if (const base::Status status = check_choice(nullptr, environment.config); status != HEDDLE_DONE) return status;
   const Named named = named_by(nullptr, environment.config);
   if (named.only) {
-    const TransportRow* const entry = find(WantedTransports(named.name).near);
+    const WantedTransports wanted(named.name);
+    const TransportRow* const entry = find(wanted.far.empty() ? wanted.near : wanted.far);
     if (entry->one_node) {
       return base::fail(
           HEDDLE_ERR_CONFIG, "%s=%s reaches the ranks of one node only; name a network too, such as %s,ucx",
@@ -326,7 +327,7 @@ base::Result<Choice> network_here(const base::Environment& environment) {
     }
     const base::Status status = entry->probe != nullptr ? entry->probe(environment) : base::Status{HEDDLE_DONE};
     if (status != HEDDLE_DONE) return status;
-    return Choice{named.name, named.why};
+    return Choice{wanted.far.empty() ? named.name : std::string(wanted.far), named.why};
   }
   std::vector<Candidate> all = candidates_of(named);
   for (Candidate& one : all) one.probe = one.probe == nullptr ? find(one.name)->probe : one.probe;
