@@ -26,16 +26,20 @@ static void late_signal(int64_t ns) {
   shmem_free(word);
 }
 
+/* Rank 1 computes only when rank 0 is past the barrier, whose end may need rank 1, too. */
 static void locked(int64_t ns) {
   static long lock;
   static long held;
+  static long begun;
   shmem_barrier_all();
   if (me == 1) {
+    shmem_long_wait_until(&begun, SHMEM_CMP_EQ, 1);
     shmem_set_lock(&lock);
     shmem_long_p(&held, 1, 0);
     plant_compute(ns);
     shmem_clear_lock(&lock);
   } else {
+    shmem_long_p(&begun, 1, 1);
     while (shmem_long_atomic_fetch(&held, 0) == 0) {
     }
     shmem_set_lock(&lock);
