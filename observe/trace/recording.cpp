@@ -47,6 +47,7 @@ constexpr double kLongestBlind = 3600e9;  // ns
 constexpr double kLeastRate = 0.01;
 constexpr double kMostRate = 1000;
 constexpr std::uint64_t kLatest = std::uint64_t{1} << 61;
+constexpr std::uint32_t kMostRanks = 1U << 20;
 constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 40;  // of a ring
 
 }  // namespace
@@ -60,6 +61,10 @@ base::Result<Process> head_of(const std::string& path) {
   const auto& head = *file.at<TraceFileHead>(0);
   if (head.magic != tap::kTraceMagic) {
     return base::fail(HEDDLE_ERR_ARGUMENT, "%s is no trace of this version of Heddle", path.c_str());
+  }
+  if (head.rank >= head.size || head.size > kMostRanks) {  // others make lists of as many
+    return base::fail(HEDDLE_ERR_ARGUMENT, "%s is damaged: its head is of rank %u of %u", path.c_str(), head.rank,
+                      head.size);
   }
   Process process;
   process.path = path;

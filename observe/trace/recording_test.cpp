@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "observe/trace/merge.hpp"
 #include "tap/tracer.hpp"
@@ -344,6 +346,23 @@ TEST_F(Recordings, MayBeDamaged) {
 }
 
 // As if the second rank's machine had its own clock, three seconds ahead.
+// Whoever reads it makes lists of as many ranks as the head says.
+TEST_F(Recordings, OfNoPossibleRankAreDamaged) {
+  open(0, 1, 64)->note(message(1, 1, TraceEvent::posted));
+  const std::string whole = contents(file(0));
+  for (const auto& [rank, size] : {std::pair{0U, 0U}, {1U, 1U}, {0U, ~0U}, {5U, 1U << 21}}) {
+    std::string bytes = whole;
+    std::memcpy(bytes.data() + offsetof(tap::TraceFileHead, rank), &rank, sizeof rank);
+    std::memcpy(bytes.data() + offsetof(tap::TraceFileHead, size), &size, sizeof size);
+    write(file(0), bytes);
+    const auto process = head_of(file(0));
+    ASSERT_FALSE(process) << rank << " of " << size;
+    EXPECT_EQ(process.status(), HEDDLE_ERR_ARGUMENT);
+  }
+  write(file(0), whole);
+  EXPECT_TRUE(head_of(file(0)));
+}
+
 TEST_F(Recordings, OfSeveralMachinesAreAlignedByTheirMessages) {
   {
     const auto first = open(0);
