@@ -5,8 +5,6 @@
 #include <array>
 #include <atomic>
 
-#include "base/wait.hpp"
-
 namespace heddle::base::detail {
 
 thread_local constinit std::uint32_t t_thread_number [[gnu::tls_model("initial-exec")]] = 0;
@@ -51,18 +49,3 @@ std::uint32_t take_thread_number() {
 }
 
 }  // namespace heddle::base::detail
-
-namespace heddle::base {
-
-void step_aside() {
-  cpu_set_t all;
-  if (pthread_getaffinity_np(pthread_self(), sizeof all, &all) != 0) return;
-  const int here = sched_getcpu();
-  cpu_set_t others = all;
-  if (here >= 0) CPU_CLR(here, &others);
-  if (CPU_COUNT(&others) == 0) return;
-  if (pthread_setaffinity_np(pthread_self(), sizeof others, &others) != 0) return;
-  pthread_setaffinity_np(pthread_self(), sizeof all, &all);
-}
-
-}  // namespace heddle::base

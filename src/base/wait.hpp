@@ -16,6 +16,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/cache_line.hpp"
 #include "base/clock.hpp"
@@ -79,107 +80,89 @@ inline void cpu_relax() {
 #endif
 }
 
-// The experience of a process's waits with its cores: whether a thread that yields its core finds
-// another thread on it. This only decides how long to spin, so it may be wrong for a while. Any
-// thread.
+// What the waits of a job know of one core. The ranks of a node share these lines (see
+// bootstrap::Bootstrap::board); threads that run on the core write them, so that waits on different
+// cores share none. All of it is hints: relaxed, updates may be lost, and a process may leave
+// anything there.
+struct alignas(2 * kCacheLine) CoreLine {
+  std::atomic<std::uint64_t> seen;             // when a wait was last about to give the core away
+  std::atomic<std::uint64_t> ends;             // waits that have ended here since then
+  std::atomic<std::uint64_t> strangers_until;  // until then somebody else is taken to compute here
+};
+
+// What the waits of a process know of its cores: whether other threads want them, and whose threads
+// those are. This only decides whether a wait spins, yields or sleeps, so it may be wrong for a
+// while. Any thread, but for share() and expect().
 class Crowd {
  public:
-  // `processes` may wait on `cores` cores, one thread of each: what is known before any of them has
-  // waited.
+  // Before any wait. The lines of the node, zeroed when the job started; they outlive this object.
+  // Without it the process only knows its own threads.
+  void share(std::span<CoreLine> lines) {
+    lines_ = lines;
+    sees_all_ = true;
+  }
+  // Before any wait: `processes` may wait on `cores` cores, one thread of each.
   void expect(std::uint64_t processes, std::uint64_t cores) {
     const bool crowded = processes > cores;
-    processes_.store(processes, std::memory_order_relaxed);
-    core_count_.store(cores, std::memory_order_relaxed);
     level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
-    roomy_.store(!crowded, std::memory_order_relaxed);
+    roomy_ = !crowded;
     const auto nap = static_cast<std::int64_t>(kNapPerShareNs * processes / std::max<std::uint64_t>(cores, 1));
-    longest_nap_.store(std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs), std::memory_order_relaxed);
+    longest_nap_ns_ = std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs);
   }
   // Each look of a sleeper takes a few microseconds of its core, and a membarrier, which the kernel
   // serializes. Hundreds of sleepers on a core that look each millisecond leave it no time. So the
   // longest sleep grows with the number of ranks that share a core.
-  [[nodiscard]] std::int64_t longest_nap_ns() const { return longest_nap_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::int64_t longest_nap_ns() const { return longest_nap_ns_; }
   static constexpr std::int64_t kLongestNapNs = 1'000'000;
   static constexpr std::int64_t kShortestNapNs = 50'000;
   // For a thread that could not find out whether something has arrived: the shortest sleep. It
   // grows in proportion to the longest one, so that hundreds of threads on a core leave it time
   // then, too.
   [[nodiscard]] std::int64_t brief_nap_ns() const { return longest_nap_ns() / (kLongestNapNs / kShortestNapNs); }
+  // A yield has lately let another thread run.
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
-  // `ns`: how long the core was away. A thread that is alone on its core is back in half a
+  // `ns`: how long a yield lasted. A thread that is alone on its core is back in half a
   // microsecond; another thread takes at least two context switches.
   void yielded(std::uint64_t ns) {
     const std::uint32_t level = level_.load(std::memory_order_relaxed);
     const std::uint32_t next = ns >= kTwoSwitchesNs ? kMost : level == 0 ? 0 : level - 1;
     if (next != level) level_.store(next, std::memory_order_relaxed);
   }
-  // How long a wait spins before it yields, if crowded(). Spinning pays if the awaited event
-  // usually comes sooner than two context switches take, though another thread may want the core.
-  // The waits find out: one in kTrial spins for longer than currently seems right. `now` (any
-  // clock) decides which one.
-  [[nodiscard]] std::uint64_t spin_ns(std::uint64_t now) const {
-    const std::uint64_t known = spin_.load(std::memory_order_relaxed);
-    return now / kTrialGrain % kTrial == 0 ? std::max(known, kTrialNs) : known;
-  }
-  // A wait has spun for `ns`, and that was long enough, or it has yielded.
-  void spun(std::uint64_t ns, bool enough) {
-    const std::uint64_t known = spin_.load(std::memory_order_relaxed);
-    const std::uint64_t next =
-        enough ? std::max(known, std::min(2 * ns, kMostCrowdedNs)) : std::max(known / 2, kShortestSpinNs);
-    if (next != known) spin_.store(next, std::memory_order_relaxed);
-  }
   // A thread that waits is on this core and is about to yield or to sleep.
   void seen(std::uint64_t now) {
-    Core& core = this_core();
+    CoreLine& core = this_core();
     core.seen.store(now, std::memory_order_relaxed);
-    core.waits.store(0, std::memory_order_relaxed);
+    core.ends.store(0, std::memory_order_relaxed);
   }
-  // joined(): a thread of this process has waited for long enough to yield. parted(): it has
-  // stopped waiting. If several threads wait at a time, threads of the other processes may do so,
-  // too, as far as is known here. If there is no core for each of them, it is these threads that
-  // take the cores away, and not strangers.
-  void joined(std::uint64_t now) {
-    const std::uint64_t waiting = waiting_.fetch_add(1, std::memory_order_relaxed) + 1;
-    if (waiting == 1 ||
-        waiting * processes_.load(std::memory_order_relaxed) <= core_count_.load(std::memory_order_relaxed))
-      return;
-    siblings_until_.store(now + kStrangersNs, std::memory_order_relaxed);
-    if (level_.load(std::memory_order_relaxed) != kMost) level_.store(kMost, std::memory_order_relaxed);
-  }
-  void parted() { waiting_.fetch_sub(1, std::memory_order_relaxed); }
   // A wait has ended on this core.
   void ended() {
-    std::atomic<std::uint64_t>& waits = this_core().waits;
-    waits.store(waits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    std::atomic<std::uint64_t>& ends = this_core().ends;
+    ends.store(ends.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   // A yield took from `before` until `now`. A thread that computes keeps the core for a slice: a
   // yield to it waits until the slice is over, and gains nothing for this thread. A thread that
-  // sleeps and is woken mostly has its core back at once. But if ten threads of the process take
-  // turns on the core, a yield takes long, too, and is right. So only the time since one of them
-  // was last seen there counts, divided by the number of waits that have ended since. If there are
-  // more ranks than cores, they may all have been waiting.
+  // sleeps and is woken mostly has its core back at once. But if ten threads of the job take turns
+  // on the core, or two of them answer each other without a yield, a yield takes long, too, and is
+  // right. So only the time since one of them was last seen there counts, divided by the number of
+  // waits that have ended since.
   void was_away(std::uint64_t before, std::uint64_t now) {
-    if (now - before < kSliceNs || !roomy(now)) return;
-    const Core& core = this_core();
+    if (now - before < kSliceNs || !(sees_all_ || roomy_)) return;
+    CoreLine& core = this_core();
     const std::uint64_t since = std::max(before, core.seen.load(std::memory_order_relaxed));
-    const std::uint64_t turns = 1 + core.waits.load(std::memory_order_relaxed);
-    if (now >= since + turns * kSliceNs) strangers_until_.store(now + kStrangersNs, std::memory_order_relaxed);
+    if (now > since && (now - since) / kSliceNs > core.ends.load(std::memory_order_relaxed))
+      core.strangers_until.store(now + kStrangersNs, std::memory_order_relaxed);
   }
-  // Do not yield: spin, then sleep. From time to time a yield is tried again.
-  [[nodiscard]] bool strangers(std::uint64_t now) const {
-    return now < strangers_until_.load(std::memory_order_relaxed) &&
-           now >= siblings_until_.load(std::memory_order_relaxed);
+  // A thread that does not wait for this job computes on this core: do not yield to it, sleep. From
+  // time to time a yield is tried again.
+  [[nodiscard]] bool strangers(std::uint64_t now) {
+    const std::uint64_t until = this_core().strangers_until.load(std::memory_order_relaxed);
+    return now < until && until - now <= kStrangersNs;
   }
-  static constexpr std::uint64_t kLongestSpinNs = 20'000;
-  static constexpr std::uint64_t kShortestSpinNs = 1'000;
-  // How long to spin beside a stranger. A thread that sleeps may get the core back only when the
-  // stranger's slice is over, and the system does not compensate for the time slept.
-  static constexpr std::uint64_t kStrangersSpinNs = 100'000;
   // Call it after yielded(). True: the thread has shared its core for a while, although there
   // should be a core for each. The system leaves two threads that yield to each other on one core
   // for ever, since neither of them waits in its run queue for long.
   [[nodiscard]] bool should_step_aside(std::uint64_t ns, std::uint64_t now) {
-    if (ns < kTwoSwitchesNs || !roomy(now)) {
+    if (ns < kTwoSwitchesNs || !roomy_) {
       if (shared_.load(std::memory_order_relaxed) != 0) shared_.store(0, std::memory_order_relaxed);
       return false;
     }
@@ -195,18 +178,10 @@ class Crowd {
   }
 
  private:
-  [[nodiscard]] bool roomy(std::uint64_t now) const {
-    return roomy_.load(std::memory_order_relaxed) && now >= siblings_until_.load(std::memory_order_relaxed);
-  }
-  // One for each core, a line each, so that waits on different cores share none. Two cores may have
-  // one by their number: then strangers may be taken for threads of the process for a while.
-  // Relaxed: hints.
-  struct alignas(kCacheLine) Core {
-    std::atomic<std::uint64_t> seen{0};   // when a thread was last about to yield or to sleep
-    std::atomic<std::uint64_t> waits{0};  // ends of waits, and what came to them, since then
-  };
-  static constexpr std::size_t kCores = 64;
-  Core& this_core() { return cores_[static_cast<std::size_t>(std::max(sched_getcpu(), 0)) % kCores]; }
+  // Two cores may have one line by their number: then strangers may be taken for threads of the job
+  // for a while.
+  CoreLine& this_core() { return lines_[static_cast<std::size_t>(std::max(sched_getcpu(), 0)) % lines_.size()]; }
+  static constexpr std::size_t kOwnLines = 64;
   static constexpr std::uint32_t kMostShared = 64;  // consecutive yields to another thread
   static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
@@ -219,44 +194,46 @@ class Crowd {
   // more than ten times the core time that one sleep costs
   static constexpr std::uint64_t kNapPerShareNs = 200'000;
   static constexpr std::int64_t kLongestCrowdedNapNs = 100'000'000;
+  std::array<CoreLine, kOwnLines> own_lines_{};
+  std::span<CoreLine> lines_{own_lines_};
+  bool sees_all_ = false;
+  bool roomy_ = false;  // as far as known, a core for each rank
+  std::int64_t longest_nap_ns_ = kLongestNapNs;
   // All relaxed: these are hints; updates may be lost.
   std::atomic<std::uint32_t> level_{0};
-  std::atomic<std::int64_t> longest_nap_{kLongestNapNs};
-  std::atomic<bool> roomy_{false};  // as far as known, a core for each thread that may wait
-  // about two context switches: to spin for longer costs more than to yield
-  static constexpr std::uint64_t kMostCrowdedNs = 5'000;
-  static constexpr std::uint64_t kTrial = 64;
-  static constexpr std::uint64_t kTrialGrain = 64;
-  static constexpr std::uint64_t kTrialNs = 5'000;
-  std::atomic<std::uint64_t> spin_{kShortestSpinNs};
   std::atomic<std::uint32_t> shared_{0};
   std::atomic<std::uint64_t> pause_{kFirstPauseNs};
   std::atomic<std::uint64_t> not_before_{0};
-  std::atomic<std::uint64_t> strangers_until_{0};
-  std::atomic<std::uint64_t> processes_{1};
-  std::atomic<std::uint64_t> core_count_{1};
-  std::atomic<std::uint64_t> siblings_until_{0};  // there is no core for each till then
-  // The number of threads of this process that wait. Exact, since joined() and parted() come in
-  // pairs. On a line of its own, since waits that yield write it, and all waits read the other
-  // members.
-  alignas(kCacheLine) std::atomic<std::uint64_t> waiting_{0};
-  std::array<Core, kCores> cores_;
 };
 
 // Moves the calling thread to another core that it may run on, if there is one. Its affinity mask
 // is the same afterwards.
 void step_aside();
 
+namespace detail {
+// What a thread does where threads share cores, see Waiter.
+struct WaitHabit {
+  bool spins = true;        // its last wait that spun ended before it gave the core away
+  std::uint32_t waits = 0;  // since then
+};
+extern thread_local constinit WaitHabit t_wait_habit [[gnu::tls_model("initial-exec")]];
+}  // namespace detail
+
 // One per wait. Call idle() after each attempt that found nothing, busy() after one that found
 // something; then, if nap_ns() says so, sleep.
 //
-// Spins, yields, sleeps. With more threads than cores the partner may need this very core, and time
-// spent spinning delays every thread on it; so a Waiter that knows of a crowd spins for as long as
-// that has paid lately. A
-// thread that is alone on its core is back from sched_yield() in half a microsecond, so yielding
-// costs it little. A thread that has waited in vain for long sleeps for a sixteenth of the time it
-// has waited: an event that does not wake it is noticed late by no more than that, and the core is
-// free for others.
+// Where a core is free it spins for 20 µs. Where threads share cores, that is wrong for a wait whose
+// answer needs this very core, and right for one whose partner runs on another core: two threads
+// that answer each other while they spin keep both cores until the system takes one away, and need
+// no switch. Which of the two it is, each thread learns from its own waits: while spinning gives it
+// answers, it goes on spinning; after a wait in which it did not, it gives the core away after a few
+// looks. One wait in kTrial tries again. (Measured: docs/decisions/0079.)
+//
+// After that it yields: a thread that is alone on its core is back from sched_yield() in half a
+// microsecond. Beside a thread that computes, a yield costs a slice; there it sleeps at once, and
+// who wakes it gets it its core back. A thread that has waited in vain for long sleeps for a
+// sixteenth of the time it has waited: an event that does not wake it is noticed late by no more
+// than that, and the core is free for others.
 class Waiter {
  public:
   // `crowd` outlives the Waiter; null: nothing is known, nothing is learned. timeout_ns: negative:
@@ -265,11 +242,15 @@ class Waiter {
       : clock_(clock), crowd_(crowd), timeout_ns_(timeout_ns) {
     if (timeout_ns_ >= 0) start_ns_ = clock_.now_ns();
     if (timeout_ns_ == 0) since_clock_ = kClockPeriod;  // the first call reads the clock
-    learns_ = crowd_ != nullptr && crowd_->crowded();
+    if (crowd_ != nullptr && crowd_->crowded()) [[unlikely]]
+      begin_shared();
   }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
-  ~Waiter() { end_spell(); }
+  ~Waiter() {
+    if (shares_) [[unlikely]]
+      end_shared();
+  }
 
   // Continues the wait of an earlier Waiter that ended in vain and had waited since `idle_since`.
   void resume(std::uint64_t idle_since) {
@@ -281,7 +262,11 @@ class Waiter {
 
   // False: the time is over.
   [[nodiscard]] bool busy() {
-    end_spell();
+    next_clock_ = kLooks;
+    if (shares_) [[unlikely]] {
+      end_shared();
+      begin_shared();
+    }
     attempts_ = 0;
     spinning_since_ = 0;
     idle_since_ = 0;
@@ -292,8 +277,7 @@ class Waiter {
   // False: the time is over.
   [[nodiscard]] bool idle() {
     if (attempts_ >= kMostLooks) return yield();
-    ++attempts_;
-    if (attempts_ % kLooks == 0 && !spins_on()) return yield();
+    if (++attempts_ >= next_clock_ && !spins_on()) return yield();
     if (attempts_ > kFree) cpu_relax();
     return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
   }
@@ -307,6 +291,12 @@ class Waiter {
         std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), Crowd::kShortestNapNs, longest);
     return timeout_ns_ < 0 ? nap : std::min(nap, std::max<std::int64_t>(left_ns_, 1));
   }
+
+  static constexpr std::uint64_t kSpinNs = 20'000;
+  static constexpr std::uint64_t kSharedSpinNs = 5'000;  // about two context switches and an answer
+  static constexpr std::uint32_t kTrial = 32;
+  // looks of a wait that does not spin: what has been answered meanwhile needs no more
+  static constexpr std::uint32_t kFewLooks = 8;
 
  private:
   // looks without a pause: the answer is one cache transfer away
@@ -325,54 +315,10 @@ class Waiter {
     return left_ns_ > 0;
   }
 
-  // The time to spin is not over.
-  [[gnu::noinline]] bool spins_on() {
-    const std::uint64_t now = clock_.now_ns();
-    if (spinning_since_ == 0) {
-      spinning_since_ = now;
-      if (crowd_ != nullptr && crowd_->strangers(now)) {
-        spin_ns_ = Crowd::kStrangersSpinNs;
-      } else {
-        spin_ns_ = learns_ ? crowd_->spin_ns(now) : Crowd::kLongestSpinNs;
-      }
-      if (timeout_ns_ > 0) spin_ns_ = std::min(spin_ns_, static_cast<std::uint64_t>(timeout_ns_));
-    }
-    return spin_ns_ > Crowd::kShortestSpinNs && now - spinning_since_ < spin_ns_;
-  }
-  // Called when the awaited event has come, or the wait is over.
-  void end_spell() {
-    if (joined_) [[unlikely]] {
-      joined_ = false;
-      crowd_->parted();
-    }
-    if (!learns_) return;
-    crowd_->ended();
-    if (spinning_since_ != 0) crowd_->spun(clock_.now_ns() - spinning_since_, idle_since_ == 0);
-  }
-
-  [[gnu::noinline]] bool yield() {
-    attempts_ = kMostLooks;
-    std::uint64_t now = clock_.now_ns();
-    if (idle_since_ == 0) idle_since_ = now;
-    idle_ns_ = now - idle_since_;
-    if (crowd_ != nullptr) {
-      if (!joined_) crowd_->joined(now);
-      joined_ = true;
-      crowd_->seen(now);
-    }
-    if (crowd_ != nullptr && crowd_->strangers(now)) idle_ns_ = std::max(idle_ns_, kBeforeNapsNs);
-    if (idle_ns_ < kBeforeNapsNs) {
-      const std::uint64_t before = now;
-      sched_yield();
-      now = clock_.now_ns();
-      if (crowd_ != nullptr) {
-        crowd_->yielded(now - before);
-        crowd_->was_away(before, now);
-        if (crowd_->should_step_aside(now - before, now)) step_aside();
-      }
-    }
-    return in_time(now);
-  }
+  void begin_shared();
+  void end_shared();
+  bool spins_on();
+  bool yield();
 
   Clock& clock_;
   Crowd* crowd_;
@@ -381,12 +327,13 @@ class Waiter {
   std::uint64_t start_ns_ = 0;
   std::uint64_t idle_since_ = 0;  // time of the first yield; 0: none since the last busy()
   std::uint64_t idle_ns_ = 0;     // since then
-  bool learns_ = false;
-  bool joined_ = false;  // counted among those that wait
-  std::uint64_t spin_ns_ = Crowd::kLongestSpinNs;
+  std::uint64_t spin_ns_ = kSpinNs;
   std::uint64_t spinning_since_ = 0;  // the first look at the clock since the last busy(); 0: none
   std::uint32_t attempts_ = 0;
+  std::uint32_t next_clock_ = kLooks;  // the look after which the clock is read next
   std::uint32_t since_clock_ = 0;
+  bool shares_ = false;  // threads share cores, as far as known when it began
+  bool tries_ = false;   // then: it spins, and its thread learns whether that paid
 };
 
 // For waits during set-up, where the answer travels through other processes. Each sleep is twice as

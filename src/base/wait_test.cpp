@@ -4,8 +4,8 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <memory>
-#include <vector>
+#include <array>
+#include <thread>
 
 namespace heddle::base::wait_test {
 namespace {
@@ -92,10 +92,10 @@ TEST(Crowd, LearnsFromWhatAYieldTakes) {
 }
 
 // Looks, with `ns` between two of them, until the waiter yields.
-std::uint64_t spun_before_yield(Crowd& crowd, std::uint64_t ns, std::uint64_t at = 0) {
+std::uint64_t spun_before_yield(Crowd& crowd, std::uint64_t ns) {
   if (crowd.crowded()) crowd.yielded(4000);  // it stays crowded
   ManualClock clock;
-  clock.advance_ns(kMs + 64 + 64 * at);  // a trial is where this is 0 modulo 32 * 64
+  clock.advance_ns(kMs);
   Waiter waiter(clock, -1, &crowd);
   std::uint64_t spun = 0;
   while (waiter.idle_since() == 0) {
@@ -113,114 +113,150 @@ TEST(Waiter, SpinsTwentyMicrosecondsOnACoreOfItsOwn) {
   EXPECT_LE(spun, 27'000U);
 }
 
-TEST(Waiter, WhereThreadsShareCoresItSpinsForAsLongAsThatPays) {
-  Crowd crowd;
-  crowd.expect(2, 1);
-  const auto waits = [&](int count) {
-    std::uint64_t longest = 0;
-    for (int i = 0; i < count; ++i) longest = std::max(longest, spun_before_yield(crowd, 100, i));
-    return longest;
-  };
-  EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "at first";
-  const std::uint64_t trial = waits(128);
-  EXPECT_GE(trial, 8'000U) << "now and then it tries to spin longer";
-  EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "in vain";
+constexpr std::uint64_t kLookNs = 100;
+constexpr std::uint64_t kFewLooksNs = (Waiter::kFewLooks + 1) * kLookNs;
 
-  // The awaited event comes a microsecond after the end of the spinning: a trial finds that out.
-  ManualClock clock;
-  clock.advance_ns(kMs + 64);
-  int yielded = 0;
-  for (int i = 0; i < 200; ++i) {
-    crowd.yielded(4000);
-    Waiter waiter(clock, -1, &crowd);
-    for (int look = 0; look < 48 && waiter.idle_since() == 0; ++look) {
-      clock.advance_ns(63);
-      EXPECT_TRUE(waiter.idle());
-    }
-    yielded += waiter.idle_since() != 0 ? 1 : 0;
-  }
-  EXPECT_LE(yielded, 90) << "until the first trial";
-  EXPECT_GE(spun_before_yield(crowd, 100), 5'000U);
-  waits(128);
-  EXPECT_LE(spun_before_yield(crowd, 100), 3'300U) << "it does not pay any more";
+// Waits of this thread where threads share cores, in a thread of its own: what a thread has learned
+// is its own.
+template <class Body>
+void on_shared_cores(const Body& body) {
+  std::thread([&] {
+    Crowd crowd;
+    crowd.expect(2, 1);
+    body(crowd);
+  }).join();
 }
 
-// So many threads of this process wait at a time, in one of two processes on two cores. Returns how
-// many sleep after they have been without a core for longer than a slice.
-int sleepers_of(std::size_t threads) {
+TEST(Waiter, WhereThreadsShareCoresAWaitInVainEndsTheSpinning) {
+  on_shared_cores([](Crowd& crowd) {
+    const std::uint64_t first = spun_before_yield(crowd, kLookNs);
+    EXPECT_GE(first, Waiter::kSharedSpinNs);
+    EXPECT_LE(first, 2 * Waiter::kSharedSpinNs);
+    int tries = 0;
+    for (std::uint32_t i = 0; i < 4 * Waiter::kTrial; ++i) {
+      const std::uint64_t spun = spun_before_yield(crowd, kLookNs);
+      if (spun >= Waiter::kSharedSpinNs) {
+        ++tries;
+      } else {
+        EXPECT_LE(spun, kFewLooksNs);
+      }
+    }
+    EXPECT_EQ(tries, 4) << "one in " << Waiter::kTrial;
+  });
+}
+
+// Waits once for something that comes after `looks`. Returns whether it came while the wait spun.
+bool comes_after(Crowd& crowd, std::uint32_t looks) {
+  crowd.yielded(4000);
   ManualClock clock;
   clock.advance_ns(kMs);
-  Crowd crowd;
-  crowd.expect(2, 2);
-  std::vector<std::unique_ptr<Waiter>> waiters;
-  for (std::size_t i = 0; i < threads; ++i) {
-    waiters.push_back(std::make_unique<Waiter>(clock, -1, &crowd));
-    while (waiters.back()->idle_since() == 0) {
-      EXPECT_TRUE(waiters.back()->idle());
-      clock.advance_ns(1'000);
-    }
+  Waiter waiter(clock, -1, &crowd);
+  for (std::uint32_t i = 0; i < looks; ++i) {
+    clock.advance_ns(kLookNs);
+    EXPECT_TRUE(waiter.idle());
   }
-  clock.advance_ns(400'000);
-  crowd.was_away(clock.now_ns() - 400'000, clock.now_ns());
-  int sleep = 0;
-  for (const auto& waiter : waiters) {
-    EXPECT_TRUE(waiter->idle());
-    sleep += waiter->nap_ns() > 0 ? 1 : 0;
-  }
-  return sleep;
+  return waiter.idle_since() == 0;
 }
 
-TEST(Waiter, ThreadsOfTheJobThatShareCoresAreNoStrangers) {
-  EXPECT_EQ(sleepers_of(1), 1) << "there is a core for each: a stranger has had it";
-  EXPECT_EQ(sleepers_of(2), 0) << "the other rank's threads may have had it";
-  EXPECT_EQ(sleepers_of(8), 0);
+TEST(Waiter, WhereThreadsShareCoresSpinningGoesOnForAsLongAsItIsAnswered) {
+  on_shared_cores([](Crowd& crowd) {
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(comes_after(crowd, 40));
+    static_cast<void>(spun_before_yield(crowd, kLookNs));
+    EXPECT_FALSE(comes_after(crowd, 40)) << "the last wait has spun in vain";
+    std::uint32_t until_trial = 0;
+    while (!comes_after(crowd, 40)) ASSERT_LE(++until_trial, Waiter::kTrial);
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(comes_after(crowd, 40)) << "the trial was answered";
+  });
+}
+
+TEST(Waiter, WhatComesAtOnceProvesNothing) {
+  on_shared_cores([](Crowd& crowd) {
+    static_cast<void>(spun_before_yield(crowd, kLookNs));
+    for (std::uint32_t i = 1; i + 2 < Waiter::kTrial; ++i) EXPECT_TRUE(comes_after(crowd, 4));
+    EXPECT_LE(spun_before_yield(crowd, kLookNs), kFewLooksNs);
+  });
+}
+
+// Others on the worker have moved: the wait begins anew, by what its thread has learned.
+TEST(Waiter, AfterSomethingHasMovedAWaitBeginsAnew) {
+  on_shared_cores([](Crowd& crowd) {
+    ManualClock clock;
+    clock.advance_ns(kMs);
+    Waiter waiter(clock, -1, &crowd);
+    const auto looks = [&] {
+      std::uint32_t count = 0;
+      for (; waiter.idle_since() == 0; ++count) {
+        EXPECT_TRUE(waiter.idle());
+        clock.advance_ns(kLookNs);
+      }
+      return count;
+    };
+    EXPECT_GE(looks() * kLookNs, Waiter::kSharedSpinNs);
+    EXPECT_TRUE(waiter.busy());
+    EXPECT_LE(looks(), Waiter::kFewLooks + 1);
+  });
 }
 
 // A yield to a thread that computes costs one slice, and gains nothing.
 TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
-  ManualClock clock;
-  clock.advance_ns(kMs);
-  Crowd crowd;
-  crowd.expect(2, 2);
-  EXPECT_FALSE(crowd.strangers(clock.now_ns()));
-  crowd.was_away(clock.now_ns() - 299'999, clock.now_ns());
-  EXPECT_FALSE(crowd.strangers(clock.now_ns())) << "that may have been threads that wait, too";
-  crowd.was_away(clock.now_ns() - 300'000, clock.now_ns());
-  EXPECT_TRUE(crowd.strangers(clock.now_ns()));
-  {
+  on_shared_cores([](Crowd& crowd) {
+    const OnThisCore pinned;
+    ManualClock clock;
+    clock.advance_ns(kMs);
+    crowd.expect(2, 2);
+    EXPECT_FALSE(crowd.strangers(clock.now_ns()));
+    crowd.was_away(clock.now_ns() - 299'999, clock.now_ns());
+    EXPECT_FALSE(crowd.strangers(clock.now_ns())) << "that may have been threads that wait, too";
+    crowd.was_away(clock.now_ns() - 300'000, clock.now_ns());
+    EXPECT_TRUE(crowd.strangers(clock.now_ns()));
+    crowd.yielded(300'000);
+    {
+      Waiter waiter(clock, -1, &crowd);
+      for (int i = 0; i < 300; ++i) EXPECT_TRUE(waiter.idle());
+      EXPECT_EQ(waiter.nap_ns(), 0) << "it spins first";
+      clock.advance_ns(Waiter::kSpinNs);
+      EXPECT_GT(nap_after(waiter, clock, 0), 0);
+    }
+    {
+      Waiter waiter(clock, -1, &crowd);
+      for (std::uint32_t i = 0; i <= Waiter::kFewLooks; ++i) EXPECT_TRUE(waiter.idle());
+      EXPECT_GT(waiter.nap_ns(), 0) << "spinning was in vain";
+    }
+    clock.advance_ns(100 * kMs);
+    EXPECT_FALSE(crowd.strangers(clock.now_ns())) << "and it tries again";
     Waiter waiter(clock, -1, &crowd);
-    for (int i = 0; i < 300; ++i) EXPECT_TRUE(waiter.idle());
-    EXPECT_EQ(waiter.nap_ns(), 0) << "it spins first";
-    clock.advance_ns(99'000);
-    for (int i = 0; i < 64; ++i) EXPECT_TRUE(waiter.idle());
-    EXPECT_EQ(waiter.nap_ns(), 0) << "for longer than where it is alone: a sleep may last a slice";
-    clock.advance_ns(2'000);
-    EXPECT_GT(nap_after(waiter, clock, 0), 0);
-  }
-  clock.advance_ns(100 * kMs);
-  EXPECT_FALSE(crowd.strangers(clock.now_ns())) << "and it tries again";
-  Waiter waiter(clock, -1, &crowd);
-  EXPECT_EQ(nap_after(waiter, clock, 0), 0);
+    EXPECT_EQ(nap_after(waiter, clock, 0), 0);
+  });
 }
 
-TEST(Crowd, WhereThereAreMoreRanksThanCoresThoseWhoWaitHaveTheCore) {
+TEST(Crowd, WithoutTheLinesOfTheNodeTheOthersAreNoStrangersWhereRanksShareCores) {
+  const OnThisCore pinned;
   Crowd crowd;
   crowd.expect(3, 2);
   crowd.was_away(kMs, 11 * kMs);
   EXPECT_FALSE(crowd.strangers(11 * kMs));
+  std::array<CoreLine, 2> lines{};
+  crowd.share(lines);
+  crowd.was_away(kMs, 11 * kMs);
+  EXPECT_TRUE(crowd.strangers(11 * kMs));
 }
 
-// Eight threads of a process that take turns on a core are away for long, too.
-TEST(Crowd, WaitingThreadsOfTheProcessAreNoStrangers) {
+// Eight threads of the job that take turns on a core are away for long, too. They may be of
+// different processes.
+TEST(Crowd, ThreadsThatWaitAreNoStrangers) {
   const OnThisCore pinned;
+  std::array<CoreLine, 2> lines{};
   Crowd crowd;
-  crowd.expect(2, 2);
-  crowd.seen(5 * kMs);
+  Crowd other;
+  crowd.share(lines);
+  other.share(lines);
+  other.seen(5 * kMs);
   crowd.was_away(kMs, 5 * kMs + 299'999);
   EXPECT_FALSE(crowd.strangers(6 * kMs));
-  crowd.seen(5 * kMs);
+  other.seen(5 * kMs);
   crowd.was_away(kMs, 5 * kMs + 300'000);
   EXPECT_TRUE(crowd.strangers(6 * kMs)) << "none of them has been seen for a slice";
+  EXPECT_TRUE(other.strangers(6 * kMs)) << "all processes know it";
 }
 
 // Two of them that answer each other do not yield for a while.
@@ -239,25 +275,45 @@ TEST(Crowd, WhoseWaitsEndIsNoStranger) {
   EXPECT_TRUE(crowd.strangers(2 * kMs)) << "it computes between two waits";
 }
 
-TEST(Waiter, IsSeenWhenItYieldsAndWhenItsWaitEnds) {
+// Another process may write anything into the lines.
+TEST(Crowd, SurvivesDamagedLines) {
   const OnThisCore pinned;
-  ManualClock clock;
+  std::array<CoreLine, 1> lines{};
   Crowd crowd;
-  crowd.expect(2, 2);
-  crowd.yielded(4000);
-  // Another thread has yielded since kMs, and has the core again in `ns`.
-  const auto away = [&](std::uint64_t ns) {
-    crowd.was_away(kMs, clock.now_ns() + ns);
-    return crowd.strangers(clock.now_ns() + ns);
-  };
-  clock.advance_ns(5 * kMs);
-  {
-    Waiter waiter(clock, -1, &crowd);
-    nap_after(waiter, clock, kMs / 10);
-    EXPECT_FALSE(away(299'999)) << "it has yielded";
+  crowd.share(lines);
+  for (const std::uint64_t value : {~std::uint64_t{0}, std::uint64_t{1} << 63, std::uint64_t{5}}) {
+    lines[0].seen = value;
+    lines[0].ends = value;
+    lines[0].strangers_until = value;
+    EXPECT_FALSE(crowd.strangers(kMs)) << "no longer than it may be";
+    crowd.was_away(kMs, 3 * kMs);
+    lines[0].seen = 5;
+    crowd.was_away(kMs, 3 * kMs);
+    crowd.ended();
+    crowd.was_away(kMs, 3 * kMs);
   }
-  EXPECT_FALSE(away(599'999)) << "its wait has ended";
-  EXPECT_TRUE(away(600'000));
+}
+
+TEST(Waiter, IsSeenWhenItYieldsAndWhenItsWaitEnds) {
+  on_shared_cores([](Crowd& crowd) {
+    const OnThisCore pinned;
+    ManualClock clock;
+    crowd.expect(2, 2);
+    crowd.yielded(4000);
+    // Another thread has yielded since kMs, and has the core again in `ns`.
+    const auto away = [&](std::uint64_t ns) {
+      crowd.was_away(kMs, clock.now_ns() + ns);
+      return crowd.strangers(clock.now_ns() + ns);
+    };
+    clock.advance_ns(5 * kMs);
+    {
+      Waiter waiter(clock, -1, &crowd);
+      nap_after(waiter, clock, kMs / 10);
+      EXPECT_FALSE(away(299'999)) << "it has yielded";
+    }
+    EXPECT_FALSE(away(599'999)) << "its wait has ended";
+    EXPECT_TRUE(away(600'000));
+  });
 }
 
 TEST(Crowd, WhoCouldNotLookNapsBrieflyByWhatTheOthersNap) {
