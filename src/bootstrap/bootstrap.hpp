@@ -43,6 +43,9 @@ inline constexpr std::size_t kMaxCardBytes = 4096;
 // The longest exchange of the application, and room for the bytes that the engine puts before it.
 inline constexpr std::size_t kMaxExchangeBytes = (std::size_t{1} << 20) + 64;
 
+// Bytes of the board of a node: 1024 lines of 128 bytes.
+inline constexpr std::size_t kBoardBytes = std::size_t{1024} * 128;
+
 // The object that reports the state of this rank: its context. A thread of the bootstrap calls it.
 class Observed {
  public:
@@ -86,6 +89,18 @@ class Bootstrap {
     std::uint32_t hosts = 1;  // of the job
   };
   [[nodiscard]] Place place(std::uint32_t rank) const;
+
+  // The board of the node: kBoardBytes that the ranks of this rank's machine (host(), whatever
+  // HEDDLE_NODE_RANKS divides) share from the start, by any transport; zeros at the start of the
+  // job, at the start of a page. Empty: there is none, since the rank is alone on its machine or
+  // the system refuses.
+  // For hints only: each process of the job may write anything there at any time, what a dead one
+  // wrote stays, and a forked child has it mapped, too. So use atomics, check what they say, and
+  // let nothing that must be right depend on it. Any thread; each call gives the same memory. It
+  // belongs to the bootstrap and is mapped until that is destroyed (inproc: until the job is). Each
+  // context of a process has the board of its own job: ranks of an inproc job have the same one at
+  // the same address.
+  [[nodiscard]] virtual std::span<std::byte> board() { return {}; }
 
   // Once. Peers can fetch the card only afterwards.
   [[nodiscard]] virtual base::Status publish(const Card& card) = 0;

@@ -15,12 +15,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,6 +31,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/mappings.hpp"
 #include "base/wait.hpp"
 #include "bootstrap/bootstrap.hpp"
 
@@ -90,10 +94,31 @@ heddle::base::Fd file_of(const Bootstrap& bootstrap, std::uint32_t peer, const h
   return file;
 }
 
-// Cards with files, then exchanges of changing size.
+using Word = std::atomic_ref<std::uint32_t>;
+
+Word line_of(std::span<std::byte> board, std::uint32_t rank) {
+  return Word(reinterpret_cast<std::uint32_t&>(board[std::size_t{rank} * 128]));
+}
+
+// The ranks of a machine see what each of them writes on its board, and nobody else's.
+void check_board(Bootstrap& bootstrap) {
+  const std::uint32_t rank = bootstrap.rank();
+  const auto board = bootstrap.board();
+  const bool shared = bootstrap.place(rank).size > 1;
+  check(board.size() == (shared ? heddle::bootstrap::kBoardBytes : 0), "the size of the board");
+  check(!shared || line_of(board, rank).exchange(rank + 1) == 0, "a board that is not zero");
+  check(barrier(bootstrap) == HEDDLE_DONE, "barrier");
+  for (std::uint32_t peer = 0; shared && peer < bootstrap.size(); ++peer) {
+    const bool near = bootstrap.host(peer) == bootstrap.host(rank);
+    check(line_of(board, peer).load() == (near ? peer + 1 : 0), "a line of the board");
+  }
+}
+
+// Cards with files, the board, then exchanges of changing size.
 int all_together() {
   const auto bootstrap = join();
   const std::uint32_t rank = bootstrap->rank();
+  check_board(*bootstrap);
   const heddle::base::Fd file(::memfd_create("card", MFD_CLOEXEC));
   check(::write(file.get(), &rank, sizeof rank) == sizeof rank, "write");
   check(bootstrap->publish({file.get(), ::getpid(), std::vector<std::byte>(rank), nullptr}) == HEDDLE_DONE, "publish");
@@ -172,6 +197,56 @@ int first_dies_with_a_child() {
   }
   check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");
   await_failure(*bootstrap, 0);
+  bootstrap->leave();
+  return 0;
+}
+
+// Rank 1 writes on the board and kills itself: its line stays, and the others still share it.
+int one_dies_on_the_board() {
+  const auto bootstrap = join();
+  const std::uint32_t rank = bootstrap->rank();
+  check_board(*bootstrap);
+  if (rank == 1) ::raise(SIGKILL);
+  await_failure(*bootstrap, 1);
+  check(line_of(bootstrap->board(), 1).load() == 2, "the line of the dead");
+  line_of(bootstrap->board(), rank).store(100 + rank);
+  check(barrier(*bootstrap) == HEDDLE_ERR_PEER_FAILED, "barrier with the dead");
+  check(line_of(bootstrap->board(), 2 - rank).load() == 102 - rank, "a line after a death");
+  bootstrap->leave();
+  return 0;
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+std::size_t mapped_boards() {
+  std::size_t count = 0;
+  for (const auto& range : heddle::base::read_mappings()) {
+    if (range.name.starts_with("/memfd:heddle-board")) ++count;
+  }
+  return count;
+}
+
+// A rank has its board mapped as long as its bootstrap, and no descriptor for it.
+int board_ends() {
+  const std::size_t before = open_descriptors();
+  auto bootstrap = join();
+  check(open_descriptors() == before, "a descriptor more");
+  check(mapped_boards() == (bootstrap->size() > 1 ? 1 : 0), "not one mapping");
+  check_board(*bootstrap);
+  bootstrap->leave();
+  bootstrap.reset();
+  check(open_descriptors() == before, "a descriptor is left");
+  check(mapped_boards() == 0, "a mapping is left");
+  return 0;
+}
+
+int no_board() {
+  const auto bootstrap = join();
+  check(bootstrap->board().empty(), "a board");
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier");
   bootstrap->leave();
   return 0;
 }
@@ -474,6 +549,9 @@ int main(int argc, char** argv) {
   if (mode == "first-dies") return first_dies();
   if (mode == "first-dies-with-a-child") return first_dies_with_a_child();
   if (mode == "place") return place();
+  if (mode == "one-dies-on-the-board") return one_dies_on_the_board();
+  if (mode == "board-ends") return board_ends();
+  if (mode == "no-board") return no_board();
   if (mode == "one-goes-without-leaving") return one_goes_without_leaving();
   if (mode == "one-leaves-first") return one_leaves_first(argc > 2 ? std::atoi(argv[2]) : 0);
   if (mode == "one-never-joins") return one_never_joins();

@@ -144,6 +144,26 @@ TEST(launch, a_rank_without_descriptors_loses_the_cards_and_nothing_else) {
   EXPECT_EQ(job.wait(), 0) << job.err();
 }
 
+TEST(launch, the_board_of_the_node_outlives_who_wrote_there) {
+  Launched job(words({"-n", "3", "--exit-code", "survivors"}, {kRank, "one-dies-on-the-board"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(count(job.err(), "was killed by signal 9"), 1U) << job.err();
+}
+
+TEST(launch, the_board_leaves_nothing_behind) {
+  for (const char* ranks : {"1", "2"}) {
+    Launched job(words({"-n", ranks}, {kRank, "board-ends"}));
+    EXPECT_EQ(job.wait(), 0) << job.err();
+  }
+}
+
+TEST(launch, a_job_whose_launcher_can_make_no_board_has_none) {
+  Launched job({kRank, "without-call", std::to_string(SYS_memfd_create), kHeddle, "run", "-n", "2", kRank, "no-board"});
+  const int code = job.wait();
+  if (code == 97) GTEST_SKIP() << job.err();
+  EXPECT_EQ(code, 0) << job.err();
+}
+
 TEST(launch, nothing_of_the_launcher_is_left_open_in_a_rank) {
   const std::string script = "echo fds $(ls /proc/self/fd | wc -l)";
   Launched plain({"/bin/sh", "-c", script});
@@ -310,14 +330,20 @@ class FalseLauncher {
   std::unique_ptr<Launched> rank_;
 };
 
-TEST(launch, a_launcher_of_another_version_is_refused_by_name) {
+void expect_refused(std::uint32_t version) {
   FalseLauncher launcher;
   bootstrap::local::Welcome other;
-  other.version = 9;
+  other.version = version;
   launcher.welcome(other);
   EXPECT_EQ(launcher.rank().wait(), 99);
-  EXPECT_TRUE(has(launcher.rank().err(), "the launcher speaks version 9 of the launch protocol"));
+  EXPECT_TRUE(
+      has(launcher.rank().err(), "the launcher speaks version " + std::to_string(version) + " of the launch protocol"));
   EXPECT_TRUE(has(launcher.rank().err(), "this process version " + std::to_string(bootstrap::local::kProtocolVersion)));
+}
+
+TEST(launch, a_launcher_of_another_version_is_refused_by_name) {
+  expect_refused(bootstrap::local::kProtocolVersion + 4);
+  expect_refused(bootstrap::local::kProtocolVersion - 1);
 }
 
 TEST(launch, a_rank_does_not_outlive_its_launcher) {

@@ -37,9 +37,10 @@ constexpr int kUnwatchedMs = 100;
 constexpr std::size_t kDescriptorsPerRank = 4;
 constexpr std::size_t kPipesPerRank = 2;
 // The guardian's pipe, /dev/null, signalfd, pipe of failures, two of epoll and a socket to wait for
-// ranks and at the door, two sinks, an emulated machine's memory; what starting a rank takes
-// meanwhile (its ends of a socket and two pipes); reading a file in /proc.
-constexpr std::size_t kDescriptorsBesides = 16;
+// ranks and at the door, two sinks, the memory of the node's board and that of an emulated machine;
+// what starting a rank takes meanwhile (its ends of a socket and two pipes); reading a file in
+// /proc.
+constexpr std::size_t kDescriptorsBesides = 17;
 // For clients that ask (`heddle top`, --metrics): so many more descriptors are wanted, but the
 // launcher can do without them.
 constexpr std::size_t kDescriptorsWanted = 128;

@@ -45,6 +45,8 @@ class Host {
   [[nodiscard]] const Contact& contact() const { return contact_; }
   // Rank 0's own connection to the broker; once.
   [[nodiscard]] ProcessFd own_end() { return std::move(own_end_); }
+  // The file of the board of this machine, open as long as the host. Not valid: there is none.
+  [[nodiscard]] const base::Fd& board() const { return broker_.board(); }
   // all_leave: all ranks have met to leave.
   void leave(bool all_leave) {
     left_ = true;
@@ -111,7 +113,7 @@ class Host {
   // Release in the destructor; partner: the acquire load of the thread, which polls `wake_`.
   std::atomic<State> state_{State::serving};
   std::atomic<std::uint64_t> rejected_{0};  // relaxed: a count
-  // Owned by the thread.
+  // Owned by the thread, apart from the broker's board.
   local::Broker broker_;
   local::Watchdog watchdog_;
   std::vector<bool> seated_;

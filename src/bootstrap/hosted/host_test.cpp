@@ -46,9 +46,10 @@ void expect_open(const Contact& contact, std::uint32_t rank, std::uint32_t size)
   const auto connection = connect(contact, rank);
   ASSERT_TRUE(connection.ok()) << base::last_message();
   local::Reader reader(local::Direction::to_rank, size);
-  const auto welcome = local::greet({connection->socket.get(), rank, size}, reader);
-  ASSERT_TRUE(welcome.ok()) << base::last_message();
-  EXPECT_EQ(welcome->secret, JobSecret{});  // not over a wire
+  const auto greeting = local::greet({connection->socket.get(), rank, size}, reader);
+  ASSERT_TRUE(greeting.ok()) << base::last_message();
+  EXPECT_EQ(greeting->welcome.secret, JobSecret{});  // not over a wire
+  EXPECT_EQ(greeting->board.bytes().size(), connection->local ? kBoardBytes : 0);
 }
 
 std::unique_ptr<Host> open_host(std::uint32_t size, bool other_machines = false) {

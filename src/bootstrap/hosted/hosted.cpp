@@ -11,6 +11,7 @@
 
 #include "base/threads.hpp"
 #include "base/wait.hpp"
+#include "bootstrap/board.hpp"
 #include "bootstrap/common.hpp"
 #include "bootstrap/hosted/connect.hpp"
 #include "bootstrap/hosted/host.hpp"
@@ -97,12 +98,13 @@ struct Joining {
 
 class Hosted final : public local::Member {
  public:
-  Hosted(Joining joining, const local::Seat& seat, const local::Welcome& welcome, local::Reader reader,
-         const base::Log& log)
-      : Member(seat, welcome, joining.contact.secret, std::move(reader)), log_(log), parts_(std::move(joining)) {}
+  Hosted(Joining joining, const local::Seat& seat, local::Greeting greeting, local::Reader reader, const base::Log& log)
+      : Member(seat, std::move(greeting), joining.contact.secret, std::move(reader)),
+        log_(log),
+        parts_(std::move(joining)) {}
   ~Hosted() override;
 
-  // Learns which rank is on which machine. Waits for all ranks.
+  // Learns which rank is on which machine, and gets the board of this one. Waits for all ranks.
   base::Status learn_hosts();
 
   [[nodiscard]] const char* name() const override { return parts_.launcher->name(); }
@@ -119,10 +121,13 @@ class Hosted final : public local::Member {
  private:
   void lost(const char* what, const char* why) override;
   base::Result<Card> fetch_named(std::uint32_t peer, DescriptorName* name);
+  [[nodiscard]] std::vector<std::byte> own_part(const Machine& machine);
+  void get_board(std::uint32_t first, std::span<const std::byte> part);
 
   const base::Log log_;
   Joining parts_;
   std::vector<std::uint32_t> hosts_;
+  base::Fd board_file_;  // of the board of a machine that is not rank 0's; its first rank has it
   bool left_ = false;
   bool all_leave_ = false;
 };
@@ -146,21 +151,65 @@ Hosted::~Hosted() {
   }));
 }
 
+// A rank's part of the exchange in which the ranks learn where they are: its machine, then the name
+// of a file for the board of that machine, if this rank may be the first one there. Rank 0 is, and
+// who has met it by a local socket is not; the others know only when they have all parts.
+std::vector<std::byte> Hosted::own_part(const Machine& machine) {
+  const auto whole = [](const auto& value) { return std::as_bytes(std::span(&value, 1)); };
+  const auto place = whole(machine);
+  std::vector<std::byte> part(place.begin(), place.end());
+  const bool hosts = parts_.host != nullptr;
+  if (!hosts && parts_.connection.local) return part;
+  if (!hosts) board_file_ = make_board_file();
+  const auto name = name_descriptor(hosts ? parts_.host->board().get() : board_file_.get());
+  if (!name) return part;
+  part.insert(part.end(), whole(*name).begin(), whole(*name).end());
+  return part;
+}
+
+// `first`: the first rank of this machine, `part`: what it gave. The others have the board from the
+// broker or open the first one's file by its name, as descriptors of cards; if they may not, they
+// have none.
+void Hosted::get_board(std::uint32_t first, std::span<const std::byte> part) {
+  if (first != rank()) board_file_.reset();
+  if (place(rank()).size == 1) {
+    board_file_.reset();
+    set_board({});
+    return;
+  }
+  if (!board().empty()) return;
+  if (first == rank()) return set_board(NodeBoard::map(board_file_));
+  DescriptorName name;
+  if (part.size() != sizeof(Machine) + sizeof name) return;
+  std::memcpy(&name, part.data() + sizeof(Machine), sizeof name);
+  if (name.number < 0) return;
+  const auto file = open_descriptor(name, first);
+  if (file) set_board(NodeBoard::map(*file));
+}
+
 base::Status Hosted::learn_hosts() {
   const auto machine = this_machine();
   if (!machine) return machine.status();
-  if (const auto status = exchange_start(std::as_bytes(std::span(*machine))); status != HEDDLE_DONE) return status;
+  if (const auto status = exchange_start(own_part(*machine)); status != HEDDLE_DONE) return status;
   std::vector<std::vector<std::byte>> all;
   base::Nap nap;
   base::Status status{};
   while ((status = exchange_test(&all)) == HEDDLE_AGAIN) nap.take();
   if (status != HEDDLE_DONE) return status;
-  std::vector<std::vector<std::byte>> seen;
-  for (const auto& one : all) {
-    const auto at = std::find(seen.begin(), seen.end(), one);
-    hosts_.push_back(static_cast<std::uint32_t>(at - seen.begin()));
-    if (at == seen.end()) seen.push_back(one);
+  std::vector<std::uint32_t> firsts;  // by host
+  for (std::uint32_t peer = 0; peer < all.size(); ++peer) {
+    if (all[peer].size() < sizeof(Machine)) {
+      return base::fail(HEDDLE_ERR_PROTOCOL, "rank %u does not say which machine it is on", peer);
+    }
+    const auto alike = [&](std::uint32_t first) {
+      return std::memcmp(all[first].data(), all[peer].data(), sizeof(Machine)) == 0;
+    };
+    const auto at = std::find_if(firsts.begin(), firsts.end(), alike);
+    hosts_.push_back(static_cast<std::uint32_t>(at - firsts.begin()));
+    if (at == firsts.end()) firsts.push_back(peer);
   }
+  const std::uint32_t first = firsts[host(rank())];
+  get_board(first, all[first]);
   return HEDDLE_DONE;
 }
 
@@ -300,11 +349,11 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
   const local::Seat seat{joining.connection.socket.get(), seat_of.rank, seat_of.size, joining.connection.local,
                          kBrokerTakesNothingNs};
   local::Reader reader(local::Direction::to_rank, seat.size);
-  local::Welcome welcome;
+  local::Greeting greeting;
   if (status == HEDDLE_DONE) {
-    const auto greeted = local::greet(seat, reader);
+    auto greeted = local::greet(seat, reader);
     status = greeted.status();
-    if (greeted) welcome = *greeted;
+    if (greeted) greeting = std::move(*greeted);
   }
   if (status != HEDDLE_DONE) {
     const std::string why = base::last_message();
@@ -316,7 +365,7 @@ base::Result<std::unique_ptr<Bootstrap>> open(const OpenLauncher& open_launcher,
     }));
     return base::fail(status, "%s", why.c_str());
   }
-  auto hosted = std::make_unique<Hosted>(std::move(joining), seat, welcome, std::move(reader), log);
+  auto hosted = std::make_unique<Hosted>(std::move(joining), seat, std::move(greeting), std::move(reader), log);
   status = hosted->start();
   if (status == HEDDLE_DONE) status = hosted->learn_hosts();
   if (status != HEDDLE_DONE) return status;

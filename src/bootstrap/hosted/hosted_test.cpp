@@ -6,8 +6,11 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 
 #include "base/fd.hpp"
 #include "bootstrap/hosted/connect.hpp"
@@ -55,6 +58,18 @@ void expect_exchanges(Bootstrap& bootstrap, std::uint32_t rounds, std::uint32_t 
   }
 }
 
+// Each rank marks a line of its own; the ranks are of one machine.
+void expect_board(Bootstrap& bootstrap) {
+  const auto board = bootstrap.board();
+  ASSERT_EQ(board.size(), kBoardBytes);
+  const auto line = [&](std::uint32_t rank) {
+    return std::atomic_ref(reinterpret_cast<std::uint32_t&>(board[std::size_t{rank} * 128]));
+  };
+  EXPECT_EQ(line(bootstrap.rank()).exchange(bootstrap.rank() + 1), 0U);
+  EXPECT_EQ(barrier(bootstrap), HEDDLE_DONE);
+  for (std::uint32_t peer = 0; peer < bootstrap.size(); ++peer) EXPECT_EQ(line(peer).load(), peer + 1);
+}
+
 TEST(hosted, ranks_meet) {
   Space space(5);
   run(5, [&](std::uint32_t rank) {
@@ -77,6 +92,7 @@ TEST(hosted, ranks_meet) {
     EXPECT_EQ(bootstrap.publish({file.get(), ::getpid(), bytes_of(rank, 7), nullptr}), HEDDLE_DONE);
     for (std::uint32_t peer = 0; peer < 5; ++peer) expect_card(bootstrap, peer, true);
     expect_exchanges(bootstrap, 20, 100);
+    expect_board(bootstrap);
     bootstrap.leave();
   });
   EXPECT_EQ(space.finished_ranks(), 5U);
@@ -87,6 +103,7 @@ TEST(hosted, a_job_of_one) {
   auto joined = join(space, 0);
   ASSERT_TRUE(joined.ok()) << base::last_message();
   EXPECT_EQ(barrier(**joined), HEDDLE_DONE);
+  EXPECT_TRUE((*joined)->board().empty());
   (*joined)->leave();
 }
 
@@ -111,8 +128,27 @@ TEST(hosted, ranks_of_other_machines_come_by_tcp) {
     EXPECT_EQ(bootstrap.publish({file.get(), ::getpid(), bytes_of(rank, 7), nullptr}), HEDDLE_DONE);
     for (std::uint32_t peer = 0; peer < 4; ++peer) expect_card(bootstrap, peer, true);
     expect_exchanges(bootstrap, 10, 20'000);
+    expect_board(bootstrap);
     bootstrap.leave();
   });
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(hosted, no_descriptor_is_left_when_all_have_left) {
+  const std::size_t before = open_descriptors();
+  Space space(3);
+  run(3, [&](std::uint32_t rank) {
+    auto joined = join(space, rank);
+    ASSERT_TRUE(joined.ok()) << base::last_message();
+    EXPECT_FALSE((*joined)->board().empty());
+    EXPECT_EQ(barrier(**joined), HEDDLE_DONE);
+    (*joined)->leave();
+  });
+  EXPECT_EQ(open_descriptors(), before);
 }
 
 TEST(hosted, a_descriptor_is_opened_by_its_name) {
@@ -143,8 +179,10 @@ TEST(hosted, a_rank_that_dies_is_told_to_the_others) {
     ASSERT_TRUE(joined.ok()) << base::last_message();
     Bootstrap& bootstrap = **joined;
     EXPECT_EQ(barrier(bootstrap), HEDDLE_DONE);
+    bootstrap.board()[rank] = std::byte{5};
     if (rank == 2) return;  // without leaving: as if it had died
     await_failure(bootstrap, 2);
+    EXPECT_EQ(bootstrap.board()[2], std::byte{5});
     EXPECT_GE(bootstrap.failure_epoch().load(), 1U);
     EXPECT_EQ(fetch(bootstrap, 2).status(), HEDDLE_ERR_PEER_FAILED);
     EXPECT_EQ(barrier(bootstrap), HEDDLE_ERR_PEER_FAILED);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "bootstrap/board.hpp"
 #include "bootstrap/common.hpp"
 
 namespace heddle::bootstrap::inproc {
@@ -22,6 +23,7 @@ class Table {
 
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] const JobSecret& secret() const { return secret_; }
+  [[nodiscard]] std::span<std::byte> board() const { return board_.bytes(); }
   [[nodiscard]] bool in_use();
   // Dead or left.
   [[nodiscard]] bool failed(std::uint32_t rank) const {
@@ -59,6 +61,7 @@ class Table {
   base::Status status_ = HEDDLE_DONE;
   std::string why_;  // of status_
   JobSecret secret_{};
+  NodeBoard board_;
   // Release when raised, once, before the members' epochs; partner: the acquire load in failed().
   std::unique_ptr<std::atomic<bool>[]> gone_;
   std::mutex mutex_;  // guards what follows
@@ -77,6 +80,7 @@ class Member final : public Bootstrap {
   [[nodiscard]] std::uint32_t rank() const override { return rank_; }
   [[nodiscard]] std::uint32_t size() const override { return table_.size(); }
   [[nodiscard]] const JobSecret& secret() const override { return table_.secret(); }
+  [[nodiscard]] std::span<std::byte> board() override { return table_.board(); }
   [[nodiscard]] base::Status publish(const Card& card) override { return table_.publish(rank_, card); }
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override { return table_.fetch(rank_, rank); }
   [[nodiscard]] base::Status exchange_start(std::span<const std::byte> mine) override {
@@ -108,6 +112,7 @@ Table::Table(std::uint32_t size)
     why_ = "a job of " + std::to_string(size) + " ranks; 1 to " + std::to_string(kMaxRanks) + " are possible";
     return;
   }
+  if (size > 1) board_ = NodeBoard::of_process();
   const auto secret = make_secret();
   if (secret) {
     secret_ = *secret;

@@ -146,6 +146,24 @@ TEST(inproc, who_joins_late_knows_who_is_gone) {
   EXPECT_EQ(late->failure_epoch().load(), 1U);
 }
 
+TEST(inproc, ranks_have_one_board) {
+  inproc::ThreadJob job(2);
+  inproc::ThreadJob another(2);
+  auto a = join(job, 0);
+  const auto b = join(job, 1);
+  const auto board = a->board();
+  ASSERT_EQ(board.size(), kBoardBytes);
+  EXPECT_EQ(b->board().data(), board.data());
+  EXPECT_NE(join(another, 0)->board().data(), board.data());
+  board[9] = std::byte{9};
+  EXPECT_EQ(join(another, 1)->board()[9], std::byte{});
+  ASSERT_EQ(job.fail(0), HEDDLE_DONE);
+  a.reset();
+  EXPECT_EQ(b->board()[9], std::byte{9}) << "a death changes nothing there";
+  inproc::ThreadJob alone(1);
+  EXPECT_TRUE(join(alone, 0)->board().empty());
+}
+
 TEST(inproc, misuse_is_rejected) {
   inproc::ThreadJob job(2);
   const auto a = join(job, 0);
@@ -174,6 +192,7 @@ TEST(single, is_a_job_of_one) {
   ASSERT_TRUE(alone.ok()) << base::last_message();
   auto other = open({"single", nullptr, 0}, {});
   EXPECT_EQ((*alone)->size(), 1U);
+  EXPECT_TRUE((*alone)->board().empty());
   EXPECT_NE((*alone)->secret(), (*other)->secret());
   ASSERT_EQ((*alone)->publish({-1, 5, {}, nullptr}), HEDDLE_DONE);
   auto card = (*alone)->fetch(0);

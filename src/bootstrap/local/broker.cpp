@@ -5,9 +5,15 @@
 
 #include <algorithm>
 
+#include "bootstrap/board.hpp"
+
 namespace heddle::bootstrap::local {
 
-Broker::Broker(std::uint32_t size, const JobSecret& secret) : size_(size), secret_(secret), gather_(size) {
+Broker::Broker(std::uint32_t size, const JobSecret& secret)
+    : size_(size),
+      secret_(secret),
+      board_(std::make_shared<const base::Fd>(size > 1 ? make_board_file() : base::Fd())),
+      gather_(size) {
   seats_.reserve(size);
   for (std::uint32_t rank = 0; rank < size; ++rank) seats_.emplace_back(size);
 }
@@ -132,12 +138,14 @@ base::Status Broker::hello(std::uint32_t rank, const Frame& frame) {
   const auto hello = decode_hello(frame.payload);
   if (!hello && hello.status() != HEDDLE_ERR_VERSION) return hello.status();
   // The answer is sent in any case: it tells a rank of another version what it is connected to.
+  // Such a rank may know no welcome with a descriptor.
   Welcome welcome;
   welcome.rank = rank;
   welcome.size = size_;
   if (hello) welcome.secret = secret_;
   welcome.watch_seconds = watch_seconds_;
-  seat.outbox.add({FrameType::welcome}, std::make_shared<const std::vector<std::byte>>(encode(welcome)));
+  seat.outbox.add({FrameType::welcome}, std::make_shared<const std::vector<std::byte>>(encode(welcome)),
+                  hello && seat.passes_descriptors ? board_ : nullptr);
   if (hello) {
     seat.membership = Membership::joined;
     seat.pid = seat.reader.sender() >= 0 ? seat.reader.sender() : hello->pid;

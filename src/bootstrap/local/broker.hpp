@@ -41,6 +41,7 @@ class Watcher {
 
 class Broker {
  public:
+  // Makes the file of the node's board for a job of several ranks; the welcome passes it on.
   Broker(std::uint32_t size, const JobSecret& secret);
 
   // Gives the broker the launcher's end of a rank's socket pair, or a connection of another kind,
@@ -64,6 +65,9 @@ class Broker {
   bool ask(std::uint32_t rank, FrameType question, std::int32_t number);
   // The rank's process is one of this machine.
   [[nodiscard]] bool is_near(std::uint32_t rank) const { return seats_[rank].passes_descriptors; }
+
+  // The file of the node's board, open as long as the broker; any thread. Not valid: there is none.
+  [[nodiscard]] const base::Fd& board() const { return *board_; }
 
   // Closes all connections: nothing will serve them any more, and no rank may wait for an answer.
   void hang_up();
@@ -145,6 +149,7 @@ class Broker {
 
   std::uint32_t size_;
   JobSecret secret_;
+  const std::shared_ptr<const base::Fd> board_;
   std::function<void(std::uint32_t rank)> joined_;
   Watcher* watcher_ = nullptr;
   std::uint64_t watch_seconds_ = 0;

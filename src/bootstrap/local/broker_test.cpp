@@ -9,6 +9,7 @@
 #include <array>
 
 #include "base/random.hpp"
+#include "bootstrap/board.hpp"
 
 namespace heddle::bootstrap::local::broker_test {
 namespace {
@@ -101,6 +102,51 @@ TEST_F(BrokerTest, another_version_is_answered_but_not_let_in) {
   EXPECT_EQ(broker_.membership(0), Membership::outside);
   peers_[0].send({FrameType::leave});
   EXPECT_TRUE(peers_[0].cut_off());
+}
+
+TEST_F(BrokerTest, welcomes_come_with_the_board_of_the_node) {
+  std::vector<NodeBoard> boards;
+  for (Peer& peer : peers_) {
+    peer.send({FrameType::hello}, encode(Hello{}));
+    boards.push_back(NodeBoard::map(peer.next().fd));
+    ASSERT_EQ(boards.back().bytes().size(), kBoardBytes);
+  }
+  boards[0].bytes()[5] = std::byte{6};
+  EXPECT_EQ(boards[1].bytes()[5], std::byte{6});
+  EXPECT_EQ(NodeBoard::map(broker_.board()).bytes()[5], std::byte{6});
+  peers_[1].close();
+  EXPECT_EQ(boards[2].bytes()[5], std::byte{6}) << "a death changes nothing there";
+}
+
+// A rank of another version rejects flags of a welcome that it does not know before it reads which
+// version the welcome is of.
+TEST_F(BrokerTest, who_cannot_use_a_board_gets_none) {
+  Hello older;
+  older.version = kProtocolVersion - 1;
+  peers_[0].send({FrameType::hello}, encode(older));
+  const Frame refusal = peers_[0].next();
+  EXPECT_EQ(refusal.header.type, FrameType::welcome);
+  EXPECT_EQ(refusal.header.flags, 0);
+  EXPECT_FALSE(refusal.fd.valid());
+
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const base::Fd far(ends[1]);
+  broker_.attach(1, ProcessFd(base::Fd(ends[0])), false);
+  ASSERT_EQ(send_frame(far.get(), {FrameType::hello}, encode(Hello{})), HEDDLE_DONE);
+  broker_.serve(1);
+  Reader reader(Direction::to_rank, kSize);
+  ASSERT_EQ(reader.fill(far.get(), MSG_DONTWAIT), Reader::Fill::data);
+  Frame frame;
+  ASSERT_EQ(reader.next(&frame), HEDDLE_DONE);
+  EXPECT_EQ(frame.header.type, FrameType::welcome);
+  EXPECT_EQ(frame.header.flags, 0) << "its socket passes no descriptors";
+
+  Broker alone(1, JobSecret{});
+  EXPECT_FALSE(alone.board().valid());
+  Peer only(alone, 0, 1);
+  only.send({FrameType::hello}, encode(Hello{}));
+  EXPECT_FALSE(only.next().fd.valid());
 }
 
 TEST_F(BrokerTest, who_says_hello_after_the_rank_has_left_does_not_undo_that) {

@@ -37,7 +37,7 @@ constexpr std::array kShapes = {
     Shape{FrameType::pulse, Direction::to_launcher, 0, false, sizeof(tap::Pulse)},
     Shape{FrameType::snapshot, Direction::to_launcher, 0, false, tap::kMostBytes},
     Shape{FrameType::counters, Direction::to_launcher, 0, false, kMostCounters},
-    Shape{FrameType::welcome, Direction::to_rank, 0, false, kMaxHandshake},
+    Shape{FrameType::welcome, Direction::to_rank, kHasFd, false, kMaxHandshake},
     Shape{FrameType::card, Direction::to_rank, kHasFd, true, kMaxCardBytes + kMaxCardTail},
     Shape{FrameType::result, Direction::to_rank, 0, false, kMaxRanks*(kMaxExchangeBytes + kLength)},
     Shape{FrameType::gone, Direction::to_rank, 0, true, 0},

@@ -24,7 +24,7 @@
 namespace heddle::bootstrap::local {
 
 inline constexpr std::uint64_t kMagic = 0x746F'6F62'6C64'6468ULL;  // "hddlboot" in a dump
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 inline constexpr std::uint32_t kLibraryVersion =
     HEDDLE_VERSION_MAJOR << 16 | HEDDLE_VERSION_MINOR << 8 | HEDDLE_VERSION_PATCH;
 inline constexpr std::size_t kMaxAbortMessage = 1024;
@@ -46,7 +46,7 @@ enum class FrameType : std::uint16_t {
   snapshot = 9,   // payload: an encoded tap::Snapshot
   counters = 10,  // payload: text, see tap/counters.hpp
   // launcher to rank
-  welcome = 64,  // payload: Welcome
+  welcome = 64,  // payload: Welcome; with kHasFd: the file of the node's board
   // rank: whose; otherwise as publish. No answer if that rank is gone: `gone` comes instead
   card = 65,
   // of an exchange. rank: kNobody and payload as encode_parts(), or who was missing and no payload

@@ -35,6 +35,8 @@ TEST(frame, headers_are_checked) {
   EXPECT_EQ(status_of({FrameType::exchange, 0, 0, 0, most}, Direction::to_launcher), HEDDLE_DONE);
   EXPECT_EQ(status_of({FrameType::exchange, 0, 0, 0, most + 1}, Direction::to_launcher), HEDDLE_ERR_PROTOCOL);
   EXPECT_EQ(status_of({FrameType::publish, 2, 0, 0, 0}, Direction::to_launcher), HEDDLE_ERR_PROTOCOL);
+  EXPECT_EQ(status_of({FrameType::welcome, kHasFd}, Direction::to_rank), HEDDLE_DONE);
+  EXPECT_EQ(status_of({FrameType::result, kHasFd}, Direction::to_rank), HEDDLE_ERR_PROTOCOL);
 }
 
 TEST(frame, another_version_is_named_on_both_sides) {

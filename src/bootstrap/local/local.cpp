@@ -118,19 +118,20 @@ base::Result<std::unique_ptr<Bootstrap>> open() {
   }
   Reader reader(Direction::to_rank, given->size);
   const Seat seat{given->fd, given->rank, given->size};
-  const auto welcome = greet(seat, reader);
-  if (!welcome && (welcome.status() == HEDDLE_ERR_STATE || joined_before(given->fd))) {
+  auto greeting = greet(seat, reader);
+  if (!greeting && (greeting.status() == HEDDLE_ERR_STATE || joined_before(given->fd))) {
     return base::fail(HEDDLE_ERR_STATE,
                       "another process has joined the launcher's job with the same %s before, and has left or ended; a "
                       "rank is one process (do two programs run one after the other in a rank? then start each by a "
                       "`heddle run` of its own, or unset HEDDLE_LOCAL_* for one)",
                       kFdVariable);
   }
-  if (!welcome) {
+  if (!greeting) {
     ::shutdown(given->fd, SHUT_RDWR);  // the launcher must not take this process for a rank
-    return welcome.status();
+    return greeting.status();
   }
-  auto local = std::make_unique<Local>(seat, *welcome, welcome->secret, std::move(reader));
+  const JobSecret secret = greeting->welcome.secret;
+  auto local = std::make_unique<Local>(seat, std::move(*greeting), secret, std::move(reader));
   if (const base::Status status = local->start(); status != HEDDLE_DONE) return status;
   return std::unique_ptr<Bootstrap>(std::move(local));
 }
@@ -141,7 +142,7 @@ constexpr int kWelcomeTimeoutMs = 30'000;
 
 }  // namespace
 
-base::Result<Welcome> greet(const Seat& seat, Reader& reader) {
+base::Result<Greeting> greet(const Seat& seat, Reader& reader) {
   Hello hello;
   hello.pid = ::getpid();
   if (const auto status = send_frame(seat.socket, {FrameType::hello}, encode(hello)); status != HEDDLE_DONE)
@@ -177,10 +178,10 @@ base::Result<Welcome> greet(const Seat& seat, Reader& reader) {
     return base::fail(HEDDLE_ERR_BOOTSTRAP, "the launcher says rank %u of %u, the environment says rank %u of %u",
                       welcome->rank, welcome->size, seat.rank, seat.size);
   }
-  return welcome;
+  return Greeting{*welcome, NodeBoard::map(frame.fd)};
 }
 
-Member::Member(const Seat& seat, const Welcome& welcome, const JobSecret& secret, Reader reader)
+Member::Member(const Seat& seat, Greeting greeting, const JobSecret& secret, Reader reader)
     : socket_(seat.socket),
       passes_descriptors_(seat.passes_descriptors),
       send_timeout_ns_(seat.send_timeout_ns),
@@ -188,7 +189,8 @@ Member::Member(const Seat& seat, const Welcome& welcome, const JobSecret& secret
       rank_(seat.rank),
       size_(seat.size),
       secret_(secret),
-      watch_seconds_(welcome.watch_seconds),
+      watch_seconds_(greeting.welcome.watch_seconds),
+      board_(std::move(greeting.board)),
       reader_(std::move(reader)),
       gone_(std::make_unique<std::atomic<bool>[]>(seat.size)),
       boxes_(seat.size) {}

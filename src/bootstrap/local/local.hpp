@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "bootstrap/board.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/local/channel.hpp"
 
@@ -42,15 +43,21 @@ struct Seat {
   std::int64_t send_timeout_ns = base::Timeout::kForever;
 };
 
+// What the broker has told.
+struct Greeting {
+  Welcome welcome;
+  NodeBoard board;  // of the broker's machine; none if the socket passes no descriptors
+};
+
 // Says hello and waits for the broker's welcome. BOOTSTRAP (no answer, the connection was closed,
 // somebody else answers), STATE (another process was greeted before), VERSION, PROTOCOL.
-base::Result<Welcome> greet(const Seat& seat, Reader& reader);
+base::Result<Greeting> greet(const Seat& seat, Reader& reader);
 
 // A rank after the greeting. Over a socket that passes no descriptors, cards are published and
 // fetched without. One thread listens to what the broker sends. The socket stays the caller's.
 class Member : public Bootstrap {
  public:
-  Member(const Seat& seat, const Welcome& welcome, const JobSecret& secret, Reader reader);
+  Member(const Seat& seat, Greeting greeting, const JobSecret& secret, Reader reader);
 
   // Starts the thread that listens.
   base::Status start();
@@ -58,6 +65,7 @@ class Member : public Bootstrap {
   [[nodiscard]] std::uint32_t rank() const override { return rank_; }
   [[nodiscard]] std::uint32_t size() const override { return size_; }
   [[nodiscard]] const JobSecret& secret() const override { return secret_; }
+  [[nodiscard]] std::span<std::byte> board() override { return board_.bytes(); }
   [[nodiscard]] base::Status publish(const Card& card) override;
   [[nodiscard]] base::Result<Card> fetch(std::uint32_t rank) override;
   void ask_ahead(std::uint32_t rank) override;
@@ -83,6 +91,8 @@ class Member : public Bootstrap {
   // False in a forked child, which must leave connection and thread alone.
   [[nodiscard]] bool is_own_process() const;
 
+  // Only before anybody can have asked for the board.
+  void set_board(NodeBoard board) { board_ = std::move(board); }
   base::Status send(Header header, std::span<const std::byte> payload, int fd = -1);
   // publish() of a card whose bytes may be longer by kMaxCardTail.
   base::Status publish_checked(const Card& card);
@@ -123,6 +133,7 @@ class Member : public Bootstrap {
   const std::uint32_t size_;
   const JobSecret secret_;
   const std::uint64_t watch_seconds_;
+  NodeBoard board_;
   Reader reader_;  // the listening thread's
   std::thread thread_;
   // Release when raised, before failure_epoch_; partner: the acquire load in failed().

@@ -39,7 +39,7 @@ constexpr std::int64_t kTimeoutNs = 1'000'000;
 
 TEST(member, an_exchange_that_is_not_taken_fails) {
   Connected pair;
-  Guest guest({pair.here.get(), 1, 3, true, kTimeoutNs}, Welcome{}, JobSecret{}, Reader(Direction::to_rank, 3));
+  Guest guest({pair.here.get(), 1, 3, true, kTimeoutNs}, {}, JobSecret{}, Reader(Direction::to_rank, 3));
   ASSERT_EQ(guest.start(), HEDDLE_DONE);
   ASSERT_EQ(guest.exchange_start(std::vector<std::byte>(kMaxExchangeBytes)), HEDDLE_DONE);
   std::vector<std::vector<std::byte>> all;
@@ -54,7 +54,7 @@ TEST(member, a_card_that_is_not_taken_is_not_published) {
   // The frames that are queued already leave no room for a card.
   while (try_send_header(pair.here.get(), {FrameType::fetch, 0, 1}) == HEDDLE_DONE) {
   }
-  Guest guest({pair.here.get(), 1, 2, true, kTimeoutNs}, Welcome{}, JobSecret{}, Reader(Direction::to_rank, 2));
+  Guest guest({pair.here.get(), 1, 2, true, kTimeoutNs}, {}, JobSecret{}, Reader(Direction::to_rank, 2));
   ASSERT_EQ(guest.start(), HEDDLE_DONE);
   EXPECT_EQ(guest.publish({-1, 1, std::vector<std::byte>(kMaxCardBytes), nullptr}), HEDDLE_ERR_BOOTSTRAP);
   EXPECT_TRUE(test::within_time([&] { return guest.failed(0); }));
@@ -73,7 +73,7 @@ std::vector<Header> sent(const Connected& pair, Reader& reader) {
 
 TEST(member, a_card_that_is_asked_for_ahead_rings_and_is_fetched_at_once) {
   Connected pair;
-  Guest guest({pair.here.get(), 1, 4, true, kTimeoutNs}, Welcome{}, JobSecret{}, Reader(Direction::to_rank, 4));
+  Guest guest({pair.here.get(), 1, 4, true, kTimeoutNs}, {}, JobSecret{}, Reader(Direction::to_rank, 4));
   ASSERT_EQ(guest.start(), HEDDLE_DONE);
   const std::uint32_t before = guest.card_bell()->rings();
   guest.ask_ahead(2);
@@ -97,7 +97,7 @@ TEST(member, a_card_that_is_asked_for_ahead_rings_and_is_fetched_at_once) {
 
 TEST(member, who_waits_for_the_card_of_a_rank_that_goes_is_told) {
   Connected pair;
-  Guest guest({pair.here.get(), 1, 4, true, kTimeoutNs}, Welcome{}, JobSecret{}, Reader(Direction::to_rank, 4));
+  Guest guest({pair.here.get(), 1, 4, true, kTimeoutNs}, {}, JobSecret{}, Reader(Direction::to_rank, 4));
   ASSERT_EQ(guest.start(), HEDDLE_DONE);
   guest.ask_ahead(3);
   const std::uint32_t before = guest.card_bell()->rings();

@@ -44,6 +44,7 @@ class Share final : public bootstrap::Bootstrap {
   [[nodiscard]] std::uint32_t size() const override { return whole_.size(); }
   [[nodiscard]] const bootstrap::JobSecret& secret() const override { return whole_.secret(); }
   [[nodiscard]] std::uint32_t host(std::uint32_t rank) const override { return settings_.nodes[rank]; }
+  [[nodiscard]] std::span<std::byte> board() override { return whole_.board(); }
   [[nodiscard]] bool atomics_beside_processors() const override { return true; }
   [[nodiscard]] const queue::Bell<>* common_bell() const override { return common_bell_; }
   // Before the transport is opened on it.
