@@ -17,6 +17,8 @@
 //   the threads that are in the kernel or on their way into it.
 //   A sender that dies between its exchange and its ring leaves the sleeper asleep although
 //   something is there: the thread that notices the death must ring.
+//   The heavy fence takes 9 µs where a sender runs on another core, and stops that core. A sleeper
+//   that sleeps often therefore asks its senders for the fence: see Arming.
 //   A ring for some places wakes the threads that sleep on one of them. A thread that is not asleep
 //   yet, and waits for other places, sees that rings has changed, and looks again.
 //
@@ -86,11 +88,78 @@ class Bell {
   BellWords<Atomic>* words_ = nullptr;
 };
 
-// The sender's check, after it has published. True: the place was armed, and the caller must ring.
+// The word of a place. kArmed: the sleeper sleeps, or is about to. kFenced: senders execute a full
+// fence before they look at kArmed. 0 is the word of a place that nobody has armed.
+inline constexpr std::uint32_t kArmed = 1;
+inline constexpr std::uint32_t kFenced = 2;
+
+// The sender's check, after it has published and has seen that the word is not 0; with kFenced,
+// after a full fence. True: the place was armed, and the caller must ring.
 template <class Word>
 [[nodiscard]] bool disarmed_by_me(Word& armed) {
-  return armed.load(std::memory_order_relaxed) != 0 && armed.exchange(0, std::memory_order_relaxed) != 0;
+  return (armed.load(std::memory_order_relaxed) & kArmed) != 0 &&
+         (armed.fetch_and(~kArmed, std::memory_order_relaxed) & kArmed) != 0;
 }
+
+// The sleeper's part of a place's word. One thread at a time.
+//
+// A sleeper that arms again within kOftenNs asks its senders for their fence by kFenced, and one
+// heavy fence makes sure that they all see that. From then on each arming finds kFenced as it left
+// it, by one exchange, and needs no heavy fence: a sender has seen kFenced, executes its fence, and
+// sees kArmed or is seen; or it sees kArmed at once. Senders that have fenced in vain for long take
+// kFenced away; then the exchange does not find it, and the heavy fence is due again. The exchange
+// decides: a sender that has read 0 read it before the exchange, which then has not found kFenced.
+template <class Word>
+class Arming {
+ public:
+  explicit Arming(Word& word) : word_(word) {}
+  // heavy(): the heavy fence; false: it has failed. True: the heavy fence is due before the caller looks whether
+  // something is there. False: the caller's full fence is enough.
+  template <class Heavy>
+  [[nodiscard]] bool arm(std::uint64_t now_ns, Heavy&& heavy) {
+    const bool often = last_ns_ != 0 && now_ns - last_ns_ < kOftenNs;
+    last_ns_ = now_ns;
+    if (!often) {
+      agreed_ = false;
+      word_.store(kArmed, std::memory_order_relaxed);
+      return true;
+    }
+    const std::uint32_t before = word_.exchange(kArmed | kFenced, std::memory_order_seq_cst);
+    if (agreed_ && (before & kFenced) != 0) return false;
+    agreed_ = heavy();
+    return !agreed_;
+  }
+  static constexpr std::uint64_t kOftenNs = 1'000'000;
+
+ private:
+  Word& word_;
+  std::uint64_t last_ns_ = 0;  // of the last arm()
+  bool agreed_ = false;        // a heavy fence has passed since this object set kFenced
+};
+
+// A sender's part, once it has published and seen that the word is not 0. Any number of fences in
+// vain are right; after kInVain of them the sleeper seems to be awake.
+template <std::uint32_t kInVain = 64>
+class Fencing {
+ public:
+  // fence(): a full fence. True: the caller must ring.
+  template <class Word, class Fence>
+  [[nodiscard]] bool disarmed_by_me(Word& word, Fence&& fence) {
+    fence();
+    if (queue::disarmed_by_me(word)) {
+      in_vain_ = 0;
+      return true;
+    }
+    if (++in_vain_ >= kInVain) {
+      in_vain_ = 0;
+      word.fetch_and(~kFenced, std::memory_order_relaxed);
+    }
+    return false;
+  }
+
+ private:
+  std::uint32_t in_vain_ = 0;
+};
 
 // Blocks in the kernel, on a word of this process.
 struct SystemFutex {

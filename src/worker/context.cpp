@@ -89,6 +89,9 @@ base::Status Context::open_parts(const ContextOptions& options) {
     }
   }
   crowd_.expect(bootstrap().place(rank()).size, std::thread::hardware_concurrency());
+  if (const std::span<std::byte> board = bootstrap().board(); !board.empty()) {
+    crowd_.share({reinterpret_cast<base::CoreLine*>(board.data()), board.size() / sizeof(base::CoreLine)});
+  }
   const auto choice = transport::choose(options.transport, bootstrap(), environment());
   if (!choice) return choice.status();
   if (const base::Status status = open_transport(choice->name); status != HEDDLE_DONE) return status;

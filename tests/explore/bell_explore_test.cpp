@@ -77,6 +77,59 @@ struct ArmingModel final : Model {
   }
 };
 
+// A sleeper that arms often, and a sender that fences if it is asked to, and no more after some
+// time. The first sleep comes with a heavy fence that the caller executes, the second with the one
+// by which both agree, the others without.
+enum class Fault { none, sender_does_not_fence, no_agreement, trusts_an_old_agreement };
+template <Fault kFault, std::uint32_t kMessages, std::uint32_t kInVain>
+struct FencedModel final : Model {
+  // what the sleeper's exchange does not find
+  struct Word : Atomic<std::uint32_t> {
+    std::uint32_t exchange(std::uint32_t value, std::memory_order order) {
+      const std::uint32_t before = Atomic<std::uint32_t>::exchange(value, order);
+      return kFault == Fault::trusts_an_old_agreement ? before | queue::kFenced : before;
+    }
+  };
+  queue::BellWords<Atomic> words;
+  queue::Bell<Atomic, PatientFutex> bell{&words};
+  Word armed;
+  Atomic<std::uint32_t> tail;
+  Atomic<std::uint32_t> fences;  // an update of it is a full fence
+  queue::Fencing<kInVain> fencing;
+
+  [[nodiscard]] std::uint32_t threads() const override { return 2; }
+  void run(std::uint32_t thread) override { thread == 0 ? send() : receive(); }
+  void send() {
+    for (std::uint32_t i = 1; i <= kMessages; ++i) {
+      step();
+      tail.store(i, std::memory_order_release);
+      if (armed.load(std::memory_order_relaxed) == 0) continue;
+      const auto fence = [this] {
+        if (kFault != Fault::sender_does_not_fence) fences.fetch_add(1, std::memory_order_seq_cst);
+      };
+      if (fencing.disarmed_by_me(armed, fence)) bell.ring();
+    }
+  }
+  void receive() {
+    queue::Arming<Word> arming(armed);
+    std::uint64_t now = 0;
+    for (std::uint32_t got = 0; got < kMessages;) {
+      const std::uint32_t seen = bell.rings();
+      const auto heavy = [] {
+        if (kFault != Fault::no_agreement) barrier();
+        return true;
+      };
+      if (arming.arm(++now, heavy)) {
+        barrier();
+      } else {
+        fences.fetch_add(1, std::memory_order_seq_cst);
+      }
+      got = tail.load(std::memory_order_acquire);
+      if (got < kMessages) bell.wait(seen, -1);
+    }
+  }
+};
+
 // Ring and sleep themselves. Planted: orders that do not let them see each other.
 template <class T>
 class Relaxed : public Atomic<T> {
@@ -149,6 +202,8 @@ TEST(Bell, HoldsInAllSchedules) {
   expect_holds<ArmingModel<Bug::none, 1, 1>>("arming, 1 sender", kOrdered);
   expect_holds<ArmingModel<Bug::none, 1, 2>>("arming, 1 sender of 2", kBounded);
   expect_holds<ArmingModel<Bug::none, 2, 1>>("arming, 2 senders", Options{.preemptions = 1});
+  expect_holds<FencedModel<Fault::none, 3, 1>>("fences of the sender, which soon ends them", kBounded);
+  expect_holds<FencedModel<Fault::none, 4, 9>>("fences of the sender", Options{.preemptions = 1});
 }
 
 TEST(Bell, PlantedBugsAreFound) {
@@ -157,6 +212,10 @@ TEST(Bell, PlantedBugsAreFound) {
   expect_finds<ArmingModel<Bug::no_barrier, 1, 1>>("no membarrier", kOrdered, "waits for ever");
   expect_finds<ArmingModel<Bug::reads_the_bell_late, 1, 1>>("the bell is read late", kOrdered, "waits for ever");
   expect_finds<ArmingModel<Bug::does_not_look_again, 1, 1>>("no second look", kOrdered, "waits for ever");
+  expect_finds<FencedModel<Fault::sender_does_not_fence, 4, 9>>("the sender does not fence", kBounded,
+                                                                "waits for ever");
+  expect_finds<FencedModel<Fault::no_agreement, 4, 9>>("no heavy fence at first", kBounded, "waits for ever");
+  expect_finds<FencedModel<Fault::trusts_an_old_agreement, 5, 1>>("fences have ended", kBounded, "waits for ever");
 }
 
 }  // namespace

@@ -65,6 +65,9 @@ class Atomic {
   T fetch_or(T value, std::memory_order order = std::memory_order_seq_cst) {
     return update(order, [&](T old) { return static_cast<T>(old | value); });
   }
+  T fetch_and(T value, std::memory_order order = std::memory_order_seq_cst) {
+    return update(order, [&](T old) { return static_cast<T>(old & value); });
+  }
   bool compare_exchange_strong(T& expected, T desired, std::memory_order order, std::memory_order failure) {
     bool same = false;
     const std::uint64_t old =

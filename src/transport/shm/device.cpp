@@ -155,9 +155,22 @@ BellPull Device::bell_pull(const PeerProcess& peer, std::uint32_t worker) {
   return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell), queue::place(worker)};
 }
 
-[[gnu::cold]] void BellPull::pull() const {
-  if (looked_at_ != armed_) base::full_fence();
-  if (queue::disarmed_by_me(*armed_)) bell_.ring(place_);
+namespace {
+// Of the calling thread: workers that it has armed since its last heavy fence need one. It covers
+// all of them, whichever devices they belong to.
+thread_local bool t_wants_heavy_fence = false;
+}  // namespace
+
+void Device::want_heavy_fence() {
+  t_wants_heavy_fence = true;
+}
+
+void Device::heavy_fence_if_wanted() {
+  if (std::exchange(t_wants_heavy_fence, false)) static_cast<void>(heavy_fence());
+}
+
+[[gnu::cold]] void BellPull::pull() {
+  if (fencing_.disarmed_by_me(*armed_, [] { base::full_fence(); })) bell_.ring(place_);
 }
 
 namespace {

@@ -34,15 +34,15 @@ struct PeerProcess {
 
 // How a sender wakes a worker that sleeps. After each publication for the worker, the sender checks
 // whether the worker is armed: one load of a line that rarely changes. If one of the two processes
-// lacks membarrier, looked_at_ is a word that is always 1, so that the sender executes the fence
-// and checks the real word.
+// lacks membarrier, looked_at_ is a word that is always 1, so that the sender always executes the
+// fence and checks the real word; otherwise it does so where the worker asks for it.
 class BellPull {
  public:
   BellPull() = default;
   BellPull(std::atomic<std::uint32_t>* looked_at, std::atomic<std::uint32_t>* armed, queue::Bell<> bell,
            queue::Places place)
       : looked_at_(looked_at), armed_(armed), bell_(bell), place_(place) {}
-  void published() const {
+  void published() {
     if (wanted()) [[unlikely]]
       pull();
   }
@@ -51,13 +51,14 @@ class BellPull {
     base::light_fence();
     return looked_at_->load(std::memory_order_relaxed) != 0;
   }
-  void pull() const;
+  void pull();
 
  private:
   std::atomic<std::uint32_t>* looked_at_ = nullptr;
   std::atomic<std::uint32_t>* armed_ = nullptr;
   queue::Bell<> bell_;
   queue::Places place_ = queue::kEveryPlace;  // of the worker
+  queue::Fencing<> fencing_;
 };
 
 class Device {
@@ -77,6 +78,11 @@ class Device {
   [[nodiscard]] const queue::Bell<>& bell() const { return bell_; }
   // This process executes the barrier between arming and checking, so that its senders need not.
   [[nodiscard]] bool membarrier() const { return agreement_.membarrier != 0; }
+  // A full fence in all threads of the job. False: it has failed.
+  [[nodiscard]] static bool heavy_fence() { return base::membarrier_shared(); }
+  // The calling thread has armed a worker whose senders execute no fence.
+  static void want_heavy_fence();
+  static void heavy_fence_if_wanted();
   // The bell pull that wakes that worker.
   [[nodiscard]] BellPull bell_pull(const PeerProcess& peer, std::uint32_t worker);
   [[nodiscard]] bool cma_enabled() const { return cma_enabled_; }

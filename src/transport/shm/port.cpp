@@ -117,7 +117,7 @@ std::size_t Port::post(std::span<Command> batch) {
 }
 
 // After one message. The result is post()'s, whose last call this is.
-[[gnu::cold, gnu::noinline]] std::size_t Port::pull_bell(const OutgoingRing& to) {
+[[gnu::cold, gnu::noinline]] std::size_t Port::pull_bell(OutgoingRing& to) {
   to.bell.pull();
   return 1;
 }

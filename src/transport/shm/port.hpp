@@ -30,7 +30,9 @@ class Port final : public TransportWorker {
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
   [[nodiscard]] bool arm() override;
-  [[nodiscard]] bool armed() const override { return entry_.armed.load(std::memory_order_relaxed) != 0; }
+  [[nodiscard]] bool armed() const override {
+    return (entry_.armed.load(std::memory_order_relaxed) & queue::kArmed) != 0;
+  }
   [[nodiscard]] bool has_arrivals() override;
   [[nodiscard]] bool has_untaken() override { return has_arrivals(); }
   [[nodiscard]] std::size_t unopened(std::span<Unopened> found) override;
@@ -48,7 +50,7 @@ class Port final : public TransportWorker {
     return std::max<std::uint64_t>(1, peer.agreement.bounce_chunk_bytes * kServed / kServedBytes);
   }
 
-  static std::size_t pull_bell(const OutgoingRing& to);
+  static std::size_t pull_bell(OutgoingRing& to);
   std::size_t post_all(std::span<Command> batch);
   [[nodiscard]] OutgoingRing* ring_of(const Command& message) const;
   static std::size_t post_row(OutgoingRing& to, std::span<Command> batch);
@@ -81,6 +83,7 @@ class Port final : public TransportWorker {
   std::uint32_t max_workers_;
   std::uint32_t max_message_;
   WorkerEntry& entry_;
+  queue::Arming<std::atomic<std::uint32_t>> arming_{entry_.armed};
   PortCounters counters_;
 
   std::vector<OutgoingRing*> outgoing_;  // by rank * max_workers + worker; null: not connected yet

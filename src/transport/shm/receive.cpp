@@ -74,8 +74,12 @@ std::size_t Port::poll(std::span<Completion> completions) {
 // Our own transfers advance only in poll(): the target's part of a transfer does not ring.
 bool Port::arm() {
   if (!lent_.empty() || !backlog_.empty() || !transfers_.idle()) return false;
-  entry_.armed.store(1, std::memory_order_relaxed);
   entry_.attention.ignore();
+  if (!device_.membarrier()) {
+    entry_.armed.store(queue::kArmed, std::memory_order_relaxed);
+  } else if (arming_.arm(device_.environment().clock->now_ns(), [] { return Device::heavy_fence(); })) {
+    Device::want_heavy_fence();
+  }
   return true;
 }
 

@@ -81,10 +81,10 @@ std::string ShmTransport::describe() const {
 }
 
 // Called between arming and checking. Against senders that execute a fence, our fence is enough;
-// the barrier is for the other senders.
+// the heavy one is for the other senders.
 void ShmTransport::settle() {
   base::full_fence();
-  if (device_->membarrier()) static_cast<void>(base::membarrier_shared());
+  Device::heavy_fence_if_wanted();
 }
 
 base::Result<std::unique_ptr<TransportWorker>> ShmTransport::open_worker(std::uint32_t index) {
