@@ -22,7 +22,9 @@ bool is_zero(const NodeBoard& board) {
 
 void expect_whole(const NodeBoard& board) {
   ASSERT_EQ(board.bytes().size(), kBoardBytes);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(board.bytes().data()) % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)), 0U);
+  EXPECT_EQ(
+      reinterpret_cast<std::uintptr_t>(board.bytes().data()) % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)),
+      0U);
   EXPECT_TRUE(is_zero(board));
 }
 
@@ -96,8 +98,9 @@ TEST(board, other_files_are_none) {
     int seals;
     bool good;
   };
-  for (const Case& one : {Case{kBoardBytes, kLength, true}, Case{kBoardBytes, F_SEAL_GROW, false}, Case{kBoardBytes, 0, false},
-                          Case{kBoardBytes - 1, kLength, false}, Case{2 * kBoardBytes, kLength, false}}) {
+  for (const Case& one :
+       {Case{kBoardBytes, kLength, true}, Case{kBoardBytes, F_SEAL_GROW, false}, Case{kBoardBytes, 0, false},
+        Case{kBoardBytes - 1, kLength, false}, Case{2 * kBoardBytes, kLength, false}}) {
     const base::Fd file(::memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(one.bytes)), 0);
     ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, one.seals), 0);

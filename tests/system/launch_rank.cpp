@@ -206,6 +206,7 @@ int one_dies_on_the_board() {
   const auto bootstrap = join();
   const std::uint32_t rank = bootstrap->rank();
   check_board(*bootstrap);
+  check(barrier(*bootstrap) == HEDDLE_DONE, "barrier, before anybody changes its line");
   if (rank == 1) ::raise(SIGKILL);
   await_failure(*bootstrap, 1);
   check(line_of(bootstrap->board(), 1).load() == 2, "the line of the dead");

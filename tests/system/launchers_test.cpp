@@ -1,5 +1,7 @@
 // The launchers of clusters with real processes: the same binaries that `heddle run` starts,
 // started by others.
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -151,6 +153,13 @@ TEST_P(Launchers, first_contact_and_a_lack_of_descriptors) {
     Launched job(words(3, {kRank, mode}));
     EXPECT_EQ(job.wait(), 0) << mode << job.out() << job.err();
   }
+}
+
+TEST_P(Launchers, ranks_that_can_make_no_board_have_none) {
+  Launched job(words(2, {kRank, "without-call", std::to_string(SYS_memfd_create), kRank, "no-board"}));
+  const int code = job.wait();
+  if (count(job.err(), "no filter of calls here") > 0) GTEST_SKIP() << job.err();
+  EXPECT_EQ(code, 0) << job.out() << job.err();
 }
 
 TEST_P(Launchers, a_program_talks_through_shared_memory) {
