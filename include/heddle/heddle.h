@@ -35,7 +35,7 @@
  * library.
  *
  * Progress.  A worker moves only while some thread is in a call that makes progress on it:
- *   - heddle_worker_progress, heddle_worker_wait and heddle_worker_arm
+ *   - heddle_worker_progress, heddle_worker_wait, heddle_worker_wait_for and heddle_worker_arm
  *   - the blocking forms of operations (when the first attempt returns HEDDLE_AGAIN)
  *   - heddle_flush, heddle_quiet and heddle_worker_close (while operations are outstanding)
  *   - heddle_fence (when something is outstanding)

@@ -130,6 +130,33 @@ HEDDLE_API int heddle_worker_progress(heddle_worker worker);
  * Errors: TIMEOUT, STATE (inside a handler). */
 HEDDLE_API heddle_status heddle_worker_wait(heddle_worker worker, int64_t timeout_ns);
 
+/* What heddle_worker_wait_for waits for. */
+struct heddle_wait_facts;
+typedef struct heddle_wait_condition {
+  size_t size; /* sizeof(heddle_wait_condition); see heddle.h */
+  /* Looks whether the wait is over. DONE or an error: it is, and the call returns that. AGAIN: not
+   * yet. POSTED: not yet either, but this look has moved something, and the next may. It runs on
+   * the waiting thread, outside of the worker: it may make progress on this and other workers,
+   * post, and wait for a short time. */
+  heddle_status (*ready)(void* arg);
+  void* arg;
+  const char* call; /* in reports: "MPI_Recv"; a literal. Null: this function's name */
+  /* In reports: what is awaited, as for heddle_wait_note, with `call` set. Null: nobody knows. */
+  void (*tell)(void* arg, struct heddle_wait_facts* facts);
+} heddle_wait_condition;
+
+/* For a library on top of Heddle that waits for something of its own: calls ready() until it ends
+ * the wait, and advances the worker in between. It rests as all calls do (see Progress): ready() is
+ * called before each rest, and messages to the worker end the rest. Whatever else makes the
+ * condition true, such as a word that a peer writes, is noticed after the rest, which takes a
+ * sixteenth of the time waited. With heddle_worker_options.attends it advances the other workers
+ * too. Reports about jobs that hang show the wait as that of `call`.
+ * Returns what ready() has returned; TIMEOUT: the time is over (timeout_ns 0: ready() was called
+ * once). The exclusive worker's thread, or any thread.
+ * Errors: ARGUMENT (ready is null), TIMEOUT, STATE (inside a handler). */
+HEDDLE_API heddle_status heddle_worker_wait_for(heddle_worker worker, const heddle_wait_condition* condition,
+                                                int64_t timeout_ns);
+
 /* For a program whose loop waits for descriptors (poll, epoll, libuv, asyncio): returns a
  * descriptor that becomes readable when the worker, armed by heddle_worker_arm, needs attention.
  * Each call returns the same one. It belongs to the library, which closes it when the worker is

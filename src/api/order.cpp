@@ -114,6 +114,20 @@ heddle_status heddle_worker_wait(heddle_worker handle, int64_t timeout_ns) {
                             static_cast<long long>(timeout_ns), worker->index());
 }
 
+heddle_status heddle_worker_wait_for(heddle_worker handle, const heddle_wait_condition* given, int64_t timeout_ns) {
+  Worker* worker = find_handle<Worker>(handle.id);
+  if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (given == nullptr) return null_argument("worker_wait_for", "condition");
+  heddle_wait_condition condition{};
+  const Status read = read_options("heddle_wait_condition", given, kFirstWaitCondition, &condition);
+  if (read != HEDDLE_DONE) return read;
+  if (condition.ready == nullptr) return null_argument("worker_wait_for", "condition->ready");
+  if (condition.call == nullptr) condition.call = "heddle_worker_wait_for";
+  const Status status = worker->wait_for(condition, timeout_ns);
+  if (status != HEDDLE_ERR_TIMEOUT) return status;
+  return heddle::base::fail(status, "%s: not within %lld ns", condition.call, static_cast<long long>(timeout_ns));
+}
+
 heddle_status heddle_worker_descriptor(heddle_worker handle, int* descriptor) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);

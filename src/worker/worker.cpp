@@ -276,6 +276,80 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   }
 }
 
+namespace {
+
+// The facts of a wait for a condition, for its context's inspection.
+class ToldCondition {
+ public:
+  ToldCondition(Context& context, std::uint32_t worker, const heddle_wait_condition& condition)
+      : context_(context), worker_(worker), condition_(condition) {}
+  ToldCondition(const ToldCondition&) = delete;
+  ToldCondition& operator=(const ToldCondition&) = delete;
+  ~ToldCondition() {
+    if (noted_) context_.inspection().end_noted(this);
+  }
+  // In each round that rests.
+  void note() {
+    if (condition_.tell == nullptr) return;
+    noted_ = true;
+    Inspection& inspection = context_.inspection();
+    if (inspection.note({nullptr, worker_, &tell, this}, context_.clock().now_ns()))
+      inspection.answer(Inspection::From::program, {});
+  }
+
+ private:
+  static void tell(void* self, heddle_wait_facts* facts) {
+    const heddle_wait_condition& condition = static_cast<const ToldCondition*>(self)->condition_;
+    facts->call = condition.call;
+    condition.tell(condition.arg, facts);
+  }
+
+  Context& context_;
+  const std::uint32_t worker_;
+  const heddle_wait_condition& condition_;
+  bool noted_ = false;
+};
+
+}  // namespace
+
+base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64_t timeout_ns) {
+  if (engine::inside_of() != nullptr) [[unlikely]]
+    return engine::reject_wait(condition.call);
+  base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
+  Watch watch(context_, this, condition.call);
+  ToldCondition told(context_, index_, condition);
+  bool sleeps = false;  // as in until()
+  for (std::uint32_t round = 1;; ++round) {
+    const std::uint64_t seen = moved();
+    const base::Status status = condition.ready(condition.arg);
+    if (status != HEDDLE_AGAIN && status != HEDDLE_POSTED) {
+      base::show_acquire(core_.order());
+      return status;
+    }
+    int events = progress();
+    if (events < 0) return static_cast<base::Status>(events);
+    events += status == HEDDLE_POSTED ? 1 : 0;
+    if (attends_) events += attend(round, waiter.idle_since() != 0);
+    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
+      watch.may_resume();
+      return HEDDLE_ERR_TIMEOUT;
+    }
+    const std::int64_t ns = waiter.nap_ns();
+    if (ns > 0) {
+      if (attends_ && attend_before_nap() > 0) {
+        static_cast<void>(waiter.busy());
+      } else if (std::exchange(sleeps, false)) {
+        context_.nap(this, ns, attends_);
+      } else {
+        sleeps = !context_.nap_unless_moved(this, ns, seen, attends_);
+      }
+    }
+    constexpr std::uint32_t kManyRounds = 4096;  // something moves all the time, but ends nothing
+    if (ns > 0 || round % kManyRounds == 0) told.note();
+    watch.round(kNothingMore, ns > 0);
+  }
+}
+
 // The thread inside may only be posting, or may have polled before something arrived; and when it
 // leaves, nothing is armed. So an arrival may wait for this thread's next look. If this thread
 // could not enter, the next look has to be soon, unless the executor is the thread inside.

@@ -90,14 +90,12 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   base::Status try_drain();
   // Makes progress until attempt() returns something else than AGAIN. STATE: it returned AGAIN
   // inside a handler. For describe(), see Watch::round().
-  template <class Attempt, class Describe>
-  base::Status until(const WaitCall& wait, Attempt&& attempt, Describe&& describe);
-  template <class Attempt>
-  base::Status until(const WaitCall& wait, Attempt&& attempt) {
-    return until(wait, std::forward<Attempt>(attempt), kNothingMore);
-  }
+  template <class Attempt, class Describe = decltype(kNothingMore)&>
+  base::Status until(const WaitCall& wait, Attempt&& attempt, Describe&& describe = kNothingMore);
   // heddle_worker_wait; `handle` is this worker's.
   base::Status wait_moved(std::uint64_t handle, std::int64_t timeout_ns);
+  // heddle_worker_wait_for: the condition's call is not null.
+  base::Status wait_for(const heddle_wait_condition& condition, std::int64_t timeout_ns);
   // A number that changes whenever any thread has moved something. It changes after the handlers
   // and callbacks have run, so a thread that sees the change sees what they did.
   [[nodiscard]] std::uint64_t moved() const {

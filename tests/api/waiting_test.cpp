@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <string>
 
 #include "api/test_job.hpp"
 #include "base/fence.hpp"
@@ -39,6 +40,15 @@ std::vector<Case> cases() {
   return all;
 }
 
+// heddle_worker_wait_for, until finished() is true.
+template <class Finished>
+void wait_for(heddle_worker worker, const Finished& finished) {
+  const heddle_wait_condition condition{
+      sizeof condition, [](void* arg) { return (*static_cast<const Finished*>(arg))() ? HEDDLE_DONE : HEDDLE_AGAIN; },
+      const_cast<void*>(static_cast<const void*>(&finished)), "a test", nullptr};
+  ASSERT_EQ(heddle_worker_wait_for(worker, &condition, HEDDLE_FOREVER), HEDDLE_DONE) << heddle_last_error();
+}
+
 class Waiting : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Modes, Waiting, testing::ValuesIn(cases()), case_name);
 
@@ -48,6 +58,7 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
   const Case given = GetParam();
   std::atomic<std::uint64_t> raised{0};
   std::atomic<bool> written{false};
+  std::atomic<bool> written_again{false};
   Job(2, given.transport).run([&](Context& context, Worker&) {
     heddle_worker_options options{};
     options.size = sizeof options;
@@ -69,7 +80,7 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
     const auto own_loop = [&](const auto& finished) {
       while (!finished()) ASSERT_EQ(heddle_worker_wait(worker, HEDDLE_FOREVER), HEDDLE_DONE) << heddle_last_error();
     };
-    const std::array<std::pair<std::function<void()>, std::function<void()>>, 5> kinds = {{
+    const std::array<std::pair<std::function<void()>, std::function<void()>>, 7> kinds = {{
         {[&] {
            const auto* word = reinterpret_cast<const std::uint64_t*>(&raised);
            EXPECT_EQ(heddle_signal_wait(worker, word, HEDDLE_EQ, 1, HEDDLE_FOREVER), HEDDLE_DONE);
@@ -88,6 +99,9 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
          [&] { EXPECT_GE(heddle_am(worker, waiter, &message, nullptr), 0) << heddle_last_error(); }},
         // Events that no worker reports.
         {[&] { own_loop([&] { return written.load(); }); }, [&] { written.store(true); }},
+        {[&] { wait_for(worker, [&] { return raised.load() == 3; }); },
+         [&] { EXPECT_GE(heddle_am(worker, waiter, &message, nullptr), 0) << heddle_last_error(); }},
+        {[&] { wait_for(worker, [&] { return written_again.load(); }); }, [&] { written_again.store(true); }},
     }};
     for (const auto& [wait, end] : kinds) {
       const double before = thread_seconds();
@@ -108,6 +122,83 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
     }
     EXPECT_EQ(heddle_worker_close(worker), HEDDLE_DONE);
     context.barrier();
+  });
+}
+
+// ---- heddle_worker_wait_for ---------------------------------------------------------------------
+
+// Answers as it is told, and counts its calls.
+struct Condition {
+  heddle_status answer = HEDDLE_AGAIN;
+  int calls = 0;
+  int last = 0;  // this call is the last; 0: none is
+  heddle_worker worker{};
+
+  [[nodiscard]] heddle_status wait(std::int64_t timeout_ns) {
+    const heddle_wait_condition condition{sizeof condition, &look, this, nullptr, nullptr};
+    return heddle_worker_wait_for(worker, &condition, timeout_ns);
+  }
+  static heddle_status look(void* self) {
+    auto& condition = *static_cast<Condition*>(self);
+    return ++condition.calls == condition.last ? HEDDLE_DONE : condition.answer;
+  }
+};
+
+TEST(WaitFor, ReturnsWhatTheConditionReturns) {
+  Job(1, "loopback").run([&](Context&, Worker& worker) {
+    Condition condition;
+    condition.worker = worker.handle();
+    condition.answer = HEDDLE_ERR_CANCELLED;
+    EXPECT_EQ(condition.wait(HEDDLE_FOREVER), HEDDLE_ERR_CANCELLED);
+    EXPECT_EQ(condition.calls, 1);
+    for (const heddle_status answer : {HEDDLE_AGAIN, HEDDLE_POSTED}) {
+      condition.answer = answer;
+      condition.calls = 0;
+      EXPECT_EQ(condition.wait(0), HEDDLE_ERR_TIMEOUT);
+      EXPECT_EQ(condition.calls, 1);
+      EXPECT_NE(std::string(heddle_last_error()).find("heddle_worker_wait_for"), std::string::npos);
+      EXPECT_EQ(condition.wait(3'000'000), HEDDLE_ERR_TIMEOUT);
+      EXPECT_GT(condition.calls, 2);
+      condition.calls = 0;
+      condition.last = 100;
+      EXPECT_EQ(condition.wait(HEDDLE_FOREVER), HEDDLE_DONE);
+      EXPECT_EQ(condition.calls, condition.last);
+      condition.last = 0;
+    }
+  });
+}
+
+TEST(WaitFor, ChecksItsArguments) {
+  Job(1, "loopback").run([&](Context& context, Worker& worker) {
+    heddle_wait_condition condition{};
+    condition.size = sizeof condition;
+    EXPECT_EQ(heddle_worker_wait_for(worker.handle(), &condition, 0), HEDDLE_ERR_ARGUMENT);
+    EXPECT_EQ(heddle_worker_wait_for(worker.handle(), nullptr, 0), HEDDLE_ERR_ARGUMENT);
+    condition.ready = [](void*) { return HEDDLE_DONE; };
+    EXPECT_EQ(heddle_worker_wait_for(worker.handle(), &condition, 0), HEDDLE_DONE);
+    EXPECT_EQ(heddle_worker_wait_for({context.handle().id}, &condition, 0), HEDDLE_ERR_HANDLE);
+    condition.size -= sizeof(void*);
+    EXPECT_EQ(heddle_worker_wait_for(worker.handle(), &condition, 0), HEDDLE_ERR_ARGUMENT);
+  });
+}
+
+TEST(WaitFor, IsRefusedInAHandler) {
+  Job(1, "loopback").run([&](Context& context, Worker& worker) {
+    static heddle_status inside;
+    inside = HEDDLE_DONE;
+    ASSERT_EQ(heddle_am_register(
+                  context.handle(), 3,
+                  [](const heddle_am_arrival* arrival, void*) {
+                    Condition condition;
+                    condition.worker = arrival->worker;
+                    inside = condition.wait(0);
+                  },
+                  nullptr),
+              HEDDLE_DONE);
+    const heddle_am_message message{3, 0, nullptr, nullptr, 0};
+    ASSERT_GE(heddle_am(worker.handle(), {0, 0}, &message, nullptr), 0);
+    wait_for(worker.handle(), [] { return inside != HEDDLE_DONE; });
+    EXPECT_EQ(inside, HEDDLE_ERR_STATE);
   });
 }
 

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "rank.hpp"
@@ -220,6 +221,17 @@ void wait(Rank& rank) {
   const heddle_worker worker = rank.pick(rank.workers);
   const std::int64_t time = rank.timeout();
   HEDDLE_CALL(rank, heddle_worker_wait, worker, time);
+}
+void wait_for(Rank& rank) {
+  static constexpr std::array kEnds = {HEDDLE_DONE, HEDDLE_AGAIN, HEDDLE_POSTED, HEDDLE_ERR_CANCELLED};
+  const heddle_worker worker = rank.pick(rank.workers);
+  heddle_wait_condition condition{};
+  condition.size = sizeof condition;
+  condition.arg = const_cast<heddle_status*>(&kEnds[rank.below(kEnds.size())]);
+  if (!rank.chance(10)) condition.ready = [](void* end) { return *static_cast<const heddle_status*>(end); };
+  if (rank.chance(50)) condition.tell = &tell_wait;
+  const std::int64_t time = rank.timeout();
+  HEDDLE_CALL(rank, heddle_worker_wait_for, worker, sized(rank, condition), time);
 }
 void descriptor(Rank& rank) {
   HEDDLE_CALL(rank, heddle_worker_descriptor, rank.pick(rank.workers), rank.maybe_null(rank.keep_one(-1)));
@@ -444,6 +456,7 @@ std::vector<Row> context_rows() {
       {"heddle_worker_mode", When::anywhere, worker_mode},
       {"heddle_worker_progress", When::anywhere, progress},
       {"heddle_worker_wait", When::anywhere, wait},
+      {"heddle_worker_wait_for", When::anywhere, wait_for},
       {"heddle_worker_descriptor", When::anywhere, descriptor},
       {"heddle_worker_arm", When::anywhere, arm},
       {"heddle_worker_stats_read", When::anywhere, stats},
