@@ -36,7 +36,6 @@ WAITS = {
 # For another process, with an end of their own.
 FOR_PROCESSES = {
     "interfaces/mpi/rma/accumulate.cpp": (1, "asks whether the guard's owner lives; tells reports"),
-    "interfaces/mpi/rma/locks.cpp": (3, "asks whether the lock's holder and the target live; tells reports"),
     "interfaces/openshmem/teams.cpp": (1, "between two agreements, which wait as all collectives do"),
     "src/bootstrap/hosted/hosted.cpp": (1, "an exchange, which knows of deaths"),
     "src/bootstrap/local/channel.cpp": (1, "has a time-out"),
@@ -53,8 +52,6 @@ FOR_PROCESSES = {
 FOR_THREADS = {
     "interfaces/lcw/completion.cpp": (1, "the owner is inside for one call"),
     "interfaces/lcw/process.cpp": (1, "no wait: gives the core away once"),
-    "interfaces/mpi/collective/engine_call.cpp": (1, "another thread's collective, which knows of deaths"),
-    "interfaces/mpi/messages/request.cpp": (1, "another thread's look at an operation, which waits for nobody"),
     "interfaces/python/src/calls.cpp": (1, "who takes the last reference"),
     "interfaces/python/src/request.cpp": (1, "who completes it puts it on a list at once"),
     "src/base/fence.cpp": (1, "a signal's handler in each thread"),

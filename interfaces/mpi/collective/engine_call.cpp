@@ -1,7 +1,5 @@
 #include "mpi/collective/engine_call.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -168,12 +166,7 @@ class Turn {
  public:
   explicit Turn(Comm& comm) : comm_(g_job.thread_level == MPI_THREAD_MULTIPLE ? &comm : nullptr) {
     if (comm_ == nullptr) return;
-    // No event tells that the other thread has left, so nobody sleeps here.
-    constexpr std::uint32_t kSpins = 64;
-    for (std::uint32_t looks = 0; comm.in_collective.exchange(true, std::memory_order_acquire); ++looks) {
-      progress(*comm.lane);
-      if (looks >= kSpins) sched_yield();
-    }
+    wait_until(*comm.lane, [&] { return !comm.in_collective.exchange(true, std::memory_order_acquire); });
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -380,20 +373,18 @@ void note_call(Comm& comm, EngineCollective what, std::uint32_t root) {
 }  // namespace
 
 int wait_collective(const Comm& comm, heddle_collective collective) {
-  constexpr std::int64_t kFirstNs = 30'000;
-  constexpr std::int64_t kLongestNs = 2'000'000;
-  const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
-  NotedWait noted(comm.lane->worker, "a collective of MPI", fill);
-  for (std::int64_t wait_ns = kFirstNs;; wait_ns = std::min(2 * wait_ns, kLongestNs)) {
-    const heddle_status status = heddle_collective_wait_on(collective, comm.lane->worker, wait_ns);
-    if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
-    if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
-      return code_of(status);
-    noted.note();
-    // The wait has made progress on all lanes, but on none of the operations that the engine does
-    // not know.
-    if (has_steps() ? progress_all() : progress(*comm.lane)) wait_ns = kFirstNs;
+  // While the wait would spin, the engine's own is the fastest. It knows nothing of operations of
+  // several steps.
+  constexpr std::int64_t kSpinNs = 30'000;
+  heddle_status status =
+      has_steps() ? HEDDLE_ERR_TIMEOUT : heddle_collective_wait_on(collective, comm.lane->worker, kSpinNs);
+  if (status == HEDDLE_ERR_TIMEOUT) [[unlikely]] {
+    const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
+    const auto ended = [&] { return (status = heddle_collective_test(collective)) != HEDDLE_AGAIN; };
+    wait_until(*comm.lane, ended, "a collective of MPI", fill);
   }
+  if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
+  return code_of(status);
 }
 
 int run_barrier(Comm& comm) {

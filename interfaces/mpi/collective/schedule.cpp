@@ -163,6 +163,7 @@ bool StepSchedule::advance_steps() {
     if (!ended(step, &code_)) return false;
     begun_ = false;
     ++at_;
+    ++t_moves;
   }
   if (compares) return false;  // after an error too: a mismatch may be its cause
   over_ = true;
@@ -227,8 +228,10 @@ int StepSchedule::start() {
   return MPI_SUCCESS;
 }
 
-bool StepSchedule::step() {
-  return !advance();
+Stepped::Made StepSchedule::step() {
+  const std::uint32_t before = t_moves;
+  if (advance()) return Made::finished;
+  return t_moves != before ? Made::moved : Made::nothing;
 }
 
 bool StepSchedule::test(Outcome* outcome) {

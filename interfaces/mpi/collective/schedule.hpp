@@ -65,7 +65,7 @@ class StepSchedule final : public MpiOperation, public Stepped {
   bool test(Outcome* outcome) override;
   Lane& lane() override { return *comm_.lane; }
   Comm* comm() override { return &comm_; }
-  bool step() override;
+  Made step() override;
 
  private:
   struct Move {

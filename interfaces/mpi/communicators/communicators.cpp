@@ -223,9 +223,10 @@ class Duplicating final : public MpiOperation, public Stepped {
     add_stepped(this);
     return MPI_SUCCESS;
   }
-  bool step() override {
+  Made step() override {
+    const std::uint32_t before = t_moves;
     Comm* made = nullptr;
-    if (!making_->step(&code_, &made)) return true;
+    if (!making_->step(&code_, &made)) return t_moves != before ? Made::moved : Made::nothing;
     if (made != nullptr) {
       made->errhandler = retain(parent_.errhandler);
       made->topology = parent_.topology;
@@ -234,7 +235,7 @@ class Duplicating final : public MpiOperation, public Stepped {
       *newcomm_ = handle_of(made);
     }
     ended_.store(true, std::memory_order_release);
-    return false;
+    return Made::finished;
   }
   bool test(Outcome* outcome) override {
     if (!ended_.load(std::memory_order_acquire)) progress(lane());

@@ -1,7 +1,5 @@
 #include "mpi/core/progress.hpp"
 
-#include <algorithm>
-
 #include "mpi/messages/message.hpp"
 #include "mpi/rma/ask.hpp"
 
@@ -22,15 +20,53 @@ bool step_all() {
   const std::unique_lock lock(g_stepped_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   t_stepping = true;
+  bool moved = false;
   for (Stepped*& stepped : g_stepped) {
-    if (stepped == nullptr || stepped->step()) continue;
+    if (stepped == nullptr) continue;
+    const Stepped::Made made = stepped->step();
+    moved |= made != Stepped::Made::nothing;
+    if (made != Stepped::Made::finished) continue;
     stepped = nullptr;
     g_steps.fetch_sub(1, std::memory_order_release);
   }
   g_stepped.remove(nullptr);
   t_stepping = false;
-  return true;
+  return moved;
 }
+
+// What the engine does not know of.
+bool make_steps(Lane& lane) {
+  bool moved = false;
+  if (lane.waiting.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    moved = post_waiting(lane);
+  if (g_answers.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    moved |= post_answers();
+  return step_all() || moved;
+}
+
+// One wait: see wait_in().
+struct LaneWait {
+  Lane& lane;
+  const LookAt look;
+  const TellWait tell;
+  void* const arg;
+  std::uint32_t looks = 0;
+
+  static heddle_status ready(void* self) {
+    // every so many looks, the sends that wait in other lanes
+    constexpr std::uint32_t kOthers = 16;
+    auto& wait = *static_cast<LaneWait*>(self);
+    const std::uint32_t before = t_moves;
+    if (const heddle_status status = wait.look(wait.arg); status != HEDDLE_AGAIN) return status;
+    bool moved = make_steps(wait.lane);
+    if (++wait.looks % kOthers == 0) moved |= post_all_waiting();
+    return moved || t_moves != before ? HEDDLE_POSTED : HEDDLE_AGAIN;
+  }
+  static void told(void* self, heddle_wait_facts* facts) {
+    const auto& wait = *static_cast<const LaneWait*>(self);
+    wait.tell(wait.arg, facts);
+  }
+};
 
 }  // namespace
 
@@ -56,13 +92,13 @@ bool has_steps() {
          g_answers.load(std::memory_order_relaxed) != 0;
 }
 
+thread_local constinit std::uint32_t t_moves = 0;
+
 bool progress(Lane& lane) {
   bool moved = heddle_worker_progress(lane.worker) > 0;
-  if (lane.waiting.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    moved |= post_waiting(lane);
-  if (g_answers.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    moved |= post_answers();
-  return step_all() || moved;
+  moved |= make_steps(lane);
+  t_moves += moved ? 1 : 0;
+  return moved;
 }
 
 bool progress_all() {
@@ -71,17 +107,16 @@ bool progress_all() {
   return moved;
 }
 
-bool Looks::pause() {
-  constexpr std::uint32_t kSpins = 64;
-  constexpr std::uint32_t kOthers = 16;  // every so many looks, the sends that wait in other lanes
-  constexpr std::int64_t kNapNs = 1'000'000;
-  constexpr std::int64_t kStepNapNs = 20'000;  // with steps that no event announces
-  const bool steps = has_steps();
-  if (++looks_ % kOthers == 0 && steps) post_all_waiting();
-  if (looks_ < kSpins || steps) progress(lane_);
-  if (looks_ < kSpins) return false;
-  // While nothing moves, the wait spins, then yields, then sleeps: others may need this core.
-  return heddle_worker_wait(lane_.worker, steps ? kStepNapNs : kNapNs) == HEDDLE_ERR_TIMEOUT;
+heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg) {
+  LaneWait wait{lane, look, tell, arg};
+  const heddle_wait_condition condition{sizeof condition, &LaneWait::ready, &wait, call,
+                                        tell != nullptr ? &LaneWait::told : nullptr};
+  const heddle_status status = heddle_worker_wait_for(lane.worker, &condition, HEDDLE_FOREVER);
+  if (status != HEDDLE_ERR_STATE) [[likely]]
+    return status;
+  // In a callback of the engine, which makes the progress: nothing can be done but look.
+  for (;;)
+    if (const heddle_status seen = LaneWait::ready(&wait); seen != HEDDLE_AGAIN && seen != HEDDLE_POSTED) return seen;
 }
 
 }  // namespace heddle::mpi

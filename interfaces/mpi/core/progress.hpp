@@ -4,50 +4,20 @@
 //
 // A call that waits makes progress on its lane, and nearly as often on the others, because peers
 // may be waiting there for this rank. The lanes are opened with heddle_worker_options.attends for
-// this. It spins, yields and sleeps as the engine's calls do.
+// this. All waits go through the engine's (heddle_worker_wait_for), which spins, yields and sleeps.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <mutex>
+#include <type_traits>
 
 #include <heddle/heddle.h>
 #include "mpi/core/job.hpp"
 
 namespace heddle::mpi {
-
-// One wait of this thread. fill(facts) sets everything that the wait is for, except the call. It
-// may be called in any call of Heddle that this thread makes, until the object ends.
-template <class Fill>
-class NotedWait {
- public:
-  NotedWait(heddle_worker worker, const char* call, const Fill& fill) : worker_(worker), call_(call), fill_(fill) {}
-  NotedWait(const NotedWait&) = delete;
-  NotedWait& operator=(const NotedWait&) = delete;
-  ~NotedWait() {
-    if (noted_) [[unlikely]]
-      static_cast<void>(heddle_wait_end(worker_, this));
-  }
-
-  // In each round that has time for it.
-  void note() { noted_ = heddle_wait_note(worker_, &tell, this) == HEDDLE_DONE || noted_; }
-
- private:
-  static void tell(void* self, heddle_wait_facts* facts) {
-    const auto& wait = *static_cast<const NotedWait*>(self);
-    facts->call = wait.call_;
-    wait.fill_(*facts);
-  }
-
-  const heddle_worker worker_;
-  const char* const call_;
-  const Fill& fill_;
-  bool noted_ = false;
-};
-
-// For waits of which only their worker's operations are known.
-inline constexpr auto kNothingMore = [](heddle_wait_facts&) {};
 
 // A send that the engine did not take: the peer's credit is used up, say. Progress tries it again.
 // Later sends to the same worker wait behind it, so that messages stay in order.
@@ -76,14 +46,22 @@ struct Lane {
 // next step.
 class Stepped {
  public:
+  enum class Made : std::uint8_t {
+    nothing,
+    moved,    // not over, but nearer to it
+    finished  // it leaves the list
+  };
   virtual ~Stepped() = default;
-  // Makes the steps that are possible now, without waiting. False: it is finished, and leaves the
-  // list.
-  virtual bool step() = 0;
+  // Makes the steps that are possible now, without waiting.
+  virtual Made step() = 0;
 };
-// Any thread. The object stays until step() has returned false, or remove_stepped().
+// Any thread. The object stays until step() has returned `finished`, or remove_stepped().
 void add_stepped(Stepped* stepped);
 void remove_stepped(Stepped* stepped);
+
+// Counts what this thread has moved: events of lanes, messages of the library's own that have
+// ended. A wait during which it grows does not rest.
+extern thread_local std::uint32_t t_moves [[gnu::tls_model("initial-exec")]];
 
 // Sends that wait, of all lanes. Relaxed, as Lane::waiting.
 extern std::atomic<std::size_t> g_waiting_sends;
@@ -96,41 +74,40 @@ bool progress(Lane& lane);
 // The same for all lanes.
 bool progress_all();
 
-// The looks of one wait; call pause() after each that found nothing.
-class Looks {
- public:
-  explicit Looks(Lane& lane) : lane_(lane) {}
-  // True: nothing has moved for so long that the wait is noted for reports.
-  [[nodiscard]] bool pause();
+// Calls look(arg) until it does not return HEDDLE_AGAIN, and makes progress in between, also on
+// what the engine does not know of. Rests as the engine's calls do. Returns what look() returned.
+// `tell`: for reports, or null.
+using LookAt = heddle_status (*)(void* arg);
+using TellWait = void (*)(void* arg, heddle_wait_facts* facts);
+heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg);
 
- private:
-  Lane& lane_;
-  std::uint32_t looks_ = 0;
-};
+// For waits of which only their worker's operations are known.
+inline constexpr auto kNothingMore = [](heddle_wait_facts&) {};
 
-// One per wait; call pause() after each look that found nothing. `fill`: what is waited for.
-template <class Fill = decltype(kNothingMore)>
-class LanePatience {
- public:
-  explicit LanePatience(Lane& lane, const char* call = "a call of MPI", const Fill& fill = kNothingMore)
-      : looks_(lane), wait_(lane.worker, call, fill) {}
-  void pause() {
-    if (looks_.pause()) wait_.note();
-  }
-
- private:
-  Looks looks_;
-  NotedWait<Fill> wait_;
-};
-
-// Waits until ready() is true. `call`, `fill`: for reports.
+// Waits until ready() is true. `call`, `fill(facts)`: for reports. What ready() throws is thrown.
 template <class Ready, class Fill = decltype(kNothingMore)>
 inline void wait_until(Lane& lane, Ready&& ready, const char* call = "a call of MPI", const Fill& fill = kNothingMore) {
   if (ready()) return;
-  LanePatience patience(lane, call, fill);
-  do {
-    patience.pause();
-  } while (!ready());
+  struct Wait {
+    std::remove_reference_t<Ready>& ready;
+    const Fill& fill;
+    std::exception_ptr thrown;
+    static heddle_status look(void* self) {
+      auto& wait = *static_cast<Wait*>(self);
+      try {
+        return wait.ready() ? HEDDLE_DONE : HEDDLE_AGAIN;
+      } catch (...) {  // not through the engine
+        wait.thrown = std::current_exception();
+        return HEDDLE_DONE;
+      }
+    }
+    static void tell(void* self, heddle_wait_facts* facts) { static_cast<const Wait*>(self)->fill(*facts); }
+  };
+  Wait wait{ready, fill, nullptr};
+  constexpr bool kTells = !std::is_same_v<Fill, decltype(kNothingMore)>;
+  static_cast<void>(wait_in(lane, call, &Wait::look, kTells ? &Wait::tell : nullptr, &wait));
+  if (wait.thrown) [[unlikely]]
+    std::rethrow_exception(wait.thrown);
 }
 
 }  // namespace heddle::mpi

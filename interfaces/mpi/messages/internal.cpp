@@ -57,6 +57,7 @@ bool InternalMessage::test(int* code) {
     *code = code_of(status);
   }
   kind_ = Kind::none;
+  ++t_moves;
   return true;
 }
 

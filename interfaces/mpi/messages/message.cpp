@@ -168,33 +168,49 @@ void name_tag(std::uint64_t tag, std::uint64_t mask, char* text, std::size_t byt
   }
 }
 
-heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& sought) {
-  // A wait that lasts sleeps in the engine's call, which does so after a millisecond.
-  constexpr std::int64_t kFirstNs = 1'000'000;
-  constexpr std::int64_t kLongestNs = 8'000'000;
-  constexpr std::uint32_t kManyLooks = 1024;  // something else moves all the time
-  std::uint32_t looked = 0;
-  std::int64_t most_ns = kFirstNs;
-  const Comm* const any_of = sought.peer == MPI_ANY_SOURCE && !sought.matched ? sought.comm : nullptr;
-  const auto fill = [&](heddle_wait_facts& facts) { tell_sought(facts, sought); };
-  NotedWait wait(lane.worker, sought.call, fill);
-  Looks looks(lane);
-  for (;;) {
-    const bool steps = has_steps();
-    heddle_status status = heddle_recv_wait(lane.worker, &receive, steps ? 0 : most_ns);
-    if (status != HEDDLE_ERR_TIMEOUT) return status;
-    if (steps) {
-      if (!looks.pause() && ++looked % kManyLooks != 0) continue;
-    } else {
-      most_ns = std::min(2 * most_ns, kLongestNs);
-    }
-    wait.note();
-    if (any_of == nullptr || !has_dead_member(*any_of)) continue;
-    static_cast<void>(heddle_recv_cancel(lane.worker, &receive));
-    status = heddle_recv_wait(lane.worker, &receive, HEDDLE_FOREVER);
-    // a message may have come before
-    return status == HEDDLE_ERR_CANCELLED ? HEDDLE_ERR_PEER_FAILED : status;
+namespace {
+
+struct ReceiveWait {
+  Lane& lane;
+  heddle_receive& receive;
+  const Sought& sought;
+  const Comm* any_of;  // null: one sender is waited for, whose death ends the receive
+  std::uint32_t looks = 0;
+  bool died = false;
+
+  static heddle_status look(void* self) {
+    constexpr std::uint32_t kFirst = 64;  // a short wait does not look for deaths
+    constexpr std::uint32_t kMembers = 8;
+    auto& wait = *static_cast<ReceiveWait*>(self);
+    if (has_ended(wait.receive)) return HEDDLE_DONE;
+    if (wait.any_of == nullptr || ++wait.looks < kFirst || !sees_dead_member(*wait.any_of, kMembers))
+      return HEDDLE_AGAIN;
+    wait.died = true;
+    return HEDDLE_DONE;
   }
+  static void tell(void* self, heddle_wait_facts* facts) {
+    tell_sought(*facts, static_cast<const ReceiveWait*>(self)->sought);
+  }
+};
+
+}  // namespace
+
+heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& sought) {
+  // While the wait would spin, the engine's own is the fastest.
+  constexpr std::int64_t kSpinNs = 20'000;
+  if (!has_steps()) {
+    const heddle_status status = heddle_recv_wait(lane.worker, &receive, kSpinNs);
+    if (status != HEDDLE_ERR_TIMEOUT) [[likely]]
+      return status;
+  }
+  const bool any = sought.peer == MPI_ANY_SOURCE && !sought.matched;
+  ReceiveWait wait{lane, receive, sought, any ? sought.comm : nullptr};
+  const heddle_status waited = wait_in(lane, sought.call, &ReceiveWait::look, &ReceiveWait::tell, &wait);
+  if (waited < 0) return waited;
+  if (wait.died) static_cast<void>(heddle_recv_cancel(lane.worker, &receive));
+  const heddle_status status = heddle_recv_wait(lane.worker, &receive, HEDDLE_FOREVER);
+  // a message may have come before
+  return wait.died && status == HEDDLE_ERR_CANCELLED ? HEDDLE_ERR_PEER_FAILED : status;
 }
 
 }  // namespace heddle::mpi

@@ -1,7 +1,5 @@
 #include "mpi/messages/request.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <list>
 #include <memory>
@@ -52,8 +50,9 @@ class Orphans final : public Stepped {
     all_.push_back(request);
     if (all_.size() == 1) add_stepped(this);
   }
-  bool step() override {
+  Made step() override {
     const std::scoped_lock lock(mutex_);
+    const std::size_t before = all_.size();
     for (auto at = all_.begin(); at != all_.end();) {
       if (poll_request(**at)) {
         Outcome ignored;
@@ -63,7 +62,8 @@ class Orphans final : public Stepped {
         ++at;
       }
     }
-    return !all_.empty();
+    if (all_.empty()) return Made::finished;
+    return all_.size() != before ? Made::moved : Made::nothing;
   }
 
  private:
@@ -81,7 +81,7 @@ void end_turn(Request& request) {
 }
 // The other thread makes one look, and waits for nobody.
 void take_turn(Request& request) {
-  while (!try_take_turn(request)) ::sched_yield();
+  wait_until(request.operation->lane(), [&] { return try_take_turn(request); });
 }
 
 // Called in the thread's turn.

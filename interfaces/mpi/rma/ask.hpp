@@ -115,12 +115,11 @@ int after_look(Win& win, int rank, int looks);
 // is no event of a lane, so it must be looked for.
 template <class Ready>
 int wait_for_rank(Win& win, int rank, Ready&& ready) {
-  LanePatience patience(*win.comm->lane);
-  for (int looks = 1; !ready(); ++looks) {
-    patience.pause();
-    if (const int code = after_look(win, rank, looks); code != MPI_SUCCESS) return code;
-  }
-  return MPI_SUCCESS;
+  int looks = 0;
+  int code = MPI_SUCCESS;
+  wait_until(*win.comm->lane,
+             [&] { return ready() || (++looks > 1 && (code = after_look(win, rank, looks)) != MPI_SUCCESS); });
+  return code;
 }
 // Calls attempt(), one of the engine's functions that may return HEDDLE_AGAIN, until it does not.
 template <class Attempt>

@@ -1,13 +1,10 @@
 #include "mpi/rma/locks.hpp"
 
-#include <sched.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <vector>
 
 #include "mpi/core/progress.hpp"
@@ -26,42 +23,20 @@ bool change(std::atomic<std::uint64_t>& word, std::uint64_t seen, std::uint64_t 
   return word.compare_exchange_strong(seen, wanted, std::memory_order_acq_rel, std::memory_order_relaxed);
 }
 
-// How to wait for a lock word. A store to the word wakes nobody, so the wait polls it, makes
-// progress in between, and yields the core.
-class LockPatience {
+// Whether others have gone first for long enough. Call it after each look at a lock word.
+class Courtesy {
  public:
-  explicit LockPatience(bool near) : near_(near) {}
-  // True: it has slept.
-  bool pause() {
-    constexpr int kSpins = 128;
-    constexpr int kYields = 2000;
-    if (near_ && ++looks_ < kSpins) {
-      cpu_relax();
-      return false;
-    }
-    progress_all();
-    if (++looks_ < kYields) {
-      ::sched_yield();
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-    return true;
-  }
-  // Others have gone first for long enough.
-  bool barges() {
+  bool over() {
     constexpr std::chrono::milliseconds kCourtesy(10);
     constexpr int kFirst = 256;
-    if (looks_ < kFirst) return false;
+    if (++looks_ < kFirst) return false;
     const auto now = std::chrono::steady_clock::now();
-    if (!since_set_) since_ = now;
-    since_set_ = true;
+    if (looks_ == kFirst) since_ = now;
     return now - since_ > kCourtesy;
   }
 
  private:
-  bool near_;
   int looks_ = 0;
-  bool since_set_ = false;
   std::chrono::steady_clock::time_point since_;
 };
 
@@ -252,21 +227,23 @@ int acquire_lock(Win& win, int rank, bool exclusive) {
   if (exclusive) code = step_at(win, rank, LockStep::announce, &done);
   const bool announced = exclusive && code == MPI_SUCCESS;
   done = false;
-  LockPatience patience(win.far[static_cast<std::size_t>(rank)].control != nullptr);
   const auto fill = [&](heddle_wait_facts& facts) {
     facts.cause = HEDDLE_WAIT_LOCK;
     facts.number = key_of(win, rank);
     std::snprintf(facts.text, sizeof facts.text, "the lock of a window at its rank %d", rank);
   };
-  NotedWait wait(win.comm->lane->worker, "MPI_Win_lock", fill);
-  while (code == MPI_SUCCESS && !done) {
-    if (patience.pause()) wait.note();
+  Courtesy courtesy;
+  // A store to the lock word wakes nobody.
+  const auto taken = [&] {
+    if (code != MPI_SUCCESS) return true;
     LockStep step = LockStep::take_announced;
     // A dead rank may still be counted as waiting exclusively: it must not be let first.
-    const bool barges = patience.barges() || sees_dead_member(*win.comm);
+    const bool barges = courtesy.over() || sees_dead_member(*win.comm);
     if (!exclusive) step = barges ? LockStep::barge_shared : LockStep::take_shared;
     code = step_at(win, rank, step, &done);
-  }
+    return code != MPI_SUCCESS || done;
+  };
+  wait_until(*win.comm->lane, taken, "MPI_Win_lock", fill);
   if (code != MPI_SUCCESS && announced) static_cast<void>(told_target(win, rank, LockStep::retract));
   return code;
 }
