@@ -26,10 +26,9 @@ void Waiter::begin_shared() {
   next_clock_ = tries_ ? kLooks : kFewLooks;
 }
 
-// Something has come, or the wait is over.
 void Waiter::end_shared() {
   crowd_->ended();
-  if (tries_ && idle_since_ == 0) detail::t_wait_habit = {};
+  if (tries_ && !over_) detail::t_wait_habit = {};
 }
 
 // The time to spin is not over.
@@ -48,9 +47,10 @@ bool Waiter::spins_on() {
 bool Waiter::yield() {
   attempts_ = kMostLooks;
   std::uint64_t now = clock_.now_ns();
-  if (idle_since_ == 0) {
-    idle_since_ = now;
-    if (tries_) detail::t_wait_habit.spins = false;
+  if (idle_since_ == 0) idle_since_ = now;
+  if (tries_) {
+    tries_ = false;
+    detail::t_wait_habit.spins = false;
   }
   idle_ns_ = now - idle_since_;
   if (crowd_ != nullptr) {

@@ -88,6 +88,7 @@ struct alignas(2 * kCacheLine) CoreLine {
   std::atomic<std::uint64_t> seen;             // when a wait was last about to give the core away
   std::atomic<std::uint64_t> ends;             // waits that have ended here since then
   std::atomic<std::uint64_t> strangers_until;  // until then somebody else is taken to compute here
+  std::atomic<std::uint64_t> strangers_ns;     // for how long that was noted
 };
 
 // What the waits of a process know of its cores: whether other threads want them, and whose threads
@@ -149,8 +150,15 @@ class Crowd {
     if (now - before < kSliceNs || !(sees_all_ || roomy_)) return;
     CoreLine& core = this_core();
     const std::uint64_t since = std::max(before, core.seen.load(std::memory_order_relaxed));
-    if (now > since && (now - since) / kSliceNs > core.ends.load(std::memory_order_relaxed))
-      core.strangers_until.store(now + kStrangersNs, std::memory_order_relaxed);
+    if (now <= since || (now - since) / kSliceNs <= core.ends.load(std::memory_order_relaxed)) return;
+    // A process that starts computes for some milliseconds, and is none any more. Who is still there
+    // when a yield is tried again is believed for twice as long.
+    const std::uint64_t last = core.strangers_ns.load(std::memory_order_relaxed);
+    const std::uint64_t ended = core.strangers_until.load(std::memory_order_relaxed);
+    const bool again = ended + last > now && ended <= now + last && last <= kStrangersNs;
+    const std::uint64_t next = again ? std::clamp(2 * last, kFirstStrangersNs, kStrangersNs) : kFirstStrangersNs;
+    core.strangers_ns.store(next, std::memory_order_relaxed);
+    core.strangers_until.store(now + next, std::memory_order_relaxed);
   }
   // A thread that does not wait for this job computes on this core: do not yield to it, sleep. From
   // time to time a yield is tried again.
@@ -189,6 +197,7 @@ class Crowd {
   static constexpr std::uint64_t kSliceNs = 300'000;
   // About thirty slices: a trial costs one of them.
   static constexpr std::uint64_t kStrangersNs = 100'000'000;
+  static constexpr std::uint64_t kFirstStrangersNs = 12'500'000;
   // after so many yields to no other thread the core counts as free again
   static constexpr std::uint32_t kMost = 8;
   // more than ten times the core time that one sleep costs
@@ -227,7 +236,7 @@ extern thread_local constinit WaitHabit t_wait_habit [[gnu::tls_model("initial-e
 // that answer each other while they spin keep both cores until the system takes one away, and need
 // no switch. Which of the two it is, each thread learns from its own waits: while spinning gives it
 // answers, it goes on spinning; after a wait in which it did not, it gives the core away after a few
-// looks. One wait in kTrial tries again. (Measured: docs/decisions/0079.)
+// looks. One wait in kTrial tries again. What comes for others on the same worker is no answer. (Measured: docs/decisions/0073.)
 //
 // After that it yields: a thread that is alone on its core is back from sched_yield() in half a
 // microsecond. Beside a thread that computes, a yield costs a slice; there it sleeps at once, and
@@ -262,11 +271,9 @@ class Waiter {
 
   // False: the time is over.
   [[nodiscard]] bool busy() {
-    next_clock_ = kLooks;
-    if (shares_) [[unlikely]] {
-      end_shared();
-      begin_shared();
-    }
+    next_clock_ = tries_ || !shares_ ? kLooks : kFewLooks;
+    if (shares_) [[unlikely]]
+      crowd_->ended();
     attempts_ = 0;
     spinning_since_ = 0;
     idle_since_ = 0;
@@ -312,7 +319,8 @@ class Waiter {
     since_clock_ = 0;
     if (timeout_ns_ < 0) return true;
     left_ns_ = timeout_ns_ - static_cast<std::int64_t>(now - start_ns_);
-    return left_ns_ > 0;
+    over_ = left_ns_ <= 0;
+    return !over_;
   }
 
   void begin_shared();
@@ -333,7 +341,8 @@ class Waiter {
   std::uint32_t next_clock_ = kLooks;  // the look after which the clock is read next
   std::uint32_t since_clock_ = 0;
   bool shares_ = false;  // threads share cores, as far as known when it began
-  bool tries_ = false;   // then: it spins, and its thread learns whether that paid
+  bool tries_ = false;   // then: it spins; false once it has given the core away
+  bool over_ = false;    // its time is over
 };
 
 // For waits during set-up, where the answer travels through other processes. Each sleep is twice as

@@ -197,6 +197,37 @@ TEST(Waiter, AfterSomethingHasMovedAWaitBeginsAnew) {
   });
 }
 
+TEST(Waiter, WhatComesForOthersIsNoAnswer) {
+  on_shared_cores([](Crowd& crowd) {
+    {
+      ManualClock clock;
+      clock.advance_ns(kMs);
+      Waiter waiter(clock, -1, &crowd);
+      EXPECT_TRUE(waiter.busy());
+      while (waiter.idle_since() == 0) {
+        EXPECT_TRUE(waiter.idle());
+        clock.advance_ns(kLookNs);
+      }
+      EXPECT_TRUE(waiter.busy());
+    }
+    EXPECT_LE(spun_before_yield(crowd, kLookNs), kFewLooksNs);
+  });
+}
+
+TEST(Waiter, TimeThatIsOverIsNoAnswer) {
+  on_shared_cores([](Crowd& crowd) {
+    static_cast<void>(spun_before_yield(crowd, kLookNs));
+    for (std::uint32_t i = 0; i < Waiter::kTrial; ++i) {
+      crowd.yielded(4000);
+      ManualClock clock;
+      clock.advance_ns(kMs);
+      Waiter waiter(clock, 1'000, &crowd);
+      while (waiter.idle()) clock.advance_ns(kLookNs);
+    }
+    EXPECT_LE(spun_before_yield(crowd, kLookNs), kFewLooksNs);
+  });
+}
+
 // A yield to a thread that computes costs one slice, and gains nothing.
 TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
   on_shared_cores([](Crowd& crowd) {
@@ -227,6 +258,28 @@ TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
     Waiter waiter(clock, -1, &crowd);
     EXPECT_EQ(nap_after(waiter, clock, 0), 0);
   });
+}
+
+TEST(Crowd, StrangersWhoAreStillThereAreBelievedForLonger) {
+  const OnThisCore pinned;
+  Crowd crowd;
+  crowd.expect(2, 2);
+  std::uint64_t now = kMs;
+  // A yield that a stranger has made long; then for how long there are strangers.
+  const auto believed_ms = [&] {
+    now += kMs;
+    crowd.was_away(now - kMs, now);
+    std::uint64_t ms = 0;
+    for (; crowd.strangers(now); now += kMs / 2) ++ms;
+    return ms / 2;
+  };
+  EXPECT_EQ(believed_ms(), 12U) << "it may be a process that starts";
+  EXPECT_EQ(believed_ms(), 25U);
+  EXPECT_EQ(believed_ms(), 50U);
+  EXPECT_EQ(believed_ms(), 100U);
+  EXPECT_EQ(believed_ms(), 100U) << "at most";
+  now += 200 * kMs;
+  EXPECT_EQ(believed_ms(), 12U) << "others, later";
 }
 
 TEST(Crowd, WithoutTheLinesOfTheNodeTheOthersAreNoStrangersWhereRanksShareCores) {
