@@ -13,31 +13,57 @@ namespace heddle::collective {
 namespace {
 
 // Meeting a member takes long, and costs memory at both members. Up to this many members, each
-// member meets all others, and a round of records is one step. In a larger team a round is two
-// steps, and each member meets few others.
-constexpr std::uint32_t kMeetAll = 32;
+// member meets all others, and a round is one step.
+constexpr std::uint32_t kMeetAll = 16;
 
-Schedule schedule_of(std::uint32_t members, std::uint32_t member) {
+// The piece is prepared before it is known which team it will be for, of how many members, and
+// which of them this one is. So the words are the same for every team. First those of common
+// rounds: by turns without and with a credit, as many as the steps of the largest team need.
+// Then those of rounds apart: two without credits, as the schedules count what has come, and the
+// others with one, as they count what is free. A schedule that has one counter of the first kind
+// begins with the second word.
+constexpr std::uint32_t kCommonWords = 2 * 16;
+
+constexpr std::uint32_t first_word(std::uint32_t members) {
+  return kCommonWords + (members <= kMeetAll ? 1 : 0);
+}
+constexpr std::uint64_t words_of(std::uint32_t members) {
+  return kCommonWords + members + std::uint64_t{2};
+}
+constexpr std::uint64_t credits_of_word(std::uint64_t word) {
+  return word < kCommonWords ? word % 2 : word < kCommonWords + 2 ? 0 : 1;
+}
+// The memory of common rounds, which a small team lacks, follows that of rounds apart: a member may
+// be in the next round, of the other kind.
+constexpr std::uint64_t apart_at(std::uint32_t members) {
+  return words_of(members) * sizeof(CounterWord);
+}
+constexpr std::uint64_t common_at(std::uint32_t members) {
+  constexpr std::uint64_t kTimes = 2;  // blocks to pass on, blocks that come
+  return apart_at(members) + kTimes * members * sizeof(SetupRecord);
+}
+
+AlgorithmRequest request_of(Operation operation, std::uint32_t members, std::uint32_t member) {
   AlgorithmRequest request;
-  request.operation = Operation::alltoall;
+  request.operation = operation;
   request.rank = member;
   request.ranks = members;
   request.bytes = sizeof(SetupRecord);
+  return request;
+}
+Schedule common_schedule(std::uint32_t members, std::uint32_t member) {
+  return allgather_bruck(request_of(Operation::allgather, members, member));
+}
+Schedule apart_schedule(std::uint32_t members, std::uint32_t member) {
+  const AlgorithmRequest request = request_of(Operation::alltoall, members, member);
   return members <= kMeetAll ? alltoall_kept(request) : alltoall_grid(request);
 }
 
-// The piece is prepared before it is known which team it will be for, of how many members, and
-// which of them this one is. So the words are the same for every team: two without credits, as
-// the schedules count what has come, and the others with one, as they count what is free. A
-// schedule that has one counter of the first kind begins with the second word.
-constexpr std::uint32_t first_word(std::uint32_t members) {
-  return members <= kMeetAll ? 1 : 0;
-}
-constexpr std::uint64_t words_of(std::uint32_t members) {
-  return members + std::uint64_t{2};
-}
-constexpr std::uint64_t scratch_at(std::uint32_t members) {
-  return words_of(members) * sizeof(CounterWord);
+bool begin_as_prepared(const Schedule& schedule, std::uint32_t first) {
+  const auto counters = std::span(schedule.counters);
+  for (std::size_t i = 0; i < counters.size(); ++i)
+    if (counters[i].per_run != 0 && counters[i].initial != credits_of_word(first + i)) return false;
+  return true;
 }
 
 }  // namespace
@@ -50,68 +76,98 @@ std::vector<std::uint64_t> final_counters(const Schedule& schedule, std::uint64_
 
 // The piece also suffices for a smaller team.
 std::uint64_t Assembly::bytes(std::uint32_t members) {
-  const std::uint64_t times = members <= kMeetAll ? 1 : 2;  // blocks to pass on, blocks that come
-  return scratch_at(members) + times * members * sizeof(SetupRecord);
+  if (members <= kMeetAll) return apart_at(members) + members * sizeof(SetupRecord);
+  return common_at(members) + members * sizeof(SetupRecord);
 }
 
 bool Assembly::fits(std::uint32_t members, std::uint32_t member) {
-  const Schedule schedule = schedule_of(members, member);
-  const auto counters = std::span(schedule.counters);
-  if (first_word(members) + counters.size() > words_of(members)) return false;
-  for (std::size_t i = 0; i < counters.size(); ++i)
-    if (counters[i].per_run != 0 && counters[i].initial != (first_word(members) + i < 2 ? 0 : 1)) return false;
-  return scratch_at(members) + schedule.scratch_bytes <= bytes(members);
+  const Schedule apart = apart_schedule(members, member);
+  if (first_word(members) + apart.counters.size() > words_of(members)) return false;
+  if (!begin_as_prepared(apart, first_word(members))) return false;
+  if (members <= kMeetAll) return apart_at(members) + apart.scratch_bytes <= bytes(members);
+  const Schedule common = common_schedule(members, member);
+  return common.counters.size() <= kCommonWords && begin_as_prepared(common, 0) &&
+         apart_at(members) + apart.scratch_bytes <= common_at(members) &&
+         common_at(members) + common.scratch_bytes <= bytes(members);
 }
 
 void Assembly::prepare(Arena& arena, std::uint64_t piece, std::uint32_t members) {
   auto* words = reinterpret_cast<CounterWord*>(arena.base() + piece);
   for (std::uint64_t i = 0; i < words_of(members); ++i)
-    words[i].credits.store(i < 2 ? 0 : 1, std::memory_order_relaxed);
+    words[i].credits.store(credits_of_word(i), std::memory_order_relaxed);
 }
+
+Assembly::Assembly(Commons& commons, std::span<const std::uint32_t> ranks, std::uint32_t member,
+                   std::span<const std::uint64_t> pieces)
+    : commons_(commons),
+      ranks_(ranks.begin(), ranks.end()),
+      member_(member),
+      pieces_(pieces.begin(), pieces.end()),
+      records_(ranks.size()) {}
 
 base::Result<std::unique_ptr<Assembly>> Assembly::make(Commons& commons, std::span<const std::uint32_t> ranks,
                                                        std::uint32_t member, std::span<const std::uint64_t> pieces) {
-  std::unique_ptr<Assembly> assembly(new Assembly);
-  const auto members = static_cast<std::uint32_t>(ranks.size());
-  assembly->schedule_ = schedule_of(members, member);
-  assembly->told_.resize(members);
-  assembly->records_.resize(members);
-  std::vector<RankMemory> memory(members);
-  if (const base::Status status = assembly->reach(commons, {ranks, member, pieces}, member, &memory[member]);
-      status != HEDDLE_DONE) {
-    return status;
+  std::unique_ptr<Assembly> assembly(new Assembly(commons, ranks, member, pieces));
+  const std::uint32_t members = assembly->size();
+  base::Status status{};
+  if (members <= kMeetAll) {
+    status = assembly->open_apart();
+  } else {
+    assembly->common_.schedule = common_schedule(members, member);
+    status = assembly->open({0, common_at(members)}, reinterpret_cast<std::byte*>(&assembly->said_), assembly->common_);
   }
-  std::vector<bool> reached(members);
-  for (const ScheduleCommand& command : assembly->schedule_.commands) {
-    if (command.action != Action::put || command.target == member || reached[command.target]) continue;
-    reached[command.target] = true;
-    const base::Status status =
-        assembly->reach(commons, {ranks, member, pieces}, command.target, &memory[command.target]);
-    if (status != HEDDLE_DONE) return status;
-  }
-  memory[member].places[static_cast<std::size_t>(Place::send)] = reinterpret_cast<std::byte*>(assembly->told_.data());
-  memory[member].places[static_cast<std::size_t>(Place::receive)] =
-      reinterpret_cast<std::byte*>(assembly->records_.data());
-  assembly->queue_ = std::make_unique<SessionQueue>(assembly->schedule_, memory, Reduction{});
+  if (status != HEDDLE_DONE) return status;
   return assembly;
 }
 
-base::Status Assembly::reach(Commons& commons, const Members& members, std::uint32_t other, RankMemory* at) {
-  const auto size = static_cast<std::uint32_t>(members.ranks.size());
-  const std::uint64_t piece = members.pieces[other];
-  const std::uint64_t counters = piece + first_word(size) * sizeof(CounterWord);
-  const std::uint64_t scratch = piece + scratch_at(size);
-  std::byte* arena = commons.arena().base();
-  worker::Worker* port = commons.port();
-  if (other != members.member || port != nullptr) {
-    auto remote = commons.arena_of(members.ranks[other]);
+base::Status Assembly::open_apart() {
+  told_.resize(size());
+  apart_.schedule = apart_schedule(size(), member_);
+  const Layout layout{first_word(size()) * sizeof(CounterWord), apart_at(size())};
+  const base::Status status = open(layout, reinterpret_cast<std::byte*>(told_.data()), apart_);
+  if (status != HEDDLE_DONE) close_apart();
+  return status;
+}
+
+// Meets the members that the schedule puts to.
+base::Status Assembly::open(const Layout& layout, std::byte* send, Way& way) {
+  std::vector<std::uint32_t> targets;
+  std::vector<bool> known(size());
+  known[member_] = true;
+  for (const ScheduleCommand& command : way.schedule.commands) {
+    if (command.action != Action::put || known[command.target]) continue;
+    known[command.target] = true;
+    targets.push_back(command.target);
+    // all on their way before the first is waited for
+    commons_.context().transport().prepare_import(ranks_[command.target]);
+  }
+  std::vector<RankMemory> memory(size());
+  RankMemory& mine = memory[member_];
+  if (const base::Status status = reach(layout, member_, way, &mine); status != HEDDLE_DONE) return status;
+  for (const std::uint32_t target : targets) {
+    const base::Status status = reach(layout, target, way, &memory[target]);
+    if (status != HEDDLE_DONE) return status;
+  }
+  mine.places[static_cast<std::size_t>(Place::send)] = send;
+  mine.places[static_cast<std::size_t>(Place::receive)] = reinterpret_cast<std::byte*>(records_.data());
+  way.queue = std::make_unique<SessionQueue>(way.schedule, memory, Reduction{});
+  return HEDDLE_DONE;
+}
+
+base::Status Assembly::reach(const Layout& layout, std::uint32_t other, Way& way, RankMemory* at) {
+  const std::uint64_t counters = pieces_[other] + layout.counters;
+  const std::uint64_t scratch = pieces_[other] + layout.scratch;
+  std::byte* arena = commons_.arena().base();
+  worker::Worker* port = commons_.port();
+  if (other != member_ || port != nullptr) {
+    auto remote = commons_.arena_of(ranks_[other]);
     if (!remote) return remote.status();
-    if (other != members.member) arena = (*remote)->direct;
+    if (other != member_) arena = (*remote)->direct;
     if ((*remote)->direct == nullptr && port != nullptr) {
-      carriers_.push_back(
+      way.carriers.push_back(
           std::make_unique<RegionCarrier>(*port, RegionCarrier::Base{*remote, counters},
                                           std::array<RegionCarrier::Base, 3>{{{}, {}, {*remote, scratch}}}));
-      at->carrier = carriers_.back().get();
+      at->carrier = way.carriers.back().get();
     }
   }
   if (arena == nullptr) return HEDDLE_DONE;
@@ -120,11 +176,45 @@ base::Status Assembly::reach(Commons& commons, const Members& members, std::uint
   return HEDDLE_DONE;
 }
 
+void Assembly::start_common(const SetupRecord& record) {
+  if (!prefers_common()) {
+    std::ranges::fill(told_, record);
+    return start_apart();
+  }
+  said_ = record;
+  start(common_);
+}
+
+std::uint64_t Assembly::executed() const {
+  std::uint64_t steps = 0;
+  for (const Way* way : {&common_, &apart_})
+    if (way->queue != nullptr) steps += way->queue->executed();
+  return steps;
+}
+
+void Assembly::fail(base::Status status) {
+  for (Way* way : {&common_, &apart_})
+    if (way->queue != nullptr) way->queue->fail(status);
+}
+
+base::Status Assembly::status() const {
+  base::Status status = HEDDLE_DONE;
+  for (const Way* way : {&common_, &apart_})
+    if (way->queue != nullptr && status == HEDDLE_DONE) status = way->queue->status();
+  return status;
+}
+
 // The values of all words of the piece, from the first one on.
 std::vector<std::uint64_t> Assembly::final_counters() const {
-  std::vector<std::uint64_t> values(first_word(schedule_.ranks));
-  const std::vector<std::uint64_t> counters = collective::final_counters(schedule_, queue_->runs());
-  values.insert(values.end(), counters.begin(), counters.end());
+  std::vector<std::uint64_t> values;
+  const auto add = [&values](const Way& way, std::uint32_t first) {
+    if (way.queue == nullptr) return;
+    const std::vector<std::uint64_t> counters = collective::final_counters(way.schedule, way.queue->runs());
+    values.resize(first);
+    values.insert(values.end(), counters.begin(), counters.end());
+  };
+  add(common_, 0);
+  add(apart_, first_word(size()));
   return values;
 }
 
@@ -222,19 +312,25 @@ base::Status Setups::judge_verdicts() const {
   return HEDDLE_DONE;
 }
 
-// Starts the next round: the first setup's records, or the results of the parts.
+// Starts the next round.
 void Setups::start_round(Setup& first) {
-  if (confirming_) {
-    SetupRecord verdict;
-    verdict.kind = SetupRecord::Kind::verdict;
-    verdict.status = verdict_;
-    std::ranges::fill(assembly_->told(), verdict);
-  } else {
-    if (round_ == 0) first.told();
-    first.tell(round_, assembly_->told());
-  }
-  assembly_->start();
+  SetupRecord verdict;
+  verdict.kind = SetupRecord::Kind::verdict;
   assembling_ = true;
+  if (phase_ == Phase::common) first.told();
+  if (phase_ == Phase::common && assembly_->prefers_common()) {
+    SetupRecord record = first.record();
+    record.apart = first.tells_apart() ? 1 : 0;
+    return assembly_->start_common(record);
+  }
+  if (phase_ == Phase::common || phase_ == Phase::apart) {
+    phase_ = Phase::apart;
+    first.tell(round_, assembly_->told());
+    return assembly_->start_apart();
+  }
+  if (phase_ == Phase::opening) verdict_ = assembly_->open_apart();
+  verdict.status = verdict_;
+  assembly_->start_common(verdict);
 }
 
 // True: another round follows. All members decide alike, from the same records.
@@ -244,6 +340,36 @@ bool Setups::heard_round(Setup& first) {
   std::uint32_t rounds = 0;
   for (const SetupRecord& record : records) rounds = std::max(rounds, record.rounds);
   return ++round_ < std::min(rounds, kMostRounds);
+}
+
+base::Status Setups::end_round(Setup& first) {
+  switch (phase_) {
+    case Phase::common:
+      if (std::ranges::any_of(assembly_->records(), [](const SetupRecord& record) { return record.apart != 0; })) {
+        phase_ = assembly_->is_open_apart() ? Phase::apart : Phase::opening;
+        return HEDDLE_AGAIN;
+      }
+      break;
+    case Phase::opening: {
+      const base::Status status = judge_verdicts();
+      if (status != HEDDLE_DONE) {
+        assembly_->close_apart();
+        return status;
+      }
+      phase_ = Phase::apart;
+      return HEDDLE_AGAIN;
+    }
+    case Phase::apart:
+      break;
+    case Phase::confirming:
+      return judge_verdicts();
+  }
+  if (heard_round(first)) return HEDDLE_AGAIN;
+  bool doubtful = false;
+  verdict_ = first.assembled(assembly_->records(), &doubtful);
+  if (!doubtful) return verdict_;
+  phase_ = Phase::confirming;
+  return HEDDLE_AGAIN;
 }
 
 bool Setups::advance() {
@@ -262,19 +388,9 @@ bool Setups::advance() {
     }
     assembling_ = false;
     moved = true;
-    base::Status status = assembly_->status();
-    if (status != HEDDLE_DONE) {
-      status = team_.report_dead();
-    } else if (!confirming_) {
-      if (heard_round(first)) continue;
-      bool doubtful = false;
-      status = verdict_ = first.assembled(assembly_->records(), &doubtful);
-      confirming_ = doubtful;
-      if (doubtful) continue;
-    } else {
-      status = judge_verdicts();
-    }
-    confirming_ = false;
+    const base::Status status = assembly_->status() == HEDDLE_DONE ? end_round(first) : team_.report_dead();
+    if (status == HEDDLE_AGAIN) continue;
+    phase_ = Phase::common;
     round_ = 0;
     setups_.pop_front();
     first.decided(status);

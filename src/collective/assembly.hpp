@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,6 +75,7 @@ struct SetupRecord {
   std::uint64_t receive = 0;
   PackedRegion scratch_region{};
   PackedRegion receive_region{};
+  std::uint32_t apart = 0;  // this member has different records for different members
   // For operations whose members list their blocks. First, the same to all members: the number of
   // rounds of this setup's records. Then the values for the member that gets the record.
   std::uint32_t rounds = 1;
@@ -98,14 +100,19 @@ struct SetupRecord {
 };
 
 // How the members of a team exchange information outside of operations: each member sends each
-// other member a record, in rounds that all members make in the same order. A round is an alltoall
-// through kept memory (algorithms/exchange.cpp), in a team of more than 32 one in two steps over a
-// grid: nobody waits until a peer begins, and a member may be one round ahead.
+// other member a record, in rounds that all members make in the same order. Nobody waits until a
+// peer begins, and a member may be one round ahead.
+//
+// In a common round each member says one thing to all: an allgather in log2 n steps, so that a
+// member meets 2 log2 n others, those that a barrier and a tree need, too. In a round apart, it has
+// a record for each: an alltoall in two steps over a grid. Its peers, about twice the root of n,
+// are met before the first such round. In a small team, where each member meets all others, rounds
+// of both kinds are an alltoall in one step.
 class Assembly {
  public:
   // Bytes of the piece of the arena that a member of a team of that size needs.
   static std::uint64_t bytes(std::uint32_t members);
-  // For tests: the member's schedule fits into these bytes, and prepare() gives its counters the
+  // For tests: the member's schedules fit into these bytes, and prepare() gives their counters the
   // credits that they begin with.
   [[nodiscard]] static bool fits(std::uint32_t members, std::uint32_t member);
 
@@ -115,31 +122,58 @@ class Assembly {
   static base::Result<std::unique_ptr<Assembly>> make(Commons& commons, std::span<const std::uint32_t> ranks,
                                                       std::uint32_t member, std::span<const std::uint64_t> pieces);
 
-  // One round at a time, by one thread at a time. told(): the records to be sent, by member; fill
-  // them before start().
+  // Common rounds cost less than rounds apart. The same at all members.
+  [[nodiscard]] bool prefers_common() const { return common_.queue != nullptr; }
+  // Rounds apart can be made; else open_apart() first, and only if it succeeds at all members.
+  [[nodiscard]] bool is_open_apart() const { return apart_.queue != nullptr; }
+  base::Status open_apart();
+  void close_apart() { apart_ = {}; }  // no such round has been made
+
+  // One round at a time, by one thread at a time. told(): the records to be sent in a round apart,
+  // by member; fill them before start_apart().
   [[nodiscard]] std::span<SetupRecord> told() { return told_; }
-  void start() { queue_->start(); }
-  bool advance() { return queue_->advance(); }
-  [[nodiscard]] std::uint64_t executed() const { return queue_->executed(); }  // see Runner
-  void fail(base::Status status) { queue_->fail(status); }
-  [[nodiscard]] base::Status status() const { return queue_->status(); }
+  void start_apart() { start(apart_); }
+  void start_common(const SetupRecord& record);
+  bool advance() { return round_->queue->advance(); }
+  [[nodiscard]] std::uint64_t executed() const;  // see Runner
+  void fail(base::Status status);
+  [[nodiscard]] base::Status status() const;
   [[nodiscard]] std::span<const SetupRecord> records() const { return records_; }
   // The values of its counters when all that peers owe has arrived.
   [[nodiscard]] std::vector<std::uint64_t> final_counters() const;
 
  private:
-  Assembly() = default;
-  struct Members {
-    std::span<const std::uint32_t> ranks;
-    std::uint32_t member;
-    std::span<const std::uint64_t> pieces;
+  // What rounds of one kind need.
+  struct Way {
+    Schedule schedule;
+    std::vector<std::unique_ptr<Carrier>> carriers;
+    std::unique_ptr<SessionQueue> queue;
   };
-  base::Status reach(Commons& commons, const Members& members, std::uint32_t other, RankMemory* at);
+  // Where it lies in each member's piece.
+  struct Layout {
+    std::uint64_t counters;
+    std::uint64_t scratch;
+  };
+  Assembly(Commons& commons, std::span<const std::uint32_t> ranks, std::uint32_t member,
+           std::span<const std::uint64_t> pieces);
+  base::Status open(const Layout& layout, std::byte* send, Way& way);
+  base::Status reach(const Layout& layout, std::uint32_t other, Way& way, RankMemory* at);
+  void start(Way& way) {
+    round_ = &way;
+    way.queue->start();
+  }
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+
+  Commons& commons_;
+  const std::vector<std::uint32_t> ranks_;
+  const std::uint32_t member_;
+  const std::vector<std::uint64_t> pieces_;
+  SetupRecord said_;  // to all, in a common round
   std::vector<SetupRecord> told_;
   std::vector<SetupRecord> records_;
-  Schedule schedule_;
-  std::vector<std::unique_ptr<Carrier>> carriers_;
-  std::unique_ptr<SessionQueue> queue_;
+  Way common_;  // no queue: all rounds are apart
+  Way apart_;
+  Way* round_ = nullptr;  // of the last round
 };
 
 // The values of the counters after `runs` successful runs.
@@ -157,8 +191,9 @@ class Setup {
   Setup& operator=(const Setup&) = delete;
   virtual ~Setup() = default;
   // This member's record for all others. tell() is for setups that send different records to
-  // different members, or records in several rounds.
+  // different members, or records in several rounds: then tells_apart() must be true.
   [[nodiscard]] virtual const SetupRecord& record() const = 0;
+  [[nodiscard]] virtual bool tells_apart() const { return false; }
   virtual void tell(std::uint32_t round, std::span<SetupRecord> members);
   // The records of all members in this round; those of the last round are also given to
   // assembled().
@@ -210,21 +245,34 @@ class Setups {
   // For a thread that waits for this: brings the helper that holds it here. False: there is none.
   bool fetch(std::int64_t sleep_ns) { return mutex_.fetch(sleep_ns); }
   // All setups under way, and all that follow, end with this error.
-  void fail(base::Status status) { assembly_->fail(status); }
+  void fail(base::Status status) {
+    const std::lock_guard lock(mutex_);
+    assembly_->fail(status);
+  }
   [[nodiscard]] const Assembly& assembly() const { return *assembly_; }
 
  private:
   [[nodiscard]] base::Status judge_verdicts() const;
   void start_round(Setup& first);
   bool heard_round(Setup& first);
+  // The round has ended well. AGAIN: another one follows for the same setup.
+  base::Status end_round(Setup& first);
 
   Team& team_;
   queue::FetchingMutex mutex_;
   const std::unique_ptr<Assembly> assembly_;
   std::deque<Setup*> setups_;
+  // What members tell each other in the next round, or in the one that is under way, about the
+  // first setup.
+  enum class Phase : std::uint8_t {
+    common,     // records; in a small team those for each member
+    opening,    // whether they can make rounds apart
+    apart,      // records for each member
+    confirming  // the results of their parts
+  };
+  Phase phase_ = Phase::common;
   std::uint32_t round_ = 0;  // of the first setup's records
-  bool assembling_ = false;  // the first setup's records are on their way
-  bool confirming_ = false;  // the results of the first setup's parts are on their way
+  bool assembling_ = false;  // the round is under way
   base::Status verdict_ = HEDDLE_DONE;
 };
 

@@ -1,5 +1,7 @@
 #include "collective/software_runner.hpp"
 
+#include <algorithm>
+
 #include "collective/collective.hpp"
 #include "collective/team.hpp"
 #include "worker/worker.hpp"
@@ -7,6 +9,14 @@
 namespace heddle::collective {
 
 using Where = SetupRecord::Where;
+
+namespace {
+
+// Members whose cards are asked for at once. Each card on its way holds a descriptor, of which a
+// user may have only so many in flight.
+constexpr std::size_t kAskedAtOnce = 16;
+
+}  // namespace
 
 std::unique_ptr<Runner> SoftwareRunner::open(const Plan& plan, const Places& places) {
   return std::unique_ptr<Runner>(new SoftwareRunner(plan, places));
@@ -25,16 +35,22 @@ SoftwareRunner::~SoftwareRunner() {
 
 base::Status SoftwareRunner::bind(const Schedule& schedule, std::span<const SetupRecord> records) {
   std::vector<RankMemory> memory(team_.size());
-  std::vector<bool> bound(team_.size());
-  const auto bind_once = [&](std::uint32_t member) -> base::Status {
-    if (bound[member]) return HEDDLE_DONE;
-    bound[member] = true;
-    return bind_member(member, records[member], &memory[member]);
-  };
-  if (const base::Status status = bind_once(team_.rank()); status != HEDDLE_DONE) return status;
+  const auto bind_one = [&](std::uint32_t member) { return bind_member(member, records[member], &memory[member]); };
+  if (const base::Status status = bind_one(team_.rank()); status != HEDDLE_DONE) return status;
+  std::vector<std::uint32_t> targets;
+  std::vector<bool> known(team_.size());
+  known[team_.rank()] = true;
   for (const ScheduleCommand& command : schedule.commands) {
-    if (command.action != Action::put && command.action != Action::get) continue;
-    if (const base::Status status = bind_once(command.target); status != HEDDLE_DONE) return status;
+    if ((command.action != Action::put && command.action != Action::get) || known[command.target]) continue;
+    known[command.target] = true;
+    targets.push_back(command.target);
+  }
+  std::size_t asked = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    // Several cards are on their way while this thread waits for one.
+    for (; i % kAskedAtOnce == 0 && asked < std::min(targets.size(), i + 2 * kAskedAtOnce); ++asked)
+      team_.context().transport().prepare_import(team_.rank_in_job(targets[asked]));
+    if (const base::Status status = bind_one(targets[i]); status != HEDDLE_DONE) return status;
   }
   RankMemory& mine = memory[team_.rank()];
   mine.counters = places_.counters();
