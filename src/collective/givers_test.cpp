@@ -44,6 +44,10 @@ TEST(Givers, AreNotLookedForInVastTeamsOrListsOfOthers) {
   const Algorithm& vast = *find_algorithm("barrier.dissemination");
   const AlgorithmRequest request = request_of(Operation::barrier, 0, kMostSearched + 1, 0);
   EXPECT_TRUE(givers(vast, request, all_counters(vast.schedule(request))).empty());
+  const Algorithm& full = *find_algorithm("alltoall.kept");
+  const std::uint32_t first = 0;
+  EXPECT_EQ(givers(full, request_of(Operation::alltoall, 0, 64, 8), std::span(&first, 1)).size(), 63U);
+  EXPECT_TRUE(givers(full, request_of(Operation::alltoall, 0, 128, 8), std::span(&first, 1)).empty());
   const Algorithm& lists = *find_algorithm("alltoallv.direct");
   const AlgorithmRequest listed = request_of(Operation::alltoallv, 0, 4, 64);
   EXPECT_TRUE(givers(lists, listed, all_counters(lists.schedule(listed))).empty());

@@ -129,6 +129,15 @@ bool flat(const AlgorithmRequest& request) {
   return request.ranks > 2 && request.ranks <= 8 && request.bytes <= kFlatBytes;
 }
 
+// True: many ranks and few bytes, so that blocks had better go by way of other ranks: each rank
+// meets few others, and puts few, longer blocks.
+bool relayed(const AlgorithmRequest& request, std::uint64_t most_bytes) {
+  constexpr Rank kDirectRanks = 32;
+  return request.ranks > kDirectRanks && request.bytes <= most_bytes;
+}
+constexpr std::uint64_t kGridBytes = 512;  // each block is copied once more
+constexpr std::uint64_t kBruckBytes = 4 * kKi;
+
 const char* usual(const AlgorithmRequest& request, bool reachable, bool mapped) {
   const std::uint64_t bytes = request.bytes;
   switch (request.operation) {
@@ -150,10 +159,12 @@ const char* usual(const AlgorithmRequest& request, bool reachable, bool mapped) 
     case Operation::gather:
       return "gather.linear";
     case Operation::allgather:
+      if (relayed(request, kBruckBytes)) return "allgather.bruck";
       return bytes <= kKeptBytes || !reachable ? "allgather.kept" : "allgather.ring";
     case Operation::scatter:
       return "scatter.linear";
     case Operation::alltoall:
+      if (relayed(request, kGridBytes)) return "alltoall.grid";
       return bytes <= (reachable ? kKeptBytes : 4 * kKeptBytes) ? "alltoall.kept" : "alltoall.pairwise";
     case Operation::reduce_scatter:
       return "reduce_scatter.ring";

@@ -73,6 +73,17 @@ TEST(Selection, TheCallIsBeforeVariablesAndTheseBeforeTheTable) {
   EXPECT_STREQ(from.choose(call, request, true, true)->algorithm->name, "broadcast.kept");
 }
 
+TEST(Selection, FewBytesOfManyRanksGoByWayOfOthers) {
+  const Selection plain = selection("", "");
+  for (const bool mapped : {false, true}) {
+    EXPECT_EQ(chosen(plain, Operation::alltoall, 32, 8, true, mapped), "alltoall.kept");
+    EXPECT_EQ(chosen(plain, Operation::alltoall, 33, 512, true, mapped), "alltoall.grid");
+    EXPECT_EQ(chosen(plain, Operation::alltoall, 33, 513, true, mapped), "alltoall.kept");
+    EXPECT_EQ(chosen(plain, Operation::allgather, 32, 8, true, mapped), "allgather.kept");
+    EXPECT_EQ(chosen(plain, Operation::allgather, 33, 4096, true, mapped), "allgather.bruck");
+  }
+}
+
 // Cache lines are cheaper than steps, messages are not.
 TEST(Selection, ABarrierIsWideWhereRanksMapEachOthersMemory) {
   const Selection plain = selection("", "");

@@ -113,6 +113,7 @@ std::vector<Rank> givers(const Algorithm& algorithm, const AlgorithmRequest& req
                          std::span<const std::uint32_t> counters) {
   std::vector<Rank> found;
   if (counters.empty() || request.ranks > kMostSearched || lists_blocks(request.operation)) return found;
+  if (request.ranks * algorithm.schedule(request).commands.size() > kMostSearchedCommands) return found;
   const auto gives = [&](const ScheduleCommand& command) {
     return command.action == Action::put && command.target == request.rank && command.credits > 0 &&
            std::ranges::find(counters, command.counter) != counters.end();
