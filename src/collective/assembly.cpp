@@ -99,11 +99,7 @@ void Assembly::prepare(Arena& arena, std::uint64_t piece, std::uint32_t members)
 
 Assembly::Assembly(Commons& commons, std::span<const std::uint32_t> ranks, std::uint32_t member,
                    std::span<const std::uint64_t> pieces)
-    : commons_(commons),
-      ranks_(ranks.begin(), ranks.end()),
-      member_(member),
-      pieces_(pieces.begin(), pieces.end()),
-      records_(ranks.size()) {}
+    : commons_(commons), ranks_(ranks.begin(), ranks.end()), member_(member), pieces_(pieces.begin(), pieces.end()) {}
 
 base::Result<std::unique_ptr<Assembly>> Assembly::make(Commons& commons, std::span<const std::uint32_t> ranks,
                                                        std::uint32_t member, std::span<const std::uint64_t> pieces) {
@@ -149,7 +145,6 @@ base::Status Assembly::open(const Layout& layout, std::byte* send, Way& way) {
     if (status != HEDDLE_DONE) return status;
   }
   mine.places[static_cast<std::size_t>(Place::send)] = send;
-  mine.places[static_cast<std::size_t>(Place::receive)] = reinterpret_cast<std::byte*>(records_.data());
   way.queue = std::make_unique<SessionQueue>(way.schedule, memory, Reduction{});
   return HEDDLE_DONE;
 }
@@ -174,6 +169,14 @@ base::Status Assembly::reach(const Layout& layout, std::uint32_t other, Way& way
   at->counters = reinterpret_cast<CounterWord*>(arena + counters);
   at->places[static_cast<std::size_t>(Place::scratch)] = arena + scratch;
   return HEDDLE_DONE;
+}
+
+// Not before the first round: the records of a large team are much memory.
+void Assembly::start(Way& way) {
+  if (records_.empty()) records_.resize(size());
+  way.queue->set_place(Place::receive, reinterpret_cast<std::byte*>(records_.data()));
+  round_ = &way;
+  way.queue->start();
 }
 
 void Assembly::start_common(const SetupRecord& record) {
@@ -382,7 +385,12 @@ bool Setups::advance() {
     if (assembly_->status() == HEDDLE_DONE && !assembling_) start_round(first);
     if (assembling_ && !assembly_->advance()) {
       moved = moved || assembly_->executed() != before;
-      if (!team_.failed_member()) return moved;
+      const std::uint64_t epoch = team_.failure_epoch();
+      if (epoch == whole_epoch_) return moved;
+      if (!team_.failed_member()) {
+        whole_epoch_ = epoch;
+        return moved;
+      }
       assembly_->fail(HEDDLE_ERR_PEER_FAILED);
       if (!assembly_->advance()) return moved;  // puts to members that live are still under way
     }

@@ -158,10 +158,7 @@ class Assembly {
            std::span<const std::uint64_t> pieces);
   base::Status open(const Layout& layout, std::byte* send, Way& way);
   base::Status reach(const Layout& layout, std::uint32_t other, Way& way, RankMemory* at);
-  void start(Way& way) {
-    round_ = &way;
-    way.queue->start();
-  }
+  void start(Way& way);
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
 
   Commons& commons_;
@@ -274,6 +271,7 @@ class Setups {
   std::uint32_t round_ = 0;  // of the first setup's records
   bool assembling_ = false;  // the round is under way
   base::Status verdict_ = HEDDLE_DONE;
+  std::uint64_t whole_epoch_ = 0;  // at this failure epoch no member had failed
 };
 
 }  // namespace heddle::collective

@@ -143,8 +143,8 @@ TreeNode torus_tree(const AlgorithmRequest& request, unsigned tree);
 
 // Members of larger teams are not searched.
 inline constexpr Rank kMostSearched = 256;
-// In the schedules of all ranks together. A launcher that watches a job asks each rank whose wait is
-// long: schedules in which all put to all take milliseconds, and name nearly all ranks.
+// In the schedules of all ranks together. A launcher that watches a job asks each rank that waits
+// for long: schedules in which all put to all take milliseconds, and name nearly all ranks.
 inline constexpr std::size_t kMostSearchedCommands = std::size_t{1} << 14;
 
 // The ranks other than request.rank that give to these counters of request.rank in a run, each
