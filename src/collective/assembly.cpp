@@ -1,6 +1,8 @@
 #include "collective/assembly.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <mutex>
 
 #include "collective/algorithms/algorithms.hpp"
@@ -33,6 +35,9 @@ constexpr std::uint64_t words_of(std::uint32_t members) {
 constexpr std::uint64_t credits_of_word(std::uint64_t word) {
   return word < kCommonWords ? word % 2 : word < kCommonWords + 2 ? 0 : 1;
 }
+// What a common round tells of a record.
+constexpr std::size_t kCommonBytes = offsetof(SetupRecord, keys) + offsetof(WayKeys, bytes);
+
 // The memory of common rounds, which a small team lacks, follows that of rounds apart: a member may
 // be in the next round, of the other kind.
 constexpr std::uint64_t apart_at(std::uint32_t members) {
@@ -43,19 +48,19 @@ constexpr std::uint64_t common_at(std::uint32_t members) {
   return apart_at(members) + kTimes * members * sizeof(SetupRecord);
 }
 
-AlgorithmRequest request_of(Operation operation, std::uint32_t members, std::uint32_t member) {
+AlgorithmRequest request_of(Operation operation, std::uint64_t bytes, std::uint32_t members, std::uint32_t member) {
   AlgorithmRequest request;
   request.operation = operation;
   request.rank = member;
   request.ranks = members;
-  request.bytes = sizeof(SetupRecord);
+  request.bytes = bytes;
   return request;
 }
 Schedule common_schedule(std::uint32_t members, std::uint32_t member) {
-  return allgather_bruck(request_of(Operation::allgather, members, member));
+  return allgather_bruck(request_of(Operation::allgather, kCommonBytes, members, member));
 }
 Schedule apart_schedule(std::uint32_t members, std::uint32_t member) {
-  const AlgorithmRequest request = request_of(Operation::alltoall, members, member);
+  const AlgorithmRequest request = request_of(Operation::alltoall, sizeof(SetupRecord), members, member);
   return members <= kMeetAll ? alltoall_kept(request) : alltoall_grid(request);
 }
 
@@ -77,7 +82,7 @@ std::vector<std::uint64_t> final_counters(const Schedule& schedule, std::uint64_
 // The piece also suffices for a smaller team.
 std::uint64_t Assembly::bytes(std::uint32_t members) {
   if (members <= kMeetAll) return apart_at(members) + members * sizeof(SetupRecord);
-  return common_at(members) + members * sizeof(SetupRecord);
+  return common_at(members) + members * kCommonBytes;
 }
 
 bool Assembly::fits(std::uint32_t members, std::uint32_t member) {
@@ -171,12 +176,24 @@ base::Status Assembly::reach(const Layout& layout, std::uint32_t other, Way& way
   return HEDDLE_DONE;
 }
 
-// Not before the first round: the records of a large team are much memory.
+// The records take memory from the first round on: much in a large team.
 void Assembly::start(Way& way) {
+  const bool common = &way == &common_;
   if (records_.empty()) records_.resize(size());
-  way.queue->set_place(Place::receive, reinterpret_cast<std::byte*>(records_.data()));
+  if (common && heard_.empty()) heard_.resize(size() * kCommonBytes);
+  if (common && round_ == &apart_) std::ranges::fill(records_, SetupRecord{});
+  std::byte* const receive = common ? heard_.data() : reinterpret_cast<std::byte*>(records_.data());
+  way.queue->set_place(Place::receive, receive);
   round_ = &way;
   way.queue->start();
+}
+
+bool Assembly::advance() {
+  if (!round_->queue->advance()) return false;
+  if (round_ != &common_ || status() != HEDDLE_DONE) return true;
+  for (std::size_t i = 0; i < records_.size(); ++i)
+    std::memcpy(static_cast<void*>(&records_[i]), heard_.data() + i * kCommonBytes, kCommonBytes);
+  return true;
 }
 
 void Assembly::start_common(const SetupRecord& record) {

@@ -73,9 +73,23 @@ struct SetupRecord {
   Where receive_in = Where::nowhere;
   std::uint64_t scratch = 0;  // offsets in that memory
   std::uint64_t receive = 0;
+  [[nodiscard]] bool names_regions() const {
+    return scratch_in == Where::scratch_region || receive_in == Where::receive_region ||
+           receive_in == Where::scratch_region;
+  }
+  // split, subset
+  std::int64_t key = 0;
+  std::uint32_t colour = 0;
+  std::uint32_t coloured = 0;
+  std::uint64_t assembly = 0;  // the new team's piece of the arena
+  std::uint32_t apart = 0;     // the whole record follows, and not the same to all members
+  std::uint32_t padding = 0;
+  // the way by which this member would run the operation, and the data that the receiver of the
+  // record needs for it
+  WayKeys keys;
+  // A common round (Assembly) ends here, behind the number of the way.
   PackedRegion scratch_region{};
   PackedRegion receive_region{};
-  std::uint32_t apart = 0;  // this member has different records for different members
   // For operations whose members list their blocks. First, the same to all members: the number of
   // rounds of this setup's records. Then the values for the member that gets the record.
   std::uint32_t rounds = 1;
@@ -89,23 +103,15 @@ struct SetupRecord {
     std::uint64_t at = 0;     // offset in receive or in scratch where the latter is put
   };
   std::array<Listed, 2> listed{};  // of this round
-  // the way by which this member would run the operation, and the data that the receiver of the
-  // record needs for it
-  WayKeys keys;
-  // split, subset
-  std::int64_t key = 0;
-  std::uint32_t colour = 0;
-  std::uint32_t coloured = 0;
-  std::uint64_t assembly = 0;  // the new team's piece of the arena
 };
 
 // How the members of a team exchange information outside of operations: each member sends each
 // other member a record, in rounds that all members make in the same order. Nobody waits until a
 // peer begins, and a member may be one round ahead.
 //
-// In a common round each member says one thing to all: an allgather in log2 n steps, so that a
-// member meets 2 log2 n others, those that a barrier and a tree need, too. In a round apart, it has
-// a record for each: an alltoall in two steps over a grid. Its peers, about twice the root of n,
+// In a common round each member says one thing to all, the first part of its record: an allgather in
+// log2 n steps, so that a member meets 2 log2 n others, those that a barrier and a tree need, too.
+// In a round apart, it has a whole record for each: an alltoall in two steps over a grid. Its peers, about twice the root of n,
 // are met before the first such round. In a small team, where each member meets all others, rounds
 // of both kinds are an alltoall in one step.
 class Assembly {
@@ -134,7 +140,7 @@ class Assembly {
   [[nodiscard]] std::span<SetupRecord> told() { return told_; }
   void start_apart() { start(apart_); }
   void start_common(const SetupRecord& record);
-  bool advance() { return round_->queue->advance(); }
+  bool advance();
   [[nodiscard]] std::uint64_t executed() const;  // see Runner
   void fail(base::Status status);
   [[nodiscard]] base::Status status() const;
@@ -165,7 +171,8 @@ class Assembly {
   const std::vector<std::uint32_t> ranks_;
   const std::uint32_t member_;
   const std::vector<std::uint64_t> pieces_;
-  SetupRecord said_;  // to all, in a common round
+  SetupRecord said_;              // to all, in a common round
+  std::vector<std::byte> heard_;  // the first parts of the members' records
   std::vector<SetupRecord> told_;
   std::vector<SetupRecord> records_;
   Way common_;  // no queue: all rounds are apart
@@ -188,7 +195,8 @@ class Setup {
   Setup& operator=(const Setup&) = delete;
   virtual ~Setup() = default;
   // This member's record for all others. tell() is for setups that send different records to
-  // different members, or records in several rounds: then tells_apart() must be true.
+  // different members, or records in several rounds, or more of them than their first part: then
+  // tells_apart() must be true.
   [[nodiscard]] virtual const SetupRecord& record() const = 0;
   [[nodiscard]] virtual bool tells_apart() const { return false; }
   virtual void tell(std::uint32_t round, std::span<SetupRecord> members);

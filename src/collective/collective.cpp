@@ -318,11 +318,7 @@ base::Status Collective::assembled(std::span<const SetupRecord> records, bool* d
   if (!agreed && by_interface()) go_by_software();
   // Arenas are already mapped; regions of their own must be mapped first, which may fail at some
   // members. Lists concern two members each.
-  *doubtful = lists || by_interface() || std::ranges::any_of(records, [](const SetupRecord& record) {
-                return record.scratch_in == SetupRecord::Where::scratch_region ||
-                       record.receive_in == SetupRecord::Where::receive_region ||
-                       record.receive_in == SetupRecord::Where::scratch_region;
-              });
+  *doubtful = lists || by_interface() || std::ranges::any_of(records, &SetupRecord::names_regions);
   if (rejection_.status() != HEDDLE_DONE) return rejection_.report();
   try {
     // Members' memory has no links: to release commands one after the other would only delay them.

@@ -124,7 +124,9 @@ class Collective final : public Setup {
   // ---- Setup
   [[nodiscard]] const SetupRecord& record() const override { return record_; }
   void told() override { told_ = true; }
-  [[nodiscard]] bool tells_apart() const override { return lists_blocks(call_.operation) || by_interface(); }
+  [[nodiscard]] bool tells_apart() const override {
+    return lists_blocks(call_.operation) || by_interface() || record_.names_regions();
+  }
   void tell(std::uint32_t round, std::span<SetupRecord> members) override;
   void heard(std::uint32_t round, std::span<const SetupRecord> records) override;
   base::Status assembled(std::span<const SetupRecord> records, bool* doubtful) override;
