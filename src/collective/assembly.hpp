@@ -109,11 +109,11 @@ struct SetupRecord {
 // other member a record, in rounds that all members make in the same order. Nobody waits until a
 // peer begins, and a member may be one round ahead.
 //
-// In a common round each member says one thing to all, the first part of its record: an allgather in
-// log2 n steps, so that a member meets 2 log2 n others, those that a barrier and a tree need, too.
-// In a round apart, it has a whole record for each: an alltoall in two steps over a grid. Its peers, about twice the root of n,
-// are met before the first such round. In a small team, where each member meets all others, rounds
-// of both kinds are an alltoall in one step.
+// In a common round each member says one thing to all, the first part of its record: an allgather
+// in log2 n steps, so that a member meets 2 log2 n others, those that a barrier and a tree need,
+// too. In a round apart, it has a whole record for each: an alltoall in two steps over a grid. Its
+// peers, about twice the root of n, are met before the first such round. In a small team, where
+// each member meets all others, rounds of both kinds are an alltoall in one step.
 class Assembly {
  public:
   // Bytes of the piece of the arena that a member of a team of that size needs.

@@ -262,7 +262,12 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
       watch.may_resume();
       return not_arrived(exchange.timeout_ns);
     }
-    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) nap_attending(workers, ns);
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
+      // Everything that this thread is needed for wakes it: the result, messages, a death. Hundreds
+      // of ranks that wait for the last one to start would only take its core from it.
+      const bool rings = !by_memory_ && exchange.timeout_ns < 0 && (attachment() == nullptr || !attachment()->active());
+      nap_attending(workers, rings ? std::max(ns, crowd_.longest_nap_ns()) : ns);
+    }
     watch.round([&](tap::Wait& wait) { describe_awaited(exchange.kind, wait); }, waiter.nap_ns() > 0);
   }
 }
