@@ -319,6 +319,10 @@ base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64
   Watch watch(context_, this, condition.call);
   ToldCondition told(context_, index_, condition);
   bool sleeps = false;  // as in until()
+  // After another worker has moved, the others are looked at in each of so many rounds: somebody
+  // makes one access after the other.
+  constexpr std::uint32_t kNear = 256;
+  std::uint32_t near = 0;
   for (std::uint32_t round = 1;; ++round) {
     const std::uint64_t seen = moved();
     const base::Status status = condition.ready(condition.arg);
@@ -329,7 +333,11 @@ base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64
     int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
     events += status == HEDDLE_POSTED ? 1 : 0;
-    if (attends_) events += attend(round, waiter.idle_since() != 0);
+    if (attends_) {
+      const int others = attend(round, near > 0 || waiter.idle_since() != 0);
+      near = others > 0 ? kNear : near - std::min(near, 1U);
+      events += others;
+    }
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();
       return HEDDLE_ERR_TIMEOUT;
