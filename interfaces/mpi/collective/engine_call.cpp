@@ -355,6 +355,11 @@ void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
   facts.cause = HEDDLE_WAIT_COLLECTIVE;
   facts.call = name.call;
   facts.number = comm.blocking_calls;
+  // All members know where the first one is, and by which number it knows the communicator. No team
+  // of the engine's has the bit.
+  const MemberAddress& first = comm.members.front();
+  facts.team = std::uint64_t{1} << 63 | std::uint64_t{first.peer.rank} << 32 | first.number;
+  facts.members = static_cast<std::uint32_t>(comm.members.size());
   if (name.root) {
     std::snprintf(facts.operation, sizeof facts.operation, "%s with root %u", name.operation, comm.now_root);
   } else {
