@@ -107,7 +107,7 @@ struct KeptOperations {
     std::size_t receive = 0;
   };
 
-  // A persistent operation on memory of its own.
+  // A persistent operation on memory of its own. A member may be one run of it ahead of others.
   struct Ready {
     Ready() = default;
     Ready(const Ready&) = delete;
@@ -115,7 +115,6 @@ struct KeptOperations {
     ~Ready() {
       if (collective.id != 0) static_cast<void>(heddle_collective_free(collective));
     }
-    Key key;
     Lengths lengths;
     heddle_collective collective{};
     std::unique_ptr<std::max_align_t[]> memory;
@@ -123,7 +122,16 @@ struct KeptOperations {
     std::byte* receive = nullptr;
   };
 
-  std::vector<std::unique_ptr<Ready>> ready;
+  // The operations of a key take turns, the same at all members. So a member that waits for no
+  // other, such as the root of a broadcast, may be as many runs ahead as there are operations.
+  struct Kept {
+    Key key;
+    std::vector<std::unique_ptr<Ready>> turns;
+    std::size_t turn = 0;
+    std::uint32_t calls = 0;  // until there are all that there will be
+  };
+
+  std::vector<std::unique_ptr<Kept>> kept;
   std::unique_ptr<Ready> barrier;
 };
 
@@ -134,6 +142,13 @@ namespace {
 constexpr std::size_t kShortBytes = 4096;
 constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
 constexpr std::size_t kMostKept = 32;
+// A key whose calls let some members run ahead of others gets more operations after so many calls,
+// as far as the bytes of all of them allow. Each takes a barrier and a set-up.
+constexpr std::uint32_t kOften = 16;
+constexpr std::size_t kTurns = 8;
+constexpr std::uint32_t kVeryOften = 256;
+constexpr std::size_t kMostTurns = 32;
+constexpr std::size_t kTurnBytes = std::size_t{4} * kShortBytes;
 
 KeptOperations::Lengths lengths_of(const KeptOperations::Key& key, const Comm& comm) {
   const std::size_t all = key.bytes * comm.members.size();
@@ -192,8 +207,9 @@ int run_ready(const Comm& comm, KeptOperations::Ready& ready) {
 }
 
 // All members are here, so the engine waits for none for long.
-int open(Comm& comm, KeptOperations::Ready& ready, const heddle_reduction* reduction, std::size_t amount) {
-  ready.lengths = lengths_of(ready.key, comm);
+int open(Comm& comm, const KeptOperations::Key& key, KeptOperations::Ready& ready, const heddle_reduction* reduction,
+         std::size_t amount) {
+  ready.lengths = lengths_of(key, comm);
   const auto words = [](std::size_t bytes) {
     return (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
   };
@@ -202,11 +218,11 @@ int open(Comm& comm, KeptOperations::Ready& ready, const heddle_reduction* reduc
   ready.send = reinterpret_cast<std::byte*>(ready.memory.get());
   ready.receive = reinterpret_cast<std::byte*>(ready.memory.get() + before);
   EngineCall call;
-  call.what = ready.key.what;
+  call.what = key.what;
   call.send = ready.send;
-  call.receive = ready.key.what == EngineCollective::broadcast && ready.lengths.send > 0 ? ready.send : ready.receive;
+  call.receive = key.what == EngineCollective::broadcast && ready.lengths.send > 0 ? ready.send : ready.receive;
   call.amount = amount;
-  call.root = ready.key.root;
+  call.root = key.root;
   if (reduction != nullptr) call.reduction = *reduction;
   heddle_collective collective{};
   const int code = code_of(call.call(comm.team, Form::persistent, &collective));
@@ -221,32 +237,60 @@ int first_barrier(Comm& comm, KeptOperations& kept) {
   if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
   if (const int code = wait_collective(comm, first); code != MPI_SUCCESS) return code;
   auto made = std::make_unique<KeptOperations::Ready>();
-  const int code = open(comm, *made, nullptr, 0);
+  const int code = open(comm, {}, *made, nullptr, 0);
   if (code == MPI_SUCCESS) kept.barrier = std::move(made);
   return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;  // it goes as a nonblocking one again
 }
 
-// Finds the operation. If it is not there, makes it ready in the place of the least recently used
-// one. Null: the engine has no memory for it; the members have met.
-int find_ready(Comm& comm, const KeptOperations::Key& key, const BlockingCall& call, KeptOperations::Ready** found) {
-  auto& ready = kept_of(comm).ready;
-  const auto known = std::ranges::find_if(ready, [&](const auto& one) { return one->key == key; });
-  if (known != ready.end()) {
-    std::rotate(ready.begin(), known, known + 1);
-    *found = ready.front().get();
-    return MPI_SUCCESS;
-  }
+// One more operation of the key, once all members are here.
+int open_turn(Comm& comm, KeptOperations::Kept& kept, const BlockingCall& call) {
   if (const int code = meet(comm); code != MPI_SUCCESS) return code;
   auto made = std::make_unique<KeptOperations::Ready>();
+  const int code = open(comm, kept.key, *made, call.reduction, call.amount);
+  if (code == MPI_SUCCESS) kept.turns.push_back(std::move(made));
+  return code;
+}
+
+// Finds the key's operations. If there are none, makes one ready in the place of the least recently
+// used key's. Null: the engine has no memory for it; the members have met.
+int find_kept(Comm& comm, const KeptOperations::Key& key, const BlockingCall& call, KeptOperations::Kept** found) {
+  auto& all = kept_of(comm).kept;
+  const auto known = std::ranges::find_if(all, [&](const auto& one) { return one->key == key; });
+  if (known != all.end()) {
+    std::rotate(all.begin(), known, known + 1);
+    *found = all.front().get();
+    return MPI_SUCCESS;
+  }
+  auto made = std::make_unique<KeptOperations::Kept>();
   made->key = key;
-  const int code = open(comm, *made, call.reduction, call.amount);
-  if (code == MPI_ERR_NO_MEM) ready.clear();  // all members are told so
+  const int code = open_turn(comm, *made, call);
+  if (code == MPI_ERR_NO_MEM) all.clear();  // all members are told so
   *found = nullptr;
   if (code != MPI_SUCCESS) return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;
   // All members have ended their runs of the other operations.
-  if (ready.size() == kMostKept) ready.pop_back();
-  ready.insert(ready.begin(), std::move(made));
-  *found = ready.front().get();
+  if (all.size() == kMostKept) all.pop_back();
+  all.insert(all.begin(), std::move(made));
+  *found = all.front().get();
+  return MPI_SUCCESS;
+}
+
+bool lets_run_ahead(EngineCollective what) {
+  return what == EngineCollective::broadcast || what == EngineCollective::reduce;
+}
+
+// The operation whose turn it is. All members make the same calls, so they choose the same one, and
+// have the same number of them.
+int take_turn(Comm& comm, KeptOperations::Kept& kept, const BlockingCall& call, KeptOperations::Ready** ready) {
+  if (kept.calls < kVeryOften && lets_run_ahead(kept.key.what)) {
+    ++kept.calls;
+    std::size_t wanted = kept.calls == kOften ? kTurns : kept.calls == kVeryOften ? kMostTurns : 0;
+    wanted = std::min(wanted, kTurnBytes / kept.key.bytes);
+    int code = MPI_SUCCESS;
+    while (kept.turns.size() < wanted && code == MPI_SUCCESS) code = open_turn(comm, kept, call);
+    if (code != MPI_SUCCESS && code != MPI_ERR_NO_MEM) return code;  // those that there are suffice
+  }
+  *ready = kept.turns[kept.turn].get();
+  kept.turn = (kept.turn + 1) % kept.turns.size();
   return MPI_SUCCESS;
 }
 
@@ -266,11 +310,13 @@ heddle_status call_engine(const Comm& comm, const BlockingCall& call) {
 }
 
 int run_short(Comm& comm, const KeptOperations::Key& key, const BlockingCall& call) {
-  KeptOperations::Ready* ready =
-      comm.kept != nullptr && !comm.kept->ready.empty() ? comm.kept->ready.front().get() : nullptr;
-  if (ready == nullptr || !(ready->key == key))
-    if (const int code = find_ready(comm, key, call, &ready); code != MPI_SUCCESS) return code;
-  if (ready == nullptr) return code_of(call_engine(comm, call));
+  KeptOperations::Kept* kept =
+      comm.kept != nullptr && !comm.kept->kept.empty() ? comm.kept->kept.front().get() : nullptr;
+  if (kept == nullptr || !(kept->key == key))
+    if (const int code = find_kept(comm, key, call, &kept); code != MPI_SUCCESS) return code;
+  if (kept == nullptr) return code_of(call_engine(comm, call));
+  KeptOperations::Ready* ready = nullptr;
+  if (const int code = take_turn(comm, *kept, call, &ready); code != MPI_SUCCESS) return code;
   const bool from_root = key.what == EngineCollective::broadcast;
   copy_if(ready->send, from_root ? call.receive : call.send, ready->lengths.send);
   const int code = run_ready(comm, *ready);
