@@ -162,9 +162,22 @@ struct Command {
 
 // Copies a packet of at most Command::kInlineBytes, in whole words: it ends with zeros up to a
 // multiple of 8. No loop and no call: pieces of 16 bytes may overlap.
+//
+// The packet was written a moment ago. A load waits until a store that it needs has left the core
+// if it needs another one as well, so two words that were written one by one are read one by one.
 [[gnu::always_inline]] inline void copy_words(std::byte* to, const std::byte* from, std::uint64_t bytes) {
   if (bytes == 8) [[likely]] {
     std::memcpy(to, from, 8);
+    return;
+  }
+  if (bytes == 16) [[likely]] {
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    std::memcpy(&first, from, 8);
+    std::memcpy(&second, from + 8, 8);
+    asm("" : "+r"(first), "+r"(second));  // else the compiler makes one load of both
+    std::memcpy(to, &first, 8);
+    std::memcpy(to + 8, &second, 8);
     return;
   }
   const std::uint64_t end = (bytes + 7) & ~std::uint64_t{7};

@@ -4,6 +4,7 @@
 // Only code inside the count_ functions is counted (callgrind's --toggle-collect), so set-up does
 // not matter. Running it for two N removes the part that does not grow with N. See
 // scripts/count_instructions.py.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +27,8 @@ struct Self {
   heddle_peer peer{0, 0};
   std::uint64_t value = 7;
   std::uint64_t target = 0;
-  std::uint64_t words[8] = {};
+  std::uint64_t words[32] = {};
+  std::uint64_t place[32] = {};
   heddle_receive receives[kBatch];
 };
 
@@ -117,6 +119,13 @@ extern "C" {
 [[gnu::noinline]] void count_wait(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) heddle_recv_wait(self->worker, &self->receives[i], -1);
 }
+// One message, received by a call that waits: what a round trip has on one side.
+[[gnu::noinline]] void count_turn(Self* self, std::uint64_t bytes) {
+  const heddle_wanted wanted{self->peer, 5, UINT64_MAX};
+  heddle_send(self->worker, self->peer, 5, self->words, bytes, nullptr);
+  heddle_recv(self->worker, &wanted, self->place, bytes, &self->receives[0], nullptr);
+  heddle_recv_wait(self->worker, &self->receives[0], -1);
+}
 // Nothing is under way, and nothing comes.
 [[gnu::noinline]] void count_quiet(Self* self, std::uint64_t n) {
   for (std::uint64_t i = 0; i < n; ++i) heddle_quiet(self->worker);
@@ -180,11 +189,11 @@ bool run_bursts(Self* self, const char* op, std::uint64_t n) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(
-        stderr,
-        "usage: path put|get|post_get|fetch_add|am|am_64|tagged|counted|burst_put|burst_get|burst_am N    (N a "
-        "multiple of %llu)\n",
-        static_cast<unsigned long long>(kBatch));
+    std::fprintf(stderr,
+                 "usage: path "
+                 "put|get|post_get|fetch_add|am|am_64|tagged|counted|turn_BYTES|burst_put|burst_get|burst_am N    (N a "
+                 "multiple of %llu)\n",
+                 static_cast<unsigned long long>(kBatch));
     return 2;
   }
   const char* op = argv[1];
@@ -206,7 +215,7 @@ int main(int argc, char** argv) {
   } else if (std::strcmp(op, "am") == 0 || std::strcmp(op, "am_64") == 0) {
     if (std::strcmp(op, "am_64") == 0) {  // the most that lies in a command
       self.message.payload = self.words;
-      self.message.payload_bytes = sizeof self.words;
+      self.message.payload_bytes = 64;
     }
     for (std::uint64_t sent = 0; sent < n; sent += kBatch) {
       count_am_send(&self, kBatch);
@@ -220,6 +229,13 @@ int main(int argc, char** argv) {
     run_windows(&self, false, n);
   } else if (std::strcmp(op, "counted") == 0) {
     run_windows(&self, true, n);
+  } else if (std::strncmp(op, "turn_", 5) == 0) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(std::strtoull(op + 5, nullptr, 10), sizeof self.words);
+    for (std::uint64_t sent = 0; sent < n; ++sent) {
+      count_turn(&self, bytes);
+      // Not counted, as above: in a round trip looks that find nothing come between.
+      for (std::uint64_t i = 0; i < 4; ++i) heddle_worker_progress(self.worker);
+    }
   } else if (!run_bursts(&self, op, n)) {
     std::fprintf(stderr, "path: there is no operation \"%s\"\n", op);
     return 2;
