@@ -70,11 +70,15 @@ class Port final : public TransportWorker {
   bool rests(IncomingRing& from);
   queue::Take look(IncomingRing& from);
   queue::Take timed_look(IncomingRing& from);
+  std::size_t poll_after_lending(std::span<Completion> completions);
+  std::size_t take_only(std::span<Completion> completions);
+  std::size_t take_rest(std::span<Completion> completions, std::size_t n);
   std::size_t note_moved(std::span<Completion> completions, std::size_t n);
   std::size_t poll_all(std::span<Completion> completions);
   std::size_t drain(std::size_t position, std::span<Completion> out);
   std::size_t drain_cold(std::span<Completion> out);
   void drop(std::size_t position);
+  void note_only() { only_ = incoming_.size() == 1 ? incoming_.front() : nullptr; }
   void malformed(std::uint32_t rank, const char* what);
 
   Device& device_;
@@ -94,6 +98,7 @@ class Port final : public TransportWorker {
 
   std::vector<IncomingRing*> incoming_;  // the first kHot are the hot ones
   std::vector<std::unique_ptr<IncomingRing>> owned_incoming_;
+  IncomingRing* only_ = nullptr;  // of incoming_; null: there are none, or several
   std::vector<IncomingRing*> lent_;
   std::vector<std::uint64_t> cursors_;  // by rank: how many entries of its ring list were read
   std::size_t turn_ = 0;                // hot ring at which the scan begins

@@ -31,14 +31,51 @@ namespace heddle::transport::shm {
   return true;
 }
 
-// A look at one ring that finds nothing calls nothing, so that no registers are saved.
+// Most workers hear from one other, and most polls of a thread that waits find nothing. That path
+// calls nothing, so that no registers are saved, and a message that it finds is taken at once.
 std::size_t Port::poll(std::span<Completion> completions) {
   polled_ = true;
-  const bool one_ring = incoming_.size() == 1 && lent_.empty() && backlog_.empty();
-  if (one_ring && !entry_.attention.wanted() && transfers_.idle() && rests(*incoming_.front())) {
+  if (only_ == nullptr || entry_.attention.wanted() || !backlog_.empty() || !transfers_.idle()) [[unlikely]]
+    return poll_all(completions);
+  if (!lent_.empty()) return poll_after_lending(completions);
+  IncomingRing& from = *only_;
+  if (from.rest != 0) {
+    --from.rest;
     return 0;
   }
-  return poll_all(completions);
+  if (look(from) != queue::Take::none || (any_failed_ && failed_[from.peer->rank] != 0)) return take_only(completions);
+  from.pace(0);
+  return 0;
+}
+
+[[gnu::noinline]] std::size_t Port::poll_after_lending(std::span<Completion> completions) {
+  release_lent();
+  return poll(completions);
+}
+
+// The only ring is known to have something, or is to be dropped; nothing is lent. One message that
+// is found by a thread that waits for it takes the short way.
+[[gnu::noinline]] std::size_t Port::take_only(std::span<Completion> completions) {
+  IncomingRing& from = *only_;
+  queue::Record record;
+  if (completions.empty() || !from.ring.knows() ||
+      !from.ring.take_copy(kMessageType, max_message_, from.copy, &record)) {
+    return take_rest(completions, 0);
+  }
+  completions.front() = {Event::message,   HEDDLE_DONE,     0,          record.data, record.bytes,
+                         record.immediate, from.peer->rank, from.worker};
+  from.lent = true;
+  lent_.push_back(&from);
+  if (from.ring.knows()) [[unlikely]]
+    return take_rest(completions, 1);
+  from.pace(1);
+  return 1;
+}
+
+// `n`: so many completions are there already.
+[[gnu::noinline]] std::size_t Port::take_rest(std::span<Completion> completions, std::size_t n) {
+  n += drain(0, completions.subspan(n));
+  return moved_ ? note_moved(completions, n) : n;
 }
 
 [[gnu::noinline]] std::size_t Port::poll_all(std::span<Completion> completions) {
@@ -46,7 +83,7 @@ std::size_t Port::poll(std::span<Completion> completions) {
   if (entry_.attention.wanted()) [[unlikely]]
     discover();
   if (!transfers_.idle()) [[unlikely]]
-    moved_ = transfers_.advance();
+    moved_ |= transfers_.advance();
   std::size_t n = backlog_.empty() ? 0 : backlog_.drain(completions);
   const std::size_t hot = std::min(incoming_.size(), kHot);
   if (++turn_ >= hot) turn_ = 0;
@@ -120,6 +157,12 @@ std::size_t Port::drain(std::size_t position, std::span<Completion> out) {
                                 arrived(out[n + i], data, bytes, immediate);
                               });
     if (n == out.size()) break;
+    // What comes now is for the next poll: a look costs as much as a message, and where a ring
+    // streams it is worth that.
+    if (n != 0 && !from.ring.knows() && !from.streams()) {
+      taken = queue::Take::none;
+      break;
+    }
     // Not a message, the end of the ring, or nothing more.
     taken = from.ring.take(&record);
     if (taken != queue::Take::record) break;
@@ -182,6 +225,7 @@ std::size_t Port::drain_cold(std::span<Completion> out) {
 void Port::drop(std::size_t position) {
   incoming_[position] = incoming_.back();
   incoming_.pop_back();
+  note_only();
 }
 
 [[gnu::cold]] void Port::malformed(std::uint32_t rank, const char* what) {
@@ -267,6 +311,7 @@ void Port::accept(PeerProcess& peer, const RingEntry& entry) {
     victim_ = (victim_ + 1) % kHot;
   }
   owned_incoming_.push_back(std::move(made));
+  note_only();
 }
 
 }  // namespace heddle::transport::shm
