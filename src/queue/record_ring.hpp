@@ -17,13 +17,17 @@
 //   left at the end. Nobody writes bytes in [head, tail); the rest belongs to the producer.
 //   tail is stored only after all that it publishes; a producer killed at any instruction leaves
 //   whole records. head is stored only after the consumer's last read of what it frees.
-//   While `copied` is i + 1, `copy` is the record at index i as it was published. Before the
-//   producer writes the copy it stores 0 there; so a consumer that has found the same i + 1 before
-//   and after it has read the copy has read that record.
+//   While `copied` is i + 1, `copy` has the first words of the record at index i as it was
+//   published; while the guard of line n of `rest` is i + 1, that line has the words that follow
+//   those of the line before. Before the producer writes to a line it stores 0 in its guard; so a
+//   consumer that has found the same i + 1 in a guard before and after it has read the words of
+//   that line has read words of that record, whatever the other guards say.
 //
 // The copy: a short record that is published alone may lie beside the tail, too. A consumer that
 // waits for it then fetches one line from the producer's cache, and not two, one after the other
-// (docs/decisions/0055-copy-beside-the-tail.md).
+// (docs/decisions/0055-copy-beside-the-tail.md). A longer one fills lines behind it as well, which
+// come all at once, and which both caches have at hand. They are written first, so that a consumer
+// that polls the tail does not take its line away in between.
 //
 // Why a separate tail and not a header that is polled in place: measured
 // (docs/decisions/0005-message-rings.md). A consumer that polls in place takes the line away
@@ -47,10 +51,21 @@ namespace heddle::queue {
 // Two lines, since x86 fetches them in pairs.
 inline constexpr std::size_t kRingLine = base::kCacheLine < 128 ? 128 : base::kCacheLine;
 
+// What of a copy lies in which line. The schedule explorer has shorter lines.
+template <template <class> class Atomic>
+struct CopyShape {
+  static constexpr std::size_t kCopyWords = 6;  // with tail and copied: a line of 64 bytes
+  static constexpr std::size_t kRestWords = 7;  // with the guard: a line, too
+  static constexpr std::size_t kRestLines = 4;
+};
+
 // Zeroed memory is a valid empty ring.
 template <template <class> class Atomic = std::atomic>
 struct RingControl {
-  static constexpr std::size_t kCopyWords = 6;  // with tail and copied: a line of 64 bytes
+  static constexpr std::size_t kCopyWords = CopyShape<Atomic>::kCopyWords;
+  static constexpr std::size_t kRestWords = CopyShape<Atomic>::kRestWords;
+  static constexpr std::size_t kRestLines = CopyShape<Atomic>::kRestLines;
+  static constexpr std::size_t kMostWords = kCopyWords + kRestLines * kRestWords;
 
   alignas(kRingLine) Atomic<std::uint64_t> tail{
       0};  // release by RecordProducer::publish; acquire by RecordConsumer::take
@@ -59,10 +74,17 @@ struct RingControl {
   // A record: header and payload. Release by publish_with_copy(): after the 0 in `copied`; acquire
   // by take_copy(): before its second look at `copied`.
   Atomic<std::uint64_t> copy[kCopyWords]{};
+  // The words of the record behind these; orders as for `copied` and `copy`.
+  struct Rest {
+    Atomic<std::uint64_t> copied{0};
+    Atomic<std::uint64_t> words[kRestWords]{};
+  };
+  Rest rest[kRestLines];
   // release by RecordConsumer::give_back and reject; acquire by look_for_room and rejected
   alignas(kRingLine) Atomic<std::uint64_t> head{0};
 };
-static_assert(sizeof(RingControl<>) == 2 * kRingLine && std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(RingControl<>) % kRingLine == 0 && offsetof(RingControl<>, rest) % 64 == 0 &&
+              sizeof(RingControl<>::Rest) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
 
 inline constexpr std::uint32_t kRecordHeaderBytes = 8;
 inline constexpr std::uint32_t kMaxRecordBytes = (1U << 24) - 1;
@@ -205,15 +227,42 @@ class RecordProducer {
   }
   // The record [begin, end), which begins where the published ones end.
   void copy_record(const std::byte* begin, const std::byte* end) {
+    using Control = RingControl<Atomic>;
     const auto words = static_cast<std::size_t>(end - begin) / sizeof(std::uint64_t);
-    if (words > RingControl<Atomic>::kCopyWords) return;
-    control_->copied.store(0, std::memory_order_relaxed);
-    for (std::size_t i = 0; i < words; ++i) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, begin + i * sizeof word, sizeof word);
-      control_->copy[i].store(word, std::memory_order_release);
+    if (words > Control::kCopyWords) {
+      if (words > Control::kMostWords) return;
+      copy_rest(begin, words);
     }
-    control_->copied.store(index() + 1, std::memory_order_release);
+    copy_guarded(control_->copied, control_->copy, begin, std::min(words, Control::kCopyWords));
+  }
+  // What does not lie in the tail's line. Inline: a call would cost those that have none registers.
+  [[gnu::always_inline]] void copy_rest(const std::byte* begin, std::size_t words) {
+    using Control = RingControl<Atomic>;
+    const std::byte* from = begin + Control::kCopyWords * sizeof(std::uint64_t);
+    std::size_t left = words - Control::kCopyWords;
+    auto* line = control_->rest;
+    constexpr std::size_t kLine = Control::kRestWords * sizeof(std::uint64_t);
+    for (; left >= Control::kRestWords; left -= Control::kRestWords, ++line, from += kLine) copy_line(*line, from);
+    if (left != 0) copy_guarded(line->copied, line->words, from, left);
+  }
+  // Release: partners of RecordConsumer's loads, of the words (which come after the 0), and of the
+  // guard (which comes after the words).
+  static void copy_word(Atomic<std::uint64_t>& to, const std::byte* from) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from, sizeof word);
+    to.store(word, std::memory_order_release);
+  }
+  void copy_guarded(Atomic<std::uint64_t>& guard, Atomic<std::uint64_t>* to, const std::byte* from, std::size_t words) {
+    guard.store(0, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < words; ++i) copy_word(to[i], from + i * sizeof(std::uint64_t));
+    guard.store(index() + 1, std::memory_order_release);
+  }
+  void copy_line(typename RingControl<Atomic>::Rest& line, const std::byte* from) {
+    line.copied.store(0, std::memory_order_relaxed);
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < RingControl<Atomic>::kRestWords; ++i)
+      copy_word(line.words[i], from + i * sizeof(std::uint64_t));
+    line.copied.store(index() + 1, std::memory_order_release);
   }
   void publish_up_to(std::uint32_t place) {
     control_->tail.store(lap_ + place, std::memory_order_release);
@@ -286,12 +335,13 @@ class RecordConsumer {
     }
   }
 
-  static constexpr std::size_t kCopyBytes = RingControl<Atomic>::kCopyWords * sizeof(std::uint64_t);
+  static constexpr std::size_t kCopyBytes = RingControl<Atomic>::kMostWords * sizeof(std::uint64_t);
 
   // Call it after look() has said `record`: takes the next record from its copy beside the tail,
   // with the payload in `room` of kCopyBytes, if the copy is there, is of `type`, and has at most
   // `most_bytes`.
   [[nodiscard]] bool take_copy(std::uint8_t type, std::uint32_t most_bytes, std::byte* room, Record* record) {
+    constexpr std::size_t kHere = RingControl<Atomic>::kCopyWords * sizeof(std::uint64_t);
     const std::uint64_t wanted = index_ + 1;
     if (control_->copied.load(std::memory_order_acquire) != wanted) return false;
     const std::uint64_t header = control_->copy[0].load(std::memory_order_acquire);
@@ -301,17 +351,14 @@ class RecordConsumer {
         space > tail_ - index_ || space > capacity_ - place_) {
       return false;
     }
-    for (std::size_t i = 1; i * sizeof header < space; ++i) {
-      const std::uint64_t word = control_->copy[i].load(std::memory_order_acquire);
-      std::memcpy(room + (i - 1) * sizeof word, &word, sizeof word);
-    }
+    read_copy(&control_->copy[1], room, std::min<std::size_t>(space, kHere) - kRecordHeaderBytes);
+    if (space > kHere && !read_rest(wanted, room + kHere - kRecordHeaderBytes, space - kHere)) return false;
     if (control_->copied.load(std::memory_order_relaxed) != wanted) return false;
     index_ += space;
     place_ = place_ + space == capacity_ ? 0 : place_ + space;
     *record = {room, bytes, static_cast<std::uint32_t>(header >> 32), type};
     return true;
   }
-
   // Lines that are known to be written are fetched this far ahead: a processor looks too few
   // records ahead by itself. Worth 15 % between far cores, where a line takes 500 ns.
   static constexpr std::uint32_t kSoon = 192;
@@ -367,6 +414,33 @@ class RecordConsumer {
   }
 
  private:
+  // `bytes`: of whole words. Acquire: partner of copy_guarded()'s release of the words: the look at
+  // the guard that follows finds the 0, or what came after it, if a word is of a later record.
+  static void read_copy(const Atomic<std::uint64_t>* from, std::byte* to, std::size_t bytes) {
+    for (std::size_t i = 0; i * sizeof(std::uint64_t) < bytes; ++i) read_word(from[i], to + i * sizeof(std::uint64_t));
+  }
+  static void read_word(const Atomic<std::uint64_t>& from, std::byte* to) {
+    const std::uint64_t word = from.load(std::memory_order_acquire);
+    std::memcpy(to, &word, sizeof word);
+  }
+  // The words of the record `wanted` that do not lie in the tail's line: `bytes` of whole words.
+  // False: they have been written over.
+  [[gnu::noinline]] bool read_rest(std::uint64_t wanted, std::byte* to, std::size_t bytes) const {
+    constexpr std::size_t kWords = RingControl<Atomic>::kRestWords;
+    constexpr std::size_t kLine = kWords * sizeof(std::uint64_t);
+    const auto* line = control_->rest;
+    // The guards. Acquire: partner of the release in copy_guarded() and copy_line().
+    for (; bytes >= kLine; bytes -= kLine, ++line, to += kLine) {
+      if (line->copied.load(std::memory_order_acquire) != wanted) return false;
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < kWords; ++i) read_word(line->words[i], to + i * sizeof(std::uint64_t));
+      if (line->copied.load(std::memory_order_relaxed) != wanted) return false;
+    }
+    if (bytes == 0) return true;
+    if (line->copied.load(std::memory_order_acquire) != wanted) return false;
+    read_copy(line->words, to, bytes);
+    return line->copied.load(std::memory_order_relaxed) == wanted;
+  }
   void give_back() {
     if (rejected_) [[unlikely]] {
       return;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
@@ -79,9 +80,10 @@ std::vector<std::byte> take_any(Ring& ring, std::uint32_t* immediate, bool* copi
 }
 
 TEST(RecordRing, AShortRecordIsTakenFromItsCopy) {
-  Ring ring(1024);
-  for (std::uint32_t round = 0; round < 200; ++round) {  // several laps
-    const std::uint32_t bytes = round % 50;
+  Ring ring(4096);
+  std::uint32_t most_copied = 0;
+  for (std::uint32_t round = 0; round < 400; ++round) {  // several laps
+    const std::uint32_t bytes = round * 7 % 300;
     const std::vector<std::byte> payload = pattern(round, bytes);
     ASSERT_TRUE(push_with_copy(ring, payload, round));
     std::uint32_t immediate = 0;
@@ -94,8 +96,10 @@ TEST(RecordRing, AShortRecordIsTakenFromItsCopy) {
     } else if (!fits) {
       EXPECT_FALSE(copied);
     }
+    if (copied) most_copied = std::max(most_copied, bytes);
     ring.consumer.release();
   }
+  EXPECT_EQ(most_copied, RecordConsumer<>::kCopyBytes - kRecordHeaderBytes);
 }
 
 TEST(RecordRing, OnlyTheRecordOfACopyIsTakenFromIt) {
@@ -129,13 +133,30 @@ TEST(RecordRing, ACopyThatLiesIsNotTaken) {
   EXPECT_EQ(record.bytes, 8U);
 }
 
+TEST(RecordRing, ACopyWithALineOfAnotherRecordIsNotTaken) {
+  for (std::size_t line = 0; line < RingControl<>::kRestLines; ++line) {
+    Ring ring(1024);
+    std::array<std::byte, RecordConsumer<>::kCopyBytes> room{};
+    Record record;
+    const std::vector<std::byte> payload = pattern(line, 240);
+    ASSERT_TRUE(push_with_copy(ring, payload, 1));
+    ASSERT_EQ(ring.consumer.look(), Take::record);
+    ring.control.rest[line].copied.fetch_add(8, std::memory_order_acq_rel);
+    EXPECT_FALSE(ring.consumer.take_copy(2, 1000, room.data(), &record)) << line;
+    ASSERT_EQ(ring.consumer.take(&record), Take::record);
+    EXPECT_EQ(std::vector(record.data, record.data + record.bytes), payload);
+  }
+}
+
 // A producer that goes on while the consumer reads the copy.
 TEST(RecordRing, CopiesAreWholeWhileTheProducerGoesOn) {
   constexpr std::uint64_t kCount = 200'000;
+  constexpr std::size_t kWords = 16;  // three lines
   Ring ring(4096);
   std::thread producer([&] {
     for (std::uint64_t i = 0; i < kCount;) {
-      const std::array<std::uint64_t, 2> words = {i, ~i};
+      std::array<std::uint64_t, kWords> words{};
+      for (std::size_t at = 0; at < kWords; ++at) words[at] = i ^ (at * ~std::uint64_t{0});
       std::vector<std::byte> payload(sizeof words);
       std::memcpy(payload.data(), words.data(), sizeof words);
       if (push_with_copy(ring, payload, static_cast<std::uint32_t>(i)))
@@ -153,11 +174,10 @@ TEST(RecordRing, CopiesAreWholeWhileTheProducerGoesOn) {
     std::uint32_t immediate = 0;
     bool copied = false;
     const std::vector<std::byte> got = take_any(ring, &immediate, &copied);
-    std::array<std::uint64_t, 2> payload{};
+    std::array<std::uint64_t, kWords> payload{};
     ASSERT_EQ(got.size(), sizeof payload);
     std::memcpy(payload.data(), got.data(), sizeof payload);
-    ASSERT_EQ(payload[0], i);
-    ASSERT_EQ(payload[1], ~i);
+    for (std::size_t at = 0; at < kWords; ++at) ASSERT_EQ(payload[at], i ^ (at * ~std::uint64_t{0}));
     ASSERT_EQ(immediate, static_cast<std::uint32_t>(i));
     copies += copied ? 1 : 0;
     ring.consumer.release();

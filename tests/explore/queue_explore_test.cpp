@@ -11,6 +11,28 @@
 #include "queue/bounded_queue.hpp"
 #include "queue/record_ring.hpp"
 
+// Atomics of a ring whose copies have one word in each line: with those of the real ring there are
+// too many schedules.
+namespace heddle::explore {
+template <class T>
+struct ShortLines : Atomic<T> {
+  using Atomic<T>::Atomic;
+};
+template <class T>
+struct RelaxedShortLines : RelaxedStores<T> {
+  using RelaxedStores<T>::RelaxedStores;
+};
+struct OneWordLines {
+  static constexpr std::size_t kCopyWords = 1;
+  static constexpr std::size_t kRestWords = 1;
+  static constexpr std::size_t kRestLines = 1;
+};
+}  // namespace heddle::explore
+template <>
+struct heddle::queue::CopyShape<heddle::explore::ShortLines> : heddle::explore::OneWordLines {};
+template <>
+struct heddle::queue::CopyShape<heddle::explore::RelaxedShortLines> : heddle::explore::OneWordLines {};
+
 namespace heddle::explore::queue_explore_test {
 namespace {
 
@@ -151,10 +173,11 @@ TEST(RecordRing, RowsHoldInAllSchedules) {
 }
 
 // Records that are published with a copy beside the tail, to a consumer that takes each from there
-// if it can. The header and the payload could be of two records.
-template <template <class> class A, std::uint64_t kRecords>
+// if it can. The words could be of two records: in one line, or in two.
+// So many of the records lie there before the threads start, which makes fewer schedules.
+template <template <class> class A, std::uint64_t kRecords, std::uint32_t kWords, std::uint64_t kBefore = 0>
 struct CopyModel final : Model {
-  static constexpr std::uint32_t kCapacity = 64;
+  static constexpr std::uint32_t kCapacity = 8 * (kWords + 1) * kRecords + 16;
 
   queue::RingControl<A> control;
   Memory data{0, kCapacity / 8, "data"};
@@ -166,22 +189,32 @@ struct CopyModel final : Model {
     control.head.name("head");
     control.copied.name("copied");
     for (auto& word : control.copy) word.name("copy");
+    for (auto& line : control.rest) {
+      line.copied.name("copied");
+      for (auto& word : line.words) word.name("copy");
+    }
+    for (std::uint64_t i = 0; i < kBefore; ++i) publish(i);
+    data.collect();
   }
   [[nodiscard]] std::uint32_t threads() const override { return 2; }
   void run(std::uint32_t thread) override { thread == 0 ? produce() : consume(); }
 
+  void publish(std::uint64_t i) {
+    typename queue::RecordProducer<A>::Row row(producer);
+    std::array<std::uint64_t, kWords> payload{};
+    payload.fill(i);
+    std::byte* const room = row.begin(2, static_cast<std::uint32_t>(i), sizeof payload);
+    check(room != nullptr, "there is room for all");
+    std::memcpy(room, payload.data(), sizeof payload);
+    row.publish_with_copy(room);
+  }
   void produce() {
-    for (std::uint64_t i = 0; i < kRecords; ++i) {
-      typename queue::RecordProducer<A>::Row row(producer);
-      std::byte* const room = row.begin(2, static_cast<std::uint32_t>(i), sizeof i);
-      check(room != nullptr, "there is room for all");
-      std::memcpy(room, &i, sizeof i);
-      row.publish_with_copy(room);
-    }
+    for (std::uint64_t i = kBefore; i < kRecords; ++i) publish(i);
   }
   void consume() {
     for (std::uint64_t i = 0; i < kRecords; ++i) {
       std::array<std::byte, queue::RecordConsumer<A>::kCopyBytes> room{};
+      std::array<std::uint64_t, kWords> payload{};
       queue::Record record;
       queue::Take taken = queue::Take::none;
       while ((taken = consumer.look()) == queue::Take::none) pause();
@@ -190,10 +223,9 @@ struct CopyModel final : Model {
         check(consumer.take(&record) == queue::Take::record, "the ring is well formed");
         data.note_read(record.data - queue::kRecordHeaderBytes, queue::kRecordHeaderBytes + record.bytes);
       }
-      check(record.immediate == i && record.bytes == sizeof i, "the header is whole");
-      std::uint64_t payload = 0;
-      std::memcpy(&payload, record.data, sizeof payload);
-      check(payload == i, "the payload is whole");
+      check(record.immediate == i && record.bytes == sizeof payload, "the header is whole");
+      std::memcpy(payload.data(), record.data, sizeof payload);
+      for (const std::uint64_t word : payload) check(word == i, "the payload is whole");
       consumer.release();
     }
   }
@@ -204,8 +236,13 @@ struct CopyModel final : Model {
 };
 
 TEST(RecordRing, CopiesHoldInAllSchedules) {
-  expect_holds<CopyModel<Atomic, 2>>("ring, copies", kOrdered);
-  expect_finds<CopyModel<RelaxedStores, 3>>("copies, no release", kByData, "is whole");
+  expect_holds<CopyModel<Atomic, 2, 1>>("ring, copies", kOrdered);
+  expect_finds<CopyModel<RelaxedStores, 3, 1>>("copies, no release", kByData, "is whole");
+}
+
+TEST(RecordRing, CopiesOfTwoLinesHoldInAllSchedules) {
+  expect_holds<CopyModel<ShortLines, 2, 1, 1>>("ring, copies of two lines", kOrdered);
+  expect_finds<CopyModel<RelaxedShortLines, 3, 1, 1>>("copies of two lines, no release", kByData, "is whole");
 }
 
 TEST(RecordRing, PlantedBugsAreFound) {

@@ -29,8 +29,10 @@ void hostile_producer(heddle::fuzz::Input input) {
     if (!contents.empty()) std::memcpy(ring.data.data() + at, contents.data(), contents.size());
     tail += (step & 0x8000U) != 0 ? input.take<std::uint64_t>() : step % (kCapacity / 4) * 8U;
     if ((step & 0x4000U) != 0) {
-      ring.control.copied.store(input.take<std::uint16_t>(), std::memory_order_release);
+      const std::uint64_t guard = input.take<std::uint16_t>();
+      ring.control.copied.store(guard, std::memory_order_release);
       for (auto& word : ring.control.copy) word.store(input.take<std::uint64_t>(), std::memory_order_release);
+      for (auto& line : ring.control.rest) line.copied.store(guard, std::memory_order_release);
     }
     ring.control.tail.store(tail, std::memory_order_release);
     std::array<std::byte, heddle::queue::RecordConsumer<>::kCopyBytes> copy{};
