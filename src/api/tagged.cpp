@@ -315,20 +315,19 @@ inline Status try_send(heddle_worker handle, const protocol::SendRequest& reques
 template <bool kWaits>
 inline constexpr auto kSendOtherwise = kWaits ? &send_otherwise : &try_send_otherwise;
 
-// The usual message: short, on a worker of one thread (exclusive or auto), whose transport keeps
-// the order. Null: it is another one, or something is wrong with it.
-[[gnu::always_inline]] inline Worker* sends_at_once(heddle_worker handle, heddle_peer target, const void* data,
-                                                    std::size_t bytes) {
+// The usual message: on a worker of one thread (exclusive or auto), whose transport keeps the
+// order. Null: it is another one, or something is wrong with it.
+[[gnu::always_inline]] inline Worker* sends_at_once(heddle_worker handle, heddle_peer target, const void* data) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr || data == nullptr) return nullptr;
   if (!worker::at_once(*worker)) return nullptr;
   if (target.rank >= worker->size() || target.worker >= worker->max_workers()) return nullptr;
-  const bool is_short = transport::Command::inlines(sizeof(std::uint64_t), bytes) && bytes <= worker->tagged().eager();
-  return is_short && worker->tagged().ordered() ? worker : nullptr;
+  return worker->tagged().ordered() ? worker : nullptr;
 }
 
-// Sends the message. If it does not go at once, kSendOtherwise starts again from the beginning,
-// with the values that are in the command, so that no argument has to be kept for that case.
+// Sends a message that lies in its command. If it does not go at once, kSendOtherwise starts again
+// from the beginning, with the values that are in the command, so that no argument has to be kept
+// for that case.
 template <bool kWaits, bool kTold>
 [[gnu::noinline]] Status send_short(Worker& worker, heddle_peer target, std::uint64_t tag, const void* data,
                                     std::size_t bytes, const heddle_completion* completion) {
@@ -367,12 +366,47 @@ template <bool kWaits, bool kTold>
   if (counter != nullptr && counter->counts_done()) counter->raise(HEDDLE_DONE);
   return HEDDLE_DONE;
 }
+// The same for a longer one, whose source may still be in use where the transport does not copy it.
 template <bool kWaits>
-[[gnu::always_inline]] inline Status send_at_once(Worker& worker, heddle_peer target, std::uint64_t tag,
+[[gnu::noinline]] Status send_copied(Worker& worker, heddle_peer target, std::uint64_t tag, const void* data,
+                                     std::size_t bytes, const heddle_completion* completion) {
+  engine::CallersCompletion told;
+  if (!worker.tagged().is_always_copied(bytes) || waits_for_receive(completion) || !resolved(worker, completion, &told))
+      [[unlikely]]
+    return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
+  worker::OwnEntry entry(worker);
+  if (!entry.inside()) [[unlikely]]
+    return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
+  protocol::SendCredit* const credit = worker.tagged().reserve_own(target, bytes);
+  if (credit == nullptr) [[unlikely]] {
+    entry.leave(HEDDLE_AGAIN);
+    return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
+  }
+  const protocol::SendRequest request{target, tag, data, bytes};
+  transport::Command command = protocol::Tagged::message(request);
+  const Status status = worker.core().requester.post(command, told);
+  if (status != HEDDLE_DONE && status != HEDDLE_POSTED) [[unlikely]] {
+    worker.tagged().give_back<false>(target, bytes);
+    entry.leave(status);
+    return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
+  }
+  ++credit->sequence;
+  worker.counts().add_own_operation(&Tally::sends, bytes);
+  entry.leave(status);
+  return counted(status, completion);
+}
+
+template <bool kWaits>
+[[gnu::always_inline]] inline Status send_at_once(heddle_worker handle, heddle_peer target, std::uint64_t tag,
                                                   const void* data, std::size_t bytes,
                                                   const heddle_completion* completion) {
-  return completion == nullptr ? send_short<kWaits, false>(worker, target, tag, data, bytes, nullptr)
-                               : send_short<kWaits, true>(worker, target, tag, data, bytes, completion);
+  Worker* worker = sends_at_once(handle, target, data);
+  if (worker == nullptr) [[unlikely]]
+    return kSendOtherwise<kWaits>(handle, target, tag, data, bytes, completion);
+  if (!transport::Command::inlines(sizeof tag, bytes) || bytes > worker->tagged().eager())
+    return send_copied<kWaits>(*worker, target, tag, data, bytes, completion);
+  return completion == nullptr ? send_short<kWaits, false>(*worker, target, tag, data, bytes, nullptr)
+                               : send_short<kWaits, true>(*worker, target, tag, data, bytes, completion);
 }
 
 Status status_of(heddle_receive* receive) {
@@ -432,18 +466,12 @@ Status status_of(heddle_receive* receive) {
 
 heddle_status heddle_try_send(heddle_worker handle, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
                               const heddle_completion* completion) {
-  Worker* worker = sends_at_once(handle, target, data, bytes);
-  if (worker != nullptr) [[likely]]
-    return send_at_once<false>(*worker, target, tag, data, bytes, completion);
-  return try_send_otherwise(handle, target, tag, data, bytes, completion);
+  return send_at_once<false>(handle, target, tag, data, bytes, completion);
 }
 
 heddle_status heddle_send(heddle_worker handle, heddle_peer target, uint64_t tag, const void* data, size_t bytes,
                           const heddle_completion* completion) {
-  Worker* worker = sends_at_once(handle, target, data, bytes);
-  if (worker != nullptr) [[likely]]
-    return send_at_once<true>(*worker, target, tag, data, bytes, completion);
-  return send_otherwise(handle, target, tag, data, bytes, completion);
+  return send_at_once<true>(handle, target, tag, data, bytes, completion);
 }
 
 heddle_status heddle_try_recv(heddle_worker handle, const heddle_wanted* wanted, void* data, size_t bytes,

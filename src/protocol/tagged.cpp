@@ -147,12 +147,23 @@ void Tagged::ended(engine::Operation& operation) {
 
 // ---- arrivals -----------------------------------------------------------------------------------
 
-// The usual message: one word, for a posted receive without a completion. It does what arrived()
-// does for these, without calls, and copies nothing twice. False: nothing happened; arrived()
-// handles the message. `matches`: null, unless the job is traced.
-[[gnu::always_inline]] inline bool Tagged::take_word(const transport::Completion& arrival, Matches* matches) {
+// Returns the charge. Out of line: the usual payload is a word, which then needs fewer registers.
+[[gnu::noinline]] std::uint64_t copy_payload(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes <= base::kShortBytes) {
+    base::copy_short(to, from, bytes);
+  } else {
+    base::copy_data(to, from, bytes);
+  }
+  return wire::tagged_charge(bytes);
+}
+
+// The usual message: copied, for a posted receive without a completion that has room for it. It
+// does what arrived() does for these, for one word without calls, and copies nothing twice. False:
+// nothing happened; arrived() handles the message. `matches`: null, unless the job is traced.
+[[gnu::always_inline]] inline bool Tagged::take_usual(const transport::Completion& arrival, Matches* matches) {
   constexpr std::uint32_t kWord = sizeof(std::uint64_t);
-  if (!wire::is_plain(arrival.immediate) || arrival.bytes != 2 * kWord) return false;
+  if (!wire::is_plain(arrival.immediate) || arrival.bytes < kWord) return false;
+  const std::uint32_t bytes = arrival.bytes - kWord;
   if (!ordered_ || arrival.worker >= max_workers_) [[unlikely]]
     return false;
   const std::uint32_t rank = arrival.rank;
@@ -163,24 +174,30 @@ void Tagged::ended(engine::Operation& operation) {
   std::uint64_t tag = 0;
   std::memcpy(&tag, arrival.data, kWord);
   Posted* const posted = static_cast<Posted*>(matching_.awaits(tag, source_of({rank, worker})));
-  if (posted == nullptr || posted->request.bytes < kWord || !posted->request.completion.empty()) return false;
+  if (posted == nullptr || posted->request.bytes < bytes || !posted->request.completion.empty()) return false;
   matching_.take_awaiting(posted);
   posted->owner = nullptr;
   heddle_receive* const receive = posted->request.receive;
   receive->source.rank = rank;
   receive->source.worker = worker;
   receive->tag = tag;
-  receive->bytes = kWord;
-  std::memcpy(posted->request.data, arrival.data + kWord, kWord);
+  receive->bytes = bytes;
+  std::uint64_t charge = wire::tagged_charge(kWord);
+  if (bytes == kWord) [[likely]] {
+    std::memcpy(posted->request.data, arrival.data + kWord, kWord);
+  } else {
+    charge = copy_payload(posted->request.data, arrival.data + kWord, bytes);
+  }
   ++source.expected;
-  free_credit(source, wire::tagged_charge(kWord));
+  free_credit(source, charge);
   ++core_.stats.receives;
   set_status(receive, HEDDLE_DONE);
   if (matches != nullptr) {
     const heddle_peer& last = matches->from;
-    if (matches->times == 0 || matches->tag != tag || last.rank != rank || last.worker != worker) {
+    if (matches->times == 0 || matches->tag != tag || matches->bytes != bytes || last.rank != rank ||
+        last.worker != worker) {
       note_matches(matches);
-      *matches = {{rank, worker}, tag, kWord, 0};
+      *matches = {{rank, worker}, tag, bytes, 0};
     }
     ++matches->times;
   }
@@ -197,7 +214,7 @@ inline std::size_t Tagged::deliver_row(std::span<const transport::Completion> ar
   const transport::Completion* const end = arrival + arrivals.size();
   Matches matches;
   for (; arrival != end && arrival->event == transport::Event::message; ++arrival) {
-    if (take_word(*arrival, kTraced ? &matches : nullptr)) [[likely]]
+    if (take_usual(*arrival, kTraced ? &matches : nullptr)) [[likely]]
       continue;
     if constexpr (kTraced) note_matches(&matches);
     if (wire::kind_of(arrival->immediate) != wire::Kind::tagged ||

@@ -161,6 +161,11 @@ class Tagged final : public engine::Protocol {
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) { return credit(target).used(); }
   // The longest message that travels in one packet.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
+  // Whether a message of so many bytes is copied into one packet whatever copies cost, and needs
+  // no clock.
+  [[nodiscard]] bool is_always_copied(std::uint64_t bytes) const {
+    return bytes <= eager_ && bytes <= CopyCosts::kAlwaysCopied;
+  }
   // AGAIN, or why there never will be room. Inside.
   base::Status no_room(heddle_peer target);
   // The command of a message of at most eager() bytes. Credit is reserved. Any thread.
@@ -298,7 +303,7 @@ class Tagged final : public engine::Protocol {
     std::uint64_t bytes = 0;
     std::uint64_t times = 0;
   };
-  bool take_word(const transport::Completion& arrival, Matches* matches);
+  bool take_usual(const transport::Completion& arrival, Matches* matches);
   template <bool kTraced>
   std::size_t deliver_row(std::span<const transport::Completion> arrivals);
   void note_receive(const Posted& posted);

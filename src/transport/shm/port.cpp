@@ -82,6 +82,15 @@ inline OutgoingRing* Port::outgoing(std::uint32_t rank, std::uint32_t worker, ba
   return owned_outgoing_.back().get();
 }
 
+// As write_packet(), of a message that is not inlined, without calls for a header of one word and a
+// payload of a few.
+[[gnu::always_inline]] inline void write_longer(const Command& message, std::byte* to) {
+  if (message.header_bytes != sizeof(std::uint64_t) || message.bytes > base::kShortBytes)
+    return write_packet(message, to);
+  std::memcpy(to, message.header, sizeof(std::uint64_t));
+  base::copy_short(to + sizeof(std::uint64_t), message.local, message.bytes);
+}
+
 // The ring to which an inlined message goes. Null: the command is something else, or its target is
 // not connected.
 [[gnu::always_inline]] inline OutgoingRing* Port::ring_of(const Command& message) const {
@@ -98,13 +107,38 @@ std::size_t Port::post(std::span<Command> batch) {
   Command& message = batch.front();
   OutgoingRing* to = ring_of(message);
   if (to == nullptr) [[unlikely]]
-    return post_all(batch);
+    return post_longer(message);
   const std::uint64_t bytes = message.bytes;
   queue::RecordProducer<>::Row row(to->ring);
   std::byte* room = row.begin(kMessageType, message.immediate, static_cast<std::uint32_t>(bytes));
   if (room == nullptr) [[unlikely]]
     return post_all({&message, 1});
   copy_words(room, message.packet, bytes);
+  message.done = true;
+  message.source_free = true;
+  if (polled_) {
+    polled_ = false;
+    row.publish_with_copy(room);
+  } else {
+    row.publish();
+  }
+  return to->bell.wanted() ? pull_bell(*to) : 1;
+}
+
+// The same for a message that does not lie in its command.
+[[gnu::noinline]] std::size_t Port::post_longer(Command& message) {
+  const bool known = message.opcode == Opcode::message && !message.inlined && message.rank < ranks_ &&
+                     message.worker < max_workers_ && message.bytes <= max_message_ &&
+                     message.packet_bytes() <= max_message_;
+  OutgoingRing* to = known ? outgoing_[std::size_t{message.rank} * max_workers_ + message.worker] : nullptr;
+  if (to == nullptr) [[unlikely]]
+    return post_all({&message, 1});
+  const auto bytes = static_cast<std::uint32_t>(message.packet_bytes());
+  queue::RecordProducer<>::Row row(to->ring);
+  std::byte* room = row.begin(kMessageType, message.immediate, bytes);
+  if (room == nullptr) [[unlikely]]
+    return post_all({&message, 1});
+  write_longer(message, room);
   message.done = true;
   message.source_free = true;
   if (polled_) {

@@ -52,6 +52,7 @@ class Port final : public TransportWorker {
 
   static std::size_t pull_bell(OutgoingRing& to);
   std::size_t post_all(std::span<Command> batch);
+  std::size_t post_longer(Command& message);
   [[nodiscard]] OutgoingRing* ring_of(const Command& message) const;
   static std::size_t post_row(OutgoingRing& to, std::span<Command> batch);
   bool post_other(Command& command, std::size_t accepted, OutgoingRing*& begun);
