@@ -209,10 +209,8 @@ constexpr std::uint64_t kLookedNs = 1'000'000;
 // disturbs no owner, and more rarely at the rest, too. After a worker has moved it mostly moves
 // again in a moment: an answer leaves, the next question comes. So more looks follow a look that
 // found something.
-int Worker::attend(std::uint32_t round, bool rests) {
+int Worker::attend(std::uint32_t round) {
   constexpr std::uint32_t kOthers = 256;
-  constexpr std::uint32_t kUndisturbed = 64;
-  if (!rests && round % kUndisturbed != 0) return 0;
   constexpr int kAgain = 8;  // looks after one that found something
   constexpr int kMost = 32;
   int events = context_.helpers().attend(round % kOthers == 0);
@@ -261,7 +259,7 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   for (std::uint32_t round = 1;; ++round) {
     int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
-    events = attends_ ? attend(round, waiter.idle_since() != 0) : 0;
+    events = attends_ && attends_in(round, waiter.idle_since() != 0) ? attend(round) : 0;
     if (const std::uint64_t moved = this->moved(); moved != seen.moved || events > 0) {
       seen.moved = moved;
       return has_moved();
@@ -334,7 +332,7 @@ base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64
     if (events < 0) return static_cast<base::Status>(events);
     events += status == HEDDLE_POSTED ? 1 : 0;
     if (attends_) {
-      const int others = attend(round, near > 0 || waiter.idle_since() != 0);
+      const int others = attends_in(round, near > 0 || waiter.idle_since() != 0) ? attend(round) : 0;
       near = others > 0 ? kNear : near - std::min(near, 1U);
       events += others;
     }

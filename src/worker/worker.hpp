@@ -157,8 +157,13 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
 
   void note_task(tap::TraceEvent event, std::uint32_t handler);
   // Progress on other workers by a thread that waits on this one, in round `round` of the wait, or
-  // before a nap. `rests`: the wait does not spin any more. Returns the number of events.
-  int attend(std::uint32_t round, bool rests);
+  // before a nap. Returns the number of events.
+  int attend(std::uint32_t round);
+  // `rests`: the wait does not spin any more.
+  static bool attends_in(std::uint32_t round, bool rests) {
+    constexpr std::uint32_t kUndisturbed = 64;
+    return rests || round % kUndisturbed == 0;
+  }
   int attend_before_nap();
   void called() override { context_.inspection().noticed(*this); }
   void add(OpenExtension open_one, std::span<const std::uint32_t> rows);
@@ -205,9 +210,15 @@ template <class Attempt, class Describe>
       return engine::reject_wait(wait.call);
     }
     int events = progress();
+    if (events > 0) {  // mostly what is awaited: the wait is over without what follows
+      if (const base::Status now = attempt(); now != HEDDLE_AGAIN) {
+        base::show_acquire(core_.order());
+        return now;
+      }
+    }
     if (events < 0) return static_cast<base::Status>(events);
-    if (attends_) [[unlikely]]
-      events += attend(round, waiter.idle_since() != 0);
+    if (attends_ && attends_in(round, waiter.idle_since() != 0)) [[unlikely]]
+      events += attend(round);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();
       return HEDDLE_ERR_TIMEOUT;
