@@ -24,6 +24,7 @@ WHILE = re.compile(r"\bwhile\s*\(")
 
 # The waits themselves, and what they are made of.
 WAITS = {
+    "src/base/wait.cpp",
     "src/base/wait.hpp",
     "src/worker/executor.hpp",
     "src/worker/exchange.cpp",  # a nap of Context, asked for by the wait

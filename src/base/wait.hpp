@@ -134,11 +134,19 @@ class Crowd {
     CoreLine& core = this_core();
     core.seen.store(now, std::memory_order_relaxed);
     core.ends.store(0, std::memory_order_relaxed);
+    count_turn();
   }
   // A wait has ended on this core.
   void ended() {
     std::atomic<std::uint64_t>& ends = this_core().ends;
     ends.store(ends.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    count_turn();
+  }
+  // A number that grows while threads of this process wait where threads share cores.
+  [[nodiscard]] std::uint64_t turns() const {
+    std::uint64_t sum = 0;
+    for (const Turns& turns : turns_) sum += turns.count.load(std::memory_order_relaxed);
+    return sum;
   }
   // A yield took from `before` until `now`. A thread that computes keeps the core for a slice: a
   // yield to it waits until the slice is over, and gains nothing for this thread. A thread that
@@ -186,9 +194,18 @@ class Crowd {
   }
 
  private:
+  // By core, so that waits on different cores share no line.
+  struct alignas(kCacheLine) Turns {
+    std::atomic<std::uint64_t> count{0};
+  };
   // Two cores may have one line by their number: then strangers may be taken for threads of the job
   // for a while.
-  CoreLine& this_core() { return lines_[static_cast<std::size_t>(std::max(sched_getcpu(), 0)) % lines_.size()]; }
+  static std::size_t core_number() { return static_cast<std::size_t>(std::max(sched_getcpu(), 0)); }
+  CoreLine& this_core() { return lines_[core_number() % lines_.size()]; }
+  void count_turn() {
+    std::atomic<std::uint64_t>& count = turns_[core_number() % kOwnLines].count;
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   static constexpr std::size_t kOwnLines = 64;
   static constexpr std::uint32_t kMostShared = 64;  // consecutive yields to another thread
   static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
@@ -204,6 +221,7 @@ class Crowd {
   static constexpr std::uint64_t kNapPerShareNs = 200'000;
   static constexpr std::int64_t kLongestCrowdedNapNs = 100'000'000;
   std::array<CoreLine, kOwnLines> own_lines_{};
+  std::array<Turns, kOwnLines> turns_;
   std::span<CoreLine> lines_{own_lines_};
   bool sees_all_ = false;
   bool roomy_ = false;  // as far as known, a core for each rank
@@ -303,7 +321,7 @@ class Waiter {
   static constexpr std::uint64_t kSharedSpinNs = 5'000;  // about two context switches and an answer
   static constexpr std::uint32_t kTrial = 32;
   // looks of a wait that does not spin: what has been answered meanwhile needs no more
-  static constexpr std::uint32_t kFewLooks = 8;
+  static constexpr std::uint32_t kFewLooks = 3;
 
  private:
   // looks without a pause: the answer is one cache transfer away

@@ -172,7 +172,7 @@ TEST(Waiter, WhereThreadsShareCoresSpinningGoesOnForAsLongAsItIsAnswered) {
 TEST(Waiter, WhatComesAtOnceProvesNothing) {
   on_shared_cores([](Crowd& crowd) {
     static_cast<void>(spun_before_yield(crowd, kLookNs));
-    for (std::uint32_t i = 1; i + 2 < Waiter::kTrial; ++i) EXPECT_TRUE(comes_after(crowd, 4));
+    for (std::uint32_t i = 1; i + 2 < Waiter::kTrial; ++i) EXPECT_TRUE(comes_after(crowd, Waiter::kFewLooks - 1));
     EXPECT_LE(spun_before_yield(crowd, kLookNs), kFewLooksNs);
   });
 }

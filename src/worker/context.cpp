@@ -134,7 +134,7 @@ void Context::open_helpers(const Policy& policy) {
     environment().log.line(base::Level::warn,
                            "this kernel has no membarrier: HEDDLE_PROGRESS does not help exclusive workers");
   }
-  helpers_ = std::make_unique<Helpers>(policy, transport(), clock(), transport().capabilities().max_workers);
+  helpers_ = std::make_unique<Helpers>(policy, transport(), clock(), crowd_, transport().capabilities().max_workers);
 }
 
 base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {

@@ -151,6 +151,8 @@ void Helpers::fetch_visitors(const Entry& entry) {
 
 void Helpers::stop() {
   stop_.store(true, std::memory_order_relaxed);
+  stopped_.store(1, std::memory_order_release);
+  base::futex_wake_all(&stopped_, base::FutexScope::process);
   std::vector<std::thread> threads;
   {
     const std::lock_guard lock(mutex_);
@@ -416,6 +418,7 @@ void Helpers::run(int core, Seat& seat) {
   std::int64_t nap_ns = kFirstNapNs;
   std::uint64_t quiet_since = clock_.now_ns();
   std::uint32_t moves = queue::SystemHandover::moves();
+  Aside aside;
   while (!stop_.load(std::memory_order_relaxed)) {
     const std::uint32_t seen = transport_.bell();
     const Found found = sweep(seat, number);
@@ -424,8 +427,21 @@ void Helpers::run(int core, Seat& seat) {
       moves = now;
       if (known) pthread_setaffinity_np(pthread_self(), sizeof home, &home);
     }
-    pause(found, seen, &nap_ns, &quiet_since);
+    if (!stands_aside(&aside)) pause(found, seen, &nap_ns, &quiet_since);
   }
+}
+
+// True: it has slept.
+bool Helpers::stands_aside(Aside* aside) {
+  if (policy_.kind != PolicyKind::adaptive || !crowd_.crowded()) return false;
+  const std::uint64_t turns = crowd_.turns();
+  if (std::exchange(aside->turns, turns) == turns) {
+    aside->nap_ns = kFirstAsideNs;
+    return false;
+  }
+  base::futex_wait(&stopped_, 0, aside->nap_ns, base::FutexScope::process);
+  aside->nap_ns = std::min(2 * aside->nap_ns, kLongestNapNs);
+  return true;
 }
 
 void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since) {

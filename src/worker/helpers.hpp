@@ -125,7 +125,9 @@ class Worker;
 // owner's core is not disturbed by barriers, until something arrives for it, which rings the
 // transport's bell. When all are armed, the policy decides: look at the bell (dedicated, idle), or
 // sleep on it (adaptive). A worker whose owner is at work, or with something under way that only
-// polling moves on, is looked at again after a nap that grows.
+// polling moves on, is looked at again after a nap that grows. Where threads share cores and threads
+// of this process wait, these make the progress, and a helper would take the core that they, or who
+// answers them, want: then it sleeps for 0.1 to 1 ms between two sweeps, and no bell wakes it.
 //
 // Visits and the list: an entry's visitors counts the threads that are at it or about to look;
 // `worker` is null before add() and after remove().
@@ -136,8 +138,9 @@ class Worker;
 class Helpers {
  public:
   // `workers`: the number that can ever be opened.
-  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, std::uint32_t workers)
-      : policy_(policy), transport_(transport), clock_(clock), entries_(workers) {}
+  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, const base::Crowd& crowd,
+          std::uint32_t workers)
+      : policy_(policy), transport_(transport), clock_(clock), crowd_(crowd), entries_(workers) {}
   ~Helpers() { stop(); }
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
@@ -238,10 +241,18 @@ class Helpers {
   void fetch_visitors(const Entry& entry);
   void cool_down(int core) const;
   void pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since);
+  // What an adaptive helper has last seen of the threads of this process that wait.
+  struct Aside {
+    std::uint64_t turns = 0;
+    std::int64_t nap_ns = kFirstAsideNs;
+  };
+  static constexpr std::int64_t kFirstAsideNs = 100'000;
+  bool stands_aside(Aside* aside);
 
   const Policy policy_;
   transport::Transport& transport_;
   base::Clock& clock_;
+  const base::Crowd& crowd_;
   std::mutex mutex_;            // guards the list of threads
   std::vector<Entry> entries_;  // by the workers' numbers
   // entries that ever had a worker: those before this one. Release by add(), acquire by sweeps
@@ -252,6 +263,8 @@ class Helpers {
   std::atomic<std::uint64_t> rounds_{0};
   std::atomic<Attachment*> attachment_{nullptr};  // release by attach(), acquire by the threads
   std::atomic<bool> stop_{false};                 // relaxed: ring() and join() order it
+  // 1: stop_ is set. Helpers that stand aside sleep on it. Release by stop(), which then wakes them.
+  std::atomic<std::uint32_t> stopped_{0};
   std::vector<std::thread> threads_;
 };
 
