@@ -28,8 +28,6 @@ WAITS = {
     "src/base/wait.hpp",
     "src/worker/executor.hpp",
     "src/worker/exchange.cpp",  # a nap of Context, asked for by the wait
-    "interfaces/openshmem/patience.cpp",
-    "interfaces/openshmem/patience.hpp",  # cpu_relax
     "interfaces/mpi/core/progress.cpp",
     "interfaces/mpi/rma/win.hpp",  # cpu_relax
 }
@@ -37,7 +35,6 @@ WAITS = {
 # For another process, with an end of their own.
 FOR_PROCESSES = {
     "interfaces/mpi/rma/accumulate.cpp": (1, "asks whether the guard's owner lives; tells reports"),
-    "interfaces/openshmem/teams.cpp": (1, "between two agreements, which wait as all collectives do"),
     "src/bootstrap/hosted/hosted.cpp": (1, "an exchange, which knows of deaths"),
     "src/bootstrap/local/channel.cpp": (1, "has a time-out"),
     "src/protocol/tagged_inlet.cpp": (1, "has a time-out; says what it leaves"),

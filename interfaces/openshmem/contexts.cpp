@@ -29,6 +29,15 @@ bool is_exclusive(long options) {
   return g_state.thread_level != SHMEM_THREAD_MULTIPLE || (options & (SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE)) != 0;
 }
 
+// A thread that waits on one worker answers peers on all: they may wait for any of them.
+heddle_worker_options options_of(bool exclusive) {
+  heddle_worker_options wanted{};
+  wanted.size = sizeof wanted;
+  wanted.sharing = exclusive ? HEDDLE_SHARING_EXCLUSIVE : HEDDLE_SHARING_SHARED;
+  wanted.attends = 1;
+  return wanted;
+}
+
 // False: there are no more workers, or none of this kind.
 bool take_worker(bool exclusive, heddle_worker* worker) {
   std::vector<heddle_worker>& idle = exclusive ? g_books.idle_exclusive : g_books.idle_shared;
@@ -37,9 +46,7 @@ bool take_worker(bool exclusive, heddle_worker* worker) {
     idle.pop_back();
     return true;
   }
-  heddle_worker_options wanted{};
-  wanted.size = sizeof wanted;
-  wanted.sharing = exclusive ? HEDDLE_SHARING_EXCLUSIVE : HEDDLE_SHARING_SHARED;
+  const heddle_worker_options wanted = options_of(exclusive);
   return heddle_worker_open(g_state.job, &wanted, worker) == HEDDLE_DONE;
 }
 
@@ -59,9 +66,7 @@ void set(ShmemContext& context, const Members& members, heddle_worker worker, lo
 
 void open_default_context(Call call) {
   heddle_worker worker{};
-  heddle_worker_options wanted{};
-  wanted.size = sizeof wanted;
-  wanted.sharing = is_exclusive(0) ? HEDDLE_SHARING_EXCLUSIVE : HEDDLE_SHARING_SHARED;
+  const heddle_worker_options wanted = options_of(is_exclusive(0));
   must(call, heddle_worker_open(g_state.job, &wanted, &worker));
   set(default_context(), {0, 1, g_state.n_pes}, worker, 0, true, SHMEM_TEAM_WORLD);
 }

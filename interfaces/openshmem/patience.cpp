@@ -1,10 +1,7 @@
 #include "openshmem/patience.hpp"
 
-#include <pthread.h>
-#include <sched.h>
-#include <time.h>
-
 #include <algorithm>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -16,146 +13,85 @@ namespace heddle::shmem {
 
 namespace {
 
-constexpr std::uint32_t kSpins = 250;    // five microseconds: about two context switches
-constexpr std::uint32_t kFewSpins = 16;  // where the partner may need this core
-// after this many yields during which no other thread ran, the core counts as free again
-constexpr std::uint32_t kMostLevel = 8;
-constexpr std::uint64_t kTwoSwitchesNs = 1'500;
-// A thread that keeps the core for kSliceNs computes and does not wait. Then nobody yields for
-// kStrangersNs.
-constexpr std::uint64_t kSliceNs = 300'000;
-constexpr std::uint64_t kStrangersNs = 100'000'000;
-constexpr std::uint64_t kStrangerSpinNs = 100'000;
-constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
-constexpr std::uint64_t kNapShare = 16;
-constexpr std::uint64_t kShortestNapNs = 50'000;
-constexpr std::uint64_t kLongestNapNs = 1'000'000;
-// for each PE that shares the core: more than ten times the core time that a nap costs, so that
-// sleepers leave the core to others
-constexpr std::uint64_t kNapPerShareNs = 200'000;
-constexpr std::uint64_t kLongestCrowdedNapNs = 100'000'000;
-
-// A note of a wait takes a lock and a system call.
-constexpr std::uint32_t kManyMoves = 1024;
 constexpr int kMostMoves = 1000;
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
-
-std::atomic<std::uint32_t> g_crowd{0};           // relaxed: a hint
-std::uint64_t g_longest_nap_ns = kLongestNapNs;  // likewise
-
-// As far as known there is a core for each PE. Written before anybody waits.
-bool g_roomy = false;
-// The number of yields in a row during which another thread took the core; the earliest time to
-// step aside again; and how long after that. Relaxed: hints, whose updates may be lost.
-constexpr std::uint32_t kMostShared = 16;
-constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
-std::atomic<std::uint32_t> g_shared{0};
-std::atomic<std::uint64_t> g_not_before_ns{0};
-std::atomic<std::uint64_t> g_pause_ns{1'000'000};
-std::atomic<std::uint64_t> g_strangers_until_ns{0};
-
-std::uint64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * kSecondNs + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-// sched_yield() returns after half a microsecond if no other thread runs on the core; otherwise it
-// takes two context switches.
-void learn(std::uint64_t away_ns) {
-  const std::uint32_t level = g_crowd.load(std::memory_order_relaxed);
-  const std::uint32_t next = away_ns >= kTwoSwitchesNs ? kMostLevel : level == 0 ? 0 : level - 1;
-  if (next != level) g_crowd.store(next, std::memory_order_relaxed);
-}
-
-// Two threads that yield to each other stay on one core for ever, even if other cores are free,
-// since neither waits in its run queue for long. True: this one should go.
-bool should_step_aside(std::uint64_t away_ns, std::uint64_t now) {
-  if (away_ns < kTwoSwitchesNs || !g_roomy) {
-    if (g_shared.load(std::memory_order_relaxed) != 0) g_shared.store(0, std::memory_order_relaxed);
-    return false;
-  }
-  const std::uint32_t shared = g_shared.load(std::memory_order_relaxed) + 1;
-  g_shared.store(shared, std::memory_order_relaxed);
-  if (shared < kMostShared || now < g_not_before_ns.load(std::memory_order_relaxed)) return false;
-  // If it does not help because all cores are busy, it is tried less and less often.
-  const std::uint64_t pause = g_pause_ns.load(std::memory_order_relaxed);
-  g_pause_ns.store(std::min(2 * pause, kLongestPauseNs), std::memory_order_relaxed);
-  g_not_before_ns.store(now + pause, std::memory_order_relaxed);
-  g_shared.store(0, std::memory_order_relaxed);
-  return true;
-}
-
-// Moves the calling thread to another core that it may run on, if there is one. Its affinity mask
-// is the same afterwards.
-void step_aside() {
-  cpu_set_t all;
-  if (pthread_getaffinity_np(pthread_self(), sizeof all, &all) != 0) return;
-  cpu_set_t others = all;
-  if (const int here = sched_getcpu(); here >= 0) CPU_CLR(here, &others);
-  if (CPU_COUNT(&others) == 0 || pthread_setaffinity_np(pthread_self(), sizeof others, &others) != 0) return;
-  pthread_setaffinity_np(pthread_self(), sizeof all, &all);
-}
-
-}  // namespace
-
-void expect_crowd(std::uint32_t pes, std::uint32_t cores) {
-  const bool crowded = pes > cores;
-  g_roomy = !crowded;
-  g_crowd.store(crowded ? kMostLevel : 0, std::memory_order_relaxed);
-  const std::uint64_t shares = pes / std::max(cores, 1U);
-  g_longest_nap_ns = std::clamp(shares * kNapPerShareNs, kLongestNapNs, kLongestCrowdedNapNs);
-}
-
-std::uint32_t PollPatience::first_spins() {
-  return g_crowd.load(std::memory_order_relaxed) != 0 ? kFewSpins : kSpins;
-}
-
-bool PollPatience::give_way() {
-  looks_ = spins_;
-  if (heddle_worker_progress(worker_) > 0) {
-    looks_ = 0;
-    since_ns_ = 0;
-    return ++moves_ % kManyMoves == 0;
-  }
-  const std::uint64_t before = now_ns();
-  if (since_ns_ == 0) since_ns_ = before;
-  const std::uint64_t waited = before - since_ns_;
-  const bool strangers = before < g_strangers_until_ns.load(std::memory_order_relaxed);
-  if (strangers && waited < kStrangerSpinNs) return false;
-  if (!strangers && waited < kBeforeNapsNs) {
-    sched_yield();
-    const std::uint64_t now = now_ns();
-    learn(now - before);
-    // A yield to a thread that computes lasts until its time slice is over.
-    if (now - before >= kSliceNs && g_roomy) {
-      g_strangers_until_ns.store(now + kStrangersNs, std::memory_order_relaxed);
-    }
-    if (should_step_aside(now - before, now)) step_aside();
-    return false;
-  }
-  // Meanwhile the engine's helpers answer messages. A store into the awaited word is noticed late,
-  // by at most a sixteenth of the time waited.
-  const auto nap = static_cast<long>(std::clamp(waited / kNapShare, kShortestNapNs, g_longest_nap_ns));
-  const timespec length{0, nap};
-  ::nanosleep(&length, nullptr);
-  return true;
-}
-
+// All that dead PEs wrote before their death has arrived, as far as it will, and so has all that
+// living PEs wrote up to now.
 void take_what_came(heddle_worker worker) {
   for (int i = 0; i < kMostMoves && heddle_worker_progress(worker) > 0; ++i) {
   }
 }
 
-bool comes_true(const std::function<bool()>& condition) {
-  const std::uint64_t until = now_ns() + kSecondNs;
-  const timespec nap{0, static_cast<long>(kLongestNapNs)};
-  while (!condition()) {
-    if (now_ns() > until) return false;
-    ::nanosleep(&nap, nullptr);
+// One wait in the engine.
+class Waiting {
+ public:
+  Waiting(heddle_worker worker, const Awaited& awaited) : worker_(worker), awaited_(awaited) {}
+
+  static heddle_status look(void* self) { return static_cast<Waiting*>(self)->look() ? HEDDLE_DONE : HEDDLE_AGAIN; }
+  static void tell(void* self, heddle_wait_facts* facts) {
+    const Awaited& awaited = static_cast<const Waiting*>(self)->awaited_;
+    awaited.tell(awaited.arg, facts);
   }
-  return true;
+
+ private:
+  [[nodiscard]] bool ready() const { return awaited_.ready(awaited_.arg); }
+
+  bool look() {
+    if (ready()) return true;
+    if (!is_time_for_deaths() || !sees_death()) [[likely]]
+      return false;
+    take_what_came(worker_);
+    if (ready()) return true;
+    const int who = awaited_.dead(awaited_.arg);
+    // It may have done what is waited for between the look and its death.
+    if (who >= 0) {
+      if (ready()) return true;
+      if (awaited_.dead(awaited_.arg) != who) return false;
+    }
+    end_if_in_vain(awaited_.call, awaited_.tell, awaited_.arg, who);
+    return false;
+  }
+
+  // Once the engine's waits sleep, at each look: they are rare then.
+  bool is_time_for_deaths() {
+    using std::chrono::steady_clock;
+    if (looks_ < kShort) [[likely]] {
+      if (++looks_ == kShort) next_ = steady_clock::now() + kBeforeDeaths;
+      return false;
+    }
+    const steady_clock::time_point now = steady_clock::now();
+    if (now < next_) return false;
+    next_ = now + kBetweenDeaths;
+    return true;
+  }
+
+  static constexpr unsigned kShort = 64;  // looks: a wait of a few microseconds reads no clock
+  static constexpr std::chrono::microseconds kBeforeDeaths{1000};
+  static constexpr std::chrono::microseconds kBetweenDeaths{50};
+
+  const heddle_worker worker_;
+  const Awaited& awaited_;
+  unsigned looks_ = 0;  // at most kShort
+  std::chrono::steady_clock::time_point next_;
+};
+
+}  // namespace
+
+void await(heddle_worker worker, const Awaited& awaited) {
+  Waiting waiting(worker, awaited);
+  const heddle_wait_condition condition{sizeof condition, &Waiting::look, &waiting, awaited.call, &Waiting::tell};
+  must(awaited.call, heddle_worker_wait_for(worker, &condition, HEDDLE_FOREVER));
+}
+
+bool comes_true(Call call, const std::function<bool()>& condition, std::int64_t in_ns) {
+  const auto look = [](void* arg) {
+    return (*static_cast<const std::function<bool()>*>(arg))() ? HEDDLE_DONE : HEDDLE_AGAIN;
+  };
+  auto looked_at = condition;
+  const heddle_wait_condition awaited{sizeof awaited, look, &looked_at, call, nullptr};
+  const heddle_status status = heddle_worker_wait_for(default_context().worker, &awaited, in_ns);
+  // While the job begins there is no worker yet.
+  return status == HEDDLE_DONE || (status != HEDDLE_ERR_TIMEOUT && condition());
 }
 
 void awaits(heddle_wait_facts& facts, const char* format, ...) {
@@ -212,7 +148,7 @@ bool sees_death_in_tests() {
 
 void fail_by_death(Call call, int pe) {
   const std::string text = heddle_last_error();
-  const bool heard = comes_true([=] { return pe >= 0 ? has_died(pe) : sees_death(); });
+  const bool heard = comes_true(call, [=] { return pe >= 0 ? has_died(pe) : sees_death(); });
   if (pe >= 0) fail(call, heard ? "PE %d has died" : "PE %d cannot be reached any more", pe);
   if (heard) fail(call, "PE %d has died", g_dead.load(std::memory_order_relaxed));
   fail(call, "a PE cannot be reached any more: %s", in_words_of_shmem(text).c_str());

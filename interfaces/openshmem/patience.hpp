@@ -1,6 +1,7 @@
-// How a PE waits: it polls the word, makes progress now and then, yields its core when the wait
-// takes long, and sleeps when it takes longer still. The policy is the engine's (decision 0017),
-// applied to words that other processes store to directly: such a store wakes no thread.
+// How a PE waits: it looks a few times, and then waits as the engine's calls do
+// (heddle_worker_wait_for), which spin, yield and sleep. A word that another process stores to
+// wakes no thread: it is noticed after the sleep, a sixteenth of the time waited late at most.
+// Messages end the sleep.
 #pragma once
 
 #include <atomic>
@@ -49,14 +50,6 @@ inline void full_fence() {
   }
 }
 
-inline void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // NOLINT: `yield` is a no-op on the cores that matter; isb really pauses
-#endif
-}
-
 // What the death of a PE means to PEs that wait for a word in memory, where no operation ends with
 // an error. OpenSHMEM's functions return no errors either. So the job ends, with a message that
 // names the dead PE and what was waited for. A wait for one PE (in a collective, or for a lock that
@@ -86,88 +79,44 @@ bool sees_death_in_tests();
 // without which the wait cannot end; -1: none, or not known.
 [[gnu::cold]] void end_if_in_vain(Call call, heddle_tell_wait tell, void* arg, int dead);
 
-// Sets what the waits of this process assume about its cores: whether another thread usually runs
-// on a core after a yield. The waits update it. It is a hint, which may be wrong for a while and
-// whose updates may be lost; any thread may change it. Before the first wait: how many PEs share
-// how many cores, as far as known.
-void expect_crowd(std::uint32_t pes, std::uint32_t cores);
-
-// One per wait. Call pause() after each poll that found nothing. True: it has napped, or made
-// progress for long. Then the wait is to be noted with the engine (heddle_wait_note), for reports
-// about jobs that hang, and deaths are to be looked for.
-class PollPatience {
- public:
-  explicit PollPatience(heddle_worker worker) : worker_(worker), spins_(first_spins()) {}
-
-  [[nodiscard]] bool pause() {
-    // The answer is usually one cache transfer away: poll again at once, since a call of the engine
-    // takes longer than that.
-    if (++looks_ < spins_) {
-      if (looks_ > kFree) cpu_relax();
-      return false;
-    }
-    return give_way();
-  }
-
- private:
-  static constexpr std::uint32_t kFree = 128;
-  static std::uint32_t first_spins();
-  bool give_way();
-
-  heddle_worker worker_;
-  std::uint32_t spins_;
-  std::uint32_t looks_ = 0;
-  std::uint32_t moves_ = 0;     // rounds of progress that have moved something
-  std::uint64_t since_ns_ = 0;  // time of the first yield since the last progress; 0: none
-};
-
-// The description of a wait that the engine gets when it asks: describe(facts).
-template <class Describe>
-struct Noted {
-  Call call;
-  const Describe& describe;
-  static void tell(void* self, heddle_wait_facts* facts) {
-    const auto& noted = *static_cast<const Noted*>(self);
-    facts->call = noted.call;
-    noted.describe(*facts);
-  }
-};
-
-// All that dead PEs wrote before their death has arrived, as far as it will, and so has all that
-// living PEs wrote up to now.
-void take_what_came(heddle_worker worker);
-
 // For a wait that any PE may end.
 struct Anybody {
   int operator()() const { return -1; }
 };
+
+// A condition that a call waits for, without its types.
+struct Awaited {
+  Call call;
+  bool (*ready)(const void* arg);
+  heddle_tell_wait tell;
+  int (*dead)(const void* arg);
+  void* arg;
+};
+// Waits as the engine's calls do, reports included, and ends the job once a death has made the wait
+// vain.
+void await(heddle_worker worker, const Awaited& awaited);
+
+// Looks before the engine is called, which takes longer than one: the answer is usually one cache
+// transfer away.
+inline constexpr int kFirstLooks = 128;
 
 // describe(facts): sets what the wait is for, except the call. dead(): a dead PE without which the
 // wait cannot end; -1: none.
 template <class Ready, class Describe, class Dead = Anybody>
 inline void wait_until_true(Call call, heddle_worker worker, const Ready& ready, const Describe& describe,
                             const Dead& dead = {}) {
-  if (ready()) return;
-  Noted<Describe> noted{call, describe};
-  bool told = false;
-  PollPatience patience(worker);
-  do {
-    if (!patience.pause()) [[likely]]
-      continue;
-    told = heddle_wait_note(worker, &Noted<Describe>::tell, &noted) == HEDDLE_DONE;
-    if (!sees_death()) continue;
-    take_what_came(worker);
-    if (ready()) break;
-    const int who = dead();
-    // It may have done what is waited for between the look and its death.
-    if (who >= 0) {
-      if (ready()) break;
-      if (dead() != who) continue;
-    }
-    end_if_in_vain(call, &Noted<Describe>::tell, &noted, who);
-  } while (!ready());
-  if (told) [[unlikely]]
-    static_cast<void>(heddle_wait_end(worker, &noted));
+  for (int i = 0; i < kFirstLooks; ++i)
+    if (ready()) return;
+  struct Condition {
+    const Ready& is_true;
+    const Describe& describe;
+    const Dead& who;
+    static bool ready(const void* self) { return static_cast<const Condition*>(self)->is_true(); }
+    static void tell(void* self, heddle_wait_facts* facts) { static_cast<const Condition*>(self)->describe(*facts); }
+    static int dead(const void* self) { return static_cast<const Condition*>(self)->who(); }
+  };
+  Condition condition{ready, describe, dead};
+  await(worker, {call, &Condition::ready, &Condition::tell, &Condition::dead, &condition});
 }
 
 // Called after a test that has failed. Makes progress, so that a program which only tests does not
@@ -177,12 +126,14 @@ inline void failed_test(Call call, const Describe& describe, const Dead& dead = 
   heddle_worker_progress(default_context().worker);
   if (!sees_death_in_tests()) [[likely]]
     return;
-  Noted<Describe> noted{call, describe};
-  end_if_in_vain(call, &Noted<Describe>::tell, &noted, dead());
+  const auto tell = [](void* told, heddle_wait_facts* facts) { (*static_cast<const Describe*>(told))(*facts); };
+  Describe told = describe;
+  end_if_in_vain(call, tell, &told, dead());
 }
 
-// Whether the condition becomes true within a second: for events that are sure to come, but late.
-bool comes_true(const std::function<bool()>& condition);
+// Whether the condition becomes true in time: for events that are sure to come, but late.
+inline constexpr std::int64_t kLateNs = 1'000'000'000;
+bool comes_true(Call call, const std::function<bool()>& condition, std::int64_t in_ns = kLateNs);
 
 // For describe().
 [[gnu::cold, gnu::format(printf, 2, 3)]] void awaits(heddle_wait_facts& facts, const char* format, ...);

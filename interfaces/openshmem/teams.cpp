@@ -1,9 +1,8 @@
 #include "openshmem/teams.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "openshmem/checks.hpp"
 #include "openshmem/contexts.hpp"
 #include "openshmem/memory/segments.hpp"
+#include "openshmem/patience.hpp"
 
 namespace heddle::shmem {
 namespace {
@@ -29,6 +29,8 @@ struct Books {
   std::mutex mutex;  // protects the sets; the users of a team take care of the team itself
   Slots taken{};
   Slots offered{};  // offered by splits in progress on any thread
+  // How often offers were taken back. Relaxed: it only ends a pause.
+  std::atomic<std::uint64_t> returns{0};
   Team teams[kTeams];
 };
 Books g_books;
@@ -188,6 +190,7 @@ bool take(const Offer& offer, const Offer& agreed, const std::array<bool, kWante
           std::array<std::size_t, kWanted>& chosen) {
   const std::lock_guard lock(g_books.mutex);
   for (std::size_t i = 0; i < kWords; ++i) g_books.offered[i] &= ~offer.slots[i];
+  g_books.returns.fetch_add(1, std::memory_order_relaxed);
   std::size_t found = 0;
   for (std::size_t slot = 0; slot < kTeams && found < kWanted; ++slot) {
     if ((agreed.slots[slot / 64] >> slot % 64 & 1) != 0) chosen[found++] = slot;
@@ -199,6 +202,14 @@ bool take(const Offer& offer, const Offer& agreed, const std::array<bool, kWante
   return true;
 }
 
+// Until another thread of this PE has ended its split's agreement. Not for long: that thread may
+// wait for a PE that does the same here, on which the thread of this split has to go on.
+void let_others_decide(Call call, std::uint64_t returns) {
+  constexpr std::int64_t kPauseNs = 100'000;
+  const auto others_have = [=] { return g_books.returns.load(std::memory_order_relaxed) != returns; };
+  static_cast<void>(comes_true(call, others_have, kPauseNs));
+}
+
 // Collective over the parent: one slot for each team, free on every member. False on all members:
 // there are not enough slots, or some member is not `able`.
 template <std::size_t kWanted>
@@ -206,11 +217,12 @@ bool choose_slots(Call call, Group& parent, bool able, const std::array<bool, kW
                   std::array<std::size_t, kWanted>& chosen) {
   const auto parent_slot = static_cast<std::size_t>(parent.slot - reserved().slots);
   for (bool first = true;; first = false) {
+    const std::uint64_t returns = g_books.returns.load(std::memory_order_relaxed);
     const Offer offer = able ? make_offer(parent_slot, first) : Offer{{}, 1};
     const Offer agreed = agree(call, parent, offer);
     if (take(offer, agreed, member, chosen)) return true;
     if (!first && agreed.decided != 0) return false;
-    if (!first) ::sched_yield();
+    if (!first && offer.decided == 0) let_others_decide(call, returns + 1);
   }
 }
 
