@@ -31,7 +31,7 @@ void explain_waited(Call call, const char* argument, const void* address, std::s
 std::size_t first_of(std::size_t n);
 
 template <class T>
-inline bool compares(T left, int cmp, T right) {
+[[gnu::always_inline]] inline bool compares(T left, int cmp, T right) {
   switch (cmp) {
     case SHMEM_CMP_EQ:
       return left == right;
@@ -49,7 +49,7 @@ inline bool compares(T left, int cmp, T right) {
 }
 
 template <class T>
-inline bool holds(const T* ivar, int cmp, T value) {
+[[gnu::always_inline]] inline bool holds(const T* ivar, int cmp, T value) {
   return compares(__atomic_load_n(ivar, __ATOMIC_ACQUIRE), cmp, value);
 }
 

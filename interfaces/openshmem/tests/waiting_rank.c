@@ -80,6 +80,7 @@ int main(int argc, char** argv) {
   (void)argv;
   shmem_init();
   const int me = shmem_my_pe();
+  if (shmem_n_pes() != 2) shmem_global_exit(2);
   measure("shmem_wait_until", word_of, me);
   measure("shmem_wait_until_any", any_of, me);
   measure("shmem_signal_wait_until", signal_of, me);
