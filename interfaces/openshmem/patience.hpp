@@ -97,8 +97,9 @@ struct Awaited {
 void await(heddle_worker worker, const Awaited& awaited);
 
 // Looks before the engine is called, which takes longer than one: the answer is usually one cache
-// transfer away.
-inline constexpr int kFirstLooks = 128;
+// transfer away. More looks gain nothing where cores are free, and delay the yield where they are
+// shared.
+inline constexpr int kFirstLooks = 32;
 
 // describe(facts): sets what the wait is for, except the call. dead(): a dead PE without which the
 // wait cannot end; -1: none.
