@@ -159,8 +159,8 @@ class Crowd {
     CoreLine& core = this_core();
     const std::uint64_t since = std::max(before, core.seen.load(std::memory_order_relaxed));
     if (now <= since || (now - since) / kSliceNs <= core.ends.load(std::memory_order_relaxed)) return;
-    // A process that starts computes for some milliseconds, and is none any more. Who is still there
-    // when a yield is tried again is believed for twice as long.
+    // A process that starts computes for some milliseconds, and is none any more. Who is still
+    // there when a yield is tried again is believed for twice as long.
     const std::uint64_t last = core.strangers_ns.load(std::memory_order_relaxed);
     const std::uint64_t ended = core.strangers_until.load(std::memory_order_relaxed);
     const bool again = ended + last > now && ended <= now + last && last <= kStrangersNs;
@@ -249,12 +249,13 @@ extern thread_local constinit WaitHabit t_wait_habit [[gnu::tls_model("initial-e
 // One per wait. Call idle() after each attempt that found nothing, busy() after one that found
 // something; then, if nap_ns() says so, sleep.
 //
-// Where a core is free it spins for 20 µs. Where threads share cores, that is wrong for a wait whose
-// answer needs this very core, and right for one whose partner runs on another core: two threads
-// that answer each other while they spin keep both cores until the system takes one away, and need
-// no switch. Which of the two it is, each thread learns from its own waits: while spinning gives it
-// answers, it goes on spinning; after a wait in which it did not, it gives the core away after a few
-// looks. One wait in kTrial tries again. What comes for others on the same worker is no answer. (Measured: docs/decisions/0073.)
+// Where a core is free it spins for 20 µs. Where threads share cores, that is wrong for a wait
+// whose answer needs this very core, and right for one whose partner runs on another core: two
+// threads that answer each other while they spin keep both cores until the system takes one away,
+// and need no switch. Which of the two it is, each thread learns from its own waits: while spinning
+// gives it answers, it goes on spinning; after a wait in which it did not, it gives the core away
+// after a few looks. One wait in kTrial tries again. What comes for others on the same worker is no
+// answer. (Measured: docs/decisions/0073.)
 //
 // After that it yields: a thread that is alone on its core is back from sched_yield() in half a
 // microsecond. Beside a thread that computes, a yield costs a slice; there it sleeps at once, and

@@ -113,8 +113,8 @@ template <class Word>
 class Arming {
  public:
   explicit Arming(Word& word) : word_(word) {}
-  // heavy(): the heavy fence; false: it has failed. True: the heavy fence is due before the caller looks whether
-  // something is there. False: the caller's full fence is enough.
+  // heavy(): the heavy fence; false: it has failed. True: the heavy fence is due before the caller
+  // looks whether something is there. False: the caller's full fence is enough.
   template <class Heavy>
   [[nodiscard]] bool arm(std::uint64_t now_ns, Heavy&& heavy) {
     const bool often = last_ns_ != 0 && now_ns - last_ns_ < kOftenNs;

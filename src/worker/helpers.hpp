@@ -125,9 +125,10 @@ class Worker;
 // owner's core is not disturbed by barriers, until something arrives for it, which rings the
 // transport's bell. When all are armed, the policy decides: look at the bell (dedicated, idle), or
 // sleep on it (adaptive). A worker whose owner is at work, or with something under way that only
-// polling moves on, is looked at again after a nap that grows. Where threads share cores and threads
-// of this process wait, these make the progress, and a helper would take the core that they, or who
-// answers them, want: then it sleeps for 0.1 to 1 ms between two sweeps, and no bell wakes it.
+// polling moves on, is looked at again after a nap that grows. Where threads share cores and
+// threads of this process wait, these make the progress, and a helper would take the core that
+// they, or who answers them, want: then it sleeps for 0.1 to 1 ms between two sweeps, and no bell
+// wakes it.
 //
 // Visits and the list: an entry's visitors counts the threads that are at it or about to look;
 // `worker` is null before add() and after remove().
@@ -263,7 +264,8 @@ class Helpers {
   std::atomic<std::uint64_t> rounds_{0};
   std::atomic<Attachment*> attachment_{nullptr};  // release by attach(), acquire by the threads
   std::atomic<bool> stop_{false};                 // relaxed: ring() and join() order it
-  // 1: stop_ is set. Helpers that stand aside sleep on it. Release by stop(), which then wakes them.
+  // 1: stop_ is set. Helpers that stand aside sleep on it. Release by stop(), which then wakes
+  // them.
   std::atomic<std::uint32_t> stopped_{0};
   std::vector<std::thread> threads_;
 };
