@@ -25,11 +25,11 @@ void take_what_came(heddle_worker worker) {
 // One wait in the engine.
 class Waiting {
  public:
-  Waiting(heddle_worker worker, const Condition& awaited) : worker_(worker), awaited_(awaited) {}
+  Waiting(heddle_worker worker, const WaitSubject& awaited) : worker_(worker), awaited_(awaited) {}
 
   static heddle_status look(void* self) { return static_cast<Waiting*>(self)->look() ? HEDDLE_DONE : HEDDLE_AGAIN; }
   static void tell(void* self, heddle_wait_facts* facts) {
-    const Condition& awaited = static_cast<const Waiting*>(self)->awaited_;
+    const WaitSubject& awaited = static_cast<const Waiting*>(self)->awaited_;
     awaited.tell(awaited.arg, facts);
   }
 
@@ -70,14 +70,14 @@ class Waiting {
   static constexpr std::chrono::microseconds kBetweenDeaths{50};
 
   const heddle_worker worker_;
-  const Condition& awaited_;
+  const WaitSubject& awaited_;
   unsigned looks_ = 0;  // at most kShort
   std::chrono::steady_clock::time_point next_;
 };
 
 }  // namespace
 
-void await(heddle_worker worker, const Condition& awaited) {
+void await(heddle_worker worker, const WaitSubject& awaited) {
   Waiting waiting(worker, awaited);
   const heddle_wait_condition condition{sizeof condition, &Waiting::look, &waiting, awaited.call, &Waiting::tell};
   must(awaited.call, heddle_worker_wait_for(worker, &condition, HEDDLE_FOREVER));

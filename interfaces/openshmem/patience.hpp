@@ -85,7 +85,7 @@ struct Anybody {
 };
 
 // A condition that a call waits for, without its types.
-struct Condition {
+struct WaitSubject {
   Call call;
   bool (*ready)(const void* arg);
   heddle_tell_wait tell;
@@ -94,7 +94,7 @@ struct Condition {
 };
 // Waits as the engine's calls do, reports included, and ends the job once a death has made the wait
 // vain.
-void await(heddle_worker worker, const Condition& awaited);
+void await(heddle_worker worker, const WaitSubject& awaited);
 
 // Looks before the engine is called, which takes longer than one: the answer is usually one cache
 // transfer away. More looks gain nothing where cores are free, and delay the yield where they are

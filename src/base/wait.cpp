@@ -26,6 +26,13 @@ void Waiter::begin_shared() {
   next_clock_ = tries_ ? kLooks : kFewLooks;
 }
 
+// Something has come that does not end the wait.
+void Waiter::go_on_shared() {
+  crowd_->ended();
+  if (idle_ns_ < kBeforeNapsNs || tries_) return;
+  tries_ = ++slept_ % kTrial == 0;
+}
+
 void Waiter::end_shared() {
   crowd_->ended();
   if (tries_ && !over_) detail::t_wait_habit = {};

@@ -214,6 +214,36 @@ TEST(Waiter, WhatComesForOthersIsNoAnswer) {
   });
 }
 
+// It serves others while it waits.
+TEST(Waiter, WhoSleepsBeforeEachRequestTriesToSpinAfterSomeOfThem) {
+  on_shared_cores([](Crowd& crowd) {
+    const OnThisCore pinned;
+    ManualClock clock;
+    clock.advance_ns(kMs);
+    crowd.expect(2, 2);
+    crowd.yielded(4000);
+    crowd.was_away(clock.now_ns() - 300'000, clock.now_ns());
+    ASSERT_TRUE(crowd.strangers(clock.now_ns()));
+    Waiter waiter(clock, -1, &crowd);
+    // The next request comes after so many looks, or after a sleep.
+    const auto sleeps = [&](std::uint32_t looks) {
+      bool slept = false;
+      for (std::uint32_t i = 0; i < looks && !slept; ++i) {
+        EXPECT_TRUE(waiter.idle());
+        clock.advance_ns(10);
+        slept = waiter.nap_ns() > 0;
+      }
+      EXPECT_TRUE(waiter.busy());
+      return slept;
+    };
+    EXPECT_TRUE(sleeps(6000)) << "nothing comes while it spins";
+    int slept = 0;
+    for (int i = 0; i < 1000; ++i) slept += sleeps(40) ? 1 : 0;
+    EXPECT_GE(slept, 20);
+    EXPECT_LE(slept, static_cast<int>(Waiter::kTrial)) << "they come soon after each other";
+  });
+}
+
 TEST(Waiter, TimeThatIsOverIsNoAnswer) {
   on_shared_cores([](Crowd& crowd) {
     static_cast<void>(spun_before_yield(crowd, kLookNs));

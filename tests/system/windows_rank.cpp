@@ -1,11 +1,13 @@
-// Counts how often threads sleep while the threads of two neighbouring ranks exchange windows of 64
-// tagged messages, each answered, as programs do.
+// Counts how often threads sleep while the threads of two neighbouring ranks exchange windows of
+// tagged messages, each window answered by a message of 8 bytes, as programs do.
 //
-// windows_rank THREADS WINDOWS; the sharing mode is HEDDLE_SHARING. In exclusive mode each thread
+// windows_rank THREADS WINDOWS [MESSAGES BYTES]; without the last two a window has 64 messages of 8
+// bytes. The sharing mode is HEDDLE_SHARING. In exclusive mode each thread
 // has a worker, in the others all have one. Says how often the process gave its core away, by its
 // own will (it slept in the kernel) and otherwise (it yielded, or its time was over).
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -17,50 +19,62 @@ using heddle::tests::accepted;
 using heddle::tests::check;
 using heddle::tests::done;
 
-constexpr std::size_t kWindow = 64;
+constexpr std::size_t kMostMessages = 64;
+constexpr std::size_t kAnswerBytes = sizeof(std::uint64_t);
+
+struct Window {
+  std::size_t messages = kMostMessages;
+  std::size_t bytes = kAnswerBytes;
+};
 
 struct Lane {
   heddle_worker worker{};
   heddle_peer peer{};
   heddle_counter counter{};
   std::uint64_t posted = 0;
+  std::vector<std::uint64_t> sent;      // one message, all words of which are the tag
+  std::vector<std::uint64_t> received;  // a window
 };
 
-void send(Lane& lane, std::uint64_t tag, std::size_t count) {
-  const std::uint64_t value = tag;
+void send(Lane& lane, std::uint64_t tag, const Window& window) {
+  std::fill_n(lane.sent.begin(), window.bytes / sizeof tag, tag);
   const heddle_completion completion{nullptr, nullptr, lane.counter, HEDDLE_WHEN_LOCAL};
-  for (std::size_t i = 0; i < count; ++i) {
-    const heddle_status status = heddle_send(lane.worker, lane.peer, tag, &value, sizeof value, &completion);
+  for (std::size_t i = 0; i < window.messages; ++i) {
+    const heddle_status status = heddle_send(lane.worker, lane.peer, tag, lane.sent.data(), window.bytes, &completion);
     accepted(status, "heddle_send");
     if (status == HEDDLE_POSTED) ++lane.posted;
   }
   done(heddle_counter_wait(lane.worker, lane.counter, lane.posted, HEDDLE_FOREVER), "heddle_counter_wait");
 }
 
-void receive(Lane& lane, std::uint64_t tag, std::size_t count) {
-  heddle_receive receives[kWindow];
-  bool waits[kWindow];
-  std::uint64_t values[kWindow] = {};
+void receive(Lane& lane, std::uint64_t tag, const Window& window) {
+  heddle_receive receives[kMostMessages];
+  bool waits[kMostMessages];
   const heddle_wanted wanted{lane.peer, tag, UINT64_MAX};
-  for (std::size_t i = 0; i < count; ++i) {
-    const heddle_status status = heddle_recv(lane.worker, &wanted, &values[i], sizeof values[i], &receives[i], nullptr);
+  const std::size_t words = window.bytes / sizeof tag;
+  for (std::size_t i = 0; i < window.messages; ++i) {
+    const heddle_status status =
+        heddle_recv(lane.worker, &wanted, &lane.received[i * words], window.bytes, &receives[i], nullptr);
     accepted(status, "heddle_recv");
     waits[i] = status == HEDDLE_POSTED;
   }
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < window.messages; ++i) {
     if (waits[i]) done(heddle_recv_wait(lane.worker, &receives[i], HEDDLE_FOREVER), "heddle_recv_wait");
-    check(values[i] == tag, "the message of this lane");
+    check(lane.received[i * words] == tag && lane.received[(i + 1) * words - 1] == tag, "the message of this lane");
   }
 }
 
-void exchange(Lane& lane, std::uint32_t rank, std::uint64_t tag, long windows) {
+void exchange(Lane& lane, std::uint32_t rank, std::uint64_t tag, const Window& window, long windows) {
+  lane.sent.resize(window.bytes / sizeof tag);
+  lane.received.resize(window.messages * window.bytes / sizeof tag);
+  const Window answer{1, kAnswerBytes};
   for (long i = 0; i < windows; ++i) {
     if (rank % 2 == 0) {
-      send(lane, tag, kWindow);
-      receive(lane, tag + 1, 1);
+      send(lane, tag, window);
+      receive(lane, tag + 1, answer);
     } else {
-      receive(lane, tag, kWindow);
-      send(lane, tag + 1, 1);
+      receive(lane, tag, window);
+      send(lane, tag + 1, answer);
     }
   }
 }
@@ -68,9 +82,12 @@ void exchange(Lane& lane, std::uint32_t rank, std::uint64_t tag, long windows) {
 }  // namespace
 
 int main(int count, char** words) {
-  check(count == 3, "windows_rank THREADS WINDOWS");
+  check(count == 3 || count == 5, "windows_rank THREADS WINDOWS [MESSAGES BYTES]");
   const long threads = std::strtol(words[1], nullptr, 10);
   const long windows = std::strtol(words[2], nullptr, 10);
+  Window window;
+  if (count == 5) window = {std::strtoull(words[3], nullptr, 10), std::strtoull(words[4], nullptr, 10)};
+  check(window.messages > 0 && window.messages <= kMostMessages && window.bytes >= kAnswerBytes, "1 to 64 messages");
   heddle_context context{};
   std::uint32_t rank = 0;
   done(heddle_context_join(nullptr, &context), "heddle_context_join");
@@ -93,7 +110,7 @@ int main(int count, char** words) {
   const auto all = [&](long of) {
     std::vector<std::thread> running;
     for (std::size_t i = 0; i < lanes.size(); ++i) {
-      running.emplace_back([&, i] { exchange(lanes[i], rank, 16 + 4 * i, of); });
+      running.emplace_back([&, i] { exchange(lanes[i], rank, 16 + 4 * i, window, of); });
     }
     for (std::thread& one : running) one.join();
   };
