@@ -158,6 +158,7 @@ void end_if_in_vain(Call call, heddle_tell_wait tell, void* arg, int dead) {
   heddle_wait_facts facts{};
   facts.size = sizeof facts;
   facts.rank = HEDDLE_ANY;
+  facts.call = call;
   tell(arg, &facts);
   const int first = g_dead.load(std::memory_order_relaxed);
   switch (facts.cause) {

@@ -93,7 +93,8 @@ class Blamer {
   void add(Building& building, std::int64_t end, Why why, std::size_t rank, std::size_t thread,
            std::uint8_t worker = tap::kNoTraceWorker);
   void add_late(Building& building, const TimeSpan& span, Why why, std::size_t rank, std::size_t thread);
-  bool for_ended_collective(Building& building);
+  // `known`: the wait was for a collective, whose end it may have noticed late.
+  bool for_ended_collective(Building& building, bool known = false);
   [[nodiscard]] const Match* received_before(const WaitStory& wait, const Message& message, std::size_t sender) const;
   [[nodiscard]] std::size_t missing(const AwaitedThing& awaited, const std::vector<CollectiveEntry>& entries) const;
   [[nodiscard]] const Message* asked_by(const Message& answer, std::size_t sender, std::uint32_t asker) const;
@@ -166,7 +167,13 @@ bool Blamer::for_awaited(Building& building, const AwaitedThing& awaited) {
   const WaitStory& wait = building.wait;
   switch (diagnosis::duty_of(awaited.cause)) {
     case Duty::come:
-      return for_collective(building, awaited);
+      // The steps of a library on top have numbers of their own, and may be none of the engine's.
+      if (for_collective(building, awaited) || for_ended_collective(building, true)) return true;
+      if (const std::size_t rank = debtor(wait, awaited); rank != kNoRank && !story_.ranks[rank].threads.empty()) {
+        late(building, wait.end, Why::late_member, rank, program_thread(rank));
+        return true;
+      }
+      return false;
     case Duty::release:
       add(building, wait.end, Why::lock, debtor(wait, awaited), 0);
       return true;
@@ -393,14 +400,14 @@ bool Blamer::for_collective(Building& building, const AwaitedThing& awaited) {
 }
 
 // A collective whose end may have ended the wait.
-bool Blamer::for_ended_collective(Building& building) {
+bool Blamer::for_ended_collective(Building& building, bool known) {
   const WaitStory& wait = building.wait;
   const std::vector<EndedCollective>& ended = story_.ranks[wait.rank].ended_collectives;
   const auto after =
       std::ranges::upper_bound(ended, std::max(wait.until, wait.end + kUnnoticedNs), {}, &EndedCollective::at);
   if (after == ended.begin()) return false;
   const EndedCollective& last = *std::prev(after);
-  if (last.at < std::max(wait.begin, wait.end - kUnnoticedNs)) return false;
+  if (last.at < (known ? wait.begin : std::max(wait.begin, wait.end - kUnnoticedNs))) return false;
   AwaitedThing awaited;
   awaited.team = last.team;
   awaited.number = last.number;

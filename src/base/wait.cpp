@@ -35,7 +35,7 @@ void Waiter::go_on_shared() {
 
 void Waiter::end_shared() {
   crowd_->ended();
-  if (tries_ && !over_) detail::t_wait_habit = {};
+  if (tries_ && !over_ && attempts_ > kFewLooks) detail::t_wait_habit = {};
 }
 
 // The time to spin is not over.

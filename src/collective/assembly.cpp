@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 #include "collective/algorithms/algorithms.hpp"
 #include "collective/team.hpp"
@@ -122,10 +123,15 @@ base::Result<std::unique_ptr<Assembly>> Assembly::make(Commons& commons, std::sp
 }
 
 base::Status Assembly::open_apart() {
-  told_.resize(size());
-  apart_.schedule = apart_schedule(size(), member_);
-  const Layout layout{first_word(size()) * sizeof(CounterWord), apart_at(size())};
-  const base::Status status = open(layout, reinterpret_cast<std::byte*>(told_.data()), apart_);
+  base::Status status = HEDDLE_ERR_NO_MEMORY;
+  try {  // it runs on any thread that advances the team's setups
+    told_.resize(size());
+    apart_.schedule = apart_schedule(size(), member_);
+    const Layout layout{first_word(size()) * sizeof(CounterWord), apart_at(size())};
+    status = open(layout, reinterpret_cast<std::byte*>(told_.data()), apart_);
+  } catch (const std::bad_alloc&) {
+    status = base::fail(HEDDLE_ERR_NO_MEMORY, "no memory to make an operation of a team of %u ready", size());
+  }
   if (status != HEDDLE_DONE) close_apart();
   return status;
 }
@@ -139,8 +145,9 @@ base::Status Assembly::open(const Layout& layout, std::byte* send, Way& way) {
     if (command.action != Action::put || known[command.target]) continue;
     known[command.target] = true;
     targets.push_back(command.target);
-    // all on their way before the first is waited for
-    commons_.context().transport().prepare_import(ranks_[command.target]);
+    // All on their way before the first is waited for; no more, since each takes a descriptor.
+    constexpr std::size_t kMostAhead = 16;
+    if (targets.size() <= kMostAhead) commons_.context().transport().prepare_import(ranks_[command.target]);
   }
   std::vector<RankMemory> memory(size());
   RankMemory& mine = memory[member_];
@@ -336,7 +343,6 @@ base::Status Setups::judge_verdicts() const {
 void Setups::start_round(Setup& first) {
   SetupRecord verdict;
   verdict.kind = SetupRecord::Kind::verdict;
-  assembling_ = true;
   if (phase_ == Phase::common) first.told();
   if (phase_ == Phase::common && assembly_->prefers_common()) {
     SetupRecord record = first.record();
@@ -399,7 +405,10 @@ bool Setups::advance() {
   while (!setups_.empty()) {
     Setup& first = *setups_.front();
     const std::uint64_t before = assembly_->executed();
-    if (assembly_->status() == HEDDLE_DONE && !assembling_) start_round(first);
+    if (assembly_->status() == HEDDLE_DONE && !assembling_) {
+      start_round(first);
+      assembling_ = true;
+    }
     if (assembling_ && !assembly_->advance()) {
       moved = moved || assembly_->executed() != before;
       const std::uint64_t epoch = team_.failure_epoch();

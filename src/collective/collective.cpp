@@ -495,7 +495,7 @@ base::Status Collective::wait(std::int64_t timeout_ns, worker::Worker* beside) {
         return Commons::looked(!active(), found == worker::Attachment::Found::moved);
       },
       [this](tap::Wait& wait) { describe(wait); },
-      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside);
+      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside, &waited_);
   if (over) return ended();
   return base::fail(HEDDLE_ERR_TIMEOUT, "%s has not ended within %lld ns; it goes on, and can be waited for again",
                     name_of(call_.operation), static_cast<long long>(timeout_ns));

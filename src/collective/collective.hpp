@@ -174,6 +174,7 @@ class Collective final : public Setup {
   bool unlike_ = false;
   std::atomic<bool> begun_{false};  // for `once`: the run has been started
   bool running_ = false;            // from the program's point of view
+  Commons::Waited waited_;          // of the thread in wait()
   bool opened_ = false;
   bool listed_ = false;
   std::atomic<std::uint64_t> number_{0};  // relaxed: for reports

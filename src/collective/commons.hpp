@@ -227,9 +227,15 @@ class Commons final : public worker::Attachment {
     over
   };
   static Look looked(bool over, bool moved) { return over ? Look::over : moved ? Look::moved : Look::nothing; }
+  // Of a wait that may be one of several in a row for the same thing.
+  struct Waited {
+    std::uint64_t idle_since = 0;  // 0: the last one did not end in vain; Clock
+    std::uint64_t returned = 0;    // then: when it did
+  };
+  // `waited`: a wait that follows one that ended in vain goes on with its naps; or null.
   template <class LookAt, class Describe, class Fetch>
   bool wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
-            worker::Worker* beside = nullptr);
+            worker::Worker* beside = nullptr, Waited* waited = nullptr);
 
   // Counts a persistent operation that is ready, and who runs it, for the report at the end
   // (HEDDLE_STATS).
@@ -278,7 +284,7 @@ class Commons final : public worker::Attachment {
 
 template <class LookAt, class Describe, class Fetch>
 bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
-                   worker::Worker* beside) {
+                   worker::Worker* beside, Waited* waited) {
   // In one of kOthers rounds a waiting thread also looks at everything else that other ranks may be
   // waiting for. In one of kUndisturbed rounds it looks at the part of it that disturbs nobody.
   constexpr std::uint32_t kOthers = 256;
@@ -290,6 +296,12 @@ bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& descr
   if (look() == Look::over) return true;
   base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
   worker::Watch watch(context_, port(), wait.call);
+  // The caller has only looked at other things since then.
+  constexpr std::uint64_t kLookedNs = 1'000'000;
+  if (waited != nullptr && waited->idle_since != 0) [[unlikely]] {
+    const Waited last = std::exchange(*waited, {});
+    if (context_.clock().now_ns() - last.returned < kLookedNs) waiter.resume(last.idle_since);
+  }
   for (std::uint32_t round = 1;; ++round) {
     int events = round % kOthers == 0 ? progress_all() : progress();
     const Look found = look();
@@ -299,6 +311,7 @@ bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& descr
     if (beside != nullptr && (round > kSpinning || round % kBeside == 0)) events += progress_on(*beside);
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();
+      if (waited != nullptr) *waited = {waiter.idle_since(), context_.clock().now_ns()};
       return false;
     }
     // Before each nap; the next look tells whether the time is over.

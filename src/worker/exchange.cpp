@@ -248,6 +248,7 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
   base::Waiter waiter(clock(), exchange.timeout_ns, &crowd_);
   Watch watch(*this, exchange.worker, name_of(exchange.kind));
   std::uint32_t rounds = 0;
+  std::uint32_t naps = 0;
   for (;;) {
     const base::Status status = test_exchange(exchange.kind, all);
     if (status != HEDDLE_AGAIN) {
@@ -265,7 +266,11 @@ base::Status Context::exchange(const Exchange& exchange, std::vector<std::vector
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
       // Everything that this thread is needed for wakes it: the result, messages, a death. Hundreds
       // of ranks that wait for the last one to start would only take its core from it.
-      const bool rings = !by_memory_ && exchange.timeout_ns < 0 && (attachment() == nullptr || !attachment()->active());
+      // Not for the first nap, before which something may have rung since the last look, nor while
+      // operations are under way, whose steps ring nobody.
+      const bool rings = ++naps > 1 && !by_memory_ && exchange.timeout_ns < 0 &&
+                         (attachment() == nullptr || !attachment()->active()) &&
+                         (exchange.worker == nullptr || exchange.worker->unfinished_operations() == 0);
       nap_attending(workers, rings ? std::max(ns, crowd_.longest_nap_ns()) : ns);
     }
     watch.round([&](tap::Wait& wait) { describe_awaited(exchange.kind, wait); }, waiter.nap_ns() > 0);

@@ -189,7 +189,7 @@ base::Status Gate::register_or_post(transport::Command& command, const engine::C
   base::Clock& clock = worker_.context().clock();
   SmallOffload& small = *inbox_->small_offload();
   const std::uint64_t bytes = command.packet_bytes();
-  const SmallOffload::Plan plan = small.plan(bytes, helpers.rounds(), helpers.asleep());
+  const SmallOffload::Plan plan = small.plan(bytes, helpers.rounds(), helpers.asleep() || helpers.aside());
   const std::uint64_t begin = plan.timed ? clock.now_ns() : 0;
   if (plan.registers && inbox_->put(command, completion, true) != HEDDLE_AGAIN) {
     small.count_registered();

@@ -427,7 +427,7 @@ void Helpers::run(int core, Seat& seat) {
       moves = now;
       if (known) pthread_setaffinity_np(pthread_self(), sizeof home, &home);
     }
-    if (!stands_aside(&aside)) pause(found, seen, &nap_ns, &quiet_since);
+    if (found == Found::events || !stands_aside(&aside)) pause(found, seen, &nap_ns, &quiet_since);
   }
 }
 
@@ -439,7 +439,9 @@ bool Helpers::stands_aside(Aside* aside) {
     aside->nap_ns = kFirstAsideNs;
     return false;
   }
+  aside_.store(true, std::memory_order_relaxed);
   base::futex_wait(&stopped_, 0, aside->nap_ns, base::FutexScope::process);
+  aside_.store(false, std::memory_order_relaxed);
   aside->nap_ns = std::min(2 * aside->nap_ns, kLongestNapNs);
   return true;
 }

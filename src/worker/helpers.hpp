@@ -182,6 +182,8 @@ class Helpers {
   // ---- for the gates: an operation that the application leaves under way may need a helper that
   // sleeps ----
   [[nodiscard]] bool asleep() const { return asleep_.load(std::memory_order_relaxed) != 0; }
+  // A helper leaves the cores to threads that wait: nothing is left to it.
+  [[nodiscard]] bool aside() const { return aside_.load(std::memory_order_relaxed); }
   void wake() {
     if (asleep_.exchange(0, std::memory_order_relaxed) != 0) transport_.ring();
   }
@@ -267,6 +269,7 @@ class Helpers {
   // 1: stop_ is set. Helpers that stand aside sleep on it. Release by stop(), which then wakes
   // them.
   std::atomic<std::uint32_t> stopped_{0};
+  std::atomic<bool> aside_{false};  // relaxed: a hint
   std::vector<std::thread> threads_;
 };
 

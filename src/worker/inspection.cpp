@@ -158,6 +158,11 @@ std::uint64_t Inspection::due_seconds(Thread& thread, const Waiting& waiting, st
   return seconds;
 }
 
+tap::Wait Inspection::told(const Waiting& waiting) {
+  heddle_wait_facts facts = facts_of(waiting);
+  return told_by(facts, {});
+}
+
 bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
   bool tells = false;
   bool wanted = false;

@@ -104,6 +104,8 @@ class Inspection final : public bootstrap::Observed {
     heddle_tell_wait tell = nullptr;
     void* arg = nullptr;
   };
+  // What `tell` says of the wait.
+  [[nodiscard]] static tap::Wait told(const Waiting& waiting);
   // True: an inspection wants to know what the thread waits for, or it is time to show that to a
   // debugger; the thread must answer(). `now`: of the context's clock.
   [[nodiscard]] bool note(const Waiting& waiting, std::uint64_t now);

@@ -35,8 +35,10 @@ Watch::Due Watch::look(bool napping) {
     known_ |= kTrace;
   }
   const Due due = look_for_others(napping);
-  // The trace notes what the wait is for when it has lasted twice, four times … as long.
-  const bool again = (known_ & kTold) == 0 || std::has_single_bit(waited_.rounds);
+  // The trace notes what the wait is for when it has lasted twice, four times … as long: by rounds
+  // while it spins, then by naps, each of which is as long as thousands of such rounds.
+  const bool again =
+      (known_ & kTold) == 0 || std::has_single_bit(waited_.rounds) || (napping && std::has_single_bit(++naps_));
   if (due != Due::nothing || context_.tracer() == nullptr || !again || waited_.rounds == kRounds) return due;
   known_ |= kTold;
   return Due::note;

@@ -100,6 +100,7 @@ class Watch {
   static constexpr std::uint8_t kProbe = 8;
   std::uint8_t known_ = kNobody;
   bool resumes_ = false;
+  std::uint32_t naps_ = 0;  // of a traced wait
   Waited waited_;
 };
 

@@ -291,11 +291,15 @@ class ToldCondition {
     if (condition_.tell == nullptr) return;
     noted_ = true;
     Inspection& inspection = context_.inspection();
-    if (inspection.note({nullptr, worker_, &tell, this}, context_.clock().now_ns()))
-      inspection.answer(Inspection::From::program, {});
+    if (inspection.note(waiting(), context_.clock().now_ns())) inspection.answer(Inspection::From::program, {});
+  }
+  // For Watch::round().
+  void describe(tap::Wait& wait) {
+    if (condition_.tell != nullptr) wait = Inspection::told(waiting());
   }
 
  private:
+  Inspection::Waiting waiting() { return {nullptr, worker_, &tell, this}; }
   static void tell(void* self, heddle_wait_facts* facts) {
     const heddle_wait_condition& condition = static_cast<const ToldCondition*>(self)->condition_;
     facts->call = condition.call;
@@ -352,7 +356,7 @@ base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64
     }
     constexpr std::uint32_t kManyRounds = 4096;  // something moves all the time, but ends nothing
     if (ns > 0 || round % kManyRounds == 0) told.note();
-    watch.round(kNothingMore, ns > 0);
+    watch.round([&](tap::Wait& wait) { told.describe(wait); }, ns > 0);
   }
 }
 

@@ -51,26 +51,32 @@ INSTANTIATE_TEST_SUITE_P(In, Windows, testing::ValuesIn(all_cases()), name_of);
 TEST_P(Windows, FewSleepsInTheKernel) {
   constexpr int kWindows = 400;
   const Case given = GetParam();
-  Launched job({HEDDLE_TOOL, "run", "-n", std::to_string(given.processes), "--bind", "none", "--timeout", "100",
-                "--env", std::string("HEDDLE_SHARING=") + given.sharing, HEDDLE_WINDOWS_RANK,
-                std::to_string(given.threads), std::to_string(kWindows)});
-  ASSERT_EQ(job.wait(), 0) << job.err();
   const double windows = double{kWindows} * given.threads * given.processes / 2;
-  const auto per_window = [&](const char* word) { return sum_of(job, word) / windows; };
-  const double slept = per_window("slept");
-  std::printf("%s, %u threads, %u processes: %.3f sleeps, %.3f yields per window\n", given.sharing, given.threads,
-              given.processes, slept, per_window("yielded"));
+  // Beside others that compute, waits sleep more often: as often in each of several runs only if
+  // something is wrong.
+  constexpr int kRuns = 3;
+  double slept = 0;
+  for (int run = 0; run < kRuns && (run == 0 || slept > most_sleeps(given.sharing)); ++run) {
+    Launched job({HEDDLE_TOOL, "run", "-n", std::to_string(given.processes), "--bind", "none", "--timeout", "100",
+                  "--env", std::string("HEDDLE_SHARING=") + given.sharing, HEDDLE_WINDOWS_RANK,
+                  std::to_string(given.threads), std::to_string(kWindows)});
+    ASSERT_EQ(job.wait(), 0) << job.err();
+    slept = sum_of(job, "slept") / windows;
+    std::printf("%s, %u threads, %u processes: %.3f sleeps, %.3f yields per window\n", given.sharing, given.threads,
+                given.processes, slept, sum_of(job, "yielded") / windows);
+  }
   EXPECT_LE(slept, most_sleeps(given.sharing));
 }
 
-// Two ranks that share a core hand it on by yields. A wait that slept there took two sleeps for a
-// round trip, and one for each 64 KiB of a long message.
+// Two ranks that share a core hand it on twice for a window: by yields or, beside others that
+// compute there, by sleeps. Waits that took each chunk of a long message for idle time handed it on
+// for each 64 KiB.
 struct OnOneCore {
   const char* name;
   const char* messages;
   const char* bytes;
   int windows;
-  double most;  // sleeps of both ranks for a window
+  double most;  // times that both ranks give the core away for a window
 };
 
 // What is started meanwhile runs on the calling thread's core only.
@@ -93,17 +99,16 @@ class OneCore {
 
 class SharedCore : public testing::TestWithParam<OnOneCore> {};
 INSTANTIATE_TEST_SUITE_P(With, SharedCore,
-                         testing::Values(OnOneCore{"round_trips", "1", "8", 4000, 0.2},
-                                         OnOneCore{"messages_of_256_KiB", "1", "262144", 400, 1},
-                                         OnOneCore{"messages_of_16_MiB", "1", "16777216", 8, 16},
-                                         OnOneCore{"windows_of_1_MiB", "8", "1048576", 20, 8}),
+                         testing::Values(OnOneCore{"round_trips", "1", "8", 4000, 2.5},
+                                         OnOneCore{"messages_of_256_KiB", "1", "262144", 400, 4},
+                                         OnOneCore{"messages_of_16_MiB", "1", "16777216", 8, 32},
+                                         OnOneCore{"windows_of_1_MiB", "8", "1048576", 20, 32}),
                          [](const auto& about) { return std::string(about.param.name); });
 
-TEST_P(SharedCore, IsHandedOnWithoutSleep) {
+TEST_P(SharedCore, IsHandedOnOnceForEachAnswer) {
   const OnOneCore given = GetParam();
   const OneCore core;
-  // Other processes of the machine may compute on this core for a while, and who waits beside them
-  // sleeps; not in each of several runs.
+  // Others that compute take the core away, too, but not as often in each of several runs.
   constexpr int kRuns = 5;
   double least = 0;
   for (int run = 0; run < kRuns; ++run) {
@@ -111,8 +116,9 @@ TEST_P(SharedCore, IsHandedOnWithoutSleep) {
                   HEDDLE_WINDOWS_RANK, "1", std::to_string(given.windows), given.messages, given.bytes});
     ASSERT_EQ(job.wait(), 0) << job.err();
     const double slept = sum_of(job, "slept") / given.windows;
-    std::printf("%s: %.3f sleeps, %.3f yields per window\n", given.name, slept, sum_of(job, "yielded") / given.windows);
-    least = run == 0 ? slept : std::min(least, slept);
+    const double yielded = sum_of(job, "yielded") / given.windows;
+    std::printf("%s: %.3f sleeps, %.3f yields per window\n", given.name, slept, yielded);
+    least = run == 0 ? slept + yielded : std::min(least, slept + yielded);
     if (least <= given.most) break;
   }
   EXPECT_LE(least, given.most);

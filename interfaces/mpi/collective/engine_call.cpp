@@ -128,7 +128,7 @@ struct KeptOperations {
     Key key;
     std::vector<std::unique_ptr<Ready>> turns;
     std::size_t turn = 0;
-    std::uint32_t calls = 0;  // until there are all that there will be
+    std::uint32_t calls = 0;  // at most kOften
   };
 
   std::vector<std::unique_ptr<Kept>> kept;
@@ -144,11 +144,12 @@ constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
 constexpr std::size_t kMostKept = 32;
 // A key whose calls let some members run ahead of others gets more operations after so many calls,
 // as far as the bytes of all of them allow. Each takes a barrier and a set-up.
+// So many keys of a communicator may have more: all operations lie in the engine's memory for
+// collectives, which all communicators share.
 constexpr std::uint32_t kOften = 16;
 constexpr std::size_t kTurns = 8;
-constexpr std::uint32_t kVeryOften = 256;
-constexpr std::size_t kMostTurns = 32;
 constexpr std::size_t kTurnBytes = std::size_t{4} * kShortBytes;
+constexpr std::ptrdiff_t kMostAhead = 4;
 
 KeptOperations::Lengths lengths_of(const KeptOperations::Key& key, const Comm& comm) {
   const std::size_t all = key.bytes * comm.members.size();
@@ -206,9 +207,8 @@ int run_ready(const Comm& comm, KeptOperations::Ready& ready) {
   return wait_collective(comm, ready.collective);
 }
 
-// All members are here, so the engine waits for none for long.
-int open(Comm& comm, const KeptOperations::Key& key, KeptOperations::Ready& ready, const heddle_reduction* reduction,
-         std::size_t amount) {
+// Gives the operation its memory.
+void prepare(const Comm& comm, const KeptOperations::Key& key, KeptOperations::Ready& ready) {
   ready.lengths = lengths_of(key, comm);
   const auto words = [](std::size_t bytes) {
     return (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
@@ -217,6 +217,11 @@ int open(Comm& comm, const KeptOperations::Key& key, KeptOperations::Ready& read
   ready.memory = std::make_unique<std::max_align_t[]>(before + words(ready.lengths.receive) + 1);
   ready.send = reinterpret_cast<std::byte*>(ready.memory.get());
   ready.receive = reinterpret_cast<std::byte*>(ready.memory.get() + before);
+}
+
+// All members are here, so the engine waits for none for long.
+int open(const Comm& comm, const KeptOperations::Key& key, KeptOperations::Ready& ready,
+         const heddle_reduction* reduction, std::size_t amount) {
   EngineCall call;
   call.what = key.what;
   call.send = ready.send;
@@ -237,6 +242,7 @@ int first_barrier(Comm& comm, KeptOperations& kept) {
   if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
   if (const int code = wait_collective(comm, first); code != MPI_SUCCESS) return code;
   auto made = std::make_unique<KeptOperations::Ready>();
+  prepare(comm, {}, *made);
   const int code = open(comm, {}, *made, nullptr, 0);
   if (code == MPI_SUCCESS) kept.barrier = std::move(made);
   return code == MPI_ERR_NO_MEM ? MPI_SUCCESS : code;  // it goes as a nonblocking one again
@@ -244,8 +250,11 @@ int first_barrier(Comm& comm, KeptOperations& kept) {
 
 // One more operation of the key, once all members are here.
 int open_turn(Comm& comm, KeptOperations::Kept& kept, const BlockingCall& call) {
-  if (const int code = meet(comm); code != MPI_SUCCESS) return code;
+  // What may fail here alone comes before the others wait for this member.
   auto made = std::make_unique<KeptOperations::Ready>();
+  prepare(comm, kept.key, *made);
+  kept.turns.reserve(kept.turns.size() + 1);
+  if (const int code = meet(comm); code != MPI_SUCCESS) return code;
   const int code = open(comm, kept.key, *made, call.reduction, call.amount);
   if (code == MPI_SUCCESS) kept.turns.push_back(std::move(made));
   return code;
@@ -281,10 +290,9 @@ bool lets_run_ahead(EngineCollective what) {
 // The operation whose turn it is. All members make the same calls, so they choose the same one, and
 // have the same number of them.
 int take_turn(Comm& comm, KeptOperations::Kept& kept, const BlockingCall& call, KeptOperations::Ready** ready) {
-  if (kept.calls < kVeryOften && lets_run_ahead(kept.key.what)) {
-    ++kept.calls;
-    std::size_t wanted = kept.calls == kOften ? kTurns : kept.calls == kVeryOften ? kMostTurns : 0;
-    wanted = std::min(wanted, kTurnBytes / kept.key.bytes);
+  if (kept.calls < kOften && lets_run_ahead(kept.key.what) && ++kept.calls == kOften &&
+      std::ranges::count_if(comm.kept->kept, [](const auto& one) { return one->turns.size() > 1; }) < kMostAhead) {
+    const std::size_t wanted = std::min(kTurns, kTurnBytes / kept.key.bytes);
     int code = MPI_SUCCESS;
     while (kept.turns.size() < wanted && code == MPI_SUCCESS) code = open_turn(comm, kept, call);
     if (code != MPI_SUCCESS && code != MPI_ERR_NO_MEM) return code;  // those that there are suffice
@@ -424,15 +432,23 @@ void note_call(Comm& comm, EngineCollective what, std::uint32_t root) {
 }  // namespace
 
 int wait_collective(const Comm& comm, heddle_collective collective) {
-  // While the wait would spin, the engine's own is the fastest. It knows nothing of operations of
-  // several steps.
-  constexpr std::int64_t kSpinNs = 30'000;
-  heddle_status status =
-      has_steps() ? HEDDLE_ERR_TIMEOUT : heddle_collective_wait_on(collective, comm.lane->worker, kSpinNs);
-  if (status == HEDDLE_ERR_TIMEOUT) [[unlikely]] {
-    const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
-    const auto ended = [&] { return (status = heddle_collective_test(collective)) != HEDDLE_AGAIN; };
-    wait_until(*comm.lane, ended, "a collective of MPI", fill);
+  // The engine's wait for a collective fetches a helper that has lost its core, and arms what the
+  // collective arrives at. It knows nothing of operations of several steps, so it is asked in
+  // slices, each of which goes on with the wait of the one before.
+  constexpr std::int64_t kFirstNs = 30'000;
+  constexpr std::int64_t kLongestNs = 8'000'000;
+  const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
+  NotedWait noted(comm.lane->worker, "a collective of MPI", fill);
+  heddle_status status = HEDDLE_ERR_TIMEOUT;
+  for (std::int64_t wait_ns = kFirstNs; status == HEDDLE_ERR_TIMEOUT; wait_ns = std::min(4 * wait_ns, kLongestNs)) {
+    if (has_steps()) [[unlikely]] {
+      const auto ended = [&] { return (status = heddle_collective_test(collective)) != HEDDLE_AGAIN; };
+      wait_until(*comm.lane, ended, "a collective of MPI", fill);
+      break;
+    }
+    status = heddle_collective_wait_on(collective, comm.lane->worker, wait_ns);
+    if (status == HEDDLE_ERR_TIMEOUT) [[unlikely]]
+      noted.note();
   }
   if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
   return code_of(status);

@@ -19,7 +19,11 @@ bool step_all() {
   if (g_steps.load(std::memory_order_acquire) == 0 || t_stepping) return false;
   const std::unique_lock lock(g_stepped_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  t_stepping = true;
+  struct Inside {  // also if a step throws
+    Inside() { t_stepping = true; }
+    ~Inside() { t_stepping = false; }
+  };
+  const Inside inside;
   bool moved = false;
   for (Stepped*& stepped : g_stepped) {
     if (stepped == nullptr) continue;
@@ -30,7 +34,6 @@ bool step_all() {
     g_steps.fetch_sub(1, std::memory_order_release);
   }
   g_stepped.remove(nullptr);
-  t_stepping = false;
   return moved;
 }
 
@@ -51,15 +54,21 @@ struct LaneWait {
   const TellWait tell;
   void* const arg;
   std::uint32_t looks = 0;
+  bool over = false;  // look() has ended the wait
 
   static heddle_status ready(void* self) {
-    // every so many looks, the sends that wait in other lanes
+    // Every so many looks, the sends that wait in other lanes; in a wait that may sleep, at each
+    // one, since the next may be late.
     constexpr std::uint32_t kOthers = 16;
+    constexpr std::uint32_t kMaySleep = 1024;
     auto& wait = *static_cast<LaneWait*>(self);
     const std::uint32_t before = t_moves;
-    if (const heddle_status status = wait.look(wait.arg); status != HEDDLE_AGAIN) return status;
+    if (const heddle_status status = wait.look(wait.arg); status != HEDDLE_AGAIN) {
+      wait.over = true;
+      return status;
+    }
     bool moved = make_steps(wait.lane);
-    if (++wait.looks % kOthers == 0) moved |= post_all_waiting();
+    if (wait.looks >= kMaySleep || ++wait.looks % kOthers == 0) moved |= post_all_waiting();
     return moved || t_moves != before ? HEDDLE_POSTED : HEDDLE_AGAIN;
   }
   static void told(void* self, heddle_wait_facts* facts) {
@@ -112,9 +121,9 @@ heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, 
   const heddle_wait_condition condition{sizeof condition, &LaneWait::ready, &wait, call,
                                         tell != nullptr ? &LaneWait::told : nullptr};
   const heddle_status status = heddle_worker_wait_for(lane.worker, &condition, HEDDLE_FOREVER);
-  if (status != HEDDLE_ERR_STATE) [[likely]]
+  if (wait.over) [[likely]]
     return status;
-  // In a callback of the engine, which makes the progress: nothing can be done but look.
+  // In a callback of the engine (STATE), which makes the progress: nothing can be done but look.
   for (;;)
     if (const heddle_status seen = LaneWait::ready(&wait); seen != HEDDLE_AGAIN && seen != HEDDLE_POSTED) return seen;
 }

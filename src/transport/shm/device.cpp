@@ -170,6 +170,11 @@ void Device::heavy_fence_if_wanted() {
 }
 
 [[gnu::cold]] void BellPull::pull() {
+  if (looked_at_ != armed_) {
+    base::full_fence();
+    if (queue::disarmed_by_me(*armed_)) bell_.ring(place_);
+    return;
+  }
   if (fencing_.disarmed_by_me(*armed_, [] { base::full_fence(); })) bell_.ring(place_);
 }
 

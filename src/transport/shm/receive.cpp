@@ -158,8 +158,8 @@ std::size_t Port::drain(std::size_t position, std::span<Completion> out) {
                               });
     if (n == out.size()) break;
     // What comes now is for the next poll: a look costs as much as a message, and where a ring
-    // streams it is worth that.
-    if (n != 0 && !from.ring.knows() && !from.streams()) {
+    // streams it is worth that. The ring of a peer that has failed is read to its end.
+    if (n != 0 && !from.ring.knows() && !from.streams() && failed_[rank] == 0) {
       taken = queue::Take::none;
       break;
     }

@@ -442,6 +442,24 @@ TEST(Shm, PeerFailureCompletesPostsAndDeliversWhatArrived) {
   EXPECT_TRUE(a.poll().empty()) << "the ring was dropped";
 }
 
+// A poll that had no room for all that it knew of leaves the rest to the next one, which must not
+// take its end for that of the ring.
+TEST(Shm, WhatAPeerHasSentBeforeItsDeathArrivesWhole) {
+  TestCards cards;
+  TestRank a(cards, 0, 2);
+  TestRank b(cards, 1, 2);
+  const auto send = [&](std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) ASSERT_TRUE(b.send(0, bytes_of(1, 8), i));
+  };
+  send(40);
+  std::size_t got = a.poll(32).size();
+  EXPECT_EQ(got, 32U);
+  send(20);
+  a.worker->peer_failed(1);
+  for (int i = 0; i < 8; ++i) got += a.poll(32).size();
+  EXPECT_EQ(got, 60U);
+}
+
 // Two ranks on two threads, both directions, random sizes; with ThreadSanitizer.
 TEST(Shm, ThreadsExchangeMessages) {
   TestCards cards;
