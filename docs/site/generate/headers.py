@@ -220,7 +220,8 @@ def _c_declaration(reader: _Reader, cursor: ci.Cursor) -> Declaration | None:
         return Declaration(name, cursor.spelling, cursor.spelling, first, last, reader.members(cursor))
     if kind == ci.CursorKind.TYPEDEF_DECL:
         text = re.sub(r"\s+", " ", reader.between(cursor.extent.start.offset, cursor.extent.end.offset))
-        return Declaration("type", cursor.spelling, text.removeprefix("typedef "), first, last) if "(*" in text else None
+        is_pointer = "(*" in text and "{" not in text  # a struct has its own cursor, also one whose members are such pointers
+        return Declaration("type", cursor.spelling, text.removeprefix("typedef "), first, last) if is_pointer else None
     if kind == ci.CursorKind.MACRO_DEFINITION:
         name = cursor.spelling
         if name == "HEDDLE_API" or name.endswith("_H"):
