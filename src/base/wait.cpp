@@ -29,8 +29,7 @@ void Waiter::begin_shared() {
 // Something has come that does not end the wait.
 void Waiter::go_on_shared() {
   crowd_->ended();
-  if (idle_ns_ < kBeforeNapsNs || tries_) return;
-  tries_ = ++slept_ % kTrial == 0;
+  tries_ = tries_ || idle_ns_ >= kBeforeNapsNs;
 }
 
 void Waiter::end_shared() {

@@ -256,8 +256,8 @@ extern thread_local constinit WaitHabit t_wait_habit [[gnu::tls_model("initial-e
 // gives it answers, it goes on spinning; after a wait in which it did not, it gives the core away
 // after a few looks. One wait in kTrial tries again. What comes for others on the same worker is no
 // answer. (Measured: docs/decisions/0073.)
-// But a thread that serves others while it waits, and sleeps before each request since strangers
-// compute on its core, tries again after some of them, too.
+// But where it sleeps, beside strangers or after a long wait, something that has come for others is
+// mostly followed by more, and a sleep costs both sides more than a spin: it spins again.
 //
 // After that it yields: a thread that is alone on its core is back from sched_yield() in half a
 // microsecond. Beside a thread that computes, a yield costs a slice; there it sleeps at once, and
@@ -362,10 +362,9 @@ class Waiter {
   std::uint32_t attempts_ = 0;
   std::uint32_t next_clock_ = kLooks;  // the look after which the clock is read next
   std::uint32_t since_clock_ = 0;
-  std::uint32_t slept_ = 0;  // how often something came after it had to sleep
-  bool shares_ = false;      // threads share cores, as far as known when it began
-  bool tries_ = false;       // then: it spins; false once it has given the core away in vain
-  bool over_ = false;        // its time is over
+  bool shares_ = false;  // threads share cores, as far as known when it began
+  bool tries_ = false;   // then: it spins; false once it has given the core away in vain
+  bool over_ = false;    // its time is over
 };
 
 // For waits during set-up, where the answer travels through other processes. Each sleep is twice as

@@ -52,19 +52,13 @@ TEST_P(Windows, FewSleepsInTheKernel) {
   constexpr int kWindows = 400;
   const Case given = GetParam();
   const double windows = double{kWindows} * given.threads * given.processes / 2;
-  // Beside others that compute, waits sleep more often: as often in each of several runs only if
-  // something is wrong.
-  constexpr int kRuns = 3;
-  double slept = 0;
-  for (int run = 0; run < kRuns && (run == 0 || slept > most_sleeps(given.sharing)); ++run) {
-    Launched job({HEDDLE_TOOL, "run", "-n", std::to_string(given.processes), "--bind", "none", "--timeout", "100",
-                  "--env", std::string("HEDDLE_SHARING=") + given.sharing, HEDDLE_WINDOWS_RANK,
-                  std::to_string(given.threads), std::to_string(kWindows)});
-    ASSERT_EQ(job.wait(), 0) << job.err();
-    slept = sum_of(job, "slept") / windows;
-    std::printf("%s, %u threads, %u processes: %.3f sleeps, %.3f yields per window\n", given.sharing, given.threads,
-                given.processes, slept, sum_of(job, "yielded") / windows);
-  }
+  Launched job({HEDDLE_TOOL, "run", "-n", std::to_string(given.processes), "--bind", "none", "--timeout", "100",
+                "--env", std::string("HEDDLE_SHARING=") + given.sharing, HEDDLE_WINDOWS_RANK,
+                std::to_string(given.threads), std::to_string(kWindows)});
+  ASSERT_EQ(job.wait(), 0) << job.err();
+  const double slept = sum_of(job, "slept") / windows;
+  std::printf("%s, %u threads, %u processes: %.3f sleeps, %.3f yields per window\n", given.sharing, given.threads,
+              given.processes, slept, sum_of(job, "yielded") / windows);
   EXPECT_LE(slept, most_sleeps(given.sharing));
 }
 
