@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cache_line.hpp"
 #include "base/wait.hpp"
 #include "queue/bell.hpp"
 #include "transport/transport.hpp"
@@ -181,14 +182,14 @@ class Standby {
   std::uint64_t own_polls_ = 0;
   std::uint64_t seen_polls_ = 0;  // of others, at the last look
   std::uint32_t looks_left_ = 0;  // at which threads that have waited still count as waiting
-  // Written by the executor, read by any thread. Relaxed: a thread that misses it waits until the
-  // executor looks again, which is soon.
-  Atomic<bool> aside_{false};
+  // For the thread inside: a thread that only polls sleeps, or is about to.
+  bool poller_asleep_ = false;
+  // Written by the executor, read by each thread that posts. Relaxed: a thread that misses it
+  // waits until the executor looks again, which is soon.
+  alignas(base::kCacheLine) Atomic<bool> aside_{false};
   // The number of calls that wait for the executor's thread, or are about to: the executor does not
   // stand aside for long while there is one. Relaxed: as aside_.
   Atomic<std::uint32_t> calls_{0};
-  // For the thread inside: a thread that only polls sleeps, or is about to.
-  bool poller_asleep_ = false;
 };
 
 // A mutex, and threads that wait for what it guards to change.

@@ -139,6 +139,21 @@ base::Status OffloadGate::post_from_inside(transport::Command& command, const en
                                                   : worker().post(command, completion);
 }
 
+// What others queue meanwhile is for the threads that wait, as all that is queued while the executor
+// stands aside. It may have come back to sleep for long since the caller has looked.
+base::Status OffloadGate::post_aside(transport::Command& command, const engine::CallersCompletion& completion) {
+  // Commands that this thread has queued go first.
+  if (queued() || !door().try_enter()) return inbox().put(command, completion);
+  bool wake_some = false;
+  const base::Status status = post_inside(command, completion, &wake_some);
+  Side side(*this);
+  const bool wake = status == HEDDLE_POSTED && standby_.must_wake_poller(side);
+  door().exit();
+  if (wake) executor_->wake_completer();
+  if (wake_some) wake_helpers();
+  return status;
+}
+
 // An executor that sleeps would not poll for the operations that a handler has posted here.
 void OffloadGate::let_out() {
   Side side(*this);

@@ -340,7 +340,9 @@ class AutoGate final : public DelegateGate {
 };
 
 // offload: a thread that posts leaves its command in the queue, and the executor, a thread of the
-// library, executes it. Progress of others is skipped while the executor is inside.
+// library, executes it. Progress of others is skipped while the executor is inside. Where threads
+// share cores and the executor stands aside for those that wait, a thread that posts does so by
+// itself if nobody is inside and nothing is queued, as in mode delegate.
 //
 // Standby: how the executor sleeps, how it stands aside for threads that wait, and what wakes
 // it.
@@ -371,11 +373,14 @@ class OffloadGate final : public CoreGate {
   class Side;  // what standby_ does inside the worker
 
   base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
-    return starts_here() ? post_from_inside(command, completion) : inbox().put(command, completion);
+    if (starts_here()) return post_from_inside(command, completion);
+    return aside() ? post_aside(command, completion) : inbox().put(command, completion);
   }
   // Out of line: else every thread that posts saves registers for it.
   [[gnu::noinline]] base::Status post_from_inside(transport::Command& command,
                                                   const engine::CallersCompletion& completion);
+  // While the executor stands aside, threads that post do as in mode delegate.
+  [[gnu::noinline]] base::Status post_aside(transport::Command& command, const engine::CallersCompletion& completion);
   void let_out() override;
   // Only for handlers and callbacks of this worker. A thread-local mark tells a thread that it runs
   // one; inside_ lies on a line that the executor writes all the time.
