@@ -191,7 +191,7 @@ base::Status Gate::register_or_post(transport::Command& command, const engine::C
   const std::uint64_t bytes = command.packet_bytes();
   const SmallOffload::Plan plan = small.plan(bytes, helpers.rounds(), helpers.asleep() || helpers.aside());
   const std::uint64_t begin = plan.timed ? clock.now_ns() : 0;
-  if (plan.registers && inbox_->put(command, completion, true) != HEDDLE_AGAIN) {
+  if (plan.registers && inbox_->put_registered(command, completion) != HEDDLE_AGAIN) {
     small.count_registered();
     if (plan.timed) small.registered(clock.now_ns() - begin);
     // Partner: the barrier in Helpers::sleep(), between its store and its look at the queue.

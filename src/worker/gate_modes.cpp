@@ -133,6 +133,11 @@ void OffloadGate::end() {
   Gate::end();
 }
 
+base::Status OffloadGate::post_here(transport::Command& command, const engine::CallersCompletion& completion) {
+  if (starts_here()) return post_from_inside(command, completion);
+  return aside() ? post_aside(command, completion) : inbox().put(command, completion);
+}
+
 // Handlers and callbacks of this worker. Tagged messages keep the order of the calls.
 base::Status OffloadGate::post_from_inside(transport::Command& command, const engine::CallersCompletion& completion) {
   return protocol::is_tagged(command) && queued() ? inbox().put(command, completion)

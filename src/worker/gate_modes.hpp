@@ -373,14 +373,15 @@ class OffloadGate final : public CoreGate {
   class Side;  // what standby_ does inside the worker
 
   base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
-    if (starts_here()) return post_from_inside(command, completion);
-    return aside() ? post_aside(command, completion) : inbox().put(command, completion);
+    if (engine::inside_of() != nullptr || aside()) [[unlikely]]
+      return post_here(command, completion);
+    return inbox().put(command, completion);
   }
   // Out of line: else every thread that posts saves registers for it.
-  [[gnu::noinline]] base::Status post_from_inside(transport::Command& command,
-                                                  const engine::CallersCompletion& completion);
+  [[gnu::noinline]] base::Status post_here(transport::Command& command, const engine::CallersCompletion& completion);
+  base::Status post_from_inside(transport::Command& command, const engine::CallersCompletion& completion);
   // While the executor stands aside, threads that post do as in mode delegate.
-  [[gnu::noinline]] base::Status post_aside(transport::Command& command, const engine::CallersCompletion& completion);
+  base::Status post_aside(transport::Command& command, const engine::CallersCompletion& completion);
   void let_out() override;
   // Only for handlers and callbacks of this worker. A thread-local mark tells a thread that it runs
   // one; inside_ lies on a line that the executor writes all the time.

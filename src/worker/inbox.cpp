@@ -101,9 +101,9 @@ bool Inbox::put_parts(Run run, std::span<const Part> parts) {
   return true;
 }
 
-base::Status Inbox::put(const Command& command, const engine::CallersCompletion& completion, bool registered) {
-  if (!command.inlined || command.bytes >= short_end_ || registered || completion.notifies()) [[unlikely]] {
-    return put_other(command, completion, registered);
+base::Status Inbox::put(const Command& command, const engine::CallersCompletion& completion) {
+  if (!command.inlined || command.bytes >= short_end_ || completion.notifies()) [[unlikely]] {
+    return put_other(command, completion, false);
   }
   const bool put = put_one(&run_short, [&](std::byte* to) {
     const ShortMessage head{std::uint64_t{command.worker} << 32 | command.rank,

@@ -147,9 +147,11 @@ class Inbox {
 
   // ---- any thread ----
   // DONE: the message was copied, and has no completion; POSTED; AGAIN: the queue is full.
-  // `registered`: by small-message offload.
-  base::Status put(const transport::Command& command, const engine::CallersCompletion& completion,
-                   bool registered = false);
+  // put_registered(): by small-message offload.
+  base::Status put(const transport::Command& command, const engine::CallersCompletion& completion);
+  base::Status put_registered(const transport::Command& command, const engine::CallersCompletion& completion) {
+    return put_other(command, completion, true);
+  }
   // A put or get of one block.
   base::Status put(const engine::BlockTransfer& block, const engine::CallersCompletion& completion);
   template <class Start>

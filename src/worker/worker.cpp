@@ -227,6 +227,24 @@ int Worker::attend_before_nap() {
   return context_.helpers().attend(true);
 }
 
+int Worker::Rounds::attend() {
+  constexpr std::uint32_t kNear = 256;
+  const bool often = near_ > 0 || waiter_.idle_since() != 0;
+  const int others = attends_in(round_, often) ? worker_.attend(round_) : 0;
+  near_ = others > 0 ? kNear : near_ - std::min(near_, 1U);
+  return others;
+}
+
+void Worker::Rounds::nap(std::int64_t ns, std::uint64_t seen) {
+  if (worker_.attends_ && worker_.attend_before_nap() > 0) {
+    static_cast<void>(waiter_.busy());
+  } else if (std::exchange(sleeps_, false)) {
+    worker_.context_.nap(&worker_, ns, worker_.attends_);
+  } else {
+    sleeps_ = !worker_.context_.nap_unless_moved(&worker_, ns, seen, worker_.attends_);
+  }
+}
+
 // The program may wait for something that no worker shows. So a wait without an end returns after
 // each nap: the program's loop then looks at its condition as often as the library's own waits
 // look. The next call goes on with the naps.
@@ -317,46 +335,21 @@ class ToldCondition {
 base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64_t timeout_ns) {
   if (engine::inside_of() != nullptr) [[unlikely]]
     return engine::reject_wait(condition.call);
-  base::Waiter waiter(context_.clock(), timeout_ns, &context_.crowd());
-  Watch watch(context_, this, condition.call);
+  Rounds rounds(*this, {condition.call, timeout_ns});
   ToldCondition told(context_, index_, condition);
-  bool sleeps = false;  // as in until()
-  // After another worker has moved, the others are looked at in each of so many rounds: somebody
-  // makes one access after the other.
-  constexpr std::uint32_t kNear = 256;
-  std::uint32_t near = 0;
-  for (std::uint32_t round = 1;; ++round) {
+  for (;;) {
     const std::uint64_t seen = moved();
     const base::Status status = condition.ready(condition.arg);
     if (status != HEDDLE_AGAIN && status != HEDDLE_POSTED) {
       base::show_acquire(core_.order());
       return status;
     }
-    int events = progress();
+    const int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
-    events += status == HEDDLE_POSTED ? 1 : 0;
-    if (attends_) {
-      const int others = attends_in(round, near > 0 || waiter.idle_since() != 0) ? attend(round) : 0;
-      near = others > 0 ? kNear : near - std::min(near, 1U);
-      events += others;
-    }
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
-      watch.may_resume();
-      return HEDDLE_ERR_TIMEOUT;
-    }
-    const std::int64_t ns = waiter.nap_ns();
-    if (ns > 0) {
-      if (attends_ && attend_before_nap() > 0) {
-        static_cast<void>(waiter.busy());
-      } else if (std::exchange(sleeps, false)) {
-        context_.nap(this, ns, attends_);
-      } else {
-        sleeps = !context_.nap_unless_moved(this, ns, seen, attends_);
-      }
-    }
+    if (!rounds.go_on(events + (status == HEDDLE_POSTED ? 1 : 0), seen)) return HEDDLE_ERR_TIMEOUT;
     constexpr std::uint32_t kManyRounds = 4096;  // something moves all the time, but ends nothing
-    if (ns > 0 || round % kManyRounds == 0) told.note();
-    watch.round([&](tap::Wait& wait) { told.describe(wait); }, ns > 0);
+    if (rounds.rested() || rounds.round() % kManyRounds == 0) told.note();
+    rounds.watch([&](tap::Wait& wait) { told.describe(wait); });
   }
 }
 

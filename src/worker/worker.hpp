@@ -155,6 +155,7 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   Worker(Context& context, std::uint32_t index, const Traits& traits,
          std::unique_ptr<transport::TransportWorker> transport);
 
+  class Rounds;
   void note_task(tap::TraceEvent event, std::uint32_t handler);
   // Progress on other workers by a thread that waits on this one, in round `round` of the wait, or
   // before a nap. Returns the number of events.
@@ -193,13 +194,59 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   const bool attends_;
 };
 
+// What the rounds of a wait on a worker have in common: looks at the others, the time, rest.
+class Worker::Rounds {
+ public:
+  Rounds(Worker& worker, const WaitCall& wait)
+      : worker_(worker),
+        waiter_(worker.context_.clock(), wait.timeout_ns, &worker.context_.crowd()),
+        watch_(worker.context_, &worker, wait.call) {}
+
+  // After a look in vain. `events`: what the round has moved; `seen`: moved() before it. False: the
+  // time is over.
+  [[nodiscard]] bool go_on(int events, std::uint64_t seen) {
+    ++round_;
+    if (worker_.attends_) [[unlikely]]
+      events += attend();
+    if (!(events > 0 ? waiter_.busy() : waiter_.idle())) {
+      watch_.may_resume();
+      return false;
+    }
+    const std::int64_t ns = waiter_.nap_ns();
+    rested_ = ns > 0;
+    if (rested_) [[unlikely]]
+      nap(ns, seen);
+    return true;
+  }
+  // See Watch::round().
+  template <class Describe>
+  void watch(Describe&& describe) {
+    watch_.round(describe, rested_);
+  }
+  // The last go_on() has slept.
+  [[nodiscard]] bool rested() const { return rested_; }
+  [[nodiscard]] std::uint32_t round() const { return round_; }
+
+ private:
+  int attend();
+  void nap(std::int64_t ns, std::uint64_t seen);
+
+  Worker& worker_;
+  base::Waiter waiter_;
+  Watch watch_;
+  std::uint32_t round_ = 0;
+  // After another worker has moved, the others are looked at in each of so many rounds: somebody
+  // makes one access after the other.
+  std::uint32_t near_ = 0;
+  bool rested_ = false;
+  bool sleeps_ = false;  // the next nap is taken even if the worker has moved: one was not, for that
+};
+
 // Out of line: its callers hardly ever wait, and should save no registers for that.
 template <class Attempt, class Describe>
 [[gnu::noinline]] base::Status Worker::until(const WaitCall& wait, Attempt&& attempt, Describe&& describe) {
-  base::Waiter waiter(context_.clock(), wait.timeout_ns, &context_.crowd());
-  Watch watch(context_, this, wait.call);
-  bool sleeps = false;  // the next nap is taken even if the worker has moved: one was not, for that
-  for (std::uint32_t round = 1;; ++round) {
+  Rounds rounds(*this, wait);
+  for (;;) {
     const std::uint64_t seen = moved();
     const base::Status status = attempt();
     if (status != HEDDLE_AGAIN) {
@@ -209,7 +256,7 @@ template <class Attempt, class Describe>
     if (engine::inside_of() != nullptr) [[unlikely]] {
       return engine::reject_wait(wait.call);
     }
-    int events = progress();
+    const int events = progress();
     if (events > 0) {  // mostly what is awaited: the wait is over without what follows
       if (const base::Status now = attempt(); now != HEDDLE_AGAIN) {
         base::show_acquire(core_.order());
@@ -217,22 +264,8 @@ template <class Attempt, class Describe>
       }
     }
     if (events < 0) return static_cast<base::Status>(events);
-    if (attends_ && attends_in(round, waiter.idle_since() != 0)) [[unlikely]]
-      events += attend(round);
-    if (!(events > 0 ? waiter.busy() : waiter.idle())) {
-      watch.may_resume();
-      return HEDDLE_ERR_TIMEOUT;
-    }
-    if (const std::int64_t ns = waiter.nap_ns(); ns > 0) [[unlikely]] {
-      if (attends_ && attend_before_nap() > 0) {
-        static_cast<void>(waiter.busy());
-      } else if (std::exchange(sleeps, false)) {
-        context_.nap(this, ns, attends_);
-      } else {
-        sleeps = !context_.nap_unless_moved(this, ns, seen, attends_);
-      }
-    }
-    watch.round(describe, waiter.nap_ns() > 0);
+    if (!rounds.go_on(events, seen)) return HEDDLE_ERR_TIMEOUT;
+    rounds.watch(describe);
   }
 }
 
