@@ -144,8 +144,8 @@ base::Status OffloadGate::post_from_inside(transport::Command& command, const en
                                                   : worker().post(command, completion);
 }
 
-// What others queue meanwhile is for the threads that wait, as all that is queued while the executor
-// stands aside. It may have come back to sleep for long since the caller has looked.
+// What others queue meanwhile is for the threads that wait, as all that is queued while the
+// executor stands aside. It may have come back to sleep for long since the caller has looked.
 base::Status OffloadGate::post_aside(transport::Command& command, const engine::CallersCompletion& completion) {
   // Commands that this thread has queued go first.
   if (queued() || !door().try_enter()) return inbox().put(command, completion);

@@ -239,7 +239,8 @@ class Worker::Rounds {
   // makes one access after the other.
   std::uint32_t near_ = 0;
   bool rested_ = false;
-  bool sleeps_ = false;  // the next nap is taken even if the worker has moved: one was not, for that
+  // the next nap is taken even if the worker has moved: one was not, for that
+  bool sleeps_ = false;
 };
 
 // Out of line: its callers hardly ever wait, and should save no registers for that.
