@@ -210,6 +210,11 @@ class Gate {
   virtual void fetch_helper() = 0;
   // Inside: starts what is queued, and makes progress. Number of events.
   int advance() { return static_cast<int>(inbox_ != nullptr ? drain() : 0) + worker_.completer().progress(); }
+  // The same for a thread of the application that waits for something else.
+  int attend() {
+    count_poll();
+    return advance();
+  }
   // A visit would hold up the thread that owns the worker, or take the worker from it. Such a visit
   // is too expensive for each round of a wait.
   [[nodiscard]] virtual bool disturbs() const { return false; }

@@ -71,6 +71,26 @@ TEST_P(GateTest, CodeInsideDoesNotOvertakeTaggedMessagesThatWait) {
   EXPECT_EQ(receives[1].tag, 2U);
 }
 
+// Helpers take a worker for neglected whose polls do not change.
+TEST_P(GateTest, AttendingCountsAsAPollAndLeavesAWorkerAloneThatIsPolled) {
+  Gate& gate = *mine.worker->gate();
+  Helpers& helpers = mine.context->helpers();
+  const auto attends = [&] {
+    const std::uint64_t before = gate.polls();
+    static_cast<void>(helpers.attend(true));
+    return gate.polls() - before;
+  };
+  if (GetParam() == Sharing::offload) {  // its executor polls, too
+    EXPECT_TRUE(test::within_time([&] { return attends() != 0; }));
+    return;
+  }
+  EXPECT_EQ(attends(), 1U);
+  EXPECT_EQ(attends(), 1U) << "its own poll is nobody else's";
+  EXPECT_EQ(mine.worker->progress(), 0);
+  EXPECT_EQ(attends(), 0U) << "somebody polls it";
+  EXPECT_EQ(attends(), 1U) << "nobody has since";
+}
+
 // A helper that executes commands of others on its way out has to be seen by the helpers' next
 // look.
 TEST(DelegateGate, WhatAHelperExecutesOnItsWayOutIsCounted) {
