@@ -161,9 +161,9 @@ std::uint32_t element_number(const Type& element) {
 
 int keep_order(const Reach& reach) {
   if (reach.win->unordered || reach.far().asked.load(std::memory_order_relaxed) == 0) return MPI_SUCCESS;
-  // The engine's fence makes progress on this lane only, and peers may wait for another.
-  if (g_job.lanes.size() > 1) return wait_asked(*reach.win, reach.rank, 1);
-  return code_of(heddle_fence(reach.win->comm->lane->worker));
+  // No fence: it would wait for long messages of the lane, which their receivers may take later, and
+  // make progress on this lane only.
+  return wait_asked(*reach.win, reach.rank, 1);
 }
 
 int check_accumulation(const Accumulation& what) {

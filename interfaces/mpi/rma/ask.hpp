@@ -23,6 +23,7 @@ inline constexpr std::uint32_t kAnswerHandler = 1001;
 struct Tracker {
   std::atomic<std::uint32_t> left{1};  // release: a part ends; acquire: the thread that waits
   std::atomic<int> code{MPI_SUCCESS};  // the first error
+  Far* far = nullptr;                  // of a put or get; they all have one target
   void add() { left.fetch_add(1, std::memory_order_relaxed); }
   // The tracker may be gone afterwards.
   void end(int ended) {

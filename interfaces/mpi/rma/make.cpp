@@ -100,7 +100,7 @@ void destroy(Win* win) {
     if (far.region.id != 0) heddle_remote_region_release(far.region);
     if (far.control_region.id != 0 && far.control_region.id != far.region.id)
       heddle_remote_region_release(far.control_region);
-    asked = asked || far.asked.load(std::memory_order_acquire) != 0;
+    asked = asked || far.asked.load(std::memory_order_acquire) != 0 || far.open.load(std::memory_order_acquire) != 0;
   }
   // Questions that a dead rank never answers still refer to this memory, so it is not freed.
   if (asked) static_cast<void>(win->far.release());

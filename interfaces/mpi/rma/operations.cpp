@@ -150,29 +150,49 @@ void count_posted(Far& far) {
   far.posted.fetch_add(1, std::memory_order_relaxed);
 }
 
-void tracked_ended(void* tracker, heddle_status status) {
-  static_cast<Tracker*>(tracker)->end(code_of(status));
+// Of a put, the target's memory has the data then: a flush waits for the window's own operations,
+// not for messages of the same lane. A put's request could end a little earlier.
+constexpr heddle_when kEnds = HEDDLE_WHEN_REMOTE;
+
+void end_one(Far& far, Tracker* tracker, int code) {
+  if (tracker != nullptr)
+    tracker->end(code);  // it may be gone afterwards
+  else
+    note(far, code);
+  far.open.fetch_sub(1, std::memory_order_release);
 }
 
-// A request has ended when the origin's memory may be reused (put) or has the data (get).
-heddle_when when_of(Direction direction) {
-  return direction == Direction::put ? HEDDLE_WHEN_LOCAL : HEDDLE_WHEN_REMOTE;
+void block_ended(void* far, heddle_status status) {
+  end_one(*static_cast<Far*>(far), nullptr, code_of(status));
+}
+
+void tracked_ended(void* arg, heddle_status status) {
+  auto* const tracker = static_cast<Tracker*>(arg);
+  end_one(*tracker->far, tracker, code_of(status));
 }
 
 // One block at either side.
 int transfer_block(Direction direction, const Reach& reach, void* local, std::size_t bytes, heddle_remote remote,
                    Tracker* tracker) {
   const heddle_worker worker = reach.win->comm->lane->worker;
-  const heddle_completion completion{tracked_ended, tracker, {}, when_of(direction)};
-  const heddle_completion* const follows = tracker != nullptr ? &completion : nullptr;
-  if (tracker != nullptr) tracker->add();
+  Far& far = reach.far();
+  heddle_completion completion{block_ended, &far, {}, kEnds};
+  if (tracker != nullptr) {
+    tracker->far = &far;
+    tracker->add();
+    completion = {tracked_ended, tracker, {}, kEnds};
+  }
+  far.open.fetch_add(1, std::memory_order_relaxed);
   const heddle_status status = until_taken(*reach.win, reach.rank, [&] {
-    return direction == Direction::put ? heddle_try_put(worker, local, bytes, remote, follows)
-                                       : heddle_try_get(worker, local, bytes, remote, follows);
+    return direction == Direction::put ? heddle_try_put(worker, local, bytes, remote, &completion)
+                                       : heddle_try_get(worker, local, bytes, remote, &completion);
   });
-  count_posted(reach.far());
-  if (tracker != nullptr && status != HEDDLE_POSTED) tracker->end(code_of(status));
-  return code_of(status);
+  count_posted(far);
+  if (status == HEDDLE_POSTED) return MPI_SUCCESS;
+  const int code = code_of(status);
+  if (tracker != nullptr) tracker->end(code);
+  far.open.fetch_sub(1, std::memory_order_release);
+  return code;
 }
 
 // ---- lists of blocks ----------------------------------------------------------------------------
@@ -186,12 +206,7 @@ struct List {
 
 void list_ended(void* arg, heddle_status status) {
   const std::unique_ptr<List> list(static_cast<List*>(arg));
-  Far& far = *list->far;
-  if (list->tracker != nullptr)
-    list->tracker->end(code_of(status));
-  else
-    note(far, code_of(status));
-  far.asked.fetch_sub(1, std::memory_order_release);
+  end_one(*list->far, list->tracker, code_of(status));
 }
 
 int post_list(Direction direction, const Reach& reach, std::vector<heddle_segment> segments, Tracker* tracker) {
@@ -201,10 +216,10 @@ int post_list(Direction direction, const Reach& reach, std::vector<heddle_segmen
   list->far = &reach.far();
   list->tracker = tracker;
   if (tracker != nullptr) tracker->add();
-  list->far->asked.fetch_add(1, std::memory_order_relaxed);
+  list->far->open.fetch_add(1, std::memory_order_relaxed);
   const heddle_worker worker = reach.win->comm->lane->worker;
   List* const sent = list.release();
-  const heddle_completion completion{list_ended, sent, {}, when_of(direction)};
+  const heddle_completion completion{list_ended, sent, {}, kEnds};
   const std::size_t count = sent->segments.size();
   const heddle_status status = until_taken(*reach.win, reach.rank, [&] {
     return direction == Direction::put ? heddle_try_put_list(worker, sent->segments.data(), count, &completion)
@@ -214,7 +229,7 @@ int post_list(Direction direction, const Reach& reach, std::vector<heddle_segmen
   if (status == HEDDLE_POSTED) return MPI_SUCCESS;
   const int code = code_of(status);
   if (tracker != nullptr) tracker->end(code);
-  sent->far->asked.fetch_sub(1, std::memory_order_release);
+  sent->far->open.fetch_sub(1, std::memory_order_release);
   delete sent;
   return code;
 }
@@ -291,11 +306,6 @@ int transfer(Direction direction, const Side& origin, const Reach& reach, Tracke
 
 namespace {
 
-int flush_engine(Win& win, int rank) {
-  const std::uint32_t job_rank = win.comm->members[static_cast<std::size_t>(rank)].peer.rank;
-  return code_of(until_taken(win, rank, [&] { return heddle_try_flush(win.comm->lane->worker, job_rank); }));
-}
-
 // Whether this process stores directly into the target's memory. If the target has died, the data
 // is in memory that nobody has any more.
 bool is_stored(const Win& win, int rank) {
@@ -310,13 +320,14 @@ int check_stored(const Win& win) {
   return MPI_SUCCESS;
 }
 
-// Completes the engine's operations, and the questions.
+// Completes puts and gets, and the questions.
 int complete_posted(Win& win, int rank) {
   Far& far = win.far[static_cast<std::size_t>(rank)];
   const std::uint64_t posted = far.posted.load(std::memory_order_relaxed);
   if (far.flushed.load(std::memory_order_relaxed) >= posted) return MPI_SUCCESS;
   int code = wait_asked(win, rank, 1);
-  if (code == MPI_SUCCESS) code = flush_engine(win, rank);
+  if (code == MPI_SUCCESS)
+    code = wait_for_rank(win, rank, [&] { return far.open.load(std::memory_order_acquire) == 0; });
   // Another thread may have raised it further meanwhile.
   std::uint64_t flushed = far.flushed.load(std::memory_order_relaxed);
   while (flushed < posted && !far.flushed.compare_exchange_weak(flushed, posted, std::memory_order_acq_rel)) {

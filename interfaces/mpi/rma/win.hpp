@@ -67,6 +67,8 @@ struct Far {
   std::uint8_t lock_type = 0;
   // Messages to it that are not answered yet.
   std::atomic<std::uint32_t> asked{0};
+  // Puts and gets by the engine that have not ended there.
+  std::atomic<std::uint32_t> open{0};
   // The number of engine operations and questions that were begun (counted after they began), and
   // how many of them a flush is known to have completed. Relaxed: a thread sees its own operations,
   // and those that it learns of through the program's synchronisation.
