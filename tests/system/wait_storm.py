@@ -50,7 +50,7 @@ class Kind:
 KINDS = {
     "native": Kind(10_000, True, {"HEDDLE_SHARING": SHARING, "HEDDLE_PROGRESS": PROGRESS, "HEDDLE_SHM_DIRECT": ("1", "0")}),
     "mpi": Kind(4_000, True, {"HEDDLE_MPI_NO_ANY_TAG": ("0", "1"), "HEDDLE_PROGRESS": PROGRESS, "HEDDLE_SHM_DIRECT": ("1", "0")}),
-    "shmem": Kind(2_000, False, {"HEDDLE_PROGRESS": PROGRESS, "HEDDLE_SHM_DIRECT": ("1", "0")}),
+    "shmem": Kind(1_500, False, {"HEDDLE_PROGRESS": PROGRESS, "HEDDLE_SHM_DIRECT": ("1", "0")}),
 }
 
 
