@@ -66,7 +66,8 @@ typedef struct heddle_worker_options {
   /* not 0: a thread that waits on this worker also makes progress on the other workers of the
    * context, as a wait for other ranks does (heddle.h, Progress). For a thread that uses several
    * workers: peers may need any of them while it waits on one. An event that moves another worker
-   * also ends heddle_worker_wait */
+   * also ends heddle_worker_wait. So does, now and then, a heddle_worker_progress that finds
+   * nothing: it returns the events of the others */
   uint64_t attends;
 } heddle_worker_options;
 

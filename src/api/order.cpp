@@ -102,6 +102,8 @@ const char* name_of(heddle_compare compare) {
 int heddle_worker_progress(heddle_worker handle) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
+  if (worker->traits().attends) [[unlikely]]
+    return heddle::worker::progress_attending(*worker);
   return worker->ownership().mine() ? worker->completer().progress() : worker->progress();
 }
 

@@ -95,7 +95,7 @@ heddle_status heddle_worker_user(heddle_worker handle, void** user) {
   const Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
   if (user == nullptr) return null_argument("worker_user", "user");
-  *user = worker->user();
+  *user = worker->traits().user;
   return HEDDLE_DONE;
 }
 

@@ -59,8 +59,7 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
       messages_(core_),
       tagged_(core_),
       completer_(core_, aggregator_),
-      user_(traits.user),
-      attends_(traits.attends) {
+      traits_(traits) {
   core_.attentive = this;
   if (!core_.unshared) ownership_.renounce();
   // The protocols whose functions the worker calls. open() adds the others.
@@ -236,12 +235,12 @@ int Worker::Rounds::attend() {
 }
 
 void Worker::Rounds::nap(std::int64_t ns, std::uint64_t seen) {
-  if (worker_.attends_ && worker_.attend_before_nap() > 0) {
+  if (worker_.traits_.attends && worker_.attend_before_nap() > 0) {
     static_cast<void>(waiter_.busy());
   } else if (std::exchange(sleeps_, false)) {
-    worker_.context_.nap(&worker_, ns, worker_.attends_);
+    worker_.context_.nap(&worker_, ns, worker_.traits_.attends);
   } else {
-    sleeps_ = !worker_.context_.nap_unless_moved(&worker_, ns, seen, worker_.attends_);
+    sleeps_ = !worker_.context_.nap_unless_moved(&worker_, ns, seen, worker_.traits_.attends);
   }
 }
 
@@ -271,13 +270,13 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   // Between two naps another thread may have moved the other workers. This thread goes on with its
   // naps: otherwise it would take the core from the thread that moves them.
   const auto others_moved = [&] {
-    const std::uint64_t moved = attends_ ? context_.helpers().moved_but(*this) : 0;
+    const std::uint64_t moved = traits_.attends ? context_.helpers().moved_but(*this) : 0;
     return std::exchange(seen.others_moved, moved) != moved;
   };
   for (std::uint32_t round = 1;; ++round) {
     int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
-    events = attends_ && attends_in(round, waiter.idle_since() != 0) ? attend(round) : 0;
+    events = traits_.attends && attends_in(round, waiter.idle_since() != 0) ? attend(round) : 0;
     if (const std::uint64_t moved = this->moved(); moved != seen.moved || events > 0) {
       seen.moved = moved;
       return has_moved();
@@ -285,8 +284,8 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
     if (!waiter.idle()) return in_vain(HEDDLE_ERR_TIMEOUT);
     watch.round(kNothingMore, waiter.nap_ns() > 0);
     if (const std::int64_t ns = waiter.nap_ns(); ns > 0) {
-      if (attends_ && attend_before_nap() > 0) return has_moved();
-      context_.nap(this, ns, attends_);
+      if (traits_.attends && attend_before_nap() > 0) return has_moved();
+      context_.nap(this, ns, traits_.attends);
       if (timeout_ns < 0 || others_moved()) return in_vain(HEDDLE_DONE);
     }
   }
@@ -540,6 +539,15 @@ static_assert(is_sound(), "two protocols have the same row");
 
 std::span<const ProtocolEntry> protocol_table() {
   return kProtocols;
+}
+
+int progress_attending(Worker& worker) {
+  constexpr std::uint32_t kOthers = 64;  // as Worker::attend()
+  constexpr std::uint32_t kThorough = 256;
+  thread_local std::uint32_t polls = 0;
+  const int events = worker.progress();
+  if (events != 0 || ++polls % kOthers != 0) return events;
+  return worker.context().helpers().attend(polls % kThorough == 0);
 }
 
 }  // namespace heddle::worker

@@ -56,8 +56,8 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
   [[nodiscard]] std::uint64_t max_payload() const { return max_payload_; }
   [[nodiscard]] Sharing sharing() const { return sharing_; }
-  // heddle_worker_options
-  [[nodiscard]] void* user() const { return user_; }
+  // As it was opened.
+  [[nodiscard]] const Traits& traits() const { return traits_; }
   // Null: the worker is exclusive and not helped. Before a thread uses the worker, it calls use()
   // or at_once() (gate.hpp).
   [[nodiscard]] Gate* gate() { return gate_.get(); }
@@ -190,8 +190,7 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   std::vector<std::unique_ptr<engine::Protocol>> others_;  // of the table, and the extension
   engine::Completer completer_;
   Descriptor descriptor_{*this};  // its thread looks at the others
-  void* const user_;
-  const bool attends_;
+  const Traits traits_;
 };
 
 // What the rounds of a wait on a worker have in common: looks at the others, the time, rest.
@@ -206,7 +205,7 @@ class Worker::Rounds {
   // time is over.
   [[nodiscard]] bool go_on(int events, std::uint64_t seen) {
     ++round_;
-    if (worker_.attends_) [[unlikely]]
+    if (worker_.traits_.attends) [[unlikely]]
       events += attend();
     if (!(events > 0 ? waiter_.busy() : waiter_.idle())) {
       watch_.may_resume();
@@ -269,6 +268,10 @@ template <class Attempt, class Describe>
     rounds.watch(describe);
   }
 }
+
+// Progress by a thread that polls a worker whose traits say that it attends: the thread is as good
+// as one that waits, and its polls that find nothing are the rounds.
+int progress_attending(Worker& worker);
 
 // What a worker tells about itself, in reports and for the verdict on why a job does not move.
 

@@ -193,9 +193,8 @@ class Run:
         self.threads = choose.choice([threads for threads in (1, 2, 4, 16) if threads * self.ranks <= MOST_THREADS])
         self.variables = {variable: choose.choice(values) for variable, values in self.kind.variables.items()}
         self.workers = "own" if self.variables.get("HEDDLE_SHARING") == "exclusive" else choose.choice(("one", "own"))
-        # Tests and probes of MPI advance the worker of their own communicator only, those of OpenSHMEM the default context's. A program that has a
-        # peer which needs another one, and calls nothing else, needs helpers.
-        self.polls = [] if name == "native" else ["waits" if self.variables["HEDDLE_PROGRESS"] == "none" else "polls"]
+        # Tests and probes, too, or only calls that wait.
+        self.polls = [] if name == "native" else [choose.choice(("polls", "polls", "waits"))]
         cores = sorted(os.sched_getaffinity(0))
         self.cores = choose.choice(([choose.choice(cores)], cores))
         self.burns = choose.random() < 0.3

@@ -161,8 +161,8 @@ std::uint32_t element_number(const Type& element) {
 
 int keep_order(const Reach& reach) {
   if (reach.win->unordered || reach.far().asked.load(std::memory_order_relaxed) == 0) return MPI_SUCCESS;
-  // No fence: it would wait for long messages of the lane, which their receivers may take later, and
-  // make progress on this lane only.
+  // No fence: it would wait for long messages of the lane, which their receivers may take later,
+  // and make progress on this lane only.
   return wait_asked(*reach.win, reach.rank, 1);
 }
 

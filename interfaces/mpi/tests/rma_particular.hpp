@@ -178,6 +178,43 @@ inline void check_empty_types() {
   MPI_Win_free(&win);
 }
 
+// The receiver takes a long message only after it was told of the flush.
+inline void check_flush_beside_long_messages() {
+  if (g_size == 1) return;
+  g_what = "flush beside long messages";
+  constexpr int kBytes = 1 << 20;
+  long words[2] = {0, 0};
+  const long one = 1;
+  MPI_Win win = MPI_WIN_NULL;
+  MPI_Win_create(words, sizeof words, sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_lock_all(0, win);
+  std::vector<char> large(kBytes, 'a');
+  for (int turn = 0; turn < 8; ++turn) {
+    if (g_rank == 0) {
+      long before = -1;
+      MPI_Request sends[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+      MPI_Isend(large.data(), kBytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &sends[0]);
+      MPI_Issend(&one, 1, MPI_LONG, 1, 2, MPI_COMM_WORLD, &sends[1]);
+      MPI_Accumulate(&one, 1, MPI_LONG, 1, 0, 1, MPI_LONG, MPI_SUM, win);
+      MPI_Fetch_and_op(&one, &before, MPI_LONG, 1, 0, MPI_SUM, win);
+      MPI_Put(&one, 1, MPI_LONG, 1, 1, 1, MPI_LONG, win);
+      MPI_Win_flush(1, win);
+      check(before == 2 * turn + 1, "what was there before", before, 2 * turn + 1);
+      MPI_Send(nullptr, 0, MPI_CHAR, 1, 3, MPI_COMM_WORLD);
+      MPI_Waitall(2, sends, MPI_STATUSES_IGNORE);
+    } else if (g_rank == 1) {
+      long value = 0;
+      MPI_Recv(nullptr, 0, MPI_CHAR, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Win_sync(win);
+      check(words[0] == 2 * turn + 2 && words[1] == 1, "the window after the flush", words[0], 2 * turn + 2);
+      MPI_Recv(large.data(), kBytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(&value, 1, MPI_LONG, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+  }
+  MPI_Win_unlock_all(win);
+  MPI_Win_free(&win);
+}
+
 // Threads on one window: each adds to counters that all share, and puts and gets in places of its
 // own.
 inline void check_threads() {

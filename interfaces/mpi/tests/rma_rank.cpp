@@ -165,6 +165,7 @@ int main(int argc, char** argv) {
   check_adjacent();
   check_empty_types();
   check_shared_query();
+  check_flush_beside_long_messages();
   check_threads();
   run_windows(random, rounds);
   int all = 0;

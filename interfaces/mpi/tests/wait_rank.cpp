@@ -33,9 +33,6 @@ constexpr std::size_t kShortWords = 32;   // at most
 constexpr std::size_t kLongWords = 5000;  // 40 KB: more than a message has at once
 constexpr std::size_t kPutWords = 256;
 constexpr int kTags = 1 << 20;
-// Whether long and synchronous messages are under way while a window is flushed. Not yet: a flush
-// waits until those of its lane are received, by threads that may wait for this one.
-constexpr bool kLongBesideFlush = false;
 
 // Numbers that look random and are the same in all ranks that begin with the same seed: what they
 // do, and the contents of what they send.
@@ -234,9 +231,6 @@ class Thread {
   }
   [[nodiscard]] int tag(std::size_t i) const { return static_cast<int>((round_ * kWindow + i) % kTags) * 16 + number_; }
 
-  [[nodiscard]] bool may_be_long() const { return kLongBesideFlush || (round_ - 1) / kMeetEach % 2 == 0; }
-  [[nodiscard]] bool may_flush() const { return kLongBesideFlush || !may_be_long(); }
-
   // ---- rounds -----------------------------------------------------------------------------------
 
   bool one() {
@@ -246,7 +240,7 @@ class Thread {
     from_ = (job_.rank + job_.size - distance) % job_.size;
     comm_ = job_.own_communicators || drawn_below(&random, 2) == 0 ? job_.own[static_cast<std::size_t>(number_)]
                                                                    : job_.shared;
-    switch (drawn_below(&random, may_flush() ? 6 : 4)) {
+    switch (drawn_below(&random, 6)) {
       case 0:
         return exchange(random);
       case 1:
@@ -282,7 +276,7 @@ class Thread {
         MUST(MPI_Sendrecv(data, n, MPI_UINT64_T, target, tag(i), &received_[i * count], n, MPI_UINT64_T, source, tag(i),
                           comm_, MPI_STATUS_IGNORE));
       } else {
-        const auto send = way == 1 && may_be_long() ? MPI_Issend : MPI_Isend;
+        const auto send = way == 1 ? MPI_Issend : MPI_Isend;
         const int from = way == 2 ? MPI_ANY_SOURCE : source;
         if (!good(job_, send(data, n, MPI_UINT64_T, target, tag(i), comm_, &requests[0]))) return false;
         if (way == 3 && patient(source)) {
@@ -301,8 +295,7 @@ class Thread {
 
   bool exchange_window(Drawn& random) {
     const std::size_t messages = 1 + drawn_below(&random, kWindow);
-    const std::size_t count =
-        may_be_long() && drawn_below(&random, 4) == 0 ? kLongWords : 1 + drawn_below(&random, kShortWords);
+    const std::size_t count = drawn_below(&random, 4) == 0 ? kLongWords : 1 + drawn_below(&random, kShortWords);
     const auto way = drawn_below(&random, 5);
     const bool receives_first = drawn_below(&random, 2) == 0;
     MPI_Request receives[kWindow];
