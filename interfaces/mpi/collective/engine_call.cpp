@@ -290,7 +290,9 @@ bool lets_run_ahead(EngineCollective what) {
 // The operation whose turn it is. All members make the same calls, so they choose the same one, and
 // have the same number of them.
 int take_turn(Comm& comm, KeptOperations::Kept& kept, const BlockingCall& call, KeptOperations::Ready** ready) {
-  if (kept.calls < kOften && lets_run_ahead(kept.key.what) && ++kept.calls == kOften &&
+  const bool counts = kept.calls < kOften && lets_run_ahead(kept.key.what);
+  if (counts) ++kept.calls;
+  if (counts && kept.calls == kOften &&
       std::ranges::count_if(comm.kept->kept, [](const auto& one) { return one->turns.size() > 1; }) < kMostAhead) {
     const std::size_t wanted = std::min(kTurns, kTurnBytes / kept.key.bytes);
     int code = MPI_SUCCESS;

@@ -68,7 +68,8 @@ struct LaneWait {
       return status;
     }
     bool moved = make_steps(wait.lane);
-    if (wait.looks >= kMaySleep || ++wait.looks % kOthers == 0) moved |= post_all_waiting();
+    if (wait.looks < kMaySleep) ++wait.looks;
+    if (wait.looks % kOthers == 0 || wait.looks == kMaySleep) moved |= post_all_waiting();
     return moved || t_moves != before ? HEDDLE_POSTED : HEDDLE_AGAIN;
   }
   static void told(void* self, heddle_wait_facts* facts) {

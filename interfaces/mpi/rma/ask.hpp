@@ -118,8 +118,12 @@ template <class Ready>
 int wait_for_rank(Win& win, int rank, Ready&& ready) {
   int looks = 0;
   int code = MPI_SUCCESS;
-  wait_until(*win.comm->lane,
-             [&] { return ready() || (++looks > 1 && (code = after_look(win, rank, looks)) != MPI_SUCCESS); });
+  wait_until(*win.comm->lane, [&] {
+    if (ready()) return true;
+    ++looks;
+    if (looks > 1) code = after_look(win, rank, looks);
+    return code != MPI_SUCCESS;
+  });
   return code;
 }
 // Calls attempt(), one of the engine's functions that may return HEDDLE_AGAIN, until it does not.
