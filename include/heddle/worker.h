@@ -25,7 +25,9 @@ typedef enum heddle_sharing {
    * for overlap, and where posting is expensive. POSTED; AGAIN if the queue is full. The executor
    * also handles arrivals, without a call of the application, whatever HEDDLE_PROGRESS says. The
    * offload workers of a context share HEDDLE_EXECUTORS (1) such threads, which sleep when there is
-   * nothing to do: a long handler or call delays the other workers of its executor */
+   * nothing to do: a long handler or call delays the other workers of its executor. Where threads
+   * share cores and wait on the worker, the executor stands aside for them, and callers post by
+   * themselves */
   HEDDLE_SHARING_OFFLOAD = 3,
   /* the thread inside the worker also executes the commands that others queue meanwhile: for many
    * threads without a spare core */
@@ -66,8 +68,8 @@ typedef struct heddle_worker_options {
   /* not 0: a thread that waits on this worker also makes progress on the other workers of the
    * context, as a wait for other ranks does (heddle.h, Progress). For a thread that uses several
    * workers: peers may need any of them while it waits on one. An event that moves another worker
-   * also ends heddle_worker_wait. So does, now and then, a heddle_worker_progress that finds
-   * nothing: it returns the events of the others */
+   * also ends heddle_worker_wait. A heddle_worker_progress on this worker that finds nothing
+   * looks at the others too, now and then, and returns their events */
   uint64_t attends;
 } heddle_worker_options;
 

@@ -135,7 +135,9 @@ void OffloadGate::end() {
 
 base::Status OffloadGate::post_here(transport::Command& command, const engine::CallersCompletion& completion) {
   if (starts_here()) return post_from_inside(command, completion);
-  return aside() ? post_aside(command, completion) : inbox().put(command, completion);
+  // A helper, which may lose its core inside, would have to claim the gate (CoreGate).
+  const bool posts = aside() && !one_thread_ && queue::this_helper() == 0;
+  return posts ? post_aside(command, completion) : inbox().put(command, completion);
 }
 
 // Handlers and callbacks of this worker. Tagged messages keep the order of the calls.
@@ -156,7 +158,8 @@ base::Status OffloadGate::post_aside(transport::Command& command, const engine::
   door().exit();
   if (wake) executor_->wake_completer();
   if (wake_some) wake_helpers();
-  return status;
+  // The queue may have room where the transport has none.
+  return status == HEDDLE_AGAIN ? inbox().put(command, completion) : status;
 }
 
 // An executor that sleeps would not poll for the operations that a handler has posted here.

@@ -322,8 +322,10 @@ int Helpers::attend(Entry& entry, Worker& worker, std::uint32_t* number, bool th
   const std::uint64_t polls = gate->polls();
   if (entry.attended_polls.exchange(polls, std::memory_order_relaxed) != polls) return 0;
   if (*number == 0) *number = kernel_number() | queue::SystemHandover::kStays;
-  // It counts as a poll: a helper leaves a worker alone that threads attend to.
-  static_cast<void>(gate->try_visit(*number, false, [&] { events = std::max(gate->attend(), 0); }));
+  // It counts as a poll: a helper leaves a worker alone that threads attend to. A thorough look may
+  // be the last one before a long sleep: then the helper must arm the worker.
+  static_cast<void>(
+      gate->try_visit(*number, false, [&] { events = std::max(thorough ? gate->advance() : gate->attend(), 0); }));
   entry.attended_polls.store(gate->polls(), std::memory_order_relaxed);
   return events;
 }

@@ -544,10 +544,19 @@ std::span<const ProtocolEntry> protocol_table() {
 int progress_attending(Worker& worker) {
   constexpr std::uint32_t kOthers = 64;  // as Worker::attend()
   constexpr std::uint32_t kThorough = 256;
+  // A thorough look takes other threads' workers of mode auto from them, which must not come often.
+  constexpr std::uint64_t kThoroughNs = 2'000'000;
   thread_local std::uint32_t polls = 0;
+  thread_local std::uint64_t thorough_at = 0;
   const int events = worker.progress();
   if (events != 0 || ++polls % kOthers != 0) return events;
-  return worker.context().helpers().attend(polls % kThorough == 0);
+  bool thorough = polls % kThorough == 0;
+  if (thorough) {
+    const std::uint64_t now = worker.context().clock().now_ns();
+    thorough = now - thorough_at >= kThoroughNs;
+    if (thorough) thorough_at = now;
+  }
+  return worker.context().helpers().attend(thorough);
 }
 
 }  // namespace heddle::worker

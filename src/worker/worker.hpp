@@ -222,7 +222,7 @@ class Worker::Rounds {
   void watch(Describe&& describe) {
     watch_.round(describe, rested_);
   }
-  // The last go_on() has slept.
+  // In the last go_on() it was time to sleep.
   [[nodiscard]] bool rested() const { return rested_; }
   [[nodiscard]] std::uint32_t round() const { return round_; }
 

@@ -53,6 +53,7 @@ struct Shape {
   bool call = false;     // or one by the queue
   bool other = false;    // or posts to another gate, and does not poll
   bool apart = false;    // another thread polls
+  bool direct = false;   // it posts by itself where the executor stands aside
 };
 
 struct Limits {
@@ -177,6 +178,14 @@ class ModelGate {
     check(bool(claim), "there is room");
     queue_.body(claim).what.store(what);
     if (queue_.publish(claim) && kBug != Bug::posts_without_waking) commands_->wake();
+  }
+  // OffloadGate::post_now() and post_aside()
+  void post_where_it_may(What what) {
+    if (!kShape.direct || !standby_.aside() || queue_.claimed() != queue_.executed() || !door_.try_lock())
+      return post(what);
+    Side side{*this, false};
+    execute(what);
+    side.leave();
   }
   // Gate::progress()
   void progress() {
@@ -411,8 +420,9 @@ struct StandbyModel final : Model {
   }
   void wait() {
     for (std::uint32_t i = 0; i < kShape.commands; ++i) {
-      gate.post(kShape.what);
-      for (std::uint32_t look = 0; look < kShape.looks; ++look) gate.progress();
+      gate.post_where_it_may(kShape.what);
+      const bool leaves = kShape.direct && i + 1 == kShape.commands;  // it posts, and goes away
+      for (std::uint32_t look = 0; look < kShape.looks && !leaves; ++look) gate.progress();
     }
     if (kShape.inside) {
       gate.await(kShape.commands);
@@ -479,6 +489,7 @@ constexpr Shape kOneWaits{};
 constexpr Shape kTwoCommands{.commands = 2};
 constexpr Shape kAsideMessage{.message = true};
 constexpr Shape kAsideInside{.inside = true};
+constexpr Shape kAsideDirect{.commands = 2, .what = kPolled, .direct = true};
 constexpr Shape kOrder{.timer = Timer::never, .order = true};
 constexpr Shape kCallQueued{.looks = 2, .call = true};
 constexpr Shape kOtherGate{.timer = Timer::never, .other = true};
@@ -502,6 +513,7 @@ TEST(Standby, StandsAsideAndComesBackInAllSchedules) {
   expect_holds<StandbyModel<kAsideInside>>("aside, 1 waits and leaves something", kTwo);
   expect_holds<StandbyModel<kAsideMessage>>("aside, 1 waits, a message comes", kOne);
   expect_holds<StandbyModel<kCallQueued>>("aside, 1 waits, a call by the queue", kOne);
+  expect_holds<StandbyModel<kAsideDirect>>("aside, 1 waits and posts by itself", kTwo);
 }
 
 TEST(StandbySlow, StandsAsideTwiceAndComesBackInAllSchedules) {
@@ -524,6 +536,8 @@ TEST(Standby, WhatAWaiterLeavesBehindReliesOnTheEndOfASleep) {
 TEST(Standby, PlantedBugsOfThoseWhoWantSomethingAreFound) {
   expect_finds<StandbyModel<kNobodyPolls, Bug::posts_without_waking>>("posts without waking", kTwo, "waits for ever");
   expect_finds<StandbyModel<kPostsInside, Bug::leaves_without_waking>>("leaves something without waking", kTwo,
+                                                                       "waits for ever");
+  expect_finds<StandbyModel<kAsideDirect, Bug::leaves_without_waking>>("posts by itself without waking", kThree,
                                                                        "waits for ever");
   expect_finds<StandbyModel<kApart, Bug::leaves_without_waking>>("leaves it to a completer without waking", kOne,
                                                                  "waits for ever");

@@ -161,9 +161,12 @@ std::uint32_t element_number(const Type& element) {
 
 int keep_order(const Reach& reach) {
   if (reach.win->unordered || reach.far().asked.load(std::memory_order_relaxed) == 0) return MPI_SUCCESS;
-  // No fence: it would wait for long messages of the lane, which their receivers may take later,
-  // and make progress on this lane only.
-  return wait_asked(*reach.win, reach.rank, 1);
+  // If all that was posted to the rank is there, the next question comes after it. Else the answers
+  // are waited for: a fence would wait for long messages of the lane, too, which their receivers
+  // may take later, and make progress on this lane only.
+  const std::uint32_t job_rank = reach.win->comm->members[static_cast<std::size_t>(reach.rank)].peer.rank;
+  const heddle_status status = heddle_try_flush(reach.win->comm->lane->worker, job_rank);
+  return status == HEDDLE_AGAIN ? wait_asked(*reach.win, reach.rank, 1) : code_of(status);
 }
 
 int check_accumulation(const Accumulation& what) {

@@ -151,7 +151,8 @@ void count_posted(Far& far) {
 }
 
 // Of a put, the target's memory has the data then: a flush waits for the window's own operations,
-// not for messages of the same lane. A put's request could end a little earlier.
+// not for messages of the same lane. So the request of MPI_Rput ends with the put, although its
+// source may be free before.
 constexpr heddle_when kEnds = HEDDLE_WHEN_REMOTE;
 
 void end_one(Far& far, Tracker* tracker, int code) {
@@ -159,7 +160,7 @@ void end_one(Far& far, Tracker* tracker, int code) {
     tracker->end(code);  // it may be gone afterwards
   else
     note(far, code);
-  far.open.fetch_sub(1, std::memory_order_release);
+  far.open.fetch_sub(1, std::memory_order_release);  // last: the window may be freed after it
 }
 
 void block_ended(void* far, heddle_status status) {
@@ -333,7 +334,9 @@ int complete_posted(Win& win, int rank) {
   while (flushed < posted && !far.flushed.compare_exchange_weak(flushed, posted, std::memory_order_acq_rel)) {
   }
   const int failed = far.failed.exchange(MPI_SUCCESS, std::memory_order_relaxed);
-  if (code != MPI_SUCCESS || failed == MPI_SUCCESS) return code;
+  // As where this process stores directly: what was put to the dead may be lost.
+  if (code == MPI_SUCCESS && failed == MPI_SUCCESS) return check_alive(win, rank);
+  if (code != MPI_SUCCESS) return code;
   return error(failed, "an operation on rank %d of the window failed: error class %d", rank, failed);
 }
 
