@@ -72,7 +72,10 @@ TEST_P(GateTest, CodeInsideDoesNotOvertakeTaggedMessagesThatWait) {
 }
 
 // Helpers take a worker for neglected whose polls do not change.
-TEST_P(GateTest, AttendingCountsAsAPollAndLeavesAWorkerAloneThatIsPolled) {
+TEST(DelegateGate, AttendingCountsAsAPollAndLeavesAWorkerAloneThatIsPolled) {
+  bootstrap::inproc::ThreadJob job(2);
+  const Rank mine(&job, 0, Sharing::delegate);
+  const Rank theirs(&job, 1, Sharing::exclusive);
   Gate& gate = *mine.worker->gate();
   Helpers& helpers = mine.context->helpers();
   const auto attends = [&] {
@@ -80,7 +83,6 @@ TEST_P(GateTest, AttendingCountsAsAPollAndLeavesAWorkerAloneThatIsPolled) {
     static_cast<void>(helpers.attend(false));
     return gate.polls() - before;
   };
-  if (GetParam() == Sharing::offload) GTEST_SKIP() << "skipped: its executor polls, too";
   EXPECT_EQ(attends(), 1U);
   EXPECT_EQ(attends(), 1U) << "its own poll is nobody else's";
   EXPECT_EQ(mine.worker->progress(), 0);
